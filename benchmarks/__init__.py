@@ -1,4 +1,6 @@
-"""Registry of benchmarks: tables of required and measured values of speed, power and error rates."""
+"""Registry of benchmarks: tables of required and measured values of speed, power and
+error rates.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from dpwitness.core.values.validation import InvalidArgument
 
 __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 
-# Each module has a function `measure() -> Table`. A module is imported only when its benchmark runs.
+# Each module has a function `measure() -> Table`. A module is imported only when its benchmark
+# runs.
 BENCHMARKS: dict[str, str] = {
     "adversarial": "dpwitness.benchmarks.adversarial.run",
     "audit": "dpwitness.benchmarks.audit",
@@ -36,19 +39,32 @@ BENCHMARKS: dict[str, str] = {
 }
 
 
-SEEDED_BENCHMARKS = ("adversarial", "mutation-code")  # benchmarks with random cases, which take a seed: `measure(seed)`
-PARTED_BENCHMARKS = ("adversarial", "scan", "sequential", "slow")  # long benchmarks, of which parts can be chosen: `measure(parts)`
+# benchmarks with random cases, which take a seed: `measure(seed)`
+SEEDED_BENCHMARKS = ("adversarial", "mutation-code")
+# long benchmarks, of which parts can be chosen: `measure(parts)`
+PARTED_BENCHMARKS = ("adversarial", "scan", "sequential", "slow")
 
 
 def bench(name: str, seed: int | None = None, parts: Sequence[str] = ()) -> Table:
-    """Run one benchmark and return its table. Raise InvalidArgument for an unknown name, or a seed or parts that it does not take."""
+    """Run one benchmark and return its table. Raise InvalidArgument for an unknown name, or a seed
+    or parts that it does not take.
+    """
     if name not in BENCHMARKS:
         raise InvalidArgument(f"bench must be one of {', '.join(sorted(BENCHMARKS))}, got {name!r}")
     if seed is not None and name not in SEEDED_BENCHMARKS:
-        raise InvalidArgument(f"--seed is only for bench {', '.join(SEEDED_BENCHMARKS)}, got {name!r}, whose cases are fixed")
+        raise InvalidArgument(
+            f"--seed is only for bench {', '.join(SEEDED_BENCHMARKS)}, got {name!r}, whose "
+            "cases are fixed"
+        )
     if parts and name not in PARTED_BENCHMARKS:
-        raise InvalidArgument(f"--part is only for bench {', '.join(PARTED_BENCHMARKS)}, got {name!r}, which has no parts")
+        raise InvalidArgument(
+            f"--part is only for bench {', '.join(PARTED_BENCHMARKS)}, got {name!r}, which "
+            "has no parts"
+        )
     measure = import_module(BENCHMARKS[name]).measure
-    table = measure(*([seed] if name in SEEDED_BENCHMARKS else []), *([parts] if name in PARTED_BENCHMARKS else []))
+    table = measure(
+        *([seed] if name in SEEDED_BENCHMARKS else []),
+        *([parts] if name in PARTED_BENCHMARKS else []),
+    )
     assert isinstance(table, Table)
     return table

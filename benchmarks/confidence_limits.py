@@ -1,4 +1,6 @@
-"""Confidence limits compared with known truths: counts of limits on the wrong side, as (stated error, lower, upper)."""
+"""Confidence limits compared with known truths: counts of limits on the wrong side, as (stated
+error, lower, upper).
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,19 @@ def _certify_bounds(epsilon: float, delta: float) -> Callable[[int], Ends]:
     def count(times: int) -> Ends:
         shift, low, high = _GaussianShift(gaussian_shift(epsilon, delta)), 0, 0
         for seed in range(times):
-            result = certify(shift, PAIR, ApproxDP(epsilon, delta), trials=10_000, confidence=0.8, seed=seed, route="sampling")
-            low, high = low + (result.epsilon_lower > epsilon), high + (result.epsilon_upper < epsilon)
+            result = certify(
+                shift,
+                PAIR,
+                ApproxDP(epsilon, delta),
+                trials=10_000,
+                confidence=0.8,
+                seed=seed,
+                route="sampling",
+            )
+            low, high = (
+                low + (result.epsilon_lower > epsilon),
+                high + (result.epsilon_upper < epsilon),
+            )
         return 0.1, low, high
 
     return count
@@ -55,29 +68,48 @@ def _audit_bounds(claim: Claim, run: Any, truth: float) -> Callable[[int], Ends]
 
     def count(times: int) -> Ends:
         bounds = (
-            audit(run, claim=claim, pair=PAIR, trials=4_000, confidence=0.8, seed=s, bits=False).parameter_lower for s in range(times)
+            audit(
+                run, claim=claim, pair=PAIR, trials=4_000, confidence=0.8, seed=s, bits=False
+            ).parameter_lower
+            for s in range(times)
         )
         return 0.2, sum(bound > truth for bound in bounds), None
 
     return count
 
 
-def _utility_bounds(draw: Callable[[int, Generator], Any], claim: Any, truth: float, runs: int = 500) -> Callable[[int], Ends]:
+def _utility_bounds(
+    draw: Callable[[int, Generator], Any], claim: Any, truth: float, runs: int = 500
+) -> Callable[[int], Ends]:
     """Return a counter for `audit_utility`."""
 
     def count(times: int) -> Ends:
-        result = [audit_utility(draw, claim, runs=runs, confidence=0.9, seed=seed) for seed in range(times)]
-        upper = None if all(math.isinf(f.upper) for f in result) else sum(f.upper < truth for f in result)
+        result = [
+            audit_utility(draw, claim, runs=runs, confidence=0.9, seed=seed)
+            for seed in range(times)
+        ]
+        upper = (
+            None
+            if all(math.isinf(f.upper) for f in result)
+            else sum(f.upper < truth for f in result)
+        )
         return 0.1, sum(f.lower > truth for f in result), upper
 
     return count
 
 
-def _slope_bounds(draw: Callable[[int, Generator], Any], claim: Scaling, truth: float) -> Callable[[int], Ends]:
+def _slope_bounds(
+    draw: Callable[[int, Generator], Any], claim: Scaling, truth: float
+) -> Callable[[int], Ends]:
     """Return a counter for the slopes of `audit_utility`."""
 
     def count(times: int) -> Ends:
-        result = [audit_utility(lambda v, n, rng: v**truth * draw(n, rng), claim, confidence=0.9, seed=seed) for seed in range(times)]
+        result = [
+            audit_utility(
+                lambda v, n, rng: v**truth * draw(n, rng), claim, confidence=0.9, seed=seed
+            )
+            for seed in range(times)
+        ]
         return 0.1, sum(f.lower > truth for f in result), sum(f.upper < truth for f in result)
 
     return count
@@ -91,13 +123,19 @@ def _sensitivity_bounds(times: int) -> Ends:
     rng, wrong = np.random.default_rng(0), 0
     for seed in range(times // 10):
         size, scale = int(rng.integers(1, 9)), float(rng.uniform(0.5, 2.0))
-        result = audit_sensitivity(np.mean, scale / size, m.Records(size), evaluations=60, seed=seed)
+        result = audit_sensitivity(
+            np.mean, scale / size, m.Records(size), evaluations=60, seed=seed
+        )
         wrong += result.ratio_lower > (1 / scale) * (1 + 1e-9)
     return 0.0, wrong, None
 
 
-def _best_event_bounds(claim: Claim, mechanism: Any, right: float, wrong: float) -> Callable[[int], Ends]:
-    """Return a function that audits with the best event and counts bounds above and below the limit. Half are expected on each side."""
+def _best_event_bounds(
+    claim: Claim, mechanism: Any, right: float, wrong: float
+) -> Callable[[int], Ends]:
+    """Return a function that audits with the best event and counts bounds above and below the
+    limit. Half are expected on each side.
+    """
 
     def count(times: int) -> Ends:
         rounds = 50_000
@@ -119,20 +157,40 @@ ENDS: dict[str, Callable[[int], Ends]] = {
     "certify by sampling, epsilon .3, delta 1e-4": _certify_bounds(0.3, 1e-4),
     "audit, Laplace": _audit_bounds(PureDP(1.0), laplace(0.7), 0.7),
     "audit, Gaussian, mu": _audit_bounds(GDP(1.0), gaussian(1.3), 1.3),
-    "audit, Gaussian, epsilon at delta .01": _audit_bounds(ApproxDP(1.0, 0.01), gaussian(gaussian_shift(1.4, 0.01)), 1.4),
-    "sensitivity of a mean": _sensitivity_bounds,
-    "failure frequency .03": _utility_bounds(lambda n, rng: (rng.random(n) < 0.03).astype(float), FailureBound(0.5, 0.1), 0.03),
-    "mean, exponential, errors at least 0": _utility_bounds(lambda n, rng: rng.exponential(size=n), MeanBound(2.0), 1.0),
-    "mean, one but rarely 0": _utility_bounds(lambda n, rng: 1.0 * (rng.random(n) > 1e-3), MeanBound(2.0, high=1.0), 0.999),
-    "mean, 0 but rarely 1": _utility_bounds(lambda n, rng: 1.0 * (rng.random(n) < 2e-3), MeanBound(2.0, high=1.0), 0.002),
-    "mean, Pareto up to 1000": _utility_bounds(
-        lambda n, rng: np.minimum(rng.pareto(1.5, n), 1e3), MeanBound(9.0, high=1e3), float(2 * (1 - 1001**-0.5))
+    "audit, Gaussian, epsilon at delta .01": _audit_bounds(
+        ApproxDP(1.0, 0.01), gaussian(gaussian_shift(1.4, 0.01)), 1.4
     ),
-    "mean, deviation stated": _utility_bounds(lambda n, rng: rng.standard_normal(n), MeanBound(1.0, deviation=1.0), 0.0),
-    "slope of medians, lognormal": _slope_bounds(lambda n, rng: np.exp(2 * rng.standard_normal(n)), Scaling(1.0, GRID), 0.5),
+    "sensitivity of a mean": _sensitivity_bounds,
+    "failure frequency .03": _utility_bounds(
+        lambda n, rng: (rng.random(n) < 0.03).astype(float), FailureBound(0.5, 0.1), 0.03
+    ),
+    "mean, exponential, errors at least 0": _utility_bounds(
+        lambda n, rng: rng.exponential(size=n), MeanBound(2.0), 1.0
+    ),
+    "mean, one but rarely 0": _utility_bounds(
+        lambda n, rng: 1.0 * (rng.random(n) > 1e-3), MeanBound(2.0, high=1.0), 0.999
+    ),
+    "mean, 0 but rarely 1": _utility_bounds(
+        lambda n, rng: 1.0 * (rng.random(n) < 2e-3), MeanBound(2.0, high=1.0), 0.002
+    ),
+    "mean, Pareto up to 1000": _utility_bounds(
+        lambda n, rng: np.minimum(rng.pareto(1.5, n), 1e3),
+        MeanBound(9.0, high=1e3),
+        float(2 * (1 - 1001**-0.5)),
+    ),
+    "mean, deviation stated": _utility_bounds(
+        lambda n, rng: rng.standard_normal(n), MeanBound(1.0, deviation=1.0), 0.0
+    ),
+    "slope of medians, lognormal": _slope_bounds(
+        lambda n, rng: np.exp(2 * rng.standard_normal(n)), Scaling(1.0, GRID), 0.5
+    ),
     "slope of means, spread stated": _slope_bounds(
-        lambda n, rng: rng.exponential(size=n), Scaling(1.0, GRID, statistic="mean", spread=1.0), -0.5
+        lambda n, rng: rng.exponential(size=n),
+        Scaling(1.0, GRID, statistic="mean", spread=1.0),
+        -0.5,
     ),
     "limit, best event of Laplace": _best_event_bounds(PureDP(1.0), m.Laplace(1.0), 0.5, 0.5 * _E),
-    "limit, best event of randomized response": _best_event_bounds(PureDP(1.0), m.RandomizedResponse(1.0), 1 / (1 + _E), _E / (1 + _E)),
+    "limit, best event of randomized response": _best_event_bounds(
+        PureDP(1.0), m.RandomizedResponse(1.0), 1 / (1 + _E), _E / (1 + _E)
+    ),
 }

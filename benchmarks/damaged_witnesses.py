@@ -1,6 +1,8 @@
-"""Generator of damaged witness files for fuzzing. A reader must reject each with a one-line error, or replay it.
+"""Generator of damaged witness files for fuzzing. A reader must reject each with a one-line error,
+or replay it.
 
-Half of the mutants that are still JSON objects carry a recomputed hash, so that the code after the hash check is tested too.
+Half of the mutants that are still JSON objects carry a recomputed hash, so that the code after the
+hash check is tested too.
 """
 
 from __future__ import annotations
@@ -106,7 +108,13 @@ def _list_values(data: Any) -> list[tuple[Any, Any, str]]:
     found, pending = [], [(data, "")]
     while pending:
         item, path = pending.pop()
-        keys = list(item) if isinstance(item, dict) else range(min(len(item), 6)) if isinstance(item, list) else []
+        keys = (
+            list(item)
+            if isinstance(item, dict)
+            else range(min(len(item), 6))
+            if isinstance(item, list)
+            else []
+        )
         for key in keys:
             found.append((item, key, f"{path}.{key}"))
             pending.append((item[key], f"{path}.{key}"))
@@ -142,8 +150,14 @@ def _add_field(data: Any, rng: Generator) -> tuple[Any, str]:
     places = [item for item, _, _ in _list_values(data) if isinstance(item, dict)]
     if not places:
         return data, "nothing"
-    name = str(rng.choice(["extra", "kind", "$type", "kwargs", "alpha", "own_claim", "source", "", "x" * 500]))
-    places[int(rng.integers(len(places)))][name] = copy.deepcopy(_JUNK[int(rng.integers(len(_JUNK)))])
+    name = str(
+        rng.choice(
+            ["extra", "kind", "$type", "kwargs", "alpha", "own_claim", "source", "", "x" * 500]
+        )
+    )
+    places[int(rng.integers(len(places)))][name] = copy.deepcopy(
+        _JUNK[int(rng.integers(len(_JUNK)))]
+    )
     return data, f"{name[:20]} added"
 
 
@@ -161,7 +175,11 @@ def _swap_values(data: Any, rng: Generator) -> tuple[Any, str]:
 
 def _scale_number(data: Any, rng: Generator) -> tuple[Any, str]:
     """Multiply a number."""
-    numbers = [p for p in _list_values(data) if isinstance(p[0][p[1]], int | float) and not isinstance(p[0][p[1]], bool)]
+    numbers = [
+        p
+        for p in _list_values(data)
+        if isinstance(p[0][p[1]], int | float) and not isinstance(p[0][p[1]], bool)
+    ]
     if not numbers:
         return data, "nothing"
     container, key, path = numbers[int(rng.integers(len(numbers)))]
@@ -173,7 +191,10 @@ def _set_hostile_target(data: Any, rng: Generator) -> tuple[Any, str]:
     """Name a dangerous target."""
     target = HOSTILE[int(rng.integers(len(HOSTILE)))]
     if isinstance(data, dict):
-        data["target"] = {"target": target, "kwargs": dict(_KWARGS[int(rng.integers(len(_KWARGS)))])}
+        data["target"] = {
+            "target": target,
+            "kwargs": dict(_KWARGS[int(rng.integers(len(_KWARGS)))]),
+        }
     return data, f"target {target}"
 
 
@@ -211,10 +232,17 @@ def _edit_bytes(witness: Json, rng: Generator) -> Mutant:
     if kind == 0:
         return Mutant(content[:place], f"cut at byte {place}")
     if kind == 1:
-        return Mutant(content[:place] + bytes([int(rng.integers(256))]) + content[place + 1 :], f"byte {place} changed")
+        return Mutant(
+            content[:place] + bytes([int(rng.integers(256))]) + content[place + 1 :],
+            f"byte {place} changed",
+        )
     if kind == 2:
         return Mutant(
-            content.replace(b'"schema_version": 1', b'"schema_version": ' + b"9" * int(rng.choice([3, 400, 5000]))), "a long number"
+            content.replace(
+                b'"schema_version": 1',
+                b'"schema_version": ' + b"9" * int(rng.choice([3, 400, 5000])),
+            ),
+            "a long number",
         )
     if kind == 3:
         return Mutant(b"[" * 100_000 + b"]" * 100_000, "100,000 lists within each other")
@@ -226,5 +254,10 @@ def _edit_bytes(witness: Json, rng: Generator) -> Mutant:
     if kind == 6:
         return Mutant(content[:-1] + b', "seed": 3}', "a field twice")
     if kind == 7:
-        return Mutant((b"", b"null", b"[]", b"{}", b'"x"', b"3", b"\x00" * 50, content + content)[int(rng.integers(8))], "something else")
+        return Mutant(
+            (b"", b"null", b"[]", b"{}", b'"x"', b"3", b"\x00" * 50, content + content)[
+                int(rng.integers(8))
+            ],
+            "something else",
+        )
     return Mutant(bytes(rng.integers(0, 256, 200, dtype=np.uint8)), "noise")

@@ -1,6 +1,8 @@
-"""Difficult densities that violate their claim by a known amount; a certifier that misses narrow, rare or distant parts certifies them.
+"""Difficult densities that violate their claim by a known amount; a certifier that misses narrow,
+rare or distant parts certifies them.
 
-Each is a pair of laws on the line, a mixture of pieces with known masses. The truth is computed from the masses.
+Each is a pair of laws on the line, a mixture of pieces with known masses. The truth is computed
+from the masses.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from dpwitness.mechanisms import GDP, ZCDP, ApproxDP, PureDP
 class Piece:
     """Component of a mixture, with a mass on each dataset.
 
-    The law is "normal", "laplace" or "cauchy", with center and scale, or "slab", a uniform law with center and width.
+    The law is "normal", "laplace" or "cauchy", with center and scale, or "slab", a uniform law with
+    center and width.
     """
 
     mass0: float
@@ -74,7 +77,8 @@ class Mixture:
         one, y = data[0] > 0, np.asarray(outputs, dtype=float).reshape(len(outputs), -1)[:, 0]
         with np.errstate(divide="ignore"):
             parts = [
-                np.log(piece.mass1 if one else piece.mass0) + piece.log_density(y, piece.center1 if one else piece.center0)
+                np.log(piece.mass1 if one else piece.mass0)
+                + piece.log_density(y, piece.center1 if one else piece.center0)
                 for piece in self.pieces
             ]
         return np.asarray(logsumexp(parts, axis=0))
@@ -97,17 +101,31 @@ def _swap(mass: float, width: float, at: float = 0.7654321) -> tuple[Piece, ...]
 
 def _far(mass: float, center: float, law: str = "slab", scale: float = 1.0) -> tuple[Piece, ...]:
     """Return Laplace noise with a rare piece far away, 20 times as likely on D1."""
-    return Piece(1 - mass / 20, 1 - mass, "laplace"), Piece(mass / 20, mass, law, center, center, scale)
+    return Piece(1 - mass / 20, 1 - mass, "laplace"), Piece(
+        mass / 20, mass, law, center, center, scale
+    )
 
 
 def densities() -> dict[str, Mixture]:
     """Return all densities by name; each truth exceeds its claim."""
     found = {
-        f"spike of mass {mass:g} and width {width:g}": Mixture(_spike(mass, width), ApproxDP(3.0, mass / 2))
-        for mass, width in ((2e-5, 1e-7), (1e-4, 1e-6), (1e-4, 1e-9), (1e-3, 1e-5), (1e-2, 1e-3), (1e-6, 1e-9), (3e-5, 1e-6))
+        f"spike of mass {mass:g} and width {width:g}": Mixture(
+            _spike(mass, width), ApproxDP(3.0, mass / 2)
+        )
+        for mass, width in (
+            (2e-5, 1e-7),
+            (1e-4, 1e-6),
+            (1e-4, 1e-9),
+            (1e-3, 1e-5),
+            (1e-2, 1e-3),
+            (1e-6, 1e-9),
+            (3e-5, 1e-6),
+        )
     }
     found |= {
-        f"swapped slivers of mass {mass:g} and width {width:g}, {claim}": Mixture(_swap(mass, width), claim)
+        f"swapped slivers of mass {mass:g} and width {width:g}, {claim}": Mixture(
+            _swap(mass, width), claim
+        )
         for mass, width, claim in (
             (1e-4, 1e-7, PureDP(1.0)),
             (1e-3, 1e-5, PureDP(3.0)),
@@ -124,7 +142,9 @@ def densities() -> dict[str, Mixture]:
         "rare narrow normal at 30": Mixture(_far(1e-4, 30.0, "normal", 1e-3), PureDP(2.0)),
         "sentinel value": Mixture(_far(1e-7, -999.0, scale=1e-9), PureDP(1.0)),
         "Laplace, scale 2 % small": Mixture((Piece(1, 1, "laplace", 0.0, 1.0, 0.98),), PureDP(1.0)),
-        "Cauchy, claim 1 % small": Mixture((Piece(1, 1, "cauchy", 0.0, 1.0),), PureDP(0.99 * math.log((3 + math.sqrt(5)) / 2))),
+        "Cauchy, claim 1 % small": Mixture(
+            (Piece(1, 1, "cauchy", 0.0, 1.0),), PureDP(0.99 * math.log((3 + math.sqrt(5)) / 2))
+        ),
         "normal, pure": Mixture((Piece(1, 1, "normal", 0.0, 0.1),), PureDP(1.0)),
         "normal, mu 1 % large": Mixture((Piece(1, 1, "normal", 0.0, 1.01),), GDP(1.0)),
         "normal, rho 2 % large": Mixture((Piece(1, 1, "normal", 0.0, 1.01),), ZCDP(0.5)),

@@ -13,7 +13,12 @@ from numpy.random import Generator
 
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, import_problem, require_integer, require_nonnegative
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    import_problem,
+    require_integer,
+    require_nonnegative,
+)
 
 PIMA = Path(__file__).parent / "data" / "pima.csv"
 
@@ -33,7 +38,9 @@ def pima() -> LabelledVectors:
         rows = list(csv.DictReader(handle))
     columns = [name for name in rows[0] if name != "type"]
     x = np.array([[float(row[name]) for name in columns] for row in rows])
-    return LabelledVectors(_standardize_and_scale(x), [1.0 if row["type"] == "Yes" else -1.0 for row in rows])
+    return LabelledVectors(
+        _standardize_and_scale(x), [1.0 if row["type"] == "Yes" else -1.0 for row in rows]
+    )
 
 
 def breast_cancer() -> LabelledVectors:
@@ -50,13 +57,16 @@ def breast_cancer() -> LabelledVectors:
         from sklearn.datasets import load_breast_cancer
     except ImportError as error:
         reason = import_problem("sklearn", error, "pip install scikit-learn")
-        raise MissingOptionalDependency(f"breast_cancer: the data come with scikit-learn: {reason}") from None
+        raise MissingOptionalDependency(
+            f"breast_cancer: the data come with scikit-learn: {reason}"
+        ) from None
     x, y = load_breast_cancer(return_X_y=True)
     return LabelledVectors(_standardize_and_scale(x), np.where(y == 0, 1.0, -1.0))
 
 
 def sphere_with_margin(n: int, dimension: int, margin: float, rng: Generator) -> LabelledVectors:
-    """Return n points uniform on the unit sphere outside |x_1| < margin, labeled by the sign of x_1.
+    """Return n points uniform on the unit sphere outside |x_1| < margin, labeled by the sign of
+    x_1.
 
     CM08, section 6. x_1 is drawn from its conditional law given |x_1| >= margin, so that no draw is
     rejected. On the sphere x_1^2 is Beta(1/2, (d-1)/2).
@@ -67,7 +77,9 @@ def sphere_with_margin(n: int, dimension: int, margin: float, rng: Generator) ->
     if not 0 <= margin < 1:
         raise InvalidArgument(f"sphere_with_margin: margin must lie in [0, 1), got {margin!r}")
     law = beta(0.5, 0.5 * (d - 1))
-    first = np.sqrt(law.isf(rng.uniform(0.0, law.sf(margin**2), count))) * rng.choice([-1.0, 1.0], count)
+    first = np.sqrt(law.isf(rng.uniform(0.0, law.sf(margin**2), count))) * rng.choice(
+        [-1.0, 1.0], count
+    )
     rest = rng.standard_normal((count, d - 1))
     rest *= (np.sqrt(np.maximum(0.0, 1 - first**2)) / np.linalg.norm(rest, axis=1))[:, None]
     return LabelledVectors(np.column_stack([first, rest]), np.sign(first))

@@ -1,4 +1,6 @@
-"""Benchmark of the overhead of targets in worker processes, compared with the same function in plain processes."""
+"""Benchmark of the overhead of targets in worker processes, compared with the same function in
+plain processes.
+"""
 
 from __future__ import annotations
 
@@ -62,18 +64,25 @@ if __name__ == "__main__":
 
 
 def driven(rounds: int, folder: Path) -> dict[str, float]:
-    """Run `rounds` test rounds of the scalar target on two workers, and the same number in two plain processes.
+    """Run `rounds` test rounds of the scalar target on two workers, and the same number in two
+    plain processes.
 
-    ``microseconds`` is the time of a call in a plain process; ``plain`` and ``driven`` are elapsed seconds; ``processor`` is the
-    function's share of the processor time of function and controller; ``overhead`` is the controller's processor time relative to the
-    function's, for one batch of a second.
+    ``microseconds`` is the time of a call in a plain process; ``plain`` and ``driven`` are elapsed
+    seconds; ``processor`` is the function's share of the processor time of function and controller;
+    ``overhead`` is the controller's processor time relative to the function's, for one batch of a
+    second.
     """
     file = folder / "scalar_target.py"
     file.write_text(TARGET_FILE, encoding="utf-8")
     plain = [
-        subprocess.Popen([sys.executable, str(file), str(rounds // PROCESSES)], stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)
+        subprocess.Popen(
+            [sys.executable, str(file), str(rounds // PROCESSES)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(PROCESSES)
     ]
-    plain_times = np.array([[float(v) for v in process.communicate()[0].split()] for process in plain])
+    plain_times = np.array(
+        [[float(v) for v in process.communicate()[0].split()] for process in plain]
+    )
 
     target = Target(str(file), "scalar")
     stage = Stage(target.sample, PAIR, 1, (0, 0, 0), rounds, CHUNK, 300.0)
@@ -83,12 +92,19 @@ def driven(rounds: int, folder: Path) -> dict[str, float]:
     assert isinstance(event, Intervals)
     with ThreadPoolExecutor(PROCESSES) as executor:
         list(
-            executor.map(lambda i: target.sample(PAIR.d0, 100, np.random.default_rng(i)), range(2 * PROCESSES))
+            executor.map(
+                lambda i: target.sample(PAIR.d0, 100, np.random.default_rng(i)),
+                range(2 * PROCESSES),
+            )
         )  # starts the workers before the measurement
         before, function, started = _own_cpu_seconds(), target.cpu_seconds, time.perf_counter()
         for _ in counts(stage, [event], executor):
             pass
-        elapsed, controller, function = time.perf_counter() - started, _own_cpu_seconds() - before, target.cpu_seconds - function
+        elapsed, controller, function = (
+            time.perf_counter() - started,
+            _own_cpu_seconds() - before,
+            target.cpu_seconds - function,
+        )
 
         size = int(rounds / float(plain_times[:, 1].sum()))  # a batch that takes one second
         before, function_before = _own_cpu_seconds(), target.cpu_seconds
@@ -117,7 +133,22 @@ def measure() -> Table:
     plain, clock = (min(run[key] for run in runs) for key in ("plain", "driven"))
     rows = [
         Row("scalar target on 2 workers / by itself, by the clock", 0.9, plain / clock, "ratio"),
-        Row("scalar target on 2 workers / by itself, processor time", 0.9, max(run["processor"] for run in runs), "ratio"),
-        Row("overhead of a batch of 1 s", 0.1, min(run["overhead"] for run in runs), "ratio", at_most=True),
+        Row(
+            "scalar target on 2 workers / by itself, processor time",
+            0.9,
+            max(run["processor"] for run in runs),
+            "ratio",
+        ),
+        Row(
+            "overhead of a batch of 1 s",
+            0.1,
+            min(run["overhead"] for run in runs),
+            "ratio",
+            at_most=True,
+        ),
     ]
-    return Table("foreign", tuple(rows), (f"a call takes {runs[0]['microseconds']:.2f} microseconds by itself",))
+    return Table(
+        "foreign",
+        tuple(rows),
+        (f"a call takes {runs[0]['microseconds']:.2f} microseconds by itself",),
+    )

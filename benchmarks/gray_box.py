@@ -1,4 +1,6 @@
-"""Benchmark of the overhead of recording: relative to a target's own time, and in a trace of 100,000 calls."""
+"""Benchmark of the overhead of recording: relative to a target's own time, and in a trace of
+100,000 calls.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +23,45 @@ CALLS = 100_000
 def measure() -> Table:
     """Run the benchmark of recording and return its table.
 
-    The rows are ratios of processor time with and without recording, seconds of a long trace, and microseconds per call.
+    The rows are ratios of processor time with and without recording, seconds of a long trace, and
+    microseconds per call.
     """
-    rows = [Row(f"recorded / plain: {name}", 1.2, _overhead_ratio(run), "ratio", at_most=True) for name, run in TARGETS.items()]
+    rows = [
+        Row(f"recorded / plain: {name}", 1.2, _overhead_ratio(run), "ratio", at_most=True)
+        for name, run in TARGETS.items()
+    ]
     start_time = time.perf_counter()
     result = trace(_many_calls, Pair(np.zeros(1), np.ones(1)), "pure:100000", confirm=False)
-    rows.append(Row(f"a whole trace of {CALLS:,} calls", 10.0, time.perf_counter() - start_time, "s", at_most=True))
+    rows.append(
+        Row(
+            f"a whole trace of {CALLS:,} calls",
+            10.0,
+            time.perf_counter() - start_time,
+            "s",
+            at_most=True,
+        )
+    )
     assert result.calls[0].times == CALLS
     plain, recorded = _plain_and_recorded_time(_many_calls)
-    rows.append(Row("recording one call", 20.0, 1e6 * (recorded - plain) / CALLS, "us", at_most=True))
-    return Table("gray-box", tuple(rows), ("A target whose calls take less than some 25 us each costs more than a fifth to record.",))
+    rows.append(
+        Row("recording one call", 20.0, 1e6 * (recorded - plain) / CALLS, "us", at_most=True)
+    )
+    return Table(
+        "gray-box",
+        tuple(rows),
+        ("A target whose calls take less than some 25 us each costs more than a fifth to record.",),
+    )
 
 
 def _plain_and_recorded_time(run: Callable[..., Any]) -> tuple[float, float]:
-    """Return the processor seconds of one run, without and with recording; patches are installed beforehand."""
+    """Return the processor seconds of one run, without and with recording; patches are installed
+    beforehand.
+    """
     data = np.linspace(0.0, 1.0, 2000)
     plain = best_time(lambda: run(data, 1, np.random.default_rng(0)))
-    with Session(run, known_primitives(), seed=global_generators.seed, snapshot=global_generators.snapshot) as session:
+    with Session(
+        run, known_primitives(), seed=global_generators.seed, snapshot=global_generators.snapshot
+    ) as session:
 
         def once() -> None:
             session.record(data, 0)
@@ -64,7 +88,12 @@ def _histograms(data: Any, size: int, rng: Any) -> Any:
 
 def _means(data: Any, size: int, rng: Any) -> Any:
     """Return 1,000 noisy clipped means of 2,000 records."""
-    return [[float(np.clip(np.sort(data), 0.0, 1.0).mean()) + rng.laplace(0.0, 1e-3) for _ in range(1000)]]
+    return [
+        [
+            float(np.clip(np.sort(data), 0.0, 1.0).mean()) + rng.laplace(0.0, 1e-3)
+            for _ in range(1000)
+        ]
+    ]
 
 
 def _descent(data: Any, size: int, rng: Any) -> Any:
@@ -78,4 +107,8 @@ def _descent(data: Any, size: int, rng: Any) -> Any:
     return [w]
 
 
-TARGETS = {"400 noisy histograms": _histograms, "1,000 noisy means": _means, "200 noisy gradient steps": _descent}
+TARGETS = {
+    "400 noisy histograms": _histograms,
+    "1,000 noisy means": _means,
+    "200 noisy gradient steps": _descent,
+}

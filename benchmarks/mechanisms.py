@@ -1,7 +1,9 @@
-"""Benchmark of the reference mechanisms on one core, through the public classes: runs per second of processor time.
+"""Benchmark of the reference mechanisms on one core, through the public classes: runs per second of
+processor time.
 
-Rates depend on the machine. Ratios compare two measurements of one run. Output perturbation is compared with its noise alone,
-objective perturbation with the fit of a library's logistic regression, and the memory of a chunk with its outputs.
+Rates depend on the machine. Ratios compare two measurements of one run. Output perturbation is
+compared with its noise alone, objective perturbation with the fit of a library's logistic
+regression, and the memory of a chunk with its outputs.
 """
 
 from __future__ import annotations
@@ -24,9 +26,12 @@ SEED = 20080101
 
 
 def measure() -> Table:
-    """Run the benchmark of the mechanisms and return its table, in half a minute; the first run also compiles."""
+    """Run the benchmark of the mechanisms and return its table, in half a minute; the first run
+    also compiles.
+    """
     notes: list[str] = []
-    library = _import_library(notes)  # import before limiting threads: the limit covers loaded libraries only
+    # import before limiting threads: the limit covers loaded libraries only
+    library = _import_library(notes)
     with threadpool_limits(1):
         rows = _objective_perturbation(notes)
         if library is not None:
@@ -42,9 +47,21 @@ def measure() -> Table:
 def _objective_perturbation(notes: list[str]) -> list[Row]:
     """Return the rows of objective perturbation."""
     rows = []
-    for n, d, required, size in ((1, 1, 4e6, 1_000_000), (20, 2, 8e5, 200_000), (100, 2, 2.5e5, 100_000), (100, 5, 1.2e5, 100_000)):
+    for n, d, required, size in (
+        (1, 1, 4e6, 1_000_000),
+        (20, 2, 8e5, 200_000),
+        (100, 2, 2.5e5, 100_000),
+        (100, 5, 1.2e5, 100_000),
+    ):
         mechanism, data = _objective_case(n, d)
-        rows.append(Row(f"objective perturbation n={n} d={d}", required, _runs_per_second(mechanism, data, size), "runs/s"))
+        rows.append(
+            Row(
+                f"objective perturbation n={n} d={d}",
+                required,
+                _runs_per_second(mechanism, data, size),
+                "runs/s",
+            )
+        )
     try:
         cancer = breast_cancer()
     except MissingOptionalDependency as missing:
@@ -53,13 +70,20 @@ def _objective_perturbation(notes: list[str]) -> list[Row]:
     for lam, required, size in ((0.1, 3e4, 20_000), (0.01, 1.4e4, 10_000), (1e-4, 1.5e3, 3_000)):
         mechanism = m.LogisticObjectivePerturbation(1.0, lam)
         rows.append(
-            Row(f"objective perturbation breast cancer lambda={lam:g}", required, _runs_per_second(mechanism, cancer, size), "runs/s")
+            Row(
+                f"objective perturbation breast cancer lambda={lam:g}",
+                required,
+                _runs_per_second(mechanism, cancer, size),
+                "runs/s",
+            )
         )
     return rows
 
 
 def _ball_dataset(n: int, d: int, seed: int) -> m.LabelledVectors:
-    """Return records uniform in the unit ball, labeled by the sign of x_1, with a tenth of the labels flipped."""
+    """Return records uniform in the unit ball, labeled by the sign of x_1, with a tenth of the
+    labels flipped.
+    """
     rng = default_rng(seed)
     x = rng.standard_normal((n, d))
     x *= (rng.uniform(size=(n, 1)) ** (1 / d)) / np.linalg.norm(x, axis=1, keepdims=True)
@@ -68,28 +92,41 @@ def _ball_dataset(n: int, d: int, seed: int) -> m.LabelledVectors:
 
 
 def _objective_case(n: int, d: int) -> tuple[m.LogisticObjectivePerturbation, m.LabelledVectors]:
-    """Return objective perturbation at epsilon = 1 and n lambda = 1, and n records of d features."""
+    """Return objective perturbation at epsilon = 1 and n lambda = 1, and n records of d
+    features.
+    """
     return m.LogisticObjectivePerturbation(1.0, 1.0 / n), _ball_dataset(n, d, SEED)
 
 
 def _runs_per_second(mechanism: Any, data: Any, size: int) -> float:
-    """Return runs per second in a chunk of `size` runs, including the single fit of the non-private minimizer."""
+    """Return runs per second in a chunk of `size` runs, including the single fit of the non-private
+    minimizer.
+    """
     rng = default_rng(SEED)
     return size / best_time(lambda: mechanism.sample(data, size, rng))
 
 
 def _speed_against_noise() -> Row:
-    """Compare output perturbation with its noise alone; the noise is added in place, so that it dominates the cost."""
+    """Compare output perturbation with its noise alone; the noise is added in place, so that it
+    dominates the cost.
+    """
     data, size = _ball_dataset(200, 10, SEED), 100_000
     mechanism = m.LogisticOutputPerturbation(1.0, 0.01, noise="gamma")
     noise, rng = SphericalNoise("gamma", 1.0, 10), default_rng(SEED)
     noise_seconds = best_time(lambda: noise.sample(size, rng))
     total_seconds = best_time(lambda: mechanism.sample(data, size, rng))
-    return Row("output perturbation gamma d=10, speed against its noise alone", 0.5, noise_seconds / total_seconds, "ratio")
+    return Row(
+        "output perturbation gamma d=10, speed against its noise alone",
+        0.5,
+        noise_seconds / total_seconds,
+        "ratio",
+    )
 
 
 def _import_library(notes: list[str]) -> tuple[str, Any] | None:
-    """Return a name and a model with `fit`: diffprivlib's logistic regression, or scikit-learn's if diffprivlib is not installed."""
+    """Return a name and a model with `fit`: diffprivlib's logistic regression, or scikit-learn's if
+    diffprivlib is not installed.
+    """
     try:
         private = import_module("diffprivlib.models").LogisticRegression
         return "diffprivlib", private(epsilon=1.0, data_norm=1.0, C=1.0, fit_intercept=False)
@@ -98,9 +135,14 @@ def _import_library(notes: list[str]) -> tuple[str, Any] | None:
     try:
         plain = import_module("sklearn.linear_model").LogisticRegression
     except ImportError:
-        notes.append("no library to compare with: neither diffprivlib nor scikit-learn is installed")
+        notes.append(
+            "no library to compare with: neither diffprivlib nor scikit-learn is installed"
+        )
         return None
-    notes.append("diffprivlib is not installed: the fit of scikit-learn's LogisticRegression, which adds no noise, is timed instead")
+    notes.append(
+        "diffprivlib is not installed: the fit of scikit-learn's LogisticRegression, which "
+        "adds no noise, is timed instead"
+    )
     return "scikit-learn", plain(C=1.0, fit_intercept=False)
 
 
@@ -112,10 +154,17 @@ def _speed_against_library(name: str, model: Any, notes: list[str]) -> Row:
         warnings.simplefilter("ignore")
         fit_time = best_time(lambda: model.fit(data.x, data.y), repeats=50)
     notes.append(
-        f"one {name} fit takes {1e3 * fit_time:.3g} ms on one thread, one run of the mechanism {1e6 * run_time:.3g} us; the bar of 3,000 "
-        "was set against a fit of 22 ms; with linear-algebra threads competing for busy cores a fit takes tens of ms"
+        f"one {name} fit takes {1e3 * fit_time:.3g} ms on one thread, one run of the "
+        f"mechanism {1e6 * run_time:.3g} us; the bar of 3,000 "
+        "was set against a fit of 22 ms; with linear-algebra threads competing for busy "
+        "cores a fit takes tens of ms"
     )
-    return Row(f"objective perturbation n=100 d=2, speed against {name}", 3000.0, fit_time / run_time, "ratio")
+    return Row(
+        f"objective perturbation n=100 d=2, speed against {name}",
+        3000.0,
+        fit_time / run_time,
+        "ratio",
+    )
 
 
 def _interactive_cases() -> list[tuple[str, float, int, Any, Any]]:
@@ -146,7 +195,16 @@ def _memory_rows() -> list[Row]:
         ("objective perturbation n=100 d=5", objective, data),
         *((case, mechanism, dataset) for case, _, _, mechanism, dataset in _interactive_cases()),
     ]
-    return [Row(f"memory a run over its output, {case}", 1.1, _memory_ratio(x, data), "ratio", at_most=True) for case, x, data in cases]
+    return [
+        Row(
+            f"memory a run over its output, {case}",
+            1.1,
+            _memory_ratio(x, data),
+            "ratio",
+            at_most=True,
+        )
+        for case, x, data in cases
+    ]
 
 
 def _memory_ratio(mechanism: Any, data: Any) -> float:

@@ -1,4 +1,6 @@
-"""Benchmark of external programs: two driven programs against two plain main() loops that write to memory, and a large dataset."""
+"""Benchmark of external programs: two driven programs against two plain main() loops that write to
+memory, and a large dataset.
+"""
 
 from __future__ import annotations
 
@@ -70,9 +72,14 @@ else {
 
 
 def driven(command: Sequence[str], batches: int) -> tuple[float, float, float]:
-    """Return nanoseconds per run: elapsed time of two plain loops, elapsed time of two driven programs, and CPU time of this process."""
+    """Return nanoseconds per run: elapsed time of two plain loops, elapsed time of two driven
+    programs, and CPU time of this process.
+    """
     sizes = [str(BATCH), str(batches)]
-    loops = [subprocess.Popen([*command, *sizes], stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
+    loops = [
+        subprocess.Popen([*command, *sizes], stdout=subprocess.PIPE, text=True)
+        for _ in range(PROCESSES)
+    ]
     plain = max(float(loop.communicate()[0]) for loop in loops)
 
     target, data = Target(command=list(command)), np.array([0.0])
@@ -83,7 +90,8 @@ def driven(command: Sequence[str], batches: int) -> tuple[float, float, float]:
             target.sample(data, BATCH, rng)
 
     with ThreadPoolExecutor(PROCESSES) as executor:
-        list(executor.map(drive, range(PROCESSES), [1] * PROCESSES))  # starts and warms up the workers
+        # starts and warms up the workers
+        list(executor.map(drive, range(PROCESSES), [1] * PROCESSES))
         started, before = time.perf_counter(), time.process_time()
         list(executor.map(drive, range(PROCESSES), [batches] * PROCESSES))
         clock, own_cpu = time.perf_counter() - started, time.process_time() - before
@@ -93,7 +101,9 @@ def driven(command: Sequence[str], batches: int) -> tuple[float, float, float]:
 
 
 def dataset_bytes(command: Sequence[str]) -> float:
-    """Return the bytes sent for ten batches on a dataset of 100,000 rows, relative to the size of the dataset."""
+    """Return the bytes sent for ten batches on a dataset of 100,000 rows, relative to the size of
+    the dataset.
+    """
     target, data = Target(command=list(command)), np.zeros(100_000)
     worker: Program = target.slot_of_program.start(60.0)
     sent, send = 0, worker.send
@@ -111,10 +121,18 @@ def dataset_bytes(command: Sequence[str]) -> float:
 
 
 def measure() -> Table:
-    """Run the benchmark of external programs for the installed languages and return its table of medians of five."""
+    """Run the benchmark of external programs for the installed languages and return its table of
+    medians of five.
+    """
     rows, notes = [], []
-    with as_file(files("dpwitness.mechanisms.wrappers.programs") / "shims") as shims, tempfile.TemporaryDirectory() as build_folder:
-        for language, tool, required, batches in (("C++", "g++", 0.8, 40), ("Node", "node", 0.9, 20)):
+    with (
+        as_file(files("dpwitness.mechanisms.wrappers.programs") / "shims") as shims,
+        tempfile.TemporaryDirectory() as build_folder,
+    ):
+        for language, tool, required, batches in (
+            ("C++", "g++", 0.8, 40),
+            ("Node", "node", 0.9, 20),
+        ):
             tool_path = shutil.which(tool)
             if tool_path is None:
                 notes.append(f"{tool} is not installed, which the benchmark needs for {language}")
@@ -123,13 +141,35 @@ def measure() -> Table:
             runs = np.array([driven(command, batches) for _ in range(5)])
             plain, clock, own_cpu = np.median(runs, axis=0)
             ratio = float(np.median(runs[:, 0] / runs[:, 1]))
-            rows.append(Row(f"{language} target on 2 workers / by itself, by the clock", required, ratio, "ratio"))
             rows.append(
-                Row(f"{language} target: processor time of its controller / its own", 1 - required, own_cpu / plain, "ratio", at_most=True)
+                Row(
+                    f"{language} target on 2 workers / by itself, by the clock",
+                    required,
+                    ratio,
+                    "ratio",
+                )
             )
-            rows.append(Row(f"{language}: a dataset of 10^5 rows in ten batches", 1.1, dataset_bytes(command), "transfers", at_most=True))
+            rows.append(
+                Row(
+                    f"{language} target: processor time of its controller / its own",
+                    1 - required,
+                    own_cpu / plain,
+                    "ratio",
+                    at_most=True,
+                )
+            )
+            rows.append(
+                Row(
+                    f"{language}: a dataset of 10^5 rows in ten batches",
+                    1.1,
+                    dataset_bytes(command),
+                    "transfers",
+                    at_most=True,
+                )
+            )
             notes.append(
-                f"a run of the {language} target takes {plain:.1f} ns by itself, {clock:.1f} ns driven, {own_cpu:.2f} ns of the controller"
+                f"a run of the {language} target takes {plain:.1f} ns by itself, {clock:.1f} "
+                f"ns driven, {own_cpu:.2f} ns of the controller"
             )
     return Table("programs", tuple(rows), tuple(notes))
 
@@ -138,7 +178,11 @@ def _build_program(tool: str, tool_path: str, shims: Path, build_folder: Path) -
     """Build the program of a language and return its command."""
     if tool == "g++":
         (build_folder / "bench.cpp").write_text(_CPP, encoding="utf-8")
-        subprocess.run([tool_path, "-O2", "-std=c++17", f"-I{shims / 'cpp'}", "bench.cpp", "-o", "bench"], cwd=build_folder, check=True)
+        subprocess.run(
+            [tool_path, "-O2", "-std=c++17", f"-I{shims / 'cpp'}", "bench.cpp", "-o", "bench"],
+            cwd=build_folder,
+            check=True,
+        )
         return [str(build_folder / "bench")]
     shutil.copy(shims / "javascript" / "dpwitness.js", build_folder)
     (build_folder / "bench.js").write_text(_NODE, encoding="utf-8")

@@ -1,9 +1,12 @@
-"""Benchmark of sequential audits: false alarms of streams that are looked at after every round, runs to a verdict, and price.
+"""Benchmark of sequential audits: false alarms of streams that are looked at after every round,
+runs to a verdict, and price.
 
-The streams have two epochs, whose events and priors depend on the rounds before. The rates of each event attain the claim.
+The streams have two epochs, whose events and priors depend on the rounds before. The rates of each
+event attain the claim.
 
-Each part runs alone by `--part`. `--part gross:NAME` and `--part price:NAME` run the cases whose name contains NAME, so that a long part
-can be divided. Gross cases and prices are measured on the zoo.
+Each part runs alone by `--part`. `--part gross:NAME` and `--part price:NAME` run the cases whose
+name contains NAME, so that a long part can be divided. Gross cases and prices are measured on the
+zoo.
 """
 
 from __future__ import annotations
@@ -23,7 +26,13 @@ from dpwitness import audit
 from dpwitness.auditors.audit.slices import Slice, write_slice
 from dpwitness.auditors.canaries.sequential import CanaryMonitor
 from dpwitness.auditors.density.limit import best_event
-from dpwitness.auditors.statistics.anytime import e_discoveries, epoch_weight, log_evidence, lower_limit, mixed_evidence
+from dpwitness.auditors.statistics.anytime import (
+    e_discoveries,
+    epoch_weight,
+    log_evidence,
+    lower_limit,
+    mixed_evidence,
+)
 from dpwitness.auditors.statistics.certificate import allowed, frequency_error
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -47,7 +56,12 @@ PRICE_RUNS = 400_000
 LEAST = 0.01  # batch certificates below are not compared
 
 
-def false_alarms(text: str, alphas: Sequence[float] = ALPHAS, streams: int = STREAMS, epochs: Sequence[int] = EPOCHS) -> list[int]:
+def false_alarms(
+    text: str,
+    alphas: Sequence[float] = ALPHAS,
+    streams: int = STREAMS,
+    epochs: Sequence[int] = EPOCHS,
+) -> list[int]:
     """Return, for each alpha, the number of streams at the claim that are refuted at some round."""
     claim, rng = parse_claim(text), np.random.default_rng(len(text))
     theta = np.array([allowed(claim, claim.parameter, s, 2) for s in FREQUENCIES])
@@ -64,16 +78,29 @@ def false_alarms(text: str, alphas: Sequence[float] = ALPHAS, streams: int = STR
             draw = rng.random(streams)
             is_right = draw < (s * theta)[chosen]
             right, wrong = right + is_right, wrong + (~is_right & (draw < s[chosen]))
-            states, place = np.unique((chosen * (n + 1) + right) * (n + 1) + wrong, return_inverse=True)  # streams in one state
-            event, ones, zeros = states // (n + 1) ** 2, states // (n + 1) % (n + 1), states % (n + 1)
+            # streams in one state
+            states, place = np.unique(
+                (chosen * (n + 1) + right) * (n + 1) + wrong, return_inverse=True
+            )
+            event, ones, zeros = (
+                states // (n + 1) ** 2,
+                states // (n + 1) % (n + 1),
+                states % (n + 1),
+            )
             prior = past * (s * optimistic)[event], past * (s * (1 - optimistic))[event]
-            made, group = np.unique(event * (n + 1) + ones + zeros, return_inverse=True)  # states with equally many guesses have one limit
+            # states with equally many guesses have one limit
+            made, group = np.unique(event * (n + 1) + ones + zeros, return_inverse=True)
             guesses, expected = made % (n + 1), past * s[made // (n + 1)]
             for i, alpha in enumerate(alphas):
                 gamma = float(frequency_error(claim, alpha))
                 null: Any = theta[0]
                 if tables:
-                    limit = lower_limit(guesses, n - guesses, (expected, past - expected), gamma * epoch_weight(number))
+                    limit = lower_limit(
+                        guesses,
+                        n - guesses,
+                        (expected, past - expected),
+                        gamma * epoch_weight(number),
+                    )
                     null = _null_at(limit, tables[0])[group]
                 logs = log_evidence(ones, zeros, null, prior)[place]
                 alarms[i] |= mixed_evidence([*finished[i], logs]) >= -math.log(alpha - gamma)
@@ -86,19 +113,34 @@ def false_alarms(text: str, alphas: Sequence[float] = ALPHAS, streams: int = STR
 def _null_table(claim: Claim) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return frequencies, and the largest share of right guesses that the claim allows at each."""
     grid = np.append(0.0, np.geomspace(1e-3, 1.0, 400))
-    return grid, np.array([1.0, *(allowed(claim, claim.parameter, s, 2) for s in grid[1:].tolist())])
+    return grid, np.array(
+        [1.0, *(allowed(claim, claim.parameter, s, 2) for s in grid[1:].tolist())]
+    )
 
 
-def _null_at(frequency: NDArray[np.float64], table: tuple[NDArray[np.float64], NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the allowed share at the next larger frequency of the table: never more than allowed, so that no alarm is missed."""
+def _null_at(
+    frequency: NDArray[np.float64], table: tuple[NDArray[np.float64], NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Return the allowed share at the next larger frequency of the table: never more than allowed,
+    so that no alarm is missed.
+    """
     grid, values = table
     return values[np.minimum(np.searchsorted(grid, frequency), len(grid) - 1)]
 
 
-def false_discoveries(suites: int = 1_000, targets: int = 20, calls: int = 200, rounds: int = 64, alpha: float = ALPHA) -> int:
-    """Return the number of suites of sound targets, at the claim pure:1, with a discovery after any of the calls."""
+def false_discoveries(
+    suites: int = 1_000, targets: int = 20, calls: int = 200, rounds: int = 64, alpha: float = ALPHA
+) -> int:
+    """Return the number of suites of sound targets, at the claim pure:1, with a discovery after any
+    of the calls.
+    """
     rng, theta = np.random.default_rng(20), allowed(parse_claim("pure:1"), 1.0, 1.0, 2)
-    right, wrong, finished, found = np.zeros((suites, targets)), np.zeros((suites, targets)), list[Any](), np.zeros(suites, dtype=bool)
+    right, wrong, finished, found = (
+        np.zeros((suites, targets)),
+        np.zeros((suites, targets)),
+        list[Any](),
+        np.zeros(suites, dtype=bool),
+    )
     prior: Any = (0.75 * rounds, 0.25 * rounds)
     for number in range(calls):
         more = rng.binomial(rounds, theta, (suites, targets))
@@ -114,21 +156,40 @@ def false_discoveries(suites: int = 1_000, targets: int = 20, calls: int = 200, 
 
 def store_sizes(targets: int = 20, calls: int = 200) -> tuple[int, int]:
     """Return the size of a watched store in bytes after half of the calls, and after all."""
-    plan = {"event": {"kind": "atoms", "rule": [0.0] * 100}, "method": "atoms", "directions": 2, "prior": [48.0, 16.0, 64.0]}
+    plan = {
+        "event": {"kind": "atoms", "rule": [0.0] * 100},
+        "method": "atoms",
+        "directions": 2,
+        "prior": [48.0, 16.0, 64.0],
+    }
     sizes = []
     with TemporaryDirectory() as folder:
         path = Path(folder) / "watch.db"
         with open_store(path) as store:
             entries = [
-                store.begin({"kind": "watch", "target": str(i)}, f"mechanisms.py:target_{i} 0123456789abcdef", 0) for i in range(targets)
+                store.begin(
+                    {"kind": "watch", "target": str(i)},
+                    f"mechanisms.py:target_{i} 0123456789abcdef",
+                    0,
+                )
+                for i in range(targets)
             ]
             for number in range(1, calls + 1):
                 for entry in entries:
                     new = number in (1, 4, 16, 64)  # calls that learn an event
                     epoch = f"{max(each for each in (1, 4, 16, 64) if each <= number):012x}"
                     counts = ((epoch, 700_000 + number, 300_000, 1_000_000 + number, 0),)
-                    one = Slice(number, f"{number * 7919:012x}", 1.7e9 + number, 1_000_000, counts, 0.987654321)
-                    write_slice(store, entry, one, {epoch: plan | {"pair": 0, "trained": 64}} if new else {})
+                    one = Slice(
+                        number,
+                        f"{number * 7919:012x}",
+                        1.7e9 + number,
+                        1_000_000,
+                        counts,
+                        0.987654321,
+                    )
+                    write_slice(
+                        store, entry, one, {epoch: plan | {"pair": 0, "trained": 64}} if new else {}
+                    )
                 if number in (calls // 2, calls):
                     sizes.append(path.stat().st_size)
     return sizes[0], sizes[1]
@@ -140,14 +201,19 @@ def is_gross(specimen: Specimen) -> bool:
     sides = law, law.swapped()
     if claim.is_pure:
         return bool(max(side.supremum for side in sides) >= GROSS * claim.parameter)
-    return bool(max(float(np.max(claim.parameter_at(q, p))) for _, q, p in (side.roc() for side in sides)) >= GROSS * claim.parameter)
+    return bool(
+        max(float(np.max(claim.parameter_at(q, p))) for _, q, p in (side.roc() for side in sides))
+        >= GROSS * claim.parameter
+    )
 
 
 def event_shares(specimen: Specimen) -> tuple[float, float]:
-    """Return the probability of the best event under the dataset on which it is more likely, and the frequency of its guesses.
+    """Return the probability of the best event under the dataset on which it is more likely, and
+    the frequency of its guesses.
 
-    The event is the best at `EVENT_ROUNDS` rounds. A rule with two directions has two events: the probability is their mean, each under
-    its more likely dataset. Both numbers are 0 if the event certifies no violation.
+    The event is the best at `EVENT_ROUNDS` rounds. A rule with two directions has two events: the
+    probability is their mean, each under its more likely dataset. Both numbers are 0 if the event
+    certifies no violation.
     """
     event = best_event(specimen.law, specimen.mechanism.claim, EVENT_ROUNDS, ALPHA)
     if event.value <= specimen.mechanism.claim.parameter:
@@ -158,25 +224,46 @@ def event_shares(specimen: Specimen) -> tuple[float, float]:
 def runs_to_violated(specimen: Specimen) -> tuple[float, float]:
     """Return the median runs to VIOLATED, and the runs of a batch audit."""
     claim = specimen.mechanism.claim
-    options: dict[str, Any] = {"claim": claim, "pair": specimen.pair, "confidence": 1 - ALPHA, "bits": False, "stop": "violation"}
+    options: dict[str, Any] = {
+        "claim": claim,
+        "pair": specimen.pair,
+        "confidence": 1 - ALPHA,
+        "bits": False,
+        "stop": "violation",
+    }
     runs = []
     for seed in range(SEEDS):
-        result = audit(specimen.mechanism, sequential=True, find=1.01, trials=MOST_RUNS, seed=seed, **options)
+        result = audit(
+            specimen.mechanism, sequential=True, find=1.01, trials=MOST_RUNS, seed=seed, **options
+        )
         runs.append(result.trials if result.verdict is Verdict.VIOLATED else math.inf)
     batch = audit(specimen.mechanism, seed=0, **options)
     return median(runs), batch.trials if batch.verdict is Verdict.VIOLATED else math.inf
 
 
 def price(specimen: Specimen) -> float | None:
-    """Return the certified bound of a sequential audit over that of a batch audit with as many runs; None if there is none."""
-    common: dict[str, Any] = {"claim": specimen.mechanism.claim, "pair": specimen.pair, "trials": PRICE_RUNS, "stop": "never"}
+    """Return the certified bound of a sequential audit over that of a batch audit with as many
+    runs; None if there is none.
+    """
+    common: dict[str, Any] = {
+        "claim": specimen.mechanism.claim,
+        "pair": specimen.pair,
+        "trials": PRICE_RUNS,
+        "stop": "never",
+    }
     common |= {"confidence": 1 - ALPHA, "bits": False}
     batch = audit(specimen.mechanism, **common).parameter_lower
-    return audit(specimen.mechanism, sequential=True, **common).parameter_lower / batch if batch >= LEAST else None
+    return (
+        audit(specimen.mechanism, sequential=True, **common).parameter_lower / batch
+        if batch >= LEAST
+        else None
+    )
 
 
 def first_epoch(noise: float, steps: int = 200, batch: int = 5, seed: int = 1) -> float:
-    """Return the share of the first epoch of DP-SGD, with one canary in each record's place, after which canaries refute gdp:1; or 1."""
+    """Return the share of the first epoch of DP-SGD, with one canary in each record's place, after
+    which canaries refute gdp:1; or 1.
+    """
     rng, monitor = np.random.default_rng(seed), CanaryMonitor("gdp:1", canaries=steps * batch)
     for step in range(steps):
         gradients = rng.normal(size=(batch, 400))
@@ -195,7 +282,13 @@ def _watch_rows(suites: int = 1_000) -> list[Row]:
     return [
         Row(case, ALPHA, found / suites, "share", at_most=True, counts=(found, suites)),
         Row("store of 20 targets after 200 calls", 5.0, full / 1e6, "MB", at_most=True),
-        Row("store after 200 calls over the store after 100", 2.05, full / half, "ratio", at_most=True),
+        Row(
+            "store after 200 calls over the store after 100",
+            2.05,
+            full / half,
+            "ratio",
+            at_most=True,
+        ),
     ]
 
 
@@ -205,28 +298,60 @@ def _alarm_rows(only: str) -> Table:
     for text in (text for text in CLAIMS if only in text):
         for alpha, alarms in zip(ALPHAS, false_alarms(text), strict=True):
             rate = alarms / STREAMS
-            rows.append(Row(f"false alarms, {text}, alpha {alpha:g}", alpha, rate, "share", at_most=True, counts=(alarms, STREAMS)))
+            rows.append(
+                Row(
+                    f"false alarms, {text}, alpha {alpha:g}",
+                    alpha,
+                    rate,
+                    "share",
+                    at_most=True,
+                    counts=(alarms, STREAMS),
+                )
+            )
             excess = binomtest(alarms, STREAMS, alpha, alternative="greater").pvalue
-            notes.append(f"{text}, alpha {alpha:g}: {alarms} of {STREAMS} streams, p-value of an excess {excess:.3g}")
+            notes.append(
+                f"{text}, alpha {alpha:g}: {alarms} of {STREAMS} streams, p-value of an "
+                f"excess {excess:.3g}"
+            )
     return Table("", tuple(rows), tuple(notes))
 
 
 def _gross_rows(only: str) -> Table:
-    """Return the rows of runs to VIOLATED in gross cases, by both readings of "an event of probability above .1"."""
-    gross = [(each.name, event_shares(each), *runs_to_violated(each)) for each in _of_the_zoo(only) if is_gross(each)]
+    """Return the rows of runs to VIOLATED in gross cases, by both readings of "an event of
+    probability above .1".
+    """
+    gross = [
+        (each.name, event_shares(each), *runs_to_violated(each))
+        for each in _of_the_zoo(only)
+        if is_gross(each)
+    ]
     rows = []
     for at, meaning in ((0, "an event that is likely on a dataset"), (1, "frequent guesses")):
         frequent = [runs for _, shares, runs, _ in gross if shares[at] > FREQUENT]
         if frequent:
-            name = f"median runs to VIOLATED, {len(frequent)} gross cases with {meaning} (above {FREQUENT:g})"
+            name = (
+                f"median runs to VIOLATED, {len(frequent)} gross cases with {meaning} (above "
+                f"{FREQUENT:g})"
+            )
             rows.append(Row(name, 300, median(frequent), "runs", at_most=True))
     if ratios := [runs / batch for _, _, runs, batch in gross if batch < math.inf]:
-        name = f"runs to VIOLATED over batch, median of {len(ratios)} gross cases that the batch audit finds"
+        name = (
+            f"runs to VIOLATED over batch, median of {len(ratios)} gross cases that the batch "
+            "audit finds"
+        )
         rows.append(Row(name, 0.25, median(ratios), "ratio", at_most=True))
     missed = [name for name, _, runs, batch in gross if runs == batch == math.inf]
     columns = ("case", "probability", "frequency", "runs", "batch")
-    details = [dict(zip(columns, (name, *shares, runs, batch), strict=True)) for name, shares, runs, batch in gross]
-    return Table("", tuple(rows), (f"gross by a rare event, found by neither: {', '.join(missed) or 'none'}",), tuple(details))
+    details = [
+        dict(zip(columns, (name, *shares, runs, batch), strict=True))
+        for name, shares, runs, batch in gross
+    ]
+    return Table(
+        "",
+        tuple(rows),
+        (f"gross by a rare event, found by neither: {', '.join(missed) or 'none'}",),
+        tuple(details),
+    )
 
 
 def _price_rows(only: str) -> Table:
@@ -234,8 +359,16 @@ def _price_rows(only: str) -> Table:
     prices = {each.name: ratio for each in _of_the_zoo(only) if (ratio := price(each)) is not None}
     name = f"certified / batch at {PRICE_RUNS:,} runs, median of {len(prices)} cases"
     rows = (Row(name, 0.95, median(prices.values()), "ratio"),) if prices else ()
-    worst = ", ".join(f"{name} {ratio:.2f}" for name, ratio in sorted(prices.items(), key=lambda item: item[1])[:5])
-    return Table("", rows, (f"lowest certified / batch: {worst}",), tuple({"case": name, "price": ratio} for name, ratio in prices.items()))
+    worst = ", ".join(
+        f"{name} {ratio:.2f}"
+        for name, ratio in sorted(prices.items(), key=lambda item: item[1])[:5]
+    )
+    return Table(
+        "",
+        rows,
+        (f"lowest certified / batch: {worst}",),
+        tuple({"case": name, "price": ratio} for name, ratio in prices.items()),
+    )
 
 
 def _of_the_zoo(only: str) -> list[Specimen]:
@@ -246,7 +379,13 @@ def _of_the_zoo(only: str) -> list[Specimen]:
 def _canary_rows(only: str) -> Table:
     """Return the row of DP-SGD without noise."""
     shares = [first_epoch(0.0, seed=seed) for seed in range(SEEDS)]
-    row = Row("DP-SGD without noise: share of the first epoch until canaries refute gdp:1", 0.99, max(shares), "share", at_most=True)
+    row = Row(
+        "DP-SGD without noise: share of the first epoch until canaries refute gdp:1",
+        0.99,
+        max(shares),
+        "share",
+        at_most=True,
+    )
     return Table("", (row,))
 
 
@@ -260,10 +399,15 @@ PARTS: dict[str, Callable[[str], Table]] = {
 
 
 def measure(parts: Sequence[str] = ()) -> Table:
-    """Run parts of the benchmark, all by default, and return their table. A part may be followed by a text that names must contain."""
+    """Run parts of the benchmark, all by default, and return their table. A part may be followed by
+    a text that names must contain.
+    """
     chosen = [part.partition(":") for part in parts or PARTS]
     if unknown := [name for name, _, _ in chosen if name not in PARTS]:
         raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
     found = [PARTS[name](only) for name, _, only in chosen]
-    rows, notes, details = (tuple(each for table in found for each in getattr(table, name)) for name in ("rows", "notes", "details"))
+    rows, notes, details = (
+        tuple(each for table in found for each in getattr(table, name))
+        for name in ("rows", "notes", "details")
+    )
     return Table("sequential", rows, notes, details)

@@ -1,4 +1,5 @@
-"""Mechanisms whose claims hold with equality, for every kind of claim and output, to count false alarms.
+"""Mechanisms whose claims hold with equality, for every kind of claim and output, to count false
+alarms.
 
 Each is a plain function of (dataset, size, rng), so that a worker process can build it by name.
 The datasets are [0] and [1], or pairs that a search finds in a domain.
@@ -30,8 +31,9 @@ GRID = 2.0**20
 class Specimen:
     """Mechanism at its exact privacy parameter.
 
-    `outputs` names the kind of output for the table. If `target` names a mechanism in `TARGET_FILE`, workers run it instead of `run`.
-    If `domain` is given, the audit searches pairs in it instead of using `pair`.
+    `outputs` names the kind of output for the table. If `target` names a mechanism in
+    `TARGET_FILE`, workers run it instead of `run`. If `domain` is given, the audit searches pairs
+    in it instead of using `pair`.
     """
 
     outputs: str
@@ -44,7 +46,9 @@ class Specimen:
 
 def laplace(epsilon: float) -> Callable[..., Any]:
     """Return Laplace noise on a grid, so that low-order bits leak nothing."""
-    return lambda data, size, rng: np.round(rng.laplace(scale=1 / epsilon, size=size) * GRID) / GRID + data[0]
+    return lambda data, size, rng: (
+        np.round(rng.laplace(scale=1 / epsilon, size=size) * GRID) / GRID + data[0]
+    )
 
 
 def gaussian(mu: float, width: int = 1) -> Callable[..., Any]:
@@ -61,7 +65,13 @@ def gaussian_shift(epsilon: float, delta: float) -> float:
     """Return the largest mu at which a Gaussian shift is (epsilon, delta)-DP."""
 
     def excess(mu: float) -> float:
-        return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)) - delta
+        return (
+            float(
+                norm.cdf(mu / 2 - epsilon / mu)
+                - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+            )
+            - delta
+        )
 
     return float(brentq(excess, 1e-3, 60.0))
 
@@ -78,14 +88,18 @@ def _words(data: Any, size: int, rng: Generator) -> list[Any]:
 
 
 def _raises_word(data: Any, size: int, rng: Generator) -> list[Any]:
-    """Return randomized response in which one answer is an exception, for single runs or batches."""
+    """Return randomized response in which one answer is an exception, for single runs
+    or batches.
+    """
     if np.any(_random_bits(data, size, rng)):
         raise KeyError("no")
     return ["yes"] * size
 
 
 def _overflows(data: Any, size: int, rng: Generator) -> Any:
-    """Return Laplace noise that raises OverflowError above 4; the exception is part of the output, by post-processing."""
+    """Return Laplace noise that raises OverflowError above 4; the exception is part of the output,
+    by post-processing.
+    """
     values = laplace(1.0)(data, size, rng)
     if np.any(values > 4.0):
         raise OverflowError("too large")
@@ -101,19 +115,24 @@ def _mixed_types(data: Any, size: int, rng: Generator) -> list[Any]:
 def _records(data: Any, size: int, rng: Generator) -> list[Any]:
     """Return randomized response inside dictionaries."""
     return [
-        {"answer": int(b), "noise": (int(n), "unit")} for b, n in zip(_random_bits(data, size, rng), rng.integers(0, 3, size), strict=True)
+        {"answer": int(b), "noise": (int(n), "unit")}
+        for b, n in zip(_random_bits(data, size, rng), rng.integers(0, 3, size), strict=True)
     ]
 
 
 def _lengths(data: Any, size: int, rng: Generator) -> list[Any]:
     """Return lists whose length is a discrete Laplace count."""
     share = 1 - math.exp(-1.0)
-    counts = np.clip(6 + int(data[0]) + rng.geometric(share, size) - rng.geometric(share, size), 0, 12)
+    counts = np.clip(
+        6 + int(data[0]) + rng.geometric(share, size) - rng.geometric(share, size), 0, 12
+    )
     return [[0.5] * int(count) for count in counts]
 
 
 def _categories(data: Any, size: int, rng: Generator) -> Any:
-    """Return randomized response over 20 values: the true value has odds e against each other value."""
+    """Return randomized response over 20 values: the true value has odds e against each other
+    value.
+    """
     k, truth = 20, 3 + int(data[0])
     others = rng.integers(0, k - 1, size)
     return np.where(rng.random(size) < math.e / (math.e + k - 1), truth, others + (others >= truth))
@@ -137,13 +156,18 @@ def _tight_approx_dp(epsilon: float, delta: float, raises: bool = False) -> Call
 def _renyi_of_bits(epsilon: float, order: float) -> float:
     """Return the Renyi divergence of randomized response."""
     p = 1 / (1 + math.exp(-epsilon))
-    return math.log(p**order * (1 - p) ** (1 - order) + (1 - p) ** order * p ** (1 - order)) / (order - 1)
+    return math.log(p**order * (1 - p) ** (1 - order) + (1 - p) ** order * p ** (1 - order)) / (
+        order - 1
+    )
 
 
 def _renyi_of_laplace(epsilon: float, order: float) -> float:
     """Return the Renyi divergence of the Laplace mechanism."""
     a = order
-    return math.log(a / (2 * a - 1) * math.exp((a - 1) * epsilon) + (a - 1) / (2 * a - 1) * math.exp(-a * epsilon)) / (a - 1)
+    return math.log(
+        a / (2 * a - 1) * math.exp((a - 1) * epsilon)
+        + (a - 1) / (2 * a - 1) * math.exp(-a * epsilon)
+    ) / (a - 1)
 
 
 def _zcdp_of_bits(epsilon: float) -> float:
@@ -158,25 +182,44 @@ def _of_sum(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _noisy_histogram(data: Any, size: int, rng: Generator) -> Any:
-    """Return counts of the values 0, 1 and 2 with Laplace noise of scale 2 on a grid; a replaced record changes two counts by 1."""
+    """Return counts of the values 0, 1 and 2 with Laplace noise of scale 2 on a grid; a replaced
+    record changes two counts by 1.
+    """
     counts = np.bincount(np.asarray(data, dtype=int), minlength=3)
     return np.round(rng.laplace(scale=2.0, size=(size, 3)) * GRID) / GRID + counts
 
 
 def _searched_specimens() -> dict[str, Specimen]:
-    """Return the specimens whose audits search pairs. In each domain some pair attains the claim."""
+    """Return the specimens whose audits search pairs. In each domain some pair attains
+    the claim.
+    """
     sums, bits = Records(size=3, low=0.0, high=1.0), Records(size=4, low=0, high=1, integer=True)
     mu = gaussian_shift(1.0, 1e-3)
     entries = {
         "Laplace of a sum": Specimen("floats", PureDP(1.0), _of_sum(laplace(1.0)), domain=sums),
-        "noisy histogram": Specimen("vectors", PureDP(1.0), _noisy_histogram, domain=Records(size=4, low=0, high=2, integer=True)),
-        "number, None or word of a sum": Specimen("mixed", PureDP(1.0), _of_sum(_mixed_types), domain=sums),
+        "noisy histogram": Specimen(
+            "vectors",
+            PureDP(1.0),
+            _noisy_histogram,
+            domain=Records(size=4, low=0, high=2, integer=True),
+        ),
+        "number, None or word of a sum": Specimen(
+            "mixed", PureDP(1.0), _of_sum(_mixed_types), domain=sums
+        ),
         "noisy length of a count": Specimen("lengths", PureDP(1.0), _of_sum(_lengths), domain=bits),
-        "Gaussian of a sum, delta .001": Specimen("floats", ApproxDP(1.0, 1e-3), _of_sum(gaussian(mu)), domain=sums),
+        "Gaussian of a sum, delta .001": Specimen(
+            "floats", ApproxDP(1.0, 1e-3), _of_sum(gaussian(mu)), domain=sums
+        ),
         "Gaussian of a sum": Specimen("floats", GDP(1.0), _of_sum(gaussian(1.0)), domain=sums),
-        "Gaussian of a sum, 4 columns": Specimen("vectors", GDP(1.0), _of_sum(gaussian(1.0, 4)), domain=sums),
-        "Gaussian of a sum, zCDP": Specimen("floats", ZCDP(0.5), _of_sum(gaussian(1.0)), domain=sums),
-        "Gaussian of a sum, RDP": Specimen("floats", RDP(2.0, 1.0), _of_sum(gaussian(1.0)), domain=sums),
+        "Gaussian of a sum, 4 columns": Specimen(
+            "vectors", GDP(1.0), _of_sum(gaussian(1.0, 4)), domain=sums
+        ),
+        "Gaussian of a sum, zCDP": Specimen(
+            "floats", ZCDP(0.5), _of_sum(gaussian(1.0)), domain=sums
+        ),
+        "Gaussian of a sum, RDP": Specimen(
+            "floats", RDP(2.0, 1.0), _of_sum(gaussian(1.0)), domain=sums
+        ),
     }
     for name in ("noisy-max", "randomized-response-5", "above-threshold"):
         specimen = m.zoo()[name]
@@ -195,7 +238,9 @@ def specimens() -> dict[str, Specimen]:
     entries = {
         "Laplace": Specimen("floats", PureDP(1.0), laplace(1.0)),
         "Laplace, three pairs": Specimen("floats", PureDP(1.0), laplace(1.0), pairs),
-        "Laplace vector of 20": Specimen("vectors", PureDP(1.0), m.LaplaceVector(1.0), spread_pair()),
+        "Laplace vector of 20": Specimen(
+            "vectors", PureDP(1.0), m.LaplaceVector(1.0), spread_pair()
+        ),
         "randomized response": Specimen("atoms", PureDP(1.0), _random_bits),
         "randomized response, 20 values": Specimen("atoms", PureDP(1.0), _categories),
         "words": Specimen("strings", PureDP(1.0), _words),
@@ -204,25 +249,46 @@ def specimens() -> dict[str, Specimen]:
         "number, None or word": Specimen("mixed", PureDP(1.0), _mixed_types),
         "dictionaries": Specimen("mixed", PureDP(1.0), _records),
         "lists of noisy length": Specimen("lengths", PureDP(1.0), _lengths),
-        "data with probability .01": Specimen("atoms", ApproxDP(1.0, 0.01), _tight_approx_dp(1.0, 0.01)),
-        "exception with probability .005": Specimen("exceptions", ApproxDP(0.5, 0.005), _tight_approx_dp(0.5, 0.005, raises=True)),
-        "Gaussian, delta .01": Specimen("floats", ApproxDP(1.0, 0.01), gaussian(gaussian_shift(1.0, 0.01))),
-        "Gaussian, delta 1e-5": Specimen("floats", ApproxDP(2.0, 1e-5), gaussian(gaussian_shift(2.0, 1e-5))),
-        "Gaussian, delta .001, 5 columns": Specimen("vectors", ApproxDP(1.0, 1e-3), gaussian(gaussian_shift(1.0, 1e-3), 5)),
+        "data with probability .01": Specimen(
+            "atoms", ApproxDP(1.0, 0.01), _tight_approx_dp(1.0, 0.01)
+        ),
+        "exception with probability .005": Specimen(
+            "exceptions", ApproxDP(0.5, 0.005), _tight_approx_dp(0.5, 0.005, raises=True)
+        ),
+        "Gaussian, delta .01": Specimen(
+            "floats", ApproxDP(1.0, 0.01), gaussian(gaussian_shift(1.0, 0.01))
+        ),
+        "Gaussian, delta 1e-5": Specimen(
+            "floats", ApproxDP(2.0, 1e-5), gaussian(gaussian_shift(2.0, 1e-5))
+        ),
+        "Gaussian, delta .001, 5 columns": Specimen(
+            "vectors", ApproxDP(1.0, 1e-3), gaussian(gaussian_shift(1.0, 1e-3), 5)
+        ),
         "Gaussian": Specimen("floats", GDP(1.0), gaussian(1.0)),
         "Gaussian, 8 columns": Specimen("vectors", GDP(0.5), gaussian(0.5, 8)),
-        "sign of a Gaussian": Specimen("atoms", GDP(2.0), lambda d, size, rng: (gaussian(2.0)(d, size, rng) > 0.5).astype(int)),
+        "sign of a Gaussian": Specimen(
+            "atoms", GDP(2.0), lambda d, size, rng: (gaussian(2.0)(d, size, rng) > 0.5).astype(int)
+        ),
         "Gaussian, zCDP": Specimen("floats", ZCDP(0.5), gaussian(1.0)),
         "randomized response, zCDP": Specimen("atoms", ZCDP(_zcdp_of_bits(1.0)), _random_bits),
         "Gaussian, RDP": Specimen("floats", RDP(2.0, 1.0), gaussian(1.0)),
-        "randomized response, RDP": Specimen("atoms", RDP(3.0, _renyi_of_bits(1.0, 3.0)), _random_bits),
+        "randomized response, RDP": Specimen(
+            "atoms", RDP(3.0, _renyi_of_bits(1.0, 3.0)), _random_bits
+        ),
         "Laplace, RDP": Specimen("floats", RDP(4.0, _renyi_of_laplace(1.0, 4.0)), laplace(1.0)),
         "words, RDP": Specimen("strings", RDP(2.0, _renyi_of_bits(1.0, 2.0)), _words),
         "worker: words": Specimen("workers", PureDP(1.0), None, target="words"),
         "worker: a word or an exception": Specimen("workers", PureDP(1.0), None, target="raises"),
         "worker: Gaussian": Specimen("workers", GDP(1.0), None, target="noise"),
     }
-    for name in ("exponential", "permute-and-flip", "above-threshold", "noisy-max", "truncated-geometric", "randomized-response-5"):
+    for name in (
+        "exponential",
+        "permute-and-flip",
+        "above-threshold",
+        "noisy-max",
+        "truncated-geometric",
+        "randomized-response-5",
+    ):
         found = m.zoo()[name]
         entries[name] = Specimen("zoo", found.claim, found, found.worst_pair())
     return entries | _searched_specimens()

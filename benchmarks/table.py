@@ -16,7 +16,9 @@ class Row:
     case: str
     required: float  # the least value that meets the requirement, or the largest if `at_most`
     measured: float
-    unit: str  # a ratio compares two measurements of one run and carries over to other machines; a rate does not
+    # a ratio compares two measurements of one run and carries over to other machines; a rate does
+    # not
+    unit: str
     at_most: bool = False
     counts: tuple[int, int] | None = None  # numerator and denominator, if `measured` is a frequency
 
@@ -40,7 +42,8 @@ class Table:
 def best_time(run: Callable[[], Any], repeats: int = 5) -> float:
     """Return the smallest processor time of `repeats` calls, in seconds, after one warm-up call.
 
-    Processor time includes all threads of this process, so that parallelism does not look like speed, and excludes other processes.
+    Processor time includes all threads of this process, so that parallelism does not look like
+    speed, and excludes other processes.
     """
     run()
     best = float("inf")
@@ -52,7 +55,8 @@ def best_time(run: Callable[[], Any], repeats: int = 5) -> float:
 
 
 def format_table(table: Table) -> str:
-    """Return the table as aligned columns: case, required, measured, unit, measured/required, and whether the requirement is met.
+    """Return the table as aligned columns: case, required, measured, unit, measured/required, and
+    whether the requirement is met.
 
     Examples
     --------
@@ -75,7 +79,13 @@ def format_table(table: Table) -> str:
     ]
     widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
     printed = [
-        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:-1], strict=True)), line[-1]])
+        "  ".join(
+            [
+                line[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:-1], strict=True)),
+                line[-1],
+            ]
+        )
         for line in [head, *lines]
     ]
     return "\n".join([*(line.rstrip() for line in printed), *table.notes])

@@ -1,6 +1,8 @@
-"""Benchmark of the white-box audits: enclosures, pairs found by search, and attained sensitivities. Each row is computed on demand.
+"""Benchmark of the white-box audits: enclosures, pairs found by search, and attained sensitivities.
+Each row is computed on demand.
 
-A search gets the mechanism and its domain only. A value that must be hit exactly is measured by the distance from it, which must be small.
+A search gets the mechanism and its domain only. A value that must be hit exactly is measured by the
+distance from it, which must be small.
 """
 
 from __future__ import annotations
@@ -43,13 +45,22 @@ def _objective(dimension: int, records: int) -> m.LogisticObjectivePerturbation:
 SEARCHES: dict[str, tuple[Any, int]] = {
     "CM08 Algorithm 2, d=1, n=1": (_objective(1, 1), 800),
     "CM08 Algorithm 2, d=2, n free": (_objective(2, _MANY), 4000),
-    "CM08 Algorithm 1, printed noise, d=2": (m.LogisticOutputPerturbation(1.0, 0.1, noise="laplace_radius_std", dimension=2), 800),
-    "JT14 objective, gamma, Huber": (m.GLMObjectivePerturbation(loss=m.Loss("huber"), epsilon=1.0, dimension=1), 800),
+    "CM08 Algorithm 1, printed noise, d=2": (
+        m.LogisticOutputPerturbation(1.0, 0.1, noise="laplace_radius_std", dimension=2),
+        800,
+    ),
+    "JT14 objective, gamma, Huber": (
+        m.GLMObjectivePerturbation(loss=m.Loss("huber"), epsilon=1.0, dimension=1),
+        800,
+    ),
     "output perturbation, Gamma noise, d=3, hinge": (
         m.GLMOutputPerturbation(loss=m.Loss("hinge"), epsilon=1.0, dimension=3, regularization=1.0),
         200,
     ),
-    "output perturbation, Gamma noise, d=3, logistic": (m.LogisticOutputPerturbation(1.0, 1e-8, dimension=3, records=_CROWD), 1500),
+    "output perturbation, Gamma noise, d=3, logistic": (
+        m.LogisticOutputPerturbation(1.0, 1e-8, dimension=3, records=_CROWD),
+        1500,
+    ),
     "Laplace": (m.zoo()["laplace"], 800),
     "exponential mechanism": (m.zoo()["exponential"], 800),
 }
@@ -57,26 +68,39 @@ SEARCHES: dict[str, tuple[Any, int]] = {
 
 @cache
 def searched(name: str) -> tuple[Any, Pair, float]:
-    """Return a mechanism, the worst pair that the search finds, and the privacy loss on that pair."""
+    """Return a mechanism, the worst pair that the search finds, and the privacy loss on
+    that pair.
+    """
     mechanism, evaluations = SEARCHES[name]
-    found = search(mechanism, mechanism.domain, mechanism.claim, evaluations=evaluations, seconds=60.0)
+    found = search(
+        mechanism, mechanism.domain, mechanism.claim, evaluations=evaluations, seconds=60.0
+    )
     return (mechanism, *found[0])
 
 
 @cache
 def ball_audit() -> float:
-    """Return the bound of a black-box audit that confirms the violation by the printed noise, on fresh randomness.
+    """Return the bound of a black-box audit that confirms the violation by the printed noise, on
+    fresh randomness.
 
-    The event is a ball around the worst output that the search finds. About ten outputs on the rarer side decide, and the bound
-    of one seed has a spread of .3, so the median of three seeds is returned.
+    The event is a ball around the worst output that the search finds. About ten outputs on the
+    rarer side decide, and the bound of one seed has a spread of .3, so the median of three seeds is
+    returned.
     """
     mechanism, pair, _ = searched("CM08 Algorithm 1, printed noise, d=2")
     near = worst_output(mechanism, pair).output
-    return median(audit(mechanism, pair=pair, near=near, trials=2_000_000, bits=False, seed=seed).epsilon_lower for seed in range(3))
+    return median(
+        audit(
+            mechanism, pair=pair, near=near, trials=2_000_000, bits=False, seed=seed
+        ).epsilon_lower
+        for seed in range(3)
+    )
 
 
 def _minimizer(loss: m.Loss, regularization: float) -> Callable[[m.LabelledVectors], Any]:
-    """Return a function that computes the minimizer of regularization/2 |w|^2 + mean loss, with its certified radius."""
+    """Return a function that computes the minimizer of regularization/2 |w|^2 + mean loss, with its
+    certified radius.
+    """
     return lambda dataset: minimise(Problem.of(dataset, loss, regularization * dataset.n))
 
 
@@ -96,7 +120,9 @@ def sensitivity(name: str) -> SensitivityResult:
     """Return the result of the search for the largest change of a regularized minimizer."""
     loss, lam, domain, evaluations = SENSITIVITIES[name]
     started = time.process_time()
-    result = audit_sensitivity(_minimizer(loss, lam), 2 / (domain.size * lam), domain, evaluations=evaluations, name=name)
+    result = audit_sensitivity(
+        _minimizer(loss, lam), 2 / (domain.size * lam), domain, evaluations=evaluations, name=name
+    )
     _CPU_SECONDS[name] = time.process_time() - started
     return result
 
@@ -110,11 +136,15 @@ def _composed_law(mechanism: Any, times: int) -> EnclosedLaw | None:
 def _softmax_law() -> EnclosedLaw | None:
     """Return the enclosed privacy-loss law of 1000 different softmax draws."""
     rng, draw = np.random.default_rng(0), m.SoftmaxDraw(5)
-    return composed([(draw, w := rng.normal(size=5), w + 0.05 * rng.normal(size=5)) for _ in range(1000)])
+    return composed(
+        [(draw, w := rng.normal(size=5), w + 0.05 * rng.normal(size=5)) for _ in range(1000)]
+    )
 
 
 ENCLOSURES: dict[str, Callable[[], EnclosedLaw | None]] = {
-    "Laplace vector of 20": lambda: enclosed_law(m.LaplaceVector(1.0), m.LaplaceVector(1.0).spread_pair()),
+    "Laplace vector of 20": lambda: enclosed_law(
+        m.LaplaceVector(1.0), m.LaplaceVector(1.0).spread_pair()
+    ),
     "1000 Gaussians": lambda: _composed_law(m.Gaussian(1.0, 1e-5, noise_multiplier=10.0), 1000),
     "1000 Laplace": lambda: _composed_law(m.Laplace(0.1), 1000),
     "1000 different softmax draws": _softmax_law,
@@ -144,9 +174,17 @@ class Measurement:
         return Row(self.name, self.required, self.find(), self.unit, self.at_most)
 
 
-def _distance_from(name: str, target: float, tolerance: float, find: Callable[[], float]) -> Measurement:
+def _distance_from(
+    name: str, target: float, tolerance: float, find: Callable[[], float]
+) -> Measurement:
     """Return a measurement of the distance from a target value."""
-    return Measurement(f"{name}: distance from {target:.6g}", tolerance, lambda: abs(find() - target), "distance", at_most=True)
+    return Measurement(
+        f"{name}: distance from {target:.6g}",
+        tolerance,
+        lambda: abs(find() - target),
+        "distance",
+        at_most=True,
+    )
 
 
 def _found_loss(name: str, unit: float = 1.0) -> float:
@@ -166,17 +204,30 @@ def _search_cases() -> list[Measurement]:
     cases = [
         _distance_from(f"{single_record}, found", 1.228, 1e-3, partial(_found_loss, single_record)),
         Measurement(f"{many_records}, found", 1.30, partial(_found_loss, many_records)),
-        Measurement(f"{many_records}, over its supremum", 1 + 1e-9, partial(_found_loss, many_records, truth), "ratio", at_most=True),
+        Measurement(
+            f"{many_records}, over its supremum",
+            1 + 1e-9,
+            partial(_found_loss, many_records, truth),
+            "ratio",
+            at_most=True,
+        ),
         Measurement(f"{printed_noise}, found", math.inf, partial(_found_loss, printed_noise)),
         Measurement(f"{printed_noise}, certified in a ball", 4.0, ball_audit),
         _distance_from(f"{huber}, found", 1 + math.log(1.5), 1e-3, partial(_found_loss, huber)),
     ]
     for name in correct:
-        tight = 0.5 if "hinge" in name else 1.0  # hinge loss has half of the sensitivity that its claim assumes
-        cases.append(Measurement(f"{name}, over its truth", 0.95, partial(_found_loss, name, tight), "ratio"))
+        # hinge loss has half of the sensitivity that its claim assumes
+        tight = 0.5 if "hinge" in name else 1.0
+        cases.append(
+            Measurement(f"{name}, over its truth", 0.95, partial(_found_loss, name, tight), "ratio")
+        )
         cases.append(
             Measurement(
-                f"{name}, over its claim", 1 + 1e-9, partial(_found_loss, name, SEARCHES[name][0].claim.parameter), "ratio", at_most=True
+                f"{name}, over its claim",
+                1 + 1e-9,
+                partial(_found_loss, name, SEARCHES[name][0].claim.parameter),
+                "ratio",
+                at_most=True,
             )
         )
     return cases
@@ -186,7 +237,10 @@ def _sensitivity_cases() -> list[Measurement]:
     """Return the rows of the searches for sensitivities."""
     *tight_names, line, plane = SENSITIVITIES
     return [
-        *(_distance_from(f"sensitivity, {name}", 1.0, 5e-4, partial(_attained_ratio, name)) for name in tight_names),
+        *(
+            _distance_from(f"sensitivity, {name}", 1.0, 5e-4, partial(_attained_ratio, name))
+            for name in tight_names
+        ),
         _distance_from(f"sensitivity, {line}", 0.5257, 5e-4, partial(_attained_ratio, line)),
         Measurement(f"sensitivity, {plane}", 0.98, partial(_attained_ratio, plane), "ratio"),
         Measurement("sensitivities, longest search", 60.0, _longest_search, "CPU s", at_most=True),
@@ -201,17 +255,40 @@ def _longest_search() -> float:
 
 
 CASES: tuple[Measurement, ...] = (
-    Measurement("Gaussian (1, 1e-5), 1e5 runs, at least", 0.998, lambda: gaussian("sampling").epsilon_lower),
-    Measurement("Gaussian (1, 1e-5), 1e5 runs, at most", 1.002, lambda: gaussian("sampling").epsilon_upper, at_most=True),
-    _distance_from("Gaussian (1, 1e-5), law, at least", 1.0, 1e-9, lambda: gaussian("law").epsilon_lower),
-    _distance_from("Gaussian (1, 1e-5), law, at most", 1.0, 1e-9, lambda: gaussian("law").epsilon_upper),
+    Measurement(
+        "Gaussian (1, 1e-5), 1e5 runs, at least", 0.998, lambda: gaussian("sampling").epsilon_lower
+    ),
+    Measurement(
+        "Gaussian (1, 1e-5), 1e5 runs, at most",
+        1.002,
+        lambda: gaussian("sampling").epsilon_upper,
+        at_most=True,
+    ),
+    _distance_from(
+        "Gaussian (1, 1e-5), law, at least", 1.0, 1e-9, lambda: gaussian("law").epsilon_lower
+    ),
+    _distance_from(
+        "Gaussian (1, 1e-5), law, at most", 1.0, 1e-9, lambda: gaussian("law").epsilon_upper
+    ),
     *_search_cases(),
     *_sensitivity_cases(),
-    *(Measurement(f"width over epsilon, {name}", 0.01, partial(_relative_width, name), "ratio", at_most=True) for name in ENCLOSURES),
+    *(
+        Measurement(
+            f"width over epsilon, {name}",
+            0.01,
+            partial(_relative_width, name),
+            "ratio",
+            at_most=True,
+        )
+        for name in ENCLOSURES
+    ),
 )
 
 
 def measure() -> Table:
     """Run the benchmark of the white-box audits and return its table, in about half a minute."""
-    notes = ("searches get the mechanism and its domain only; a distance row shows the distance of the result from the named value",)
+    notes = (
+        "searches get the mechanism and its domain only; a distance row shows the distance "
+        "of the result from the named value",
+    )
     return Table("white-box", tuple(case.measured() for case in CASES), notes)

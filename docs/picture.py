@@ -1,4 +1,6 @@
-"""Draw docs/_static/violated.svg, the picture of the README: the event of a violated audit, and the certified bound against the claim."""
+"""Draw docs/_static/violated.svg, the picture of the README: the event of a violated audit, and the
+certified bound against the claim.
+"""
 
 import sys
 from pathlib import Path
@@ -16,7 +18,9 @@ from mine import noisy_sum  # noqa: E402
 
 
 def main() -> None:
-    """Audit the README's mechanism and draw two of the plots of its report side by side, on white."""
+    """Audit the README's mechanism and draw two of the plots of its report side by
+    side, on white.
+    """
     pair = dpw.Pair(np.array([0.0]), np.array([1.0]), relation="replace-one")
     result = dpw.audit(noisy_sum, claim="pure:1", pair=pair, trials=1_000_000, seed=0)
     with common_style():

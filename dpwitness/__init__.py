@@ -6,16 +6,25 @@ import sys as _sys
 
 
 def _end_at_interrupt(sign: int, frame: object) -> None:
-    """End a command that Ctrl-C interrupts during its imports, before `interrupts` handles signals, with one line and its exit code."""
+    """End a command that Ctrl-C interrupts during its imports, before `interrupts` handles signals,
+    with one line and its exit code.
+    """
     try:
-        _os.write(2, b"dpwitness: interrupted by SIGINT before the command began: nothing was changed; run the command again\n")
+        _os.write(
+            2,
+            b"dpwitness: interrupted by SIGINT before the command began: nothing was "
+            b"changed; run the command again\n",
+        )
     finally:
         _os._exit(3)
 
 
-# First, because Python shows a traceback until the handler is installed. A program that imports dpwitness keeps its own handler.
+# First, because Python shows a traceback until the handler is installed. A program that imports
+# dpwitness keeps its own handler.
 _command = _os.path.basename((_sys.argv or [""])[0])
-_is_command = _command in ("dpwitness", "dpwitness.exe") or (_command == "-m" and "dpwitness" in _sys.orig_argv)
+_is_command = _command in ("dpwitness", "dpwitness.exe") or (
+    _command == "-m" and "dpwitness" in _sys.orig_argv
+)
 if _is_command and _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _end_at_interrupt)
 

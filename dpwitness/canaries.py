@@ -1,4 +1,6 @@
-"""Canaries of private training: their design, their scores, and the best bound that they can give."""
+"""Canaries of private training: their design, their scores, and the best bound that
+they can give.
+"""
 
 from dpwitness.auditors.canaries.audit import audit_canaries
 from dpwitness.auditors.canaries.design import GradientCanaries, canary_records, prediction_scores

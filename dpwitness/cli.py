@@ -1,4 +1,6 @@
-"""Command line: argument parser, error handling and exit codes. Each module of `commands` defines one command."""
+"""Command line: argument parser, error handling and exit codes. Each module of `commands` defines
+one command.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,22 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from dpwitness.colors import wanted
-from dpwitness.commands import audit, canaries, check, claims, listing, plan, replay, report, scan, store, suite, targets, trace, watch
+from dpwitness.commands import (
+    audit,
+    canaries,
+    check,
+    claims,
+    listing,
+    plan,
+    replay,
+    report,
+    scan,
+    store,
+    suite,
+    targets,
+    trace,
+    watch,
+)
 from dpwitness.commands.common import add_color_option
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import finish, handled_signals
@@ -41,8 +58,10 @@ COMMANDS = {
 _MAIN_COMMANDS = 8  # number of commands on the first screen; `dpwitness more` lists the others
 
 _EXIT_CODES = (
-    "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not be written, "
-    f"3 inconclusive, interrupted, a mechanism that failed, or an unexpected error ({TRACEBACK}=1 shows the traceback)"
+    "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could "
+    "not be written, "
+    "3 inconclusive, interrupted, a mechanism that failed, or an unexpected error "
+    f"({TRACEBACK}=1 shows the traceback)"
 )
 
 
@@ -57,9 +76,16 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        single_use = action.option_strings and action.nargs != 0 and not isinstance(action, argparse._AppendAction)
+        single_use = (
+            action.option_strings
+            and action.nargs != 0
+            and not isinstance(action, argparse._AppendAction)
+        )
         if single_use and action.dest in self._seen:
-            raise argparse.ArgumentError(action, f"is given twice, the second time as {' '.join(arg_strings)!r}: give it once")
+            raise argparse.ArgumentError(
+                action,
+                f"is given twice, the second time as {' '.join(arg_strings)!r}: give it once",
+            )
         if single_use:
             self._seen.add(action.dest)
         return super()._get_values(action, arg_strings)
@@ -82,17 +108,25 @@ def _parser() -> argparse.ArgumentParser:
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
         texts[name] = text
-        subparser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False)
+        subparser: argparse.ArgumentParser = commands.add_parser(
+            name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False
+        )
         add_color_option(subparser)
         return subparser
 
     for module in dict.fromkeys(COMMANDS.values()):
         module.arguments(command)
-    lines = [textwrap.fill(texts[name], 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12) for name in COMMANDS]
+    lines = [
+        textwrap.fill(texts[name], 79, initial_indent=f"  {name:<10}", subsequent_indent=" " * 12)
+        for name in COMMANDS
+    ]
     more = "\n".join(["more commands:", *lines[_MAIN_COMMANDS:]])
     commands.add_parser("more", allow_abbrev=False).set_defaults(more=more)
     main_lines = "\n".join(["commands:", *lines[:_MAIN_COMMANDS]])
-    parser.description = f"{parser.description}\n\n{main_lines}\n\ndpwitness more lists {len(lines) - _MAIN_COMMANDS} more commands."
+    parser.description = (
+        f"{parser.description}\n\n{main_lines}\n\ndpwitness more lists "
+        f"{len(lines) - _MAIN_COMMANDS} more commands."
+    )
     return parser
 
 
@@ -129,8 +163,9 @@ def _print(text: str, code: int) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     """Limit linear algebra to one thread, choose colors, and run the command."""
-    # Threads of the linear algebra library compete with `--workers` and are slower on small matrices: one thread is fastest.
-    # NumPy reads these variables when it is imported. No command imports NumPy before this point.
+    # Threads of the linear algebra library compete with `--workers` and are slower on small
+    # matrices: one thread is fastest. NumPy reads these variables when it is imported. No command
+    # imports NumPy before this point.
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     for stream in (sys.stdout, sys.stderr):

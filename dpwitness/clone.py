@@ -1,4 +1,6 @@
-"""Parts that only a clone of the repository has: benchmarks, third-party libraries and published pages."""
+"""Parts that only a clone of the repository has: benchmarks, third-party libraries and published
+pages.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,13 @@ def is_clone() -> bool:
 
 
 def from_clone(name: str, what: str) -> ModuleType:
-    """Return the module `name` of the benchmarks. Raise InvalidArgument, which says that `what` needs a clone, if there is none."""
+    """Return the module `name` of the benchmarks. Raise InvalidArgument, which says that `what`
+    needs a clone, if there is none.
+    """
     from dpwitness.core.values.validation import InvalidArgument
 
     if not is_clone():
-        raise InvalidArgument(f"{what} needs a clone: run `pip install -e .` in a clone of the repository")
+        raise InvalidArgument(
+            f"{what} needs a clone: run `pip install -e .` in a clone of the repository"
+        )
     return import_module(f"dpwitness.benchmarks.{name}" if name else "dpwitness.benchmarks")

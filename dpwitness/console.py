@@ -26,13 +26,17 @@ if TYPE_CHECKING:
 
 _BAR_WIDTH = 30
 _MAX_CALLS = 12  # maximum number of lines with calls of a trace
-_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")  # columns of a report on a terminal
+# columns of a report on a terminal
+_TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")
 _COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH, _MAX_WIDTH = "  ", 12, 4, 100
 _TEXT_START = 13  # number of characters before the text of a line
 _MAX_LINES = 6  # maximum number of lines of a result without --verbose
 # Notes on how the mechanism is called, which the user knows before the run.
-_RUN_NOTE = re.compile(r" is given \w+(, with a new value for each run)?$|were seeded globally$|^runs are single calls")
-_MIN_RATE_SECONDS = 1.0  # seconds after which the rate is stable enough to estimate the remaining time
+_RUN_NOTE = re.compile(
+    r" is given \w+(, with a new value for each run)?$|were seeded globally$|^runs are single calls"
+)
+# seconds after which the rate is stable enough to estimate the remaining time
+_MIN_RATE_SECONDS = 1.0
 
 
 class Progress:
@@ -44,7 +48,8 @@ class Progress:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._drawn_at = clock()
-        self._first: tuple[float, int] | None = None  # time and count of the first call, so that the rate excludes start-up
+        # time and count of the first call, so that the rate excludes start-up
+        self._first: tuple[float, int] | None = None
         self._bound = ""
 
     def interim_bound(self, symbol: str, bound: float) -> None:
@@ -61,7 +66,9 @@ class Progress:
         rate = (done - before) / max(now - since, 1e-9)
         status = f" {share:4.0%}  {_format_count(done)} of {_format_count(planned)}"
         if rate > 0 and now - since >= _MIN_RATE_SECONDS:
-            status += f"  {rate:.3g} runs/s  {_format_clock(max((planned - done) / rate, 0.0))} left"
+            status += (
+                f"  {rate:.3g} runs/s  {_format_clock(max((planned - done) / rate, 0.0))} left"
+            )
         self._draw(share, status + self._bound)
 
     def _draw(self, share: float, status: str) -> None:
@@ -88,7 +95,9 @@ class Bar(Progress):
         max_width = shutil.get_terminal_size((80, 24)).columns - 1
         width = min(_BAR_WIDTH, max_width - len(status) - 2)
         full = round(share * width)
-        line = (f"[{'#' * full}{'.' * (width - full)}]{status}" if width >= 5 else status.strip())[:max_width]
+        line = (f"[{'#' * full}{'.' * (width - full)}]{status}" if width >= 5 else status.strip())[
+            :max_width
+        ]
         self._stream.write("\r" + line.ljust(self._length))
         self._stream.flush()
         self._length = len(line)
@@ -103,13 +112,19 @@ class Bar(Progress):
 class Cell(Progress):
     """Progress bar below a notebook cell, updated in place."""
 
-    def __init__(self, display: Callable[..., Any], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, display: Callable[..., Any], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(clock)
         self._display = display
         self._handle: Any = None
 
     def _draw(self, share: float, status: str) -> None:
-        self._update_display(f'<progress max="1" value="{share:.3f}" aria-label="runs"></progress> <small>{status}</small>', status.strip())
+        self._update_display(
+            f'<progress max="1" value="{share:.3f}" aria-label="runs"></progress> '
+            f"<small>{status}</small>",
+            status.strip(),
+        )
 
     def close(self) -> None:
         if self._handle is not None:
@@ -136,7 +151,9 @@ def _format_clock(seconds: float) -> str:
 
 @contextmanager
 def bar() -> Iterator[Bar | None]:
-    """Yield a progress bar on standard error, erased at the end; None if standard error is not a terminal, or with ``--quiet``."""
+    """Yield a progress bar on standard error, erased at the end; None if standard error is not a
+    terminal, or with ``--quiet``.
+    """
     with _terminal_progress() as drawn:
         yield drawn if isinstance(drawn, Bar) else None
 
@@ -152,8 +169,8 @@ def _is_quiet() -> bool:
 def progress_bar() -> Progress:
     """Return a progress callback for the ``progress=`` argument of `audit` and other entry points.
 
-    In a notebook the callback draws a bar below the cell, on a terminal one line, and elsewhere nothing.
-    `close`, or the end of a ``with`` block, erases the bar.
+    In a notebook the callback draws a bar below the cell, on a terminal one line, and elsewhere
+    nothing. `close`, or the end of a ``with`` block, erases the bar.
 
     Returns
     -------
@@ -177,16 +194,28 @@ def progress_bar() -> Progress:
 
 
 def announce(line: str) -> None:
-    """Print a line on standard error, also if standard error is not a terminal; print nothing with ``--quiet``."""
+    """Print a line on standard error, also if standard error is not a terminal; print nothing with
+    ``--quiet``.
+    """
     if not _is_quiet():
         print(plain(line), file=sys.stderr, flush=True)
 
 
-def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, report: str = "", every: bool = False) -> str:
-    """Return a result as text: headline, then labeled lines; verdicts are marked for coloring (`colors`).
+def describe(
+    result: Result,
+    data: Json,
+    *,
+    bits: bool = False,
+    next_step: str,
+    report: str = "",
+    every: bool = False,
+) -> str:
+    """Return a result as text: headline, then labeled lines; verdicts are marked for coloring
+    (`colors`).
 
-    `data` is ``result_json(result)``, `bits` whether a leak in low-order bits counts for the exit code, `next_step` the advice, and
-    `report` the path of the report, if any. With `every`, and for traces, every line is shown instead of the six most important lines.
+    `data` is ``result_json(result)``, `bits` whether a leak in low-order bits counts for the exit
+    code, `next_step` the advice, and `report` the path of the report, if any. With `every`, and for
+    traces, every line is shown instead of the six most important lines.
     """
     from dpwitness.auditors.witnesses.audit_result import AuditResult
     from dpwitness.auditors.witnesses.certify_result import CertifyResult
@@ -215,14 +244,33 @@ def describe(result: Result, data: Json, *, bits: bool = False, next_step: str, 
     return "\n".join(lines)
 
 
-def _most_important_rows(rows: Sequence[tuple[str, str]], verdict: Verdict) -> list[tuple[str, str]]:
-    """Return the most important lines after the headline, in their order, with the first note and the number of omitted notes."""
+def _most_important_rows(
+    rows: Sequence[tuple[str, str]], verdict: Verdict
+) -> list[tuple[str, str]]:
+    """Return the most important lines after the headline, in their order, with the first note and
+    the number of omitted notes.
+    """
     traced = [text for name, text in rows if name == "trace"][:1]  # the call with the largest loss
     timed = any(name == "note" and text.startswith("time budget") for name, text in rows)
-    kept = ("event", "causes", "trace", "low bits", "accepted", "next", "report", *(["time"] if timed else []))
-    chosen = [(name, text) for name, text in rows if name in kept and (name != "trace" or text in traced)]
-    chosen = [(name, text) for name, text in chosen if name != "trace" or verdict.value != "NOT_REFUTED"]
-    chosen = [(name, text) for name, text in chosen if name != "low bits" or text.startswith("VIOLATED")]
+    kept = (
+        "event",
+        "causes",
+        "trace",
+        "low bits",
+        "accepted",
+        "next",
+        "report",
+        *(["time"] if timed else []),
+    )
+    chosen = [
+        (name, text) for name, text in rows if name in kept and (name != "trace" or text in traced)
+    ]
+    chosen = [
+        (name, text) for name, text in chosen if name != "trace" or verdict.value != "NOT_REFUTED"
+    ]
+    chosen = [
+        (name, text) for name, text in chosen if name != "low bits" or text.startswith("VIOLATED")
+    ]
     if verdict.value in ("ERROR", "INCONCLUSIVE"):
         chosen = [(name, text) for name, text in chosen if name != "event"]
     notes = [text for name, text in rows if name == "note" and not _RUN_NOTE.search(text)]
@@ -244,46 +292,73 @@ def describe_event_in_words(event: str) -> str:
     >>> describe_event_in_words("output 2: D1 on (0.5, 1]")
     'output 2: guess D1 if it is above 0.5 and at most 1'
     """
-    head, found, rest = event.rpartition(": ") if re.match(r"output \d+: ", event) else ("", "", event)
+    head, found, rest = (
+        event.rpartition(": ") if re.match(r"output \d+: ", event) else ("", "", event)
+    )
     subject = "it" if head else "the output"
 
     def interval(match: re.Match[str]) -> str:
         low, high = match["low"], match["high"]
-        conditions = ([] if low == "-inf" else [f"above {low}"]) + ([] if high == "inf" else [f"at most {high}"])
+        conditions = ([] if low == "-inf" else [f"above {low}"]) + (
+            [] if high == "inf" else [f"at most {high}"]
+        )
         return f"{match['side']} if {subject} is {' and '.join(conditions) or 'a number'}"
 
     score = re.match(r"(score over \d+ features[^:]*): (?=D[01] (?:above|below) )", rest)
     if score:
-        head, found, rest = f"by a {score[1]}", ": ", re.sub(r"(D[01]) (above|below)", r"\1 if it is \2", rest[score.end() :])
-    description = re.sub(r"(?P<side>D[01]) on \((?P<low>[^,()]+), (?P<high>[^\]]+)\]", interval, rest)
+        head, found, rest = (
+            f"by a {score[1]}",
+            ": ",
+            re.sub(r"(D[01]) (above|below)", r"\1 if it is \2", rest[score.end() :]),
+        )
+    description = re.sub(
+        r"(?P<side>D[01]) on \((?P<low>[^,()]+), (?P<high>[^\]]+)\]", interval, rest
+    )
     return f"{head}{found}{'guess ' if description[:2] in ('D0', 'D1') else ''}{description}"
 
 
 def summary(entries: Sequence[Entry]) -> str:
-    """Return the answer of a report and its table, worst audit first, as text that fits the terminal; verdicts are marked (`colors`)."""
+    """Return the answer of a report and its table, worst audit first, as text that fits the
+    terminal; verdicts are marked (`colors`).
+    """
     from dpwitness.reports.cards.overview import answer, columns, sort_worst_first
     from dpwitness.reports.formats.html_frame import text
 
     columns_by_heading = {column.head: column for column in columns(entries)}
-    cell_texts = [[text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS] for entry in sort_worst_first(entries)]
+    cell_texts = [
+        [text(columns_by_heading[head].text(entry)) for head in _TABLE_COLUMNS]
+        for entry in sort_worst_first(entries)
+    ]
     rows = [list(_TABLE_COLUMNS), *[[plain(cell) for cell in row] for row in cell_texts]]
-    widths = _fit_column_widths(list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns)
+    widths = _fit_column_widths(
+        list(zip(*rows, strict=True)), shutil.get_terminal_size((10**6, 24)).columns
+    )
     lines = [mark_verdict(plain(text(line))) for line in answer(entries)] + [""]
     for row in rows if entries else []:
-        cells = [textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)]
+        cells = [
+            textwrap.wrap(cell, width) or [""] for cell, width in zip(row, widths, strict=True)
+        ]
         for parts in zip_longest(*cells, fillvalue=""):
-            line = _COLUMN_GAP.join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip()
-            lines.append(mark_verdict(plain(line)))  # again, for a wrapped cell may begin with a command
+            line = _COLUMN_GAP.join(
+                part.ljust(width) for part, width in zip(parts, widths, strict=True)
+            ).rstrip()
+            # again, for a wrapped cell may begin with a command
+            lines.append(mark_verdict(plain(line)))
     return "\n".join(lines).rstrip()
 
 
 def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]:
-    """Return column widths that fit: the widest are wrapped between words first, then within words; the first column never."""
+    """Return column widths that fit: the widest are wrapped between words first, then within words;
+    the first column never.
+    """
     widths = [min(max(map(len, column)), _MAX_WIDTH) for column in columns]
     room -= len(_COLUMN_GAP) * (len(columns) - 1)
     for i in sorted(range(1, len(columns)), key=lambda i: -widths[i]):
         if sum(widths) > room:
-            widths[i] = min(widths[i], max(_NARROW_WIDTH, *(len(word) for cell in columns[i] for word in cell.split())))
+            widths[i] = min(
+                widths[i],
+                max(_NARROW_WIDTH, *(len(word) for cell in columns[i] for word in cell.split())),
+            )
     while sum(widths) > room and max(widths[1:]) > _MIN_WIDTH:
         widths[widths.index(max(widths[1:]), 1)] -= 1
     return widths
@@ -294,7 +369,9 @@ def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
     rows += [("call", call.describe()) for call in result.calls[:_MAX_CALLS]]
     if len(result.calls) > _MAX_CALLS:
         rows.append(("call", f"... {len(result.calls) - _MAX_CALLS} more lines are in the report"))
-    rows.append(("loss", f"{result.describe_loss()} (of this pair and trace only, not a bound for others)"))
+    rows.append(
+        ("loss", f"{result.describe_loss()} (of this pair and trace only, not a bound for others)")
+    )
     if result.audit is not None and result.audit.verdict is not result.verdict:
         rows.append(("audit", result.audit.headline()))
     return rows + ([_pair_row(data)] if data.get("pair") else [])
@@ -313,11 +390,24 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
     from dpwitness.reports.phrasing.wording import figure, format_times
 
     symbol = result.claim.symbol
-    rows = [("audited", f"{result.name}, claim {result.claim}" + (f", relation {result.pair.relation}" if result.pair else ""))]
+    rows = [
+        (
+            "audited",
+            f"{result.name}, claim {result.claim}"
+            + (f", relation {result.pair.relation}" if result.pair else ""),
+        )
+    ]
     if result.pair is not None:
         limit = data.get("limit")
-        median_text = f"; the median of the best test of this size is {figure(limit)}" if isinstance(limit, float) else ""
-        confidence_text = f"confidence {result.confidence:.12g}, p-value {result.p_value:.2g}, {result.trials:,} runs, seed {result.seed}"
+        median_text = (
+            f"; the median of the best test of this size is {figure(limit)}"
+            if isinstance(limit, float)
+            else ""
+        )
+        confidence_text = (
+            f"confidence {result.confidence:.12g}, p-value {result.p_value:.2g}, "
+            f"{result.trials:,} runs, seed {result.seed}"
+        )
         rows += [
             ("certified", f"{symbol} > {figure(result.parameter_lower)}{median_text}"),
             ("detectable", _detectable_sentence(result)),
@@ -331,7 +421,8 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
     level = result.bit_level
     if level is not None:
         text = {
-            Verdict.VIOLATED: f"VIOLATED: rounding leak, epsilon > {figure(level.epsilon_lower)} certified from floating-point bits alone",
+            Verdict.VIOLATED: f"VIOLATED: rounding leak, epsilon > {figure(level.epsilon_lower)} certified "
+            "from floating-point bits alone",
             Verdict.NOT_REFUTED: "nothing found in the low bits of the outputs",
         }.get(level.verdict, level.verdict.value)
         advice = (
@@ -340,7 +431,11 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
             else " (separate; the exit code ignores it, add --bits): round outputs to a grid"
         )
         rows.append(("low bits", text + advice))
-    return [*rows, ("time", format_times(result.seconds, result.cpu_seconds))] if result.seconds else rows
+    return (
+        [*rows, ("time", format_times(result.seconds, result.cpu_seconds))]
+        if result.seconds
+        else rows
+    )
 
 
 def _detectable_sentence(result: AuditResult) -> str:
@@ -348,7 +443,10 @@ def _detectable_sentence(result: AuditResult) -> str:
 
     if not math.isfinite(result.detectable):
         return "too few runs to detect any violation: raise --trials"
-    return f"a violation of {figure(result.detectable)} or more, of the same shape, would have been found 9 times in 10"
+    return (
+        f"a violation of {figure(result.detectable)} or more, of the same shape, would have been "
+        "found 9 times in 10"
+    )
 
 
 def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
@@ -364,7 +462,11 @@ def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]
             ("evidence", result.evidence),
             ("upper end", result.upper_end),
             ("density", result.about),
-            ("how sure", f"confidence {result.confidence:.12g} for all sampled quantities, {result.trials:,} runs, seed {result.seed}"),
+            (
+                "how sure",
+                f"confidence {result.confidence:.12g} for all sampled quantities, "
+                f"{result.trials:,} runs, seed {result.seed}",
+            ),
             ("event", result.event),
         ]
     return [*rows, _pair_row(data)]

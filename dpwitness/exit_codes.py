@@ -1,4 +1,6 @@
-"""Error handling of commands: one-line errors, documented exit codes, and output streams that never raise."""
+"""Error handling of commands: one-line errors, documented exit codes, and output streams that never
+raise.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,20 @@ OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
 
 TRACEBACK = "DPWITNESS_TRACEBACK"
 
-# Characters that a terminal interprets: control characters except for newline, tab and carriage return, and marks of text direction.
-_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t\r"}
-_ESCAPES |= {code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
+# Characters that a terminal interprets: control characters except for newline, tab and carriage
+# return, and marks of text direction.
+_ESCAPES = {
+    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t\r"
+}
+_ESCAPES |= {
+    code: f"\\u{code:04x}"
+    for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+}
 
 
 class Stream(io.TextIOBase):
-    """Standard stream that never raises: after a failed write, later output is dropped and `error` holds the reason.
+    """Standard stream that never raises: after a failed write, later output is dropped and `error`
+    holds the reason.
 
     Control characters are escaped. Color codes come from `show` only.
     A closed pipe (``| head -1``) does not change the computation.
@@ -38,15 +47,22 @@ class Stream(io.TextIOBase):
         self.inner = inner
         self.error: OSError | None = None if inner is not None else BrokenPipeError("closed")
         with contextlib.suppress(AttributeError, ValueError, OSError):
-            inner.reconfigure(errors="backslashreplace")  # names may hold characters outside the locale's encoding
+            # names may hold characters outside the locale's encoding
+            inner.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
         self._try(lambda: self.inner.write(text.translate(_ESCAPES)))
         return len(text)
 
     def show(self, text: str) -> None:
-        """Write a line with verdict marks (`colors`) as color codes, or without color if `colored` is False."""
-        self._try(lambda: self.inner.write(f"{text}\n".translate(_ESCAPES | (CODES if self.colored else NO_CODES))))
+        """Write a line with verdict marks (`colors`) as color codes, or without color if `colored`
+        is False.
+        """
+        self._try(
+            lambda: self.inner.write(
+                f"{text}\n".translate(_ESCAPES | (CODES if self.colored else NO_CODES))
+            )
+        )
         self.flush()
 
     def flush(self) -> None:
@@ -59,7 +75,8 @@ class Stream(io.TextIOBase):
             action()
         except (OSError, ValueError) as error:
             self.error = error if isinstance(error, OSError) else BrokenPipeError(str(error))
-            with contextlib.suppress(OSError, ValueError):  # or else the interpreter reports an error at its final flush
+            # or else the interpreter reports an error at its final flush
+            with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self.inner.fileno())
 
     def isatty(self) -> bool:
@@ -76,7 +93,8 @@ class Stream(io.TextIOBase):
 def streams() -> Iterator[tuple[Stream, Stream]]:
     """Replace standard output and error by `Stream` objects.
 
-    Closed descriptors are opened on the null device. Otherwise a file that is opened later would get the descriptor of a standard stream.
+    Closed descriptors are opened on the null device. Otherwise a file that is opened later would
+    get the descriptor of a standard stream.
     """
     for number in range(3):
         try:
@@ -96,7 +114,8 @@ def streams() -> Iterator[tuple[Stream, Stream]]:
 
 @contextmanager
 def redirected_stdout() -> Iterator[None]:
-    """Redirect standard output to standard error, so that a mechanism's prints do not mix with results.
+    """Redirect standard output to standard error, so that a mechanism's prints do not mix with
+    results.
 
     Processes that start in the block inherit the redirection.
     """
@@ -131,7 +150,8 @@ def show(text: str, stream: Any = None) -> None:
 def guarded(name: str, run: Callable[[], int]) -> int:
     """Run a command and return its exit code, or the exit code of its error.
 
-    The exit code is 2 for invalid arguments and for files that could not be read or written, and 3 for any other error.
+    The exit code is 2 for invalid arguments and for files that could not be read or written, and 3
+    for any other error.
     """
     with streams() as (out, _):
         try:
@@ -147,7 +167,9 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             return USAGE
         except KeyboardInterrupt as error:
             print_error(
-                name, f"interrupted{_signal_name(error)} before there was a result: existing reports are unchanged; run the command again"
+                name,
+                f"interrupted{_signal_name(error)} before there was a result: existing "
+                "reports are unchanged; run the command again",
             )
             return NO_VERDICT
         except OSError as error:
@@ -156,12 +178,18 @@ def guarded(name: str, run: Callable[[], int]) -> int:
             return USAGE
         except BaseException as error:
             _print_traceback(error)
-            print_error(name, f"stopped by an unexpected error: {error_text(error)} (set {TRACEBACK}=1 for the traceback)")
+            print_error(
+                name,
+                f"stopped by an unexpected error: {error_text(error)} (set {TRACEBACK}=1 for "
+                "the traceback)",
+            )
             return NO_VERDICT
 
 
 def _signal_name(error: KeyboardInterrupt) -> str:
-    """Return " by SIGNAL" if `interrupts` recorded the signal that caused the interrupt, else ""."""
+    """Return " by SIGNAL" if `interrupts` recorded the signal that caused the
+    interrupt, else "".
+    """
     return f" by {error.args[0]}" if error.args else ""
 
 
@@ -182,14 +210,22 @@ def try_to_write(what: str, write: Callable[[], Path]) -> tuple[Path | None, boo
         if isinstance(error, IncompleteReport):
             print_error("", str(error))
             return error.path, False
-        print_error("", f"{what} could not be written: {error if isinstance(error, InvalidArgument) else error_text(error)}")
+        print_error(
+            "",
+            f"{what} could not be written: "
+            f"{error if isinstance(error, InvalidArgument) else error_text(error)}",
+        )
     return None, True
 
 
 def announce_unstored(results: Iterable[Any]) -> bool:
-    """Print, on standard error, why results are not completely in their store, and return whether there are any."""
+    """Print, on standard error, why results are not completely in their store, and return whether
+    there are any.
+    """
     unstored = {
-        f"{result.name}: the store could not be written to the end: {result.unstored}" for result in results if _is_unstored(result)
+        f"{result.name}: the store could not be written to the end: {result.unstored}"
+        for result in results
+        if _is_unstored(result)
     }
     for reason in sorted(unstored):
         print_error("", reason)
@@ -201,7 +237,9 @@ def _is_unstored(result: Any) -> bool:
 
 
 def code_after_write(code: int, failed: bool = True) -> int:
-    """Return the exit code after a write error: a violation keeps its code, any other code becomes USAGE."""
+    """Return the exit code after a write error: a violation keeps its code, any other code becomes
+    USAGE.
+    """
     return USAGE if failed and code != VIOLATED else code
 
 

@@ -1,4 +1,5 @@
-"""Signal handling of commands: the first signal stops the run with its results so far, the second exits at once.
+"""Signal handling of commands: the first signal stops the run with its results so far, the second
+exits at once.
 
 Neither leaves a traceback or a running process.
 """
@@ -39,7 +40,9 @@ def _on_signal(sign: int, frame: Any) -> None:
 
 
 def _repeat_lost_interrupt(unraisable: Any) -> None:
-    """Repeat an interrupt that was raised in a destructor or a callback, where Python drops exceptions."""
+    """Repeat an interrupt that was raised in a destructor or a callback, where Python drops
+    exceptions.
+    """
     if isinstance(unraisable.exc_value, KeyboardInterrupt):
         _SignalState.again.cancel()
         _SignalState.again = threading.Timer(0.05, _resend_interrupt)
@@ -85,7 +88,8 @@ def finish(code: int) -> int:
     """
     _SignalState.last = True
     _SignalState.again.cancel()
-    exec("")  # clears an interrupt inside an earlier `exec`, which CPython would turn into an exit by SIGINT
+    # clears an interrupt inside an earlier `exec`, which CPython would turn into an exit by SIGINT
+    exec("")
     with contextlib.suppress(ValueError):
         for sign in _SIGNALS:
             if signal.getsignal(sign) is not signal.SIG_IGN:
@@ -95,6 +99,8 @@ def finish(code: int) -> int:
 
 
 def _ignore_signals() -> None:
-    """Ignore signals during interpreter shutdown, where Python restores default handlers and a signal would change the exit code."""
+    """Ignore signals during interpreter shutdown, where Python restores default handlers and a
+    signal would change the exit code.
+    """
     for sign in _SIGNALS:
         signal.signal(sign, signal.SIG_IGN)

@@ -1,7 +1,8 @@
-"""Pytest plugin for privacy audits: fixtures `dp_audit`, `dp_trace` and `dp_check`, the marker `dp_audit`, and one merged report.
+"""Pytest plugin for privacy audits: fixtures `dp_audit`, `dp_trace` and `dp_check`, the marker
+`dp_audit`, and one merged report.
 
-The report also works under pytest-xdist.
-Every pytest run in an environment with dpwitness loads this plugin, so heavy modules are imported only when an audit runs.
+The report also works under pytest-xdist. Every pytest run in an environment with dpwitness loads
+this plugin, so heavy modules are imported only when an audit runs.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from dpwitness.core.values.json_reader import Json
 if TYPE_CHECKING:
     from dpwitness.testing import Auditor
 
-_PENDING_AUDITS = pytest.StashKey[list[Json]]()  # results of a test item that are not yet attached to a test report
+# results of a test item that are not yet attached to a test report
+_PENDING_AUDITS = pytest.StashKey[list[Json]]()
 _MERGED_REPORT = pytest.StashKey["_MergedReport"]()
 _AUDITED = pytest.StashKey[bool]()  # whether what a marked item returned or yielded was audited
 
 _MARKER = (
-    "dp_audit(claim=None, pair=None, domain=None, trials=..., confidence=1-1e-9, seed=0, white_box=False, ...): the test returns, or "
+    "dp_audit(claim=None, pair=None, domain=None, trials=..., confidence=1-1e-9, seed=0, "
+    "white_box=False, ...): the test returns, or "
     "yields, a mechanism or several, whose privacy claim is asserted"
 )
 
@@ -32,11 +35,18 @@ _MARKER = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register the option ``--dp-report FILE``."""
     group = parser.getgroup("dpwitness", "differential privacy audits")
-    group.addoption("--dp-report", metavar="FILE", default=None, help="write one report over all audits, such as out/audit.md")
+    group.addoption(
+        "--dp-report",
+        metavar="FILE",
+        default=None,
+        help="write one report over all audits, such as out/audit.md",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker and, on the xdist controller, check that the report's folder is writable before any test runs."""
+    """Register the marker and, on the xdist controller, check that the report's folder is writable
+    before any test runs.
+    """
     config.addinivalue_line("markers", _MARKER)
     place = config.getoption("--dp-report")
     if place is not None and not hasattr(config, "workerinput"):
@@ -49,7 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def dp_audit(request: pytest.FixtureRequest) -> Auditor:
-    """Return a function ``dp_audit(mechanism, claim=..., pair=..., trials=...)`` that audits and returns the AuditResult.
+    """Return a function ``dp_audit(mechanism, claim=..., pair=..., trials=...)`` that audits and
+    returns the AuditResult.
 
     The function fails the test if the claim is violated.
     """
@@ -58,7 +69,8 @@ def dp_audit(request: pytest.FixtureRequest) -> Auditor:
 
 @pytest.fixture
 def dp_trace(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Return a function ``dp_trace(mechanism, pair, claim, primitives=...)`` that traces and returns the TraceResult.
+    """Return a function ``dp_trace(mechanism, pair, claim, primitives=...)`` that traces and
+    returns the TraceResult.
 
     The function fails the test if the trace has findings.
     """
@@ -75,28 +87,41 @@ def dp_check(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
 
 
 def _auditor(item: pytest.Item) -> Auditor:
-    """Return the auditor of a test item; its results are collected if a report or JUnit XML was requested."""
+    """Return the auditor of a test item; its results are collected if a report or JUnit XML was
+    requested.
+    """
     from dpwitness.testing import Auditor
 
     audits_found = item.stash.setdefault(_PENDING_AUDITS, [])
-    collecting = item.config.getoption("--dp-report") is not None or bool(item.config.getoption("xmlpath", None))
+    collecting = item.config.getoption("--dp-report") is not None or bool(
+        item.config.getoption("xmlpath", None)
+    )
     return Auditor(
-        item.nodeid, audits_found.append if collecting else None, _witness_folder(item.config), item.config.invocation_params.dir
+        item.nodeid,
+        audits_found.append if collecting else None,
+        _witness_folder(item.config),
+        item.config.invocation_params.dir,
     )
 
 
 def _witness_folder(config: pytest.Config) -> Path | None:
-    """Return the folder of pytest's cache for the witnesses of failed audits, or None without a cache."""
+    """Return the folder of pytest's cache for the witnesses of failed audits, or None without a
+    cache.
+    """
     cache = getattr(config, "cache", None)
     return Path(cache.mkdir("dpwitness")) if cache is not None else None
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_pycollect_makeitem(collector: pytest.Module | pytest.Class, name: str, obj: object) -> Any:
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> Any:
     """Collect a marked generator function as a test; pytest itself rejects generator tests."""
     if not inspect.isgeneratorfunction(obj) or not collector.istestfunction(obj, name):
         return None
-    marked = any(mark.name == "dp_audit" for mark in getattr(obj, "pytestmark", [])) or collector.get_closest_marker("dp_audit")
+    marked = any(
+        mark.name == "dp_audit" for mark in getattr(obj, "pytestmark", [])
+    ) or collector.get_closest_marker("dp_audit")
     return list(collector._genfunctions(name, obj)) if marked else None
 
 
@@ -107,13 +132,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     item.stash[_AUDITED] = False
     result = yield
     if item.get_closest_marker("dp_audit") is not None and not item.stash[_AUDITED]:
-        _fail_unaudited("a test that another plugin runs" if type(item) is pytest.Function else f"an item of type {type(item).__name__}")
+        _fail_unaudited(
+            "a test that another plugin runs"
+            if type(item) is pytest.Function
+            else f"an item of type {type(item).__name__}"
+        )
     return result
 
 
 def _fail_unaudited(kind: str) -> NoReturn:
     pytest.fail(
-        f"dp_audit: the marked test was not audited: the marker audits what a plain function or method returns or yields, not {kind}: "
+        "dp_audit: the marked test was not audited: the marker audits what a plain function "
+        f"or method returns or yields, not {kind}: "
         "remove the marker and call the fixture dp_audit",
         pytrace=False,
     )
@@ -127,20 +157,31 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     marked_nodes = [node for node, _ in pyfuncitem.iter_markers_with_node("dp_audit")]
     if marked_nodes.count(marked_nodes[0]) > 1:
-        pytest.fail("dp_audit: the test carries the marker twice: write a test for each claim", pytrace=False)
+        pytest.fail(
+            "dp_audit: the test carries the marker twice: write a test for each claim",
+            pytrace=False,
+        )
     _check_marked_claim(marker.kwargs.get("claim"))
     if marker.args:
         pytest.fail(f"dp_audit: the marker takes keywords only, got {marker.args!r}", pytrace=False)
-    function = inspect.unwrap(pyfuncitem.obj)  # a plugin may have wrapped a coroutine function in a plain function
+    # a plugin may have wrapped a coroutine function in a plain function
+    function = inspect.unwrap(pyfuncitem.obj)
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         _fail_unaudited("an async function")
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
     returned = pyfuncitem.obj(**arguments)
     if returned is None:
-        pytest.fail("dp_audit: the marked test must return or yield a mechanism, got None", pytrace=False)
-    steps = returned if inspect.isgenerator(returned) else iter(returned if isinstance(returned, list | tuple) else [returned])
+        pytest.fail(
+            "dp_audit: the marked test must return or yield a mechanism, got None", pytrace=False
+        )
+    steps = (
+        returned
+        if inspect.isgenerator(returned)
+        else iter(returned if isinstance(returned, list | tuple) else [returned])
+    )
     auditor, count, refuted = _auditor(pyfuncitem), 0, list[str]()
-    for count, mechanism in enumerate(steps, start=1):  # exhaust the generator: code after a yield runs too
+    # exhaust the generator: code after a yield runs too
+    for count, mechanism in enumerate(steps, start=1):
         name = pyfuncitem.name if count == 1 else f"{pyfuncitem.name}-{count}"
         try:
             auditor(mechanism, name=name, **marker.kwargs)
@@ -149,7 +190,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                 raise
             refuted.append(str(error))
     if count == 0:
-        pytest.fail("dp_audit: the marked test must return or yield a mechanism, got none", pytrace=False)
+        pytest.fail(
+            "dp_audit: the marked test must return or yield a mechanism, got none", pytrace=False
+        )
     pyfuncitem.stash[_AUDITED] = True
     if refuted:
         pytest.fail("\n\n".join(refuted), pytrace=False)
@@ -172,8 +215,12 @@ def _check_marked_claim(claim: Any) -> None:
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
-    """Attach the audits to the test's report as JSON text, which xdist sends from a worker to the controller."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, None]:
+    """Attach the audits to the test's report as JSON text, which xdist sends from a worker to the
+    controller.
+    """
     audits_found = item.stash.get(_PENDING_AUDITS, [])
     if audits_found and item.config.getini("junit_family") in _FAMILIES_WITH_PROPERTIES:
         item.user_properties += _properties(audits_found)
@@ -183,33 +230,51 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         audits_found.clear()
 
 
-_FAMILIES_WITH_PROPERTIES = ("xunit1", "legacy")  # the schema of xunit2 has no properties of a test case, only of the suite
+# the schema of xunit2 has no properties of a test case, only of the suite
+_FAMILIES_WITH_PROPERTIES = ("xunit1", "legacy")
 
 
 def _properties(audits: list[Json]) -> list[tuple[str, str]]:
     """Return properties of a test's audits, as (name, value) pairs, for the JUnit XML report."""
     from dpwitness.reports.phrasing.wording import line
 
-    keys = {"verdict": "verdict", "claim": "claim", "certified": "parameter_lower", "detectable": "detectable", "confidence": "confidence"}
+    keys = {
+        "verdict": "verdict",
+        "claim": "claim",
+        "certified": "parameter_lower",
+        "detectable": "detectable",
+        "confidence": "confidence",
+    }
     audits_found = []
     for i, data in enumerate(audits, start=1):
         place = "dpwitness" if len(audits) == 1 else f"dpwitness.{i}"
-        audits_found += [(f"{place}.{name}", line(data[key], 200)) for name, key in keys.items() if data.get(key) is not None]
+        audits_found += [
+            (f"{place}.{name}", line(data[key], 200))
+            for name, key in keys.items()
+            if data.get(key) is not None
+        ]
     return audits_found
 
 
 class _SuiteProperties:
-    """Plugin on the controller that writes audits to JUnit XML as suite properties, each under the name of its test."""
+    """Plugin on the controller that writes audits to JUnit XML as suite properties, each under the
+    name of its test.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        from _pytest.junitxml import xml_key  # the fixture record_testsuite_property would write to nothing in a worker
+        # the fixture record_testsuite_property would write to nothing in a worker
+        from _pytest.junitxml import xml_key
 
         xml = self.config.stash.get(xml_key, None)
         attached = getattr(report, "dp_audits", None)
-        if xml is None or not attached or self.config.getini("junit_family") in _FAMILIES_WITH_PROPERTIES:
+        if (
+            xml is None
+            or not attached
+            or self.config.getini("junit_family") in _FAMILIES_WITH_PROPERTIES
+        ):
             return
         from dpwitness.reports.phrasing.wording import line
 
@@ -218,11 +283,15 @@ class _SuiteProperties:
 
 
 class _MergedReport:
-    """Plugin on the controller that collects the results of all tests and workers and writes one report."""
+    """Plugin on the controller that collects the results of all tests and workers and writes one
+    report.
+    """
 
     def __init__(self, path: Path, place: str) -> None:
         self.place, self.results = place, dict[str, list[Json]]()
-        self.folder, self.stem = (path.parent, path.stem) if path.suffix == ".md" else (path, "audit")
+        self.folder, self.stem = (
+            (path.parent, path.stem) if path.suffix == ".md" else (path, "audit")
+        )
         self.written: Path | None = None
         self.untouched, self.cut = "", ""
         from dpwitness.core.values.validation import InvalidArgument
@@ -248,7 +317,10 @@ class _MergedReport:
         A run without audits leaves an existing report unchanged.
         """
         merged = [data for node in sorted(self.results) for data in self.results[node]]
-        broken_off = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR) or bool(session.shouldstop)
+        broken_off = exitstatus in (
+            pytest.ExitCode.INTERRUPTED,
+            pytest.ExitCode.INTERNAL_ERROR,
+        ) or bool(session.shouldstop)
         self.cut = " (interrupted: finished audits only)" if broken_off else ""
         if session.config.option.collectonly:
             self.untouched = "tests were only collected"
@@ -263,12 +335,17 @@ class _MergedReport:
 
         title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
         report_options: Any = {"title": title, "command": command, "stem": self.stem}
-        self.written, write_failed = try_to_write("report", lambda: write_report(merged, self.folder, **report_options))
+        self.written, write_failed = try_to_write(
+            "report", lambda: write_report(merged, self.folder, **report_options)
+        )
         if write_failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         file = summary_file()
         if file is not None:
-            try_to_write("summary", lambda: append_summary(build_document(merged, title=title, command=command), file))
+            try_to_write(
+                "summary",
+                lambda: append_summary(build_document(merged, title=title, command=command), file),
+            )
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the number of audits and the path of the report."""
@@ -276,8 +353,12 @@ class _MergedReport:
             return
         terminalreporter.section("dpwitness")
         if self.untouched:
-            terminalreporter.line(f"{self.untouched}: the report was not written, {self.place} is unchanged")
+            terminalreporter.line(
+                f"{self.untouched}: the report was not written, {self.place} is unchanged"
+            )
             return
         merged = [data for audits_found in self.results.values() for data in audits_found]
         broken = sum(data["verdict"] == "VIOLATED" for data in merged)
-        terminalreporter.line(f"{len(merged)} audits{self.cut}, {broken} violated; report: {self.place}")
+        terminalreporter.line(
+            f"{len(merged)} audits{self.cut}, {broken} violated; report: {self.place}"
+        )

@@ -9,4 +9,13 @@ from dpwitness.auditors.witnesses.canary_result import CanaryResult
 from dpwitness.auditors.witnesses.certify_result import CertifyResult
 from dpwitness.auditors.witnesses.trace_result import TraceResult
 
-__all__ = ["AuditResult", "CanaryResult", "CertifyResult", "Plan", "SensitivityResult", "TraceResult", "UtilityResult", "limit"]
+__all__ = [
+    "AuditResult",
+    "CanaryResult",
+    "CertifyResult",
+    "Plan",
+    "SensitivityResult",
+    "TraceResult",
+    "UtilityResult",
+    "limit",
+]

@@ -3,7 +3,13 @@
 from dpwitness.auditors.functions.stability.audit import audit_stability
 from dpwitness.auditors.functions.stability.chains import Step, audit_chains
 from dpwitness.auditors.functions.stability.inputs.atoms import Atom
-from dpwitness.auditors.functions.stability.inputs.spaces import FrameOf, InputSpace, ScalarOf, VectorOf, space_of
+from dpwitness.auditors.functions.stability.inputs.spaces import (
+    FrameOf,
+    InputSpace,
+    ScalarOf,
+    VectorOf,
+    space_of,
+)
 from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.mechanisms.wrappers.programs.declared import Aborted
 

@@ -46,7 +46,8 @@ class NoVerdict(_FailedAudit):
 
 
 class Auditor:
-    """Object that the fixture `dp_audit` provides: called with a mechanism, it asserts the mechanism's privacy claim.
+    """Object that the fixture `dp_audit` provides: called with a mechanism, it asserts the
+    mechanism's privacy claim.
 
     Parameters
     ----------
@@ -60,11 +61,15 @@ class Auditor:
         Directory relative to which paths are printed.
     """
 
-    def __init__(self, test: str, keep: Callable[[Json], None] | None, folder: Path | None, here: Path) -> None:
+    def __init__(
+        self, test: str, keep: Callable[[Json], None] | None, folder: Path | None, here: Path
+    ) -> None:
         self._test, self._keep, self._folder, self._here = test, keep, folder, here
         self._audits = 0
 
-    def __call__(self, mechanism: Any, *, white_box: bool = False, **options: Any) -> AuditResult | CertifyResult:
+    def __call__(
+        self, mechanism: Any, *, white_box: bool = False, **options: Any
+    ) -> AuditResult | CertifyResult:
         """Audit `mechanism` and fail if its claim is violated or if the audit has no verdict.
 
         Parameters
@@ -74,11 +79,12 @@ class Auditor:
         white_box : bool
             Whether to enclose the privacy loss with `dpwitness.certify` instead.
         **options
-            Keywords of `dpwitness.certify` if `white_box`, else of `dpwitness.audit`.
-            Defaults: ``trials=200_000`` without ``seconds``, ``confidence=1 - 1e-9``, ``seed=0``; without `white_box` also
-            ``stop="violation"`` and ``bits=False``. A test of a private mechanism fails with probability at most 1 - confidence.
-            ``bits=True`` lets low-order bits fail the test too.
-            Others are ``claim``, ``pair``, ``domain``, ``seconds``, ``clock``, ``executor``, ``name`` and ``time_limit``.
+            Keywords of `dpwitness.certify` if `white_box`, else of `dpwitness.audit`. Defaults:
+            ``trials=200_000`` without ``seconds``, ``confidence=1 - 1e-9``, ``seed=0``; without
+            `white_box` also ``stop="violation"`` and ``bits=False``. A test of a private mechanism
+            fails with probability at most 1 - confidence. ``bits=True`` lets low-order bits fail
+            the test too. Others are ``claim``, ``pair``, ``domain``, ``seconds``, ``clock``,
+            ``executor``, ``name`` and ``time_limit``.
 
         Returns
         -------
@@ -93,13 +99,27 @@ class Auditor:
         """
         __tracebackhide__ = True
         budget = {} if options.get("seconds") is not None else {"trials": TRIALS}
-        common: dict[str, Any] = {**budget, "confidence": CONFIDENCE, "target": _locate_target(mechanism, self._here)}
+        common: dict[str, Any] = {
+            **budget,
+            "confidence": CONFIDENCE,
+            "target": _locate_target(mechanism, self._here),
+        }
         if white_box:
             return self.check(certify(mechanism, options.pop("pair", None), **common | options))
-        return self.check(audit(mechanism, **common | {"stop": "violation", "bits": False} | options))
+        return self.check(
+            audit(mechanism, **common | {"stop": "violation", "bits": False} | options)
+        )
 
-    def trace(self, mechanism: Any, pair: Any = None, claim: Any = None, primitives: Any = None, **options: Any) -> TraceResult:
-        """Trace `mechanism` and fail if the trace has findings, whether or not an audit confirms them.
+    def trace(
+        self,
+        mechanism: Any,
+        pair: Any = None,
+        claim: Any = None,
+        primitives: Any = None,
+        **options: Any,
+    ) -> TraceResult:
+        """Trace `mechanism` and fail if the trace has findings, whether or not an audit confirms
+        them.
 
         Parameters
         ----------
@@ -107,7 +127,10 @@ class Auditor:
             As for `dpwitness.trace`; the default of `confidence` is 1 - 1e-9.
         """
         __tracebackhide__ = True
-        common: dict[str, Any] = {"confidence": CONFIDENCE, "target": _locate_target(mechanism, self._here)}
+        common: dict[str, Any] = {
+            "confidence": CONFIDENCE,
+            "target": _locate_target(mechanism, self._here),
+        }
         return self.check(trace(mechanism, pair, claim, primitives, **common | options))
 
     def check(self, result: R) -> R:
@@ -119,15 +142,22 @@ class Auditor:
         self._audits += 1
         if self._keep is not None:
             data = result_json(result, self._here) | {"test": self._test}
-            for key in ("seconds", "cpu_seconds"):  # the report must not depend on the number of workers
+            # the report must not depend on the number of workers
+            for key in ("seconds", "cpu_seconds"):
                 data.pop(key, None)
             self._keep(strict(data))
         level = getattr(result, "bit_level", None)
-        if result.verdict is Verdict.VIOLATED or (level is not None and level.verdict is Verdict.VIOLATED):
+        if result.verdict is Verdict.VIOLATED or (
+            level is not None and level.verdict is Verdict.VIOLATED
+        ):
             raise PrivacyViolation(self._violation_message(result), result)
         if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT):
             claim = getattr(result, "claim", None)
-            raise NoVerdict(f"{result.headline()} (audit of {result.name}{f', claim {claim}' if claim else ''})", result)
+            raise NoVerdict(
+                f"{result.headline()} (audit of "
+                f"{result.name}{f', claim {claim}' if claim else ''})",
+                result,
+            )
         if self._folder is not None:
             self._witness_path(self._folder).unlink(missing_ok=True)  # written by an earlier run
         return result
@@ -138,11 +168,16 @@ class Auditor:
         data = result_json(result)
         level = getattr(result, "bit_level", None)
         if result.verdict is not Verdict.VIOLATED and level is not None:
-            lines = [f"VIOLATED in floating-point bits: epsilon > {level.epsilon_lower:.4g} against the claim {data['claim']}"]
+            lines = [
+                f"VIOLATED in floating-point bits: epsilon > {level.epsilon_lower:.4g} "
+                f"against the claim {data['claim']}"
+            ]
         pair = data.get("pair")
         if pair:
             runs = f", {data['trials']:,} runs" if "trials" in data else ""
-            lines.append(f"audited: {result.name}, relation {pair['relation']}{runs}, seed {data['seed']}")
+            lines.append(
+                f"audited: {result.name}, relation {pair['relation']}{runs}, seed {data['seed']}"
+            )
             lines.append(f"pair:    D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])}")
         if data["witness"] is None:
             return "\n".join(lines)
@@ -152,10 +187,17 @@ class Auditor:
             return "\n".join([*lines, f"witness: could not be written: {error_text(error)}"])
         lines.append(f"witness: {path}")
         if data["witness"]["target"] is None:
-            lines.append(f"replay:  dpwitness.replay({path!r}, mechanism=...), since the mechanism cannot be imported by name")
+            lines.append(
+                f"replay:  dpwitness.replay({path!r}, mechanism=...), since the mechanism "
+                "cannot be imported by name"
+            )
         else:
             words = [
-                part for word in permissions_for(data["witness"]["target"], data["witness"].get("scores", ())) for part in ("--allow", word)
+                part
+                for word in permissions_for(
+                    data["witness"]["target"], data["witness"].get("scores", ())
+                )
+                for part in ("--allow", word)
             ]
             lines.append(f"replay:  {shlex.join(['dpwitness', 'replay', path, *words])}")
         return "\n".join(lines)
@@ -178,7 +220,9 @@ def _display_path(path: Path, here: Path) -> str:
 
 
 def _locate_target(mechanism: Any, here: Path) -> Json | None:
-    """Return the importable location of a mechanism, or None; a test file, which is not on the import path, is named by its path."""
+    """Return the importable location of a mechanism, or None; a test file, which is not on the
+    import path, is named by its path.
+    """
     location = describe_target(mechanism)
     if location is None:
         return None

@@ -1,4 +1,6 @@
-"""Mechanisms with exact log-densities, and wrappers of other code; also the public names of `core`: claims, domains and pairs."""
+"""Mechanisms with exact log-densities, and wrappers of other code; also the public names of `core`:
+claims, domains and pairs.
+"""
 
 import os as _os
 
@@ -6,7 +8,9 @@ import lazy_loader as _lazy
 
 from dpwitness import core as _core
 
-_own, _, _names = _lazy.attach_stub(__name__, _os.path.join(_os.path.dirname(__file__), "names.pyi"))
+_own, _, _names = _lazy.attach_stub(
+    __name__, _os.path.join(_os.path.dirname(__file__), "names.pyi")
+)
 __all__ = [name for names in (_names, _core.__all__) for name in names]
 
 

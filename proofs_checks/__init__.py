@@ -1,4 +1,6 @@
-"""Ledger of the claims of published papers, each with a statement, a check and a computed verdict; proofs of loop programs."""
+"""Ledger of the claims of published papers, each with a statement, a check and a computed verdict;
+proofs of loop programs.
+"""
 
 import lazy_loader as _lazy
 

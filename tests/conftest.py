@@ -16,14 +16,17 @@ from pathlib import Path
 
 import pytest
 
-# pytest also rewrites the assertions of each package with a plugin: of hypothesis and dpwitness, 600 modules in every worker.
+# pytest also rewrites the assertions of each package with a plugin: of hypothesis and dpwitness,
+# 600 modules in every worker.
 for finder in sys.meta_path:
     getattr(finder, "_must_rewrite", set()).clear()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the tests in slow.txt as slow: `make test` skips slow tests, and `make test-all` runs them."""
+    """Mark the tests in slow.txt as slow: `make test` skips slow tests, and `make test-all` runs
+    them.
+    """
     slow = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
     for item in items:
         if item.nodeid in slow:
@@ -32,8 +35,13 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def _restore_signals():
-    """Restore SIGINT and SIGHUP, which background jobs and nohup ignore; programs that tests interrupt would inherit this."""
-    for sign, handler in ((signal.SIGINT, signal.default_int_handler), (getattr(signal, "SIGHUP", None), signal.SIG_DFL)):
+    """Restore SIGINT and SIGHUP, which background jobs and nohup ignore; programs that tests
+    interrupt would inherit this.
+    """
+    for sign, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (getattr(signal, "SIGHUP", None), signal.SIG_DFL),
+    ):
         if sign is not None and signal.getsignal(sign) is signal.SIG_IGN:
             signal.signal(sign, handler)
 
@@ -45,11 +53,16 @@ _modules_seen = {}  # name and identity of modules that do not lie in the tempor
 def _unload_modules_of_tests(tmp_path_factory):
     """Unload the modules that a test imported from its temporary folder.
 
-    Many tests write a file `mine.py`. A module that stays loaded would be imported instead of the next test's file.
+    Many tests write a file `mine.py`. A module that stays loaded would be imported instead of the
+    next test's file.
     """
     yield
     below = str(tmp_path_factory.getbasetemp())
-    for name, module in [(name, module) for name, module in list(sys.modules.items()) if _modules_seen.get(name) != id(module)]:
+    for name, module in [
+        (name, module)
+        for name, module in list(sys.modules.items())
+        if _modules_seen.get(name) != id(module)
+    ]:
         if str(getattr(module, "__file__", None)).startswith(below):
             sys.modules.pop(name, None)
         else:
@@ -59,7 +72,9 @@ def _unload_modules_of_tests(tmp_path_factory):
 
 @pytest.fixture
 def refused(capsys):
-    """Return a function that runs a command in this process, asserts exit code 2 and one line of error, and returns the line."""
+    """Return a function that runs a command in this process, asserts exit code 2 and one line of
+    error, and returns the line.
+    """
 
     def run(*arguments):
         from dpwitness.cli import main
@@ -86,22 +101,37 @@ class Shell:
 
     def run(self, *command, **environment):
         whole = self.environment() | environment
-        return subprocess.run(command, cwd=self.folder, env=whole, capture_output=True, text=True, timeout=300)
+        return subprocess.run(
+            command, cwd=self.folder, env=whole, capture_output=True, text=True, timeout=300
+        )
 
     def start(self, *arguments, **environment):
         """Start ``python -m dpwitness`` in a process group of its own."""
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+        pipes = {
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "text": True,
+            "start_new_session": True,
+        }
         command = [sys.executable, "-m", "dpwitness", *arguments]
-        return subprocess.Popen(command, cwd=self.folder, env=self.environment() | environment, **pipes)
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self.environment() | environment, **pipes
+        )
 
     def dpwitness(self, *arguments, **environment):
-        """Run ``python -m dpwitness`` in a fork of this process, where modules and kernels are already loaded."""
+        """Run ``python -m dpwitness`` in a fork of this process, where modules and kernels are
+        already loaded.
+        """
         return _run_in_fork(arguments, self.folder, self.environment() | environment)
 
     def pytest(self, *arguments):
-        """Run pytest with two plugins. If it found them itself, every process would rewrite the assertions of dpwitness and hypothesis."""
+        """Run pytest with two plugins. If it found them itself, every process would rewrite the
+        assertions of dpwitness and hypothesis.
+        """
         plugins = ["-p", "no:cacheprovider", "-p", "xdist", "-p", "dpwitness"]
-        return self.run(sys.executable, "-m", "pytest", *plugins, *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        return self.run(
+            sys.executable, "-m", "pytest", *plugins, *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"
+        )
 
 
 @pytest.fixture
@@ -116,7 +146,9 @@ def _run_in_fork(arguments, folder, environment, timeout=300):
         if child == 0:
             code = 70
             try:
-                code = _run_command_line(list(map(str, arguments)), folder, environment, out.fileno(), err.fileno())
+                code = _run_command_line(
+                    list(map(str, arguments)), folder, environment, out.fileno(), err.fileno()
+                )
             finally:
                 os._exit(code)
         code = _wait_for_child(child, timeout, arguments)
@@ -145,7 +177,8 @@ def _wait_for_child(child, timeout, arguments):
 def _run_command_line(arguments, folder, environment, out, err):
     """Run the command line in this process and return its exit code.
 
-    The process must end afterwards: its streams, environment, warnings and signals are set as in a new process.
+    The process must end afterwards: its streams, environment, warnings and signals are set as in a
+    new process.
     """
     atexit._clear()
     os.chdir(folder)

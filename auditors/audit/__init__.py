@@ -1,1 +1,3 @@
-"""Black-box audit: runs a mechanism in stages, measures costs, and audits given outputs. May import pairs and all lower packages."""
+"""Black-box audit: runs a mechanism in stages, measures costs, and audits given outputs. May import
+pairs and all lower packages.
+"""

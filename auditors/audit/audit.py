@@ -19,7 +19,13 @@ from dpwitness.auditors.audit.options import AuditOptions, Progress, require_fin
 from dpwitness.auditors.audit.pilot import Known, audit_low_bits, select_pair
 from dpwitness.auditors.audit.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.audit.resume import extension_totals, require_same_chunks, resume
-from dpwitness.auditors.audit.runner import RoundRunner, fix_budget, measure_cost, replan, runs_to_choose
+from dpwitness.auditors.audit.runner import (
+    RoundRunner,
+    fix_budget,
+    measure_cost,
+    replan,
+    runs_to_choose,
+)
 from dpwitness.auditors.audit.screening import trace_evidence, traced_pairs
 from dpwitness.auditors.audit.sequential import SequentialTest
 from dpwitness.auditors.audit.test import extend, run_test, single_event
@@ -43,7 +49,13 @@ from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer, require_one_of, require_type
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_one_of,
+    require_type,
+)
 
 __all__ = ["TRIALS", "Progress", "audit", "confirm"]
 
@@ -80,7 +92,8 @@ def audit(
     trace: bool = True,
     causes: bool = True,
 ) -> AuditResult:
-    """Search for a violation of a privacy claim by running the mechanism, and certify what is found.
+    """Search for a violation of a privacy claim by running the mechanism, and certify what is
+    found.
 
     Parameters
     ----------
@@ -103,22 +116,25 @@ def audit(
     trials : int
         Total number of runs of the mechanism: both datasets, pilot, training and test. At least
         1,000; 1,000,000 by default. Runs that a violation is compared with, to see whether runs are
-        independent, are not counted: they take about a second, or 10 % of the duration if that is longer.
+        independent, are not counted: they take about a second, or 10 % of the duration if that is
+        longer.
     seconds : float, optional
         Approximate duration of the audit, instead of `trials`. Runs are timed to fix `trials`
         before the audit begins, and a note reports the number. The same seed gives the same counts
         with the same `trials`, not with the same `seconds`.
     clock : {"wall", "cpu"}
-        What `seconds` counts: wall time, or CPU time of this process and all processes that it has started, such as workers and the
-        library's own interpreter. CPU time gives about the same number of runs on a busy machine. It needs Linux.
+        What `seconds` counts: wall time, or CPU time of this process and all processes that it has
+        started, such as workers and the library's own interpreter. CPU time gives about the same
+        number of runs on a busy machine. It needs Linux.
     confidence : float
         Confidence of the value-level verdict and, separately, of the bit-level verdict. The
         probability of a false VIOLATED is at most 1 - confidence.
     seed : int
         Root of all randomness: the same seed gives the same counts on any executor.
     executor : concurrent.futures.Executor, optional
-        Use threads for kernels that release the GIL, and processes for Python code (the mechanism must then be importable). Mechanisms
-        that use the process's generators run in one thread at a time.
+        Use threads for kernels that release the GIL, and processes for Python code (the mechanism
+        must then be importable). Mechanisms that use the process's generators run in one thread at
+        a time.
     name : str, optional
         Name of the audit in the result and in the random streams; the mechanism's name by default.
     stop : {"gross", "violation", "never"}, optional
@@ -136,10 +152,11 @@ def audit(
         function of each output alone. A score that raises, or returns NaN or the wrong length in a
         test before the audit, is left out, and a note names it.
     time_limit : float
-        Time limit of one chunk of rounds, in seconds, after which the mechanism counts as hung; ten times the expected duration if longer.
+        Time limit of one chunk of rounds, in seconds, after which the mechanism counts as hung; ten
+        times the expected duration if longer.
     progress : callable, optional
-        Called with (runs done, runs planned). If it has a method ``interim_bound(symbol, bound)``, this
-        method is called with the bound certified at each interim look.
+        Called with (runs done, runs planned). If it has a method ``interim_bound(symbol, bound)``,
+        this method is called with the bound certified at each interim look.
     announce : callable, optional
         Called before the audit begins with a line on the expected number of runs and duration. With
         a store, it is also called with a line on the stored part of the audit.
@@ -162,15 +179,18 @@ def audit(
         Whether to test with an anytime-valid certificate, which has no planned number of runs. The
         audit ends when a violation is certified, when its event cannot show a violation of size
         `find`, or after `seconds` or at most `trials` runs (1,000,000 if neither is given). Its
-        result is valid whatever ends it. With a store, a larger budget goes on. Low bits are not audited.
+        result is valid whatever ends it. With a store, a larger budget goes on. Low bits are not
+        audited.
     find : float, optional
-        Smallest violation that a sequential audit looks for, as a multiple (above 1) of the claim; 1.1 by default.
+        Smallest violation that a sequential audit looks for, as a multiple (above 1) of the claim;
+        1.1 by default.
     trace : bool
-        Whether a few traced runs of Python mechanisms, at most 5 % of the runs and 2 s, order the pairs, propose an event, and explain
-        the verdict. No test counts them.
+        Whether a few traced runs of Python mechanisms, at most 5 % of the runs and 2 s, order the
+        pairs, propose an event, and explain the verdict. No test counts them.
     causes : bool
-        Whether separate tests of exceptions, repeated values and other outputs follow a violation that one of the first two suffices to
-        show, in the runs that are left or in another fifth of `trials`; after a sequential audit, in about as many runs as it has made.
+        Whether separate tests of exceptions, repeated values and other outputs follow a violation
+        that one of the first two suffices to show, in the runs that are left or in another fifth of
+        `trials`; after a sequential audit, in about as many runs as it has made.
 
     Returns
     -------
@@ -201,30 +221,83 @@ def audit(
     require_callable("announce", announce, "audit", arguments=1, optional=True)
     if trials is None:
         trials = MOST_TRIALS if sequential and seconds is not None else TRIALS
-    options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target, near)
-    searched = None if pair is not None else getattr(mechanism, "domain", None) if domain is None else domain
-    options = replace(options, stop=stop, bits=bool(bits), causes=bool(causes), seconds=seconds, clock=clock)
+    options = validated_options(
+        mechanism,
+        claim,
+        trials,
+        confidence,
+        seed,
+        executor,
+        name,
+        time_limit,
+        progress,
+        target,
+        near,
+    )
+    searched = (
+        None
+        if pair is not None
+        else getattr(mechanism, "domain", None)
+        if domain is None
+        else domain
+    )
+    options = replace(
+        options, stop=stop, bits=bool(bits), causes=bool(causes), seconds=seconds, clock=clock
+    )
     options = replace(options, announce=announce, searched=searched)
-    options = replace(options, find=require_find(find, bool(sequential), extend_to), trace=bool(trace) and is_traceable(mechanism))
+    options = replace(
+        options,
+        find=require_find(find, bool(sequential), extend_to),
+        trace=bool(trace) and is_traceable(mechanism),
+    )
     runner = RoundRunner(options)
     pairs = audited_pairs(mechanism, pair, domain)
     runner.note(*unverified_notes(pairs))
     for candidate in pairs:
         claim.on(candidate)  # raises if the claim does not cover the pair
     candidates = collect_scores(scores, mechanism, "audit")
-    total = None if extend_to is None else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
+    total = (
+        None
+        if extend_to is None
+        else require_integer("extend_to", extend_to, "audit", least=1000, most=10**12)
+    )
     if total is not None and store is None:
-        raise InvalidArgument(f"audit: extend_to needs the store of the audit that is extended, got extend_to={total} without one")
-    runner.pace.window = None if window is None else require_integer("window", window, "audit", least=1)
-    require_type("store", store, (str, PathLike, Store), "be the path of a file, or an open Store", "audit", optional=True)
+        raise InvalidArgument(
+            "audit: extend_to needs the store of the audit that is extended, got "
+            f"extend_to={total} without one"
+        )
+    runner.pace.window = (
+        None if window is None else require_integer("window", window, "audit", least=1)
+    )
+    require_type(
+        "store",
+        store,
+        (str, PathLike, Store),
+        "be the path of a file, or an open Store",
+        "audit",
+        optional=True,
+    )
     if store is None:
         return conclude(runner, options, _run(runner, options, pairs, candidates, ()))
     with nullcontext(store) if isinstance(store, Store) else open_store(store) as opened:
-        content = {"name": options.name, "claim": claim.identity, "seed": seed, "confidence": confidence, "stop": stop, "bits": bool(bits)}
-        budget: Json = {"sequential": True} if sequential else {"trials": trials if seconds is None else None, "seconds": seconds}
+        content = {
+            "name": options.name,
+            "claim": claim.identity,
+            "seed": seed,
+            "confidence": confidence,
+            "stop": stop,
+            "bits": bool(bits),
+        }
+        budget: Json = (
+            {"sequential": True}
+            if sequential
+            else {"trials": trials if seconds is None else None, "seconds": seconds}
+        )
         budget |= {} if sequential or clock == "wall" else {"clock": clock}
         budget |= ({} if trace else {"trace": False}) | ({} if causes else {"causes": False})
-        identity = identity_of(mechanism, options.target, pairs, candidates, options.near, **content, **budget)
+        identity = identity_of(
+            mechanism, options.target, pairs, candidates, options.near, **content, **budget
+        )
         runner.ledger = AuditLedger(opened, identity, options.name, trials)
         totals = () if total is None else extension_totals(runner.ledger, total)
         if announce is not None:
@@ -232,8 +305,18 @@ def audit(
         return conclude(runner, options, _run(runner, options, pairs, candidates, totals))
 
 
-def timed(mechanism: Any, *, claim: Claim, pair: Pair, executor: Executor | None = None, seed: int = 0, name: str | None = None) -> RunCost:
-    """Measure the cost of runs on this pair, as an audit with a time budget does first. Raise MechanismFailed if they crash or hang."""
+def timed(
+    mechanism: Any,
+    *,
+    claim: Claim,
+    pair: Pair,
+    executor: Executor | None = None,
+    seed: int = 0,
+    name: str | None = None,
+) -> RunCost:
+    """Measure the cost of runs on this pair, as an audit with a time budget does first. Raise
+    MechanismFailed if they crash or hang.
+    """
     options = validated_options(mechanism, claim, LEAST, 0.99, seed, executor, name)
     with closing(RoundRunner(options)) as runner:
         return measure_cost(runner, options, pair)
@@ -255,11 +338,14 @@ def confirm(
     target: Json | None = None,
     scores: tuple[Score, ...] = (),
 ) -> AuditResult:
-    """Test one fixed event on one pair. All rounds count for the certificate, because nothing is searched.
+    """Test one fixed event on one pair. All rounds count for the certificate, because nothing is
+    searched.
 
     The arguments are those of `audit`; `scores` must list their columns.
     """
-    options = validated_options(mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target)
+    options = validated_options(
+        mechanism, claim, trials, confidence, seed, executor, name, time_limit, progress, target
+    )
     runner = RoundRunner(options)
     options = _with_scores(runner, Findings(options).on(pair, runner).options, scores)
     runner.note(*unverified_notes([pair]))
@@ -267,7 +353,9 @@ def confirm(
     def stages() -> Iterator[Findings]:
         """Run the fixed event's test."""
         probed = probe_pair(runner, options, pair, 0)
-        learned = Learned(single_event(event), 0.0, "given", event if isinstance(event, Binned) else None)
+        learned = Learned(
+            single_event(event), 0.0, "given", event if isinstance(event, Binned) else None
+        )
         wide = replace(options, width=max(probed.width, columns_of(event)))
         for test in run_test(runner, wide, probed, Training(learned, (), runner.remaining, 0)):
             yield Findings(options, test=test)
@@ -276,16 +364,23 @@ def confirm(
 
 
 def _run(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], scores: Sequence[Score], totals: Sequence[int]
+    runner: RoundRunner,
+    options: AuditOptions,
+    pairs: Sequence[Pair],
+    scores: Sequence[Score],
+    totals: Sequence[int],
 ) -> Iterator[Findings]:
-    """Run the plan, or restore it from the store, and then all extensions; `totals` lists the total number of runs after each.
+    """Run the plan, or restore it from the store, and then all extensions; `totals` lists the total
+    number of runs after each.
 
     Yields the findings after each change.
     """
     options = _add_scores(runner, options, pairs[0], scores)
     yield Findings(options)
     ends = {} if runner.ledger is None else runner.ledger.values("end ")
-    last = max((number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None)
+    last = max(
+        (number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None
+    )
     if options.find is not None:
         yield from _run_sequential(runner, options, pairs)
         return
@@ -299,7 +394,14 @@ def _run(
         if findings.test.stopped:
             runner.note("not extended: the violation was certified before the rounds were over")
             break
-        for test in extend(runner, findings.options, probed[findings.test.index], findings.test, number, totals[number - 1]):
+        for test in extend(
+            runner,
+            findings.options,
+            probed[findings.test.index],
+            findings.test,
+            number,
+            totals[number - 1],
+        ):
             findings = replace(findings, test=test, extensions=number)
             yield findings
         _store_end(runner, findings, pairs)
@@ -308,7 +410,9 @@ def _run(
 def _run_plan(
     runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
 ) -> Generator[Findings, None, tuple[Findings, list[ProbedPair]]]:
-    """Run the stages of the plan, yield the findings after each change, and return the last findings and the usable pairs."""
+    """Run the stages of the plan, yield the findings after each change, and return the last
+    findings and the usable pairs.
+    """
     options, probed = run_probes(runner, options, pairs)
     require_same_chunks(runner, probed)
     findings = Findings(options)
@@ -323,7 +427,9 @@ def _run_plan(
     replan(runner, options, selected.index)
     traced, shift = trace_evidence(runner, options, selected.pair, [probed[k].pair for k in head])
     options = replace(options, shift=shift)
-    findings = replace(findings, options=options, pairs=scores, trace=traced).on(selected.pair, runner)
+    findings = replace(findings, options=options, pairs=scores, trace=traced).on(
+        selected.pair, runner
+    )
     yield findings
     training = train(runner, findings.options, selected, outputs)
     for test in run_test(runner, findings.options, selected, training):
@@ -336,8 +442,12 @@ def _run_plan(
     return findings, probed
 
 
-def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> Iterator[Findings]:
-    """Run a sequential audit: choose a pair from few rounds, and test the pair until a violation is certified or excluded."""
+def _run_sequential(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
+) -> Iterator[Findings]:
+    """Run a sequential audit: choose a pair from few rounds, and test the pair until a violation is
+    certified or excluded.
+    """
     runner.planned = runs_to_choose(runner, options, pairs)
     options, probed = run_probes(runner, options, pairs)
     require_same_chunks(runner, probed)
@@ -347,7 +457,9 @@ def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[
     options = replace(options, shift=shift)
     findings = Findings(options, pairs=scores, trace=traced).on(selected.pair, runner)
     yield findings
-    sequential = SequentialTest(runner, findings.options, selected, outputs or [selected.probe.sides])
+    sequential = SequentialTest(
+        runner, findings.options, selected, outputs or [selected.probe.sides]
+    )
     for test in sequential.run():
         findings = replace(findings, test=test)
         yield findings
@@ -359,10 +471,14 @@ def _run_sequential(runner: RoundRunner, options: AuditOptions, pairs: Sequence[
 def _separate_causes(
     runner: RoundRunner, findings: Findings, selected: ProbedPair, outputs: Sequence[BothSides]
 ) -> Generator[Findings, None, Findings]:
-    """Test the parts of the outputs separately if the claim is violated, yield the findings, and return them."""
+    """Test the parts of the outputs separately if the claim is violated, yield the findings, and
+    return them.
+    """
     if findings.options.causes and findings.refuted:
         yield replace(findings, causes=())
-        findings = replace(findings, causes=separate_causes(runner, findings.options, selected, outputs))
+        findings = replace(
+            findings, causes=separate_causes(runner, findings.options, selected, outputs)
+        )
         yield findings
     return findings
 
@@ -373,11 +489,15 @@ def _store_end(runner: RoundRunner, findings: Findings, pairs: Sequence[Pair]) -
         runner.ledger.end(findings.extensions, runner.to_json() | findings.to_json(pairs))
 
 
-def _add_scores(runner: RoundRunner, options: AuditOptions, pair: Pair, scores: Sequence[Score]) -> AuditOptions:
+def _add_scores(
+    runner: RoundRunner, options: AuditOptions, pair: Pair, scores: Sequence[Score]
+) -> AuditOptions:
     """Test the scores, and add the usable ones to the mechanism's outputs."""
     if not scores:
         return options
-    usable, notes, runs = runner.call(usable_scores_of, runner.stage(pair, Phase.SCORES, 0, 1, 1), scores)
+    usable, notes, runs = runner.call(
+        usable_scores_of, runner.stage(pair, Phase.SCORES, 0, 1, 1), scores
+    )
     runner.advance(runs)
     runner.note(*notes)
     by_name = {score.name: score for score in scores}
@@ -385,10 +505,14 @@ def _add_scores(runner: RoundRunner, options: AuditOptions, pair: Pair, scores: 
     if options.near is not None:
         options = replace(options, near=None)
         runner.note("events around a single output are not tried together with scores")
-    return _with_scores(runner, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys))
+    return _with_scores(
+        runner, options, tuple(replace(by_name[name], keys=tuple(each)) for name, each in keys)
+    )
 
 
-def _with_scores(runner: RoundRunner, options: AuditOptions, scores: tuple[Score, ...]) -> AuditOptions:
+def _with_scores(
+    runner: RoundRunner, options: AuditOptions, scores: tuple[Score, ...]
+) -> AuditOptions:
     """Make the mechanism return these scores with its outputs."""
     if scores:
         runner.run = ScoredMechanism(runner.run, scores)

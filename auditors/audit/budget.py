@@ -1,4 +1,6 @@
-"""Budget of an audit: shares of its runs for probes, low bits, pilot, training and test, and of its error probability for interim looks."""
+"""Budget of an audit: shares of its runs for probes, low bits, pilot, training and test, and of its
+error probability for interim looks.
+"""
 
 from __future__ import annotations
 
@@ -7,58 +9,82 @@ import math
 PROBE = 64  # rounds in a probe's chunk; a probe runs about four chunks
 PILOT_SHARE = 0.2
 SCREEN_SHARE = 0.25  # share of the runs for the first looks at more pairs than the pilot tries
-MIN_RUNS_PER_PAIR = 1000  # minimum number of runs per pair of an audit that looks for more than gross violations
+# minimum number of runs per pair of an audit that looks for more than gross violations
+MIN_RUNS_PER_PAIR = 1000
 SHORT_PAIRS = 3  # number of pairs that audits with few runs try
-_RUNS_PER_TRIED_PAIR = 2000  # minimum number of runs per pair if more pairs are tried: its probe and pilots take about 500
+# minimum number of runs per pair if more pairs are tried: its probe and pilots take about 500
+_RUNS_PER_TRIED_PAIR = 2000
 TRAIN_VALUES = 2**23  # maximum number of values stored for training
 MAX_CHUNK_ROUNDS = 2**19  # maximum number of rounds in a chunk
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
-EARLY_ALPHA = 0.05  # share of alpha for all looks but the last together: early looks detect gross violations only
-# share of alpha for each look before the last, and for one look before the test: at the end of the first event's test if the budget
-# is small, otherwise during the training (`train.EarlyLook`)
+# share of alpha for all looks but the last together: early looks detect gross violations only
+EARLY_ALPHA = 0.05
+# share of alpha for each look before the last, and for one look before the test: at the end of the
+# first event's test if the budget is small, otherwise during the training (`train.EarlyLook`)
 LOOK_ALPHA_SHARE = EARLY_ALPHA / len(LOOKS)
 LOOK_SHARES = {look: LOOK_ALPHA_SHARE if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
-EARLY_LOOK_ROUNDS = (2**12, 2**13)  # rounds that train the event of the look during the training, and rounds that test it
+# rounds that train the event of the look during the training, and rounds that test it
+EARLY_LOOK_ROUNDS = (2**12, 2**13)
 _MIN_PROBE_ROUNDS = 16  # minimum number of rounds in a probe's chunk
-_SHORT_PROBE_ROUNDS = 8  # the same in an audit with a time budget for less than `MIN_RUNS_PER_PAIR` runs
+# the same in an audit with a time budget for less than `MIN_RUNS_PER_PAIR` runs
+_SHORT_PROBE_ROUNDS = 8
 _PROBE_SHARE = 0.05  # maximum share of the runs for probes; above it their chunks are smaller
 _BIT_SHARE = 0.1
 _BIT_ROUNDS = 2**16  # leaks in the low bits are large: more rounds would only slow the audit
-_TRAIN_SHARE = 0.3  # share of a small budget; it falls with the fourth root, because more data improve tests more than events
+# share of a small budget; it falls with the fourth root, because more data improve tests more than
+# events
+_TRAIN_SHARE = 0.3
 _FULL_SHARE_BUDGET = 20_000  # budget up to which _TRAIN_SHARE applies unchanged
-_EASY_SHARE = 0.2  # share that trains the first of two events if the order of outputs is easy to learn
+# share that trains the first of two events if the order of outputs is easy to learn
+_EASY_SHARE = 0.2
 TRAIN_ROUNDS = 2**18  # maximum number of rounds that train an event
-MAX_STAGED_BUDGET = 100_000  # budget up to which the first test also trains a better event; above it, only if the event is rare
+# budget up to which the first test also trains a better event; above it, only if the event is rare
+MAX_STAGED_BUDGET = 100_000
 MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
-RARE_GUESSES = 400.0  # number of guesses in the training outputs below which more outputs improve the choice of an event
+# number of guesses in the training outputs below which more outputs improve the choice of an event
+RARE_GUESSES = 400.0
 _TARGET_CHUNKS = 512  # target number of chunks in a stage
 
 
 def tried_pairs(planned: int) -> int:
-    """Return the maximum number of pairs that get a probe and pilots; the others have a look of few runs only."""
+    """Return the maximum number of pairs that get a probe and pilots; the others have a look of few
+    runs only.
+    """
     return max(min(SHORT_PAIRS, planned // MIN_RUNS_PER_PAIR), planned // _RUNS_PER_TRIED_PAIR)
 
 
 def probe_chunk(planned: int, pairs: int) -> int:
-    """Return the number of rounds in a probe's chunk; about four such chunks are run on each pair."""
+    """Return the number of rounds in a probe's chunk; about four such chunks are run on
+    each pair.
+    """
     if planned < MIN_RUNS_PER_PAIR:
         return _SHORT_PROBE_ROUNDS
     return max(_MIN_PROBE_ROUNDS, min(PROBE, int(_PROBE_SHARE / 4 * planned / pairs)))
 
 
 def bit_rounds(budget: int, pairs: int) -> int:
-    """Return the number of rounds of the low-bit audit, which runs only if outputs have low bits."""
+    """Return the number of rounds of the low-bit audit, which runs only if outputs have
+    low bits.
+    """
     return min(int(_BIT_SHARE * budget), _BIT_ROUNDS * min(pairs, 4))
 
 
 def training_rounds(budget: int, width: int, *, easy: bool = False) -> int:
-    """Return the number of rounds that train an event, out of the budget; `easy` for the first of two if few outputs teach their order."""
-    share = _EASY_SHARE if easy else _TRAIN_SHARE * min(1.0, _FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
+    """Return the number of rounds that train an event, out of the budget; `easy` for the first of
+    two if few outputs teach their order.
+    """
+    share = (
+        _EASY_SHARE
+        if easy
+        else _TRAIN_SHARE * min(1.0, _FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
+    )
     return int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
 
 
 def is_staged(budget: int, width: int) -> bool:
-    """Return whether an audit with this budget tests two events, unless its claim bounds a Renyi divergence."""
+    """Return whether an audit with this budget tests two events, unless its claim bounds a Renyi
+    divergence.
+    """
     return budget <= MAX_STAGED_BUDGET and training_rounds(budget, width) >= MIN_FIRST_TEST_ROUNDS
 
 

@@ -1,12 +1,15 @@
-"""Stage after a violation: separate tests of exceptions, of repeated values, and of all other outputs.
+"""Stage after a violation: separate tests of exceptions, of repeated values, and of all other
+outputs.
 
-An audit tests one event, which uses whatever tells the datasets apart best. If exceptions or single values of positive
-probability suffice to violate the claim, they may hide another fault. So this stage tests each part of the outputs on fresh
-rounds, with events that never guess on the other parts. These events are events of the mechanism itself, so that each violation is a
-violation of the claim. The certificate and its proof are in `statistics/partial_certificate.py`.
+An audit tests one event, which uses whatever tells the datasets apart best. If exceptions or single
+values of positive probability suffice to violate the claim, they may hide another fault. So this
+stage tests each part of the outputs on fresh rounds, with events that never guess on the other
+parts. These events are events of the mechanism itself, so that each violation is a violation of the
+claim. The certificate and its proof are in `statistics/partial_certificate.py`.
 
-The parts and their events are learned from the training outputs of the audit. The stage runs only if the claim is violated and an event on
-exceptions or repeated values alone is expected to violate the claim: other audits pay nothing.
+The parts and their events are learned from the training outputs of the audit. The stage runs only
+if the claim is violated and an event on exceptions or repeated values alone is expected to violate
+the claim: other audits pay nothing.
 """
 
 from __future__ import annotations
@@ -34,16 +37,21 @@ from dpwitness.auditors.workers.engine import Phase, Segment
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _EXTRA_SHARE = 0.2  # runs of this stage beyond the plan, at most, as a share of the plan
-_LEAST_SEQUENTIAL = 4_000  # runs of this stage after a sequential audit that ends earlier, if its limits allow for them
+# runs of this stage after a sequential audit that ends earlier, if its limits allow for them
+_LEAST_SEQUENTIAL = 4_000
 _MIN_OUTPUTS = 20  # training outputs of each dataset from which an event on values is learned
-_MIN_SHARE = 0.01  # share of the outputs that are not exceptions which must not hold repeated values; otherwise these are not a part
+# share of the outputs that are not exceptions which must not hold repeated values; otherwise these
+# are not a part
+_MIN_SHARE = 0.01
 _MAX_SHOWN = 3  # values named in the description of a part
 _EVERYTHING = Intervals(0, np.empty(0), np.ones(1), 1)  # guesses D1 on every output
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Part of the outputs: `region` guesses D1 on every output that is in this part or in a later one; None if these are all outputs."""
+    """Part of the outputs: `region` guesses D1 on every output that is in this part or in a later
+    one; None if these are all outputs.
+    """
 
     kind: str
     words: str
@@ -53,7 +61,9 @@ class Part:
     region: Restricted | None = None
 
     def restricted(self, event: Event, side: int = 0) -> Restricted:
-        """Return the rule that guesses as `event` on this part and abstains on all other outputs."""
+        """Return the rule that guesses as `event` on this part and abstains on all
+        other outputs.
+        """
         return Restricted(event, self.codes, self.mask, self.inside, side)
 
     def rows(self, outputs: Outputs) -> NDArray[np.int64]:
@@ -61,23 +71,35 @@ class Part:
         return np.flatnonzero(self.restricted(_EVERYTHING).guess(outputs))
 
 
-def separate_causes(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]) -> tuple[Cause, ...]:
-    """Test the parts of the outputs of a pair, given its training outputs; return no cause if there is nothing to separate.
+def separate_causes(
+    runner: RoundRunner, options: AuditOptions, probed: ProbedPair, outputs: Sequence[BothSides]
+) -> tuple[Cause, ...]:
+    """Test the parts of the outputs of a pair, given its training outputs; return no cause if there
+    is nothing to separate.
 
-    The stage makes as many runs as the audit so far, if the plan has as many left, and at least a fifth of the plan. Both the runs and the
-    events are stored, so that a sequential audit that is continued tests them once.
+    The stage makes as many runs as the audit so far, if the plan has as many left, and at least a
+    fifth of the plan. Both the runs and the events are stored, so that a sequential audit that is
+    continued tests them once.
     """
     sides = both_sides(outputs)
     parts = divide(sides, options.score_columns)
     if len(parts) < 2:
         return ()
     rounds = runner.settled("rounds of causes", lambda: _affordable(runner, options))
-    causes = runner.settled("causes", lambda: [cause.to_json() for cause in _learn(options, parts, sides, rounds)])
-    return _count(runner, options, probed, [Cause.from_json(cause) for cause in causes], parts, rounds) if causes else ()
+    causes = runner.settled(
+        "causes", lambda: [cause.to_json() for cause in _learn(options, parts, sides, rounds)]
+    )
+    return (
+        _count(runner, options, probed, [Cause.from_json(cause) for cause in causes], parts, rounds)
+        if causes
+        else ()
+    )
 
 
 def _affordable(runner: RoundRunner, options: AuditOptions) -> int:
-    """Return the number of runs for the stage. A sequential audit has no plan, and may end after a few runs."""
+    """Return the number of runs for the stage. A sequential audit has no plan, and may end after a
+    few runs.
+    """
     if options.find is None:
         return int(min(runner.done, max(runner.remaining, _EXTRA_SHARE * runner.planned)))
     wanted = max(runner.done, min(_LEAST_SEQUENTIAL, options.trials - runner.done))
@@ -88,13 +110,17 @@ def _affordable(runner: RoundRunner, options: AuditOptions) -> int:
 
 
 def divide(sides: BothSides, first: int = 0) -> list[Part]:
-    """Return the parts of the outputs, in the order in which they are tested: exceptions, repeated values, values.
+    """Return the parts of the outputs, in the order in which they are tested: exceptions, repeated
+    values, values.
 
-    Values repeat if they are exact values of a column that holds other numbers too. The first columns, before number `first`, are scores.
+    Values repeat if they are exact values of a column that holds other numbers too. The first
+    columns, before number `first`, are scores.
     """
     both = concatenate(sides)
     codes = np.unique(both.codes)
-    raised = np.array([both.names[code].startswith("raises ") for code in codes.tolist()], dtype=np.bool_)
+    raised = np.array(
+        [both.names[code].startswith("raises ") for code in codes.tolist()], dtype=np.bool_
+    )
     names = sorted({both.names[code].partition(" with (")[0] for code in codes[raised].tolist()})
     parts = [Part("exceptions", ", ".join(names[:_MAX_SHOWN]), codes[raised])] if names else []
     returned = codes[~raised]
@@ -114,9 +140,15 @@ def divide(sides: BothSides, first: int = 0) -> list[Part]:
 
 
 def _repeated_values(outputs: Outputs, first: int) -> tuple[Event, str] | None:
-    """Return a rule that guesses on outputs with a repeated value, and a description of the values; None if they are not a part."""
+    """Return a rule that guesses on outputs with a repeated value, and a description of the values;
+    None if they are not a part.
+    """
     blocks, words = list[tuple[Block, FloatArray]](), list[str]()
-    columns = [column for column in range(first, outputs.values.shape[1]) if not np.isnan(outputs.values[:, column]).all()]
+    columns = [
+        column
+        for column in range(first, outputs.values.shape[1])
+        if not np.isnan(outputs.values[:, column]).all()
+    ]
     for column in columns:
         keys = _repeated_keys(outputs.values[:, column])
         if len(keys):
@@ -134,15 +166,23 @@ def _repeated_values(outputs: Outputs, first: int) -> tuple[Event, str] | None:
 
 
 def _repeated_keys(column: FloatArray) -> FloatArray:
-    """Return the repeated values of a column that holds other numbers too. NaN counts as infinity, and infinity as a repeated value."""
+    """Return the repeated values of a column that holds other numbers too. NaN counts as infinity,
+    and infinity as a repeated value.
+    """
     keys, is_complete = exact_values(column)
     if is_complete:
         return keys[:0]
-    return np.union1d(keys, np.unique(np.where(np.isnan(column), np.inf, column)[~np.isfinite(column)]))
+    return np.union1d(
+        keys, np.unique(np.where(np.isnan(column), np.inf, column)[~np.isfinite(column)])
+    )
 
 
-def _learn(options: AuditOptions, parts: Sequence[Part], sides: BothSides, rounds: int) -> list[Cause]:
-    """Return a cause with an event for each part; nothing unless a part before the values is expected to violate the claim."""
+def _learn(
+    options: AuditOptions, parts: Sequence[Part], sides: BothSides, rounds: int
+) -> list[Cause]:
+    """Return a cause with an event for each part; nothing unless a part before the values is
+    expected to violate the claim.
+    """
     causes, suspected = list[Cause](), False
     for part in parts:
         is_last = part is parts[-1]
@@ -151,17 +191,26 @@ def _learn(options: AuditOptions, parts: Sequence[Part], sides: BothSides, round
         one, zero = (side.take(part.rows(side)) for side in sides)
         cause = Cause(part.kind, part.words, alpha=options.alpha / PARTS)
         if is_last and min(len(one), len(zero)) < _MIN_OUTPUTS:
-            causes.append(replace(cause, words=f"too few outputs on D{int(len(one) < len(zero))} to compare"))
+            causes.append(
+                replace(cause, words=f"too few outputs on D{int(len(one) < len(zero))} to compare")
+            )
             continue
         total, both = sum(map(len, sides)), len(one) + len(zero)
         if is_last:  # as many outputs of both datasets: the event is one of the conditional law
             one, zero = (side.take(np.arange(min(len(one), len(zero)))) for side in (one, zero))
-            learned = learn(one, zero, options.claim, alpha=cause.alpha, rounds=rounds * both // total)
+            learned = learn(
+                one, zero, options.claim, alpha=cause.alpha, rounds=rounds * both // total
+            )
         else:
             others = (total - both) // 2
-            forms = [(one, zero), (_structures(one), _structures(zero))][: 2 if part.kind == "exceptions" else 1]
+            forms = [(one, zero), (_structures(one), _structures(zero))][
+                : 2 if part.kind == "exceptions" else 1
+            ]
             padded = [(_padded(ones, others), _padded(zeros, others)) for ones, zeros in forms]
-            found = [learn(ones, zeros, options.claim, alpha=cause.alpha, rounds=rounds) for ones, zeros in padded]
+            found = [
+                learn(ones, zeros, options.claim, alpha=cause.alpha, rounds=rounds)
+                for ones, zeros in padded
+            ]
             learned = max(found, key=lambda each: each.expected)
             suspected |= learned.expected > options.claim.parameter
         causes.append(replace(cause, event=_best_side(options, part, learned.event, sides)))
@@ -174,16 +223,21 @@ def _structures(outputs: Outputs) -> Outputs:
 
 
 def _padded(outputs: Outputs, count: int) -> Outputs:
-    """Return the outputs of a part with `count` copies of one symbol, which represents the outputs of other parts on both datasets alike.
+    """Return the outputs of a part with `count` copies of one symbol, which represents the outputs
+    of other parts on both datasets alike.
 
-    A part may be so rare that all its training outputs are from one dataset. The copies keep its frequency, and the share of D1.
+    A part may be so rare that all its training outputs are from one dataset. The copies keep its
+    frequency, and the share of D1.
     """
-    others = Outputs(np.full((count, outputs.values.shape[1]), np.nan), np.zeros(count), {0.0: "other outputs"})
+    others = Outputs(
+        np.full((count, outputs.values.shape[1]), np.nan), np.zeros(count), {0.0: "other outputs"}
+    )
     return concatenate([outputs, others])
 
 
 def _best_side(options: AuditOptions, part: Part, event: Event, sides: BothSides) -> Restricted:
-    """Return the restricted event that guesses both datasets, or one of them, whichever certifies more on the training outputs.
+    """Return the restricted event that guesses both datasets, or one of them, whichever certifies
+    more on the training outputs.
 
     If the part is rarer on one dataset, guesses of this dataset need no discount.
     """
@@ -191,7 +245,12 @@ def _best_side(options: AuditOptions, part: Part, event: Event, sides: BothSides
     found = []
     for side in (0, 1, -1):
         rule = part.restricted(event, side)
-        counted = _counted(Cause(part.kind, part.words, event=rule, alpha=options.alpha / PARTS), _tables([rule], sides)[0], region, 0)
+        counted = _counted(
+            Cause(part.kind, part.words, event=rule, alpha=options.alpha / PARTS),
+            _tables([rule], sides)[0],
+            region,
+            0,
+        )
         found.append((counted.judged(options.claim).lower, -abs(side), side, rule))
     return max(found, key=lambda each: each[:2])[-1]
 
@@ -201,7 +260,9 @@ def _tables(rules: Sequence[Event], sides: BothSides) -> NDArray[np.int64]:
     return np.array([[rule.tabulate(side) for side in sides] for rule in rules])
 
 
-def _counted(cause: Cause, table: NDArray[np.int64], region: NDArray[np.int64] | None, lost: int) -> Cause:
+def _counted(
+    cause: Cause, table: NDArray[np.int64], region: NDArray[np.int64] | None, lost: int
+) -> Cause:
     """Return the cause with the counts of its event, and of the region in which it is tested."""
     assert cause.event is not None
     tally = Segment([table], lost=lost).tally(cause.event.directions)
@@ -210,13 +271,26 @@ def _counted(cause: Cause, table: NDArray[np.int64], region: NDArray[np.int64] |
 
 
 def _count(
-    runner: RoundRunner, options: AuditOptions, probed: ProbedPair, causes: Sequence[Cause], parts: Sequence[Part], rounds: int
+    runner: RoundRunner,
+    options: AuditOptions,
+    probed: ProbedPair,
+    causes: Sequence[Cause],
+    parts: Sequence[Part],
+    rounds: int,
 ) -> tuple[Cause, ...]:
-    """Count the events of all causes in the same fresh rounds, and return the causes with bounds and verdicts."""
-    stage = runner.stage(probed.pair, Phase.CAUSES, probed.index, rounds, chunk_size(rounds, options.width))
+    """Count the events of all causes in the same fresh rounds, and return the causes with bounds
+    and verdicts.
+    """
+    stage = runner.stage(
+        probed.pair, Phase.CAUSES, probed.index, rounds, chunk_size(rounds, options.width)
+    )
     tested = [cause.event for cause in causes if cause.event is not None]
     regions = [part.region or _EVERYTHING for part in parts]
-    tables, lost, planned = np.zeros((len(tested) + len(regions), 2, 3), dtype=np.int64), 0, runner.planned
+    tables, lost, planned = (
+        np.zeros((len(tested) + len(regions), 2, 3), dtype=np.int64),
+        0,
+        runner.planned,
+    )
     runner.planned = max(planned, runner.done + rounds)  # for the progress
     for found in runner.counts(stage, [*tested, *regions]):
         tables += np.array(found.tables)
@@ -226,6 +300,10 @@ def _count(
     runner.check_calls(stage)
     counted = iter(tables)
     return tuple(
-        _counted(cause, next(counted), None if part.region is None else region, lost).judged(options.claim) if cause.event else cause
+        _counted(cause, next(counted), None if part.region is None else region, lost).judged(
+            options.claim
+        )
+        if cause.event
+        else cause
         for cause, part, region in zip(causes, parts, tables[len(tested) :], strict=True)
     )

@@ -1,4 +1,6 @@
-"""Stage 5 of an audit, the conclusion: the result of the findings, also of an audit that failed or was interrupted."""
+"""Stage 5 of an audit, the conclusion: the result of the findings, also of an audit that failed or
+was interrupted.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ class Findings:
     test: EventTest | None = None
     extensions: int = 0  # number of extensions that have begun
     trace: TraceEvidence | None = None
-    causes: tuple[Cause, ...] | None = None  # None until the test has ended and causes are separated
+    # None until the test has ended and causes are separated
+    causes: tuple[Cause, ...] | None = None
 
     @property
     def refuted(self) -> bool:
@@ -64,8 +67,15 @@ class Findings:
         if claim is self.options.claim and not remarks:
             return self
         level = self.bit_level
-        if level is not None and level.pair is not None and self.options.claim.on(level.pair) != claim:
-            runner.note(f"low bits were examined on another pair, where they certify epsilon > {level.epsilon_lower:.4g}")
+        if (
+            level is not None
+            and level.pair is not None
+            and self.options.claim.on(level.pair) != claim
+        ):
+            runner.note(
+                "low bits were examined on another pair, where they certify epsilon > "
+                f"{level.epsilon_lower:.4g}"
+            )
             level = None
         runner.note(*remarks)
         return replace(self, options=replace(self.options, claim=claim), bit_level=level)
@@ -78,7 +88,10 @@ class Findings:
             "best": test.index if test else 0,
             "extensions": self.extensions,
             "probe": self.options.probe,
-            "pairs": [[place[id(score.pair)], to_jsonable(score.expected), score.confirmed] for score in self.pairs],
+            "pairs": [
+                [place[id(score.pair)], to_jsonable(score.expected), score.confirmed]
+                for score in self.pairs
+            ],
             "tested": [test.to_json(place[id(test.pair)])] if test else [],
             "trace": self.trace and self.trace.to_json(),
             "causes": self.causes and [cause.to_json() for cause in self.causes],
@@ -108,22 +121,39 @@ class Findings:
                 bits["alpha"],
                 bits["lost"],
             )
-        scores = tuple(PairScore(pairs[at], from_jsonable(expected), confirmed) for at, expected, confirmed in data["pairs"])
+        scores = tuple(
+            PairScore(pairs[at], from_jsonable(expected), confirmed)
+            for at, expected, confirmed in data["pairs"]
+        )
         tests = [EventTest.from_json(each, pairs, data["best"]) for each in data["tested"]]
         trace = TraceEvidence.from_json(data["trace"]) if data.get("trace") else None
         causes = tuple(map(Cause.from_json, data.get("causes") or ()))
-        return cls(replace(options, probe=data["probe"]), scores, level, tests[0] if tests else None, data["extensions"], trace, causes)
+        return cls(
+            replace(options, probe=data["probe"]),
+            scores,
+            level,
+            tests[0] if tests else None,
+            data["extensions"],
+            trace,
+            causes,
+        )
 
 
 def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findings]) -> AuditResult:
-    """Run the stages of an audit and return its result; if they are interrupted or fail, return what was found."""
+    """Run the stages of an audit and return its result; if they are interrupted or fail, return
+    what was found.
+    """
     findings, interrupted, failure, doubt = Findings(options), False, "", ""
     try:
         findings, interrupted, failure = _last(stages, findings)
         if (interrupted or failure) and findings.causes is not None:  # the test had ended
-            runner.note(f"the causes of the violation were not separated: {failure or 'interrupted'}")
+            runner.note(
+                f"the causes of the violation were not separated: {failure or 'interrupted'}"
+            )
             interrupted, failure = False, ""
-        if not failure and (not interrupted or (findings.test is not None and findings.test.sequential)):
+        if not failure and (
+            not interrupted or (findings.test is not None and findings.test.sequential)
+        ):
             doubt, failure = _compare(runner, findings)
             findings = _withdrawn(findings) if doubt or failure else findings
     finally:
@@ -136,11 +166,17 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
             runner.ledger.flush()
     result = checked_by_kernel(build_result(runner, findings, interrupted, failure, doubt))
     result = replace(result, seconds=runner.elapsed, cpu_seconds=runner.elapsed_cpu)
-    return result if runner.ledger is None else _store_result(runner, runner.ledger, findings.extensions, result)
+    return (
+        result
+        if runner.ledger is None
+        else _store_result(runner, runner.ledger, findings.extensions, result)
+    )
 
 
 def _last(stages: Iterator[Findings], start: Findings) -> tuple[Findings, bool, str]:
-    """Return the last findings of the stages, whether the user interrupted them, and why they failed; an empty text if they did not."""
+    """Return the last findings of the stages, whether the user interrupted them, and why they
+    failed; an empty text if they did not.
+    """
     findings = start
     try:
         for findings in stages:  # noqa: B007
@@ -160,7 +196,9 @@ def _withdrawn(findings: Findings) -> Findings:
 
 
 def _compare(runner: RoundRunner, findings: Findings) -> tuple[str, str]:
-    """Compare the runs of a violation with fresh ones; return why the violation is in doubt, and why the runs certify nothing."""
+    """Compare the runs of a violation with fresh ones; return why the violation is in doubt, and
+    why the runs certify nothing.
+    """
     try:
         return require_independent(runner, counted_violations(findings)), ""
     except KeyboardInterrupt:
@@ -180,32 +218,57 @@ def counted_violations(findings: Findings) -> list[Counted]:
         cells = np.array(test.basis.cells) if test.basis is not None and test.basis.cells else None
         found.append(Counted(test.pair, test.index, test.event, test.tally, lost, cells))
         causes = [each for each in findings.causes or () if each.verdict is Verdict.VIOLATED]
-        found += [Counted(test.pair, test.index, each.event, each.tally, each.lost) for each in causes if each.event and each.tally]
-    if level is not None and level.verdict is Verdict.VIOLATED and level.pair and level.event and level.tally:
+        found += [
+            Counted(test.pair, test.index, each.event, each.tally, each.lost)
+            for each in causes
+            if each.event and each.tally
+        ]
+    if (
+        level is not None
+        and level.verdict is Verdict.VIOLATED
+        and level.pair
+        and level.event
+        and level.tally
+    ):
         found.append(Counted(level.pair, 0, level.event, level.tally, level.lost))
     return found
 
 
-def _store_result(runner: RoundRunner, ledger: AuditLedger, extensions: int, result: AuditResult) -> AuditResult:
-    """Store the result, unless the store holds a later extension, and return it with notes on the store."""
+def _store_result(
+    runner: RoundRunner, ledger: AuditLedger, extensions: int, result: AuditResult
+) -> AuditResult:
+    """Store the result, unless the store holds a later extension, and return it with notes on the
+    store.
+    """
     entry = ledger.entry
     if len(ledger.values("end ")) <= extensions + 1:
         ledger.finish(result, runner.done, runner.planned)
     elif entry.verdict not in (None, result.verdict.value):
-        note = f"{ledger.store.path} holds an extension that is {entry.verdict}: --extend {entry.planned} shows it"
+        note = (
+            f"{ledger.store.path} holds an extension that is {entry.verdict}: --extend "
+            f"{entry.planned} shows it"
+        )
         result = replace(result, notes=(note, *result.notes))
     if ledger.trouble:
         note = (
-            f"{ledger.store.path} could not be written to the end ({ledger.trouble}): a continued audit repeats the runs "
+            f"{ledger.store.path} could not be written to the end ({ledger.trouble}): a "
+            "continued audit repeats the runs "
             f"that are not stored"
         )
         result = replace(result, notes=(*result.notes, note), unstored=ledger.trouble)
     return result
 
 
-def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = False, failure: str = "", doubt: str = "") -> AuditResult:
+def build_result(
+    runner: RoundRunner,
+    findings: Findings,
+    interrupted: bool = False,
+    failure: str = "",
+    doubt: str = "",
+) -> AuditResult:
     """Return the result of the findings; `doubt` is why a violation is not believed."""
-    if runner.clock == "wall":  # durations of segments are wall time: on a busy machine they grow while the CPU time does not
+    # durations of segments are wall time: on a busy machine they grow while the CPU time does not
+    if runner.clock == "wall":
         runner.note(*filter(None, [runner.costs.growth()]))
     options, test = findings.options, findings.test
     guess = guess_of(options.mechanism)
@@ -228,8 +291,13 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
     )
     if test is None:
         note = failure or doubt or "interrupted before the test began: no event has been tried yet"
-        return replace(base, verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE, notes=(note, *base.notes))
-    if test.sequential and (test.basis is None or test.basis.parts != test.parts):  # interrupted within an epoch
+        return replace(
+            base,
+            verdict=Verdict.ERROR if failure else Verdict.INCONCLUSIVE,
+            notes=(note, *base.notes),
+        )
+    # interrupted within an epoch
+    if test.sequential and (test.basis is None or test.basis.parts != test.parts):
         test = test.look(options.claim, options.alpha, options.alpha, runner.done)
     share = shares_spent(findings.extensions)
     verdict, moved, notes = _verdict(runner, findings, test, interrupted, failure)
@@ -239,12 +307,16 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
     return replace(
         base,
         verdict=verdict,
-        trace=findings.trace.refuted_by_counts() if findings.trace is not None and findings.refuted else findings.trace,
+        trace=findings.trace.refuted_by_counts()
+        if findings.trace is not None and findings.refuted
+        else findings.trace,
         epsilon_lower=test.epsilon,
         parameter_lower=test.lower,
         p_value=min(1.0, test.p_value * share),
         confidence=1 - share * options.alpha if share > 1 else options.confidence,
-        detectable=detectable(base.claim, test.law, test.planned, level) if test.tally.rounds else math.inf,
+        detectable=detectable(base.claim, test.law, test.planned, level)
+        if test.tally.rounds
+        else math.inf,
         pair=test.pair,
         event=test.event,
         tally=test.tally,
@@ -261,8 +333,14 @@ def build_result(runner: RoundRunner, findings: Findings, interrupted: bool = Fa
 
 
 def guess_of(mechanism: object) -> str:
-    """Return the parts of a target's claim that a scan guessed (attribute `guessed`); empty for other mechanisms."""
-    found = getattr(mechanism, "guessed", "") if isinstance(mechanism, Target) or callable(mechanism) else ""
+    """Return the parts of a target's claim that a scan guessed (attribute `guessed`); empty for
+    other mechanisms.
+    """
+    found = (
+        getattr(mechanism, "guessed", "")
+        if isinstance(mechanism, Target) or callable(mechanism)
+        else ""
+    )
     return found if isinstance(found, str) else ""
 
 
@@ -275,13 +353,20 @@ def _suspected(level: BitLevel | None, guess: str) -> BitLevel | None:
 
 def _suspected_causes(causes: tuple[Cause, ...], guess: str) -> tuple[Cause, ...]:
     """Return the causes, with the verdict SUSPECT for violations of a guessed claim."""
-    return tuple(replace(each, verdict=Verdict.SUSPECT) if guess and each.verdict is Verdict.VIOLATED else each for each in causes)
+    return tuple(
+        replace(each, verdict=Verdict.SUSPECT)
+        if guess and each.verdict is Verdict.VIOLATED
+        else each
+        for each in causes
+    )
 
 
 def _verdict(
     runner: RoundRunner, findings: Findings, test: EventTest, interrupted: bool, failure: str
 ) -> tuple[Verdict, bool | None, tuple[str, ...]]:
-    """Return the verdict, whether some pair exercises the mechanism, and the notes, of which the first explains the verdict."""
+    """Return the verdict, whether some pair exercises the mechanism, and the notes, of which the
+    first explains the verdict.
+    """
     claim, level = findings.options.claim, findings.bit_level
     refuted = test.lower > claim.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
@@ -290,22 +375,33 @@ def _verdict(
         verdict = Verdict.INCONCLUSIVE
     moved, reason = None, ""
     if interrupted and not failure and test.sequential:
-        notes.append(f"stopped by the user after {runner.done} runs, which a sequential audit allows")
+        notes.append(
+            f"stopped by the user after {runner.done} runs, which a sequential audit allows"
+        )
         interrupted = False
     if interrupted or failure:
         verdict = Verdict.INCONCLUSIVE if interrupted else Verdict.ERROR
         notes.insert(
-            0, failure or f"interrupted after {runner.done} of {runner.planned} runs; the bound is from the last completed interim look"
+            0,
+            failure
+            or f"interrupted after {runner.done} of {runner.planned} runs; the bound is from "
+            "the last completed interim look",
         )
         if refuted:
-            notes.insert(1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}")
+            notes.insert(
+                1, f"a violation had been certified by then: {claim.symbol} > {test.lower:.4g}"
+            )
     else:
         moved, reason = exercised(claim, test.parts, runner.seen, max(1, len(findings.pairs)))
     if refuted or (level is not None and level.epsilon_lower > 0):
         moved = True
     if moved is False:
         verdict = Verdict.INCONCLUSIVE
-        notes = [*(note for note in notes if note.startswith(_FORKS)), reason, *(note for note in notes if not note.startswith(_FORKS))]
+        notes = [
+            *(note for note in notes if note.startswith(_FORKS)),
+            reason,
+            *(note for note in notes if not note.startswith(_FORKS)),
+        ]
     elif moved is None and reason:
         notes.append(reason)
     if not refuted and not failure and findings.trace is not None and findings.trace.contradicts:

@@ -29,12 +29,15 @@ from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
 
 Progress = Callable[[int, int], None]
 
-FIND = 1.1  # violation that a sequential audit looks for by default, as a multiple of the claim's parameter
+# violation that a sequential audit looks for by default, as a multiple of the claim's parameter
+FIND = 1.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AuditOptions:
-    """Options of an audit, see `audit`. Stages replace options that they determine: `trials`, `scores`, `probe`, `width`, `claim`."""
+    """Options of an audit, see `audit`. Stages replace options that they determine: `trials`,
+    `scores`, `probe`, `width`, `claim`.
+    """
 
     name: str
     claim: Claim
@@ -49,7 +52,8 @@ class AuditOptions:
     near: FloatArray | None
     stop: str = "never"
     bits: bool = False  # whether low bits are audited
-    find: float | None = None  # of a sequential audit: the smallest violation that it looks for, as a multiple of the claim
+    # of a sequential audit: the smallest violation that it looks for, as a multiple of the claim
+    find: float | None = None
     seconds: float | None = None
     clock: str = "wall"  # of `clocks.CLOCKS`: what `seconds` counts
     announce: Callable[[str], None] | None = None
@@ -57,9 +61,12 @@ class AuditOptions:
     scores: tuple[Score, ...] = ()  # usable scores
     probe: int = PROBE  # rounds in the chunk of each probe
     width: int = 1  # number of columns of the outputs
-    shift: FloatArray | None = None  # of the numbers of the tested pair from D0 to D1 under the same noise, as a traced run shows
+    # of the numbers of the tested pair from D0 to D1 under the same noise, as a traced run shows
+    shift: FloatArray | None = None
     trace: bool = False  # whether traced runs order the pairs and explain the verdict
-    causes: bool = False  # whether a violation is followed by separate tests of exceptions, repeated values and other outputs
+    # whether a violation is followed by separate tests of exceptions, repeated values and other
+    # outputs
+    causes: bool = False
 
     @property
     def alpha(self) -> float:
@@ -94,7 +101,10 @@ def validated_options(
     from dpwitness.auditors.workers.loading import describe_target
 
     if not callable(getattr(mechanism, "sample", mechanism)) or isinstance(mechanism, type):
-        raise InvalidArgument(f"mechanism must be callable or have a method sample(dataset, size, rng), got {short_repr(mechanism)}")
+        raise InvalidArgument(
+            "mechanism must be callable or have a method sample(dataset, size, rng), got "
+            f"{short_repr(mechanism)}"
+        )
     require_attributes(mechanism)
     trials = require_integer("trials", trials, "audit", least=1000, most=10**12)
     require_probability("confidence", confidence, "audit")
@@ -104,18 +114,34 @@ def validated_options(
     require_run_options(executor, progress, name, "audit")
     require_type("target", target, dict, "be a dict", "audit", optional=True)
     point = None if near is None else require_numbers("near", near, "audit").ravel()
-    name, target, limit = name or name_of(mechanism), target or describe_target(mechanism), float(time_limit)
-    return AuditOptions(name, claim, mechanism, trials, confidence, seed, executor, limit, progress, target, point)
+    name, target, limit = (
+        name or name_of(mechanism),
+        target or describe_target(mechanism),
+        float(time_limit),
+    )
+    return AuditOptions(
+        name, claim, mechanism, trials, confidence, seed, executor, limit, progress, target, point
+    )
 
 
 def require_find(find: float | None, sequential: bool, extend_to: int | None) -> float | None:
-    """Return the smallest violation that a sequential audit looks for; None for a fixed plan. Raise InvalidArgument if it is invalid."""
+    """Return the smallest violation that a sequential audit looks for; None for a fixed plan. Raise
+    InvalidArgument if it is invalid.
+    """
     if not sequential:
         if find is not None:
-            raise InvalidArgument(f"audit: find={short_repr(find)} is for sequential audits: add sequential=True, or leave it out")
+            raise InvalidArgument(
+                f"audit: find={short_repr(find)} is for sequential audits: add "
+                "sequential=True, or leave it out"
+            )
         return None
     if extend_to is not None:
-        raise InvalidArgument(f"audit: extend_to={extend_to} is for audits with a fixed plan: call a sequential audit again with its store")
+        raise InvalidArgument(
+            f"audit: extend_to={extend_to} is for audits with a fixed plan: call a "
+            "sequential audit again with its store"
+        )
     if require_positive("find", FIND if find is None else find, "audit") <= 1:
-        raise InvalidArgument(f"audit: find must be above 1, a multiple of the claim's parameter, got {find!r}")
+        raise InvalidArgument(
+            f"audit: find must be above 1, a multiple of the claim's parameter, got {find!r}"
+        )
     return FIND if find is None else float(find)

@@ -1,4 +1,6 @@
-"""Stage 2 of an audit, the choice of a pair: a pilot ranks the pairs, once for low bits and once for the values of outputs."""
+"""Stage 2 of an audit, the choice of a pair: a pilot ranks the pairs, once for low bits and once
+for the values of outputs.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dpwitness.auditors.audit.budget import PILOT_SHARE, SHORT_PAIRS, TRAIN_VALUES, bit_rounds, chunk_size
+from dpwitness.auditors.audit.budget import (
+    PILOT_SHARE,
+    SHORT_PAIRS,
+    TRAIN_VALUES,
+    bit_rounds,
+    chunk_size,
+)
 from dpwitness.auditors.audit.options import AuditOptions
 from dpwitness.auditors.audit.probe import ProbedPair
 from dpwitness.auditors.audit.runner import RoundRunner
@@ -19,20 +27,29 @@ from dpwitness.auditors.witnesses.audit_result import BitLevel, PairScore
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Phase
 
-_LOOK_ROUNDS = (2**13, 2**16, 2**16)  # maximum number of rounds in the first look at every pair, and in later looks at the best pairs
+# maximum number of rounds in the first look at every pair, and in later looks at the best pairs
+_LOOK_ROUNDS = (2**13, 2**16, 2**16)
 _MIN_LOOK_ROUNDS = 200
 _FINALISTS = 5  # number of pairs in the second look, unless the first look has few rounds
-_LOOKS = 1.75  # looks of a pair, in the mean, if half of the pairs have a second look and a quarter a third
-_FEW_ROUNDS = 1000  # rounds per pair in the first look below which the better half has a second look, and of many pairs a third
+# looks of a pair, in the mean, if half of the pairs have a second look and a quarter a third
+_LOOKS = 1.75
+# rounds per pair in the first look below which the better half has a second look, and of many pairs
+# a third
+_FEW_ROUNDS = 1000
 
 Known = Mapping[int, Sequence[BothSides]]  # outputs of each pair
 _Judge = Callable[[BothSides, ProbedPair], tuple[float, Any]]  # returns a score and a by-product
 
 
 def select_pair(
-    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair], head: Sequence[int] = (), known: Known | None = None
+    runner: RoundRunner,
+    options: AuditOptions,
+    pairs: Sequence[ProbedPair],
+    head: Sequence[int] = (),
+    known: Known | None = None,
 ) -> tuple[ProbedPair, list[BothSides], tuple[PairScore, ...]]:
-    """Return the pair on which a learned event is expected to certify the most, its pilot outputs, and the scores of all pairs.
+    """Return the pair on which a learned event is expected to certify the most, its pilot outputs,
+    and the scores of all pairs.
 
     Only one pair is tested: if other pairs come close, dividing the rounds among them would cost
     more than choosing one. Pairs number `head`, which a trace points to, are in every look. Outputs
@@ -43,9 +60,13 @@ def select_pair(
     goal = int((1 - PILOT_SHARE) * runner.planned)
 
     def score_pair(sides: BothSides, probed: ProbedPair) -> tuple[float, BothSides]:
-        """Return the expected certificate on a pair, relative to the claim there, and the pair's outputs."""
+        """Return the expected certificate on a pair, relative to the claim there, and the pair's
+        outputs.
+        """
         claim = options.claim.on(probed.pair)
-        expected = expected_certificate(*sides, claim, alpha=options.alpha, rounds=goal, suspect=probed.index in head)
+        expected = expected_certificate(
+            *sides, claim, alpha=options.alpha, rounds=goal, suspect=probed.index in head
+        )
         # relative to the claim's parameter on this pair, which may differ between pairs
         return expected * (options.claim.parameter / claim.parameter), sides
 
@@ -53,11 +74,18 @@ def select_pair(
     phases = Phase.PILOT, Phase.SECOND_PILOT, Phase.THIRD_PILOT
     scores, outputs, _ = _rank(runner, options, pairs, phases, budget, score_pair, head, known)
     best = next(iter(scores))
-    return pairs[best], [outputs], tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items())
+    return (
+        pairs[best],
+        [outputs],
+        tuple(PairScore(pairs[i].pair, score, i == best) for i, score in scores.items()),
+    )
 
 
-def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]) -> tuple[BitLevel, Known]:
-    """Return the bit-level verdict on the pair with the best float-bit event: half of the budget trains, half tests.
+def audit_low_bits(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[ProbedPair]
+) -> tuple[BitLevel, Known]:
+    """Return the bit-level verdict on the pair with the best float-bit event: half of the budget
+    trains, half tests.
 
     The second value holds the outputs that trained events, for pairs with few of them.
     """
@@ -65,7 +93,9 @@ def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
 
     def score_pair(sides: BothSides, _: ProbedPair) -> tuple[float, Event | None]:
         """Return the expected certificate of the best float-bit event on a pair, and the event."""
-        return learn_float_bits(*sides, claim, alpha=options.alpha, rounds=rounds, first=options.score_columns) or (-math.inf, None)
+        return learn_float_bits(
+            *sides, claim, alpha=options.alpha, rounds=rounds, first=options.score_columns
+        ) or (-math.inf, None)
 
     phases = Phase.BIT_TRAIN, Phase.SECOND_BIT_TRAIN, Phase.THIRD_BIT_TRAIN
     scores, event, known = _rank(runner, options, pairs, phases, rounds, score_pair)
@@ -85,7 +115,9 @@ def audit_low_bits(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
     promise = options.claim.on(pair)
     refuted = float(certified(promise, *counts)) > promise.parameter
     verdict = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
-    return BitLevel(verdict, float(certified(claim, *counts)), pair, event, tally, options.alpha, lost), known
+    return BitLevel(
+        verdict, float(certified(claim, *counts)), pair, event, tally, options.alpha, lost
+    ), known
 
 
 def _rank(
@@ -98,11 +130,13 @@ def _rank(
     head: Sequence[int] = (),
     before: Known | None = None,
 ) -> tuple[dict[int, float], Any, Known]:
-    """Compare pairs in up to three looks; return the score of each pair, best first, and the second value of `score_pair` on the best pair.
+    """Compare pairs in up to three looks; return the score of each pair, best first, and the second
+    value of `score_pair` on the best pair.
 
-    The first look includes all pairs for which the budget is enough, first pairs first. The others take more rounds on the best pairs,
-    whose outputs of all looks are compared, with those of an audit `before`. There is a third look only if there are many pairs and few
-    rounds. The last value holds the outputs of all pairs if the first look had few rounds, otherwise none.
+    The first look includes all pairs for which the budget is enough, first pairs first. The others
+    take more rounds on the best pairs, whose outputs of all looks are compared, with those of an
+    audit `before`. There is a third look only if there are many pairs and few rounds. The last
+    value holds the outputs of all pairs if the first look had few rounds, otherwise none.
     """
     scores: dict[int, float] = {}
     known, every = dict(before or {}), dict[int, Sequence[BothSides]]()
@@ -112,7 +146,12 @@ def _rank(
     first, end = int(len(left) <= _FINALISTS), 3 if few and len(left) > 2 * _FINALISTS else 2
     looks = list(zip(phases, _LOOK_ROUNDS, strict=True))[first:end]
     for phase, most in looks:
-        rounds = int(max(min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width), _MIN_LOOK_ROUNDS))
+        rounds = int(
+            max(
+                min(budget / len(looks) / len(left), most, TRAIN_VALUES // options.width),
+                _MIN_LOOK_ROUNDS,
+            )
+        )
         finalists = max(_FINALISTS, -(-len(left) // 2)) if rounds < _FEW_ROUNDS else _FINALISTS
         best = -math.inf
         for index in left:
@@ -123,7 +162,9 @@ def _rank(
                 every[index] = known[index]
             scores[index], here = score_pair(both_sides(known[index]), pairs[index])
             kept = sorted(scores, key=lambda i: -scores[i])[:finalists]
-            known = {i: sides for i, sides in known.items() if i in kept or i in head or i not in scores}
+            known = {
+                i: sides for i, sides in known.items() if i in kept or i in head or i not in scores
+            }
             if scores[index] > best:
                 best, found = scores[index], here
         ranked = sorted(left, key=lambda i: -scores[i])

@@ -1,4 +1,6 @@
-"""Plan of an audit before any run: required number of runs, detectable violations, and expected time."""
+"""Plan of an audit before any run: required number of runs, detectable violations, and expected
+time.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,11 @@ from dpwitness.core.values.validation import (
 OWN = "own"  # the mechanism's own loss law
 _TABLE_FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)  # numbers of runs in the table, as factors
 _RELATIVE_TOLERANCE = 1e-6  # relative tolerance between a law's parameter and the claim's
-_MIN_POWER, _MAX_SECONDS = 0.05, 20.0  # power from which the target itself counts as leaking; time limit of rehearsals, in seconds
+# power from which the target itself counts as leaking; time limit of rehearsals, in seconds
+_MIN_POWER, _MAX_SECONDS = 0.05, 20.0
 _MAX_LAWS = 16  # largest number of pairs whose law is computed
-_SMALLEST_EXCESS, _HALVINGS = 1e-6, 14  # smallest relative excess over the claim, and halvings of the interval, in the search
+# smallest relative excess over the claim, and halvings of the interval, in the search
+_SMALLEST_EXCESS, _HALVINGS = 1e-6, 14
 
 
 def plan(
@@ -56,29 +60,34 @@ def plan(
     executor: Executor | None = None,
     name: str | None = None,
 ) -> Plan:
-    """Return the number of runs with which an audit finds a violation, and the violations that a number of runs can find.
+    """Return the number of runs with which an audit finds a violation, and the violations that a
+    number of runs can find.
 
     Parameters
     ----------
     claim : Claim or str, optional
         The claim to refute. Default: ``mechanism.claim``.
     find : float, optional
-        Parameter of the violation, in the claim's notion, at the claim's delta or order. Must exceed the claim's parameter.
+        Parameter of the violation, in the claim's notion, at the claim's delta or order. Must
+        exceed the claim's parameter.
     trials : int, optional
-        Number of runs to predict for, counted as in `audit`: both datasets and all stages. `find`, `trials` or both are required, unless
-        the mechanism's own law determines the violation.
+        Number of runs to predict for, counted as in `audit`: both datasets and all stages. `find`,
+        `trials` or both are required, unless the mechanism's own law determines the violation.
     shape : {"coin", "laplace", "gaussian"}, optional
-        Law of the violation: randomized response, Laplace noise or Gaussian noise. The default, randomized response, is the easiest law to
-        detect at a given epsilon, so the plan gives the smallest number of runs that may be enough.
+        Law of the violation: randomized response, Laplace noise or Gaussian noise. The default,
+        randomized response, is the easiest law to detect at a given epsilon, so the plan gives the
+        smallest number of runs that may be enough.
     power : float
         Probability of VIOLATED, in (0, 1).
     confidence : float
         Confidence level of the audit.
     mechanism : Mechanism or callable, optional
-        Mechanism to run for a short time, to predict the time of the audit. If it has a ``log_density``, and neither `find` nor `shape` is
-        given, the plan is made for the mechanism's own law.
+        Mechanism to run for a short time, to predict the time of the audit. If it has a
+        ``log_density``, and neither `find` nor `shape` is given, the plan is made for the
+        mechanism's own law.
     pair : Pair or list of Pair, optional
-        Pairs on which the mechanism runs. Default: pairs of the mechanism's domain, from which the pilot must pick one.
+        Pairs on which the mechanism runs. Default: pairs of the mechanism's domain, from which the
+        pilot must pick one.
     executor : concurrent.futures.Executor, optional
         Executor for the timing, the same as for the audit.
     name : str, optional
@@ -107,7 +116,11 @@ def plan(
     claim = promised(mechanism, claim, "plan")
     require_probability("power", power, "plan")
     require_probability("confidence", confidence, "plan")
-    trials = None if trials is None else require_integer("trials", trials, "plan", least=LEAST, most=MOST)
+    trials = (
+        None
+        if trials is None
+        else require_integer("trials", trials, "plan", least=LEAST, most=MOST)
+    )
     if shape is not None:
         require_one_of("shape", shape, SHAPES, "plan")
     if mechanism is None and pair is not None:
@@ -115,15 +128,25 @@ def plan(
     pairs = [] if mechanism is None else audited_pairs(mechanism, pair)
     claim, claim_notes = resolved(claim, pairs[0] if pairs else None)
     if find is not None and require_positive("find", find, "plan") <= claim.parameter:
-        raise InvalidArgument(f"plan: find must be larger than the claim's {claim.symbol} = {claim.parameter:g}, got {short_repr(find)}")
+        raise InvalidArgument(
+            f"plan: find must be larger than the claim's {claim.symbol} = "
+            f"{claim.parameter:g}, got {short_repr(find)}"
+        )
     question = _Question.of(claim, mechanism, pairs, find, shape, power, confidence)
     if question.law is None and trials is None:
         raise InvalidArgument("plan: find or trials must be given, got neither")
     need = _need_of(question, mechanism, pairs, executor)
-    cost = None if mechanism is None else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
+    cost = (
+        None
+        if mechanism is None
+        else timed(mechanism, claim=claim, pair=pairs[0], executor=executor, name=name)
+    )
     if cost and shape is None and not question.own:
         need = _need_of_leaking_target(question, need, cost, mechanism, pairs, executor)
-    rows = tuple(_row(question, need, cost, trials, runs) for runs in _table_sizes(question, trials, need.runs))
+    rows = tuple(
+        _row(question, need, cost, trials, runs)
+        for runs in _table_sizes(question, trials, need.runs)
+    )
     given = next((row for row in rows if row.trials == trials), None)
     expected_runs = trials or need.runs
     return Plan(
@@ -140,7 +163,9 @@ def plan(
         name=name or ("" if mechanism is None else name_of(mechanism)),
         workers=getattr(executor, "_max_workers", 1),
         seconds_per_run=cost.run if cost else None,
-        expected_seconds=cost.time(expected_runs, question.pairs) if cost and expected_runs else None,
+        expected_seconds=cost.time(expected_runs, question.pairs)
+        if cost and expected_runs
+        else None,
         rows=rows,
         assumes=(*_assumptions(question, cost), *_rehearsal_notes(question, need), *claim_notes),
     )
@@ -155,21 +180,35 @@ class _Question:
     find: float | None
     law: LossLaw | None  # law of the violation, if there is one
     pairs: int
-    floats: bool  # whether outputs may be floating-point numbers, for which the audit has to learn an event
+    # whether outputs may be floating-point numbers, for which the audit has to learn an event
+    floats: bool
     power: float
     confidence: float
 
     @classmethod
     def of(
-        cls, claim: Claim, mechanism: Any, pairs: Sequence[Pair], find: float | None, shape: str | None, power: float, confidence: float
+        cls,
+        claim: Claim,
+        mechanism: Any,
+        pairs: Sequence[Pair],
+        find: float | None,
+        shape: str | None,
+        power: float,
+        confidence: float,
     ) -> _Question:
-        """Return the question for a violation of this size and shape, or for the mechanism's own law if neither is given."""
+        """Return the question for a violation of this size and shape, or for the mechanism's own
+        law if neither is given.
+        """
         own = _own_law(mechanism, pairs, claim) if shape is None and find is None else None
         shape = OWN if own else shape or "coin"
         law = own or (law_with_parameter(shape, claim, find) if find is not None else None)
         if own:
             find = parameter_of(claim, own)
-            find = min(find, claim.parameter) if find <= claim.parameter * (1 + _RELATIVE_TOLERANCE) else find
+            find = (
+                min(find, claim.parameter)
+                if find <= claim.parameter * (1 + _RELATIVE_TOLERANCE)
+                else find
+            )
         floats = shape in ("laplace", "gaussian") or mechanism is not None
         return cls(claim, shape, find, law, max(1, len(pairs)), floats, power, confidence)
 
@@ -184,7 +223,9 @@ class _Question:
         return self.law is not None and self.find is not None and self.find > self.claim.parameter
 
     def chance(self, runs: int, law: LossLaw) -> float:
-        """Return the probability that an audit with this number of runs finds a violation by `law`."""
+        """Return the probability that an audit with this number of runs finds a
+        violation by `law`.
+        """
         floats = self.floats or len(law.p) > FEW
         return chance(law, self.claim, runs, 1 - self.confidence, pairs=self.pairs, floats=floats)
 
@@ -199,48 +240,86 @@ class _Need:
     target_leaks: bool = False
 
 
-def _need_of(question: _Question, mechanism: Any, pairs: Sequence[Pair], executor: Executor | None) -> _Need:
-    """Return the required number of runs, by rehearsals if the mechanism's own law is the violation."""
+def _need_of(
+    question: _Question, mechanism: Any, pairs: Sequence[Pair], executor: Executor | None
+) -> _Need:
+    """Return the required number of runs, by rehearsals if the mechanism's own law is the
+    violation.
+    """
     law = question.law
     if law is None or not question.violated:
         return _Need(None)
     runs = _runs_needed(lambda runs: question.chance(runs, law), question.power)
-    if not question.own or runs is None or question.claim.bounds_renyi or not has_capability(mechanism, WhiteBox):
+    if (
+        not question.own
+        or runs is None
+        or question.claim.bounds_renyi
+        or not has_capability(mechanism, WhiteBox)
+    ):
         return _Need(runs)
     rehearsals = Rehearsals(mechanism, question.claim, pairs, question.confidence, executor)
     rehearsed = rehearsals.needed(runs, question.power)
-    return _Need(runs) if rehearsed is None else _Need(rehearsed, rehearsals, _shortfall(question, law, rehearsals, rehearsed))
+    return (
+        _Need(runs)
+        if rehearsed is None
+        else _Need(rehearsed, rehearsals, _shortfall(question, law, rehearsals, rehearsed))
+    )
 
 
 def _need_of_leaking_target(
-    question: _Question, need: _Need, cost: RunCost, mechanism: Any, pairs: Sequence[Pair], executor: Executor | None
+    question: _Question,
+    need: _Need,
+    cost: RunCost,
+    mechanism: Any,
+    pairs: Sequence[Pair],
+    executor: Executor | None,
 ) -> _Need:
-    """Return the runs that audits of the target itself require if the target violates the claim; otherwise, `need`."""
+    """Return the runs that audits of the target itself require if the target violates the claim;
+    otherwise, `need`.
+    """
     runs = need.runs
-    if runs is None or runs > REHEARSED or cost.run * runs * REPEATS >= _MAX_SECONDS or question.claim.bounds_renyi:
+    if (
+        runs is None
+        or runs > REHEARSED
+        or cost.run * runs * REPEATS >= _MAX_SECONDS
+        or question.claim.bounds_renyi
+    ):
         return need
     rehearsals = Rehearsals(mechanism, question.claim, pairs, question.confidence, executor)
     if rehearsals.chance(runs) <= _MIN_POWER:
         return need
     runs = rehearsals.needed(runs, question.power) or runs
     # rows state the power that rehearsals of this target found, not the power of the easiest law
-    shortfall = need.shortfall if question.law is None else _shortfall(question, question.law, rehearsals, runs)
+    shortfall = (
+        need.shortfall
+        if question.law is None
+        else _shortfall(question, question.law, rehearsals, runs)
+    )
     return _Need(runs, need.rehearsals, shortfall, target_leaks=True)
 
 
 def _shortfall(question: _Question, law: LossLaw, rehearsals: Rehearsals, runs: int) -> float:
     """Return by how many standard errors rehearsals fall short of the law's power."""
-    return max(0.0, _as_deviations(question.chance(runs, law)) - _as_deviations(rehearsals.chance(runs)))
+    return max(
+        0.0, _as_deviations(question.chance(runs, law)) - _as_deviations(rehearsals.chance(runs))
+    )
 
 
 def _table_sizes(question: _Question, trials: int | None, needed: int | None) -> list[int]:
     """Return the numbers of runs of the table's rows."""
     center = trials or needed or (10**6 if question.own else MOST)
-    return sorted({min(max(_round_to_three_digits(center * part), LEAST), MOST) for part in _TABLE_FACTORS} | {center})
+    return sorted(
+        {min(max(_round_to_three_digits(center * part), LEAST), MOST) for part in _TABLE_FACTORS}
+        | {center}
+    )
 
 
-def _row(question: _Question, need: _Need, cost: RunCost | None, trials: int | None, runs: int) -> Row:
-    """Return a row. Its power comes from rehearsals, or from the law less the shortfall of rehearsals."""
+def _row(
+    question: _Question, need: _Need, cost: RunCost | None, trials: int | None, runs: int
+) -> Row:
+    """Return a row. Its power comes from rehearsals, or from the law less the shortfall of
+    rehearsals.
+    """
     claim, law = question.claim, question.law
     power, least, median = None, None, None
     if law and need.rehearsals is not None and runs in (need.runs, trials) and runs <= REHEARSED:
@@ -251,7 +330,9 @@ def _row(question: _Question, need: _Need, cost: RunCost | None, trials: int | N
         budget = split_budget(runs, question.pairs, question.floats)[1]
         median = limit_of_law(law, claim, budget, error_of(claim, 1 - question.confidence))
     else:
-        least = _smallest_parameter(claim, question.shape, question.power, lambda other: question.chance(runs, other))
+        least = _smallest_parameter(
+            claim, question.shape, question.power, lambda other: question.chance(runs, other)
+        )
     return Row(runs, power, least, median, cost.time(runs, question.pairs) if cost else None)
 
 
@@ -261,14 +342,22 @@ def _as_deviations(chance: float) -> float:
 
 
 def _own_law(mechanism: Any, pairs: Sequence[Pair], claim: Claim) -> LossLaw | None:
-    """Return the loss law of the pair with the largest parameter among the first pairs; None if the law of some pair is unknown."""
+    """Return the loss law of the pair with the largest parameter among the first pairs; None if the
+    law of some pair is unknown.
+    """
     laws = [loss_law(mechanism, pair) for pair in pairs[:_MAX_LAWS]]
     known = [law for law in laws if law is not None]
-    return max(known, key=lambda law: parameter_of(claim, law)) if known and len(known) == len(laws) else None
+    return (
+        max(known, key=lambda law: parameter_of(claim, law))
+        if known and len(known) == len(laws)
+        else None
+    )
 
 
 def _runs_needed(chance_of: Callable[[int], float], power: float) -> int | None:
-    """Return the smallest number of runs with this power, rounded up to three digits; None if there is none."""
+    """Return the smallest number of runs with this power, rounded up to three digits; None if there
+    is none.
+    """
     high = LEAST
     while chance_of(high) < power:
         if high >= MOST:
@@ -281,8 +370,12 @@ def _runs_needed(chance_of: Callable[[int], float], power: float) -> int | None:
     return sizes[bisect_left(sizes, True, key=lambda runs: chance_of(runs) >= power)]
 
 
-def _smallest_parameter(claim: Claim, shape: str, power: float, chance_of: Callable[[LossLaw], float]) -> float:
-    """Return the smallest parameter of this shape that is found with this power; infinity if there is none."""
+def _smallest_parameter(
+    claim: Claim, shape: str, power: float, chance_of: Callable[[LossLaw], float]
+) -> float:
+    """Return the smallest parameter of this shape that is found with this power; infinity if there
+    is none.
+    """
 
     def found(excess: float) -> bool:
         return chance_of(law_with_parameter(shape, claim, claim.parameter * (1 + excess))) >= power
@@ -309,28 +402,50 @@ def _round_to_three_digits(value: float) -> int:
 def _rehearsal_notes(question: _Question, need: _Need) -> tuple[str, ...]:
     """Return notes on whether the numbers of runs were rehearsed."""
     if need.target_leaks:
-        return (f"the target itself violates the claim: {REPEATS} rehearsals of its audit need at least as many runs",)
+        return (
+            f"the target itself violates the claim: {REPEATS} rehearsals of its audit need "
+            "at least as many runs",
+        )
     if not (question.own and question.violated):
         return ()
     if need.rehearsals is None:
-        return ("the best event of that law, minus the cost of learning measured on Laplace and Gaussian noise: not rehearsed",)
-    return (f"events and pairs chosen by {REPEATS} rehearsals of the audit, with rates computed from the log_density",)
+        return (
+            "the best event of that law, minus the cost of learning measured on Laplace and "
+            "Gaussian noise: not rehearsed",
+        )
+    return (
+        f"events and pairs chosen by {REPEATS} rehearsals of the audit, with rates computed "
+        "from the log_density",
+    )
 
 
 def _assumptions(question: _Question, cost: RunCost | None) -> tuple[str, ...]:
     """Return the assumptions of the plan as sentences."""
     claim, pairs = question.claim, question.pairs
     easiest = (
-        f"randomized response: no law with this {claim.symbol} is easier to detect, others may need far more runs"
+        f"randomized response: no law with this {claim.symbol} is easier to detect, others "
+        "may need far more runs"
         if claim.bounds_epsilon
-        else f"randomized response, where one event shows the full {claim.symbol}: other laws may need more runs"
+        else f"randomized response, where one event shows the full {claim.symbol}: other laws may "
+        "need more runs"
     )
     texts = {
         "coin": easiest,
         "laplace": f"Laplace noise with this {claim.symbol}, one number per run",
         "gaussian": f"Gaussian noise with this {claim.symbol}, one number per run",
-        OWN: "the law given by the mechanism's log_density, on the examined pair with the largest leak",
+        OWN: "the law given by the mechanism's log_density, on the examined pair with the largest "
+        "leak",
     }
-    where = "one pair, no pilot" if pairs == 1 else f"a pilot over {pairs} pairs that picks the one with the violation"
-    timing = (f"{format_duration(cost.run)} per run, measured on {cost.runs:,} runs",) if cost else ()
-    return (texts[question.shape], f"{where}; confidence {question.confidence:g}; runs of all stages are counted", *timing)
+    where = (
+        "one pair, no pilot"
+        if pairs == 1
+        else f"a pilot over {pairs} pairs that picks the one with the violation"
+    )
+    timing = (
+        (f"{format_duration(cost.run)} per run, measured on {cost.runs:,} runs",) if cost else ()
+    )
+    return (
+        texts[question.shape],
+        f"{where}; confidence {question.confidence:g}; runs of all stages are counted",
+        *timing,
+    )

@@ -21,7 +21,8 @@ class Row:
 
     trials: int
     chance: float | None  # probability of finding the violation `find`
-    detectable: float | None  # smallest violation of the plan's shape that is found with the plan's power
+    # smallest violation of the plan's shape that is found with the plan's power
+    detectable: float | None
     certified: float | None  # median parameter that an audit of the mechanism's own law certifies
     seconds: float | None  # expected time
 
@@ -39,17 +40,20 @@ class Plan:
     find : float, optional
         Parameter of the violation to find.
     needed : int, optional
-        Number of runs that finds the violation with probability `power`. None if no number up to 1e12 does, or there is no violation.
+        Number of runs that finds the violation with probability `power`. None if no number up to
+        1e12 does, or there is no violation.
     given : int, optional
         Number of runs that the user gave.
     detectable, chance : float, optional
-        Smallest violation that the given runs find with probability `power`, and their probability of finding `find`.
+        Smallest violation that the given runs find with probability `power`, and their probability
+        of finding `find`.
     power, confidence : float
         Probability of VIOLATED, and confidence of the audit.
     pairs : int
         Number of pairs from which a pilot picks.
     seconds_per_run, expected_seconds : float, optional
-        Seconds per run, measured with `workers` workers, and expected seconds of the given or else the needed runs.
+        Seconds per run, measured with `workers` workers, and expected seconds of the given or else
+        the needed runs.
     name : str
         Name of the mechanism; empty without a mechanism.
     workers : int
@@ -79,26 +83,47 @@ class Plan:
 
     @property
     def impossible(self) -> bool:
-        """Return whether there is a violation to find, but no number of runs up to 1e12 finds it."""
+        """Return whether there is a violation to find, but no number of runs up to 1e12
+        finds it.
+        """
         return self.find is not None and self.find > self.claim.parameter and self.needed is None
 
     def headline(self) -> str:
         """Return the required runs, or the detectable violation, in one line."""
         symbol, likely = self.claim.symbol, f"with probability {self.power:g}"
-        time_text = f", in about {format_duration(self.expected_seconds)}" if self.expected_seconds is not None else ""
+        time_text = (
+            f", in about {format_duration(self.expected_seconds)}"
+            if self.expected_seconds is not None
+            else ""
+        )
         if self.find is not None and self.find <= self.claim.parameter:
-            return f"nothing to find: {symbol} = {self.find:.6g} on this pair, where {self.claim} holds"
-        what = f"a violation of {self.claim} by {symbol} = {self.find:.12g} ({self.shape})" if self.find is not None else ""
+            return (
+                f"nothing to find: {symbol} = {self.find:.6g} on this pair, where {self.claim} "
+                "holds"
+            )
+        what = (
+            f"a violation of {self.claim} by {symbol} = {self.find:.12g} ({self.shape})"
+            if self.find is not None
+            else ""
+        )
         if self.impossible:
             return f"out of reach: no audit of at most {MOST:.0e} runs finds {what} {likely}"
         if self.find is not None:
             found = f"{self.needed:,} runs find {what} {likely}"
-            given_text = f"; {self.given:,} runs with probability {self.chance:.2g}" if self.given is not None else ""
+            given_text = (
+                f"; {self.given:,} runs with probability {self.chance:.2g}"
+                if self.given is not None
+                else ""
+            )
             return found + given_text + time_text
         if self.detectable is None or math.isinf(self.detectable):
-            return f"{self.given:,} runs find no violation of {self.claim} ({self.shape}) {likely}{time_text}"
+            return (
+                f"{self.given:,} runs find no violation of {self.claim} ({self.shape}) "
+                f"{likely}{time_text}"
+            )
         return (
-            f"{self.given:,} runs find a violation of {self.claim} from {symbol} = {self.detectable:.6g} on ({self.shape})"
+            f"{self.given:,} runs find a violation of {self.claim} from {symbol} = "
+            f"{self.detectable:.6g} on ({self.shape})"
             f" {likely}{time_text}"
         )
 
@@ -107,13 +132,32 @@ class Plan:
         symbol = self.claim.symbol
         columns: list[tuple[str, list[Any], Callable[[Any], str]]] = [
             ("runs", [row.trials for row in self.rows], lambda v: f"{v:,}"),
-            (f"{symbol} found with probability {self.power:g}", [row.detectable for row in self.rows], _format_violation),
-            (f"{symbol} that half certify", [row.certified for row in self.rows], _format_violation),
-            ("" if self.find is None else f"chance to find {self.find:.12g}", [row.chance for row in self.rows], lambda v: f"{v:.2g}"),
+            (
+                f"{symbol} found with probability {self.power:g}",
+                [row.detectable for row in self.rows],
+                _format_violation,
+            ),
+            (
+                f"{symbol} that half certify",
+                [row.certified for row in self.rows],
+                _format_violation,
+            ),
+            (
+                "" if self.find is None else f"chance to find {self.find:.12g}",
+                [row.chance for row in self.rows],
+                lambda v: f"{v:.2g}",
+            ),
             ("time", [row.seconds for row in self.rows], format_duration),
         ]
-        texts = [(head, [write(v) for v in values]) for head, values, write in columns if values and values[0] is not None]
-        return [[head for head, _ in texts], *map(list, zip(*(values for _, values in texts), strict=True))]
+        texts = [
+            (head, [write(v) for v in values])
+            for head, values, write in columns
+            if values and values[0] is not None
+        ]
+        return [
+            [head for head, _ in texts],
+            *map(list, zip(*(values for _, values in texts), strict=True)),
+        ]
 
     def to_json(self) -> Json:
         """Return the fields as JSON values."""
@@ -131,8 +175,13 @@ class Plan:
     def __str__(self) -> str:
         table = self.table()
         width = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ["  " + "   ".join(text.rjust(size) for text, size in zip(row, width, strict=True)) for row in table]
-        return "\n".join([self.headline(), "", *lines, "", *(f"  assumes  {text}" for text in self.assumes)])
+        lines = [
+            "  " + "   ".join(text.rjust(size) for text, size in zip(row, width, strict=True))
+            for row in table
+        ]
+        return "\n".join(
+            [self.headline(), "", *lines, "", *(f"  assumes  {text}" for text in self.assumes)]
+        )
 
 
 def _format_violation(value: float) -> str:

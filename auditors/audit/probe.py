@@ -1,4 +1,5 @@
-"""Stage 1 of an audit, the probe: a few rounds on each pair before all others, to check that the mechanism can be audited.
+"""Stage 1 of an audit, the probe: a few rounds on each pair before all others, to check that the
+mechanism can be audited.
 
 The probe checks whether runs raise, whether outputs repeat under one seed, and whether the
 mechanism keeps state between runs.
@@ -29,8 +30,19 @@ from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.screening import screen
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
 from dpwitness.auditors.events.simple_events import floating
-from dpwitness.auditors.workers.engine import Phase, Sides, Stage, require_equal_runs, run_side, stream
-from dpwitness.auditors.workers.environment_errors import check_one_sided, is_environment_fault, what_to_try
+from dpwitness.auditors.workers.engine import (
+    Phase,
+    Sides,
+    Stage,
+    require_equal_runs,
+    run_side,
+    stream,
+)
+from dpwitness.auditors.workers.environment_errors import (
+    check_one_sided,
+    is_environment_fault,
+    what_to_try,
+)
 from dpwitness.auditors.workers.generator_locks import current_lock, task_lock
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.auditors.workers.statefulness import Unfit, check_structure, digest, same_outputs
@@ -49,13 +61,16 @@ _LAST_BITS = 1e-9  # relative difference up to which outputs differ in their las
 
 _STATE_FAULT = (
     "keeps state between rounds or ignores rng "
-    "(if it draws from a source that takes no seed, such as a compiled library, add a line to its file: NAME.seeded = False)"
+    "(if it draws from a source that takes no seed, such as a compiled library, add a line "
+    "to its file: NAME.seeded = False)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """Results of the probe, with the settings `single` and `shared` of later stages (see `Stage`)."""
+    """Results of the probe, with the settings `single` and `shared` of later stages
+    (see `Stage`).
+    """
 
     sides: tuple[Outputs, Outputs]  # outputs of the chunk on D1 and on D0
     words: tuple[int, ...]  # numbers of random words that were drawn from each generator
@@ -78,10 +93,15 @@ class ProbedPair:
     digest: str  # digest of the outputs; empty if their last bits may differ from run to run
 
 
-def run_probes(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> tuple[AuditOptions, list[ProbedPair]]:
-    """Probe the pairs for which there are enough runs; return the options that the probes determine, and the usable pairs."""
+def run_probes(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
+) -> tuple[AuditOptions, list[ProbedPair]]:
+    """Probe the pairs for which there are enough runs; return the options that the probes
+    determine, and the usable pairs.
+    """
     most = tried_pairs(runner.planned)
-    # with so few runs, the best pair of the looks that does not always raise is tested: all but one pair at most are left
+    # with so few runs, the best pair of the looks that does not always raise is tested: all but one
+    # pair at most are left
     pairs = screen(runner, options, pairs, most or max(1, min(SHORT_PAIRS, len(pairs) - 1)))
     options = replace(options, probe=probe_chunk(runner.planned, len(pairs)))
     probed = probe_pairs(runner, options, pairs, None if most else 1)
@@ -89,8 +109,12 @@ def run_probes(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
     return replace(options, bits=bits, width=max(each.width for each in probed)), probed
 
 
-def probe_pairs(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], most: int | None = None) -> list[ProbedPair]:
-    """Return the pairs with some output other than exceptions, at most `most`. Raise AlwaysRaises if there is none."""
+def probe_pairs(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], most: int | None = None
+) -> list[ProbedPair]:
+    """Return the pairs with some output other than exceptions, at most `most`. Raise AlwaysRaises
+    if there is none.
+    """
     probed, failed = list[ProbedPair](), list[tuple[Pair, AlwaysRaises]]()
     for pair in pairs:
         if len(probed) == most:
@@ -103,8 +127,14 @@ def probe_pairs(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair
     if not probed:
         raise failed[0][1]
     if failed:
-        (first, cause), others = failed[0], f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        runner.note(f"skipped, because every run on both datasets raised: pair ({first.why}){others}; {cause}")
+        (first, cause), others = (
+            failed[0],
+            f" and {len(failed) - 1} more" if len(failed) > 1 else "",
+        )
+        runner.note(
+            "skipped, because every run on both datasets raised: pair "
+            f"({first.why}){others}; {cause}"
+        )
     runner.repeatable = options.seeded and all(each.digest for each in probed)
     return probed
 
@@ -114,19 +144,31 @@ def probe_pair(runner: RoundRunner, options: AuditOptions, pair: Pair, index: in
     stage = runner.stage(pair, Phase.PROBE, index, options.probe, options.probe)
     started = perf_counter()
     # a probe makes about a dozen calls
-    found: ProbeResult = runner.call(_run_probe_stage, stage, options.seeded, limit=4 * options.time_limit)
+    found: ProbeResult = runner.call(
+        _run_probe_stage, stage, options.seeded, limit=4 * options.time_limit
+    )
     runner.pace.took(perf_counter() - started, found.rounds)
     runner.advance(found.rounds)
     runner.note(*found.notes)
-    if not options.seeded and not isinstance(options.mechanism, Target):  # the notes of a target already report it
-        runner.note("not reproducible: the mechanism declares that it takes no seed, so a second audit gives other counts")
+    # the notes of a target already report it
+    if not options.seeded and not isinstance(options.mechanism, Target):
+        runner.note(
+            "not reproducible: the mechanism declares that it takes no seed, so a second "
+            "audit gives other counts"
+        )
     settings = runner.settled(f"probe {index}", lambda: _settings(found, options.score_columns))
-    if runner.ledger is not None and options.seeded and settings["outputs"] not in ("", digest(found.sides)):
+    if (
+        runner.ledger is not None
+        and options.seeded
+        and settings["outputs"] not in ("", digest(found.sides))
+    ):
         raise runner.ledger.changed_outputs(stage.size(0))
     if settings["single"]:
         runner.single.add(index)
     runner.shared |= settings["shared"]
-    return ProbedPair(pair, index, stage, found, settings["width"], settings["floats"], settings["outputs"])
+    return ProbedPair(
+        pair, index, stage, found, settings["width"], settings["floats"], settings["outputs"]
+    )
 
 
 def _settings(found: ProbeResult, score_columns: int) -> dict[str, Any]:
@@ -141,7 +183,9 @@ def _settings(found: ProbeResult, score_columns: int) -> dict[str, Any]:
 
 
 def repeat_probe(runner: RoundRunner, probed: ProbedPair) -> None:
-    """Repeat the probe's chunk after a test, and compare the results of tasks that were run twice. Raise Unfit if something differs."""
+    """Repeat the probe's chunk after a test, and compare the results of tasks that were run twice.
+    Raise Unfit if something differs.
+    """
     wait(runner.pace.copies, timeout=_ANSWER_WAIT)
     for future, span in runner.pace.copies.items():
         if future.done():
@@ -154,7 +198,8 @@ def repeat_probe(runner: RoundRunner, probed: ProbedPair) -> None:
 
 @task_lock()
 def _run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
-    """Probe the stage's only chunk in this process, and raise MechanismFailed if the mechanism cannot be audited.
+    """Probe the stage's only chunk in this process, and raise MechanismFailed if the mechanism
+    cannot be audited.
 
     If `seeded`, equal streams must give equal outputs.
     """
@@ -165,47 +210,76 @@ def _run_probe_stage(stage: Stage, seeded: bool) -> ProbeResult:
 
 
 def _run_foreign_probe(stage: Stage, seeded: bool) -> ProbeResult:
-    """Probe a mechanism that may draw from global generators and may warn. Their states are restored afterwards."""
+    """Probe a mechanism that may draw from global generators and may warn. Their states are
+    restored afterwards.
+    """
     generator_states, owner = global_generators.snapshot(), getattr(stage.run, "__self__", None)
     try:
         with warnings.catch_warnings(record=True) as caught_warnings:
-            warnings.filterwarnings("always", append=True)  # the mechanism's own warning filters take precedence
+            # the mechanism's own warning filters take precedence
+            warnings.filterwarnings("always", append=True)
             result = _run_probe(stage, seeded)
     finally:
         global_generators.restore(generator_states)
-    warning_texts = owner.warned if isinstance(owner, Target) else [warning_line(each) for each in caught_warnings or ()]
-    return replace(result, notes=(*result.notes, *list(dict.fromkeys(warning_texts))[:_MAX_WARNINGS]))
+    warning_texts = (
+        owner.warned
+        if isinstance(owner, Target)
+        else [warning_line(each) for each in caught_warnings or ()]
+    )
+    return replace(
+        result, notes=(*result.notes, *list(dict.fromkeys(warning_texts))[:_MAX_WARNINGS])
+    )
 
 
 def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
-    """Run the chunk and its replays, and check the outputs. If a batch raises, start again with single runs."""
+    """Run the chunk and its replays, and check the outputs. If a batch raises, start again with
+    single runs.
+    """
     datasets_before = _dataset_text(stage)
     sides, words, shared = _run_chunk(stage)
-    if not stage.single and all(side is None for side in sides):  # both batches raised: replays would raise too
+    # both batches raised: replays would raise too
+    if not stage.single and all(side is None for side in sides):
         return _run_probe(replace(stage, single=True), seeded, runs_before + stage.rounds)
-    batches, rounds, notes = [[side] for side in sides], runs_before + stage.rounds, dict[str, None]()
+    batches, rounds, notes = (
+        [[side] for side in sides],
+        runs_before + stage.rounds,
+        dict[str, None](),
+    )
     if sides[0] is not None and sides[1] is not None:
-        _check_output(stage, rounds, sides[0], sides[1])  # before the replays, which a slow exception makes expensive
+        # before the replays, which a slow exception makes expensive
+        _check_output(stage, rounds, sides[0], sides[1])
     runs = min(_CALL_RUNS, stage.rounds // 2)
     for calls in _CALLS_BETWEEN:
         rounds += _check_buffer(stage, calls, runs)
         for call in range(calls):
-            batches[0].append(run_side(stage.run, stage.pair.d1, runs, stream(stage.seed, *stage.key, 1, calls, call)))
+            batches[0].append(
+                run_side(
+                    stage.run, stage.pair.d1, runs, stream(stage.seed, *stage.key, 1, calls, call)
+                )
+            )
         replayed, replayed_words, _ = _run_chunk(stage)
         rounds += stage.rounds + runs * calls
         for batches_of_side, side in zip(batches, replayed, strict=True):
             batches_of_side.append(side)
-        if not stage.single and any(side is None or _raises(side) for batches_of_side in batches for side in batches_of_side):
+        if not stage.single and any(
+            side is None or _raises(side) for batches_of_side in batches for side in batches_of_side
+        ):
             return _run_probe(replace(stage, single=True), seeded, rounds)
-        complete = [[side for side in batches_of_side if side is not None] for batches_of_side in batches]
+        complete = [
+            [side for side in batches_of_side if side is not None] for batches_of_side in batches
+        ]
         check_structure(complete[0], "D1")
         check_structure(complete[1], "D0")
         if _dataset_text(stage) != datasets_before:
-            raise MechanismFailed("mechanism changes its dataset in place; the dataset must stay unchanged")
+            raise MechanismFailed(
+                "mechanism changes its dataset in place; the dataset must stay unchanged"
+            )
         if seeded:
             notes.update(dict.fromkeys(_compare_runs(sides, replayed, words, replayed_words)))
     assert sides[0] is not None and sides[1] is not None
-    check_one_sided(getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1]))
+    check_one_sided(
+        getattr(stage.run, "run", stage.run), stage.pair.d1, stage.pair.d0, (sides[0], sides[1])
+    )
     for side in (sides[0], sides[1]):
         notes.update(dict.fromkeys(opaque_type_notes(side)))
     return ProbeResult((sides[0], sides[1]), words, rounds, stage.single, shared, tuple(notes))
@@ -218,7 +292,9 @@ def _replay_stage(stage: Stage, probed: ProbeResult) -> None:
 
 
 def _run_chunk(stage: Stage) -> tuple[Sides, tuple[int, ...], bool]:
-    """Return the chunk's outputs, the numbers of words drawn from its streams, and whether a global generator was used."""
+    """Return the chunk's outputs, the numbers of words drawn from its streams, and whether a global
+    generator was used.
+    """
     if is_builtin_mechanism(stage.run):
         sides, rngs = stage.flip(0)
         return sides, _words_drawn(rngs), False
@@ -232,15 +308,24 @@ def _words_drawn(rngs: list[Generator]) -> tuple[int, ...]:
     return tuple(int(rng.bit_generator.state["state"]["state"][3]) for rng in rngs)
 
 
-def _compare_runs(first: Sides, replayed: Sides, words: tuple[int, ...], replayed_words: tuple[int, ...]) -> list[str]:
-    """Raise Unfit if two runs with the same streams differ; return a note if only the last bits differ."""
+def _compare_runs(
+    first: Sides, replayed: Sides, words: tuple[int, ...], replayed_words: tuple[int, ...]
+) -> list[str]:
+    """Raise Unfit if two runs with the same streams differ; return a note if only the last bits
+    differ.
+    """
     for a, b in zip(first, replayed, strict=True):
         if a is None or b is None or not same_outputs(a, b):
             if a is not None and b is not None and _differ_in_last_bits(a, b):
-                return ["outputs under one seed differ in their last bits: counts may not be reproduced"]
+                return [
+                    "outputs under one seed differ in their last bits: counts may not be reproduced"
+                ]
             raise Unfit(f"outputs under one seed differ: mechanism {_STATE_FAULT}")
     if words != replayed_words:
-        raise Unfit(f"two calls with equal generators draw different amounts of randomness: mechanism {_STATE_FAULT}")
+        raise Unfit(
+            "two calls with equal generators draw different amounts of randomness: "
+            f"mechanism {_STATE_FAULT}"
+        )
     return []
 
 
@@ -251,7 +336,9 @@ def _differ_in_last_bits(a: Outputs, b: Outputs) -> bool:
 
 
 def _check_buffer(stage: Stage, call: int, runs: int) -> int:
-    """Raise Unfit if an output changes when the mechanism is called again; return the number of runs."""
+    """Raise Unfit if an output changes when the mechanism is called again; return the number of
+    runs.
+    """
     if is_builtin_mechanism(stage.run):
         return 0
     rngs = [stream(stage.seed, *stage.key, 2, call, part) for part in (0, 1)]
@@ -265,19 +352,26 @@ def _check_buffer(stage: Stage, call: int, runs: int) -> int:
     with contextlib.suppress(Exception):
         stage.run(stage.pair.d0, runs, rngs[1])
     if not same_outputs(copy, encode(raw, runs)):
-        raise Unfit("mechanism returns the same buffer in every call: an output changes with the next call; return a new array each time")
+        raise Unfit(
+            "mechanism returns the same buffer in every call: an output changes with the "
+            "next call; return a new array each time"
+        )
     return 2 * runs
 
 
 def _check_output(stage: Stage, rounds: int, *sides: Outputs) -> None:
-    """Raise AlwaysRaises if every run on both datasets raises; the message contains the exception of one more run."""
+    """Raise AlwaysRaises if every run on both datasets raises; the message contains the exception
+    of one more run.
+    """
     if not all(_raises(side, all) for side in sides):
         return
     name, message = sorted(name for side in sides for name in side.structures())[0], ""
     try:
         getattr(stage.run, "run", stage.run)(stage.pair.d0, 1, stream(stage.seed, *stage.key, 3))
     except Exception as error:
-        message = f": {text_of(error, str)}" + (f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else "")
+        message = f": {text_of(error, str)}" + (
+            f"; {ONE_RUN_ADVICE}" if "but 3 were given" in str(error) else ""
+        )
         message += f"; {what_to_try(message)}" if is_environment_fault(error) else ""
     raise AlwaysRaises(f"mechanism always {name}{message}", rounds)
 

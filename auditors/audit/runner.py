@@ -14,14 +14,33 @@ import numpy as np
 
 from dpwitness.auditors.audit.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.audit.options import AuditOptions
-from dpwitness.auditors.audit.timing import FEWEST, LEAST, Costs, RunCost, format_duration, of_clock, price, require_enough_trials, slowdown
+from dpwitness.auditors.audit.timing import (
+    FEWEST,
+    LEAST,
+    Costs,
+    RunCost,
+    format_duration,
+    of_clock,
+    price,
+    require_enough_trials,
+    slowdown,
+)
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
 from dpwitness.auditors.workers import clocks, engine
 from dpwitness.auditors.workers.chunks import Tables
-from dpwitness.auditors.workers.engine import Inline, Pace, Phase, Segment, Stage, audit_key, collect, is_remote
+from dpwitness.auditors.workers.engine import (
+    Inline,
+    Pace,
+    Phase,
+    Segment,
+    Stage,
+    audit_key,
+    collect,
+    is_remote,
+)
 from dpwitness.auditors.workers.pair_exercise import OutputComparison
 from dpwitness.auditors.workers.repeated_outputs import RepeatDetector
 from dpwitness.auditors.workers.statefulness import Unfit, check_calls, digest
@@ -33,12 +52,15 @@ from dpwitness.mechanisms.wrappers.single_runs import PerRun
 T = TypeVar("T")
 
 _CHANGED = 1.5  # factor on the number of remaining runs from which they are planned again
-_MIN_CHOICE = 1.0  # seconds for the choice of a pair in a sequential audit with a smaller time budget
+# seconds for the choice of a pair in a sequential audit with a smaller time budget
+_MIN_CHOICE = 1.0
 FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 
 class RoundRunner:
-    """Runner of rounds: counts them, reports the progress, stores them, and records costs, failures and repeated outputs."""
+    """Runner of rounds: counts them, reports the progress, stores them, and records costs, failures
+    and repeated outputs.
+    """
 
     def __init__(self, options: AuditOptions) -> None:
         mechanism = options.mechanism
@@ -48,20 +70,33 @@ class RoundRunner:
         self.progress, self.planned = options.progress, options.trials
         self.notes: list[str] = list(mechanism.notes) if wrapped else []
         self.batch: int | None = getattr(mechanism, "batch", None) if wrapped else None
-        self.name, self.seed, self.seeded, self.time_limit = options.name, options.seed, options.seeded, options.time_limit
+        self.name, self.seed, self.seeded, self.time_limit = (
+            options.name,
+            options.seed,
+            options.seeded,
+            options.time_limit,
+        )
         self.ledger: AuditLedger | None = None  # store of the counts
         self.done = 0
         self.single: set[int] = set()  # indices of pairs on which a batch has raised
         self.shared = False  # whether the mechanism has drawn from a global generator
         self.repeatable = False  # whether equal seeds gave bitwise equal outputs in all probes
         self.pace, self.costs, self.repeats = Pace(), Costs(), RepeatDetector()
-        self.calls: dict[tuple[int, int, int], list[Tables]] = {}  # counts of each event in each segment, by key of the stage
-        self.dependence: list[float] = []  # log-evidence that the runs of each stage depend on each other (`statistics/dependence`)
+        # counts of each event in each segment, by key of the stage
+        self.calls: dict[tuple[int, int, int], list[Tables]] = {}
+        # log-evidence that the runs of each stage depend on each other (`statistics/dependence`)
+        self.dependence: list[float] = []
         self.seen = OutputComparison()
-        self.seconds = self.cpu_seconds = 0.0  # durations of earlier sessions up to the restored records
+        # durations of earlier sessions up to the restored records
+        self.seconds = self.cpu_seconds = 0.0
         self.cost: RunCost | None = None  # of the runs that a time budget plans
-        self.took: dict[int, tuple[float, int]] = {}  # seconds of the budget's clock and runs of the pilot, by index of the pair
-        self.clock, self.started, self.cpu_started = options.clock, time.perf_counter(), clocks.cpu_seconds()
+        # seconds of the budget's clock and runs of the pilot, by index of the pair
+        self.took: dict[int, tuple[float, int]] = {}
+        self.clock, self.started, self.cpu_started = (
+            options.clock,
+            time.perf_counter(),
+            clocks.cpu_seconds(),
+        )
 
     def close(self) -> None:
         """Shut the executor down, unless the user gave it."""
@@ -75,8 +110,14 @@ class RoundRunner:
 
     @property
     def elapsed_cpu(self) -> float:
-        """CPU time of the audit so far, in seconds; 0 if it is unknown, because workers run on other machines."""
-        return 0.0 if is_remote(self.executor) else self.cpu_seconds + clocks.cpu_seconds() - self.cpu_started
+        """CPU time of the audit so far, in seconds; 0 if it is unknown, because workers run on
+        other machines.
+        """
+        return (
+            0.0
+            if is_remote(self.executor)
+            else self.cpu_seconds + clocks.cpu_seconds() - self.cpu_started
+        )
 
     @property
     def spent(self) -> float:
@@ -92,42 +133,88 @@ class RoundRunner:
         """Return the stage of these rounds on pair number `index`."""
         chunk = min(chunk, self.batch or chunk)
         key = (audit_key(self.name), index, phase)
-        return Stage(self.run, pair, self.seed, key, rounds, chunk, self.time_limit, index in self.single, self.shared, self.seeded)
+        return Stage(
+            self.run,
+            pair,
+            self.seed,
+            key,
+            rounds,
+            chunk,
+            self.time_limit,
+            index in self.single,
+            self.shared,
+            self.seeded,
+        )
 
-    def call(self, function: Callable[..., Any], stage: Stage, *arguments: Any, limit: float | None = None) -> Any:
+    def call(
+        self,
+        function: Callable[..., Any],
+        stage: Stage,
+        *arguments: Any,
+        limit: float | None = None,
+    ) -> Any:
         """Return ``function(stage, *arguments)``, run on the executor."""
         return collect(self.executor.submit(function, stage, *arguments), stage, limit)
 
     def outputs(self, stage: Stage) -> Iterator[Segment]:
-        """Yield the stage's segments with outputs, for training. `record` must receive each of them."""
+        """Yield the stage's segments with outputs, for training. `record` must receive each of
+        them.
+        """
         return engine.outputs(stage, self.executor, self.pace, ledger=self.ledger)
 
     def counts(self, stage: Stage, events: Sequence[Event], keep: int = 0) -> Iterator[Segment]:
-        """Yield the stage's segments with the counts of events. `record` must receive each of them."""
+        """Yield the stage's segments with the counts of events. `record` must receive
+        each of them.
+        """
         return engine.counts(stage, events, self.executor, self.pace, keep=keep, ledger=self.ledger)
 
     def record(self, stage: Stage, found: Segment) -> None:
-        """Record a segment of a stage, with the digest of its first outputs. Raise Unfit if its outputs have occurred before."""
+        """Record a segment of a stage, with the digest of its first outputs. Raise Unfit if its
+        outputs have occurred before.
+        """
         _, index, phase = stage.key
         one, zero = found.sides[0] if found.sides else (None, None)
-        if self.ledger is not None and self.repeatable and found.single == stage.single and one is not None and zero is not None:
-            plan = {"rounds": stage.rounds, "chunk": stage.chunk, "single": stage.single, "shared": stage.shared}
-            self.ledger.fact(f"{FIRST_CHUNK}{phase} {index}", lambda: plan | {"outputs": digest((one, zero))})
+        if (
+            self.ledger is not None
+            and self.repeatable
+            and found.single == stage.single
+            and one is not None
+            and zero is not None
+        ):
+            plan = {
+                "rounds": stage.rounds,
+                "chunk": stage.chunk,
+                "single": stage.single,
+                "shared": stage.shared,
+            }
+            self.ledger.fact(
+                f"{FIRST_CHUNK}{phase} {index}", lambda: plan | {"outputs": digest((one, zero))}
+            )
         if found.single or found.lost:
             self.single.add(index)
         if self.repeats.add(found.marks):
-            raise Unfit("mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one chunk occur again in another chunk")
+            raise Unfit(
+                "mechanism ignores rng or keeps its noise: rounds repeat, the outputs of one "
+                "chunk occur again in another chunk"
+            )
         self.costs.add((index, stage.chunk, found.single), found.rounds, found.seconds)
         if found.tables:
             self.calls.setdefault(stage.key, []).append(found.tables)
         self.advance(found.rounds)
 
     def check_calls(self, stage: Stage) -> None:
-        """Raise Unfit if the counts of a stage, together with those of earlier stages, vary between calls beyond chance."""
+        """Raise Unfit if the counts of a stage, together with those of earlier stages, vary between
+        calls beyond chance.
+        """
         tables = self.calls.get(stage.key, [])
         if len(tables) > 1:
             self.dependence.append(
-                mean_evidence([log_dependence(*np.array(each).transpose(1, 0, 2)) for each in zip(*tables, strict=True)])
+                mean_evidence(
+                    [
+                        log_dependence(*np.array(each).transpose(1, 0, 2))
+                        for each in zip(*tables, strict=True)
+                    ]
+                )
             )
             check_calls(self.dependence)
 
@@ -168,14 +255,16 @@ class RoundRunner:
         self.notes.extend(note for note in notes if note not in self.notes)
 
     def settled(self, key: str, find: Callable[[], T]) -> T:
-        """Return the value stored under `key` by an earlier run of this audit, or else the result of `find`, which is then stored.
+        """Return the value stored under `key` by an earlier run of this audit, or else the result
+        of `find`, which is then stored.
 
         Later stages depend on this value, so a resumed audit must use the stored one.
         """
         return find() if self.ledger is None else self.ledger.fact(key, find)
 
     def fixed(self, phase: int, index: int, event: Event) -> Event:
-        """Return the event to test in a phase: the stored event if its test has begun, else the given event.
+        """Return the event to test in a phase: the stored event if its test has begun, else the
+        given event.
 
         From the same outputs, this machine may have learned a different event than an earlier one.
         """
@@ -199,7 +288,9 @@ class RoundRunner:
 
     def restore(self, data: Json) -> None:
         """Restore the records that `to_json` returned."""
-        self.done, self.planned, self.shared, self.seconds = (data[name] for name in ("done", "planned", "shared", "seconds"))
+        self.done, self.planned, self.shared, self.seconds = (
+            data[name] for name in ("done", "planned", "shared", "seconds")
+        )
         self.cpu_seconds = data.get("cpu_seconds", 0.0)
         self.notes, self.single = list(data["notes"]), set(data["single"])
         self.repeats.add(int(mark, 16) for mark in data["marks"])
@@ -209,21 +300,38 @@ class RoundRunner:
 def measure_cost(runner: RoundRunner, options: AuditOptions, pair: Pair) -> RunCost:
     """Measure the cost of runs on this pair."""
     stage = partial(runner.stage, pair, Phase.TIMING, 0)
-    return price(lambda size: stage(size, size), options.claim, runner.executor, options.seconds, options.clock)
+    return price(
+        lambda size: stage(size, size),
+        options.claim,
+        runner.executor,
+        options.seconds,
+        options.clock,
+    )
 
 
-def _on_slow_pairs(cost: RunCost, runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], seconds: float) -> RunCost:
-    """Return the cost with runs as slow as on some pairs in the mean, if one of these is much slower than the first."""
+def _on_slow_pairs(
+    cost: RunCost, runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], seconds: float
+) -> RunCost:
+    """Return the cost with runs as slow as on some pairs in the mean, if one of these is much
+    slower than the first.
+    """
     now = clocks.read_clock(options.clock)
     stage, started = partial(runner.stage, pairs[0], Phase.TIMING, 0), now()
-    ratio, most = slowdown(lambda size: stage(size, size), pairs, runner.executor, seconds, options.clock)
+    ratio, most = slowdown(
+        lambda size: stage(size, size), pairs, runner.executor, seconds, options.clock
+    )
     if most > 1:
-        runner.note(f"runs take up to {most:.3g} times as long on other pairs as on the first, {ratio:.3g} times in the mean of some")
+        runner.note(
+            f"runs take up to {most:.3g} times as long on other pairs as on the first, "
+            f"{ratio:.3g} times in the mean of some"
+        )
     return replace(cost, run=cost.run * ratio, seconds=cost.seconds + now() - started)
 
 
 def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
-    """Fix the number of runs before the plan begins, and announce the expected cost. Raise InvalidArgument if the time is too short."""
+    """Fix the number of runs before the plan begins, and announce the expected cost. Raise
+    InvalidArgument if the time is too short.
+    """
     seconds, announce, trials = options.seconds, options.announce, options.trials
     if seconds is None and announce is None:
         return options
@@ -234,41 +342,69 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
     if seconds is not None:
         trials = runner.settled("trials", lambda: cost.trials(seconds, len(pairs)))
         require_enough_trials(cost, trials, len(pairs), seconds, options.clock, "audit", FEWEST)
-        runner.planned, runner.cost, unless = trials, cost, ", unless runs are planned again for the chosen pair"
+        runner.planned, runner.cost, unless = (
+            trials,
+            cost,
+            ", unless runs are planned again for the chosen pair",
+        )
         runner.note(
-            f"time budget {seconds:g} s{of}: {trials:,} runs at {each}, as measured on {cost.runs:,} other runs; "
-            f"a time budget is not reproducible, but trials={trials} gives the same counts{'' if len(pairs) == 1 else unless}"
+            f"time budget {seconds:g} s{of}: {trials:,} runs at {each}, as measured on "
+            f"{cost.runs:,} other runs; "
+            f"a time budget is not reproducible, but trials={trials} gives the same "
+            f"counts{'' if len(pairs) == 1 else unless}"
             if trials >= LEAST
-            else f"time budget {seconds:g} s{of}: {trials:,} runs at {each}: so few runs show gross violations only, and no low bits"
+            else f"time budget {seconds:g} s{of}: {trials:,} runs at {each}: so few runs show "
+            "gross violations only, and no low bits"
         )
     if announce is not None:
         remaining = trials if runner.ledger is None else max(0, trials - runner.ledger.entry.done)
-        announce(f"{options.name}: {remaining:,} runs at {each}, about {format_duration(cost.time(remaining, len(pairs)))} expected")
+        announce(
+            f"{options.name}: {remaining:,} runs at {each}, about "
+            f"{format_duration(cost.time(remaining, len(pairs)))} expected"
+        )
     return replace(options, trials=trials)
 
 
 def runs_to_choose(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> int:
-    """Return the number of runs for which a sequential audit plans the choice of a pair: some for each pair, within its budget."""
+    """Return the number of runs for which a sequential audit plans the choice of a pair: some for
+    each pair, within its budget.
+    """
 
     def find() -> int:
         runs = min(options.trials, MIN_RUNS_PER_PAIR * len(pairs))
         if options.seconds is None:
             return runs
-        return max(FEWEST, min(runs, int(max(options.seconds, _MIN_CHOICE) / measure_cost(runner, options, pairs[0]).run)))
+        return max(
+            FEWEST,
+            min(
+                runs,
+                int(
+                    max(options.seconds, _MIN_CHOICE) / measure_cost(runner, options, pairs[0]).run
+                ),
+            ),
+        )
 
     return runner.settled("runs to choose", find)
 
 
 def replan(runner: RoundRunner, options: AuditOptions, index: int) -> None:
-    """Plan the rest of a time budget again if runs on the chosen pair take much longer or shorter than on the pairs in the mean."""
+    """Plan the rest of a time budget again if runs on the chosen pair take much longer or shorter
+    than on the pairs in the mean.
+    """
     if options.seconds is None:
         return
     budget = options.seconds
 
     def find() -> tuple[int, float]:
-        """Return the number of runs in all, and the cost of a run; it is unknown if a store has restored runs of the pilot."""
+        """Return the number of runs in all, and the cost of a run; it is unknown if a store has
+        restored runs of the pilot.
+        """
         resumed = runner.ledger is not None and runner.ledger.resumed
-        cost = None if resumed or runner.cost is None or index not in runner.took else runner.cost.on(*runner.took[index])
+        cost = (
+            None
+            if resumed or runner.cost is None or index not in runner.took
+            else runner.cost.on(*runner.took[index])
+        )
         if cost is None:
             return runner.planned, 0.0
         left = max(FEWEST, cost.trials(budget - runner.spent, 1))
@@ -278,7 +414,8 @@ def replan(runner: RoundRunner, options: AuditOptions, index: int) -> None:
     planned, each = runner.settled("planned again", find)
     if planned != runner.planned:
         runner.note(
-            f"planned again for the chosen pair, on which a run takes {format_duration(each)}: {planned:,} runs in all "
+            "planned again for the chosen pair, on which a run takes "
+            f"{format_duration(each)}: {planned:,} runs in all "
             f"({runner.planned:,} before), so no number of trials gives the same counts"
         )
         runner.planned = planned

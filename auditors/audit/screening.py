@@ -1,8 +1,10 @@
-"""Choice of the pairs that an audit can afford to try: traced runs, and successive halving over all pairs from few runs of each.
+"""Choice of the pairs that an audit can afford to try: traced runs, and successive halving over all
+pairs from few runs of each.
 
-Every pair has a look. After each look the better half remains, so that the runs per pair double. Pairs are ranked only, on runs that no
-test counts, so a look costs runs and no error. Ranks need less than bounds: tens of runs separate a pair with a large privacy loss from the
-others. Pairs with a common dataset share the runs on this dataset, and all pairs share the spread of each number.
+Every pair has a look. After each look the better half remains, so that the runs per pair double.
+Pairs are ranked only, on runs that no test counts, so a look costs runs and no error. Ranks need
+less than bounds: tens of runs separate a pair with a large privacy loss from the others. Pairs with
+a common dataset share the runs on this dataset, and all pairs share the spread of each number.
 """
 
 from __future__ import annotations
@@ -26,18 +28,25 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 
 _MIN_ROUNDS = 8  # minimum number of rounds per pair in the first look
-_SHORT_SHARE, _SHORT_MIN_ROUNDS = 0.4, 4  # the same in an audit with less than `MIN_RUNS_PER_PAIR` runs, which finds gross violations only
+# the same in an audit with less than `MIN_RUNS_PER_PAIR` runs, which finds gross violations only
+_SHORT_SHARE, _SHORT_MIN_ROUNDS = 0.4, 4
 _MOST_ROUNDS = 512  # rounds of a pair after which more would not change its rank
 _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their random streams
 _PSEUDO_COUNT = 0.5  # added to each count before a log-ratio
-_MOST_DEVIATIONS = 2.0  # maximum number of standard deviations by which a log-ratio is reduced, since the largest of many is chance
+# maximum number of standard deviations by which a log-ratio is reduced, since the largest of many
+# is chance
+_MOST_DEVIATIONS = 2.0
 _SPREAD_RUNS = 4.0  # pseudo-runs that shrink the distance between two medians
 _MAX_DISTANCE = 100.0  # cap of this distance, in units of the spread
-_MAX_COLUMNS = 512  # maximum number of columns that are compared: those that vary most between datasets
+# maximum number of columns that are compared: those that vary most between datasets
+_MAX_COLUMNS = 512
 
 
-def screen(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], most: int) -> list[Pair]:
-    """Return the `most` pairs that look worst: those that exceed the claim in a trace, then those that few runs of each pair rank highest.
+def screen(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], most: int
+) -> list[Pair]:
+    """Return the `most` pairs that look worst: those that exceed the claim in a trace, then those
+    that few runs of each pair rank highest.
 
     The choice is stored, because a resumed audit must use the same pairs.
     """
@@ -48,7 +57,11 @@ def screen(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], mo
         ranked = _Looks(runner, options, pairs).halve(looked, most)
         order = list(dict.fromkeys([*traced_pairs(runner, options, pairs, "all"), *ranked]))[:most]
         # where the mechanism fails on all pairs, the probe reports it
-        return {"order": order or looked[:most], "looked": len(looked), "runs": runner.done - before}
+        return {
+            "order": order or looked[:most],
+            "looked": len(looked),
+            "runs": runner.done - before,
+        }
 
     if len(pairs) <= most:
         return list(pairs)
@@ -57,7 +70,8 @@ def screen(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], mo
         runner.advance(found["runs"])
     looked = "all" if found["looked"] == len(pairs) else str(found["looked"])
     runner.note(
-        f"{len(found['order'])} of {len(pairs)} pairs were tried, the worst in a look at {looked} with {found['runs']:,} runs: "
+        f"{len(found['order'])} of {len(pairs)} pairs were tried, the worst in a look at "
+        f"{looked} with {found['runs']:,} runs: "
         "more need more trials"
     )
     return ordered(pairs, found)
@@ -68,16 +82,25 @@ def ordered(pairs: Sequence[Pair], stored: Json | None) -> list[Pair]:
     return list(pairs) if stored is None else [pairs[k] for k in stored["order"]]
 
 
-def traced_pairs(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], which: str) -> list[int]:
-    """Return the numbers of the pairs that exceed the claim in a trace, worst first; `which` is the key of the stored numbers."""
+def traced_pairs(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], which: str
+) -> list[int]:
+    """Return the numbers of the pairs that exceed the claim in a trace, worst first; `which` is the
+    key of the stored numbers.
+    """
     if not options.trace or len(pairs) == 1:
         return []
 
     def find() -> list[int]:
         limits = Limits.of(options.trials, options.seconds)
-        found, late = worst_pairs(options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit)
+        found, late = worst_pairs(
+            options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit
+        )
         if late:
-            runner.note(f"traces of the pairs took longer than {limits.seconds:.2g} s: another machine may test another pair")
+            runner.note(
+                f"traces of the pairs took longer than {limits.seconds:.2g} s: another "
+                "machine may test another pair"
+            )
         return found
 
     return runner.settled(f"traced {which}", find)
@@ -86,16 +109,23 @@ def traced_pairs(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pai
 def trace_evidence(
     runner: RoundRunner, options: AuditOptions, selected: Pair, head: Sequence[Pair]
 ) -> tuple[TraceEvidence | None, FloatArray | None]:
-    """Return what traced runs show on the selected pair, or on the first pair of `head` if that exceeds the claim more.
+    """Return what traced runs show on the selected pair, or on the first pair of `head` if that
+    exceeds the claim more.
 
-    The second value is the shift of the output's numbers on the selected pair, which proposes an event; None if there is none.
+    The second value is the shift of the output's numbers on the selected pair, which proposes an
+    event; None if there is none.
     """
     if not options.trace:
         return None, None
 
     def find() -> Json:
-        pairs, limits = [selected, *(pair for pair in head[:1] if pair is not selected)], Limits.of(options.trials, options.seconds)
-        found, note, shift = worst_evidence(options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit)
+        pairs, limits = (
+            [selected, *(pair for pair in head[:1] if pair is not selected)],
+            Limits.of(options.trials, options.seconds),
+        )
+        found, note, shift = worst_evidence(
+            options.mechanism, pairs, options.claim, options.seed, limits, options.time_limit
+        )
         proposed = None if shift is None or options.score_columns else shift.tolist()
         return {"evidence": found and found.to_json(), "note": note, "shift": proposed}
 
@@ -106,17 +136,26 @@ def trace_evidence(
 
 
 def _affordable(planned: int, count: int) -> list[int]:
-    """Return the numbers of the pairs that can have a look: all, or the first half and pairs at equal distances from the rest."""
+    """Return the numbers of the pairs that can have a look: all, or the first half and pairs at
+    equal distances from the rest.
+    """
     share, least = _look_size(planned)
-    looks = 1 if planned >= MIN_RUNS_PER_PAIR else 2  # halving doubles the runs if no look can have less than `least` rounds
+    # halving doubles the runs if no look can have less than `least` rounds
+    looks = 1 if planned >= MIN_RUNS_PER_PAIR else 2
     room = min(count, max(2, int(share * planned) // (looks * least)), _LOOK_SPACING)
     first = room // 2 if room < count else count
     return [*range(first), *np.linspace(first, count - 1, room - first).astype(int).tolist()]
 
 
 def _look_size(planned: int) -> tuple[float, int]:
-    """Return the share of the runs for all looks together, and the minimum number of rounds per pair."""
-    return (SCREEN_SHARE, _MIN_ROUNDS) if planned >= MIN_RUNS_PER_PAIR else (_SHORT_SHARE, _SHORT_MIN_ROUNDS)
+    """Return the share of the runs for all looks together, and the minimum number of rounds per
+    pair.
+    """
+    return (
+        (SCREEN_SHARE, _MIN_ROUNDS)
+        if planned >= MIN_RUNS_PER_PAIR
+        else (_SHORT_SHARE, _SHORT_MIN_ROUNDS)
+    )
 
 
 class _Looks:
@@ -129,7 +168,9 @@ class _Looks:
         self._lost = 0.0  # seconds of looks that failed
 
     def halve(self, left: list[int], most: int) -> list[int]:
-        """Return the best `most` pairs among `left`, best first: each look keeps at least half of its pairs."""
+        """Return the best `most` pairs among `left`, best first: each look keeps at least half of
+        its pairs.
+        """
         if most < 1 or not left:
             return []
         looks = max(1, math.ceil(math.log2(len(left) / most)))
@@ -141,14 +182,20 @@ class _Looks:
             scores = self._scores(usable)
             if not usable:
                 return []
-            left = sorted(usable, key=lambda k: -scores[k])[: max(most, -(-len(left) // 2)) if look < looks - 1 else most]
+            left = sorted(usable, key=lambda k: -scores[k])[
+                : max(most, -(-len(left) // 2)) if look < looks - 1 else most
+            ]
         return left
 
     def _look(self, look: int, k: int, rounds: int) -> bool:
-        """Run some rounds of a pair. Return False, with a note, if the mechanism fails on the pair."""
+        """Run some rounds of a pair. Return False, with a note, if the mechanism fails
+        on the pair.
+        """
         runner, pair = self._runner, self._pairs[k]
         index = (look + 1) * _LOOK_SPACING + k % _LOOK_SPACING
-        stage = runner.stage(pair, Phase.PILOT, index, rounds, max(rounds // 4, _look_size(runner.planned)[1]))
+        stage = runner.stage(
+            pair, Phase.PILOT, index, rounds, max(rounds // 4, _look_size(runner.planned)[1])
+        )
         if k not in self._keys:
             as_json = pair.to_json()
             self._keys[k] = (json.dumps(as_json["d1"]), json.dumps(as_json["d0"]))
@@ -170,7 +217,9 @@ class _Looks:
 
     def _scores(self, left: Sequence[int]) -> dict[int, float]:
         """Return the score of each pair, relative to the claim's parameter on the pair."""
-        keys = list(dict.fromkeys(key for k in left for key in self._keys[k] if key in self._outputs))
+        keys = list(
+            dict.fromkeys(key for k in left for key in self._keys[k] if key in self._outputs)
+        )
         batches = {key: concatenate(self._outputs[key]) for key in keys}
         if not batches:
             return dict.fromkeys(left, 0.0)
@@ -184,7 +233,11 @@ class _Looks:
             sides = [rows.get(key) for key in self._keys[k]]
             claim = self._options.claim.on(self._pairs[k])
             scale = self._options.claim.parameter / claim.parameter if claim.parameter > 0 else 1.0
-            found[k] = -math.inf if sides[0] is None or sides[1] is None else scale * score(sides[0], sides[1], spread)
+            found[k] = (
+                -math.inf
+                if sides[0] is None or sides[1] is None
+                else scale * score(sides[0], sides[1], spread)
+            )
         return found
 
 
@@ -195,7 +248,9 @@ def _finite(matrix: FloatArray) -> FloatArray:
 
 
 def _varying_columns(matrices: Sequence[FloatArray]) -> list[int]:
-    """Return the columns to compare: all, or those that vary most between datasets, relative to their spread."""
+    """Return the columns to compare: all, or those that vary most between datasets, relative to
+    their spread.
+    """
     width = matrices[0].shape[1]
     if width <= _MAX_COLUMNS:
         return list(range(width))
@@ -216,8 +271,9 @@ def _spread(matrix: FloatArray) -> FloatArray:
 def score(one: FloatArray, zero: FloatArray, spread: FloatArray) -> float:
     """Return a score that ranks pairs by their privacy loss, from few outputs on each dataset.
 
-    The score is the largest lower bound of a log-ratio of frequencies over half-lines and single values of a column, plus the distance
-    of the medians in units of the spread, which orders pairs whose outputs are all apart.
+    The score is the largest lower bound of a log-ratio of frequencies over half-lines and single
+    values of a column, plus the distance of the medians in units of the spread, which orders pairs
+    whose outputs are all apart.
     """
     ratios, (n, m) = np.zeros(one.shape[1]), (len(one), len(zero))
     both = np.concatenate([one, zero])
@@ -230,15 +286,19 @@ def score(one: FloatArray, zero: FloatArray, spread: FloatArray) -> float:
     if not ends.all():
         ratios = np.maximum(ratios, [_atom_ratio(column, labels, n, m) for column in both.T])
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        distance = np.nan_to_num(np.abs(_median(one) - _median(zero)) / spread, nan=0.0, posinf=_MAX_DISTANCE)
+        distance = np.nan_to_num(
+            np.abs(_median(one) - _median(zero)) / spread, nan=0.0, posinf=_MAX_DISTANCE
+        )
     shrink = min(n, m) / (min(n, m) + _SPREAD_RUNS)
     return float(np.max(ratios + 0.5 * shrink * np.minimum(distance, _MAX_DISTANCE)))
 
 
 def _log_ratio(a: FloatArray, b: FloatArray, n: int, m: int) -> FloatArray:
-    """Return lower bounds of the absolute log-ratio of the frequencies a/n and b/m, or of their complements, whichever is larger.
+    """Return lower bounds of the absolute log-ratio of the frequencies a/n and b/m, or of their
+    complements, whichever is larger.
 
-    The more runs, the more standard deviations below the estimate: from a few runs, even a large loss is hardly larger than chance.
+    The more runs, the more standard deviations below the estimate: from a few runs, even a large
+    loss is hardly larger than chance.
     """
     deviations = min(_MOST_DEVIATIONS, math.log10(max(n + m, 1)))
 
@@ -251,7 +311,9 @@ def _log_ratio(a: FloatArray, b: FloatArray, n: int, m: int) -> FloatArray:
 
 
 def _atom_ratio(column: FloatArray, labels: FloatArray, n: int, m: int) -> float:
-    """Return the largest log-ratio over the values that occur at least twice; 0 if there are none."""
+    """Return the largest log-ratio over the values that occur at least twice; 0 if
+    there are none.
+    """
     _, index = np.unique(column, return_inverse=True)
     a, b = (np.bincount(index, weights=each).astype(float) for each in (labels, 1 - labels))
     often = a + b >= 2

@@ -1,8 +1,9 @@
-"""Sequential test: epochs of rounds, each with an event learned from all earlier rounds, until a violation is certified or excluded.
+"""Sequential test: epochs of rounds, each with an event learned from all earlier rounds, until a
+violation is certified or excluded.
 
-The certificate is that of `anytime`: it holds at every moment, so that a test may stop for any reason, and a
-stored test goes on where it stopped. Epoch k begins after `FIRST_EPOCH` * `GROWTH`^k rounds, which depends on
-nothing, and so a longer test repeats the rounds of a shorter one.
+The certificate is that of `anytime`: it holds at every moment, so that a test may stop for any
+reason, and a stored test goes on where it stopped. Epoch k begins after `FIRST_EPOCH` * `GROWTH`^k
+rounds, which depends on nothing, and so a longer test repeats the rounds of a shorter one.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from dpwitness.auditors.events.detectable_violation import ScoreLaw, detectable
 from dpwitness.auditors.events.histogram import picture
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.statistics.anytime import epoch_weight, equivalent_level, is_refuted, shown_at_most
+from dpwitness.auditors.statistics.anytime import (
+    epoch_weight,
+    equivalent_level,
+    is_refuted,
+    shown_at_most,
+)
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.workers.engine import Phase
 from dpwitness.auditors.workers.statefulness import check_training
@@ -38,9 +44,17 @@ _CHECK_GROWTH = 1.2  # growth of an epoch's rounds between two checks of what it
 
 
 class SequentialTest:
-    """State of a sequential test on one pair: its epochs so far, and the outputs from which the next event is learned."""
+    """State of a sequential test on one pair: its epochs so far, and the outputs from which the
+    next event is learned.
+    """
 
-    def __init__(self, runner: RoundRunner, options: AuditOptions, probed: ProbedPair, known: Sequence[BothSides]) -> None:
+    def __init__(
+        self,
+        runner: RoundRunner,
+        options: AuditOptions,
+        probed: ProbedPair,
+        known: Sequence[BothSides],
+    ) -> None:
         self.runner, self.options, self.probed = runner, options, probed
         self.training_sides = list(known)
         self.trained = 0  # rounds from which the latest event was learned
@@ -54,13 +68,24 @@ class SequentialTest:
         return sum(len(side) for sides in self.training_sides for side in sides)
 
     def run(self, start: EventTest | None = None, trained: int = 0) -> Iterator[EventTest]:
-        """Yield the test after each change, until it is settled, or its runs or its time are used up.
+        """Yield the test after each change, until it is settled, or its runs or its time are used
+        up.
 
-        `start` is a test to continue, whose event was learned from `trained` outputs that are no longer available.
+        `start` is a test to continue, whose event was learned from `trained` outputs that are no
+        longer available.
         """
         if start is None and self.rows < FIRST_EPOCH:
-            self.training_sides.append(training_outputs(self.runner, self.options, self.probed, Phase.TRAIN, FIRST_EPOCH - self.rows))
-        test, self.trained, number, before = start, trained, 0, 0 if start else max(self.rows, FIRST_EPOCH)
+            self.training_sides.append(
+                training_outputs(
+                    self.runner, self.options, self.probed, Phase.TRAIN, FIRST_EPOCH - self.rows
+                )
+            )
+        test, self.trained, number, before = (
+            start,
+            trained,
+            0,
+            0 if start else max(self.rows, FIRST_EPOCH),
+        )
         while test is None or not test.stopped:
             rounds = (GROWTH - 1) * before if before else GROWTH * trained
             test = self._begin(number, rounds, test)
@@ -71,7 +96,9 @@ class SequentialTest:
         repeat_probe(self.runner, self.probed)
 
     def _begin(self, number: int, rounds: int, test: EventTest | None) -> EventTest:
-        """Return the test with a new epoch, whose event is learned from all rounds so far while these are few enough."""
+        """Return the test with a new epoch, whose event is learned from all rounds so far while
+        these are few enough.
+        """
         rows = self.rows
         if test is not None and rows <= self.trained:
             return test
@@ -93,10 +120,27 @@ class SequentialTest:
         options, sides = self.options, both_sides(self.training_sides)
         level = equivalent_level(options.alpha)
         near, shift = options.near, options.shift
-        self.learned = learn(*sides, options.claim, alpha=level, rounds=rounds, near=near, shift=shift, earlier=self.learned)
+        self.learned = learn(
+            *sides,
+            options.claim,
+            alpha=level,
+            rounds=rounds,
+            near=near,
+            shift=shift,
+            earlier=self.learned,
+        )
         prior = [min(max(float(rate), 0.0), 1.0) * rows for rate in self.learned.rates]
-        law = self.learned.law and [to_jsonable(self.learned.law.mass), to_jsonable(self.learned.law.loss), self.learned.law.size]
-        return {"event": self.learned.event.to_json(), "method": self.learned.method, "prior": [*prior, float(rows)], "law": law}
+        law = self.learned.law and [
+            to_jsonable(self.learned.law.mass),
+            to_jsonable(self.learned.law.loss),
+            self.learned.law.size,
+        ]
+        return {
+            "event": self.learned.event.to_json(),
+            "method": self.learned.method,
+            "prior": [*prior, float(rows)],
+            "law": law,
+        }
 
     def _count(self, number: int, rounds: int, test: EventTest) -> Iterator[EventTest]:
         """Count the event in the rounds of an epoch, and look at the evidence on the way."""
@@ -110,7 +154,9 @@ class SequentialTest:
         looked = 0
         for found in runner.counts(stage, [test.event], rounds if learning else PICTURE_ROUNDS):
             part = test.parts[-1].plus(found.tally(test.event.directions), found.lost)
-            test = replace(test, parts=(*test.parts[:-1], part), planned=test.planned + found.rounds)
+            test = replace(
+                test, parts=(*test.parts[:-1], part), planned=test.planned + found.rounds
+            )
             runner.record(stage, found)
             sides = complete_sides(found)
             self.training_sides += sides if learning else []
@@ -135,32 +181,47 @@ class SequentialTest:
         yield test
 
     def _used_up(self, rounds: int) -> bool:
-        """Return whether the runs or the time of the audit do not allow for `rounds` more rounds."""
+        """Return whether the runs or the time of the audit do not allow for `rounds`
+        more rounds.
+        """
         runner, options = self.runner, self.options
-        return runner.done + rounds > options.trials or (options.seconds is not None and runner.spent >= options.seconds)
+        return runner.done + rounds > options.trials or (
+            options.seconds is not None and runner.spent >= options.seconds
+        )
 
     def _settled(self, test: EventTest) -> bool:
-        """Return whether the claim is violated, or the event cannot show a violation of the size that the audit looks for."""
+        """Return whether the claim is violated, or the event cannot show a violation of the size
+        that the audit looks for.
+        """
         options, claim = self.options, self.options.claim
         if options.stop == "never":
             return False
         parameter = claim.parameter
         if is_refuted(claim, test.parts, parameter, options.alpha):
-            return options.stop == "violation" or is_refuted(claim, test.parts, gross_bound(parameter), options.alpha)
+            return options.stop == "violation" or is_refuted(
+                claim, test.parts, gross_bound(parameter), options.alpha
+            )
         return options.find is not None and self._shows_too_little(test, options.find)
 
     def _shows_too_little(self, test: EventTest, find: float) -> bool:
-        """Return whether the event shows no violation of size `find`, although this test would have found a violation of this size."""
+        """Return whether the event shows no violation of size `find`, although this test would have
+        found a violation of this size.
+        """
         options, claim, part = self.options, self.options.claim, test.parts[-1]
         if part.tally.rounds < self.checked * _CHECK_GROWTH:
             return False
         self.checked = part.tally.rounds
         least = find * claim.parameter
         most = shown_at_most(claim, part, options.alpha * epoch_weight(len(test.parts) - 1))
-        if most >= least or detectable(claim, test.law, test.planned, equivalent_level(options.alpha)) > least:
+        if (
+            most >= least
+            or detectable(claim, test.law, test.planned, equivalent_level(options.alpha)) > least
+        ):
             return False
         self.runner.note(
-            f"the tested event shows {claim.symbol} <= {most:.4g} at most (confidence {1 - options.alpha:.12g}), "
-            f"less than {find:g} times the claim; this ended the audit. Other events are not excluded"
+            f"the tested event shows {claim.symbol} <= {most:.4g} at most (confidence "
+            f"{1 - options.alpha:.12g}), "
+            f"less than {find:g} times the claim; this ended the audit. Other events are not "
+            "excluded"
         )
         return True

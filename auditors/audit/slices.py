@@ -1,14 +1,15 @@
 """Slices of a watched release in a store, and their sum.
 
-A **release** is one version of a target: its source, its claim and pairs, and its outputs under one seed. Its
-evidence is that of a sequential audit (`statistics/anytime`). Each call adds a **slice**, whose rounds have
-fresh random streams. A slice holds the counts that it adds to each epoch. An epoch holds its event and its
-prior, which rounds of earlier slices, or earlier rounds of its own slice, chose.
+A **release** is one version of a target: its source, its claim and pairs, and its outputs under one
+seed. Its evidence is that of a sequential audit (`statistics/anytime`). Each call adds a **slice**,
+whose rounds have fresh random streams. A slice holds the counts that it adds to each epoch. An
+epoch holds its event and its prior, which rounds of earlier slices, or earlier rounds of its own
+slice, chose.
 
-The sum of slices depends neither on the clock nor on the order in which stores are merged: slices are ordered
-by number and id, a slice that occurs twice is the same row, and slices of two machines that continue one
-state add up. Two such slices may both begin an epoch. Each epoch depends on rounds before its own slice only,
-so that the proof of Theorem 2 holds for the ordered list.
+The sum of slices depends neither on the clock nor on the order in which stores are merged: slices
+are ordered by number and id, a slice that occurs twice is the same row, and slices of two machines
+that continue one state add up. Two such slices may both begin an epoch. Each epoch depends on
+rounds before its own slice only, so that the proof of Theorem 2 holds for the ordered list.
 """
 
 from __future__ import annotations
@@ -23,21 +24,44 @@ from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.witnesses.recompute import read_part
 from dpwitness.auditors.witnesses.rows import insert_statement
 from dpwitness.auditors.witnesses.store import Entry, Store
-from dpwitness.core.values.json_reader import Json, anything, integer, listing, number, parse, record, short_json, text
+from dpwitness.core.values.json_reader import (
+    Json,
+    anything,
+    integer,
+    listing,
+    number,
+    parse,
+    record,
+    short_json,
+    text,
+)
 from dpwitness.core.values.validation import InvalidArgument
 
-SLICE, EPOCH, BEGUN, FOUND = "slice ", "epoch ", "begun ", "found"  # keys of facts, or their prefixes
+# keys of facts, or their prefixes
+SLICE, EPOCH, BEGUN, FOUND = "slice ", "epoch ", "begun ", "found"
 
 _COUNTS = listing(integer(), 4, 4)
-_SLICE = record(time=number(), runs=integer(0, 10**18), counts=listing(anything), bound=number(lambda x: x >= 0, "a number, at least 0"))
+_SLICE = record(
+    time=number(),
+    runs=integer(0, 10**18),
+    counts=listing(anything),
+    bound=number(lambda x: x >= 0, "a number, at least 0"),
+)
 _PLAN = record(
-    event=anything, method=text(), directions=integer(1, 2), prior=listing(number(), 3, 3), pair=integer(0, 10**6), trained=integer()
+    event=anything,
+    method=text(),
+    directions=integer(1, 2),
+    prior=listing(number(), 3, 3),
+    pair=integer(0, 10**6),
+    trained=integer(),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Counts that one call adds: `counts` holds (epoch, right, wrong, rounds, lost), and `bound` the certified bound after the call."""
+    """Counts that one call adds: `counts` holds (epoch, right, wrong, rounds, lost), and `bound`
+    the certified bound after the call.
+    """
 
     number: int
     id: str
@@ -49,21 +73,38 @@ class Slice:
     def to_json(self) -> Json:
         """Return the slice as JSON."""
         numbers = [[epoch, *counts] for epoch, *counts in self.counts]
-        return {"time": round(self.time, 1), "runs": self.runs, "counts": numbers, "bound": self.bound}
+        return {
+            "time": round(self.time, 1),
+            "runs": self.runs,
+            "counts": numbers,
+            "bound": self.bound,
+        }
 
     @classmethod
     def from_json(cls, key: str, data: Json) -> Slice:
         """Return the slice that `to_json` wrote under a key."""
         found = re.fullmatch(f"{SLICE}([0-9]{{1,18}}) ([0-9a-f]+)", key)
         if found is None:
-            raise InvalidArgument(f"key must be {SLICE!r}, a number and an id, got {short_json(key)}")
+            raise InvalidArgument(
+                f"key must be {SLICE!r}, a number and an id, got {short_json(key)}"
+            )
         slice_data = _SLICE(data, "")
         counts = [
-            (text()(row[0], "epoch"), *_COUNTS(row[1:], "counts")) for row in listing(listing(anything, 5, 5))(data["counts"], "counts")
+            (text()(row[0], "epoch"), *_COUNTS(row[1:], "counts"))
+            for row in listing(listing(anything, 5, 5))(data["counts"], "counts")
         ]
         if sum(rounds for _, _, _, rounds, _ in counts) > slice_data["runs"]:
-            raise InvalidArgument(f"runs must be at least the number of counted rounds, got {slice_data['runs']}")
-        return cls(int(found[1]), found[2], slice_data["time"], slice_data["runs"], tuple(counts), slice_data["bound"])
+            raise InvalidArgument(
+                f"runs must be at least the number of counted rounds, got {slice_data['runs']}"
+            )
+        return cls(
+            int(found[1]),
+            found[2],
+            slice_data["time"],
+            slice_data["runs"],
+            tuple(counts),
+            slice_data["bound"],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +112,8 @@ class Release:
     """Sum of the slices of a release: its epochs in order, with the counts of each."""
 
     slices: tuple[Slice, ...] = ()
-    epochs: dict[str, Json] = field(default_factory=dict)  # event, method, prior, pair and training size of each epoch
+    # event, method, prior, pair and training size of each epoch
+    epochs: dict[str, Json] = field(default_factory=dict)
     parts: dict[str, Part] = field(default_factory=dict)
     unfinished: int = 0  # calls that ended without a slice
     found: bool = False  # whether the release was a discovery, so that no further slices are run
@@ -102,14 +144,24 @@ def read_release(store: Store, entry: Entry) -> Release:
     rows = store.rows("facts", "audit = ?", entry.id)
     try:
         facts = {key: parse(value) for _, key, value in rows}
-        slices = [Slice.from_json(key, value) for key, value in facts.items() if key.startswith(SLICE)]
+        slices = [
+            Slice.from_json(key, value) for key, value in facts.items() if key.startswith(SLICE)
+        ]
         slices.sort(key=lambda each: (each.number, each.id))
-        epochs = {key.removeprefix(EPOCH): _PLAN(value, "") for key, value in facts.items() if key.startswith(EPOCH)}
+        epochs = {
+            key.removeprefix(EPOCH): _PLAN(value, "")
+            for key, value in facts.items()
+            if key.startswith(EPOCH)
+        }
         done = {f"{each.number} {each.id}" for each in slices}
-        unfinished = sum(key.removeprefix(BEGUN) not in done for key in facts if key.startswith(BEGUN))
+        unfinished = sum(
+            key.removeprefix(BEGUN) not in done for key in facts if key.startswith(BEGUN)
+        )
         return Release(tuple(slices), epochs, _sum(slices, epochs), unfinished, FOUND in facts)
     except InvalidArgument as error:
-        raise InvalidArgument(f"store is damaged or edited at {entry.name}: a slice cannot be read ({error})") from None
+        raise InvalidArgument(
+            f"store is damaged or edited at {entry.name}: a slice cannot be read ({error})"
+        ) from None
 
 
 def _sum(slices: Sequence[Slice], epochs: dict[str, Json]) -> dict[str, Part]:
@@ -121,7 +173,9 @@ def _sum(slices: Sequence[Slice], epochs: dict[str, Json]) -> dict[str, Part]:
             if plan is None:
                 raise InvalidArgument(f"epoch {short_json(name)} is missing")
             start = Part(Tally(0, 0, 0, plan["directions"]), 0.0, 0, Prior(*plan["prior"]))
-            parts[name] = parts.get(name, start).plus(Tally(correct, wrong, rounds, plan["directions"]), lost)
+            parts[name] = parts.get(name, start).plus(
+                Tally(correct, wrong, rounds, plan["directions"]), lost
+            )
     return {name: read_part(part.to_json()) for name, part in parts.items()}  # checks the numbers
 
 
@@ -131,12 +185,28 @@ def write_begun(store: Store, entry: Entry, number: int, name: str, now: float) 
 
 
 def write_slice(store: Store, entry: Entry, new: Slice, epochs: dict[str, Json]) -> None:
-    """Add a slice with the epochs that it begins, and remove the mark that it has begun, in one transaction."""
+    """Add a slice with the epochs that it begins, and remove the mark that it has begun, in one
+    transaction.
+    """
     with store.transaction() as connection:
         for name, plan in epochs.items():
-            connection.execute(*insert_statement("facts", entry.id, f"{EPOCH}{name}", json.dumps(plan, separators=(",", ":"))))
+            connection.execute(
+                *insert_statement(
+                    "facts", entry.id, f"{EPOCH}{name}", json.dumps(plan, separators=(",", ":"))
+                )
+            )
         key = f"{SLICE}{new.number} {new.id}"
-        connection.execute(*insert_statement("facts", entry.id, key, json.dumps(new.to_json(), separators=(",", ":"))))
-        connection.execute("DELETE FROM facts WHERE audit = ? AND key = ?", (entry.id, f"{BEGUN}{new.number} {new.id}"))
-        connection.execute("UPDATE audits SET done = done + ?, planned = done + ? WHERE id = ?", (new.runs, new.runs, entry.id))
+        connection.execute(
+            *insert_statement(
+                "facts", entry.id, key, json.dumps(new.to_json(), separators=(",", ":"))
+            )
+        )
+        connection.execute(
+            "DELETE FROM facts WHERE audit = ? AND key = ?",
+            (entry.id, f"{BEGUN}{new.number} {new.id}"),
+        )
+        connection.execute(
+            "UPDATE audits SET done = done + ?, planned = done + ? WHERE id = ?",
+            (new.runs, new.runs, entry.id),
+        )
         store.reseal(entry.id)

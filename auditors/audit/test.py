@@ -1,4 +1,6 @@
-"""Stage 4 of an audit, the test: counts of an event on fresh rounds, with interim looks, and extensions of a test."""
+"""Stage 4 of an audit, the test: counts of an event on fresh rounds, with interim looks, and
+extensions of a test.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,15 @@ from dpwitness.core.values.json_reader import Json
 
 _BINNED_SUFFIX = ", binned law"  # suffix of a method's name
 PICTURE_ROUNDS = 2**14  # rounds of a test whose outputs are shown in its picture
-_PLAIN_FIELDS = ("alpha", "planned", "method", "lower", "p_value", "epsilon", "stopped")  # numeric and text fields of `EventTest`
+# numeric and text fields of `EventTest`
+_PLAIN_FIELDS = ("alpha", "planned", "method", "lower", "p_value", "epsilon", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
 class EventTest:
-    """Test on pair number `index`: its latest event, and the counts of all its stages so far, the current stage last."""
+    """Test on pair number `index`: its latest event, and the counts of all its stages so far, the
+    current stage last.
+    """
 
     pair: Pair
     index: int
@@ -67,12 +72,16 @@ class EventTest:
         return self.parts[-1].tally if self.parts else Tally(0, 0, 0, self.event.directions)
 
     def look(self, claim: Claim, alpha: float, error: float, done: int) -> EventTest:
-        """Return the test after an interim look with its share `alpha` of the audit's error, after `done` runs."""
+        """Return the test after an interim look with its share `alpha` of the audit's error, after
+        `done` runs.
+        """
         basis = Basis(alpha, self.parts)
         lower, epsilon = basis.bounds(claim, self.event)
         test = self
         if self.basis is None or (lower, epsilon) >= (self.lower, self.epsilon):
-            test = replace(self, lower=lower, epsilon=epsilon, basis=basis, p_value=basis.p_value(claim, error))
+            test = replace(
+                self, lower=lower, epsilon=epsilon, basis=basis, p_value=basis.p_value(claim, error)
+            )
         return replace(test, looks=(*self.looks, (done, test.lower)))
 
     def to_json(self, place: int) -> Json:
@@ -82,11 +91,18 @@ class EventTest:
             **{name: to_jsonable(getattr(self, name)) for name in _PLAIN_FIELDS},
             "pair": place,
             "event": self.event.to_json(),
-            "parts": [[list(dataclasses.astuple(part.tally)), part.weight, part.lost] for part in self.parts],
+            "parts": [
+                [list(dataclasses.astuple(part.tally)), part.weight, part.lost]
+                for part in self.parts
+            ],
             "looks": [[runs, to_jsonable(bound)] for runs, bound in self.looks],
             "basis": self.basis and self.basis.to_json(),
             "law": law and [to_jsonable(law.mass), to_jsonable(law.loss), law.size],
-            "picture": histogram and {field.name: to_jsonable(getattr(histogram, field.name)) for field in dataclasses.fields(histogram)},
+            "picture": histogram
+            and {
+                field.name: to_jsonable(getattr(histogram, field.name))
+                for field in dataclasses.fields(histogram)
+            },
         }
 
     @classmethod
@@ -101,36 +117,64 @@ class EventTest:
             parts=tuple(Part(Tally(*tally), weight, lost) for tally, weight, lost in data["parts"]),
             basis=data["basis"] and Basis.from_json(data["basis"]),
             looks=tuple((runs, from_jsonable(bound)) for runs, bound in data["looks"]),
-            law=None if law is None else ScoreLaw(np.asarray(from_jsonable(law[0])), np.asarray(from_jsonable(law[1])), law[2]),
-            picture=None if histogram is None else EventHistogram(**{name: from_jsonable(value) for name, value in histogram.items()}),
+            law=None
+            if law is None
+            else ScoreLaw(
+                np.asarray(from_jsonable(law[0])), np.asarray(from_jsonable(law[1])), law[2]
+            ),
+            picture=None
+            if histogram is None
+            else EventHistogram(
+                **{name: from_jsonable(value) for name, value in histogram.items()}
+            ),
             **plain,
         )
 
 
-_Tests = Generator[EventTest, None, tuple[EventTest, list[BothSides]]]  # yields the test after each change
+# yields the test after each change
+_Tests = Generator[EventTest, None, tuple[EventTest, list[BothSides]]]
 
 
-def run_test(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, training: Training) -> Iterator[EventTest]:
-    """Test the trained event, and a better event if the first test trains one. One certificate combines both tests (`combination`).
+def run_test(
+    runner: RoundRunner, options: AuditOptions, probed: ProbedPair, training: Training
+) -> Iterator[EventTest]:
+    """Test the trained event, and a better event if the first test trains one. One certificate
+    combines both tests (`combination`).
 
     Yields the test after each change, so that an interrupted audit has its counts.
     """
     learned, rounds = training.learned, training.rounds
-    test = EventTest(probed.pair, probed.index, options.alpha, rounds, learned.event, learned.method)
+    test = EventTest(
+        probed.pair, probed.index, options.alpha, rounds, learned.event, learned.method
+    )
     yield test
     if first := training.first_test:
-        stage = runner.stage(test.pair, Phase.FIRST_TEST, test.index, first, chunk_size(first, options.width))
-        test, kept = yield from _count(runner, options, test, stage, learned, training.looks, training.weight)
+        stage = runner.stage(
+            test.pair, Phase.FIRST_TEST, test.index, first, chunk_size(first, options.width)
+        )
+        test, kept = yield from _count(
+            runner, options, test, stage, learned, training.looks, training.weight
+        )
         rounds -= first
         learned = training.better_event(options, kept) if kept else learned
     if not test.stopped:
-        stage = runner.stage(test.pair, Phase.TEST, test.index, rounds, chunk_size(rounds, options.width))
+        stage = runner.stage(
+            test.pair, Phase.TEST, test.index, rounds, chunk_size(rounds, options.width)
+        )
         yield from _count(runner, options, test, stage, learned, LOOK_SHARES)
     repeat_probe(runner, probed)
 
 
-def extend(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, test: EventTest, number: int, total: int) -> Iterator[EventTest]:
-    """Run extension `number`, up to `total` runs: test the event of the earlier stages on a stage of fresh rounds.
+def extend(
+    runner: RoundRunner,
+    options: AuditOptions,
+    probed: ProbedPair,
+    test: EventTest,
+    number: int,
+    total: int,
+) -> Iterator[EventTest]:
+    """Run extension `number`, up to `total` runs: test the event of the earlier stages on a stage
+    of fresh rounds.
 
     The user who requests an extension has seen the earlier result. The weight of the stage and its
     share of alpha are fixed by rule (`combination`), so neither the reason nor the length of the
@@ -140,11 +184,20 @@ def extend(runner: RoundRunner, options: AuditOptions, probed: ProbedPair, test:
     binned = test.event if isinstance(test.event, Binned) else None
     learned = Learned(event, 0.0, test.method.removesuffix(_BINNED_SUFFIX), binned, test.law)
     runner.planned = total
-    stage = runner.stage(test.pair, Phase.EXTENSION + number - 1, test.index, rounds, chunk_size(rounds, columns_of(event)))
+    stage = runner.stage(
+        test.pair,
+        Phase.EXTENSION + number - 1,
+        test.index,
+        rounds,
+        chunk_size(rounds, columns_of(event)),
+    )
     alpha = options.alpha * extension_share(number)
-    test = replace(test, planned=total, alpha=alpha, parts=tuple(reweight_for_extension(test.parts)))
+    test = replace(
+        test, planned=total, alpha=alpha, parts=tuple(reweight_for_extension(test.parts))
+    )
     test, _ = yield from _count(runner, options, test, stage, learned, LOOK_SHARES)
-    if test.basis is before.basis:  # the bound has not improved, so it still belongs to the previous event
+    # the bound has not improved, so it still belongs to the previous event
+    if test.basis is before.basis:
         yield replace(test, event=before.event, method=before.method)
     repeat_probe(runner, probed)
 
@@ -163,11 +216,12 @@ def _count(
     spent: dict[float, float],
     weight: float = 1.0,
 ) -> _Tests:
-    """Count an event in the rounds of a stage, with interim looks; `spent` maps shares of the stage to shares of alpha.
+    """Count an event in the rounds of a stage, with interim looks; `spent` maps shares of the stage
+    to shares of alpha.
 
     `weight` is the weight of the stage in the combined certificate. In `Phase.FIRST_TEST` all
-    outputs are returned, to train the next event, unless a look stopped the test. A Renyi rule (RDP, zCDP) is tested at the end
-    with half of alpha.
+    outputs are returned, to train the next event, unless a look stopped the test. A Renyi rule
+    (RDP, zCDP) is tested at the end with half of alpha.
     """
     _, index, phase = stage.key
     event = runner.fixed(phase, index, learned.event)
@@ -202,11 +256,15 @@ def _count(
         test = _with_renyi_bound(options, test, binned, cells, runner.done)
     if lost:
         runner.note(
-            f"a batch raised for the first time in the test: its {lost} rounds count as wrong guesses, later rounds were run singly"
+            f"a batch raised for the first time in the test: its {lost} rounds count as "
+            "wrong guesses, later rounds were run singly"
         )
     runner.check_calls(stage)
     if kept:
-        test = replace(test, picture=picture(test.event, both_sides(kept[: max(1, PICTURE_ROUNDS // stage.chunk)])))
+        test = replace(
+            test,
+            picture=picture(test.event, both_sides(kept[: max(1, PICTURE_ROUNDS // stage.chunk)])),
+        )
     yield test
     return test, [] if test.stopped else kept
 
@@ -214,7 +272,9 @@ def _count(
 def _stops(options: AuditOptions, lower: float) -> bool:
     """Return whether a certified bound stops the test before its end."""
     parameter = options.claim.parameter
-    return lower > parameter and (options.stop == "violation" or (options.stop == "gross" and lower > gross_bound(parameter)))
+    return lower > parameter and (
+        options.stop == "violation" or (options.stop == "gross" and lower > gross_bound(parameter))
+    )
 
 
 def gross_bound(parameter: float) -> float:
@@ -222,17 +282,29 @@ def gross_bound(parameter: float) -> float:
     return 3 * parameter + 2
 
 
-def _with_renyi_bound(options: AuditOptions, test: EventTest, rule: Binned, cells: NDArray[np.int64], done: int) -> EventTest:
-    """Return the test with the Renyi bound from cell counts; the Renyi rule replaces the event if its bound is larger."""
+def _with_renyi_bound(
+    options: AuditOptions, test: EventTest, rule: Binned, cells: NDArray[np.int64], done: int
+) -> EventTest:
+    """Return the test with the Renyi bound from cell counts; the Renyi rule replaces the event if
+    its bound is larger.
+    """
     claim, alpha = options.claim, test.alpha / 2
     lower = renyi_lower_bound(claim, rule, cells, alpha)
     levels = np.geomspace(1e-30, 1.0, 200)
     # the bound increases with the level
-    least = bisect_left(levels, True, key=lambda level: renyi_lower_bound(claim, rule, cells, level) > claim.parameter)
-    p_value = min(test.p_value, (levels[least] if least < len(levels) else 1.0) * options.alpha / alpha)
+    least = bisect_left(
+        levels,
+        True,
+        key=lambda level: renyi_lower_bound(claim, rule, cells, level) > claim.parameter,
+    )
+    p_value = min(
+        test.p_value, (levels[least] if least < len(levels) else 1.0) * options.alpha / alpha
+    )
     test = replace(test, p_value=p_value, looks=(*test.looks, (done, max(lower, test.lower))))
     if lower <= test.lower:
         return test
     assert test.basis is not None
-    basis = replace(test.basis, cells=tuple(tuple(side) for side in cells.tolist()), cells_alpha=alpha)
+    basis = replace(
+        test.basis, cells=tuple(tuple(side) for side in cells.tolist()), cells_alpha=alpha
+    )
     return replace(test, lower=lower, event=rule, method=test.method + _BINNED_SUFFIX, basis=basis)

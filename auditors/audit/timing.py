@@ -17,25 +17,39 @@ from dpwitness.auditors.workers.engine import Stage, collect, is_remote
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.core.values.validation import InvalidArgument, require_one_of, require_positive, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_one_of,
+    require_positive,
+    short_repr,
+)
 
 LEAST = 1000  # minimum number of runs that may be requested for an audit
-FEWEST = 100  # minimum number of runs of an audit with a time budget: these certify gross violations only, such as exceptions
+# minimum number of runs of an audit with a time budget: these certify gross violations only, such
+# as exceptions
+FEWEST = 100
 _MAX_TRIALS = 10**10  # maximum number of runs for a time budget
 _MAX_BATCH = 2**14  # maximum number of rounds in a timed batch
 _BATCH_TIME_SHARE = 0.02  # share of the time budget for one timed batch
 _ESTIMATE_ROWS = 2**12  # rows of each side from which learning is timed without a time budget
-_MIN_BATCH = 128  # batch size up to which the fixed cost of a batch is measured, because batches of an audit are at least as large
-_MAX_EXTRA_SECONDS = 3.0  # seconds that a further batch may take to measure the fixed cost, without a time budget
+# batch size up to which the fixed cost of a batch is measured, because batches of an audit are at
+# least as large
+_MIN_BATCH = 128
+# seconds that a further batch may take to measure the fixed cost, without a time budget
+_MAX_EXTRA_SECONDS = 3.0
 _MAX_EXTRA_SHARE = 0.1  # the same limit, as a share of the time budget
 _SLOW_RUN = 10.0  # duration of a run above which it is timed only once, without a time budget
 _CHEAP_RUN = 2e-5  # seconds per run below which counting costs as much as running
 _FINAL_LEARNING_FACTOR = 4  # learning of the tested event takes this multiple of the timed learning
-_IDLE_FACTOR = 20  # wall time of a batch, as a multiple of its minimum duration, after which a batch without CPU time is not repeated
+# wall time of a batch, as a multiple of its minimum duration, after which a batch without CPU time
+# is not repeated
+_IDLE_FACTOR = 20
 _GROWTH_FACTOR = 1.5  # ratio of costs that counts as growth
-_COMPARED = 8  # maximum number of pairs on which runs are timed, to see whether some are much slower
+# maximum number of pairs on which runs are timed, to see whether some are much slower
+_COMPARED = 8
 _COMPARED_SHARE = 0.03  # share of the time budget for these timings
-_LEAST_COMPARED = 0.02  # seconds below which a timing of a pair is left out: CPU time is counted in hundredths of a second
+# seconds below which a timing of a pair is left out: CPU time is counted in hundredths of a second
+_LEAST_COMPARED = 0.02
 _LEAST_TIMED = 0.1  # seconds of runs from which the cost of a run on the chosen pair is known
 _MUCH_SLOWER = 2.0  # ratio of the costs of two pairs up to which they count as equal
 
@@ -52,13 +66,29 @@ class RunCost:
     seconds: float  # duration of the timing itself
 
     def on(self, seconds: float, runs: int) -> RunCost | None:
-        """Return the cost on a pair on which `runs` runs took `seconds`; None if too short to tell, or if counting costs as much."""
-        return None if seconds < _LEAST_TIMED or self.run < _CHEAP_RUN else replace(self, run=seconds / runs, seconds=0.0)
+        """Return the cost on a pair on which `runs` runs took `seconds`; None if too short to tell,
+        or if counting costs as much.
+        """
+        return (
+            None
+            if seconds < _LEAST_TIMED or self.run < _CHEAP_RUN
+            else replace(self, run=seconds / runs, seconds=0.0)
+        )
 
     def time(self, trials: int, pairs: int) -> float:
-        """Return the expected duration of an audit in seconds: runs, ranking of the pairs, and learning of the tested event."""
-        pilot = (pairs + min(pairs, 5)) * self.ranking * self._relative_cost(0.1 * trials / pairs) if pairs > 1 else 0.0
-        return trials * self.run + pilot + self.learning * _FINAL_LEARNING_FACTOR * self._relative_cost(0.3 * trials)
+        """Return the expected duration of an audit in seconds: runs, ranking of the pairs, and
+        learning of the tested event.
+        """
+        pilot = (
+            (pairs + min(pairs, 5)) * self.ranking * self._relative_cost(0.1 * trials / pairs)
+            if pairs > 1
+            else 0.0
+        )
+        return (
+            trials * self.run
+            + pilot
+            + self.learning * _FINAL_LEARNING_FACTOR * self._relative_cost(0.3 * trials)
+        )
 
     def _relative_cost(self, rows: float) -> float:
         """Return the cost of learning from `rows` outputs, relative to the timed learning."""
@@ -66,12 +96,21 @@ class RunCost:
 
     def trials(self, seconds: float, pairs: int) -> int:
         """Return the number of runs that fit into a time budget, rounded down to three digits."""
-        found = bisect_right(range(_MAX_TRIALS), seconds - self.seconds, key=lambda trials: self.time(trials, pairs))
+        found = bisect_right(
+            range(_MAX_TRIALS), seconds - self.seconds, key=lambda trials: self.time(trials, pairs)
+        )
         return found - found % int(10 ** max(0, len(str(found)) - 3))
 
 
-def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, seconds: float | None, clock: str = "wall") -> RunCost:
-    """Time batches of growing size until one takes long enough to be measured, for a budget of `seconds` if there is one.
+def price(
+    stage: Callable[[int], Stage],
+    claim: Claim,
+    executor: Executor,
+    seconds: float | None,
+    clock: str = "wall",
+) -> RunCost:
+    """Time batches of growing size until one takes long enough to be measured, for a budget of
+    `seconds` if there is one.
 
     `stage` returns a stage of the given number of rounds in one chunk, with separate streams: timed
     rounds are not counted. All durations are those of `clock`.
@@ -93,25 +132,45 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
             wait(futures, timeout=batch.time_limit)
         previous_duration, duration = duration, now() - started
         runs += size * workers
-        if any(side is None for side in results[0]):  # a batch raised: from here on, one run at a time
+        # a batch raised: from here on, one run at a time
+        if any(side is None for side in results[0]):
             single = True
             continue
         sides, run_seconds = list(results[0]), duration / (size * workers)
-        # four times the runs in less than three times the time: the fixed cost of a batch dominates, such as starting a program
-        fixed_cost_dominates = duration < 3 * previous_duration and size < min(_MIN_BATCH, max_size) and 4 * duration < extra_seconds
+        # four times the runs in less than three times the time: the fixed cost of a batch
+        # dominates, such as starting a program
+        fixed_cost_dominates = (
+            duration < 3 * previous_duration
+            and size < min(_MIN_BATCH, max_size)
+            and 4 * duration < extra_seconds
+        )
         # The first call may load libraries and compile code, so that its duration is not used.
-        idle = waited() - since > _IDLE_FACTOR * min_duration and duration <= min_duration  # a mechanism that waits costs no CPU time
-        if size > 1 and (duration > min_duration or size >= max_size or idle) and not (fixed_cost_dominates and not idle):
+        # a mechanism that waits costs no CPU time
+        idle = waited() - since > _IDLE_FACTOR * min_duration and duration <= min_duration
+        if (
+            size > 1
+            and (duration > min_duration or size >= max_size or idle)
+            and not (fixed_cost_dominates and not idle)
+        ):
             break
-        if size == 1 and duration > (_SLOW_RUN if seconds is None else seconds):  # too slow to time again
+        # too slow to time again
+        if size == 1 and duration > (_SLOW_RUN if seconds is None else seconds):
             break
         size = min(4 * size, max_size)
     ranking = learning = 0.0
     one_number = sides[0].values.shape[1] == 1
-    if run_seconds < _CHEAP_RUN and (seconds is not None or not one_number):  # for an estimate, events of one number cost nothing
+    # for an estimate, events of one number cost nothing
+    if run_seconds < _CHEAP_RUN and (seconds is not None or not one_number):
         if seconds is None:  # an estimate is enough
             sides = [side.take(np.arange(min(len(side), _ESTIMATE_ROWS))) for side in sides]
-        learn(sides[0].take(np.arange(1)), sides[1].take(np.arange(1)), claim, alpha=0.01, rounds=10**6)  # loads libraries
+        # loads libraries
+        learn(
+            sides[0].take(np.arange(1)),
+            sides[1].take(np.arange(1)),
+            claim,
+            alpha=0.01,
+            rounds=10**6,
+        )
         started = now()
         event = learn(sides[0], sides[1], claim, alpha=0.01, rounds=10**6).event
         learning, started = now() - started, now()
@@ -119,19 +178,39 @@ def price(stage: Callable[[int], Stage], claim: Claim, executor: Executor, secon
         ranking, started = now() - started, now()
         for side in sides:
             event.tabulate(side)
-        run_seconds += (now() - started) / (sum(map(len, sides)) * (1 if clock == "cpu" else workers))
-    return RunCost(run_seconds, ranking or 0.02, learning or 0.1, max(sum(map(len, sides)), 1), runs, now() - start)
+        run_seconds += (now() - started) / (
+            sum(map(len, sides)) * (1 if clock == "cpu" else workers)
+        )
+    return RunCost(
+        run_seconds,
+        ranking or 0.02,
+        learning or 0.1,
+        max(sum(map(len, sides)), 1),
+        runs,
+        now() - start,
+    )
 
 
-def slowdown(stage: Callable[[int], Stage], pairs: Sequence[Pair], executor: Executor, seconds: float, clock: str) -> tuple[float, float]:
-    """Return how many times as long a run takes on some pairs as on the first, in the mean and at most; (1, 1) if as long, or unknown.
+def slowdown(
+    stage: Callable[[int], Stage],
+    pairs: Sequence[Pair],
+    executor: Executor,
+    seconds: float,
+    clock: str,
+) -> tuple[float, float]:
+    """Return how many times as long a run takes on some pairs as on the first, in the mean and at
+    most; (1, 1) if as long, or unknown.
 
-    Runs on the first pair may be cheap because they raise at once, and a budget priced by them would last for hours.
+    Runs on the first pair may be cheap because they raise at once, and a budget priced by them
+    would last for hours.
     """
     limit = _COMPARED_SHARE * seconds / _COMPARED
     if len(pairs) < 2 or limit < _LEAST_COMPARED:
         return 1.0, 1.0
-    chosen = [pairs[place] for place in np.linspace(0, len(pairs) - 1, min(_COMPARED, len(pairs))).astype(int)]
+    chosen = [
+        pairs[place]
+        for place in np.linspace(0, len(pairs) - 1, min(_COMPARED, len(pairs))).astype(int)
+    ]
     costs = [_cost_on(pair, stage, executor, limit, clock) for pair in chosen]
     known = [cost for cost in costs if cost > 0]
     if not known or max(known) <= _MUCH_SLOWER * costs[0]:
@@ -140,9 +219,19 @@ def slowdown(stage: Callable[[int], Stage], pairs: Sequence[Pair], executor: Exe
     return float(np.mean(known)) / first, max(known) / first
 
 
-def _cost_on(pair: Pair, stage: Callable[[int], Stage], executor: Executor, limit: float, clock: str) -> float:
-    """Return the duration of a run on a pair, from a batch that takes at least `limit` seconds; 0 if the mechanism fails."""
-    now, waited, size, single, most = read_clock(clock), read_clock("wall"), 1, False, stage(_MAX_BATCH).chunk
+def _cost_on(
+    pair: Pair, stage: Callable[[int], Stage], executor: Executor, limit: float, clock: str
+) -> float:
+    """Return the duration of a run on a pair, from a batch that takes at least `limit` seconds; 0
+    if the mechanism fails.
+    """
+    now, waited, size, single, most = (
+        read_clock(clock),
+        read_clock("wall"),
+        1,
+        False,
+        stage(_MAX_BATCH).chunk,
+    )
     while True:
         batch = replace(stage(size), pair=pair, rounds=size, single=single)
         started, since = now(), waited()
@@ -162,32 +251,55 @@ def _cost_on(pair: Pair, stage: Callable[[int], Stage], executor: Executor, limi
             size = min(4 * size, most)
 
 
-def require_seconds(seconds: float | None, trials: int | None, clock: str, executor: Executor | None, owner: str) -> None:
-    """Raise InvalidArgument unless `seconds` is None, or a valid time budget without `trials` on a clock that this process can read."""
+def require_seconds(
+    seconds: float | None, trials: int | None, clock: str, executor: Executor | None, owner: str
+) -> None:
+    """Raise InvalidArgument unless `seconds` is None, or a valid time budget without `trials` on a
+    clock that this process can read.
+    """
     require_one_of("clock", clock, CLOCKS, owner)
     if seconds is None:
         if clock != "wall":
-            raise InvalidArgument(f"{owner}: clock={clock!r} is the clock of a time budget: give seconds too")
+            raise InvalidArgument(
+                f"{owner}: clock={clock!r} is the clock of a time budget: give seconds too"
+            )
         return
     if clock == "cpu" and executor is not None and is_remote(executor):
-        raise InvalidArgument(f"{owner}: clock='cpu' counts workers that this process starts, not those of this executor: use clock='wall'")
+        raise InvalidArgument(
+            f"{owner}: clock='cpu' counts workers that this process starts, not those of "
+            "this executor: use clock='wall'"
+        )
     if clock == "cpu" and not has_cpu_clock():
-        raise InvalidArgument(f"{owner}: clock='cpu' needs /proc, which this system lacks: use clock='wall'")
+        raise InvalidArgument(
+            f"{owner}: clock='cpu' needs /proc, which this system lacks: use clock='wall'"
+        )
     if trials is not None:
         raise InvalidArgument(
-            f"{owner}: trials and seconds exclude each other, got trials={short_repr(trials)} and seconds={short_repr(seconds)}"
+            f"{owner}: trials and seconds exclude each other, got "
+            f"trials={short_repr(trials)} and seconds={short_repr(seconds)}"
         )
     if require_positive("seconds", seconds, owner) > 1e6:
         raise InvalidArgument(f"{owner}: seconds must be at most 1e6, got {seconds!r}")
 
 
-def require_enough_trials(found: RunCost, trials: int, pairs: int, seconds: float, clock: str, owner: str, least: int = LEAST) -> None:
-    """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer than `least`."""
+def require_enough_trials(
+    found: RunCost,
+    trials: int,
+    pairs: int,
+    seconds: float,
+    clock: str,
+    owner: str,
+    least: int = LEAST,
+) -> None:
+    """Raise InvalidArgument if `trials`, the runs that fit into `seconds`, are fewer
+    than `least`.
+    """
     if trials < least:
         enough, each = 1.5 * (found.seconds + found.time(least, pairs)), format_duration(found.run)
         runs = f"{least:,} runs at {each} each"
         raise InvalidArgument(
-            f"{owner}: seconds={seconds:g}{of_clock(clock)} is too short: {runs} and the choice of an event take about "
+            f"{owner}: seconds={seconds:g}{of_clock(clock)} is too short: {runs} and the "
+            "choice of an event take about "
             f"{format_duration(enough)}; give seconds={math.ceil(enough)} or more"
         )
 
@@ -216,21 +328,25 @@ def format_duration(seconds: float) -> str:
 
 @dataclass(slots=True)
 class Costs:
-    """Seconds per run of all segments of an audit, in order, grouped by pair, chunk size and mode (single runs or batches)."""
+    """Seconds per run of all segments of an audit, in order, grouped by pair, chunk size and mode
+    (single runs or batches).
+    """
 
     each: dict[tuple[int, int, bool], list[float]] = field(default_factory=dict)
     seconds: dict[tuple[int, int, bool], float] = field(default_factory=dict)
 
     def add(self, of: tuple[int, int, bool], rounds: int, seconds: float) -> None:
-        """Add the duration of a segment; `of` is its pair, its chunk size, and whether rounds ran one at a time."""
+        """Add the duration of a segment; `of` is its pair, its chunk size, and whether rounds ran
+        one at a time.
+        """
         self.each.setdefault(of, []).append(seconds / rounds)
         self.seconds[of] = self.seconds.get(of, 0.0) + seconds
 
     def growth(self) -> str:
         """Return a note if the cost of a run grew during the audit, otherwise an empty string.
 
-        The cost grew if nearly all of the last segments cost far more per run than nearly all of the
-        first segments.
+        The cost grew if nearly all of the last segments cost far more per run than nearly all of
+        the first segments.
         """
         note = ""
         for of, series in self.each.items():
@@ -240,5 +356,8 @@ class Costs:
             first, last = np.array(series[:quarter]), np.array(series[-quarter:])
             if np.quantile(last, 0.1) > _GROWTH_FACTOR * np.quantile(first, 0.9):
                 cost = [format_duration(float(np.median(part))) for part in (first, last)]
-                note = f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the mechanism, or its library, keeps state"
+                note = (
+                    f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the "
+                    "mechanism, or its library, keeps state"
+                )
         return note

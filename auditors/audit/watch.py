@@ -1,17 +1,18 @@
-"""One call of ``dpwitness watch``: a slice for each target, and the discoveries over all targets at a false discovery rate.
+"""One call of ``dpwitness watch``: a slice for each target, and the discoveries over all targets at
+a false discovery rate.
 
-**Theorem.** The discoveries of e-BH at (1 - 1/50) alpha, from the evidence E(claim) of each of K targets with
-frequency limits at error gamma = alpha / (50 K), have a false discovery rate of at most alpha at any time at
-which the store is read.
+**Theorem.** The discoveries of e-BH at (1 - 1/50) alpha, from the evidence E(claim) of each of K
+targets with frequency limits at error gamma = alpha / (50 K), have a false discovery rate of at
+most alpha at any time at which the store is read.
 
-*Proof.* Let G_i be the event that the frequency limits of target i hold at all times: P(not G_i) <= gamma. If
-claim i holds, E_i 1[G_i] is bounded by a supermartingale that starts at 1 (`anytime`, Theorem 2), so its mean
-at a stopping time is at most 1. e-BH on E_i 1[G_i] has a false discovery rate of at most (1 - 1/50) alpha
-(Wang and Ramdas 2022), and its discoveries are the same unless some G_i fails, which has probability K gamma
-= alpha/50 at most. []
+*Proof.* Let G_i be the event that the frequency limits of target i hold at all times: P(not G_i) <=
+gamma. If claim i holds, E_i 1[G_i] is bounded by a supermartingale that starts at 1 (`anytime`,
+Theorem 2), so its mean at a stopping time is at most 1. e-BH on E_i 1[G_i] has a false discovery
+rate of at most (1 - 1/50) alpha (Wang and Ramdas 2022), and its discoveries are the same unless
+some G_i fails, which has probability K gamma = alpha/50 at most. []
 
-A discovery gets no further slices, so that its evidence stays. A new release is a new hypothesis: the rate
-holds for the list of targets at one release each, not for all releases of a year together.
+A discovery gets no further slices, so that its evidence stays. A new release is a new hypothesis:
+the rate holds for the list of targets at one release each, not for all releases of a year together.
 """
 
 from __future__ import annotations
@@ -33,11 +34,24 @@ from dpwitness.auditors.audit.pilot import select_pair
 from dpwitness.auditors.audit.probe import ProbedPair, run_probes
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.sequential import SequentialTest
-from dpwitness.auditors.audit.slices import FOUND, Release, Slice, epoch_id, read_release, write_begun, write_slice
+from dpwitness.auditors.audit.slices import (
+    FOUND,
+    Release,
+    Slice,
+    epoch_id,
+    read_release,
+    write_begun,
+    write_slice,
+)
 from dpwitness.auditors.audit.test import EventTest
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.search.catalogue import audited_pairs
-from dpwitness.auditors.statistics.anytime import anytime_bound, e_discoveries, is_refuted, log_e_value
+from dpwitness.auditors.statistics.anytime import (
+    anytime_bound,
+    e_discoveries,
+    is_refuted,
+    log_e_value,
+)
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY
 from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.auditors.witnesses.audit_identity import Identity, identity_of
@@ -52,13 +66,17 @@ from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 
-_PROBE_SEED = 0  # the probe has the same streams in all calls: equal outputs show that the target has not changed
-_PARTS = ("target", "source", "pair", "claim", "batch", "version of NumPy", "version of Python")  # parts of the identity of a release
+# the probe has the same streams in all calls: equal outputs show that the target has not changed
+_PROBE_SEED = 0
+# parts of the identity of a release
+_PARTS = ("target", "source", "pair", "claim", "batch", "version of NumPy", "version of Python")
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedTarget:
-    """Target of a watch: a mechanism, the claim (its own by default), pairs (of its domain by default), and the location for witnesses."""
+    """Target of a watch: a mechanism, the claim (its own by default), pairs (of its domain by
+    default), and the location for witnesses.
+    """
 
     mechanism: Any
     name: str
@@ -78,14 +96,22 @@ class Watched:
     looks: tuple[tuple[int, float], ...]  # runs and certified bound after each slice
 
     def line(self, width: int) -> str:
-        """Return one line: name, verdict, bound, a picture of the bound over the calls, number of calls, release, and notes."""
+        """Return one line: name, verdict, bound, a picture of the bound over the calls, number of
+        calls, release, and notes.
+        """
         result = self.result
         claim = result.claim
         verdict = result.verdict.value.replace("_", " ")
         bound = f"{claim.symbol} > {result.parameter_lower:<7.4g} of {claim.parameter:<7.4g}"
         note = result.notes[0] if result.verdict is Verdict.ERROR and result.notes else ""
-        calls = f"{self.slices} calls, {self.looks[-1][0] if self.looks else 0:,} runs, release {self.release[:8]}"
-        return f"{self.name:<{width}}  {verdict:<12}  {bound} {sparkline(self.looks, claim.parameter)}  {calls}  {note}".rstrip()
+        calls = (
+            f"{self.slices} calls, {self.looks[-1][0] if self.looks else 0:,} runs, release "
+            f"{self.release[:8]}"
+        )
+        return (
+            f"{self.name:<{width}}  {verdict:<12}  {bound} "
+            f"{sparkline(self.looks, claim.parameter)}  {calls}  {note}"
+        ).rstrip()
 
 
 def sparkline(looks: Sequence[tuple[int, float]], claim: float, most: int = 24) -> str:
@@ -97,7 +123,10 @@ def sparkline(looks: Sequence[tuple[int, float]], claim: float, most: int = 24) 
     '▁▄▇█'
     """
     bars = "▁▂▃▄▅▆▇"
-    return "".join("█" if bound > claim else bars[min(int(7 * max(bound, 0.0) / claim), 6)] for _, bound in looks[-most:])
+    return "".join(
+        "█" if bound > claim else bars[min(int(7 * max(bound, 0.0) / claim), 6)]
+        for _, bound in looks[-most:]
+    )
 
 
 @dataclass(slots=True)
@@ -117,7 +146,9 @@ class _Call:
         test = self.findings.test
         if test is None or not test.parts:
             return 0.0
-        return log_e_value(self.claim, test.parts, self.claim.parameter, 0.0 if self.claim.is_pure else gamma)
+        return log_e_value(
+            self.claim, test.parts, self.claim.parameter, 0.0 if self.claim.is_pure else gamma
+        )
 
 
 def watch(
@@ -158,16 +189,32 @@ def watch(
     report, alpha, count = announce or (lambda line: None), 1 - confidence, len(targets)
     calls = []
     for each in targets:
-        calls.append(_run_slice(each, store, seconds / count, trials, alpha / count, executor, time_limit, report, clock, count))
+        calls.append(
+            _run_slice(
+                each,
+                store,
+                seconds / count,
+                trials,
+                alpha / count,
+                executor,
+                time_limit,
+                report,
+                clock,
+                count,
+            )
+        )
     gamma = alpha * SHARE_FOR_FREQUENCY / count
-    discovered = e_discoveries([call.evidence(gamma) for call in calls], alpha * (1 - SHARE_FOR_FREQUENCY))
+    discovered = e_discoveries(
+        [call.evidence(gamma) for call in calls], alpha * (1 - SHARE_FOR_FREQUENCY)
+    )
     for call, found in zip(calls, discovered, strict=True):
         if found and call.entry is not None and not call.known.found:
             store.write("facts", call.entry.id, FOUND, "true")
             call.known = read_release(store, call.entry)
     number = sum(call.known.found for call in calls)
     return [
-        _conclude(call, alpha * (number if call.known.found else 1) / count, each.name) for call, each in zip(calls, targets, strict=True)
+        _conclude(call, alpha * (number if call.known.found else 1) / count, each.name)
+        for call, each in zip(calls, targets, strict=True)
     ]
 
 
@@ -186,7 +233,15 @@ def _run_slice(
     """Run one slice of a target. A slice of a mechanism that fails is not stored."""
     mechanism, claim = watched.mechanism, promised(watched.mechanism, watched.claim, "watch")
     options = validated_options(
-        mechanism, claim, MOST_TRIALS, 1 - alpha, _PROBE_SEED, executor, watched.name, time_limit, target=watched.target
+        mechanism,
+        claim,
+        MOST_TRIALS,
+        1 - alpha,
+        _PROBE_SEED,
+        executor,
+        watched.name,
+        time_limit,
+        target=watched.target,
     )
     options = replace(options, stop="violation", seconds=seconds, trials=trials or MOST_TRIALS)
     runner = RoundRunner(options)
@@ -196,10 +251,14 @@ def _run_slice(
         runner.planned = MIN_RUNS_PER_PAIR * len(pairs)
         options, probed = run_probes(runner, options, pairs)
         identity = _identity(options.target, mechanism, pairs, claim, probed)
-        call.release = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+        call.release = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[
+            :16
+        ]
         call.entry = _entry(store, identity, f"{watched.name} {call.release}", watched.name, report)
         call.known = read_release(store, call.entry)
-        _run_known(call, replace(options, seed=fresh_seed()), probed, store, report, clock(), targets)
+        _run_known(
+            call, replace(options, seed=fresh_seed()), probed, store, report, clock(), targets
+        )
     except MechanismFailed as error:
         call.failure = str(error)
         call.findings = replace(call.findings, test=None)
@@ -208,33 +267,67 @@ def _run_slice(
     return call
 
 
-def _identity(target: Json | None, mechanism: Any, pairs: Sequence[Pair], claim: Claim, probed: Sequence[ProbedPair]) -> Identity:
-    """Return the parts that identify a release; the outputs under one seed show changes outside of the source file."""
+def _identity(
+    target: Json | None,
+    mechanism: Any,
+    pairs: Sequence[Pair],
+    claim: Claim,
+    probed: Sequence[ProbedPair],
+) -> Identity:
+    """Return the parts that identify a release; the outputs under one seed show changes outside of
+    the source file.
+    """
     parts = identity_of(mechanism, target, pairs, [], None, claim=claim.identity)
-    return {"kind": "watch", **{name: parts[name] for name in _PARTS}, "outputs": " ".join(each.digest for each in probed)}
+    return {
+        "kind": "watch",
+        **{name: parts[name] for name in _PARTS},
+        "outputs": " ".join(each.digest for each in probed),
+    }
 
 
-def _entry(store: Store, identity: Identity, name: str, target: str, report: Callable[[str], None]) -> Entry:
-    """Return the entry of a release in the store, and report a new one with the parts in which it differs from the last."""
+def _entry(
+    store: Store, identity: Identity, name: str, target: str, report: Callable[[str], None]
+) -> Entry:
+    """Return the entry of a release in the store, and report a new one with the parts in which it
+    differs from the last.
+    """
     found = store.find(identity, name)
     if found is not None:
         return found
-    others = [entry for entry in store.entries() if entry.identity.get("kind") == "watch" and entry.name.rpartition(" ")[0] == target]
+    others = [
+        entry
+        for entry in store.entries()
+        if entry.identity.get("kind") == "watch" and entry.name.rpartition(" ")[0] == target
+    ]
     if others:
-        changed = [part for part, value in identity.items() if others[-1].identity.get(part) != value]
+        changed = [
+            part for part, value in identity.items() if others[-1].identity.get(part) != value
+        ]
         hidden = " (although its source file is the same)" if changed == ["outputs"] else ""
-        report(f"{target}: new release, its evidence starts again; changed{hidden}: {', '.join(changed)}")
+        report(
+            f"{target}: new release, its evidence starts again; changed{hidden}: "
+            f"{', '.join(changed)}"
+        )
     return store.begin(identity, name, 0)
 
 
 def _run_known(
-    call: _Call, options: Any, probed: Sequence[ProbedPair], store: Store, report: Callable[[str], None], now: float, targets: int
+    call: _Call,
+    options: Any,
+    probed: Sequence[ProbedPair],
+    store: Store,
+    report: Callable[[str], None],
+    now: float,
+    targets: int,
 ) -> None:
     """Continue the sequential test of a release by one slice, and store the slice."""
     runner, known, entry = call.runner, call.known, call.entry
     assert entry is not None
     if known.unfinished:
-        report(f"{options.name}: {known.unfinished} earlier calls were killed, or the mechanism failed; their rounds do not count")
+        report(
+            f"{options.name}: {known.unfinished} earlier calls were killed, or the mechanism "
+            "failed; their rounds do not count"
+        )
     if known.slices and now < known.slices[-1].time:
         late = f"the clock went back, the last call was {known.slices[-1].time - now:.0f} s later"
         report(f"{options.name}: {late}; slices are ordered by number, so the counts are right")
@@ -259,21 +352,30 @@ def _run_known(
     try:
         for now_test in test.run(start, int(trained)):
             if len(now_test.parts) > len(known.parts) + len(plans):
-                event = {"event": now_test.event.to_json(), "method": now_test.method, "directions": now_test.event.directions}
+                event = {
+                    "event": now_test.event.to_json(),
+                    "method": now_test.method,
+                    "directions": now_test.event.directions,
+                }
                 prior = now_test.parts[-1].to_json()["prior"]
-                plans.append(event | {"prior": prior, "pair": selected.index, "trained": test.trained})
+                plans.append(
+                    event | {"prior": prior, "pair": selected.index, "trained": test.trained}
+                )
             call.findings = replace(call.findings, test=now_test)
     except KeyboardInterrupt:
         interrupted = True
     parts_now = now_test.parts if now_test is not None else ()
     names = [*known.parts, *(epoch_id(name, place, plan) for place, plan in enumerate(plans))]
     counts = _added(known, dict(zip(names, parts_now, strict=True)))
-    claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5)  # the largest error of a discovery
+    # the largest error of a discovery
+    claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5)
     bound = anytime_bound(claim, parts_now, options.alpha) if parts_now else 0.0
     if now_test is not None and is_refuted(claim, parts_now, claim.parameter, discovery):
         runner.dependence += _between_slices(known, counts)
         lost = now_test.parts[-1].lost
-        if doubt := require_independent(runner, [Counted(now_test.pair, now_test.index, now_test.event, now_test.tally, lost)]):
+        if doubt := require_independent(
+            runner, [Counted(now_test.pair, now_test.index, now_test.event, now_test.tally, lost)]
+        ):
             raise Unfit(doubt)
     new = Slice(number, name, now, runner.done, tuple(counts), min(bound, 1e300))
     write_slice(store, entry, new, dict(zip(names[len(known.parts) :], plans, strict=True)))
@@ -283,9 +385,14 @@ def _run_known(
 
 
 def _between_slices(known: Release, new: Sequence[tuple[str, int, int, int, int]]) -> list[float]:
-    """Return the log-evidence that the slices of an epoch, each of a process of its own, have other frequencies of guesses, per epoch."""
+    """Return the log-evidence that the slices of an epoch, each of a process of its own, have other
+    frequencies of guesses, per epoch.
+    """
     slices: dict[str, list[list[int]]] = {}
-    for name, correct, wrong, rounds, lost in [*(row for each in known.slices for row in each.counts), *new]:
+    for name, correct, wrong, rounds, lost in [
+        *(row for each in known.slices for row in each.counts),
+        *new,
+    ]:
         slices.setdefault(name, []).append([rounds - correct - wrong, correct, wrong - lost])
     return [log_dependence(counts) for counts in slices.values() if len(counts) > 1]
 
@@ -297,22 +404,40 @@ def _added(known: Release, parts: dict[str, Any]) -> list[tuple[str, int, int, i
         tally, lost = part.tally, part.lost
         before = known.parts.get(name)
         zero = before.tally if before else replace(tally, correct=0, wrong=0, rounds=0)
-        counts = (tally.correct - zero.correct, tally.wrong - zero.wrong, tally.rounds - zero.rounds, lost - (before.lost if before else 0))
+        counts = (
+            tally.correct - zero.correct,
+            tally.wrong - zero.wrong,
+            tally.rounds - zero.rounds,
+            lost - (before.lost if before else 0),
+        )
         if counts[2]:
             added.append((name, *counts))
     return added
 
 
-def _restored(known: Release, alpha: float, probed: Sequence[ProbedPair], name: str) -> EventTest | None:
+def _restored(
+    known: Release, alpha: float, probed: Sequence[ProbedPair], name: str
+) -> EventTest | None:
     """Return the test of the slices so far; None if there is no epoch yet."""
     if not known.parts:
         return None
     plan = known.epochs[next(reversed(known.parts))]
     if plan["pair"] >= len(probed):
-        raise InvalidArgument(f"store is damaged or edited at {name}: an epoch has pair number {plan['pair']} of {len(probed)} pairs")
+        raise InvalidArgument(
+            f"store is damaged or edited at {name}: an epoch has pair number {plan['pair']} "
+            f"of {len(probed)} pairs"
+        )
     pair = probed[plan["pair"]]
     planned = sum(part.tally.rounds for part in known.parts.values())
-    return EventTest(pair.pair, pair.index, alpha, planned, read_event(plan["event"]), plan["method"], tuple(known.parts.values()))
+    return EventTest(
+        pair.pair,
+        pair.index,
+        alpha,
+        planned,
+        read_event(plan["event"]),
+        plan["method"],
+        tuple(known.parts.values()),
+    )
 
 
 def _conclude(call: _Call, alpha: float, name: str) -> Watched:
@@ -323,5 +448,7 @@ def _conclude(call: _Call, alpha: float, name: str) -> Watched:
         test = replace(test, alpha=alpha, looks=known.looks[:-1], **plain)
     call.runner.done = call.runner.planned = known.runs or call.runner.done
     options = replace(call.findings.options, confidence=1 - alpha)
-    result = build_result(call.runner, replace(call.findings, options=options, test=test), failure=call.failure)
+    result = build_result(
+        call.runner, replace(call.findings, options=options, test=test), failure=call.failure
+    )
     return Watched(name, call.release, result, len(known.slices), known.looks)

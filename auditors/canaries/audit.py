@@ -1,6 +1,7 @@
 """Entry point of the canary audit, `audit_canaries`.
 
-The audit tests a claim with the scores of canaries that fair coins included or left out, from one or a few private training runs.
+The audit tests a claim with the scores of canaries that fair coins included or left out, from one
+or a few private training runs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.canaries.bounds import Theorem, certified_epsilon, epsilons_refuted, parameter_refuted, schedule, sizes
+from dpwitness.auditors.canaries.bounds import (
+    Theorem,
+    certified_epsilon,
+    epsilons_refuted,
+    parameter_refuted,
+    schedule,
+    sizes,
+)
 from dpwitness.auditors.canaries.guesses import Guesses, ordered
 from dpwitness.auditors.canaries.ideal_limit import detectable
 from dpwitness.auditors.canaries.inputs import Canaries, read
@@ -33,17 +41,25 @@ from dpwitness.core.values.validation import (
 _OWNER = "audit_canaries"
 _HISTOGRAM_CELLS = 60  # cells of each histogram
 _PICTURE_POINTS = 24  # numbers of guesses in the picture
-_ODDS_FACTORS = (0.5, 1.0, 2.0)  # possible errors of the fitted log-odds, as factors; the number of guesses is best on average over them
-_STEINKE_FACTOR = 0.4  # factor on the recursion's number of guesses, near which the bound of Steinke et al. is best
+# possible errors of the fitted log-odds, as factors; the number of guesses is best on average over
+# them
+_ODDS_FACTORS = (0.5, 1.0, 2.0)
+# factor on the recursion's number of guesses, near which the bound of Steinke et al. is best
+_STEINKE_FACTOR = 0.4
 
 ASSUMED = (
-    "assumed: each canary was included by a fair coin, independent of all other coins and of the training's randomness, and scores depend "
+    "assumed: each canary was included by a fair coin, independent of all other coins and of "
+    "the training's randomness, and scores depend "
     "on the coins only through the released output"
 )
 _POOLED_NOTE = (
-    "runs are pooled as canaries of one run: their randomness is independent, so a coin changes one run only, and the claim applies"
+    "runs are pooled as canaries of one run: their randomness is independent, so a coin changes "
+    "one run only, and the claim applies"
 )
-_GAUSSIAN_NOTE = "tested against the Gaussian curve with the claim's epsilon and delta: a training with another curve may exceed that curve"
+_GAUSSIAN_NOTE = (
+    "tested against the Gaussian curve with the claim's epsilon and delta: a training with "
+    "another curve may exceed that curve"
+)
 
 
 def audit_canaries(
@@ -63,20 +79,24 @@ def audit_canaries(
     groups: Any = None,
     target: Json | None = None,
 ) -> CanaryResult:
-    """Audit private training with canaries: examples that fair coins added to the training data or left out.
+    """Audit private training with canaries: examples that fair coins added to the training data or
+    left out.
 
-    A score measures how strongly the released output suggests that a canary was included. Examples are an inner product with the
-    updates, minus the loss, or a margin. The audit guesses the coins of the canaries with the clearest scores. Too many correct guesses
-    refute the claim. The choice of guessed canaries is learned from all scores and from the coins of canaries that are not guessed.
-    `auditors/canaries/guesses.py` describes the choice; `guess_probability.py` and `recursion.py` prove the bounds.
+    A score measures how strongly the released output suggests that a canary was included. Examples
+    are an inner product with the updates, minus the loss, or a margin. The audit guesses the coins
+    of the canaries with the clearest scores. Too many correct guesses refute the claim. The choice
+    of guessed canaries is learned from all scores and from the coins of canaries that are not
+    guessed. `auditors/canaries/guesses.py` describes the choice; `guess_probability.py` and
+    `recursion.py` prove the bounds.
 
     Parameters
     ----------
     scores_in, scores_out : array_like, or list of array_like
-        Scores of included canaries, and of canaries that were left out. For several runs, a list with one array for each run.
+        Scores of included canaries, and of canaries that were left out. For several runs, a list
+        with one array for each run.
     claim : Claim or str
-        ``pure:EPS``, ``approx:EPS,DELTA``, ``gdp:MU``, ``dpsgd:SAMPLING,NOISE,STEPS``; or a `DPSGD` or
-        `TradeoffCurve`. The claim is for datasets that differ in one canary.
+        ``pure:EPS``, ``approx:EPS,DELTA``, ``gdp:MU``, ``dpsgd:SAMPLING,NOISE,STEPS``; or a `DPSGD`
+        or `TradeoffCurve`. The claim is for datasets that differ in one canary.
     confidence : float
         Confidence level of the bound, in (0, 1).
     seed : int
@@ -84,14 +104,17 @@ def audit_canaries(
     name : str, optional
         Name of the audited training in the result.
     delta : float
-        Delta at which a bound on a curve is converted to an epsilon. Approximate and pure claims use their own delta.
+        Delta at which a bound on a curve is converted to an epsilon. Approximate and pure claims
+        use their own delta.
     inclusion : float
-        Probability of inclusion. Must be 1/2, since the theorems are proved for 1/2 only. The sizes of both sides are tested against 1/2.
+        Probability of inclusion. Must be 1/2, since the theorems are proved for 1/2 only. The sizes
+        of both sides are tested against 1/2.
     method : {"best", "counting", "steinke", "curve"}
-        ``counting``: (epsilon, delta) by this project's theorem. ``steinke``: the theorem of Steinke, Nasr and Jagielski (2023), at a
-        number of guesses that is fixed in advance. ``curve``: the recursion of Mahloujifar, Melis and Chaudhuri (2025), where an
-        approximate claim is replaced by the Gaussian curve with the same epsilon and delta. ``best``: counting for pure and approximate
-        claims, curve for others.
+        ``counting``: (epsilon, delta) by this project's theorem. ``steinke``: the theorem of
+        Steinke, Nasr and Jagielski (2023), at a number of guesses that is fixed in advance.
+        ``curve``: the recursion of Mahloujifar, Melis and Chaudhuri (2025), where an approximate
+        claim is replaced by the Gaussian curve with the same epsilon and delta. ``best``: counting
+        for pure and approximate claims, curve for others.
     guesses : int, optional
         A single number of guesses, fixed before any score was seen.
     ids_in, ids_out : sequence, optional
@@ -109,7 +132,8 @@ def audit_canaries(
     Raises
     ------
     InvalidArgument
-        If an argument is invalid: scores are missing, all equal or not finite; the sides contradict fair coins; or a canary occurs twice.
+        If an argument is invalid: scores are missing, all equal or not finite; the sides contradict
+        fair coins; or a canary occurs twice.
 
     Examples
     --------
@@ -120,13 +144,20 @@ def audit_canaries(
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     begin = time.perf_counter()
-    claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", _OWNER)
+    claim = (
+        parse_claim(claim)
+        if isinstance(claim, str)
+        else require_type("claim", claim, Claim, "be a claim", _OWNER)
+    )
     claim_notes = resolved(claim, None)[1]
     alpha = 1 - require_probability("confidence", confidence, _OWNER)
     seed = require_integer("seed", seed, _OWNER, least=0)
     require_type("name", name, str, "be a text", _OWNER, optional=True)
     if require_finite("inclusion", inclusion, _OWNER) != 0.5:
-        raise InvalidArgument(f"{_OWNER}: inclusion must be 0.5, the probability that the theorems are proved for, got {inclusion!r}")
+        raise InvalidArgument(
+            f"{_OWNER}: inclusion must be 0.5, the probability that the theorems are proved "
+            f"for, got {inclusion!r}"
+        )
     claim, delta, method, notes = _claim_to_test(claim, delta, method)
     canaries = read(scores_in, scores_out, ids_in, ids_out, groups)
     size = canaries.scores.size
@@ -139,7 +170,9 @@ def audit_canaries(
     theorem = Theorem(method, claim, size, delta, fixed=guesses is not None or method != "counting")
     tested = [
         GuessTest(r, int(right[r]), share, theorem.refuted([int(right[r])], [r], share)[0])
-        for r, share in ([(guesses, alpha)] if guesses is not None else _planned_guesses(theorem, guessed, alpha))
+        for r, share in (
+            [(guesses, alpha)] if guesses is not None else _planned_guesses(theorem, guessed, alpha)
+        )
     ]
     best = _best(tested)
     return result_of_counts(
@@ -150,20 +183,38 @@ def audit_canaries(
         seed=seed,
         included=int(canaries.coins.sum()),
         runs=canaries.runs,
-        p_value=min(1.0, *(theorem.smallest_error(counts.right, counts.guesses) * alpha / counts.alpha for counts in tested)),
+        p_value=min(
+            1.0,
+            *(
+                theorem.smallest_error(counts.right, counts.guesses) * alpha / counts.alpha
+                for counts in tested
+            ),
+        ),
         gaussian_lower=_gaussian_epsilon(theorem, best, right, schedule(size, most, alpha)),
         detectable=detectable(claim, size, alpha, delta, method == "curve"),
         picture=_picture(canaries, guessed, best, _course(theorem, right, most, alpha)),
-        notes=(*claim_notes, *notes, ASSUMED, *([_POOLED_NOTE] if canaries.runs > 1 else []), *canaries.notes),
+        notes=(
+            *claim_notes,
+            *notes,
+            ASSUMED,
+            *([_POOLED_NOTE] if canaries.runs > 1 else []),
+            *canaries.notes,
+        ),
         target=target,
         seconds=time.perf_counter() - begin,
     )
 
 
-def _claim_to_test(claim: Claim, delta: float, method: str) -> tuple[Claim, float, str, tuple[str, ...]]:
-    """Return the claim or curve to test, the delta of the reported epsilon, the method, and notes on a replaced claim."""
+def _claim_to_test(
+    claim: Claim, delta: float, method: str
+) -> tuple[Claim, float, str, tuple[str, ...]]:
+    """Return the claim or curve to test, the delta of the reported epsilon, the method, and notes
+    on a replaced claim.
+    """
     claim = claim.for_canaries(_OWNER)
-    delta = claim.delta_budget if claim.bounds_epsilon else require_probability("delta", delta, _OWNER)
+    delta = (
+        claim.delta_budget if claim.bounds_epsilon else require_probability("delta", delta, _OWNER)
+    )
     method, claim, notes = _choose_method(method, claim)
     return claim, delta, method, notes
 
@@ -193,18 +244,28 @@ def _best(tested: Sequence[GuessTest]) -> GuessTest:
 
 
 def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ...]]:
-    """Return the theorem to use, the claim or curve that the theorem tests, and notes on a replaced claim."""
+    """Return the theorem to use, the claim or curve that the theorem tests, and notes on a replaced
+    claim.
+    """
     require_one_of("method", method, ("best", "counting", "steinke", "curve"), _OWNER)
     by_curve = claim.has_tangents
     if not (by_curve or claim.bounds_epsilon):
-        raise InvalidArgument(f"{_OWNER}: claim must be pure, approx, gdp or a curve, which bound how often guesses are right, got {claim}")
+        raise InvalidArgument(
+            f"{_OWNER}: claim must be pure, approx, gdp or a curve, which bound how often "
+            f"guesses are right, got {claim}"
+        )
     if method == "best":
         return ("curve" if by_curve else "counting"), claim, ()
     if by_curve and method != "curve":
-        raise InvalidArgument(f"{_OWNER}: method must be 'best' or 'curve' for the claim {claim}, got {method!r}")
+        raise InvalidArgument(
+            f"{_OWNER}: method must be 'best' or 'curve' for the claim {claim}, got {method!r}"
+        )
     if method == "curve" and not by_curve:
         if claim.is_pure:
-            raise InvalidArgument(f"{_OWNER}: method must be 'best', 'counting' or 'steinke' for a claim without delta, got 'curve'")
+            raise InvalidArgument(
+                f"{_OWNER}: method must be 'best', 'counting' or 'steinke' for a claim "
+                "without delta, got 'curve'"
+            )
         return method, GDP.with_epsilon(claim.parameter, claim.delta_budget), (_GAUSSIAN_NOTE,)
     return method, claim, ()
 
@@ -212,18 +273,27 @@ def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ..
 def _planned_guesses(theorem: Theorem, guessed: Guesses, alpha: float) -> list[tuple[int, float]]:
     """Return the numbers of guesses to test, each with its share of the error."""
     most, size, claim = guessed.chosen.size, theorem.canaries, theorem.claim
-    if theorem.method == "counting":  # choose by the expected bound, which does not use the coins of the guessed canaries
+    # choose by the expected bound, which does not use the coins of the guessed canaries
+    if theorem.method == "counting":
         numbers, expected = sizes(most), guessed.expected()
-        bounds = [epsilons_refuted(guessed.expected(factor)[numbers], numbers, theorem.delta, size, alpha) for factor in _ODDS_FACTORS]
-        expected_z = (expected[numbers] - numbers / 2) / np.sqrt(numbers)  # breaks ties where every expected bound is zero
+        bounds = [
+            epsilons_refuted(guessed.expected(factor)[numbers], numbers, theorem.delta, size, alpha)
+            for factor in _ODDS_FACTORS
+        ]
+        # breaks ties where every expected bound is zero
+        expected_z = (expected[numbers] - numbers / 2) / np.sqrt(numbers)
         return [(int(numbers[np.lexsort((expected_z, np.sum(bounds, axis=0)))[-1]]), alpha)]
     if theorem.method == "steinke":
         return [(max(1, round(_STEINKE_FACTOR * schedule(size, most, alpha)[0][0])), alpha)]
     return schedule(size, most, alpha, claim.guess_mu)
 
 
-def _gaussian_epsilon(theorem: Theorem, best: GuessTest, right: np.ndarray, planned: list[tuple[int, float]]) -> float:
-    """Return the epsilon of the largest mu that any of the planned numbers of guesses refutes; NaN if the theorem's delta is 0."""
+def _gaussian_epsilon(
+    theorem: Theorem, best: GuessTest, right: np.ndarray, planned: list[tuple[int, float]]
+) -> float:
+    """Return the epsilon of the largest mu that any of the planned numbers of guesses refutes; NaN
+    if the theorem's delta is 0.
+    """
     if theorem.delta == 0:
         return math.nan
     mu = 0.0
@@ -235,8 +305,12 @@ def _gaussian_epsilon(theorem: Theorem, best: GuessTest, right: np.ndarray, plan
     return certified_epsilon(GDP(1.0), mu, theorem.delta)
 
 
-def _course(theorem: Theorem, right: np.ndarray, most: int, alpha: float) -> tuple[tuple[int, int, float], ...]:
-    """Return numbers of guesses, right guesses, and the bound that each number would certify as the only number tested."""
+def _course(
+    theorem: Theorem, right: np.ndarray, most: int, alpha: float
+) -> tuple[tuple[int, int, float], ...]:
+    """Return numbers of guesses, right guesses, and the bound that each number would certify as the
+    only number tested.
+    """
     if theorem.claim.costly:
         return ()
     guesses = np.unique(np.geomspace(1, most, _PICTURE_POINTS).astype(int))
@@ -245,14 +319,25 @@ def _course(theorem: Theorem, right: np.ndarray, most: int, alpha: float) -> tup
     return tuple(zip(guesses.tolist(), rights, bounds, strict=True))
 
 
-def _picture(canaries: Canaries, guessed: Guesses, best: GuessTest, course: tuple[tuple[int, int, float], ...]) -> CanaryPicture:
+def _picture(
+    canaries: Canaries,
+    guessed: Guesses,
+    best: GuessTest,
+    course: tuple[tuple[int, int, float], ...],
+) -> CanaryPicture:
     """Return histograms of the scores for plots.
 
     The histograms certify nothing. The outermost cells also count the scores beyond the edges.
     """
     low, high = np.quantile(canaries.scores, [0.001, 0.999])
-    edges = np.linspace(low, high, _HISTOGRAM_CELLS + 1) if high > low else np.linspace(low - 0.5, high + 0.5, _HISTOGRAM_CELLS + 1)
-    cell = np.clip(np.searchsorted(edges, canaries.scores, side="right") - 1, 0, _HISTOGRAM_CELLS - 1)
+    edges = (
+        np.linspace(low, high, _HISTOGRAM_CELLS + 1)
+        if high > low
+        else np.linspace(low - 0.5, high + 0.5, _HISTOGRAM_CELLS + 1)
+    )
+    cell = np.clip(
+        np.searchsorted(edges, canaries.scores, side="right") - 1, 0, _HISTOGRAM_CELLS - 1
+    )
     chosen, is_in = guessed.chosen[: best.guesses], guessed.included[: best.guesses]
 
     def histogram(mask: Any) -> tuple[int, ...]:

@@ -1,17 +1,23 @@
-"""Runs that are not independent: one run given several times, or one set of coins used for several trainings.
+"""Runs that are not independent: one run given several times, or one set of coins used for several
+trainings.
 
-The pooled audit needs new coins for each run. Each test below asks how probable the likeness of two runs is under independent coins, for
-any training and any score, and refuses at 1e-9 after a correction for the number of pairs.
+The pooled audit needs new coins for each run. Each test below asks how probable the likeness of two
+runs is under independent coins, for any training and any score, and refuses at 1e-9 after a
+correction for the number of pairs.
 
-- *Copies.* Sort the canaries of a run by score. In a copy, also a rescaled, permuted or slightly perturbed one, included canaries have the
-  same ranks. Let H be the number of ranks at which two runs differ, and T the number of neighboring ranks in one run with different coins.
-  With independent coins and inclusion probabilities p1 and p2 at a rank, the expectations satisfy
-  H = p1 (1 - p2) + p2 (1 - p1) = (p1 - p2)^2 + p1 (1 - p1) + p2 (1 - p2) >= (T1 + T2) / 2, for probabilities that vary slowly with the
-  rank. A separating score has a small T, and nothing is refused.
-- *Parts.* The test of copies is applied to the scores that occur once in each of two runs, if these are most of one run.
-- *Equal tables.* For each score, as many canaries are included and left out. A table of few different scores may repeat by chance, so each
-  score counts only the bits of that coincidence.
-- *Equal sizes.* Two runs of m canaries include equally many with probability at most sqrt(2 / (pi m)).
+- *Copies.* Sort the canaries of a run by score. In a copy, also a rescaled, permuted or slightly
+  perturbed one, included canaries have the same ranks. Let H be the number of ranks at which two
+  runs differ, and T the number of neighboring ranks in one run with different coins. With
+  independent coins and inclusion probabilities p1 and p2 at a rank, the expectations satisfy H = p1
+  (1 - p2) + p2 (1 - p1) = (p1 - p2)^2 + p1 (1 - p1) + p2 (1 - p2) >= (T1 + T2) / 2, for
+  probabilities that vary slowly with the rank. A separating score has a small T, and nothing is
+  refused.
+- *Parts.* The test of copies is applied to the scores that occur once in each of two runs, if these
+  are most of one run.
+- *Equal tables.* For each score, as many canaries are included and left out. A table of few
+  different scores may repeat by chance, so each score counts only the bits of that coincidence.
+- *Equal sizes.* Two runs of m canaries include equally many with probability at most sqrt(2 / (pi
+  m)).
 - *Names.* Where canaries have names, coins of the same canary in two runs agree like fair coins.
 """
 
@@ -34,19 +40,25 @@ _OWNER = "audit_canaries"
 _MIN_BITS = 30.0  # 2^-30 is below 1e-9
 _MIN_NATS = _MIN_BITS * math.log(2)
 _MIN_SIZE = 60  # canaries of a run, or shared names, from which a pair alone can be refused
-_LAGS = range(1, 9)  # distances of ranks in T: the smallest count, as equal scores may make neighbors alternate
+# distances of ranks in T: the smallest count, as equal scores may make neighbors alternate
+_LAGS = range(1, 9)
 _T_FACTOR = 0.7  # factor on T: probabilities may vary from rank to rank
 _COPY_RATIO = 0.25  # largest H / T of copies
-_SHARED_PART = 0.75  # share of a run's scores in another run, above the half that runs share if scores depend on the coin only
+# share of a run's scores in another run, above the half that runs share if scores depend on the
+# coin only
+_SHARED_PART = 0.75
 _DIGITS = 9  # decimals of standardized scores in a table
 _ADVICE = "pass each training once, and draw new coins for each"
 Run = tuple[FloatArray, np.ndarray]  # standardized scores, coins
 
 
-def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None], given: Sequence[FloatArray]) -> None:
+def require_independent(
+    runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None], given: Sequence[FloatArray]
+) -> None:
     """Raise InvalidArgument if runs repeat one another or share their coins beyond chance.
 
-    `ids` are the names of the canaries of each run, or None; `given` are the scores of each run before standardization.
+    `ids` are the names of the canaries of each run, or None; `given` are the scores of each run
+    before standardization.
     """
     if len(runs) < 2:
         return
@@ -55,24 +67,35 @@ def require_independent(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | 
     first = _first_repeat(tables)
     if first is not None:
         times = Counter(key for key, _ in tables).most_common(1)[0][1]
-        proof = f"{times} times among {len(tables)} runs; the first two are runs {first[0]} and {first[1]}"
-        raise InvalidArgument(f"{_OWNER}: runs must be independent, the same scores with the same coins are given {proof}: {_ADVICE}")
+        proof = (
+            f"{times} times among {len(tables)} runs; the first two are runs {first[0]} and "
+            f"{first[1]}"
+        )
+        raise InvalidArgument(
+            f"{_OWNER}: runs must be independent, the same scores with the same coins are "
+            f"given {proof}: {_ADVICE}"
+        )
     _require_independent_ranks(runs, range(len(runs)), len(runs) ** 2)
     _require_independent_parts(runs, given)
-    sizes = [((coins.size, int(coins.sum())), 0.5 * math.log2(math.pi * coins.size / 2)) for _, coins in runs]
+    sizes = [
+        ((coins.size, int(coins.sum())), 0.5 * math.log2(math.pi * coins.size / 2))
+        for _, coins in runs
+    ]
     if _first_repeat(sizes) is not None:
         (size, included), times = Counter(key for key, _ in sizes).most_common(1)[0]
         proof = f"{times} of {len(runs)} runs include exactly {included} of {size} canaries"
         raise InvalidArgument(
-            f"{_OWNER}: runs must have new fair coins each, {proof}, as one set of coins or a fixed number does: {_ADVICE}"
+            f"{_OWNER}: runs must have new fair coins each, {proof}, as one set of coins or "
+            f"a fixed number does: {_ADVICE}"
         )
 
 
 def _first_repeat(keyed: Sequence[tuple[Hashable, float]]) -> tuple[int, int] | None:
-    """Return the indices of the first two runs with equal keys, if the number of equal keys is improbable; None otherwise.
+    """Return the indices of the first two runs with equal keys, if the number of equal keys is
+    improbable; None otherwise.
 
-    A run has the key of an earlier run with probability at most 2^-bits. The union bound is over all partitions of the runs into as many
-    classes.
+    A run has the key of an earlier run with probability at most 2^-bits. The union bound is over
+    all partitions of the runs into as many classes.
     """
     seen: dict[Hashable, int] = {}
     evidence, first = 0.0, None
@@ -92,88 +115,136 @@ def _first_repeat(keyed: Sequence[tuple[Hashable, float]]) -> tuple[int, int] | 
 
 
 def _table(scores: FloatArray, coins: np.ndarray) -> tuple[Hashable, float]:
-    """Return the counts of included and left-out canaries per score, and the bits of evidence in an equal table.
+    """Return the counts of included and left-out canaries per score, and the bits of evidence in an
+    equal table.
 
-    The bits are a lower bound on minus log2 of the probability that an independent run has the same table.
+    The bits are a lower bound on minus log2 of the probability that an independent run has the same
+    table.
     """
-    values, where, sizes = np.unique(np.round(scores, _DIGITS), return_inverse=True, return_counts=True)
+    values, where, sizes = np.unique(
+        np.round(scores, _DIGITS), return_inverse=True, return_counts=True
+    )
     inside = np.bincount(where, weights=coins, minlength=sizes.size)
     single = inside[sizes == 1] > 0
     share = inside / sizes
     with np.errstate(divide="ignore"):
         several = 0.5 * np.log2(2 * math.pi * sizes * share * (1 - share))[sizes > 1]
-    bits = math.log2(math.e) * np.count_nonzero(single[1:] != single[:-1]) + float(np.maximum(several, 0.0).sum())
+    bits = math.log2(math.e) * np.count_nonzero(single[1:] != single[:-1]) + float(
+        np.maximum(several, 0.0).sum()
+    )
     return (values.tobytes(), inside.tobytes()), bits
 
 
 def _require_independent_parts(runs: Sequence[Run], given: Sequence[FloatArray]) -> None:
-    """Compare the coins of two runs at the scores that occur once in each run, if these are most of one run's scores."""
+    """Compare the coins of two runs at the scores that occur once in each run, if these are most of
+    one run's scores.
+    """
     ends = np.cumsum([0, *(scores.size for scores in given)])
     codes = np.unique(np.concatenate(given), return_inverse=True)[1].ravel()
-    levels = [np.unique(codes[a:b], return_index=True, return_counts=True) for a, b in itertools.pairwise(ends)]
-    singles = [(values[times == 1], coins[places[times == 1]]) for (values, places, times), (_, coins) in zip(levels, runs, strict=True)]
+    levels = [
+        np.unique(codes[a:b], return_index=True, return_counts=True)
+        for a, b in itertools.pairwise(ends)
+    ]
+    singles = [
+        (values[times == 1], coins[places[times == 1]])
+        for (values, places, times), (_, coins) in zip(levels, runs, strict=True)
+    ]
     sizes = np.array([values.size for values, _ in singles])
     places = np.concatenate([values for values, _ in singles])
-    present = csr_array((np.ones(places.size), places, np.cumsum([0, *sizes])), shape=(len(runs), int(ends[-1])))
+    present = csr_array(
+        (np.ones(places.size), places, np.cumsum([0, *sizes])), shape=(len(runs), int(ends[-1]))
+    )
     shared = (present @ present.T).tocoo()
     for i, j, count in zip(*shared.coords, shared.data, strict=True):
         if i < j and count >= max(_MIN_SIZE, _SHARED_PART * min(sizes[i], sizes[j])):
-            both, first, second = np.intersect1d(singles[i][0], singles[j][0], assume_unique=True, return_indices=True)
+            both, first, second = np.intersect1d(
+                singles[i][0], singles[j][0], assume_unique=True, return_indices=True
+            )
             sides = [(both, singles[i][1][first]), (both, singles[j][1][second])]
             _require_independent_ranks(sides, (int(i), int(j)), len(runs) ** 2)
 
 
 def _require_independent_ranks(runs: Sequence[Run], run_numbers: Sequence[int], pairs: int) -> None:
-    """Compare the coins by rank of the score, for all pairs of runs of equal size, and with the second run in reverse.
+    """Compare the coins by rank of the score, for all pairs of runs of equal size, and with the
+    second run in reverse.
 
     `run_numbers` name the runs in messages. The threshold is corrected for `pairs` comparisons.
     """
     rng = np.random.default_rng(0)  # for a random order of equal scores
     for size in {coins.size for _, coins in runs if coins.size >= _MIN_SIZE}:
         group = [k for k, (_, coins) in enumerate(runs) if coins.size == size]
-        ranked = np.stack([np.where(coins[np.lexsort((rng.random(size), scores))], 1, -1) for scores, coins in (runs[k] for k in group)])
+        ranked = np.stack(
+            [
+                np.where(coins[np.lexsort((rng.random(size), scores))], 1, -1)
+                for scores, coins in (runs[k] for k in group)
+            ]
+        )
         ranked = ranked.astype(np.float32)
         changes = np.array([_changes_of_coin(row) for row in ranked])
         for i in range(1, len(group)):
             expected = 0.5 * (changes[:i] + changes[i])
             for row in (ranked[i], ranked[i, ::-1]):
                 differ = np.maximum(0.5 * (size - ranked[:i] @ row), 0.0)
-                improbable = _log_improbability(differ, _T_FACTOR * expected) > _MIN_NATS + math.log(pairs)
+                improbable = _log_improbability(
+                    differ, _T_FACTOR * expected
+                ) > _MIN_NATS + math.log(pairs)
                 copies = np.flatnonzero(improbable & (differ <= _COPY_RATIO * expected))
                 if copies.size:
                     j = int(copies[0])
                     which = f"runs {run_numbers[group[j]]} and {run_numbers[group[i]]}"
-                    proof = f"{which} order included and left-out canaries alike: {differ[j]:.0f} of {size} ranks differ"
+                    proof = (
+                        f"{which} order included and left-out canaries alike: {differ[j]:.0f} of "
+                        f"{size} ranks differ"
+                    )
                     raise InvalidArgument(
-                        f"{_OWNER}: runs must be independent, {proof}, where independent coins differ at about {expected[j]:.0f}: {_ADVICE}"
+                        f"{_OWNER}: runs must be independent, {proof}, where independent "
+                        f"coins differ at about {expected[j]:.0f}: {_ADVICE}"
                     )
 
 
 def _changes_of_coin(signs: FloatArray) -> float:
-    """Return the number of ranks whose coin differs from the coin of a nearby rank, minimized over distances."""
+    """Return the number of ranks whose coin differs from the coin of a nearby rank, minimized over
+    distances.
+    """
     size = signs.size
-    return min(float(np.count_nonzero(signs[lag:] != signs[:-lag])) * size / (size - lag) for lag in _LAGS)
+    return min(
+        float(np.count_nonzero(signs[lag:] != signs[:-lag])) * size / (size - lag) for lag in _LAGS
+    )
 
 
 def _log_improbability(found: FloatArray, mean: FloatArray) -> FloatArray:
-    """Return minus the logarithm of Chernoff's bound on P(sum of coins <= found), for a mean of at least `mean`; 0 above the mean."""
+    """Return minus the logarithm of Chernoff's bound on P(sum of coins <= found), for a mean of at
+    least `mean`; 0 above the mean.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         bound = mean - found + np.where(found > 0, found * np.log(found / mean), 0.0)
     return np.where(found < mean, bound, 0.0)
 
 
 def _require_independent_ids(runs: Sequence[Run], ids: Sequence[Sequence[Hashable] | None]) -> None:
-    """Raise InvalidArgument if the coins of canaries with the same id agree too often, or too rarely, between two runs."""
-    named: list[tuple[int, Sequence[Hashable]]] = [(k, each) for k, each in enumerate(ids) if each is not None]
+    """Raise InvalidArgument if the coins of canaries with the same id agree too often, or too
+    rarely, between two runs.
+    """
+    named: list[tuple[int, Sequence[Hashable]]] = [
+        (k, each) for k, each in enumerate(ids) if each is not None
+    ]
     if len(named) < 2:
         return
-    masks = [(frozenset(zip(each, runs[k][1].tolist(), strict=True)), float(len(each))) for k, each in named]
+    masks = [
+        (frozenset(zip(each, runs[k][1].tolist(), strict=True)), float(len(each)))
+        for k, each in named
+    ]
     first = _first_repeat(masks)
     if first is not None:
-        proof = f"runs {named[first[0]][0]} and {named[first[1]][0]} include exactly the same canaries, by their ids"
+        proof = (
+            f"runs {named[first[0]][0]} and {named[first[1]][0]} include exactly the same "
+            "canaries, by their ids"
+        )
         raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {proof}: {_ADVICE}")
     codes: dict[Hashable, int] = {}
-    places: list[Any] = [[codes.setdefault(each, len(codes)) for each in names] for _, names in named]
+    places: list[Any] = [
+        [codes.setdefault(each, len(codes)) for each in names] for _, names in named
+    ]
     ends = np.cumsum([0, *(len(each) for each in places)])
     signs = np.concatenate([np.where(runs[k][1], 1, -1) for k, _ in named])
     shape = (len(named), len(codes))
@@ -188,5 +259,10 @@ def _require_independent_ids(runs: Sequence[Run], ids: Sequence[Sequence[Hashabl
         conspicuous = np.flatnonzero(2 * binom.sf(extreme - 1, shared, 0.5) < alpha)
         if conspicuous.size:
             j = int(conspicuous[0])
-            proof = f"the coins of runs {named[j][0]} and {named[i][0]} agree for {agree[j]} of {shared[j]} canaries with the same id"
-            raise InvalidArgument(f"{_OWNER}: runs must have new fair coins each, {proof}: {_ADVICE}")
+            proof = (
+                f"the coins of runs {named[j][0]} and {named[i][0]} agree for {agree[j]} of "
+                f"{shared[j]} canaries with the same id"
+            )
+            raise InvalidArgument(
+                f"{_OWNER}: runs must have new fair coins each, {proof}: {_ADVICE}"
+            )

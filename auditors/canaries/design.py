@@ -9,27 +9,37 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require, require_integer, require_numbers, require_one_of
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require,
+    require_integer,
+    require_numbers,
+    require_one_of,
+)
 
-_EXTREME_RANGES = 3.0  # distance of an extreme record from the ends of a column, in ranges of the column
+# distance of an extreme record from the ends of a column, in ranges of the column
+_EXTREME_RANGES = 3.0
 
 
 @dataclass(frozen=True, eq=False)
 class GradientCanaries:
-    """Orthogonal gradients for white-box audits: each gradient is visible in an update independently of the others.
+    """Orthogonal gradients for white-box audits: each gradient is visible in an update
+    independently of the others.
 
-    Nasr et al. (2023), section 4 (Dirac); Steinke, Nasr and Jagielski (2023), section 6. A canary's record may be anything with this
-    gradient. For Dirac gradients, use a number in an additional layer.
+    Nasr et al. (2023), section 4 (Dirac); Steinke, Nasr and Jagielski (2023), section 6. A canary's
+    record may be anything with this gradient. For Dirac gradients, use a number in an additional
+    layer.
 
     Parameters
     ----------
     count, dimension : int
         Number of canaries, at most the number of entries of a gradient, and number of entries.
     norm : float
-        Length of each gradient. Use a length well above the clipping norm: otherwise, a training without clipping passes.
+        Length of each gradient. Use a length well above the clipping norm: otherwise, a training
+        without clipping passes.
     kind : {"dirac", "orthogonal"}
-        Gradients with one nonzero entry, in the first entries; or a random orthonormal system, for training code that treats entries
-        differently.
+        Gradients with one nonzero entry, in the first entries; or a random orthonormal system, for
+        training code that treats entries differently.
     seed : int
         Seed of the orthonormal system.
 
@@ -55,18 +65,27 @@ class GradientCanaries:
     _system: FloatArray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require(self).integer("count", "dimension").positive("norm").one_of("kind", ["dirac", "orthogonal"])
+        require(self).integer("count", "dimension").positive("norm").one_of(
+            "kind", ["dirac", "orthogonal"]
+        )
         require_integer("seed", self.seed, "GradientCanaries", least=0)
         if self.count > self.dimension:
-            raise InvalidArgument(f"GradientCanaries: count must be at most dimension, {self.dimension}, got {self.count}")
+            raise InvalidArgument(
+                f"GradientCanaries: count must be at most dimension, {self.dimension}, got "
+                f"{self.count}"
+            )
         system = np.empty((0, self.dimension))
         if self.kind == "orthogonal":
-            random_labels = np.random.default_rng(self.seed).normal(size=(self.dimension, self.count))
+            random_labels = np.random.default_rng(self.seed).normal(
+                size=(self.dimension, self.count)
+            )
             system = np.linalg.qr(random_labels)[0].T
         object.__setattr__(self, "_system", system)
 
     def rows(self, which: ArrayLike) -> FloatArray:
-        """Return the gradients of the canaries `which`, given by number or by a mask: (k, dimension)."""
+        """Return the gradients of the canaries `which`, given by number or by a mask: (k,
+        dimension).
+        """
         chosen = np.arange(self.count)[np.asarray(which)]
         if self.kind == "orthogonal":
             return np.asarray(self.norm * self._system[chosen])
@@ -75,21 +94,32 @@ class GradientCanaries:
         return values
 
     def scores(self, update: ArrayLike) -> FloatArray:
-        """Return the inner product of each canary's direction with a noisy sum of gradients, to be summed over steps: (count,).
+        """Return the inner product of each canary's direction with a noisy sum of gradients, to be
+        summed over steps: (count,).
 
-        Negate an update that points against the gradient, such as a change of the model's parameters: large scores must indicate included
-        canaries.
+        Negate an update that points against the gradient, such as a change of the model's
+        parameters: large scores must indicate included canaries.
         """
-        values = np.asarray(require_numbers("update", update, "GradientCanaries"), dtype=float).ravel()
+        values = np.asarray(
+            require_numbers("update", update, "GradientCanaries"), dtype=float
+        ).ravel()
         if values.size != self.dimension:
-            raise InvalidArgument(f"GradientCanaries: update must have as many entries as gradients, {self.dimension}, got {values.size}")
-        return values[: self.count].copy() if self.kind == "dirac" else np.asarray(self._system @ values)
+            raise InvalidArgument(
+                "GradientCanaries: update must have as many entries as gradients, "
+                f"{self.dimension}, got {values.size}"
+            )
+        return (
+            values[: self.count].copy()
+            if self.kind == "dirac"
+            else np.asarray(self._system @ values)
+        )
 
 
 def canary_records(
     features: ArrayLike, labels: ArrayLike, count: int, *, kind: str = "mislabelled", seed: int = 0
 ) -> tuple[FloatArray, np.ndarray]:
-    """Return features and labels of `count` canary records that a training would have to memorize, for black-box audits.
+    """Return features and labels of `count` canary records that a training would have to memorize,
+    for black-box audits.
 
     Parameters
     ----------
@@ -98,8 +128,9 @@ def canary_records(
     count : int
         Number of canaries.
     kind : {"mislabelled", "blank", "extreme"}
-        Real records with another label that occurs, drawn without replacement while records remain; records of zeros with random labels;
-        or records with every column three ranges beyond an end, at random ends and with random labels.
+        Real records with another label that occurs, drawn without replacement while records remain;
+        records of zeros with random labels; or records with every column three ranges beyond an
+        end, at random ends and with random labels.
     seed : int
         Seed of the random choices.
 
@@ -117,8 +148,8 @@ def canary_records(
 
     Notes
     -----
-    Blank canaries with one label are the same record many times. The model's bias moves with their number, and a single canary has
-    almost no effect.
+    Blank canaries with one label are the same record many times. The model's bias moves with their
+    number, and a single canary has almost no effect.
 
     Examples
     --------
@@ -131,9 +162,14 @@ def canary_records(
     table = np.asarray(require_numbers("features", features, owner), dtype=float)
     label_array = np.asarray(labels)
     if table.ndim != 2 or not len(table):
-        raise InvalidArgument(f"{owner}: features must be a table with one row per record, got shape {table.shape}")
+        raise InvalidArgument(
+            f"{owner}: features must be a table with one row per record, got shape {table.shape}"
+        )
     if label_array.shape != (len(table),):
-        raise InvalidArgument(f"{owner}: labels must have one entry per record, {len(table)}, got shape {label_array.shape}")
+        raise InvalidArgument(
+            f"{owner}: labels must have one entry per record, {len(table)}, got shape "
+            f"{label_array.shape}"
+        )
     require_integer("count", count, owner)
     require_one_of("kind", kind, ["mislabelled", "blank", "extreme"], owner)
     kinds, codes = np.unique(label_array, return_inverse=True)
@@ -143,27 +179,35 @@ def canary_records(
     if kind == "mislabelled":
         permutations = [rng.permutation(len(table)) for _ in range(-(-count // len(table)))]
         chosen = np.concatenate(permutations)[:count]
-        return table[chosen], kinds[(codes[chosen] + rng.integers(1, len(kinds), count)) % len(kinds)]
+        return table[chosen], kinds[
+            (codes[chosen] + rng.integers(1, len(kinds), count)) % len(kinds)
+        ]
     random_labels = kinds[rng.integers(len(kinds), size=count)]
     if kind == "blank":
         return np.zeros((count, table.shape[1])), random_labels
     low, high = table.min(axis=0), table.max(axis=0)
     distance = _EXTREME_RANGES * np.where(high > low, high - low, 1.0)
-    return np.where(rng.random((count, table.shape[1])) < 0.5, low - distance, high + distance), random_labels
+    return np.where(
+        rng.random((count, table.shape[1])) < 0.5, low - distance, high + distance
+    ), random_labels
 
 
-def prediction_scores(predictions: ArrayLike, labels: ArrayLike, kind: str = "margin") -> FloatArray:
-    """Return a score of how well a released model fits each canary, for black-box audits and for a released minimizer.
+def prediction_scores(
+    predictions: ArrayLike, labels: ArrayLike, kind: str = "margin"
+) -> FloatArray:
+    """Return a score of how well a released model fits each canary, for black-box audits and for a
+    released minimizer.
 
     Parameters
     ----------
     predictions : array_like
-        Predictions of the model for the canaries. (m,) numbers for labels -1 and 1, such as <w, x> at a released minimizer w; or
-        (m, classes) log-odds up to a constant, for labels 0, 1, ...
+        Predictions of the model for the canaries. (m,) numbers for labels -1 and 1, such as <w, x>
+        at a released minimizer w; or (m, classes) log-odds up to a constant, for labels 0, 1, ...
     labels : array_like
         Labels of the canaries, (m,).
     kind : {"margin", "loss"}
-        Prediction for the label minus the best other prediction; or minus the logistic loss, log P(label).
+        Prediction for the label minus the best other prediction; or minus the logistic loss, log
+        P(label).
 
     Returns
     -------
@@ -188,17 +232,22 @@ def prediction_scores(predictions: ArrayLike, labels: ArrayLike, kind: str = "ma
     require_one_of("kind", kind, ["margin", "loss"], owner)
     if values.ndim not in (1, 2) or label_array.shape != values.shape[:1]:
         raise InvalidArgument(
-            f"{owner}: labels must have one entry per row of predictions, got shapes {label_array.shape} and {values.shape}"
+            f"{owner}: labels must have one entry per row of predictions, got shapes "
+            f"{label_array.shape} and {values.shape}"
         )
     if values.ndim == 1:
         if not np.isin(label_array, (-1, 1)).all():
-            raise InvalidArgument(f"{owner}: labels must be -1 or 1 for one number per canary, got {_describe_wrong(label_array, (-1, 1))}")
+            raise InvalidArgument(
+                f"{owner}: labels must be -1 or 1 for one number per canary, got "
+                f"{_describe_wrong(label_array, (-1, 1))}"
+            )
         margins = label_array * values
         return np.asarray(margins if kind == "margin" else -np.logaddexp(0.0, -margins))
     classes = values.shape[1]
     if classes < 2 or not np.isin(label_array, np.arange(classes)).all():
         raise InvalidArgument(
-            f"{owner}: labels must be 0 to {classes - 1}, of at least two classes, got {_describe_wrong(label_array, range(classes))}"
+            f"{owner}: labels must be 0 to {classes - 1}, of at least two classes, got "
+            f"{_describe_wrong(label_array, range(classes))}"
         )
     label_index = np.arange(len(values)), label_array.astype(int)
     label_values = values[label_index]
@@ -210,6 +259,8 @@ def prediction_scores(predictions: ArrayLike, labels: ArrayLike, kind: str = "ma
 
 
 def _describe_wrong(labels: FloatArray, allowed: Any) -> str:
-    """Return the first label outside `allowed`, or the number of allowed classes, for an error message."""
+    """Return the first label outside `allowed`, or the number of allowed classes, for an error
+    message.
+    """
     wrong = labels[~np.isin(labels, list(allowed))]
     return f"{wrong[0]:g}" if len(wrong) else f"{len(list(allowed))} class"

@@ -1,10 +1,12 @@
-"""Choice of the guessed canaries and of the guesses, from all scores and from the coins of canaries that are not guessed.
+"""Choice of the guessed canaries and of the guesses, from all scores and from the coins of canaries
+that are not guessed.
 
-The theorems let the guesser use any function of the released output, and the coins of canaries that the guesser does not name. So the
-coins of the middle of all scores, where guesses are worst, and of a few random other canaries are revealed. The revealed coins show how
-scores order canaries, and cost only these canaries. A logistic regression with one slope on each side is fitted to the revealed coins. The
-other canaries are named in the order of their fitted odds, most certain first. Equal scores are ordered at random: their order in the
-caller's arrays depends on the coins.
+The theorems let the guesser use any function of the released output, and the coins of canaries that
+the guesser does not name. So the coins of the middle of all scores, where guesses are worst, and of
+a few random other canaries are revealed. The revealed coins show how scores order canaries, and
+cost only these canaries. A logistic regression with one slope on each side is fitted to the
+revealed coins. The other canaries are named in the order of their fitted odds, most certain first.
+Equal scores are ordered at random: their order in the caller's arrays depends on the coins.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ import numpy as np
 
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_MIDDLE_SHARE, _RANDOM_SHARE = 0.55, 0.02  # shares of canaries with revealed coins: middle scores, and random canaries
+# shares of canaries with revealed coins: middle scores, and random canaries
+_MIDDLE_SHARE, _RANDOM_SHARE = 0.55, 0.02
 _MAX_FITTED = 20_000  # largest number of coins in the regression
-# prior standard deviations: of the log-odds at the middle; of the slope, with prior mean 0.25; of the difference of the two sides' slopes
+# prior standard deviations: of the log-odds at the middle; of the slope, with prior mean 0.25; of
+# the difference of the two sides' slopes
 _PRIOR = np.array([0.02, 0.12, 0.02])
 _CLIP = 12.0  # bound on log-odds, and on standardized distances from the middle
 
@@ -26,7 +30,8 @@ _CLIP = 12.0  # bound on log-odds, and on standardized distances from the middle
 class Guesses:
     """Canaries in the order in which they are guessed."""
 
-    chosen: np.ndarray  # indices of the canaries, most certain first, without canaries whose coins were revealed
+    # indices of the canaries, most certain first, without canaries whose coins were revealed
+    chosen: np.ndarray
     included: np.ndarray  # guess for each canary
     odds: FloatArray  # expected log-odds of each guess
 
@@ -35,12 +40,16 @@ class Guesses:
         return np.concatenate([[0], np.cumsum(coins[self.chosen] == self.included)])
 
     def expected(self, factor: float = 1.0) -> FloatArray:
-        """Return the expected number of right guesses among the first r if all fitted log-odds are multiplied by `factor`."""
+        """Return the expected number of right guesses among the first r if all fitted log-odds are
+        multiplied by `factor`.
+        """
         return np.concatenate([[0.0], np.cumsum(1 / (1 + np.exp(-factor * self.odds)))])
 
 
 def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> Guesses:
-    """Order canaries by the certainty of a guess about them. The guesses depend on `coins` only through the revealed coins."""
+    """Order canaries by the certainty of a guess about them. The guesses depend on `coins` only
+    through the revealed coins.
+    """
     shuffled = rng.permutation(scores.size)
     order = shuffled[np.argsort(scores[shuffled], kind="stable")]
     revealed = np.zeros(scores.size, dtype=bool)
@@ -49,7 +58,11 @@ def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> 
     revealed |= rng.random(scores.size) < _RANDOM_SHARE
     training = order[revealed[order]]
     features = _features(scores, order)
-    sample = rng.choice(training, _MAX_FITTED, replace=False) if training.size > _MAX_FITTED else training
+    sample = (
+        rng.choice(training, _MAX_FITTED, replace=False)
+        if training.size > _MAX_FITTED
+        else training
+    )
     odds = np.clip(features @ _fit(features[sample], coins[sample]), -_CLIP, _CLIP)
     remaining = shuffled[~revealed[shuffled]]
     chosen = remaining[np.argsort(-np.abs(odds[remaining]), kind="stable")]
@@ -57,10 +70,13 @@ def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> 
 
 
 def _features(scores: FloatArray, order: np.ndarray) -> FloatArray:
-    """Return the features of each score: 1, the distance from the middle in units of the middle half, and the absolute distance."""
+    """Return the features of each score: 1, the distance from the middle in units of the middle
+    half, and the absolute distance.
+    """
     n = scores.size
     low, middle, high = (scores[order[int(share * (n - 1))]] for share in (0.25, 0.5, 0.75))
-    if low < high and middle in (low, high):  # few distinct values: otherwise guesses at the median would count as coin flips
+    # few distinct values: otherwise guesses at the median would count as coin flips
+    if low < high and middle in (low, high):
         middle = (low + high) / 2
     unit = 0.7413 * (high - low) or float(np.std(scores)) or 1.0
     distance = np.clip((scores - middle) / unit, -_CLIP, _CLIP)

@@ -1,4 +1,6 @@
-"""Largest bound that canaries can certify: ideal scores with a known noise law and without interference between canaries."""
+"""Largest bound that canaries can certify: ideal scores with a known noise law and without
+interference between canaries.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,25 @@ import numpy as np
 from scipy.special import expit, ndtr
 from scipy.stats import binom
 
-from dpwitness.auditors.canaries.bounds import epsilons_refuted, largest, parameter_refuted, schedule, sizes
+from dpwitness.auditors.canaries.bounds import (
+    epsilons_refuted,
+    largest,
+    parameter_refuted,
+    schedule,
+    sizes,
+)
 from dpwitness.auditors.canaries.guess_probability import chance, p_value
 from dpwitness.auditors.canaries.recursion import refutes
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, strict
 from dpwitness.core.claims import GDP, Claim, PureDP, parse_claim
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_one_of,
+    require_probability,
+    require_type,
+)
 
 _SIZES = 40  # numbers of guesses that are compared
 _MAX_EPSILON = 64.0  # largest epsilon of the search
@@ -31,14 +45,15 @@ class CanaryLimit:
     Attributes
     ----------
     epsilon, parameter : float
-        Median bound of audits with ideal scores, for the best number of guesses under this law, known in advance: as an epsilon at
-        `delta`, and as the claim's own parameter.
+        Median bound of audits with ideal scores, for the best number of guesses under this law,
+        known in advance: as an epsilon at `delta`, and as the claim's own parameter.
     guesses : int
         Best number of guesses.
     true : float
         True epsilon at `delta`.
     detectable : float
-        Smallest true epsilon that refutes the claim with probability 0.9; infinity if there is none.
+        Smallest true epsilon that refutes the claim with probability 0.9; infinity if there is
+        none.
     claim, delta, canaries, runs, confidence
         Arguments of `dpwitness.canaries.canary_limit`.
     """
@@ -62,15 +77,31 @@ class CanaryLimit:
         if math.isinf(self.detectable):
             found = "no epsilon refutes the claim with probability 0.9"
         return (
-            f"at most epsilon = {self.epsilon:.3g} of {self.true:.4g}{at} is certified by {self.canaries:,} canaries in {runs} "
-            f"(median, {self.guesses:,} guesses, {self.claim}, confidence {self.confidence:g}); {found}"
+            f"at most epsilon = {self.epsilon:.3g} of {self.true:.4g}{at} is certified by "
+            f"{self.canaries:,} canaries in {runs} "
+            f"(median, {self.guesses:,} guesses, {self.claim}, confidence "
+            f"{self.confidence:g}); {found}"
         )
 
     def to_json(self) -> Json:
         """Return the fields as JSON values."""
-        fields = ("delta", "canaries", "runs", "confidence", "true", "epsilon", "parameter", "guesses", "detectable")
+        fields = (
+            "delta",
+            "canaries",
+            "runs",
+            "confidence",
+            "true",
+            "epsilon",
+            "parameter",
+            "guesses",
+            "detectable",
+        )
         found = {name: strict(getattr(self, name)) for name in fields}
-        header = {"claim": str(self.claim), "claim_numbers": list(self.claim.numbers), "headline": self.headline()}
+        header = {
+            "claim": str(self.claim),
+            "claim_numbers": list(self.claim.numbers),
+            "headline": self.headline(),
+        }
         return {"schema_version": SCHEMA, "kind": "canary limit", **header, **found}
 
     def __str__(self) -> str:
@@ -84,18 +115,27 @@ class CanaryLimit:
 
 
 def canary_limit(
-    claim: Claim | str, canaries: int, runs: int = 1, *, delta: float = 1e-5, confidence: float = 0.95, method: str = "best"
+    claim: Claim | str,
+    canaries: int,
+    runs: int = 1,
+    *,
+    delta: float = 1e-5,
+    confidence: float = 0.95,
+    method: str = "best",
 ) -> CanaryLimit:
-    """Return the largest bound that canaries can certify if the training satisfies the claim exactly.
+    """Return the largest bound that canaries can certify if the training satisfies the claim
+    exactly.
 
-    No audit of one run does much better. The claim is satisfied by Gaussian noise, or without delta by randomized response of each coin.
+    No audit of one run does much better. The claim is satisfied by Gaussian noise, or without delta
+    by randomized response of each coin.
 
     Parameters
     ----------
     claim : Claim or str
-        ``pure:EPSILON``. ``approx:EPSILON,DELTA``: the theorem for (epsilon, delta)-DP, at the Gaussian noise with this epsilon and
-        delta. ``gdp:MU``, or an approximate claim with ``method="curve"``: the theorem for Gaussian curves. A `DPSGD` or
-        `TradeoffCurve` is replaced by the Gaussian curve with the same epsilon at `delta`.
+        ``pure:EPSILON``. ``approx:EPSILON,DELTA``: the theorem for (epsilon, delta)-DP, at the
+        Gaussian noise with this epsilon and delta. ``gdp:MU``, or an approximate claim with
+        ``method="curve"``: the theorem for Gaussian curves. A `DPSGD` or `TradeoffCurve` is
+        replaced by the Gaussian curve with the same epsilon at `delta`.
     canaries, runs : int
         Number of canaries of each run, included and left out together, and number of runs.
     delta : float
@@ -103,7 +143,8 @@ def canary_limit(
     confidence : float
         Confidence level of the bound, in (0, 1).
     method : {"best", "curve"}
-        Theorem; ``curve`` tests an approximate claim by the Gaussian curve with the same epsilon and delta.
+        Theorem; ``curve`` tests an approximate claim by the Gaussian curve with the same epsilon
+        and delta.
 
     Returns
     -------
@@ -122,16 +163,25 @@ def canary_limit(
     (3.0, 4.8)
     """
     owner = "canary_limit"
-    claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", owner)
+    claim = (
+        parse_claim(claim)
+        if isinstance(claim, str)
+        else require_type("claim", claim, Claim, "be a claim", owner)
+    )
     claim = claim.for_canaries(owner)
     size = require_integer("canaries", canaries, owner, least=10, most=MOST)
     run_count = require_integer("runs", runs, owner, most=10**6)
     alpha = 1 - require_probability("confidence", confidence, owner)
     require_one_of("method", method, ("best", "curve"), owner)
     if not (claim.has_tangents or claim.bounds_epsilon):
-        raise InvalidArgument(f"{owner}: claim must be pure, approx, gdp or a curve, which bound how often guesses are right, got {claim}")
+        raise InvalidArgument(
+            f"{owner}: claim must be pure, approx, gdp or a curve, which bound how often "
+            f"guesses are right, got {claim}"
+        )
     if claim.is_pure and method == "curve":
-        raise InvalidArgument(f"{owner}: method must be 'best' for a claim without delta, got 'curve'")
+        raise InvalidArgument(
+            f"{owner}: method must be 'best' for a claim without delta, got 'curve'"
+        )
     if claim.has_tangents:
         claim = GDP.implied_by(claim, require_probability("delta", delta, owner))
     else:
@@ -150,12 +200,16 @@ def canary_limit(
         epsilon=epsilon,
         parameter=parameter if by_curve == claim.has_tangents else epsilon,
         guesses=guesses,
-        detectable=detectable(truth if by_curve else claim, size * run_count, alpha, delta, by_curve),
+        detectable=detectable(
+            truth if by_curve else claim, size * run_count, alpha, delta, by_curve
+        ),
     )
 
 
 def shares(truth: Claim, canaries: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return several numbers of guesses, and for each the probability that a guess is right if the attack is ideal."""
+    """Return several numbers of guesses, and for each the probability that a guess is right if the
+    attack is ideal.
+    """
     if truth.is_pure:  # randomized response is equally informative about all coins
         return (guesses := sizes(canaries)), np.full(guesses.size, expit(truth.parameter))
     mu = truth.parameter
@@ -166,8 +220,12 @@ def shares(truth: Claim, canaries: int) -> tuple[np.ndarray, np.ndarray]:
     return guesses, ndtr(mu - at) / (ndtr(-at) + ndtr(mu - at))
 
 
-def certified(truth: Claim, canaries: int, alpha: float, delta: float, by_curve: bool, power: float = 0.5) -> tuple[int, float]:
-    """Return the best number of guesses, and the mu or epsilon that this number certifies with probability `power`."""
+def certified(
+    truth: Claim, canaries: int, alpha: float, delta: float, by_curve: bool, power: float = 0.5
+) -> tuple[int, float]:
+    """Return the best number of guesses, and the mu or epsilon that this number certifies with
+    probability `power`.
+    """
     guesses, p = shares(truth, canaries)
     right = binom.ppf(1 - power, guesses, p)
     if not by_curve:
@@ -189,10 +247,19 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
     most = round(_GUESSED_SHARE * canaries)
 
     def missed(epsilon: float) -> bool:
-        guesses, p = shares(GDP.with_epsilon(epsilon, delta), canaries) if delta else shares(PureDP(epsilon), most)
+        guesses, p = (
+            shares(GDP.with_epsilon(epsilon, delta), canaries)
+            if delta
+            else shares(PureDP(epsilon), most)
+        )
         if lines is None:
             right = binom.ppf(0.1, guesses, p)
-            return not bool((p_value(right, guesses, claim.parameter, delta, canaries) <= _ERROR_SHARE * alpha).any())
+            return not bool(
+                (
+                    p_value(right, guesses, claim.parameter, delta, canaries)
+                    <= _ERROR_SHARE * alpha
+                ).any()
+            )
         for r, share in schedule(canaries, most, alpha, claim.guess_mu):
             v = int(binom.ppf(0.1, r, np.interp(r, guesses, p)))
             if refutes(v, r, canaries, *lines, share):

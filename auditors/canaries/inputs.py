@@ -1,4 +1,6 @@
-"""Validation of canary scores, and their combination with the coins: masks, indices and coins in place of scores are refused."""
+"""Validation of canary scores, and their combination with the coins: masks, indices and coins in
+place of scores are refused.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,19 @@ _HUGE = 1e300  # beyond which differences may overflow
 _TIED_SHARE = 0.1  # share of tied scores above which a note mentions them
 _CORRECT_CALL = "pass scores[included] as scores_in and scores[~included] as scores_out"
 _LOG_COINCIDENCE = math.log(1e-9)  # log-probability below which equal sides are not a coincidence
-_MIN_MASK_SIZE = 100  # scores of a side from which a side of 0 and 1 counts as a mask if the other side holds whole numbers
-_DISTINCT_SHARE = 0.9  # share of scores that occur once from which a shared value means a shared canary
+# scores of a side from which a side of 0 and 1 counts as a mask if the other side holds whole
+# numbers
+_MIN_MASK_SIZE = 100
+# share of scores that occur once from which a shared value means a shared canary
+_DISTINCT_SHARE = 0.9
 _MIN_LEVELS = 30  # distinct scores whose counts all share a factor with probability below 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Canaries:
-    """Canaries of all runs: scores, standardized within each run, coins, number of runs, and notes for the result."""
+    """Canaries of all runs: scores, standardized within each run, coins, number of runs, and notes
+    for the result.
+    """
 
     scores: FloatArray
     coins: np.ndarray
@@ -35,39 +42,72 @@ class Canaries:
     notes: tuple[str, ...]
 
 
-def read(scores_in: Any, scores_out: Any, ids_in: Any = None, ids_out: Any = None, groups: Any = None) -> Canaries:
-    """Return the checked scores and coins of one run, or of a list of runs, from the arguments of `audit_canaries`.
+def read(
+    scores_in: Any, scores_out: Any, ids_in: Any = None, ids_out: Any = None, groups: Any = None
+) -> Canaries:
+    """Return the checked scores and coins of one run, or of a list of runs, from the arguments of
+    `audit_canaries`.
 
     Raises InvalidArgument if a score, a name or a group is invalid.
     """
     for name, side in (("scores_in", scores_in), ("scores_out", scores_out)):
-        if not isinstance(side, list | tuple) and getattr(side, "ndim", 1) > 1:  # a table is neither one run nor a list of runs
+        # a table is neither one run nor a list of runs
+        if not isinstance(side, list | tuple) and getattr(side, "ndim", 1) > 1:
             _one_row(name, side)
     many = _is_list_of_runs(scores_in)
     if many != _is_list_of_runs(scores_out):
-        raise InvalidArgument(f"{_OWNER}: scores_in and scores_out must both be of one run, or both lists of runs")
+        raise InvalidArgument(
+            f"{_OWNER}: scores_in and scores_out must both be of one run, or both lists of runs"
+        )
     ins, outs = (list(side) if many else [side] for side in (scores_in, scores_out))
     if len(ins) != len(outs) or not ins:
-        raise InvalidArgument(f"{_OWNER}: scores_out must have as many runs as scores_in, {len(ins)}, got {len(outs)}")
-    ids_by_side = [(list(side) if many else [side]) if side is not None else [None] * len(ins) for side in (ids_in, ids_out)]
+        raise InvalidArgument(
+            f"{_OWNER}: scores_out must have as many runs as scores_in, {len(ins)}, got {len(outs)}"
+        )
+    ids_by_side = [
+        (list(side) if many else [side]) if side is not None else [None] * len(ins)
+        for side in (ids_in, ids_out)
+    ]
     grouped = (groups if many else [groups]) if groups is not None else [None] * len(ins)
     if any(len(each) != len(ins) for each in (*ids_by_side, grouped)):
-        raise InvalidArgument(f"{_OWNER}: ids_in, ids_out and groups must have as many runs as scores_in, {len(ins)}")
+        raise InvalidArgument(
+            f"{_OWNER}: ids_in, ids_out and groups must have as many runs as scores_in, {len(ins)}"
+        )
     run_labels = [f" of run {i}" if many else "" for i in range(len(ins))]
     try:
-        read_runs = [_read_run(*each) for each in zip(ins, outs, *ids_by_side, grouped, run_labels, strict=True)]
+        read_runs = [
+            _read_run(*each)
+            for each in zip(ins, outs, *ids_by_side, grouped, run_labels, strict=True)
+        ]
     except _TooFew as error:
-        hint = "; the lists look transposed: pass one list for each run, not one for each canary" if len(ins) > LEAST else ""
+        hint = (
+            "; the lists look transposed: pass one list for each run, not one for each canary"
+            if len(ins) > LEAST
+            else ""
+        )
         raise InvalidArgument(f"{error}{hint}") from None
-    _require_scores_not_coins(*(np.concatenate([np.asarray(each, dtype=float) for each in side]) for side in (ins, outs)))
-    names = [None if a is None else [*np.asarray(a).tolist(), *np.asarray(b).tolist()] for a, b in zip(*ids_by_side, strict=True)]
-    raw_scores = [np.concatenate([np.asarray(side, dtype=float) for side in sides]) for sides in zip(ins, outs, strict=True)]
+    _require_scores_not_coins(
+        *(np.concatenate([np.asarray(each, dtype=float) for each in side]) for side in (ins, outs))
+    )
+    names = [
+        None if a is None else [*np.asarray(a).tolist(), *np.asarray(b).tolist()]
+        for a, b in zip(*ids_by_side, strict=True)
+    ]
+    raw_scores = [
+        np.concatenate([np.asarray(side, dtype=float) for side in sides])
+        for sides in zip(ins, outs, strict=True)
+    ]
     require_independent([(run.scores, run.coins) for run in read_runs], names, raw_scores)
     scores = np.concatenate([run.scores for run in read_runs])
     coins = np.concatenate([run.coins for run in read_runs])
     if scores.min() == scores.max():
         raise InvalidArgument(f"{_OWNER}: scores must differ, those of each run are all equal")
-    return Canaries(scores, coins, len(ins), tuple(dict.fromkeys(note for run in read_runs for note in run.notes)))
+    return Canaries(
+        scores,
+        coins,
+        len(ins),
+        tuple(dict.fromkeys(note for run in read_runs for note in run.notes)),
+    )
 
 
 class _TooFew(InvalidArgument):
@@ -75,39 +115,57 @@ class _TooFew(InvalidArgument):
 
 
 def _is_list_of_runs(scores: Any) -> bool:
-    """Return whether the scores are a list of runs; zero-dimensional arrays and tensors are single scores."""
+    """Return whether the scores are a list of runs; zero-dimensional arrays and tensors are single
+    scores.
+    """
     runs = isinstance(scores, list | tuple) and bool(scores)
-    return runs and all(isinstance(run, list | tuple | range) or getattr(run, "ndim", 0) > 0 for run in scores)
+    return runs and all(
+        isinstance(run, list | tuple | range) or getattr(run, "ndim", 0) > 0 for run in scores
+    )
 
 
-def _read_run(scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any, which: str) -> Canaries:
+def _read_run(
+    scores_in: Any, scores_out: Any, ids_in: Any, ids_out: Any, groups: Any, which: str
+) -> Canaries:
     """Return the checked canaries of one run. `which` names the run in messages."""
     sides = []
     for name, side in (("scores_in", scores_in), ("scores_out", scores_out)):
         found = _one_row(name + which, side)
         if found.size == 0 and not which:  # in many small runs, one side may be empty by chance
-            raise InvalidArgument(f"{_OWNER}: {name}{which} must be one row of at least one score, got shape {found.shape}")
+            raise InvalidArgument(
+                f"{_OWNER}: {name}{which} must be one row of at least one score, got shape "
+                f"{found.shape}"
+            )
         sides.append(found)
     size_in, size_out = (side.size for side in sides)
     size = size_in + size_out
     if size < LEAST:
-        raise _TooFew(f"{_OWNER}: scores_in and scores_out{which} must hold at least {LEAST} canaries together, got {size}")
+        raise _TooFew(
+            f"{_OWNER}: scores_in and scores_out{which} must hold at least {LEAST} canaries "
+            f"together, got {size}"
+        )
     _require_scores(scores_in, scores_out, sides, which)
     _require_fair(size_in, size, which)
     scores = np.concatenate(sides)
-    if not which and scores.min() == scores.max():  # a small run among others may be constant by chance
+    # a small run among others may be constant by chance
+    if not which and scores.min() == scores.max():
         raise InvalidArgument(f"{_OWNER}: scores must differ, all {size} are {scores[0]:g}")
     _require_distinct_canaries(sides, which)
     _require_unique_ids(ids_in, ids_out, (size_in, size_out), which)
     coins = np.arange(size) < size_in
     notes = [*_tie_notes(scores), *_group_notes(groups, coins, which)]
     if size_in == size_out and size >= 1000:
-        notes.append("as many canaries were included as left out: treated as chance; always including exactly half is not a fair coin")
+        notes.append(
+            "as many canaries were included as left out: treated as chance; always including "
+            "exactly half is not a fair coin"
+        )
     return Canaries(_standardized(scores), coins, 1, tuple(notes))
 
 
 def _standardized(scores: FloatArray) -> FloatArray:
-    """Return the scores in units of the middle half around the median, which makes runs comparable."""
+    """Return the scores in units of the middle half around the median, which makes runs
+    comparable.
+    """
     if np.abs(scores).max() > _HUGE:
         scores = scores * 2.0**-60
     low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
@@ -119,7 +177,8 @@ def _require_fair(included: int, size: int, which: str) -> None:
     """Raise InvalidArgument if the number of included canaries is improbable under fair coins."""
     if binomtest(included, size, 0.5).pvalue < _MIN_PROBABILITY:
         raise InvalidArgument(
-            f"{_OWNER}: scores_in{which} must be near half of the canaries, each included by a fair coin, got {included} of {size}. "
+            f"{_OWNER}: scores_in{which} must be near half of the canaries, each included by "
+            f"a fair coin, got {included} of {size}. "
             "Pass scores[included] and scores[~included], and draw one coin for each canary"
         )
 
@@ -129,18 +188,28 @@ def _require_unique_ids(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which
     if ids_in is None and ids_out is None:
         return
     if ids_in is None or ids_out is None:
-        raise InvalidArgument(f"{_OWNER}: ids_in and ids_out{which} must be given both or not at all")
+        raise InvalidArgument(
+            f"{_OWNER}: ids_in and ids_out{which} must be given both or not at all"
+        )
     seen: set[Any] = set()
     for name, ids, size in (("ids_in", ids_in, sizes[0]), ("ids_out", ids_out, sizes[1])):
         listed = np.asarray(ids).tolist()
         if not isinstance(listed, list) or len(listed) != size:
             got = len(listed) if isinstance(listed, list) else 1
-            raise InvalidArgument(f"{_OWNER}: {name}{which} must have as many entries as there are scores, {size}, got {got}")
+            raise InvalidArgument(
+                f"{_OWNER}: {name}{which} must have as many entries as there are scores, "
+                f"{size}, got {got}"
+            )
         for each in listed:
             if isinstance(each, list | dict | set):
-                raise InvalidArgument(f"{_OWNER}: {name}{which} must be one name per canary, got {short_repr(each)}")
+                raise InvalidArgument(
+                    f"{_OWNER}: {name}{which} must be one name per canary, got {short_repr(each)}"
+                )
             if each in seen:
-                raise InvalidArgument(f"{_OWNER}: {name}{which} must name each canary once, on one side, got {short_repr(each)} again")
+                raise InvalidArgument(
+                    f"{_OWNER}: {name}{which} must name each canary once, on one side, got "
+                    f"{short_repr(each)} again"
+                )
             seen.add(each)
 
 
@@ -151,7 +220,8 @@ def _tie_notes(scores: FloatArray) -> list[str]:
     if tied <= _TIED_SHARE * scores.size:
         return []
     return [
-        f"{tied} of {scores.size} scores occur more than once: equal scores are ordered at random; if one canary was entered several "
+        f"{tied} of {scores.size} scores occur more than once: equal scores are ordered at "
+        "random; if one canary was entered several "
         "times, the coins are not independent"
     ]
 
@@ -166,7 +236,8 @@ def _group_notes(groups: Any, coins: np.ndarray, which: str) -> list[str]:
     labels = np.asarray(groups)
     if labels.shape != coins.shape:
         raise InvalidArgument(
-            f"{_OWNER}: groups{which} must name one group per canary, scores_in first, {coins.size}, got shape {labels.shape}"
+            f"{_OWNER}: groups{which} must name one group per canary, scores_in first, "
+            f"{coins.size}, got shape {labels.shape}"
         )
     _, group_of, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     several = sizes > 1
@@ -176,27 +247,44 @@ def _group_notes(groups: Any, coins: np.ndarray, which: str) -> list[str]:
     mixed_groups = np.count_nonzero((inside[several] > 0) & (inside[several] < sizes[several]))
     if mixed_groups == 0 and 2.0 ** -float((sizes[several] - 1).sum()) < _MIN_PROBABILITY:
         raise InvalidArgument(
-            f"{_OWNER}: groups{which} must not share a coin: each of {int(several.sum())} groups is entirely included or entirely left out"
+            f"{_OWNER}: groups{which} must not share a coin: each of {int(several.sum())} "
+            "groups is entirely included or entirely left out"
         )
     return [
-        f"{int(sizes[several].sum())} canaries share {int(several.sum())} groups of up to {int(sizes.max())}, such as a batch: the bound "
-        "holds if each canary has an independent coin, but canaries that interfere with each other are harder to detect"
+        f"{int(sizes[several].sum())} canaries share {int(several.sum())} groups of up to "
+        f"{int(sizes.max())}, such as a batch: the bound "
+        "holds if each canary has an independent coin, but canaries that interfere with each "
+        "other are harder to detect"
     ]
 
 
 def _one_row(name: str, side: Any) -> FloatArray:
-    """Return the scores of one side as a vector. Raise InvalidArgument for a table, a mask, or values that are not finite numbers."""
+    """Return the scores of one side as a vector. Raise InvalidArgument for a table, a mask, or
+    values that are not finite numbers.
+    """
     raw = _as_array_or_none(side)
     if raw is not None and raw.dtype.kind == "b" and raw.size:
-        raise InvalidArgument(f"{_OWNER}: {name} must hold scores, got an array of True and False, such as a mask: {_CORRECT_CALL}")
+        raise InvalidArgument(
+            f"{_OWNER}: {name} must hold scores, got an array of True and False, such as a "
+            f"mask: {_CORRECT_CALL}"
+        )
     if raw is not None and raw.dtype.kind == "f" and not np.isfinite(raw).all():
         index = int(np.flatnonzero(~np.isfinite(raw.ravel()))[0])
-        wrong = f"{raw.ravel()[index]} at place {index}: find out why this canary has no score; do not drop canaries by their score"
+        wrong = (
+            f"{raw.ravel()[index]} at place {index}: find out why this canary has no score; do "
+            "not drop canaries by their score"
+        )
         raise InvalidArgument(f"{_OWNER}: {name} must be an array of finite numbers, got {wrong}")
     found = require_numbers(name, side, _OWNER)
     if found.ndim > 1:
-        flat = ": pass its .ravel()" if found.size == max(found.shape) else ": for several runs pass a list with one array for each run"
-        raise InvalidArgument(f"{_OWNER}: {name} must be one row of at least one score, got shape {found.shape}{flat}")
+        flat = (
+            ": pass its .ravel()"
+            if found.size == max(found.shape)
+            else ": for several runs pass a list with one array for each run"
+        )
+        raise InvalidArgument(
+            f"{_OWNER}: {name} must be one row of at least one score, got shape {found.shape}{flat}"
+        )
     return np.asarray(found)
 
 
@@ -204,31 +292,41 @@ def _as_array_or_none(side: Any) -> np.ndarray | None:
     """Return the scores as an array, or None if NumPy cannot convert them."""
     try:
         return np.asarray(side)
-    except Exception:  # ragged, or an object that cannot be converted: `require_numbers` reports the error
+    except (
+        Exception
+    ):  # ragged, or an object that cannot be converted: `require_numbers` reports the error
         return None
 
 
 def _require_scores(scores_in: Any, scores_out: Any, sides: list[FloatArray], which: str) -> None:
-    """Raise InvalidArgument if a side holds a mask, indices, or the same scores as the other side."""
+    """Raise InvalidArgument if a side holds a mask, indices, or the same scores as the
+    other side.
+    """
     for k, (name, given) in enumerate((("scores_in", scores_in), ("scores_out", scores_out))):
         own, other = sides[k], sides[1 - k]
         if _is_mask(own, other):
-            raise InvalidArgument(f"{_OWNER}: {name}{which} must hold scores, got only 0 and 1, such as a mask: {_CORRECT_CALL}")
+            raise InvalidArgument(
+                f"{_OWNER}: {name}{which} must hold scores, got only 0 and 1, such as a "
+                f"mask: {_CORRECT_CALL}"
+            )
         if _is_index(_as_array_or_none(given), own, other):
             raise InvalidArgument(
-                f"{_OWNER}: {name}{which} must hold scores, got rising whole numbers, such as places of canaries: {_CORRECT_CALL}"
+                f"{_OWNER}: {name}{which} must hold scores, got rising whole numbers, such "
+                f"as places of canaries: {_CORRECT_CALL}"
             )
     if sides[0].shape != sides[1].shape:
         return
     if _are_complements(*sides):
         raise InvalidArgument(
-            f"{_OWNER}: scores_in and scores_out{which} must be of different canaries, got a mask and its complement, "
+            f"{_OWNER}: scores_in and scores_out{which} must be of different canaries, got a "
+            "mask and its complement, "
             f"or products of scores with them: {_CORRECT_CALL}"
         )
     rounded = [side.astype(np.float32).astype(float) for side in sides]
     if np.array_equal(rounded[0], rounded[1]) and _log_equal_orders(rounded[0]) < _LOG_COINCIDENCE:
         raise InvalidArgument(
-            f"{_OWNER}: scores_in and scores_out{which} must be of different canaries, got the same array twice: {_CORRECT_CALL}"
+            f"{_OWNER}: scores_in and scores_out{which} must be of different canaries, got "
+            f"the same array twice: {_CORRECT_CALL}"
         )
 
 
@@ -240,31 +338,54 @@ def _require_distinct_canaries(sides: list[FloatArray], which: str) -> None:
         and min(_share_of_singles(small), _share_of_singles(large)) >= _DISTINCT_SHARE
         and np.isin(small, large).all()
     ):
-        name, other = ("scores_in", "scores_out") if small is sides[0] else ("scores_out", "scores_in")
+        name, other = (
+            ("scores_in", "scores_out") if small is sides[0] else ("scores_out", "scores_in")
+        )
         raise InvalidArgument(
-            f"{_OWNER}: {name}{which} must hold other canaries than {other}, got {small.size} scores that occur in both: {_CORRECT_CALL}"
+            f"{_OWNER}: {name}{which} must hold other canaries than {other}, got "
+            f"{small.size} scores that occur in both: {_CORRECT_CALL}"
         )
     counts = [np.unique(side, return_counts=True)[1] for side in sides]
     times = int(np.gcd.reduce(np.concatenate(counts)))
     if times > 1 and sum(len(each) for each in counts) >= _MIN_LEVELS:
-        advice = "pass each run once; if these are several runs, pass lists with one array for each run"
+        advice = (
+            "pass each run once; if these are several runs, pass lists with one array for each run"
+        )
         raise InvalidArgument(
-            f"{_OWNER}: scores{which} must hold each canary once, every score occurs {times} times or a multiple: {advice}"
+            f"{_OWNER}: scores{which} must hold each canary once, every score occurs {times} "
+            f"times or a multiple: {advice}"
         )
 
 
 def _require_scores_not_coins(scores_in: FloatArray, scores_out: FloatArray) -> None:
-    """Raise InvalidArgument if the scores of all runs are the coins themselves: 0 and 1, or -1 and 1, by side."""
+    """Raise InvalidArgument if the scores of all runs are the coins themselves: 0 and 1, or -1 and
+    1, by side.
+    """
     values = [set(np.unique(side).tolist()) for side in (scores_in, scores_out)]
-    if all(len(each) == 1 for each in values) and values[0] | values[1] in ({0.0, 1.0}, {-1.0, 1.0}):
-        advice = "score what the training released, for example with prediction_scores; if these are scores, multiply them by 2"
-        got = f"{values[0].pop():g} for each included canary and {values[1].pop():g} for each other one"
+    if all(len(each) == 1 for each in values) and values[0] | values[1] in (
+        {0.0, 1.0},
+        {-1.0, 1.0},
+    ):
+        advice = (
+            "score what the training released, for example with prediction_scores; if these are "
+            "scores, multiply them by 2"
+        )
+        got = (
+            f"{values[0].pop():g} for each included canary and {values[1].pop():g} for each "
+            "other one"
+        )
         raise InvalidArgument(f"{_OWNER}: scores must not be the coins, got {got}: {advice}")
 
 
 def _is_mask(own: FloatArray, other: FloatArray) -> bool:
-    """Return whether a side holds exactly the values 0 and 1 while the other side's scores cannot come from the same score function."""
-    if len(own) < 10 or not np.array_equal(np.unique(own), [0.0, 1.0]) or np.isin(other, (0.0, 1.0)).all():
+    """Return whether a side holds exactly the values 0 and 1 while the other side's scores cannot
+    come from the same score function.
+    """
+    if (
+        len(own) < 10
+        or not np.array_equal(np.unique(own), [0.0, 1.0])
+        or np.isin(other, (0.0, 1.0)).all()
+    ):
         return False
     if np.any(other != np.round(other)):
         return True
@@ -273,11 +394,18 @@ def _is_mask(own: FloatArray, other: FloatArray) -> bool:
 
 
 def _is_index(raw: np.ndarray | None, own: FloatArray, other: FloatArray) -> bool:
-    """Return whether a side holds rising whole numbers, such as np.flatnonzero(included), instead of scores.
+    """Return whether a side holds rising whole numbers, such as np.flatnonzero(included), instead
+    of scores.
 
     The other side must hold a number that is not whole, or all other indices.
     """
-    if raw is None or raw.dtype.kind not in "iu" or own.size < 10 or own[0] < 0 or np.any(np.diff(own) <= 0):
+    if (
+        raw is None
+        or raw.dtype.kind not in "iu"
+        or own.size < 10
+        or own[0] < 0
+        or np.any(np.diff(own) <= 0)
+    ):
         return False
     both = np.sort(np.concatenate([own, other]))
     complementary = np.all(np.diff(other) > 0) and np.array_equal(both, np.arange(both.size))

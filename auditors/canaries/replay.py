@@ -10,13 +10,19 @@ import math
 from dpwitness.auditors.canaries.audit import ASSUMED, result_of_counts
 from dpwitness.auditors.canaries.bounds import Theorem, certified_epsilon
 from dpwitness.auditors.witnesses.canary_result import CanaryResult, GuessTest
-from dpwitness.auditors.witnesses.recompute import RecomputedBounds, require_allowed_error, require_stated_value, require_verdict
+from dpwitness.auditors.witnesses.recompute import (
+    RecomputedBounds,
+    require_allowed_error,
+    require_stated_value,
+    require_verdict,
+)
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import exact_claim
 from dpwitness.core.values.json_reader import Json, refuse
 from dpwitness.core.values.validation import InvalidArgument
 
-_RELATIVE_TOLERANCE = 1e-3  # allowed between a stated and a computed bound: limits of curves are bisected to 1e-4
+# allowed between a stated and a computed bound: limits of curves are bisected to 1e-4
+_RELATIVE_TOLERANCE = 1e-3
 
 LEAST = 0.95  # smallest default confidence; the default of `audit_canaries`
 
@@ -24,11 +30,18 @@ LEAST = 0.95  # smallest default confidence; the default of `audit_canaries`
 def recompute_witness(raw: Json, confidence: float | None = None) -> CanaryResult:
     """Return the result that the counts of a checked witness certify.
 
-    `confidence` defaults to the recorded confidence, but at least `LEAST`: the author of the file chose the recorded value.
-    Raises InvalidArgument if the counts contradict each other.
+    `confidence` defaults to the recorded confidence, but at least `LEAST`: the author of the file
+    chose the recorded value. Raises InvalidArgument if the counts contradict each other.
     """
-    claim, counts = exact_claim(raw["claim"], raw["claim_numbers"]).for_canaries("witness"), raw["counts"]
-    size, guesses, right, alpha, delta = (*(counts[key] for key in ("canaries", "guesses", "right")), raw["alpha"], raw["delta"])
+    claim, counts = (
+        exact_claim(raw["claim"], raw["claim_numbers"]).for_canaries("witness"),
+        raw["counts"],
+    )
+    size, guesses, right, alpha, delta = (
+        *(counts[key] for key in ("canaries", "guesses", "right")),
+        raw["alpha"],
+        raw["delta"],
+    )
     if right > guesses:
         refuse("counts.guesses", f"be at least {right}", guesses)
     if guesses > size:
@@ -59,30 +72,50 @@ def recompute_witness(raw: Json, confidence: float | None = None) -> CanaryResul
 
 
 def recompute_canaries(document: Json) -> RecomputedBounds:
-    """Recompute the bounds and the verdict of a canary result from the counts in the result's JSON document.
+    """Recompute the bounds and the verdict of a canary result from the counts in the result's JSON
+    document.
 
-    Raises InvalidArgument if a stated bound or verdict contradicts the counts, or the counts cannot be read.
+    Raises InvalidArgument if a stated bound or verdict contradicts the counts, or the counts cannot
+    be read.
     """
     try:
         verdict = Verdict(document["verdict"])
-        claim, size = exact_claim(document["claim"], document["claim_numbers"]).for_canaries("canaries"), int(document["canaries"])
+        claim, size = (
+            exact_claim(document["claim"], document["claim_numbers"]).for_canaries("canaries"),
+            int(document["canaries"]),
+        )
         delta, tested = float(document["delta"]), document["tested"]
         theorem = Theorem(document["method"], claim, size, delta, bool(document["fixed"]))
-        require_allowed_error(document, sum(float(each["alpha"]) for each in tested), 1 - float(document["confidence"]))
+        require_allowed_error(
+            document,
+            sum(float(each["alpha"]) for each in tested),
+            1 - float(document["confidence"]),
+        )
         largest_bound = 0.0
         for each in tested:
             right, guesses, alpha = int(each["right"]), int(each["guesses"]), float(each["alpha"])
             if not 0 <= right <= guesses <= size:
-                raise InvalidArgument(f"canaries: counts must have right <= guesses <= canaries, got {right}, {guesses} and {size}")
+                raise InvalidArgument(
+                    f"canaries: counts must have right <= guesses <= canaries, got {right}, "
+                    f"{guesses} and {size}"
+                )
             (lower,) = theorem.refuted([right], [guesses], alpha)
-            require_stated_value({"name": document["name"]} | each, "lower", lower, _RELATIVE_TOLERANCE)
+            require_stated_value(
+                {"name": document["name"]} | each, "lower", lower, _RELATIVE_TOLERANCE
+            )
             largest_bound = max(largest_bound, lower)
         require_stated_value(document, "parameter_lower", largest_bound, _RELATIVE_TOLERANCE)
         stated = float(document["parameter_lower"])
-        require_stated_value(document, "epsilon_lower", certified_epsilon(claim, stated, delta), _RELATIVE_TOLERANCE)
-        require_verdict(document, verdict, stated > claim.parameter, f"a bound of {stated:.6g} against {claim}")
+        require_stated_value(
+            document, "epsilon_lower", certified_epsilon(claim, stated, delta), _RELATIVE_TOLERANCE
+        )
+        require_verdict(
+            document, verdict, stated > claim.parameter, f"a bound of {stated:.6g} against {claim}"
+        )
     except InvalidArgument:
         raise
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgument(f"result {document.get('name', '')!r} cannot be read: {error}") from None
+        raise InvalidArgument(
+            f"result {document.get('name', '')!r} cannot be read: {error}"
+        ) from None
     return RecomputedBounds(verdict, {"parameter_lower": largest_bound})

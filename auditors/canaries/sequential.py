@@ -1,24 +1,26 @@
-"""Sequential canary audit of one training run: coins are revealed during the training, until the guesses certify a violation.
+"""Sequential canary audit of one training run: coins are revealed during the training, until the
+guesses certify a violation.
 
-After each step of the training, the scores of some canaries are computed from what was released so far, the
-coins of these canaries are guessed, and then revealed. Each coin is revealed once.
+After each step of the training, the scores of some canaries are computed from what was released so
+far, the coins of these canaries are guessed, and then revealed. Each coin is revealed once.
 
-**Theorem.** Let Y be all that the training releases, (epsilon, delta)-DP with respect to each of m coins, and
-p0 = e^epsilon / (1 + e^epsilon). Let the order of the canaries, the guesses, and the moment at which the
-audit stops depend in any way on the coins revealed before and on what was released before. Then E(p0) >=
-1/alpha at some time, for the evidence E of the right and wrong guesses (`statistics/anytime`, Theorem 1),
-with probability at most alpha + m delta.
+**Theorem.** Let Y be all that the training releases, (epsilon, delta)-DP with respect to each of m
+coins, and p0 = e^epsilon / (1 + e^epsilon). Let the order of the canaries, the guesses, and the
+moment at which the audit stops depend in any way on the coins revealed before and on what was
+released before. Then E(p0) >= 1/alpha at some time, for the evidence E of the right and wrong
+guesses (`statistics/anytime`, Theorem 1), with probability at most alpha + m delta.
 
-*Proof.* Fix a history: a set R of revealed coins with values r, and the next canary i. Let p_b be the density
-of Y given S_R = r and S_i = b, a mixture over the other coins. Given Y = y and S_i = 1, flag i with
-probability (1 - e^epsilon p_0/p_1)_+, given S_i = 0 with the orders of p_0 and p_1 exchanged. Given (Y, S_R,
-the flags of R), the masses of "S_i = b and not flagged" are in proportion to min(p_b, e^epsilon p_(1-b)). The
-ratio of the two is at most e^epsilon. So a guess is right and not flagged with at most e^epsilon times the
-probability of wrong and not flagged. For p >= p0, the mean of the next factor of K(p) over "not flagged" is
-then at most 1, so that K(p) with value 0 from the first flag on is a supermartingale, and Ville's inequality
-bounds its crossing by alpha. It remains to bound the flags. Given S_i = 1, let B be the set of (Y, S_-i) with
-a history that leads to i and p_1 > e^epsilon p_0; the histories exclude each other. The probability of a flag
-of i with S_i = 1 is half of P(B | S_i = 1) - e^epsilon P(B | S_i = 0), at most delta/2 by the claim. The same
+*Proof.* Fix a history: a set R of revealed coins with values r, and the next canary i. Let p_b be
+the density of Y given S_R = r and S_i = b, a mixture over the other coins. Given Y = y and S_i = 1,
+flag i with probability (1 - e^epsilon p_0/p_1)_+, given S_i = 0 with the orders of p_0 and p_1
+exchanged. Given (Y, S_R, the flags of R), the masses of "S_i = b and not flagged" are in proportion
+to min(p_b, e^epsilon p_(1-b)). The ratio of the two is at most e^epsilon. So a guess is right and
+not flagged with at most e^epsilon times the probability of wrong and not flagged. For p >= p0, the
+mean of the next factor of K(p) over "not flagged" is then at most 1, so that K(p) with value 0 from
+the first flag on is a supermartingale, and Ville's inequality bounds its crossing by alpha. It
+remains to bound the flags. Given S_i = 1, let B be the set of (Y, S_-i) with a history that leads
+to i and p_1 > e^epsilon p_0; the histories exclude each other. The probability of a flag of i with
+S_i = 1 is half of P(B | S_i = 1) - e^epsilon P(B | S_i = 0), at most delta/2 by the claim. The same
 holds for S_i = 0. The m flags have probability m delta at most. []
 
 A claim with another curve is tested at its (epsilon, delta) point with m delta = alpha / 10.
@@ -39,7 +41,13 @@ from dpwitness.auditors.statistics.anytime import lower_limit
 from dpwitness.auditors.statistics.regression import fit_logistic
 from dpwitness.core.claims import Claim, parse_claim
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require_integer, require_numbers, require_probability, require_type
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_numbers,
+    require_probability,
+    require_type,
+)
 
 _DELTA_SHARE = 0.1  # share of alpha for the flags of a claim without a delta of its own
 _FIRST = 16  # coins that are revealed without a guess, to learn what scores mean
@@ -71,7 +79,8 @@ class CanaryProgress:
 
 
 class CanaryMonitor:
-    """Sequential canary audit of one training run, which may stop as soon as a violation is certified.
+    """Sequential canary audit of one training run, which may stop as soon as a violation is
+    certified.
 
     Parameters
     ----------
@@ -101,16 +110,23 @@ class CanaryMonitor:
     """
 
     def __init__(self, claim: Claim | str, canaries: int, confidence: float = 0.95) -> None:
-        claim = parse_claim(claim) if isinstance(claim, str) else require_type("claim", claim, Claim, "be a claim", "CanaryMonitor")
+        claim = (
+            parse_claim(claim)
+            if isinstance(claim, str)
+            else require_type("claim", claim, Claim, "be a claim", "CanaryMonitor")
+        )
         self.claim = claim
         self.canaries = require_integer("canaries", canaries, "CanaryMonitor", least=1)
         alpha = 1 - require_probability("confidence", confidence, "CanaryMonitor")
-        self.delta = claim.delta_budget if claim.bounds_epsilon else _DELTA_SHARE * alpha / self.canaries
+        self.delta = (
+            claim.delta_budget if claim.bounds_epsilon else _DELTA_SHARE * alpha / self.canaries
+        )
         self.epsilon = claim.epsilon_at(self.delta)
         self.error = alpha - self.canaries * self.delta
         if self.error <= 0:
             raise InvalidArgument(
-                f"CanaryMonitor: canaries * delta must be below 1 - confidence = {alpha:.3g}, got {self.canaries} * {self.delta:g}; "
+                "CanaryMonitor: canaries * delta must be below 1 - confidence = "
+                f"{alpha:.3g}, got {self.canaries} * {self.delta:g}; "
                 "use fewer canaries or a smaller delta"
             )
         self._scores, self._coins = np.empty(0), np.empty(0, dtype=bool)
@@ -118,14 +134,17 @@ class CanaryMonitor:
         self._lower = 0.0
 
     def update(self, scores: ArrayLike, included: ArrayLike) -> CanaryProgress:
-        """Guess the coins of canaries from their scores, then reveal them, and return the state of the audit.
+        """Guess the coins of canaries from their scores, then reveal them, and return the state of
+        the audit.
 
         Parameters
         ----------
         scores : array_like
-            Scores of canaries that were not revealed before, from what the training has released so far.
+            Scores of canaries that were not revealed before, from what the training has released so
+            far.
         included : array_like of bool
-            Coins of these canaries. They are compared with the guesses, and used for later guesses only.
+            Coins of these canaries. They are compared with the guesses, and used for later guesses
+            only.
 
         Returns
         -------
@@ -137,12 +156,19 @@ class CanaryMonitor:
         InvalidArgument
             If the sizes differ, a score is not finite, or more canaries are revealed than planned.
         """
-        values, coins = require_numbers("scores", scores, "CanaryMonitor").ravel(), np.asarray(included).ravel()
+        values, coins = (
+            require_numbers("scores", scores, "CanaryMonitor").ravel(),
+            np.asarray(included).ravel(),
+        )
         if len(values) != len(coins) or coins.dtype != bool:
-            raise InvalidArgument(f"CanaryMonitor: included must hold one bool for each of {len(values)} scores, got {len(coins)}")
+            raise InvalidArgument(
+                f"CanaryMonitor: included must hold one bool for each of {len(values)} "
+                f"scores, got {len(coins)}"
+            )
         if len(self._coins) + len(coins) > self.canaries:
             raise InvalidArgument(
-                f"CanaryMonitor: at most canaries = {self.canaries} coins may be revealed, each once, got {len(self._coins) + len(coins)}"
+                f"CanaryMonitor: at most canaries = {self.canaries} coins may be revealed, "
+                f"each once, got {len(self._coins) + len(coins)}"
             )
         guesses = self._guesses(values)
         self._right += int(np.sum((guesses > 0) & coins | (guesses < 0) & ~coins))
@@ -156,15 +182,29 @@ class CanaryMonitor:
     def progress(self) -> CanaryProgress:
         """State after the last update."""
         guesses = self._right + self._wrong
-        return CanaryProgress(len(self._coins), guesses, self._right, self._lower, self.delta, self._lower > self.epsilon)
+        return CanaryProgress(
+            len(self._coins),
+            guesses,
+            self._right,
+            self._lower,
+            self.delta,
+            self._lower > self.epsilon,
+        )
 
     def _guesses(self, scores: FloatArray) -> NDArray[np.int8]:
-        """Return guesses (1, -1, or 0 to abstain), where a model of the revealed coins expects more right guesses than the claim allows."""
+        """Return guesses (1, -1, or 0 to abstain), where a model of the revealed coins expects more
+        right guesses than the claim allows.
+        """
         if len(self._coins) < _FIRST or self._coins.all() or not self._coins.any():
             return np.zeros(len(scores), dtype=np.int8)
         center, scale = float(np.median(self._scores)), float(np.std(self._scores)) or 1.0
-        known, new = (np.column_stack([np.ones(len(each)), (each - center) / scale]) for each in (self._scores, scores))
-        fit = fit_logistic(known, self._coins.astype(float), (~self._coins).astype(float), _PRECISION)
+        known, new = (
+            np.column_stack([np.ones(len(each)), (each - center) / scale])
+            for each in (self._scores, scores)
+        )
+        fit = fit_logistic(
+            known, self._coins.astype(float), (~self._coins).astype(float), _PRECISION
+        )
         share = expit(new @ fit.weights)
         confident = np.maximum(share, 1 - share) > expit(self.epsilon)
         return np.where(confident, np.where(share > 0.5, 1, -1), 0).astype(np.int8)

@@ -1,9 +1,10 @@
 """Consequences of an audit of one training step for the training of many steps.
 
-From step to training, the conclusion is sound. If every step obeys the step's law, on all pairs and for all earlier releases, then the
-training obeys the composition of the steps, by an accountant's theorem. From training to step, the conclusion is not sound. A pair on which
-one step leaks too much refutes the step only. The training may hide the leak, since the training releases the last model only, or never
-has similar gradients. So this module returns no verdict about the training.
+From step to training, the conclusion is sound. If every step obeys the step's law, on all pairs and
+for all earlier releases, then the training obeys the composition of the steps, by an accountant's
+theorem. From training to step, the conclusion is not sound. A pair on which one step leaks too much
+refutes the step only. The training may hide the leak, since the training releases the last model
+only, or never has similar gradients. So this module returns no verdict about the training.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.certify_result import CertifyResult
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, strict
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require_integer, require_probability, require_type
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_probability,
+    require_type,
+)
 from dpwitness.mechanisms.textbook.gradient_steps import GradientSteps, step_epsilon
 
 _OWNER = "implied_training"
@@ -39,7 +45,8 @@ class ImpliedTraining:
     steps, delta
         Number of steps and delta of the training.
     claimed, implied : float
-        Epsilon of the training by dp-accounting: with the claimed noise, and with `noise_multiplier`.
+        Epsilon of the training by dp-accounting: with the claimed noise, and with
+        `noise_multiplier`.
     """
 
     verdict: Verdict
@@ -56,28 +63,48 @@ class ImpliedTraining:
         training = f"{self.steps:,} steps at delta = {self.delta:g}"
         if self.verdict is not Verdict.VIOLATED:
             return (
-                f"the step is {self.verdict.value}; {training} compose to epsilon = {self.claimed:.4g}, which bounds the training if "
+                f"the step is {self.verdict.value}; {training} compose to epsilon = "
+                f"{self.claimed:.4g}, which bounds the training if "
                 "every step obeys the step's law: assumed here, not shown"
             )
         return (
-            f"the step is VIOLATED: epsilon >= {self.step_lower:.4g} where {self.step_claimed:.4g} is promised, as with a noise "
-            f"multiplier of at most {self.noise_multiplier:.4g}; an accountant then prints at least {self.implied:.4g} for {training}, "
-            f"in place of {self.claimed:.4g}. Implied, not certified: the training's claim has lost its proof, and only an audit of the "
+            f"the step is VIOLATED: epsilon >= {self.step_lower:.4g} where "
+            f"{self.step_claimed:.4g} is promised, as with a noise "
+            f"multiplier of at most {self.noise_multiplier:.4g}; an accountant then prints "
+            f"at least {self.implied:.4g} for {training}, "
+            f"in place of {self.claimed:.4g}. Implied, not certified: the training's claim "
+            "has lost its proof, and only an audit of the "
             "training refutes it"
         )
 
     def to_json(self) -> Json:
         """Return the fields as JSON values."""
-        fields = ("step_claimed", "step_lower", "noise_multiplier", "steps", "delta", "claimed", "implied")
-        header = {"schema_version": SCHEMA, "kind": "implied training", "step_verdict": self.verdict.value, "headline": self.headline()}
+        fields = (
+            "step_claimed",
+            "step_lower",
+            "noise_multiplier",
+            "steps",
+            "delta",
+            "claimed",
+            "implied",
+        )
+        header = {
+            "schema_version": SCHEMA,
+            "kind": "implied training",
+            "step_verdict": self.verdict.value,
+            "headline": self.headline(),
+        }
         return header | {name: strict(getattr(self, name)) for name in fields}
 
     def __str__(self) -> str:
         return self.headline()
 
 
-def implied_training(result: Any, step: GradientSteps, steps: int, *, delta: float = 1e-5) -> ImpliedTraining:
-    """Return the consequences of an audit of one DP-SGD step for a training of `steps` steps, through dp-accounting.
+def implied_training(
+    result: Any, step: GradientSteps, steps: int, *, delta: float = 1e-5
+) -> ImpliedTraining:
+    """Return the consequences of an audit of one DP-SGD step for a training of `steps` steps,
+    through dp-accounting.
 
     The consequences are not a verdict on the training.
 
@@ -95,7 +122,8 @@ def implied_training(result: Any, step: GradientSteps, steps: int, *, delta: flo
     Returns
     -------
     ImpliedTraining
-        Claimed and implied epsilon of the training, and the noise multiplier that explains the step.
+        Claimed and implied epsilon of the training, and the noise multiplier that explains the
+        step.
 
     Raises
     ------
@@ -112,12 +140,17 @@ def implied_training(result: Any, step: GradientSteps, steps: int, *, delta: flo
     >>> found.verdict, found.noise_multiplier < 0.8, found.implied > 1.5 * found.claimed
     (<Verdict.VIOLATED: 'VIOLATED'>, True, True)
     """
-    require_type("result", result, (AuditResult, CertifyResult), "be a result of audit or certify", _OWNER)
+    require_type(
+        "result", result, (AuditResult, CertifyResult), "be a result of audit or certify", _OWNER
+    )
     require_type("step", step, GradientSteps, "be a GradientSteps", _OWNER)
     if step.steps != 1:
         raise InvalidArgument(f"{_OWNER}: step must be one step, got {step.steps} steps")
     if result.claim != step.claim:
-        raise InvalidArgument(f"{_OWNER}: result must be about the claim of the step, {step.claim}, got {result.claim}")
+        raise InvalidArgument(
+            f"{_OWNER}: result must be about the claim of the step, {step.claim}, got "
+            f"{result.claim}"
+        )
     steps = require_integer("steps", steps, _OWNER, most=10**7)
     require_probability("delta", delta, _OWNER)
     noise, lower = step.noise_multiplier, float(result.epsilon_lower)
@@ -137,7 +170,9 @@ def implied_training(result: Any, step: GradientSteps, steps: int, *, delta: flo
 
 
 def _noise_at(epsilon: float, step: GradientSteps) -> float:
-    """Return the largest noise multiplier at which a step has this epsilon: epsilon falls as noise grows."""
+    """Return the largest noise multiplier at which a step has this epsilon: epsilon falls as noise
+    grows.
+    """
 
     def excess(noise: float) -> float:
         return step_epsilon(noise, step.sampling_probability, step.delta) - epsilon

@@ -1,4 +1,6 @@
-"""Building blocks of the checks: the mechanism under check, requirements of a check, and exact tests on few runs."""
+"""Building blocks of the checks: the mechanism under check, requirements of a check, and exact
+tests on few runs.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ Labels = NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """A mechanism under check, with the pairs to run, a root seed, and audits that several checks share.
+    """A mechanism under check, with the pairs to run, a root seed, and audits that several checks
+    share.
 
     `trials` is the number of runs of all checks together; `runs` is the share of the current check.
     """
@@ -60,7 +63,10 @@ class Subject:
     def require(self, least: int) -> None:
         """Raise Skip unless the current check has at least `least` runs."""
         if self.runs < least:
-            raise Skip(f"the check needs {least:,} runs, but its share of {self.trials:,} is {self.runs:,}: raise trials")
+            raise Skip(
+                f"the check needs {least:,} runs, but its share of {self.trials:,} is "
+                f"{self.runs:,}: raise trials"
+            )
 
     @property
     def run(self) -> Callable[..., Any]:
@@ -77,7 +83,9 @@ class Subject:
         return getattr(self.mechanism, "domain", None)
 
     def outputs(self, dataset: Any, size: int, *key: int) -> Outputs:
-        """Return the encoded outputs of `size` runs on `dataset`; `key` selects the random stream."""
+        """Return the encoded outputs of `size` runs on `dataset`; `key` selects the
+        random stream.
+        """
         return run_side(self.run, dataset, size, stream(self.seed, *key))
 
     def audit(self, pairs: list[Pair], trials: int, *, bits: bool = False) -> AuditResult:
@@ -99,7 +107,9 @@ class Subject:
         return result
 
     def promises(self, pair: Pair) -> bool:
-        """Return whether the claim applies to this pair; a claim by distance does not apply at distance 0."""
+        """Return whether the claim applies to this pair; a claim by distance does not apply at
+        distance 0.
+        """
         try:
             self.claim.on(pair)
         except InvalidArgument:
@@ -107,7 +117,9 @@ class Subject:
         return True
 
     def small(self, pairs: list[Pair], why: str) -> None:
-        """Audit special pairs on the check's share of the runs. Raise CheckFailed, starting with `why`, if the claim is violated."""
+        """Audit special pairs on the check's share of the runs. Raise CheckFailed, starting with
+        `why`, if the claim is violated.
+        """
         self.require(LEAST)
         pairs = [pair for pair in pairs if self.promises(pair)]
         if not pairs:
@@ -116,12 +128,15 @@ class Subject:
         if result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
             assert result.pair is not None
             raise CheckFailed(f"{why}: {result.headline()} on the pair '{result.pair.why}'", result)
-        if result.verdict is not Verdict.NOT_REFUTED and result.exercised is not False:  # equal outputs on special data are not a fault
+        # equal outputs on special data are not a fault
+        if result.verdict is not Verdict.NOT_REFUTED and result.exercised is not False:
             raise CheckFailed(f"{why}: {result.headline()}", result)
 
 
 class Skip(Exception):
-    """Signal that a check does not apply to a mechanism, or that its audit has no verdict: the `result`."""
+    """Signal that a check does not apply to a mechanism, or that its audit has no verdict: the
+    `result`.
+    """
 
     def __init__(self, reason: str, result: AuditResult | None = None) -> None:
         super().__init__(reason)
@@ -131,14 +146,18 @@ class Skip(Exception):
 class CheckFailed(AssertionError):
     """Error of a mechanism that fails a check. `violation` is true if the claim is refuted."""
 
-    def __init__(self, reason: str, result: AuditResult | None = None, *, violation: bool = False) -> None:
+    def __init__(
+        self, reason: str, result: AuditResult | None = None, *, violation: bool = False
+    ) -> None:
         super().__init__(reason)
         self.result = result
         self.violation = violation or (result is not None and result.verdict is Verdict.VIOLATED)
 
 
 class SideChannel(CheckFailed):
-    """Difference in what is not an output, such as the number of draws: a failure only for a caller who asks for it, otherwise a note."""
+    """Difference in what is not an output, such as the number of draws: a failure only for a caller
+    who asks for it, otherwise a note.
+    """
 
 
 class Tag(enum.Enum):
@@ -165,16 +184,25 @@ class Tag(enum.Enum):
             return dataclasses.is_dataclass(it) and not isinstance(it, type | Target)
         if self is Tag.TRAVELS:
             return not isinstance(it, Target)
-        arrays = all(isinstance(d, np.ndarray) and d.ndim > 0 and d.dtype.kind == "f" for pair in subject.pairs for d in (pair.d0, pair.d1))
-        return arrays and (self is Tag.NUMBERS or subject.pairs[0].relation in ("replace-one", "add-remove"))
+        arrays = all(
+            isinstance(d, np.ndarray) and d.ndim > 0 and d.dtype.kind == "f"
+            for pair in subject.pairs
+            for d in (pair.d0, pair.d1)
+        )
+        return arrays and (
+            self is Tag.NUMBERS or subject.pairs[0].relation in ("replace-one", "add-remove")
+        )
 
 
-CLAIM, CLAIM_SHARE = "claim", 0.5  # the group of checks that share the audit of the claim, and the group's share of the runs
+# the group of checks that share the audit of the claim, and the group's share of the runs
+CLAIM, CLAIM_SHARE = "claim", 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Check:
-    """A named check with its requirements and its share of the runs of all checks; checks of one `group` share one budget."""
+    """A named check with its requirements and its share of the runs of all checks; checks of one
+    `group` share one budget.
+    """
 
     function: Callable[[Subject], None]
     needs: tuple[Tag, ...]
@@ -186,30 +214,46 @@ class Check:
         return self.function.__name__
 
     def __call__(self, subject: Subject) -> None:
-        """Run the check on `subject` with a copy of its pairs. Raise Skip if `subject` does not meet a requirement."""
+        """Run the check on `subject` with a copy of its pairs. Raise Skip if `subject` does not
+        meet a requirement.
+        """
         for tag in self.needs:
             if not tag.is_met_by(subject):
                 raise Skip(tag.value)
-        self.function(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))  # one check must not affect another
+        # one check must not affect another
+        self.function(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))
 
 
-def check(*needs: Tag, share: float = FEW, group: str = "") -> Callable[[Callable[[Subject], None]], Check]:
+def check(
+    *needs: Tag, share: float = FEW, group: str = ""
+) -> Callable[[Callable[[Subject], None]], Check]:
     """Return a decorator that makes a function a `Check`; `CHECKS` collects the checks by name."""
     return lambda function: Check(function, needs, share, group or function.__name__)
 
 
-def budgets(checks: Mapping[str, Check], trials: int, subject: Subject | None = None) -> dict[str, int]:
-    """Return the number of runs of each check. Checks that do not apply to `subject` leave their runs to the others.
+def budgets(
+    checks: Mapping[str, Check], trials: int, subject: Subject | None = None
+) -> dict[str, int]:
+    """Return the number of runs of each check. Checks that do not apply to `subject` leave their
+    runs to the others.
 
-    The audit of the claim first gets the minimum number of runs of an audit; the other checks share the rest.
+    The audit of the claim first gets the minimum number of runs of an audit; the other checks share
+    the rest.
     """
-    apply = [each for each in checks.values() if subject is None or all(tag.is_met_by(subject) for tag in each.needs)]
+    apply = [
+        each
+        for each in checks.values()
+        if subject is None or all(tag.is_met_by(subject) for tag in each.needs)
+    ]
     together = {each.group: each.share for each in apply}
     claim = int(trials * together.pop(CLAIM, 0.0) / max(sum(together.values()) + CLAIM_SHARE, 1e-9))
     if any(each.group == CLAIM for each in apply):
         claim = max(claim, min(trials, LEAST)) if together else trials
     rest = (trials - claim) / max(sum(together.values()), 1e-9)
-    return {n: 0 if each not in apply else claim if each.group == CLAIM else int(each.share * rest) for n, each in checks.items()}
+    return {
+        n: 0 if each not in apply else claim if each.group == CLAIM else int(each.share * rest)
+        for n, each in checks.items()
+    }
 
 
 def require_indistinguishable(
@@ -219,40 +263,61 @@ def require_indistinguishable(
     run: Callable[..., Any] | None = None,
     error: type[CheckFailed] = CheckFailed,
 ) -> None:
-    """Raise `error` if labels of the outputs refute the claim on some pair, with a false-alarm probability of 1e-9 over all pairs.
+    """Raise `error` if labels of the outputs refute the claim on some pair, with a false-alarm
+    probability of 1e-9 over all pairs.
 
-    A third of the rounds decides which labels indicate which dataset; the other rounds test the decision. The number of rounds is just
-    large enough to refute the claim if every guess is right, within the check's share of the runs. The check looks for gross leaks, over
-    all pairs.
+    A third of the rounds decides which labels indicate which dataset; the other rounds test the
+    decision. The number of rounds is just large enough to refute the claim if every guess is right,
+    within the check's share of the runs. The check looks for gross leaks, over all pairs.
     """
     rounds, alpha, spent = 256, (1 - CONFIDENCE) / len(subject.pairs), 0
     subject.require(2 * rounds)
-    while 4 * rounds <= min(subject.runs, 2**16) and float(certified(subject.claim, rounds, 0, rounds, alpha)) <= subject.claim.parameter:
+    while (
+        4 * rounds <= min(subject.runs, 2**16)
+        and float(certified(subject.claim, rounds, 0, rounds, alpha)) <= subject.claim.parameter
+    ):
         rounds *= 2
-    batch = getattr(subject.mechanism, "batch", None) if isinstance(subject.mechanism, Target) else None
+    batch = (
+        getattr(subject.mechanism, "batch", None) if isinstance(subject.mechanism, Target) else None
+    )
     executor = subject.executor or Inline()
     try:
         for index, pair in enumerate(subject.pairs):
-            if spent + 2 * rounds > subject.runs:  # includes a second run of the training third, if a batch raises
+            # includes a second run of the training third, if a batch raises
+            if spent + 2 * rounds > subject.runs:
                 break
             spent += 3 * rounds // 2
-            chunk = min(rounds // _CALLS, batch or rounds)  # enough calls to show noise that the runs of a call share
-            stage = Stage(run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0)
+            # enough calls to show noise that the runs of a call share
+            chunk = min(rounds // _CALLS, batch or rounds)
+            stage = Stage(
+                run or subject.run, pair, subject.seed, (8, index, 0), 3 * rounds // 2, chunk, 600.0
+            )
             train = max(1, stage.chunks // 3)
             sides = _all_labels(executor, stage, label, range(train))
-            if any(side is None for part in sides for side in part):  # a batch raises: run one at a time from here on
+            # a batch raises: run one at a time from here on
+            if any(side is None for part in sides for side in part):
                 stage, spent = dataclasses.replace(stage, single=True), spent + rounds // 2
                 sides = _all_labels(executor, stage, label, range(train))
-            guess = _guesses_by_label(*(np.concatenate([part[side] for part in sides]) for side in (0, 1)))
+            guess = _guesses_by_label(
+                *(np.concatenate([part[side] for part in sides]) for side in (0, 1))
+            )
             if not guess:
                 continue
             sides = _all_labels(executor, stage, label, range(train, stage.chunks))
             tested = stage.rounds - train * stage.chunk
             signed_guesses = [
-                np.array([guess.get(int(value), 0) * sign for part in sides for value in (() if part[side] is None else part[side])])
+                np.array(
+                    [
+                        guess.get(int(value), 0) * sign
+                        for part in sides
+                        for value in (() if part[side] is None else part[side])
+                    ]
+                )
                 for side, sign in ((0, 1), (1, -1))
             ]
-            check_calls([log_dependence(*(_guesses_by_call(sides, guess, side) for side in (0, 1)))])
+            check_calls(
+                [log_dependence(*(_guesses_by_call(sides, guess, side) for side in (0, 1)))]
+            )
             right = sum(int((guesses > 0).sum()) for guesses in signed_guesses)
             # rounds of batches that raised for the first time in the test count as wrong guesses
             lost = tested - sum(map(len, signed_guesses))
@@ -260,27 +325,39 @@ def require_indistinguishable(
             claim = subject.claim.on(pair)
             lower = float(certified(claim, right, wrong, tested, alpha, lost=lost))
             if lower > claim.parameter:
-                reason = f"{what}: it certifies {claim.symbol} > {lower:.4g} against {claim} on the pair '{pair.why}'"
+                reason = (
+                    f"{what}: it certifies {claim.symbol} > {lower:.4g} against {claim} on the "
+                    f"pair '{pair.why}'"
+                )
                 raise error(reason, violation=True)
     finally:
         if subject.executor is None:
             executor.shutdown(wait=False)
 
 
-def _all_labels(executor: Executor, stage: Stage, label: Callable[[Any], Labels], chunks: range) -> list[Any]:
+def _all_labels(
+    executor: Executor, stage: Stage, label: Callable[[Any], Labels], chunks: range
+) -> list[Any]:
     """Return the labels of the outputs of all these chunks of `stage`."""
     futures = [executor.submit(_labels_of_chunk, stage, i, label) for i in chunks]
     return [collect(future, stage) for future in futures]
 
 
-def _labels_of_chunk(stage: Stage, index: int, label: Callable[[Any], Labels]) -> list[Labels | None]:
+def _labels_of_chunk(
+    stage: Stage, index: int, label: Callable[[Any], Labels]
+) -> list[Labels | None]:
     """Return the labels on D1 and on D0 of one chunk; None for a batch that raised."""
     return [None if side is None else label(side) for side in stage.sample(index)]
 
 
 def _guesses_by_call(sides: list[Any], guess: dict[int, int], side: int) -> NDArray[np.int64]:
-    """Return the numbers of guesses (none, D1, D0) in each call on one dataset; none for a call that raised."""
-    found = [[guess.get(int(value), 0) for value in (() if part[side] is None else part[side])] for part in sides]
+    """Return the numbers of guesses (none, D1, D0) in each call on one dataset; none for a call
+    that raised.
+    """
+    found = [
+        [guess.get(int(value), 0) for value in (() if part[side] is None else part[side])]
+        for part in sides
+    ]
     return np.array([[values.count(which) for which in (0, 1, -1)] for values in found])
 
 
@@ -290,11 +367,15 @@ def _guesses_by_label(first: Labels, second: Labels) -> dict[int, int]:
     Only labels whose log-ratio is at least half of the largest are included.
     """
     values = np.unique(np.concatenate([first, second]))
-    ratio = {int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1))) for v in values}
+    ratio = {
+        int(v): float(np.log((np.sum(first == v) + 1) / (np.sum(second == v) + 1))) for v in values
+    }
     most = max(map(abs, ratio.values()), default=0.0)
     return {v: 1 if r > 0 else -1 for v, r in ratio.items() if most > 0.5 and abs(r) >= most / 2}
 
 
 def words_drawn(rng: Generator) -> int:
-    """Return the number of 64-bit words that an SFC64 generator has drawn, from the counter in the generator's state."""
+    """Return the number of 64-bit words that an SFC64 generator has drawn, from the counter in the
+    generator's state.
+    """
     return int(rng.bit_generator.state["state"]["state"][3])

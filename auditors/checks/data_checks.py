@@ -1,6 +1,8 @@
-"""Checks of special data: exceptions, shapes and draws that distinguish neighboring datasets, special values, and few records.
+"""Checks of special data: exceptions, shapes and draws that distinguish neighboring datasets,
+special values, and few records.
 
-The exact certificate compares each difference with the claim: an exception may depend on the data only as far as the claim allows.
+The exact certificate compares each difference with the claim: an exception may depend on the data
+only as far as the claim allows.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ _TINY = 5e-324
 
 @check(Tag.CLAIM, share=0.06)
 def check_exceptions_do_not_tell(subject: Subject) -> None:
-    """Check that a run's exceptions do not distinguish neighboring datasets beyond the claim, over all pairs."""
+    """Check that a run's exceptions do not distinguish neighboring datasets beyond the claim, over
+    all pairs.
+    """
     require_indistinguishable(subject, _exception_labels, "exceptions distinguish the datasets")
 
 
@@ -44,27 +48,36 @@ def check_exceptions_do_not_tell(subject: Subject) -> None:
 def check_shapes_do_not_tell(subject: Subject) -> None:
     """Check that the form of the output does not distinguish neighboring datasets beyond the claim.
 
-    The form is the type, shape, length and keys of an output, and the places of NaN and infinite numbers. An exception is a type too.
+    The form is the type, shape, length and keys of an output, and the places of NaN and infinite
+    numbers. An exception is a type too.
     """
-    require_indistinguishable(subject, _shape_labels, "the form of the output distinguishes the datasets")
+    require_indistinguishable(
+        subject, _shape_labels, "the form of the output distinguishes the datasets"
+    )
 
 
 @check(Tag.CLAIM, Tag.SEED, share=0.06)
 def check_draws_do_not_tell(subject: Subject) -> None:
-    """Check that the number of random words per run, as a proxy for time, does not distinguish neighboring datasets beyond the claim.
+    """Check that the number of random words per run, as a proxy for time, does not distinguish
+    neighboring datasets beyond the claim.
 
-    The number of draws is not an output: a sound mechanism may draw one coin per record. So a difference is a note unless it is asked for.
+    The number of draws is not an output: a sound mechanism may draw one coin per record. So a
+    difference is a note unless it is asked for.
     """
     one, many = (_words_of_batch(subject, subject.pairs[0].d1, size) for size in (1, 64))
     if many <= one:
         raise Skip("the mechanism draws from another generator, whose words cannot be counted")
     what = "the number of draws, which is not an output, distinguishes the datasets"
-    require_indistinguishable(subject, _draw_labels, what, _DrawCounter(subject.mechanism), SideChannel)
+    require_indistinguishable(
+        subject, _draw_labels, what, _DrawCounter(subject.mechanism), SideChannel
+    )
 
 
 @check(Tag.CLAIM, Tag.NUMBERS, share=0.06)
 def check_special_values_inside(subject: Subject) -> None:
-    """Check that the claim also holds for negative zero, denormal numbers and the numbers next to the bounds."""
+    """Check that the claim also holds for negative zero, denormal numbers and the numbers next to
+    the bounds.
+    """
     pairs = special_pairs(subject.domain, subject.pairs[0])
     if not pairs:
         raise Skip("the domain holds whole numbers or labels only")
@@ -86,7 +99,10 @@ def check_values_outside_domain(subject: Subject) -> None:
         if getattr(domain, "missing" if np.isnan(changed).any() else "outside", False):
             admitted.append(_changed_pair(domain, base, name, changed))
         elif _breaks_numbers(ordinary, outputs):
-            raise CheckFailed(f"{name} in the data is accepted, but makes outputs NaN or infinite that are finite on ordinary data")
+            raise CheckFailed(
+                f"{name} in the data is accepted, but makes outputs NaN or infinite that are "
+                "finite on ordinary data"
+            )
     pairs = [pair for pair in admitted if pair is not None]
     if pairs and Tag.CLAIM.is_met_by(subject):
         subject.small(pairs, "values outside the bounds, which the domain admits, break the claim")
@@ -110,35 +126,57 @@ def check_huge_counts(subject: Subject) -> None:
 def check_few_records(subject: Subject) -> None:
     """Check datasets with no record and with a single record.
 
-    The claim must hold if records are added or removed; otherwise, neighboring datasets must be both refused or both accepted.
+    The claim must hold if records are added or removed; otherwise, neighboring datasets must be
+    both refused or both accepted.
     """
     pair = subject.pairs[0]
     if pair.relation == "add-remove":
         more, less = (pair.d1, pair.d0) if len(pair.d1) > len(pair.d0) else (pair.d0, pair.d1)
         low, high = more[:1], more[-1:]
-        found = [_pair_or_none(subject.domain, pair, less[:0], record, "one record against none") for record in (low, high)]
-        pairs = [p for p in found if p is not None and not (_is_refused(subject, p.d0) and _is_refused(subject, p.d1))]
+        found = [
+            _pair_or_none(subject.domain, pair, less[:0], record, "one record against none")
+            for record in (low, high)
+        ]
+        pairs = [
+            p
+            for p in found
+            if p is not None and not (_is_refused(subject, p.d0) and _is_refused(subject, p.d1))
+        ]
         if pairs and getattr(subject.mechanism, "claim", None) is not None:
             subject.small(pairs, "one record against none breaks the claim")
         return
-    at = int(np.flatnonzero([a.tobytes() != b.tobytes() for a, b in zip(pair.d0, pair.d1, strict=True)])[0])
+    at = int(
+        np.flatnonzero([a.tobytes() != b.tobytes() for a, b in zip(pair.d0, pair.d1, strict=True)])[
+            0
+        ]
+    )
     alone = [d[at : at + 1] for d in (pair.d0, pair.d1)]
     refused = [_is_refused(subject, d) for d in alone]
     if refused[0] != refused[1]:
-        raise CheckFailed(f"of the two single records {alone[0].tolist()} and {alone[1].tolist()}, only one is refused")
-    _is_refused(subject, pair.d0[:0])  # the number of records is public, so the run may raise, but must not hang or end the process
+        raise CheckFailed(
+            f"of the two single records {alone[0].tolist()} and {alone[1].tolist()}, only "
+            "one is refused"
+        )
+    # the number of records is public, so the run may raise, but must not hang or end the process
+    _is_refused(subject, pair.d0[:0])
 
 
 def _exception_labels(outputs: Outputs) -> Labels:
     """Return a label of the exception of each run; 0 for runs that do not raise."""
-    raised = np.array([outputs.names[code].startswith("raises ") for code in outputs.codes.tolist()], dtype=bool)
+    raised = np.array(
+        [outputs.names[code].startswith("raises ") for code in outputs.codes.tolist()], dtype=bool
+    )
     return np.where(raised, row_keys(outputs.matrix()).view(np.int64), 0)
 
 
 def _shape_labels(outputs: Outputs) -> Labels:
-    """Return a label of the form of each output: type, shape, and places of NaN and infinite numbers."""
+    """Return a label of the form of each output: type, shape, and places of NaN and infinite
+    numbers.
+    """
     values = outputs.values[:, :64]
-    form = np.where(np.isnan(values), 1.0, np.where(np.isinf(values), 2.0 + np.signbit(values), 0.0))
+    form = np.where(
+        np.isnan(values), 1.0, np.where(np.isinf(values), 2.0 + np.signbit(values), 0.0)
+    )
     return row_keys(np.column_stack([outputs.codes, form])).view(np.int64)
 
 
@@ -189,9 +227,14 @@ def _always_raises(outputs: Outputs) -> bool:
 
 
 def _breaks_numbers(ordinary: Outputs, special: Outputs) -> bool:
-    """Return whether a number is finite in every ordinary run and NaN or infinite in every special run."""
+    """Return whether a number is finite in every ordinary run and NaN or infinite in every special
+    run.
+    """
     width = min(ordinary.values.shape[1], special.values.shape[1])
-    sound, wrong = np.isfinite(ordinary.values[:, :width]).all(axis=0), ~np.isfinite(special.values[:, :width]).any(axis=0)
+    sound, wrong = (
+        np.isfinite(ordinary.values[:, :width]).all(axis=0),
+        ~np.isfinite(special.values[:, :width]).any(axis=0),
+    )
     return bool((sound & wrong).any())
 
 
@@ -206,7 +249,12 @@ def _values_inside(domain: Domain | None) -> Iterator[tuple[str, float]]:
     if bounds is None:
         return
     low, high = bounds
-    for name, value in (("-0.0", -0.0), ("the least positive number", _TINY), ("the greatest negative number", -_TINY), ("1e-310", 1e-310)):
+    for name, value in (
+        ("-0.0", -0.0),
+        ("the least positive number", _TINY),
+        ("the greatest negative number", -_TINY),
+        ("1e-310", 1e-310),
+    ):
         if low <= value <= high:
             yield name, value
     yield "the number above the lower bound", float(np.nextafter(low, high))
@@ -231,7 +279,9 @@ def _longer_dataset(pair: Pair) -> Any:
 
 
 def _with_values(pair: Pair, values: Iterator[tuple[str, float]]) -> Iterator[tuple[str, Any]]:
-    """Yield the pair's longer dataset with the first number of the last record replaced by each value that changes the dataset."""
+    """Yield the pair's longer dataset with the first number of the last record replaced by each
+    value that changes the dataset.
+    """
     for name, value in values:
         changed = _longer_dataset(pair).copy()
         changed[(-1, *[0] * (changed.ndim - 1))] = value
@@ -240,23 +290,35 @@ def _with_values(pair: Pair, values: Iterator[tuple[str, float]]) -> Iterator[tu
 
 
 def special_pairs(domain: Domain | None, base: Pair) -> list[Pair]:
-    """Return pairs inside the domain that contain a negative zero, a denormal number or a number next to a bound."""
-    found = [_changed_pair(domain, base, name, changed) for name, changed in _with_values(base, _values_inside(domain))]
+    """Return pairs inside the domain that contain a negative zero, a denormal number or a number
+    next to a bound.
+    """
+    found = [
+        _changed_pair(domain, base, name, changed)
+        for name, changed in _with_values(base, _values_inside(domain))
+    ]
     return [pair for pair in found if pair is not None]
 
 
 def _changed_pair(domain: Domain | None, pair: Pair, name: str, changed: Any) -> Pair | None:
     """Return the pair of the changed dataset and its neighbor, or None if they are not neighbors.
 
-    The neighbor is the original dataset, or the changed dataset without its last record if records are added or removed.
+    The neighbor is the original dataset, or the changed dataset without its last record if records
+    are added or removed.
     """
     added = pair.relation == "add-remove"
-    other, why = (changed[:-1], f"a record with {name} added") if added else (_longer_dataset(pair), f"a value becomes {name}")
+    other, why = (
+        (changed[:-1], f"a record with {name} added")
+        if added
+        else (_longer_dataset(pair), f"a value becomes {name}")
+    )
     return _pair_or_none(domain, pair, other, changed, why)
 
 
 def _pair_or_none(domain: Domain | None, like: Pair, d0: Any, d1: Any, why: str) -> Pair | None:
-    """Return the pair of d0 and d1, or None if they are not neighbors or leave the domain of `like`."""
+    """Return the pair of d0 and d1, or None if they are not neighbors or leave the domain of
+    `like`.
+    """
     if isinstance(domain, Domain) and domain.holds(like):
         return domain.pair(d0, d1, why)
     try:

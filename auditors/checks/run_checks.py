@@ -1,11 +1,23 @@
-"""Checks for every mechanism: one output per run, randomness from the given generator, no state, and the mechanism's claim."""
+"""Checks for every mechanism: one output per run, randomness from the given generator, no state,
+and the mechanism's claim.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import pickle
 
-from dpwitness.auditors.checks.check import CLAIM, CLAIM_SHARE, LEAST, CheckFailed, SideChannel, Skip, Subject, Tag, check
+from dpwitness.auditors.checks.check import (
+    CLAIM,
+    CLAIM_SHARE,
+    LEAST,
+    CheckFailed,
+    SideChannel,
+    Skip,
+    Subject,
+    Tag,
+    check,
+)
 from dpwitness.auditors.density.density_check import check_oracle
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.traces.trace import trace
@@ -16,7 +28,8 @@ from dpwitness.auditors.workers.statefulness import check_structure, check_train
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
-_CALLS = ("CALLS", "SHAPE")  # findings about the draws, after which the two runs no longer share their noise
+# findings about the draws, after which the two runs no longer share their noise
+_CALLS = ("CALLS", "SHAPE")
 _TRACE_RUNS = 40  # runs of a trace of a few pairs
 
 
@@ -36,7 +49,9 @@ def check_one_output_per_run(subject: Subject) -> None:
 
 @check(Tag.SEED, share=0.0066)
 def check_same_stream_same_output(subject: Subject) -> None:
-    """Check that equal generator states give equal outputs, also in a fresh process: all randomness must come from `rng`."""
+    """Check that equal generator states give equal outputs, also in a fresh process: all randomness
+    must come from `rng`.
+    """
     dataset = subject.pairs[0].d1
     size = subject.few(128) // 2
     first = subject.outputs(dataset, size, 1)
@@ -44,7 +59,8 @@ def check_same_stream_same_output(subject: Subject) -> None:
         subject.mechanism.close()
     if not same_outputs(first, subject.outputs(dataset, size, 1)):
         raise CheckFailed(
-            "two calls with equal generators differ: some randomness does not come from rng, or the mechanism keeps state between calls"
+            "two calls with equal generators differ: some randomness does not come from rng, "
+            "or the mechanism keeps state between calls"
         )
 
 
@@ -56,14 +72,21 @@ def check_other_data_leave_no_trace(subject: Subject) -> None:
         first = subject.outputs(pair.d1, size, 5)
         subject.outputs(pair.d0, 7, 6)
         if not same_outputs(first, subject.outputs(pair.d1, size, 5)):
-            raise CheckFailed("outputs on D1 change after a run on D0: the mechanism keeps state between calls")
+            raise CheckFailed(
+                "outputs on D1 change after a run on D0: the mechanism keeps state between calls"
+            )
 
 
 @check(share=0.03)
 def check_rounds_are_independent(subject: Subject) -> None:
-    """Check that each run and each call has fresh noise, and that the shape of outputs stays the same."""
+    """Check that each run and each call has fresh noise, and that the shape of outputs stays the
+    same.
+    """
     for pair in subject.pairs[:1]:
-        sides = [[subject.outputs(d, subject.few(4096) // 8, 2, i, j) for i in range(4)] for j, d in enumerate((pair.d1, pair.d0))]
+        sides = [
+            [subject.outputs(d, subject.few(4096) // 8, 2, i, j) for i in range(4)]
+            for j, d in enumerate((pair.d1, pair.d0))
+        ]
         check_structure(sides[0], "D1")
         check_training(list(zip(*sides, strict=True)))
 
@@ -80,9 +103,15 @@ def check_dataset_is_left_alone(subject: Subject) -> None:
 
 @check(Tag.PARAMETERS)
 def check_parameters_are_validated(subject: Subject) -> None:
-    """Check that NaN and infinity in any float parameter are refused with a message that names the parameter."""
+    """Check that NaN and infinity in any float parameter are refused with a message that names the
+    parameter.
+    """
     mechanism = subject.mechanism
-    names = [f.name for f in dataclasses.fields(mechanism) if isinstance(getattr(mechanism, f.name), float)]
+    names = [
+        f.name
+        for f in dataclasses.fields(mechanism)
+        if isinstance(getattr(mechanism, f.name), float)
+    ]
     if not names:
         raise Skip("the mechanism has no float parameter")
     for name in names:
@@ -91,7 +120,9 @@ def check_parameters_are_validated(subject: Subject) -> None:
                 dataclasses.replace(mechanism, **{name: value})
             except ValueError as error:
                 if name not in str(error):
-                    raise CheckFailed(f"{name} = {value} is refused with a message that does not name it: {error}") from None
+                    raise CheckFailed(
+                        f"{name} = {value} is refused with a message that does not name it: {error}"
+                    ) from None
             else:
                 raise CheckFailed(f"{name} = {value} is accepted")
 
@@ -102,9 +133,13 @@ def check_survives_pickling(subject: Subject) -> None:
     try:
         copy = pickle.loads(pickle.dumps(subject.run))
     except Exception as error:
-        raise CheckFailed(f"the mechanism cannot be pickled for worker processes: {error}") from None
+        raise CheckFailed(
+            f"the mechanism cannot be pickled for worker processes: {error}"
+        ) from None
     dataset = subject.pairs[0].d0
-    if not same_outputs(run_side(subject.run, dataset, 16, stream(0)), run_side(copy, dataset, 16, stream(0))):
+    if not same_outputs(
+        run_side(subject.run, dataset, 16, stream(0)), run_side(copy, dataset, 16, stream(0))
+    ):
         raise CheckFailed("the pickled copy of the mechanism behaves differently")
 
 
@@ -112,14 +147,18 @@ def check_survives_pickling(subject: Subject) -> None:
 def check_density_agrees_with_sampler(subject: Subject) -> None:
     """Check that the log-density is the sampler's, by bets and by the bridge identity."""
     subject.require(1000)
-    check_oracle(subject.mechanism, subject.pairs[0], subject.few(40_000) // 2, stream(subject.seed, 4))
+    check_oracle(
+        subject.mechanism, subject.pairs[0], subject.few(40_000) // 2, stream(subject.seed, 4)
+    )
 
 
 @check(Tag.CLAIM, share=CLAIM_SHARE, group=CLAIM)
 def check_claim(subject: Subject) -> None:
-    """Check that a black-box audit finds no violation of the mechanism's claim, with a false-alarm probability of 1e-9.
+    """Check that a black-box audit finds no violation of the mechanism's claim, with a false-alarm
+    probability of 1e-9.
 
-    It is skipped if the outputs on both datasets of all pairs look equal: far more noise than the claim needs is no fault.
+    It is skipped if the outputs on both datasets of all pairs look equal: far more noise than the
+    claim needs is no fault.
     """
     result = _shared_audit(subject)
     if result.verdict is Verdict.INCONCLUSIVE and result.exercised is False:
@@ -136,7 +175,10 @@ def check_low_bits(subject: Subject) -> None:
         bit_notes = (note for note in result.notes if note.startswith("low bits"))
         raise Skip(next(bit_notes, "the outputs are not floating-point numbers"))
     if result.bit_level.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
-        reason = f"the low bits certify epsilon > {result.bit_level.epsilon_lower:.4g} against {result.claim}"
+        reason = (
+            f"the low bits certify epsilon > {result.bit_level.epsilon_lower:.4g} against "
+            f"{result.claim}"
+        )
         raise CheckFailed(reason, result, violation=True)
 
 
@@ -144,14 +186,23 @@ def check_low_bits(subject: Subject) -> None:
 def check_noise_played_back(subject: Subject) -> None:
     """Check the run on D0 with the noise of a run on D1.
 
-    The run must move inputs at most by the declared sensitivity, and leak nothing else. Other calls or draws are not an output: they are a
-    note unless they are asked for, because findings after them compare noise that the two runs do not share.
+    The run must move inputs at most by the declared sensitivity, and leak nothing else. Other calls
+    or draws are not an output: they are a note unless they are asked for, because findings after
+    them compare noise that the two runs do not share.
     """
     if isinstance(subject.mechanism, Target) and subject.mechanism.command:
         raise Skip("the noise of a program cannot be recorded")
     subject.require(_TRACE_RUNS)
-    result = trace(subject.mechanism, subject.pairs[:4], subject.claim, confirm=False, seed=subject.seed, name=subject.name)
-    found = [finding for finding in result.findings if finding.kind != "SOURCE"]  # other checks test the source of randomness
+    result = trace(
+        subject.mechanism,
+        subject.pairs[:4],
+        subject.claim,
+        confirm=False,
+        seed=subject.seed,
+        name=subject.name,
+    )
+    # other checks test the source of randomness
+    found = [finding for finding in result.findings if finding.kind != "SOURCE"]
     if result.verdict is Verdict.ERROR:
         raise Skip(f"the mechanism cannot be traced: {result.notes[0]}")
     if found:

@@ -1,4 +1,6 @@
-"""Checks of user-written mechanisms: named functions, chosen by what an object offers, like scikit-learn's estimator checks."""
+"""Checks of user-written mechanisms: named functions, chosen by what an object offers, like
+scikit-learn's estimator checks.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,23 @@ from concurrent.futures import Executor
 from typing import Any
 
 from dpwitness.auditors.audit.conclude import guess_of
-from dpwitness.auditors.audit.timing import format_duration, of_clock, price, require_enough_trials, require_seconds
+from dpwitness.auditors.audit.timing import (
+    format_duration,
+    of_clock,
+    price,
+    require_enough_trials,
+    require_seconds,
+)
 from dpwitness.auditors.checks import data_checks, run_checks
-from dpwitness.auditors.checks.check import Check, CheckFailed, SideChannel, Skip, Subject, Tag, budgets
+from dpwitness.auditors.checks.check import (
+    Check,
+    CheckFailed,
+    SideChannel,
+    Skip,
+    Subject,
+    Tag,
+    budgets,
+)
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict
@@ -33,19 +49,35 @@ from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import MissingLibrary, TargetError
 
-__all__ = ["CHECKS", "CheckFailed", "CheckFinding", "CheckReport", "Skip", "Tag", "check_mechanism", "parametrize_with_checks"]
+__all__ = [
+    "CHECKS",
+    "CheckFailed",
+    "CheckFinding",
+    "CheckReport",
+    "Skip",
+    "Tag",
+    "check_mechanism",
+    "parametrize_with_checks",
+]
 
 # all checks of these modules, by name
-CHECKS = {name: found for module in (run_checks, data_checks) for name, found in vars(module).items() if isinstance(found, Check)}
+CHECKS = {
+    name: found
+    for module in (run_checks, data_checks)
+    for name, found in vars(module).items()
+    if isinstance(found, Check)
+}
 STATUSES = ("passed", "failed", "note", "skipped", "expected failure")
 TRIALS = 400_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class CheckFinding:
-    """Result of one check: status ``passed``, ``failed``, ``note``, ``skipped`` or ``expected failure``, and the reason.
+    """Result of one check: status ``passed``, ``failed``, ``note``, ``skipped`` or ``expected
+    failure``, and the reason.
 
-    A note is a difference in what is not an output, such as the number of draws. `violation` is true if the claim is refuted.
+    A note is a difference in what is not an output, such as the number of draws. `violation` is
+    true if the claim is refuted.
     """
 
     check: str
@@ -59,8 +91,9 @@ class CheckFinding:
 class CheckReport(Result):
     """All findings on one mechanism.
 
-    The verdict is VIOLATED if a check refuted the claim, SUSPECT if a check refuted a guessed claim, ERROR if another check failed, and
-    INCONCLUSIVE if none failed and the audit of the claim has no verdict, as its pairs may not exercise the mechanism.
+    The verdict is VIOLATED if a check refuted the claim, SUSPECT if a check refuted a guessed
+    claim, ERROR if another check failed, and INCONCLUSIVE if none failed and the audit of the claim
+    has no verdict, as its pairs may not exercise the mechanism.
     """
 
     name: str
@@ -77,9 +110,14 @@ class CheckReport(Result):
             undecided = any(f.status == "skipped" and f.result is not None for f in self.findings)
             return Verdict.INCONCLUSIVE if undecided else Verdict.NOT_REFUTED
         guessed = guess_of(self.mechanism)
-        if guessed and any(f.violation or (f.result is not None and f.result.verdict is Verdict.SUSPECT) for f in self.failed):
+        if guessed and any(
+            f.violation or (f.result is not None and f.result.verdict is Verdict.SUSPECT)
+            for f in self.failed
+        ):
             return Verdict.SUSPECT
-        return Verdict.VIOLATED if any(finding.violation for finding in self.failed) else Verdict.ERROR
+        return (
+            Verdict.VIOLATED if any(finding.violation for finding in self.failed) else Verdict.ERROR
+        )
 
     @property
     def evidence(self) -> str:
@@ -100,7 +138,9 @@ class CheckReport(Result):
             "headline": self.headline(),
             "evidence": self.evidence,
             "target": describe_target(self.mechanism) if self.mechanism is not None else None,
-            "findings": [{"check": f.check, "status": f.status, "reason": f.reason} for f in self.findings],
+            "findings": [
+                {"check": f.check, "status": f.status, "reason": f.reason} for f in self.findings
+            ],
         }
 
 
@@ -130,26 +170,29 @@ def check_mechanism(
     seed : int
         Root seed.
     trials : int, optional
-        Number of runs of the mechanism in all checks together. Each check has a share; the audit of the claim gets about half. A check with
-        too small a share is skipped with this reason. Below 2,000, some hundred more runs are made. Default: twice the ``trials`` of a
-        `Target`, or else 400,000.
+        Number of runs of the mechanism in all checks together. Each check has a share; the audit of
+        the claim gets about half. A check with too small a share is skipped with this reason. Below
+        2,000, some hundred more runs are made. Default: twice the ``trials`` of a `Target`, or else
+        400,000.
     seconds, clock : float, str
-        Time budget of all checks, in seconds, instead of `trials`, and what it counts, as in `audit`.
+        Time budget of all checks, in seconds, instead of `trials`, and what it counts, as in
+        `audit`.
     expected_failures : dict, optional
-        Names of checks that are known to fail, with the reason. Default: the expected failures of a `Target`. An expected failure that
-        passes counts as failed.
+        Names of checks that are known to fail, with the reason. Default: the expected failures of a
+        `Target`. An expected failure that passes counts as failed.
     checks : collection of str, optional
         Names of the checks to run. Default: all of `CHECKS`.
     side_channels : bool, optional
-        Whether differences in the number of draws and of noise calls, which are not outputs, are failures. Otherwise they are notes.
-        Default: whether `checks` is given, because its checks are named by the caller. They are failures too where `expected_failures`
-        names the check.
+        Whether differences in the number of draws and of noise calls, which are not outputs, are
+        failures. Otherwise they are notes. Default: whether `checks` is given, because its checks
+        are named by the caller. They are failures too where `expected_failures` names the check.
     executor : concurrent.futures.Executor, optional
         As in `audit`.
     progress : callable, optional
         Called with each finding.
     announce : callable, optional
-        Called once, before the first check, with a line that states the expected number of runs and the expected time.
+        Called once, before the first check, with a line that states the expected number of runs and
+        the expected time.
 
     Returns
     -------
@@ -159,7 +202,8 @@ def check_mechanism(
     Raises
     ------
     InvalidArgument
-        If there is no pair to run, a name is not the name of a check, or another argument is invalid.
+        If there is no pair to run, a name is not the name of a check, or another argument is
+        invalid.
 
     Examples
     --------
@@ -169,37 +213,67 @@ def check_mechanism(
     """
     require_callable("progress", progress, "check_mechanism", arguments=1, optional=True)
     subject = _make_subject(mechanism, pair, seed, trials, executor)
-    require_type("expected_failures", expected_failures, Mapping, "be a dict of names and reasons", "check_mechanism", optional=True)
-    expected = _require_check_names("expected_failures", _expected_failures(mechanism) if expected_failures is None else expected_failures)
+    require_type(
+        "expected_failures",
+        expected_failures,
+        Mapping,
+        "be a dict of names and reasons",
+        "check_mechanism",
+        optional=True,
+    )
+    expected = _require_check_names(
+        "expected_failures",
+        _expected_failures(mechanism) if expected_failures is None else expected_failures,
+    )
     names = _require_check_names("checks", CHECKS if checks is None else checks)
     require_seconds(seconds, trials, clock, executor, "check_mechanism")
     require_callable("announce", announce, "check_mechanism", arguments=1, optional=True)
-    require_type("side_channels", side_channels, bool, "be True or False", "check_mechanism", optional=True)
+    require_type(
+        "side_channels", side_channels, bool, "be True or False", "check_mechanism", optional=True
+    )
     asked_for = (checks is not None) if side_channels is None else side_channels
     if seconds is not None or announce is not None:
         subject = _with_time_budget(subject, seconds, clock, announce)
     asked = trials is not None or seconds is not None
-    runs = budgets({name: CHECKS[name] for name in names} if asked else CHECKS, subject.trials, subject if asked else None)
+    runs = budgets(
+        {name: CHECKS[name] for name in names} if asked else CHECKS,
+        subject.trials,
+        subject if asked else None,
+    )
     findings = []
     for name, check in CHECKS.items():
         if name in names:
-            findings.append(_run_check(name, check, dataclasses.replace(subject, runs=runs[name]), expected, asked_for))
+            findings.append(
+                _run_check(
+                    name, check, dataclasses.replace(subject, runs=runs[name]), expected, asked_for
+                )
+            )
             if progress is not None:
                 progress(findings[-1])
     return CheckReport(subject.name, tuple(findings), mechanism)
 
 
 def _make_subject(
-    mechanism: Any, pair: Pair | list[Pair] | None, seed: int, trials: int | None, executor: Executor | None = None
+    mechanism: Any,
+    pair: Pair | list[Pair] | None,
+    seed: int,
+    trials: int | None,
+    executor: Executor | None = None,
 ) -> Subject:
     """Return the validated `Subject` for the arguments of `check_mechanism`."""
     require_run_options(executor, None, None, "check_mechanism")
     require_attributes(mechanism)
     seed = require_integer("seed", seed, "check_mechanism", least=0)
-    trials = None if trials is None else require_integer("trials", trials, "check_mechanism", most=10**12)
+    trials = (
+        None
+        if trials is None
+        else require_integer("trials", trials, "check_mechanism", most=10**12)
+    )
     given: Any = [pair] if isinstance(pair, Pair) else [] if pair is None else pair
     if not isinstance(given, list | tuple) or not all(isinstance(each, Pair) for each in given):
-        raise InvalidArgument(f"check_mechanism: pair must be a Pair or a list of Pairs, got {short_repr(pair)}")
+        raise InvalidArgument(
+            f"check_mechanism: pair must be a Pair or a list of Pairs, got {short_repr(pair)}"
+        )
     pairs = list(given)
     if not pairs:
         domain = getattr(mechanism, "domain", None)
@@ -207,20 +281,40 @@ def _make_subject(
             raise InvalidArgument("pair must be given for a mechanism without a domain, got None")
         pairs = pairs_for(domain)
     own = mechanism.trials if isinstance(mechanism, Target) else None
-    return Subject(mechanism, name_of(mechanism), pairs, seed, trials or (2 * own if own else TRIALS), executor)
+    return Subject(
+        mechanism, name_of(mechanism), pairs, seed, trials or (2 * own if own else TRIALS), executor
+    )
 
 
-def _with_time_budget(subject: Subject, seconds: float | None, clock: str, announce: Callable[[str], None] | None) -> Subject:
-    """Return the subject with the number of runs that fits into `seconds`, and announce the expected time."""
+def _with_time_budget(
+    subject: Subject, seconds: float | None, clock: str, announce: Callable[[str], None] | None
+) -> Subject:
+    """Return the subject with the number of runs that fits into `seconds`, and announce the
+    expected time.
+    """
     batch = (subject.mechanism.batch if isinstance(subject.mechanism, Target) else None) or 2**30
 
     def stage(size: int) -> Stage:
-        return Stage(subject.run, subject.pairs[0], subject.seed, (8, 0, Phase.TIMING), size, min(size, batch), 600.0)
+        return Stage(
+            subject.run,
+            subject.pairs[0],
+            subject.seed,
+            (8, 0, Phase.TIMING),
+            size,
+            min(size, batch),
+            600.0,
+        )
 
     executor, trials = subject.executor or Inline(), subject.trials
     pairs = 2 * len(subject.pairs)  # about half of the runs belong to audits
     try:
-        found = price(stage, getattr(subject.mechanism, "claim", None) or PureDP(1.0), executor, seconds, clock)
+        found = price(
+            stage,
+            getattr(subject.mechanism, "claim", None) or PureDP(1.0),
+            executor,
+            seconds,
+            clock,
+        )
     finally:
         if subject.executor is None:
             executor.shutdown(wait=False)
@@ -229,7 +323,10 @@ def _with_time_budget(subject: Subject, seconds: float | None, clock: str, annou
         require_enough_trials(found, trials, pairs, seconds, clock, "check_mechanism")
     if announce is not None:
         expected = format_duration(found.time(trials, pairs))
-        announce(f"{subject.name}: {trials:,} runs at {format_duration(found.run)}{of_clock(clock)} each, about {expected} expected")
+        announce(
+            f"{subject.name}: {trials:,} runs at "
+            f"{format_duration(found.run)}{of_clock(clock)} each, about {expected} expected"
+        )
     return dataclasses.replace(subject, trials=trials)
 
 
@@ -244,11 +341,15 @@ def _require_check_names(argument: str, names: Any) -> Any:
         raise InvalidArgument(f"{argument} must hold names of checks, got {short_repr(names)}")
     for name in names:
         if not isinstance(name, str) or name not in CHECKS:
-            raise InvalidArgument(f"{argument} must name checks ({', '.join(CHECKS)}), got {short_repr(name)}")
+            raise InvalidArgument(
+                f"{argument} must name checks ({', '.join(CHECKS)}), got {short_repr(name)}"
+            )
     return names
 
 
-def _run_check(name: str, check: Check, subject: Subject, expected: Mapping[str, str], side_channels: bool) -> CheckFinding:
+def _run_check(
+    name: str, check: Check, subject: Subject, expected: Mapping[str, str], side_channels: bool
+) -> CheckFinding:
     """Return the finding of one check on `subject`."""
     try:
         check(subject)
@@ -264,7 +365,9 @@ def _run_check(name: str, check: Check, subject: Subject, expected: Mapping[str,
     except Exception as error:  # the other checks go on
         return CheckFinding(name, "failed", f"ERROR: the check stopped with {error_text(error)}")
     if name in expected:
-        return CheckFinding(name, "failed", f"the check passes, but a failure was expected: {expected[name]}")
+        return CheckFinding(
+            name, "failed", f"the check passes, but a failure was expected: {expected[name]}"
+        )
     return CheckFinding(name, "passed")
 
 
@@ -275,12 +378,14 @@ def parametrize_with_checks(
     trials: int | None = None,
     expected_failures: Callable[[Any], Mapping[str, str]] | None = None,
 ) -> Any:
-    """Return a decorator that turns a test ``def test_x(mechanism, check)`` into one item for each mechanism and check.
+    """Return a decorator that turns a test ``def test_x(mechanism, check)`` into one item for each
+    mechanism and check.
 
-    The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not apply are skipped. So are
-    checks that find a difference in what is not an output, with a note. If the library of a
-    `Target` is not installed, all of its checks are skipped. If a `Target` cannot be used for another reason, all of its checks fail.
-    Expected failures are marked as strict xfail.
+    The test calls ``check(mechanism)``, which raises if the mechanism fails. Checks that do not
+    apply are skipped. So are checks that find a difference in what is not an output, with a note.
+    If the library of a `Target` is not installed, all of its checks are skipped. If a `Target`
+    cannot be used for another reason, all of its checks fail. Expected failures are marked as
+    strict xfail.
 
     Parameters
     ----------
@@ -291,7 +396,8 @@ def parametrize_with_checks(
     trials : int, optional
         As in `check_mechanism`.
     expected_failures : callable, optional
-        Function from a mechanism to a dict of names of checks and reasons. Default: the expected failures of a target file.
+        Function from a mechanism to a dict of names of checks and reasons. Default: the expected
+        failures of a target file.
 
     Returns
     -------
@@ -301,7 +407,8 @@ def parametrize_with_checks(
     Raises
     ------
     InvalidArgument
-        If `expected_failures` names an unknown check. The items raise InvalidArgument for a mechanism without a domain.
+        If `expected_failures` names an unknown check. The items raise InvalidArgument for a
+        mechanism without a domain.
 
     Examples
     --------
@@ -312,12 +419,16 @@ def parametrize_with_checks(
     """
     import pytest
 
-    def bound(check: Check, subjects: dict[int, Subject], expects_failure: bool) -> Callable[[Any], None]:
+    def bound(
+        check: Check, subjects: dict[int, Subject], expects_failure: bool
+    ) -> Callable[[Any], None]:
         def run(mechanism: Any) -> None:
             if id(mechanism) not in subjects:
                 subjects[id(mechanism)] = _make_subject(mechanism, None, seed, trials)
             subject = subjects[id(mechanism)]
-            runs = budgets(CHECKS, subject.trials, subject if trials is not None else None)[check.__name__]
+            runs = budgets(CHECKS, subject.trials, subject if trials is not None else None)[
+                check.__name__
+            ]
             try:
                 check(dataclasses.replace(subject, runs=runs))
             except Skip as reason:
@@ -335,13 +446,27 @@ def parametrize_with_checks(
         label, missing = name_of(mechanism), []
         try:
             expected = _require_check_names(
-                "expected_failures", expected_failures(mechanism) if expected_failures else _expected_failures(mechanism)
+                "expected_failures",
+                expected_failures(mechanism)
+                if expected_failures
+                else _expected_failures(mechanism),
             )
         except MissingLibrary as error:
             expected, missing = {}, [pytest.mark.skip(reason=str(error))]
         except TargetError:  # the error appears when the check runs
             expected = {}
         for name, check in CHECKS.items():
-            marks = [pytest.mark.xfail(reason=expected[name], strict=True)] if name in expected else missing
-            items.append(pytest.param(mechanism, bound(check, subjects, name in expected), id=f"{label}-{name}", marks=marks))
+            marks = (
+                [pytest.mark.xfail(reason=expected[name], strict=True)]
+                if name in expected
+                else missing
+            )
+            items.append(
+                pytest.param(
+                    mechanism,
+                    bound(check, subjects, name in expected),
+                    id=f"{label}-{name}",
+                    marks=marks,
+                )
+            )
     return pytest.mark.parametrize(("mechanism", "check"), items)

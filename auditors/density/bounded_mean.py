@@ -32,7 +32,13 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.density.density_check import BadOracle, log_densities, rows_of
 from dpwitness.auditors.density.singular_laws import fills_space
-from dpwitness.auditors.statistics.betting import Stakes, bracket, log_capital, lower_mean, upper_mean
+from dpwitness.auditors.statistics.betting import (
+    Stakes,
+    bracket,
+    log_capital,
+    lower_mean,
+    upper_mean,
+)
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -43,7 +49,8 @@ _PILOT_SHARE = 0.1  # share of the runs that fixes the shift and the stakes
 _SHIFT_UPDATES = 5  # updates of the shift
 _SEARCH_FLOOR = 0.98  # share of the pilot's epsilon below which no assumed upper limit is sought
 _GRID_SLACK = 1.02  # factor on bounds that come from a grid
-_TEST_MOVE, _CONTINUOUS_CHANGE = 1e-6, 1e-2  # a move, in units of the spread; largest change of a continuous log-density under it
+# a move, in units of the spread; largest change of a continuous log-density under it
+_TEST_MOVE, _CONTINUOUS_CHANGE = 1e-6, 1e-2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +90,9 @@ def _excess(loss: FloatArray, epsilon: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairOrder:
-    """One order of the pair, with P = M(pair.d1), Q = M(pair.d0), and the sampler of the mixture r."""
+    """One order of the pair, with P = M(pair.d1), Q = M(pair.d0), and the sampler of
+    the mixture r.
+    """
 
     mechanism: Any
     pair: Pair
@@ -98,13 +107,16 @@ class PairOrder:
     def unmoved(cls, mechanism: Any, pair: Pair, rng: np.random.Generator) -> PairOrder:
         """Return the sampler that draws from P alone."""
         first = rows_of(mechanism, pair.d1, 4096, rng)
-        # Repeated values are atoms, which a move could place on a density. So such columns, and laws on a surface, are not moved.
+        # Repeated values are atoms, which a move could place on a density. So such columns, and
+        # laws on a surface, are not moved.
         continuous = continuous_columns(first)
         continuous &= fills_space(mechanism, pair.d1, first, continuous, rng)
         center = np.where(continuous, np.median(first, axis=0), 0.0)
         spread = np.where(continuous, np.subtract(*np.percentile(first, [90, 10], axis=0)), 0.0)
         width = first.shape[1]
-        return cls(mechanism, pair, rng, continuous, center, np.zeros(width), np.ones(width), spread)
+        return cls(
+            mechanism, pair, rng, continuous, center, np.zeros(width), np.ones(width), spread
+        )
 
     @property
     def shifted(self) -> bool:
@@ -121,7 +133,9 @@ class PairOrder:
             plain[counts[0] :] = False
             rows[counts[0] :] += self.shift
             last = slice(counts[0] + counts[1], None)
-            rows[last] = self.center + self.shift + self.scale * (rows[last] - self.shift - self.center)
+            rows[last] = (
+                self.center + self.shift + self.scale * (rows[last] - self.shift - self.center)
+            )
         log_p, log_q = log_densities(self.mechanism, rows, self.pair)
         weight = ceiling = np.ones(size)
         if self.shifted:
@@ -133,9 +147,13 @@ class PairOrder:
         return Draws(loss, weight, rows, ceiling, plain)
 
     def _maybe_atoms(self, rows: FloatArray) -> NDArray[np.bool_]:
-        """Return which outputs may have positive mass: a move by a millionth of the spread changes their density."""
+        """Return which outputs may have positive mass: a move by a millionth of the spread changes
+        their density.
+        """
         step = _TEST_MOVE * self.spread + 4 * np.spacing(np.abs(rows)) * self.continuous
-        moved = rows + step * self.rng.uniform(0.5, 1.0, rows.shape) * self.rng.choice([-1.0, 1.0], rows.shape)
+        moved = rows + step * self.rng.uniform(0.5, 1.0, rows.shape) * self.rng.choice(
+            [-1.0, 1.0], rows.shape
+        )
         here, there = (log_density_at(self.mechanism, at, self.pair.d1) for at in (rows, moved))
         with np.errstate(invalid="ignore"):
             return np.asarray(~(np.abs(here - there) <= _CONTINUOUS_CHANGE))
@@ -145,7 +163,9 @@ class PairOrder:
         others = []
         for scale in (np.ones_like(self.scale), self.scale):
             preimage = self.center + (rows - self.shift - self.center) / scale
-            others.append(log_density_at(self.mechanism, preimage, self.pair.d1) - np.log(scale).sum())
+            others.append(
+                log_density_at(self.mechanism, preimage, self.pair.d1) - np.log(scale).sum()
+            )
         if np.isnan(others).any():
             raise BadOracle("log_density on D1 is NaN at an output moved by a shift")
         with np.errstate(over="ignore", invalid="ignore"):
@@ -154,7 +174,9 @@ class PairOrder:
             return np.where(np.isneginf(log_p), 0.0, 1 / mixture)
 
     def aimed(self, delta: float, size: int) -> tuple[PairOrder, float]:
-        """Return the sampler moved to the outputs that contribute most to delta(epsilon) where this is `delta`, and this epsilon."""
+        """Return the sampler moved to the outputs that contribute most to delta(epsilon) where this
+        is `delta`, and this epsilon.
+        """
         order = self
         for _ in range(_SHIFT_UPDATES):
             draws = order.draw(size)
@@ -172,7 +194,9 @@ class PairOrder:
         return order, target_epsilon
 
     def _moved_to(self, draws: Draws, share: FloatArray, *, contract: bool) -> PairOrder:
-        """Return the sampler moved to the mean of the outputs with these weights, and contracted to their spread."""
+        """Return the sampler moved to the mean of the outputs with these weights, and contracted to
+        their spread.
+        """
         middle = share @ draws.rows
         contraction = np.ones_like(middle)
         if contract:
@@ -180,10 +204,16 @@ class PairOrder:
             usual_spread = np.sqrt(draws.weight @ (draws.rows - self.center) ** 2 / len(draws.rows))
             contraction = np.clip(1.3 * spread / np.maximum(usual_spread, 1e-300), 0.2, 1.0)
         shift = np.where(self.continuous, middle - self.center, 0.0)
-        return replace(self, shift=shift, scale=np.where(self.continuous & (contraction < 0.8), contraction, 1.0))
+        return replace(
+            self,
+            shift=shift,
+            scale=np.where(self.continuous & (contraction < 0.8), contraction, 1.0),
+        )
 
     def value_bound(self) -> Callable[[float], float]:
-        """Return an assumed bound on X as a function of epsilon, which falls: the largest weight, or in one dimension X on a fine grid."""
+        """Return an assumed bound on X as a function of epsilon, which falls: the largest weight,
+        or in one dimension X on a fine grid.
+        """
         if not self.shifted:
             return lambda _: 1.0
         if len(self.shift) > 1:
@@ -197,7 +227,9 @@ class PairOrder:
             loss = np.where(log_p > -700, log_p - log_q, -np.inf)
         weight = self._weight(points, log_p)
         grid = Draws(loss, weight, points, weight, np.zeros(len(points), dtype=bool))
-        return lambda epsilon: min(_MAX_WEIGHT, _GRID_SLACK * float(grid.values(epsilon).max()) + 1e-12)
+        return lambda epsilon: min(
+            _MAX_WEIGHT, _GRID_SLACK * float(grid.values(epsilon).max()) + 1e-12
+        )
 
 
 def continuous_columns(rows: FloatArray) -> NDArray[np.bool_]:
@@ -216,7 +248,8 @@ class SampledLimits:
     delta_lower: FloatArray  # limits for delta on the grid of epsilon values
     delta_sound: FloatArray
     delta_assumed: FloatArray
-    operating: list[tuple[float, float]]  # upper limit of Q(L > t) and lower limit of P(L > t), for some t
+    # upper limit of Q(L > t) and lower limit of P(L > t), for some t
+    operating: list[tuple[float, float]]
     method: str  # how outputs were drawn
 
 
@@ -229,12 +262,16 @@ def limits_from_samples(
     alphas: tuple[float, float, float, float],
     rng: np.random.Generator,
 ) -> SampledLimits:
-    """Return confidence limits for epsilon at `delta` and for the profile at `epsilons`, for P = M(pair.d1) and Q = M(pair.d0).
+    """Return confidence limits for epsilon at `delta` and for the profile at `epsilons`, for P =
+    M(pair.d1) and Q = M(pair.d0).
 
-    `trials` includes pilots. `alphas` are the errors of epsilon's lower limit, its upper limit, the full profile, and the operating points.
+    `trials` includes pilots. `alphas` are the errors of epsilon's lower limit, its upper limit, the
+    full profile, and the operating points.
     """
     pilot = max(200, int(_PILOT_SHARE * trials / (_SHIFT_UPDATES + 1)))
-    order, center = PairOrder.unmoved(mechanism, pair, rng).aimed(delta if delta > 0 else 1e-3, pilot)
+    order, center = PairOrder.unmoved(mechanism, pair, rng).aimed(
+        delta if delta > 0 else 1e-3, pilot
+    )
     first = order.draw(pilot)
     main = order.draw(max(1000, trials - (_SHIFT_UPDATES + 1) * pilot))
     value_bound = order.value_bound()
@@ -249,18 +286,34 @@ def limits_from_samples(
         x, bound = main.values(epsilon), value_bound(epsilon)
         bound = bound if x.max() < bound else _MAX_WEIGHT
         stakes = Stakes.plan(first.values(epsilon), bound, size, each)
-        lower[i], assumed[i] = lower_mean(x, stakes, each), min(1.0, upper_mean(x, bound, stakes, each))
+        lower[i], assumed[i] = (
+            lower_mean(x, stakes, each),
+            min(1.0, upper_mean(x, bound, stakes, each)),
+        )
         stakes = Stakes.plan(first.unweighted(epsilon), 1.0, plain, each)
         sound[i] = upper_mean(main.unweighted(epsilon), 1.0, stakes, each)
     points = _operating_points(first, main, alphas[3])
-    method = "outputs drawn from P, and from P moved to large losses and contracted" if order.shifted else "outputs drawn from P"
+    method = (
+        "outputs drawn from P, and from P moved to large losses and contracted"
+        if order.shifted
+        else "outputs drawn from P"
+    )
     # delta falls with epsilon, so its limits may be made monotone
-    lower, sound, assumed = np.maximum.accumulate(lower[::-1])[::-1], np.minimum.accumulate(sound), np.minimum.accumulate(assumed)
+    lower, sound, assumed = (
+        np.maximum.accumulate(lower[::-1])[::-1],
+        np.minimum.accumulate(sound),
+        np.minimum.accumulate(assumed),
+    )
     return SampledLimits(*ends, lower, sound, assumed, points, method)
 
 
 def _epsilon_limits(
-    value_bound: Callable[[float], float], first: Draws, main: Draws, delta: float, center: float, alphas: tuple[float, float, float, float]
+    value_bound: Callable[[float], float],
+    first: Draws,
+    main: Draws,
+    delta: float,
+    center: float,
+    alphas: tuple[float, float, float, float],
 ) -> tuple[float, float, float]:
     """Return the lower limit for epsilon at `delta`, and the sound and the assumed upper limit.
 
@@ -268,7 +321,8 @@ def _epsilon_limits(
     """
     size = len(main.loss)
     top = float(np.max(main.loss[np.isfinite(main.loss)], initial=0.0)) + 1.0
-    least = _SEARCH_FLOOR * center  # the bound of X is computed here and holds for all larger epsilon
+    # the bound of X is computed here and holds for all larger epsilon
+    least = _SEARCH_FLOOR * center
     bound, x = value_bound(least), first.values(center)
     goals = math.log(1 / alphas[0]), math.log(2 / alphas[1])
     up = Stakes.plan(x, bound, size, alphas[0]).up
@@ -285,7 +339,10 @@ def _epsilon_limits(
         return epsilon >= least and log_capital(main.values(epsilon), delta, down, -1.0) >= goals[1]
 
     low = bracket(too_low, 0.0, top)[0] if too_low(0.0) else 0.0
-    highs = [0.0 if test(0.0) else bracket(test, top, 0.0)[0] if test(top) else math.inf for test in (too_high, too_high_if_bounded)]
+    highs = [
+        0.0 if test(0.0) else bracket(test, top, 0.0)[0] if test(top) else math.inf
+        for test in (too_high, too_high_if_bounded)
+    ]
     return low, highs[0], highs[1]
 
 
@@ -301,10 +358,13 @@ def _operating_points(first: Draws, main: Draws, alpha: float) -> list[tuple[flo
     for t in np.unique(np.quantile(positive, [0.0, 0.3, 0.6, 0.85, 0.97])):
         limits = []
         for draws in (first, main):
-            hit, most = (np.where(draws.loss > t, weight, 0.0) for weight in (draws.weight, draws.ceiling))
+            hit, most = (
+                np.where(draws.loss > t, weight, 0.0) for weight in (draws.weight, draws.ceiling)
+            )
             limits.append((hit, most * np.exp(-np.maximum(draws.loss, t))))
         (pilot_p, pilot_q), (main_p, main_q) = limits
-        bounds = _MAX_WEIGHT, math.exp(-min(t, 600.0)) * _MAX_WEIGHT  # capped, as a bound of zero is not allowed
+        # capped, as a bound of zero is not allowed
+        bounds = _MAX_WEIGHT, math.exp(-min(t, 600.0)) * _MAX_WEIGHT
         size, each = len(main.loss), alpha / 10
         tpr = lower_mean(main_p, Stakes.plan(pilot_p, bounds[0], size, each), each)
         fpr = upper_mean(main_q, bounds[1], Stakes.plan(pilot_q, bounds[1], size, each), each)

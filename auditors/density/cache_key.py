@@ -1,7 +1,8 @@
 """Keys of the content of objects, for caches of results computed from the objects.
 
-Identity and equality cannot serve as keys: an array inside may have changed, and a field may be excluded from comparisons. A key holds
-every field's value, the class itself and its methods. If the content of an object cannot be read, there is no key, and nothing is cached.
+Identity and equality cannot serve as keys: an array inside may have changed, and a field may be
+excluded from comparisons. A key holds every field's value, the class itself and its methods. If the
+content of an object cannot be read, there is no key, and nothing is cached.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ _METHODS = ("sample", "log_density", "support", "factors", "breakpoints", "atoms
 
 
 def content_key(*values: Any) -> Any:
-    """Return a hashable key of the current content of all `values`, or None if some content cannot be read."""
+    """Return a hashable key of the current content of all `values`, or None if some content cannot
+    be read.
+    """
     try:
         return tuple(_content(value) for value in values)
     except (_UnknownError, RecursionError):  # a list may contain itself
@@ -29,7 +32,9 @@ class _UnknownError(Exception):
 
 
 def _content(value: Any) -> Any:
-    """Return a hashable description of the content of one value. Raise _UnknownError if some content cannot be read."""
+    """Return a hashable description of the content of one value. Raise _UnknownError if some
+    content cannot be read.
+    """
     kind = type(value)
     if value is None or kind in (bool, int, str, bytes):
         return kind, value
@@ -46,11 +51,19 @@ def _content(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [f.name for f in dataclasses.fields(value)]
         slots = {name for cls in kind.__mro__ for name in slots_of_class(cls)}
-        held = {name: getattr(value, name) for name in [*names, *sorted(slots - set(names))] if hasattr(value, name)}
+        held = {
+            name: getattr(value, name)
+            for name in [*names, *sorted(slots - set(names))]
+            if hasattr(value, name)
+        }
         held |= getattr(value, "__dict__", {})
         methods = tuple(getattr(kind, name, None) for name in _METHODS)
-        # a function that closes over variables, or is not a plain function, may behave differently later
-        if any(method is not None and (not hasattr(method, "__code__") or method.__closure__) for method in methods):
+        # a function that closes over variables, or is not a plain function, may behave differently
+        # later
+        if any(
+            method is not None and (not hasattr(method, "__code__") or method.__closure__)
+            for method in methods
+        ):
             raise _UnknownError
         return kind, methods, tuple((name, _content(v)) for name, v in held.items())
     raise _UnknownError

@@ -1,4 +1,5 @@
-"""White-box certification of a pair: bounds on the privacy profile, and a verdict, from the mechanism's log-density.
+"""White-box certification of a pair: bounds on the privacy profile, and a verdict, from the
+mechanism's log-density.
 
 The routes, strongest first, are proofs, enumeration, composition through privacy-loss
 distributions, quadrature, and bounded means under defensive importance sampling. The result names
@@ -17,10 +18,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpwitness.auditors.density.density_check import FALSE_ALARM, BadOracle, CheckedOracle, Underflow, check_oracle, contradiction_with_law
-from dpwitness.auditors.density.exact_bounds import bounds_from_law, find_worst_output, with_worst_output
+from dpwitness.auditors.density.density_check import (
+    FALSE_ALARM,
+    BadOracle,
+    CheckedOracle,
+    Underflow,
+    check_oracle,
+    contradiction_with_law,
+)
+from dpwitness.auditors.density.exact_bounds import (
+    bounds_from_law,
+    find_worst_output,
+    with_worst_output,
+)
 from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, smallest_mismatch
-from dpwitness.auditors.density.monte_carlo_bounds import bounds_from_samples, confirmed, largest_loss_near_worst
+from dpwitness.auditors.density.monte_carlo_bounds import (
+    bounds_from_samples,
+    confirmed,
+    largest_loss_near_worst,
+)
 from dpwitness.auditors.density.proved.bounds import ProvedBounds, proved_bounds
 from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.density.scale_bets import check_scale
@@ -37,10 +53,17 @@ from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.capabilities import states_one_law
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require_integer, require_one_of, require_probability, require_type
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_one_of,
+    require_probability,
+    require_type,
+)
 
 _EPSILON_TOLERANCE = 1e-9  # relative tolerance at a claimed epsilon
-_TAIL_TOLERANCE = 1e-6  # relative tolerance at a claimed mu or rho, which depend on relative errors in the tails
+# relative tolerance at a claimed mu or rho, which depend on relative errors in the tails
+_TAIL_TOLERANCE = 1e-6
 _MAX_CHECKED_RUNS = 100_000  # largest number of runs per side that compare density and sampler
 _DENSITY_FACTOR = 4  # runs that compare scale and center, as a multiple of the trials
 _MAX_DENSITY_RUNS = 400_000
@@ -123,7 +146,10 @@ def certify(
     claim = promised(mechanism, claim, "certify")
     for needed in ("sample", "log_density"):
         if not callable(getattr(mechanism, needed, None)):
-            raise InvalidArgument(f"certify: mechanism must have a method {needed}, {type(mechanism).__name__} has none")
+            raise InvalidArgument(
+                f"certify: mechanism must have a method {needed}, {type(mechanism).__name__} "
+                "has none"
+            )
     trials = require_integer("trials", trials, "certify", least=10_000)
     require_probability("confidence", confidence, "certify")
     seed = require_integer("seed", seed, "certify", least=0)
@@ -135,9 +161,13 @@ def certify(
     if pair is None:
         domain = getattr(mechanism, "domain", None)
         if domain is None:
-            raise InvalidArgument("certify: pair must be given for a mechanism without a domain, got None")
+            raise InvalidArgument(
+                "certify: pair must be given for a mechanism without a domain, got None"
+            )
         require_domain(domain, "certify")
-        pair = search(mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1)[0][0]
+        pair = search(
+            mechanism, domain, claim, evaluations=len(pairs_for(domain)), seed=seed, keep=1
+        )[0][0]
     if not isinstance(pair, Pair):
         raise InvalidArgument(f"certify: pair must be a Pair, got {type(pair).__name__}")
     claim, claim_notes = resolved(claim, pair)
@@ -145,7 +175,20 @@ def certify(
     if density_runs is None:
         density_runs = 0 if declared else min(_DENSITY_FACTOR * trials, _MAX_DENSITY_RUNS)
     name, target = name or name_of(mechanism), target or describe_target(mechanism)
-    request = _Request(mechanism, pair, claim, trials, confidence, seed, density_runs, route, name, target, declared, tuple(claim_notes))
+    request = _Request(
+        mechanism,
+        pair,
+        claim,
+        trials,
+        confidence,
+        seed,
+        density_runs,
+        route,
+        name,
+        target,
+        declared,
+        tuple(claim_notes),
+    )
     return _certified(request, started)
 
 
@@ -174,37 +217,63 @@ class _Request:
     @property
     def edge(self) -> float:
         """Return the claimed parameter, with an allowance for rounding."""
-        return self.claim.parameter * (1 + (_EPSILON_TOLERANCE if self.claim.bounds_epsilon else _TAIL_TOLERANCE))
+        return self.claim.parameter * (
+            1 + (_EPSILON_TOLERANCE if self.claim.bounds_epsilon else _TAIL_TOLERANCE)
+        )
 
     @property
     def fields(self) -> Json:
         """Return the fields of a result that repeat the request."""
-        return {key: getattr(self, key) for key in ("name", "claim", "pair", "confidence", "seed", "target", "mechanism")}
+        return {
+            key: getattr(self, key)
+            for key in ("name", "claim", "pair", "confidence", "seed", "target", "mechanism")
+        }
 
 
 def _certified(request: _Request, started: float) -> CertifyResult:
-    """Run the stages of a certification: each takes the request and what earlier stages returned."""
-    streams = [np.random.Generator(np.random.SFC64(s)) for s in np.random.SeedSequence(request.seed, spawn_key=(0xCE27,)).spawn(6)]
+    """Run the stages of a certification: each takes the request and what earlier stages
+    returned.
+    """
+    streams = [
+        np.random.Generator(np.random.SFC64(s))
+        for s in np.random.SeedSequence(request.seed, spawn_key=(0xCE27,)).spawn(6)
+    ]
     try:
         checked = check_oracle(request.mechanism, request.pair, request.checked_runs, streams[0])
-        bets = check_scale(request.mechanism, request.pair, checked, request.density_runs, streams[5])
-        proved = None if request.route == "sampling" else proved_bounds(request.mechanism, request.pair, request.claim)
+        bets = check_scale(
+            request.mechanism, request.pair, checked, request.density_runs, streams[5]
+        )
+        proved = (
+            None
+            if request.route == "sampling"
+            else proved_bounds(request.mechanism, request.pair, request.claim)
+        )
         law, objection = _law_or_objection(request, checked)
         found = _bounds(request, checked, law, proved, streams[1:3])
         found, confirming_runs = _confirm(request, found, law, streams[3])
         mismatch = smallest_mismatch(checked, streams[4], bets)
         decision = _decide(request, found, objection, mismatch)
     except Underflow as error:
-        return _result_without_bounds(request, Verdict.INCONCLUSIVE, str(error), time.perf_counter() - started)
+        return _result_without_bounds(
+            request, Verdict.INCONCLUSIVE, str(error), time.perf_counter() - started
+        )
     except (BadOracle, ConvergenceError, ArithmeticError) as error:
         alarm = f" (false-alarm probability at most {FALSE_ALARM:g})"
-        note = f"{error}{alarm}" if isinstance(error, BadOracle) else f"the mechanism raises {type(error).__name__}: {error}"
+        note = (
+            f"{error}{alarm}"
+            if isinstance(error, BadOracle)
+            else f"the mechanism raises {type(error).__name__}: {error}"
+        )
         return _result_without_bounds(request, Verdict.ERROR, note, time.perf_counter() - started)
     runs = mismatch.runs + (request.trials if law is None else 0) + confirming_runs
-    return _make_result(request, found, proved, decision, mismatch, runs, time.perf_counter() - started)
+    return _make_result(
+        request, found, proved, decision, mismatch, runs, time.perf_counter() - started
+    )
 
 
-def _law_or_objection(request: _Request, checked: CheckedOracle) -> tuple[EnclosedLaw | None, str | None]:
+def _law_or_objection(
+    request: _Request, checked: CheckedOracle
+) -> tuple[EnclosedLaw | None, str | None]:
     """Return the law of the loss, and an objection to the density or to this law.
 
     The law is None if there is an objection, or if no law can be computed.
@@ -214,21 +283,31 @@ def _law_or_objection(request: _Request, checked: CheckedOracle) -> tuple[Enclos
     law = enclosed_law(request.mechanism, request.pair, checked.lonely())
     if law is None:
         if request.route == "law":
-            raise InvalidArgument(f"certify: no exact law can be computed for {request.name}; use route='sampling'")
+            raise InvalidArgument(
+                f"certify: no exact law can be computed for {request.name}; use route='sampling'"
+            )
         return None, None
     objection = contradiction_with_law(law, checked)
     return (law, None) if objection is None else (None, objection)
 
 
 def _bounds(
-    request: _Request, checked: CheckedOracle, law: EnclosedLaw | None, proved: ProvedBounds | None, streams: list[np.random.Generator]
+    request: _Request,
+    checked: CheckedOracle,
+    law: EnclosedLaw | None,
+    proved: ProvedBounds | None,
+    streams: list[np.random.Generator],
 ) -> Found:
-    """Return the bounds from the law or from samples, with those from the worst output and from proofs."""
+    """Return the bounds from the law or from samples, with those from the worst output and from
+    proofs.
+    """
     mechanism, pair, claim = request.mechanism, request.pair, request.claim
     if law is not None:
         found = bounds_from_law(law, claim)
     else:
-        found = bounds_from_samples(mechanism, pair, claim, request.trials, 1 - request.confidence, streams)
+        found = bounds_from_samples(
+            mechanism, pair, claim, request.trials, 1 - request.confidence, streams
+        )
     if claim.is_pure:
         found = with_worst_output(found, find_worst_output(mechanism, pair, request.seed), law)
         largest = max(checked.largest, 0.0)
@@ -237,24 +316,37 @@ def _bounds(
         if proved.tight:  # other routes add no information
             found = replace(found, lowers=(), uppers=())
         found = found.with_lower(proved.parameter_lower, "proved", proved.epsilon_lower)
-        found = replace(found, uppers=(*found.uppers, End(proved.parameter_upper, "proved", proved.epsilon_upper)))
+        found = replace(
+            found,
+            uppers=(*found.uppers, End(proved.parameter_upper, "proved", proved.epsilon_upper)),
+        )
     return found
 
 
-def _confirm(request: _Request, found: Found, law: EnclosedLaw | None, rng: np.random.Generator) -> tuple[Found, int]:
-    """Return the bounds with the lower bound that samples give to a numerical excess over the claim, and the number of runs."""
+def _confirm(
+    request: _Request, found: Found, law: EnclosedLaw | None, rng: np.random.Generator
+) -> tuple[Found, int]:
+    """Return the bounds with the lower bound that samples give to a numerical excess over the
+    claim, and the number of runs.
+    """
     claim, edge = request.claim, request.edge
     over = [end for end in found.lowers if end.value > edge]
     if not over or any(end.sound for end in over):
         return found, 0
     if claim.is_pure:
-        loss = largest_loss_near_worst(request.mechanism, request.pair, found.worst, rng) if found.worst is not None else 0.0
+        loss = (
+            largest_loss_near_worst(request.mechanism, request.pair, found.worst, rng)
+            if found.worst is not None
+            else 0.0
+        )
         return found.with_lower(loss, "statistical(0)", loss) if loss > edge else found, 0
     if law is None:
         return found, 0
     trials = max(request.trials, _MIN_CONFIRMING_RUNS)
     laws = [law.lower, law.lower.swapped()]
-    end = confirmed(request.mechanism, request.pair, claim, laws, trials, 1 - request.confidence, rng)
+    end = confirmed(
+        request.mechanism, request.pair, claim, laws, trials, 1 - request.confidence, rng
+    )
     if end is not None and end.value > edge:
         found = found.with_lower(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon))
     return found, trials
@@ -269,16 +361,26 @@ class _Decision(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def _decide(request: _Request, found: Found, objection: str | None, mismatch: Mismatch) -> _Decision:
-    """Return the decision, after doubts about the density, about an unconfirmed excess, and about the sampler.
+def _decide(
+    request: _Request, found: Found, objection: str | None, mismatch: Mismatch
+) -> _Decision:
+    """Return the decision, after doubts about the density, about an unconfirmed excess, and about
+    the sampler.
 
     A certificate becomes INCONCLUSIVE if the density does not integrate to 1.
     """
     verdict, low, high = decide(found.lowers, found.uppers, request.edge)
     notes: tuple[str, ...] = ()
     if objection is not None:
-        notes = (f"{objection}; sampled outputs do not confirm that the density is wrong, so the computed law was not used",)
-    if objection is not None and verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED) and "integrate" in objection:
+        notes = (
+            f"{objection}; sampled outputs do not confirm that the density is wrong, so the "
+            "computed law was not used",
+        )
+    if (
+        objection is not None
+        and verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED)
+        and "integrate" in objection
+    ):
         verdict = Verdict.INCONCLUSIVE
     elif verdict is Verdict.INCONCLUSIVE and low.value > request.edge:
         why = "this number of samples does not confirm that it exceeds the claim"
@@ -290,34 +392,65 @@ def _decide(request: _Request, found: Found, objection: str | None, mismatch: Mi
 def _decision_on_sampler(decision: _Decision, mismatch: Mismatch, edge: float) -> _Decision:
     """Return the decision on a mechanism whose density and sampler were written separately.
 
-    CERTIFIED becomes SUPPORTED if the claim leaves no room for the mismatch that would not have been noticed.
+    CERTIFIED becomes SUPPORTED if the claim leaves no room for the mismatch that would not have
+    been noticed.
     """
     verdict, low, high, notes = decision
-    if verdict is Verdict.VIOLATED and math.isfinite(mismatch.scale) and low.value <= edge * (1 + mismatch.scale):
-        note = "the excess over the claim is smaller than the mismatch of sampler and density that would have been noticed"
+    if (
+        verdict is Verdict.VIOLATED
+        and math.isfinite(mismatch.scale)
+        and low.value <= edge * (1 + mismatch.scale)
+    ):
+        note = (
+            "the excess over the claim is smaller than the mismatch of sampler and density that "
+            "would have been noticed"
+        )
         return decision._replace(notes=(note, *notes))
     if verdict is not Verdict.CERTIFIED or mismatch.room(high.value, edge):
         return decision
     if mismatch.scale <= TOLERANCE:
-        why = f"the claim leaves no room for a noise scale that is {100 * mismatch.scale:.2g} % smaller than that of the density"
+        why = (
+            f"the claim leaves no room for a noise scale that is {100 * mismatch.scale:.2g} % "
+            "smaller than that of the density"
+        )
     else:
         runs = f"runs that would notice a noise scale that differs by {100 * TOLERANCE:g} %"
         why = f"a certificate of the mechanism needs {runs}: raise trials"
-    high = replace(high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}")
-    return _Decision(Verdict.SUPPORTED, low, high, (f"certified for the density, not for the mechanism: {why}", *notes))
+    high = replace(
+        high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}"
+    )
+    return _Decision(
+        Verdict.SUPPORTED,
+        low,
+        high,
+        (f"certified for the density, not for the mechanism: {why}", *notes),
+    )
 
 
 def _make_result(
-    request: _Request, found: Found, proved: ProvedBounds | None, decision: _Decision, mismatch: Mismatch, runs: int, seconds: float
+    request: _Request,
+    found: Found,
+    proved: ProvedBounds | None,
+    decision: _Decision,
+    mismatch: Mismatch,
+    runs: int,
+    seconds: float,
 ) -> CertifyResult:
     verdict, low, high, doubts = decision
     route, unchecked = found.route, [request.pair.unchecked] if request.pair.unchecked else []
     notes = (*doubts, *found.notes)
     if proved is not None and "proved" in (low.why, high.why):
-        route = f"proved: {proved.route}" + ("" if low.why == high.why else f"; numerical bounds: {route}")
+        route = f"proved: {proved.route}" + (
+            "" if low.why == high.why else f"; numerical bounds: {route}"
+        )
         notes += tuple(proved.notes)
         if len(proved.epsilons):
-            found = replace(found, epsilons=proved.epsilons, delta_lower=proved.delta_lower, delta_upper=proved.delta_upper)
+            found = replace(
+                found,
+                epsilons=proved.epsilons,
+                delta_lower=proved.delta_lower,
+                delta_upper=proved.delta_upper,
+            )
     return CertifyResult(
         verdict=verdict,
         route=route,
@@ -327,7 +460,18 @@ def _make_result(
         epsilon_upper=high.epsilon,
         parameter_lower=low.value,
         parameter_upper=high.value,
-        **{key: getattr(found, key) for key in ("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper", "worst")},
+        **{
+            key: getattr(found, key)
+            for key in (
+                "epsilons",
+                "delta_lower",
+                "delta_upper",
+                "fpr",
+                "tpr_lower",
+                "tpr_upper",
+                "worst",
+            )
+        },
         notes=(*notes, *request.claim_notes, *unchecked),
         mismatch=mismatch,
         declared=request.declared,
@@ -337,9 +481,18 @@ def _make_result(
     )
 
 
-def _result_without_bounds(request: _Request, verdict: Verdict, note: str, seconds: float) -> CertifyResult:
-    empty: Json = dict.fromkeys(("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0))
-    ends: Json = {"epsilon_lower": 0.0, "epsilon_upper": math.inf, "parameter_lower": 0.0, "parameter_upper": math.inf}
+def _result_without_bounds(
+    request: _Request, verdict: Verdict, note: str, seconds: float
+) -> CertifyResult:
+    empty: Json = dict.fromkeys(
+        ("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0)
+    )
+    ends: Json = {
+        "epsilon_lower": 0.0,
+        "epsilon_upper": math.inf,
+        "parameter_lower": 0.0,
+        "parameter_upper": math.inf,
+    }
     return CertifyResult(
         verdict=verdict,
         route="none",

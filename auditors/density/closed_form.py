@@ -1,4 +1,5 @@
-"""Elementary laws of the privacy loss: finitely many outputs, and shifted Laplace, normal and two-sided geometric noise.
+"""Elementary laws of the privacy loss: finitely many outputs, and shifted Laplace, normal and
+two-sided geometric noise.
 
 Continuous laws are cut into cells, which is post-processing: no divergence is overstated.
 """
@@ -17,7 +18,9 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 
 def finite(p: ArrayLike, q: ArrayLike) -> LossLaw:
-    """Return the loss law of a mechanism with finitely many outputs (or cells), from their masses under D1 and D0."""
+    """Return the loss law of a mechanism with finitely many outputs (or cells), from their masses
+    under D1 and D0.
+    """
     ones, zeros = np.ravel(np.asarray(p, dtype=float)), np.ravel(np.asarray(q, dtype=float))
     use = ones + zeros > 1e-300
     with np.errstate(divide="ignore"):
@@ -27,8 +30,12 @@ def finite(p: ArrayLike, q: ArrayLike) -> LossLaw:
 
 
 def cells(cdf1: FloatArray, cdf0: FloatArray) -> LossLaw:
-    """Return the loss law of a continuous output that is cut into cells, from its distribution functions on a grid."""
-    return finite(*(np.clip(np.diff(np.concatenate([[0.0], cdf, [1.0]])), 0.0, None) for cdf in (cdf1, cdf0)))
+    """Return the loss law of a continuous output that is cut into cells, from its distribution
+    functions on a grid.
+    """
+    return finite(
+        *(np.clip(np.diff(np.concatenate([[0.0], cdf, [1.0]])), 0.0, None) for cdf in (cdf1, cdf0))
+    )
 
 
 def laplace_cdf(x: FloatArray) -> FloatArray:
@@ -54,17 +61,24 @@ def gaussian(shift: float) -> LossLaw:
 
 
 def _normal_masses(grid: FloatArray) -> FloatArray:
-    """Return the normal masses of the cells between grid points and beyond, without cancellation in the upper tail."""
+    """Return the normal masses of the cells between grid points and beyond, without cancellation in
+    the upper tail.
+    """
     below = np.diff(np.concatenate([[0.0], ndtr(grid), [1.0]]))
     above = -np.diff(np.concatenate([[1.0], ndtr(-grid), [0.0]]))
     return np.where(np.append(-np.inf, grid) > 0, above, below)
 
 
 def discrete_laplace(*shifts: int, epsilon: float = 1.0) -> LossLaw:
-    """Return the loss law of independent two-sided geometric noise in each coordinate, around 0 and around `shifts`."""
+    """Return the loss law of independent two-sided geometric noise in each coordinate, around 0 and
+    around `shifts`.
+    """
     support = np.arange(-60, 61)
     center, ones, zeros = np.exp(-epsilon * np.abs(support)), np.ones(1), np.ones(1)
     for shift in shifts:
         moved = np.exp(-epsilon * np.abs(support - shift))
-        ones, zeros = np.multiply.outer(ones, moved / moved.sum()), np.multiply.outer(zeros, center / center.sum())
+        ones, zeros = (
+            np.multiply.outer(ones, moved / moved.sum()),
+            np.multiply.outer(zeros, center / center.sum()),
+        )
     return finite(ones, zeros)

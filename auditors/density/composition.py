@@ -1,12 +1,15 @@
-"""Composition of the privacy losses of independent factors, through dp-accounting's privacy-loss distributions.
+"""Composition of the privacy losses of independent factors, through dp-accounting's privacy-loss
+distributions.
 
-Each factor's law is put on a grid of losses, from below and from above, in a way that composition preserves:
+Each factor's law is put on a grid of losses, from below and from above, in a way that composition
+preserves:
 
-* *above*, every atom (p, q) between two grid points is split over the two points with both masses kept ("connect the dots", Doroshenko et
-  al. 2022);
-* *below*, atoms are merged, in descending order of loss and cut where needed, into groups whose log p/q is exactly a grid point. Merging is
-  post-processing, and so is cutting an atom by a coin. Plain rounding loses half a grid step per factor; merging and splitting lose about
-  the square of a grid step.
+* *above*, every atom (p, q) between two grid points is split over the two points with both masses
+  kept ("connect the dots", Doroshenko et al. 2022);
+* *below*, atoms are merged, in descending order of loss and cut where needed, into groups whose log
+  p/q is exactly a grid point. Merging is post-processing, and so is cutting an atom by a coin.
+  Plain rounding loses half a grid step per factor; merging and splitting lose about the square of a
+  grid step.
 
 Both orders of the pair are composed: one order gives the mass under P, the other the mass under Q.
 """
@@ -27,8 +30,10 @@ from dpwitness.core.protocols.mechanism import FloatArray
 _TAIL = 1e-15  # total mass that truncations may move, in either direction
 _FOURIER_ERROR = 1e-13  # numerical error of Fourier transforms, as unseen mass of the upper law
 _RESOLUTION = 1500  # grid steps per standard deviation of the composed loss
-_FEW_ATOMS, _MANY_ATOMS = 64, 4096  # largest numbers of atoms of a factor, and of a product, that are multiplied out
-_MAX_SQUARES = 4e-4  # sum of the factors' squared grid steps, over the standard deviation of the composed loss
+# largest numbers of atoms of a factor, and of a product, that are multiplied out
+_FEW_ATOMS, _MANY_ATOMS = 64, 4096
+# sum of the factors' squared grid steps, over the standard deviation of the composed loss
+_MAX_SQUARES = 4e-4
 
 
 def compose_factors_by(
@@ -52,28 +57,46 @@ def compose_factors_by(
 
 
 def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:
-    """Enclose the law of a sum of independent losses; each part is a law and the number of its occurrences."""
+    """Enclose the law of a sum of independent losses; each part is a law and the number of its
+    occurrences.
+    """
     moving = _multiply_small([(law, times) for law, times in parts if not _is_constant(law)])
     factors = sum(times for _, times in parts)
     if len(moving) == 1 and moving[0][1] == 1:
-        return moving[0][0] if len(parts) == factors == 1 else replace(moving[0][0], route=f"product of {factors} factors, multiplied out")
+        return (
+            moving[0][0]
+            if len(parts) == factors == 1
+            else replace(moving[0][0], route=f"product of {factors} factors, multiplied out")
+        )
     if not moving:
         constant = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
         return EnclosedLaw(constant, constant, "identical factors", "exact")
     count = sum(times for _, times in moving)
     step = _grid_step(moving, count)
     routes = sorted({law.route.split(",")[0].split(" of ")[0] for law, _ in moving})
-    route = f"composition of {factors} factors, privacy-loss distributions on a grid of {step:.3g}; factors by {' and '.join(routes)}"
-    laws = [_composed_law([(getattr(law, side), times) for law, times in moving], step, side == "upper") for side in ("lower", "upper")]
+    route = (
+        f"composition of {factors} factors, privacy-loss distributions on a grid of {step:.3g}; "
+        f"factors by {' and '.join(routes)}"
+    )
+    laws = [
+        _composed_law([(getattr(law, side), times) for law, times in moving], step, side == "upper")
+        for side in ("lower", "upper")
+    ]
     return EnclosedLaw(
-        laws[0], laws[1], route, "enclosure", max(law.dimension for law, _ in moving), sum(times * law.missing for law, times in moving)
+        laws[0],
+        laws[1],
+        route,
+        "enclosure",
+        max(law.dimension for law, _ in moving),
+        sum(times * law.missing for law, times in moving),
     )
 
 
 def _multiply_small(parts: Sequence[tuple[EnclosedLaw, int]]) -> list[tuple[EnclosedLaw, int]]:
     """Multiply out factors with few atoms while their products stay small.
 
-    A grid works worst for distant atoms: an atom between grid points must be merged with a piece of a distant atom.
+    A grid works worst for distant atoms: an atom between grid points must be merged with a piece of
+    a distant atom.
     """
     pooled: list[tuple[EnclosedLaw, int]] = []
     current: EnclosedLaw | None = None
@@ -100,14 +123,28 @@ def _multiply_small(parts: Sequence[tuple[EnclosedLaw, int]]) -> list[tuple[Encl
 def _product(first: EnclosedLaw, second: EnclosedLaw) -> EnclosedLaw:
     """Return the law of the sum of two independent losses, multiplied out."""
     lower = _outer(first.lower, second.lower)
-    upper = replace(lower, unseen_p=first.upper.unseen_p + second.upper.unseen_p, unseen_q=first.upper.unseen_q + second.upper.unseen_q)
-    return EnclosedLaw(lower, upper, first.route, first.label, max(first.dimension, second.dimension), first.missing + second.missing)
+    upper = replace(
+        lower,
+        unseen_p=first.upper.unseen_p + second.upper.unseen_p,
+        unseen_q=first.upper.unseen_q + second.upper.unseen_q,
+    )
+    return EnclosedLaw(
+        lower,
+        upper,
+        first.route,
+        first.label,
+        max(first.dimension, second.dimension),
+        first.missing + second.missing,
+    )
 
 
 def _outer(first: LossLaw, second: LossLaw) -> LossLaw:
     """Return the product law. Atoms whose losses agree to rounding are merged."""
     loss = np.add.outer(first.loss, second.loss).ravel()
-    p, q = np.multiply.outer(first.p, second.p).ravel(), np.multiply.outer(first.q, second.q).ravel()
+    p, q = (
+        np.multiply.outer(first.p, second.p).ravel(),
+        np.multiply.outer(first.q, second.q).ravel(),
+    )
     order = np.argsort(loss, kind="stable")
     loss, p, q = loss[order], p[order], q[order]
     starts = np.flatnonzero(np.append(True, np.diff(loss) > 1e-12))
@@ -122,7 +159,8 @@ def _is_constant(law: EnclosedLaw) -> bool:
 def _grid_step(parts: Sequence[tuple[EnclosedLaw, int]], count: int) -> float:
     """Return the grid step.
 
-    The step is fine compared with the spread of the sum. It divides the largest loss of a factor, so that plateaus fall on the grid.
+    The step is fine compared with the spread of the sum. It divides the largest loss of a factor,
+    so that plateaus fall on the grid.
     """
     variance, largest = 0.0, 0.0
     for law, times in parts:
@@ -149,7 +187,10 @@ def _composed_law(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool
     first, last = min(start_p, start_q), max(start_p + len(p), start_q + len(q))
     full_p, full_q = np.zeros(last - first), np.zeros(last - first)
     full_p[start_p - first :][: len(p)], full_q[start_q - first :][: len(q)] = p, q[::-1]
-    infinite = [-math.expm1(sum(t * math.log1p(-min(_at_infinity(w), 1 - 1e-16)) for w, t in side)) for side in (parts, swapped)]
+    infinite = [
+        -math.expm1(sum(t * math.log1p(-min(_at_infinity(w), 1 - 1e-16)) for w, t in side))
+        for side in (parts, swapped)
+    ]
     loss = step * np.arange(first, last)
     extremes = (-sum(t * w.supremum for w, t in swapped), sum(t * w.supremum for w, t in parts))
     law = LossLaw(
@@ -161,7 +202,11 @@ def _composed_law(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool
     )
     if not above:
         return law
-    return replace(law, unseen_p=max(0.0, lost_p - infinite[0]) + _FOURIER_ERROR, unseen_q=max(0.0, lost_q - infinite[1]) + _FOURIER_ERROR)
+    return replace(
+        law,
+        unseen_p=max(0.0, lost_p - infinite[0]) + _FOURIER_ERROR,
+        unseen_q=max(0.0, lost_q - infinite[1]) + _FOURIER_ERROR,
+    )
 
 
 def _at_infinity(law: LossLaw) -> float:
@@ -169,8 +214,12 @@ def _at_infinity(law: LossLaw) -> float:
     return float(law.p[np.isposinf(law.loss)].sum())
 
 
-def _compose_one_order(parts: Sequence[tuple[LossLaw, int]], step: float, above: bool, count: int) -> tuple[int, FloatArray, float]:
-    """Return (first grid index, masses under P, mass at infinity) of the composed law, by dp-accounting."""
+def _compose_one_order(
+    parts: Sequence[tuple[LossLaw, int]], step: float, above: bool, count: int
+) -> tuple[int, FloatArray, float]:
+    """Return (first grid index, masses under P, mass at infinity) of the composed law, by
+    dp-accounting.
+    """
     from dp_accounting.pld.pld_pmf import DensePLDPmf
 
     pending = []
@@ -183,11 +232,17 @@ def _compose_one_order(parts: Sequence[tuple[LossLaw, int]], step: float, above:
         first, second = pending.pop(), pending.pop()
         pending.append(first.compose(second, _TAIL / len(parts)))
     pmf = pending[0]
-    return int(pmf._lower_loss), np.clip(np.asarray(pmf._probs, dtype=float), 0.0, None), float(pmf._infinity_mass)
+    return (
+        int(pmf._lower_loss),
+        np.clip(np.asarray(pmf._probs, dtype=float), 0.0, None),
+        float(pmf._infinity_mass),
+    )
 
 
 def split(law: LossLaw, step: float, tail: float = 0.0) -> tuple[int, FloatArray, float]:
-    """Return a law on the grid that dominates `law`: (first index, masses, mass at infinity). Tails of mass `tail` move up."""
+    """Return a law on the grid that dominates `law`: (first index, masses, mass at infinity). Tails
+    of mass `tail` move up.
+    """
     some = np.isfinite(law.loss) & (law.p > 0)
     loss, p = law.loss[some], law.p[some]
     infinite = _at_infinity(law) + law.unseen_p
@@ -209,16 +264,24 @@ def split(law: LossLaw, step: float, tail: float = 0.0) -> tuple[int, FloatArray
 
 
 def _floor(loss: FloatArray, step: float) -> FloatArray:
-    """Return the grid index at or below each loss; losses within rounding of a grid point are on the point."""
+    """Return the grid index at or below each loss; losses within rounding of a grid point are on
+    the point.
+    """
     nearest = np.rint(loss / step)
-    return np.where(np.abs(loss / step - nearest) < 1e-9 * np.maximum(1.0, np.abs(nearest)), nearest, np.floor(loss / step))
+    return np.where(
+        np.abs(loss / step - nearest) < 1e-9 * np.maximum(1.0, np.abs(nearest)),
+        nearest,
+        np.floor(loss / step),
+    )
 
 
 def merged(law: LossLaw, step: float, tail: float = 0.0) -> tuple[int, FloatArray, float]:
-    """Return a law on the grid that `law` dominates: (first index, masses, mass at infinity). Tails of mass `tail` move down.
+    """Return a law on the grid that `law` dominates: (first index, masses, mass at infinity). Tails
+    of mass `tail` move down.
 
-    With D(t) = P-mass - e^g Q-mass of the atoms from the current one to t, a group of log-ratio g ends where D, which first rises, is
-    back at zero. g is the largest grid point below the current loss. Where D stays positive, the remaining mass goes to g, rounded down.
+    With D(t) = P-mass - e^g Q-mass of the atoms from the current one to t, a group of log-ratio g
+    ends where D, which first rises, is back at zero. g is the largest grid point below the current
+    loss. Where D stays positive, the remaining mass goes to g, rounded down.
     """
     finite = ~np.isposinf(law.loss)
     loss, p, q = law.loss[finite][::-1], law.p[finite][::-1], law.q[finite][::-1]
@@ -231,7 +294,9 @@ def merged(law: LossLaw, step: float, tail: float = 0.0) -> tuple[int, FloatArra
     keep = np.cumsum(p[::-1])[::-1] > tail  # atoms beyond which the mass is not negligible
     keep[0] = True
     last = int(np.flatnonzero(keep)[-1]) + 1
-    loss, p, q = (np.append(v[:last], w) for v, w in ((loss, -np.inf), (p, 0.0), (q, q[last:].sum())))
+    loss, p, q = (
+        np.append(v[:last], w) for v, w in ((loss, -np.inf), (p, 0.0), (q, q[last:].sum()))
+    )
     sum_p, sum_q = np.append(0.0, np.cumsum(p)), np.append(0.0, np.cumsum(q))
     found: dict[int, float] = {}
     i, used_p, used_q = 0, 0.0, 0.0
@@ -244,7 +309,9 @@ def merged(law: LossLaw, step: float, tail: float = 0.0) -> tuple[int, FloatArra
             continue
         ratio, start, width = math.exp(grid * step), i + 1, 64
         while True:
-            surplus = (sum_p[start : start + width] - used_p) - ratio * (sum_q[start : start + width] - used_q)
+            surplus = (sum_p[start : start + width] - used_p) - ratio * (
+                sum_q[start : start + width] - used_q
+            )
             under = np.flatnonzero(surplus <= 0)
             if under.size or start + width >= len(sum_p):
                 break

@@ -1,12 +1,14 @@
 """Laws of the privacy loss by adaptive quadrature in one to three dimensions.
 
-The output space is cut into boxes. Each box has its masses under P and Q by a Gauss-Legendre product rule, and the smallest and largest
-loss at the nodes. Boxes are halved until the last Legendre coefficients of both densities, and the spread of the loss, are small. This
-criterion finds kinks and jumps; at known breakpoints the boxes are cut from the start. The sizes of the boxes grow geometrically outwards,
-so that tails need no transformation.
+The output space is cut into boxes. Each box has its masses under P and Q by a Gauss-Legendre
+product rule, and the smallest and largest loss at the nodes. Boxes are halved until the last
+Legendre coefficients of both densities, and the spread of the loss, are small. This criterion finds
+kinks and jumps; at known breakpoints the boxes are cut from the start. The sizes of the boxes grow
+geometrically outwards, so that tails need no transformation.
 
-The following is numerical and not rigorous. The error of each rule is estimated from the decay of its Legendre coefficients, and the range
-of L in a box is the range at the nodes. The estimated errors, and the mass outside the boxes, count as unseen mass of the upper law.
+The following is numerical and not rigorous. The error of each rule is estimated from the decay of
+its Legendre coefficients, and the range of L in a box is the range at the nodes. The estimated
+errors, and the mass outside the boxes, count as unseen mass of the upper law.
 """
 
 from __future__ import annotations
@@ -52,24 +54,37 @@ _EDGE_DISTANCES = {
 
 
 class _Rule:
-    """Gauss-Legendre product rule on [-1, 1]^k, with the functionals of the last two Legendre coefficients along each axis."""
+    """Gauss-Legendre product rule on [-1, 1]^k, with the functionals of the last two Legendre
+    coefficients along each axis.
+    """
 
     def __init__(self, nodes: int, k: int) -> None:
         x, w = np.polynomial.legendre.leggauss(nodes)
         self.points = np.stack(np.meshgrid(*[x] * k, indexing="ij"), axis=-1).reshape(-1, k)
         axes = [w / 2] * k
         self.weights = _product(axes)
-        last = [np.polynomial.legendre.Legendre.basis(nodes - j)(x) * (2 * (nodes - j) + 1) * w / 2 for j in (1, 2)]
-        self.tails = np.array([[_product([*axes[:a], row, *axes[a + 1 :]]) for row in last] for a in range(k)])
+        last = [
+            np.polynomial.legendre.Legendre.basis(nodes - j)(x) * (2 * (nodes - j) + 1) * w / 2
+            for j in (1, 2)
+        ]
+        self.tails = np.array(
+            [[_product([*axes[:a], row, *axes[a + 1 :]]) for row in last] for a in range(k)]
+        )
         if k == 1:
-            # A jump between the last node and the end of a box would be missed: compare the ends with the prediction from the nodes.
+            # A jump between the last node and the end of a box would be missed: compare the ends
+            # with the prediction from the nodes.
             ends = np.array([-1.0, 1.0]) * (1 - 1e-6)
-            predicted = [[np.prod((end - np.delete(x, i)) / (x[i] - np.delete(x, i))) for i in range(nodes)] for end in ends]
+            predicted = [
+                [np.prod((end - np.delete(x, i)) / (x[i] - np.delete(x, i))) for i in range(nodes)]
+                for end in ends
+            ]
             gap = (1 - x[-1]) / 2
             self.points = np.append(x, ends)[:, None]
             self.weights = np.append(self.weights, [0.0, 0.0])
             plain = np.pad(self.tails[0], ((0, 0), (0, 2)))
-            self.tails = np.concatenate([plain, gap * np.hstack([-np.array(predicted), np.eye(2)])])[None]
+            self.tails = np.concatenate(
+                [plain, gap * np.hstack([-np.array(predicted), np.eye(2)])]
+            )[None]
 
 
 def _product(axes: list[FloatArray]) -> FloatArray:
@@ -100,7 +115,12 @@ class _Boxes:
     def join(self, other: _Boxes) -> _Boxes:
         """Return these boxes and the other boxes together."""
         out = _Boxes.__new__(_Boxes)
-        out.__dict__.update({name: np.concatenate([values, other.__dict__[name]]) for name, values in self.__dict__.items()})
+        out.__dict__.update(
+            {
+                name: np.concatenate([values, other.__dict__[name]])
+                for name, values in self.__dict__.items()
+            }
+        )
         return out
 
     def halved(self) -> _Boxes:
@@ -109,10 +129,16 @@ class _Boxes:
         middle = 0.5 * (self.low[rows, self.axis] + self.high[rows, self.axis])
         first, second = self.high.copy(), self.low.copy()
         first[rows, self.axis] = second[rows, self.axis] = middle
-        return _Boxes(np.concatenate([self.low, second]), np.concatenate([first, self.high]), np.tile(self.which, 2))
+        return _Boxes(
+            np.concatenate([self.low, second]),
+            np.concatenate([first, self.high]),
+            np.tile(self.which, 2),
+        )
 
     def evaluate(self, f: LogDensities, rule: _Rule, tolerance: float) -> _Boxes:
-        """Apply the rule to all boxes, store masses, errors and ranges of the loss, and return the boxes."""
+        """Apply the rule to all boxes, store masses, errors and ranges of the loss, and return the
+        boxes.
+        """
         n, k = self.low.shape
         m = len(rule.points)
         half = 0.5 * (self.high - self.low)
@@ -122,11 +148,17 @@ class _Boxes:
         p, q = np.exp(log_p), np.exp(log_q)
         self.p, self.q = volume * (p @ rule.weights), volume * (q @ rule.weights)
         # (axis, n): sizes of the last coefficients, summed over both densities
-        tails = sum(np.abs(np.einsum("nm,ajm->ajn", f_, rule.tails)).sum(axis=1) for f_ in (p, q)) * volume
+        tails = (
+            sum(np.abs(np.einsum("nm,ajm->ajn", f_, rule.tails)).sum(axis=1) for f_ in (p, q))
+            * volume
+        )
         if k > 1:
-            # The error of a Gauss rule of n nodes is given by the coefficients from 2n on. With geometric decay, they are about the square
-            # of the n-th coefficient; with slow decay, as at a kink, the n-th coefficient itself is the estimate.
-            tails = tails * np.minimum(1.0, _KINK_FACTOR * tails / np.maximum(np.maximum(self.p, self.q), 1e-300))
+            # The error of a Gauss rule of n nodes is given by the coefficients from 2n on. With
+            # geometric decay, they are about the square of the n-th coefficient; with slow decay,
+            # as at a kink, the n-th coefficient itself is the estimate.
+            tails = tails * np.minimum(
+                1.0, _KINK_FACTOR * tails / np.maximum(np.maximum(self.p, self.q), 1e-300)
+            )
         self.error = tails.max(axis=0)
         with np.errstate(invalid="ignore"):
             loss = log_p - log_q
@@ -140,19 +172,28 @@ class _Boxes:
         self.sure_least = np.min(loss, axis=1, where=sure, initial=np.inf)
         self.sure_most = np.max(loss, axis=1, where=sure, initial=-np.inf)
         if k > 1:
-            cube = np.nan_to_num(loss, nan=0.0, posinf=1e3, neginf=-1e3).reshape(n, *[round(m ** (1 / k))] * k)
-            spread = np.array([np.ptp(cube, axis=a + 1).reshape(n, -1).mean(axis=1) for a in range(k)])
-            score = np.where(self.error > tolerance, tails / np.maximum(tails.max(axis=0), 1e-300), spread)
+            cube = np.nan_to_num(loss, nan=0.0, posinf=1e3, neginf=-1e3).reshape(
+                n, *[round(m ** (1 / k))] * k
+            )
+            spread = np.array(
+                [np.ptp(cube, axis=a + 1).reshape(n, -1).mean(axis=1) for a in range(k)]
+            )
+            score = np.where(
+                self.error > tolerance, tails / np.maximum(tails.max(axis=0), 1e-300), spread
+            )
             self.axis = np.argmax(score + 1e-9 * half.T, axis=0)
         return self
 
 
-def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> EnclosedLaw | None:
-    """Enclose the law of the privacy loss by adaptive quadrature; None if the required number of boxes is too large.
+def integrate(
+    f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray | None
+) -> EnclosedLaw | None:
+    """Enclose the law of the privacy loss by adaptive quadrature; None if the required number of
+    boxes is too large.
 
-    `f` returns log p and log q at points, given the index of the combination of discrete columns (`prefixes` in number). `rows` are
-    sampled outputs of both datasets, continuous columns only; they show where the mass is. One-dimensional densities have kinks or jumps
-    at `breaks`.
+    `f` returns log p and log q at points, given the index of the combination of discrete columns
+    (`prefixes` in number). `rows` are sampled outputs of both datasets, continuous columns only;
+    they show where the mass is. One-dimensional densities have kinks or jumps at `breaks`.
     """
     k = rows.shape[1]
     settings, rule = _SETTINGS[k], _Rule(_SETTINGS[k].nodes, k)
@@ -175,7 +216,10 @@ def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArr
             break
         if len(boxes.low) > room:
             order = np.argsort(-score[more])
-            finished_boxes, boxes = finished_boxes.join(boxes.take(order[room:])), boxes.take(order[:room])
+            finished_boxes, boxes = (
+                finished_boxes.join(boxes.take(order[room:])),
+                boxes.take(order[:room]),
+            )
         boxes = boxes.halved().evaluate(f, rule, settings.tolerance)
         spent += len(boxes.low) * len(rule.points)
     boxes = boxes if finished_boxes is None else finished_boxes.join(boxes)
@@ -184,23 +228,31 @@ def integrate(f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArr
         return found
 
     def refine(losses: Sequence[float]) -> EnclosedLaw:
-        """Return a finer law: for each t in `losses`, every box in which the loss takes the value t is bisected down to rounding."""
+        """Return a finer law: for each t in `losses`, every box in which the loss takes the value t
+        is bisected down to rounding.
+        """
         cells = boxes
         for t in losses:
             for _ in range(60):
                 width = cells.high[:, 0] - cells.low[:, 0]
-                crossed = (cells.least < t) & (cells.most > t) & (np.maximum(cells.p, cells.q) > 1e-18)
+                crossed = (
+                    (cells.least < t) & (cells.most > t) & (np.maximum(cells.p, cells.q) > 1e-18)
+                )
                 crossed &= width > 1e-15 * np.maximum(1.0, np.abs(cells.low[:, 0]))
                 if not crossed.any() or np.count_nonzero(crossed) > 1000:
                     break
-                cells = cells.take(~crossed).join(cells.take(crossed).halved().evaluate(f, rule, settings.tolerance))
+                cells = cells.take(~crossed).join(
+                    cells.take(crossed).halved().evaluate(f, rule, settings.tolerance)
+                )
         return _enclosure(cells, k) or found
 
     return replace(found, refine=refine)
 
 
 def _scores(boxes: _Boxes, heavy: NDArray[np.bool_], settings: _Settings, k: int) -> FloatArray:
-    """Return a score for each box; boxes with a score above 1 have too large an error or too wide a range of losses, and are halved."""
+    """Return a score for each box; boxes with a score above 1 have too large an error or too wide a
+    range of losses, and are halved.
+    """
     top, bottom = boxes.most[heavy], boxes.least[heavy]
     scale = np.ptp(np.concatenate([top[np.isfinite(top)], bottom[np.isfinite(bottom)], [0.0]]))
     step = max(scale, 1e-9) / settings.steps
@@ -241,21 +293,32 @@ def _initial_boxes(rows: FloatArray, prefixes: int, breaks: FloatArray | None) -
 def _enclosure(boxes: _Boxes, k: int) -> EnclosedLaw | None:
     """Return lower and upper laws from the boxes, or None if the unseen mass is too large."""
     error_sum = float(boxes.error.sum()) if k > 1 else float(boxes.error[boxes.error > 1e-14].sum())
-    unseen_p, unseen_q = (max(0.0, 1 - float(mass.sum())) + error_sum for mass in (boxes.p, boxes.q))
+    unseen_p, unseen_q = (
+        max(0.0, 1 - float(mass.sum())) + error_sum for mass in (boxes.p, boxes.q)
+    )
     if max(unseen_p, unseen_q) > _MAX_MISSING and error_sum > 0.1 * _MAX_MISSING:
         return None
-    sure_least, sure_most = float(boxes.sure_least.min(initial=np.inf)), float(boxes.sure_most.max(initial=-np.inf))
+    sure_least, sure_most = (
+        float(boxes.sure_least.min(initial=np.inf)),
+        float(boxes.sure_most.max(initial=-np.inf)),
+    )
     some = (boxes.p > 0) | (boxes.q > 0)
     boxes = boxes.take(some)
     with np.errstate(divide="ignore", invalid="ignore"):
         middle = np.log(boxes.p) - np.log(boxes.q)
-    # A mass that underflows is not zero: use the loss at the nodes, on the safe side for the order of the pair in which the cell counts.
-    faint = (np.minimum(boxes.p, boxes.q) < 1e-290) & np.isfinite(boxes.least) & np.isfinite(boxes.most)
+    # A mass that underflows is not zero: use the loss at the nodes, on the safe side for the order
+    # of the pair in which the cell counts.
+    faint = (
+        (np.minimum(boxes.p, boxes.q) < 1e-290) & np.isfinite(boxes.least) & np.isfinite(boxes.most)
+    )
     ahead = boxes.p >= boxes.q
     middle = np.where(faint, np.where(ahead, boxes.least, boxes.most), middle)
     lower = _sorted(middle, boxes.p, boxes.q, 0.0, 0.0, (sure_least, sure_most))
     middle = np.where(faint, np.where(ahead, boxes.most, boxes.least), middle)
-    boxes.least, boxes.most = np.where(faint, middle, boxes.least), np.where(faint, middle, boxes.most)
+    boxes.least, boxes.most = (
+        np.where(faint, middle, boxes.least),
+        np.where(faint, middle, boxes.most),
+    )
     growing = (_loss_grows(boxes, -1) if sure_least > -np.inf else False, _loss_grows(boxes, +1))
     extremes = (-math.inf if growing[0] else sure_least, math.inf if growing[1] else sure_most)
     upper = _sorted(*_split(middle, boxes), unseen_p, unseen_q, extremes)
@@ -264,7 +327,9 @@ def _enclosure(boxes: _Boxes, k: int) -> EnclosedLaw | None:
 
 
 def _loss_grows(boxes: _Boxes, sign: int) -> bool:
-    """Return whether the loss still grows where both densities are almost zero. Then its supremum is assumed to be infinite."""
+    """Return whether the loss still grows where both densities are almost zero. Then its supremum
+    is assumed to be infinite.
+    """
     value = boxes.sure_most if sign > 0 else -boxes.sure_least
     mass = np.maximum(boxes.p, boxes.q)
     near = value[mass > 1e-12].max(initial=-np.inf)
@@ -287,7 +352,8 @@ def _split(middle: FloatArray, boxes: _Boxes) -> tuple[FloatArray, FloatArray, F
     one_sided = np.isinf(middle)
     high = np.where(one_sided, middle, high)
     p_high[one_sided], q_high[one_sided] = boxes.p[one_sided], boxes.q[one_sided]
-    # a jump to a one-sided region inside a box: the region may hold all of the box's P-mass, or all of its Q-mass
+    # a jump to a one-sided region inside a box: the region may hold all of the box's P-mass, or all
+    # of its Q-mass
     jump = ~(plain | flat | one_sided)
     high = np.where(jump, np.inf, high)
     low = np.where(jump, -np.inf, low)
@@ -299,7 +365,14 @@ def _split(middle: FloatArray, boxes: _Boxes) -> tuple[FloatArray, FloatArray, F
     )
 
 
-def _sorted(loss: FloatArray, p: FloatArray, q: FloatArray, unseen_p: float, unseen_q: float, extremes: tuple[float, float]) -> LossLaw:
+def _sorted(
+    loss: FloatArray,
+    p: FloatArray,
+    q: FloatArray,
+    unseen_p: float,
+    unseen_q: float,
+    extremes: tuple[float, float],
+) -> LossLaw:
     """Return the law with atoms in ascending order of loss, without empty atoms."""
     some = (p > 0) | (q > 0)
     order = np.argsort(loss[some], kind="stable")

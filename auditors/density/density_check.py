@@ -1,14 +1,16 @@
 """Test that a log-density is the sampler's, before any conclusion is drawn from the density.
 
-Bets against the density (`density_bets`, `scale_bets`), and tests of its total mass and of the ratio of two densities, share the
-probability `FALSE_ALARM` that a correct density is refused. A contradiction with a computed law alone is not a reason to refuse a density:
-the law may be wrong.
+Bets against the density (`density_bets`, `scale_bets`), and tests of its total mass and of the
+ratio of two densities, share the probability `FALSE_ALARM` that a correct density is refused. A
+contradiction with a computed law alone is not a reason to refuse a density: the law may be wrong.
 
-**Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)], both the integral of pg / (p + g). Both
-sides are means of variables in [0, 1], so the sides can be compared without any assumption on the weights p/g. If the log-density given
-for P is ln(c p), or is not the sampler's, the sides differ, and their ratio is an estimate of c. With g = q, the identity says that
-E_P[q/p] = 1 where the supports agree. On parts of the output space, the identity says that p/q is right there. With g a normal law fitted
-to other outputs, the identity says that p integrates to one.
+**Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)],
+both the integral of pg / (p + g). Both sides are means of variables in [0, 1], so the sides can be
+compared without any assumption on the weights p/g. If the log-density given for P is ln(c p), or is
+not the sampler's, the sides differ, and their ratio is an estimate of c. With g = q, the identity
+says that E_P[q/p] = 1 where the supports agree. On parts of the output space, the identity says
+that p/q is right there. With g a normal law fitted to other outputs, the identity says that p
+integrates to one.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ if TYPE_CHECKING:
 
 FALSE_ALARM = 1e-6  # probability of a false alarm of all tests of one oracle together
 _MASS_TOLERANCE = 1e-6  # tolerance of a total mass that was summed or integrated
-_CALLS, _LEAST_ROWS = 32, 512  # calls among which rows are divided, if there are at least so many rows
+# calls among which rows are divided, if there are at least so many rows
+_CALLS, _LEAST_ROWS = 32, 512
 _DEPENDENCE_ALARM = 1e-10  # probability of a false alarm of one test of independence
 _PARTS = 8  # parts of the output space, by the log-ratio
 # error of `density_bets`, `scale_bets`, other tests
@@ -45,24 +48,37 @@ class BadOracle(ValueError):
 
 
 class Underflow(ValueError):
-    """Error for a log-density that is minus infinity because a number underflowed, not because an output is impossible.
+    """Error for a log-density that is minus infinity because a number underflowed, not because an
+    output is impossible.
 
     Such a density allows no conclusion.
     """
 
 
 def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
-    """Return the outputs of `size` runs as rows of numbers. Raise BadOracle if the runs of a call depend on each other."""
+    """Return the outputs of `size` runs as rows of numbers. Raise BadOracle if the runs of a call
+    depend on each other.
+    """
     if type(mechanism).__module__.startswith("dpwitness.") or size < _LEAST_ROWS:
         return _rows_of_call(mechanism, dataset, size, rng)
-    calls = [_rows_of_call(mechanism, dataset, len(part), rng) for part in np.array_split(np.arange(size), _CALLS)]
+    calls = [
+        _rows_of_call(mechanism, dataset, len(part), rng)
+        for part in np.array_split(np.arange(size), _CALLS)
+    ]
     first = [rows[:, 0] for rows in calls]
     values, counts = np.unique(np.concatenate(first), return_counts=True)
     common, middle = values[np.argmax(counts)], float(np.median(np.concatenate(first)))
-    tables = [[[np.sum(x == common), np.sum(x != common)] for x in first], [[np.sum(x > middle), np.sum(x <= middle)] for x in first]]
-    evidence = max(log_dependence(table) for table in tables) - math.log(size + 1)  # the cells are chosen from the same rows
+    tables = [
+        [[np.sum(x == common), np.sum(x != common)] for x in first],
+        [[np.sum(x > middle), np.sum(x <= middle)] for x in first],
+    ]
+    # the cells are chosen from the same rows
+    evidence = max(log_dependence(table) for table in tables) - math.log(size + 1)
     if evidence > -math.log(_DEPENDENCE_ALARM):
-        raise BadOracle("sample must draw fresh noise for each run: the runs of a call are more alike than those of different calls")
+        raise BadOracle(
+            "sample must draw fresh noise for each run: the runs of a call are more alike "
+            "than those of different calls"
+        )
     return np.concatenate(calls)
 
 
@@ -71,19 +87,27 @@ def _rows_of_call(mechanism: Any, dataset: Any, size: int, rng: np.random.Genera
     try:
         rows = np.asarray(mechanism.sample(dataset, size, rng), dtype=float)
     except Exception as error:
-        raise BadOracle(f"sample must give rows of numbers, it raises {type(error).__name__}: {error}") from error
+        raise BadOracle(
+            f"sample must give rows of numbers, it raises {type(error).__name__}: {error}"
+        ) from error
     if rows.ndim not in (1, 2) or len(rows) != size:
-        raise BadOracle(f"sample must return one row for each of {size} runs, got shape {rows.shape}")
+        raise BadOracle(
+            f"sample must return one row for each of {size} runs, got shape {rows.shape}"
+        )
     return rows.reshape(size, -1)
 
 
 def log_densities(mechanism: Any, rows: FloatArray, pair: Pair) -> tuple[FloatArray, FloatArray]:
     """Return (log p, log q) at each row. Raise BadOracle if a value cannot be a log-density."""
-    return log_density_on(mechanism, rows, pair.d1, "D1"), log_density_on(mechanism, rows, pair.d0, "D0")
+    return log_density_on(mechanism, rows, pair.d1, "D1"), log_density_on(
+        mechanism, rows, pair.d0, "D0"
+    )
 
 
 def log_density_on(mechanism: Any, rows: FloatArray, dataset: Any, name: str) -> FloatArray:
-    """Return the log-density on one dataset at each row; raise BadOracle if a value cannot be a log-density."""
+    """Return the log-density on one dataset at each row; raise BadOracle if a value cannot be a
+    log-density.
+    """
     try:
         value = log_density_at(mechanism, rows, dataset)
     except Exception as error:
@@ -92,7 +116,9 @@ def log_density_on(mechanism: Any, rows: FloatArray, dataset: Any, name: str) ->
         raise BadOracle(f"log_density on {name} must have shape ({len(rows)},), got {value.shape}")
     if np.isnan(value).any():
         at = rows[int(np.flatnonzero(np.isnan(value))[0])]
-        raise BadOracle(f"log_density on {name} is NaN at {np.array2string(at, precision=6, threshold=6)}")
+        raise BadOracle(
+            f"log_density on {name} is NaN at {np.array2string(at, precision=6, threshold=6)}"
+        )
     return value
 
 
@@ -112,27 +138,38 @@ class CheckedOracle:
     def lonely(self) -> FloatArray:
         """Return the atoms among outputs that are one number.
 
-        An atom is a number next to which, at the distance of a few floats, the density differs: on both sides, or on one side if the
-        number was drawn twice.
+        An atom is a number next to which, at the distance of a few floats, the density differs: on
+        both sides, or on one side if the number was drawn twice.
         """
         found = [np.empty(0)]
         for side in self.sides:
             if side.rows.shape[1] == 1:
-                rows, counts = np.unique(side.rows[side.alone & np.isfinite(side.rows[:, 0])], axis=0, return_counts=True)
+                rows, counts = np.unique(
+                    side.rows[side.alone & np.isfinite(side.rows[:, 0])], axis=0, return_counts=True
+                )
                 if len(rows) == 0:
                     continue
                 aside = 8 * np.spacing(np.abs(rows))
                 with np.errstate(invalid="ignore"):
-                    same = [np.abs(side.density(rows + sign * aside) - side.density(rows)) <= 1e-2 for sign in (-1, 1)]
-                found.append(rows[np.where(counts > 1, ~same[0] | ~same[1], ~same[0] & ~same[1]), 0])
+                    same = [
+                        np.abs(side.density(rows + sign * aside) - side.density(rows)) <= 1e-2
+                        for sign in (-1, 1)
+                    ]
+                found.append(
+                    rows[np.where(counts > 1, ~same[0] | ~same[1], ~same[0] & ~same[1]), 0]
+                )
         return np.unique(np.concatenate(found))
 
 
 def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator) -> CheckedOracle:
-    """Raise BadOracle if runs and log-density contradict each other; a correct oracle is refused with probability at most 1e-6."""
+    """Raise BadOracle if runs and log-density contradict each other; a correct oracle is refused
+    with probability at most 1e-6.
+    """
     sides = [rows_of(mechanism, dataset, size, rng) for dataset in (pair.d1, pair.d0)]
     if sides[0].shape[1] != sides[1].shape[1]:
-        raise BadOracle(f"outputs have {sides[0].shape[1]} numbers on D1 and {sides[1].shape[1]} on D0")
+        raise BadOracle(
+            f"outputs have {sides[0].shape[1]} numbers on D1 and {sides[1].shape[1]} on D0"
+        )
     logs = [log_densities(mechanism, rows, pair) for rows in sides]
     named = (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1]))
     for name, dataset, rows, own in named:
@@ -147,7 +184,8 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
     log_capital, alternative = log_capital_won([first, second])
     if log_capital >= threshold:
         raise BadOracle(
-            f'log_density disagrees with the sampler: a bet on "{alternative}" wins e^{log_capital:.4g} where a right one wins e^0'
+            f'log_density disagrees with the sampler: a bet on "{alternative}" wins '
+            f"e^{log_capital:.4g} where a right one wins e^0"
         )
     _check_zeros(first, second, "D0")
     _check_zeros(second, first, "D1")
@@ -156,18 +194,32 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
     return CheckedOracle(losses, (first, second), threshold)
 
 
-def _check_outputs_possible(mechanism: Any, dataset: Any, name: str, rows: FloatArray, own: FloatArray) -> None:
-    """Raise BadOracle if a drawn output has density zero, also after moves by a few units in the last place."""
+def _check_outputs_possible(
+    mechanism: Any, dataset: Any, name: str, rows: FloatArray, own: FloatArray
+) -> None:
+    """Raise BadOracle if a drawn output has density zero, also after moves by a few units in the
+    last place.
+    """
     missed = np.flatnonzero(np.isneginf(own))
     for sign in (-1.0, 1.0):
         if len(missed):
             aside = rows[missed] + sign * 4 * np.spacing(np.abs(rows[missed]))
             missed = missed[np.isneginf(log_density_at(mechanism, aside, dataset))]
     if len(missed):
-        raise BadOracle(f"log_density on {name} is minus infinity at {len(missed)} of {len(rows)} outputs sampled on {name}")
+        raise BadOracle(
+            f"log_density on {name} is minus infinity at {len(missed)} of {len(rows)} "
+            f"outputs sampled on {name}"
+        )
 
 
-def _make_side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, other: FloatArray, rng: np.random.Generator) -> Side:
+def _make_side(
+    mechanism: Any,
+    dataset: Any,
+    rows: FloatArray,
+    own: FloatArray,
+    other: FloatArray,
+    rng: np.random.Generator,
+) -> Side:
     """Return the outputs with their densities, continuous columns and possible atoms."""
 
     def density(at: FloatArray) -> FloatArray:
@@ -179,7 +231,9 @@ def _make_side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, 
     if columns.any():
         try:
             with np.errstate(all="ignore"):
-                jumps = ~(np.abs(density(moved(rows, columns, rng, column_spread(rows))) - own) <= 1e-2)
+                jumps = ~(
+                    np.abs(density(moved(rows, columns, rng, column_spread(rows))) - own) <= 1e-2
+                )
         except Exception:  # log_density may fail at impossible outputs
             return Side(rows, own, other, density, np.zeros_like(columns), alone)
         repeated = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
@@ -188,7 +242,9 @@ def _make_side(mechanism: Any, dataset: Any, rows: FloatArray, own: FloatArray, 
 
 
 def _check_zeros(side: Side, other: Side, name: str) -> None:
-    """Raise Underflow if the other density, which is zero at outputs of this side, becomes zero only by underflow."""
+    """Raise Underflow if the other density, which is zero at outputs of this side, becomes zero
+    only by underflow.
+    """
     zero = np.flatnonzero(np.isneginf(side.other))[:4]
     if not len(zero) or not side.continuous.any() or not np.isfinite(other.own).any():
         return
@@ -202,7 +258,10 @@ def _check_zeros(side: Side, other: Side, name: str) -> None:
         last = np.where(there, value, last)
         start, end = np.where(there[:, None], middle, start), np.where(there[:, None], end, middle)
     if np.any(last < _LOG_UNDERFLOW):
-        raise Underflow(f"log_density on {name} falls to {last.min():.4g} and is minus infinity from there on: give it without underflow")
+        raise Underflow(
+            f"log_density on {name} falls to {last.min():.4g} and is minus infinity from "
+            "there on: give it without underflow"
+        )
 
 
 def contradiction_with_law(law: EnclosedLaw, checked: CheckedOracle) -> str | None:
@@ -210,19 +269,33 @@ def contradiction_with_law(law: EnclosedLaw, checked: CheckedOracle) -> str | No
 
     Tests the law's total mass, its largest loss, and its distribution.
     """
-    for name, mass, unseen in (("D1", law.lower.p, law.upper.unseen_p), ("D0", law.lower.q, law.upper.unseen_q)):
+    for name, mass, unseen in (
+        ("D1", law.lower.p, law.upper.unseen_p),
+        ("D0", law.lower.q, law.upper.unseen_q),
+    ):
         total = float(mass.sum())
         mass_error = abs(unseen - max(0.0, 1 - total))
-        if total > 1 + _MASS_TOLERANCE + 2 * mass_error or total < 1 - _MASS_TOLERANCE - 2 * mass_error:
-            return f"log_density on {name} does not integrate to one but to {total:.6g} ({law.route})"
+        if (
+            total > 1 + _MASS_TOLERANCE + 2 * mass_error
+            or total < 1 - _MASS_TOLERANCE - 2 * mass_error
+        ):
+            return (
+                f"log_density on {name} does not integrate to one but to {total:.6g} ({law.route})"
+            )
     top = max(law.upper.supremum, law.upper.swapped().supremum)
     if checked.largest > top + 1e-3 * (1 + abs(top)):
-        return f"an output with loss {checked.largest:.6g} was drawn, beyond the {top:.6g} that the {law.route} shows"
+        return (
+            f"an output with loss {checked.largest:.6g} was drawn, beyond the {top:.6g} that the "
+            f"{law.route} shows"
+        )
     return _against_losses(law, checked.losses, _OTHER_ALARM / 4)
 
 
-def _against_losses(law: EnclosedLaw, losses: tuple[FloatArray, FloatArray], level: float) -> str | None:
-    """Return a contradiction between the sampled losses and their computed law on either dataset, or None.
+def _against_losses(
+    law: EnclosedLaw, losses: tuple[FloatArray, FloatArray], level: float
+) -> str | None:
+    """Return a contradiction between the sampled losses and their computed law on either dataset,
+    or None.
 
     Uses the inequality of Dvoretzky, Kiefer and Wolfowitz (Massart 1990).
     """
@@ -235,27 +308,37 @@ def _against_losses(law: EnclosedLaw, losses: tuple[FloatArray, FloatArray], lev
         unseen = max(law.upper.unseen_p, law.upper.unseen_q)
         cumulative = np.append(0.0, np.cumsum(side))
         ordered = np.sort(sampled)
-        # compare at and just below each sampled loss, with the computed law slightly to the right and to the left
+        # compare at and just below each sampled loss, with the computed law slightly to the right
+        # and to the left
         right = cumulative[np.searchsorted(loss, ordered + slack, side="right")]
         left = cumulative[np.searchsorted(loss, ordered - slack, side="left")]
         rank = np.arange(1, size + 1) / size
         gap = max(float(np.max(rank - right)), float(np.max(left - (rank - 1 / size)))) - unseen
         if gap > margin:
-            return f"the computed law of the loss is {gap:.3g} away from the sampled one on {name}, {margin:.3g} is allowed"
+            return (
+                f"the computed law of the loss is {gap:.3g} away from the sampled one on {name}, "
+                f"{margin:.3g} is allowed"
+            )
     return None
 
 
 def _means_differ(first: FloatArray, second: FloatArray, level: float) -> bool:
-    """Return whether two samples in [0, 1] have different means, by empirical Bernstein limits (Audibert, Munos and Szepesvari 2009)."""
+    """Return whether two samples in [0, 1] have different means, by empirical Bernstein limits
+    (Audibert, Munos and Szepesvari 2009).
+    """
     if min(len(first), len(second)) < 2:
         return False
     log = math.log(6 / level)
-    radius = sum(math.sqrt(2 * float(x.var()) * log / len(x)) + 3 * log / len(x) for x in (first, second))
+    radius = sum(
+        math.sqrt(2 * float(x.var()) * log / len(x)) + 3 * log / len(x) for x in (first, second)
+    )
     return abs(float(first.mean()) - float(second.mean())) > radius
 
 
 def _check_ratio(logs: list[tuple[FloatArray, FloatArray]], level: float) -> None:
-    """Raise BadOracle unless E_P[q / (p + q); part] = E_Q[p / (p + q); part], for parts of the output space by L, and for all of it."""
+    """Raise BadOracle unless E_P[q / (p + q); part] = E_Q[p / (p + q); part], for parts of the
+    output space by L, and for all of it.
+    """
     with np.errstate(over="ignore"):
         shares = [
             1 / (1 + np.exp(np.clip(logs[0][0] - logs[0][1], -700, 700))),
@@ -265,28 +348,50 @@ def _check_ratio(logs: list[tuple[FloatArray, FloatArray]], level: float) -> Non
     finite = np.concatenate(losses)
     cuts: FloatArray = np.empty(0)
     if np.isfinite(finite).any():
-        cuts = np.unique(np.round(np.quantile(finite[np.isfinite(finite)], np.linspace(0, 1, _PARTS + 1)[1:-1]), 9))
+        cuts = np.unique(
+            np.round(
+                np.quantile(finite[np.isfinite(finite)], np.linspace(0, 1, _PARTS + 1)[1:-1]), 9
+            )
+        )
     bins = [np.searchsorted(cuts, np.round(loss, 9)) for loss in losses]
     for part in range(-1, len(cuts) + 1):
-        first, second = (share * ((b == part) | (part < 0)) for share, b in zip(shares, bins, strict=True))
+        first, second = (
+            share * ((b == part) | (part < 0)) for share, b in zip(shares, bins, strict=True)
+        )
         if _means_differ(first, second, level):
             with np.errstate(over="ignore"):
                 ratio = float(np.exp(-losses[0]).mean())
-            bridge = f"{float(first.mean()):.4g} must equal {float(second.mean()):.4g} (bridge identity)"
-            raise BadOracle(f"log_density disagrees with the sampler: q/p averages {ratio:.4g} on D1, it may average at most 1; {bridge}")
+            bridge = (
+                f"{float(first.mean()):.4g} must equal {float(second.mean()):.4g} (bridge identity)"
+            )
+            raise BadOracle(
+                f"log_density disagrees with the sampler: q/p averages {ratio:.4g} on D1, it "
+                f"may average at most 1; {bridge}"
+            )
 
 
 def _check_total(
-    mechanism: Any, dataset: Any, name: str, rows: FloatArray, log_own: FloatArray, level: float, rng: np.random.Generator
+    mechanism: Any,
+    dataset: Any,
+    name: str,
+    rows: FloatArray,
+    log_own: FloatArray,
+    level: float,
+    rng: np.random.Generator,
 ) -> None:
     """Raise BadOracle if the density does not integrate to one.
 
-    Uses the bridge identity with a normal law that is fitted to the first fifth of the outputs, and tested on the others.
+    Uses the bridge identity with a normal law that is fitted to the first fifth of the outputs, and
+    tested on the others.
     """
     cut = len(rows) // 5
     fit, rest = rows[:cut], rows[cut:]
     k = rows.shape[1]
-    if k > 200 or not np.all(np.isfinite(rows)) or any(len(np.unique(column)) < cut // 2 for column in fit.T):
+    if (
+        k > 200
+        or not np.all(np.isfinite(rows))
+        or any(len(np.unique(column)) < cut // 2 for column in fit.T)
+    ):
         return
     if not fills_space(mechanism, dataset, fit, np.ones(k, dtype=bool), rng):
         return
@@ -306,5 +411,6 @@ def _check_total(
     if _means_differ(own_share, normal_share, level):
         value = float(normal_share.mean()) / max(float(own_share.mean()), 1e-300)
         raise BadOracle(
-            f"log_density on {name} does not integrate to one: about {value:.3g} by bridge sampling, or it is not the sampler's"
+            f"log_density on {name} does not integrate to one: about {value:.3g} by bridge "
+            "sampling, or it is not the sampler's"
         )

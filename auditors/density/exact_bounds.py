@@ -1,4 +1,6 @@
-"""Numerical bounds, privacy profile and best attack of a pair, from the law of its privacy loss in floating point."""
+"""Numerical bounds, privacy profile and best attack of a pair, from the law of its privacy loss in
+floating point.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,15 @@ from dpwitness.core.values.validation import InvalidArgument
 ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)  # Renyi orders evaluated for zCDP
 _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])
 _PROFILE_SIZE = 41  # number of epsilon values of the privacy profile
-_NO_LARGER_LOSS = "no output has a larger loss than the nodes of the quadrature and a search over outputs show"
+_NO_LARGER_LOSS = (
+    "no output has a larger loss than the nodes of the quadrature and a search over outputs show"
+)
 
 
 def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
-    """Return the bounds, the privacy profile and the best attack that follow from the law of the loss."""
+    """Return the bounds, the privacy profile and the best attack that follow from the law of the
+    loss.
+    """
     delta = claim.delta_budget
     if delta > 0:
         near = law.lower.epsilon(delta), -law.lower.swapped().epsilon(delta)
@@ -44,13 +50,18 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
         # the loss of mass that no output accounts for is unknown
         if law.missing > 0:
             ends[1] = parameters[1] = math.inf
-            notes += (f"the evaluated outputs do not account for a mass of {law.missing:.2g}, whose loss is unknown",)
+            notes += (
+                f"the evaluated outputs do not account for a mass of {law.missing:.2g}, "
+                "whose loss is unknown",
+            )
         elif law.dimension > 0 and (claim.bounds_epsilon or claim.bounds_renyi):
             label = f"assumed: {_NO_LARGER_LOSS}"
     # the two bounds are rounded separately and may cross
     ends[1], parameters[1] = max(ends), max(parameters)
     epsilons = profile_grid(claim, ends[1], _PROFILE_SIZE)
-    profiles = [np.max([side.hockey_stick(epsilons) for side in sides], axis=0) for sides in (lower, upper)]
+    profiles = [
+        np.max([side.hockey_stick(epsilons) for side in sides], axis=0) for sides in (lower, upper)
+    ]
     curves = [np.max([_best_attack(side) for side in sides], axis=0) for sides in (lower, upper)]
     return Found(
         law.route,
@@ -67,12 +78,17 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
 
 
 def find_worst_output(mechanism: Any, pair: Pair, seed: int) -> WorstOutput | None:
-    """Return the output with the largest loss that a search finds; None for outputs that are not rows of numbers.
+    """Return the output with the largest loss that a search finds; None for outputs that are not
+    rows of numbers.
 
     If the mechanism has independent parts and one part differs, the output is one of this part.
     """
     if has_capability(mechanism, HasFactors):
-        parts = [(part, d0, d1) for part, d0, d1 in mechanism.factors(pair.d0, pair.d1) if not same_value(d0, d1)]
+        parts = [
+            (part, d0, d1)
+            for part, d0, d1 in mechanism.factors(pair.d0, pair.d1)
+            if not same_value(d0, d1)
+        ]
         if len(parts) == 1 and hasattr(parts[0][0], "sample"):
             (mechanism, d0, d1), *_ = parts
             pair = Pair(d0, d1, pair.relation, pair.why)
@@ -104,13 +120,21 @@ def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
     return np.linspace(0.0, min(top, 600.0), size)
 
 
-def _renyi_parameters(claim: Claim, lower: list[LossLaw], upper: list[LossLaw]) -> tuple[float, float, tuple[str, ...]]:
-    """Return bounds on the smallest rho (zCDP) or epsilon (RDP) that the laws allow, over both orders of the pair, and notes.
+def _renyi_parameters(
+    claim: Claim, lower: list[LossLaw], upper: list[LossLaw]
+) -> tuple[float, float, tuple[str, ...]]:
+    """Return bounds on the smallest rho (zCDP) or epsilon (RDP) that the laws allow, over both
+    orders of the pair, and notes.
 
     D_a <= sup L, so the orders from some a on need no more than sup L / a.
     """
     orders = claim.orders_among(ORDERS.tolist())
-    ends = np.array([[max(law.renyi(a) for law in laws) / claim.divergence_at(a) for a in orders] for laws in (lower, upper)])
+    ends = np.array(
+        [
+            [max(law.renyi(a) for law in laws) / claim.divergence_at(a) for a in orders]
+            for laws in (lower, upper)
+        ]
+    )
     low = float(ends[0].max())
     if len(orders) < len(ORDERS):  # the claim names its own orders
         return low, float(ends[1].max()), ()
@@ -130,7 +154,8 @@ def _renyi_parameters(claim: Claim, lower: list[LossLaw], upper: list[LossLaw]) 
 def _curve_parameter(claim: Claim, laws: list[LossLaw]) -> float:
     """Return the smallest parameter of a curve that both orders of the pair allow.
 
-    A curve, such as that of GDP, is concave, and so is the attacker's curve: the vertices of the latter decide.
+    A curve, such as that of GDP, is concave, and so is the attacker's curve: the vertices of the
+    latter decide.
     """
     value = 0.0
     for law in laws:
@@ -145,4 +170,6 @@ def _curve_parameter(claim: Claim, laws: list[LossLaw]) -> float:
 def _best_attack(law: LossLaw) -> FloatArray:
     """Return the best attacker's true-positive rate at each false-positive rate in `_FPR`."""
     _, fpr, tpr = law.roc()
-    return np.asarray(np.minimum(1.0, np.interp(_FPR, np.append(0.0, fpr), np.append(0.0, tpr)) + law.unseen_p))
+    return np.asarray(
+        np.minimum(1.0, np.interp(_FPR, np.append(0.0, fpr), np.append(0.0, tpr)) + law.unseen_p)
+    )

@@ -1,9 +1,12 @@
-"""Limit of black-box audits: the median of the parameter that the best audit of a pair certifies if the loss law is known.
+"""Limit of black-box audits: the median of the parameter that the best audit of a pair certifies if
+the loss law is known.
 
-The best events are {L > t1} (guess D1) and {L < -t2} (guess D0). The limit is the certificate of `certificate.py` at the expected counts
-of the best pair of thresholds, with one or two directions. Half of such audits certify at least the limit: the certificate is monotone,
-and the median of a binomial lies within one count of its mean. The limit is not a ceiling: almost half of the audits with an equally good
-event certify more, by luck. For RDP and zCDP, the limit is the binned form (`divergence.py`) at expected counts if this is larger.
+The best events are {L > t1} (guess D1) and {L < -t2} (guess D0). The limit is the certificate of
+`certificate.py` at the expected counts of the best pair of thresholds, with one or two directions.
+Half of such audits certify at least the limit: the certificate is monotone, and the median of a
+binomial lies within one count of its mean. The limit is not a ceiling: almost half of the audits
+with an equally good event certify more, by luck. For RDP and zCDP, the limit is the binned form
+(`divergence.py`) at expected counts if this is larger.
 """
 
 from __future__ import annotations
@@ -24,10 +27,14 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import require_integer, require_probability, require_type
 
 _MAX_CELLS = 60
-_THRESHOLDS = 48  # thresholds per side in the first pass; later passes search between the neighbors of the best threshold
+# thresholds per side in the first pass; later passes search between the neighbors of the best
+# threshold
+_THRESHOLDS = 48
 
 
-def limit(mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidence: float) -> float | None:
+def limit(
+    mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidence: float
+) -> float | None:
     """Return the median of the parameter that the best audit of this size certifies.
 
     Half of the audits with the best event, or the best cells, certify more.
@@ -48,7 +55,8 @@ def limit(mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidenc
     Returns
     -------
     float or None
-        Median certified parameter. None if the exact law of the loss cannot be computed, 0 if no parameter can be certified.
+        Median certified parameter. None if the exact law of the loss cannot be computed, 0 if no
+        parameter can be certified.
 
     Raises
     ------
@@ -72,7 +80,9 @@ def limit(mechanism: Any, pair: Pair, claim: Claim | str, trials: int, confidenc
 
 @dataclass(frozen=True, slots=True)
 class BestEvent:
-    """Rates of right and wrong guesses of the best event, its number of directions, and the parameter certified at these rates."""
+    """Rates of right and wrong guesses of the best event, its number of directions, and the
+    parameter certified at these rates.
+    """
 
     right: float
     wrong: float
@@ -81,7 +91,9 @@ class BestEvent:
 
 
 def limit_of_law(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float:
-    """Return the median of the parameter that the best audit certifies, from the law of the loss."""
+    """Return the median of the parameter that the best audit certifies, from the law of
+    the loss.
+    """
     best = best_event(law, claim, trials, alpha).value
     return max(best, _binned_limit(law, claim, trials, alpha)) if claim.bounds_renyi else best
 
@@ -91,16 +103,22 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> BestEve
     sides = [_event_rates(side, trials) for side in (law, law.swapped())]
 
     def value(first: NDArray[np.intp], second: NDArray[np.intp]) -> FloatArray:
-        """Return the parameter certified at each pair of thresholds; index 0 means that a direction is not used."""
+        """Return the parameter certified at each pair of thresholds; index 0 means that a direction
+        is not used.
+        """
         (right1, wrong1), (right2, wrong2) = sides
         right = 0.5 * trials * (right1[first][:, None] + right2[second][None, :])
         wrong = 0.5 * trials * (wrong1[first][:, None] + wrong2[second][None, :])
-        excess = np.maximum(right + wrong - trials, 0.0) / 2  # overlapping events: every round is guessed exactly once
+        # overlapping events: every round is guessed exactly once
+        excess = np.maximum(right + wrong - trials, 0.0) / 2
         both = certified(claim, right - excess, np.maximum(wrong - excess, 0.0), trials, alpha, 2)
         both = np.where((right + wrong <= trials * (1 + 1e-12)), both, 0.0)
         for one_way in ((slice(None), second == 0), (first == 0, slice(None))):  # one direction
             if right[one_way].size:
-                both[one_way] = np.maximum(both[one_way], certified(claim, right[one_way], wrong[one_way], trials, alpha, 1))
+                both[one_way] = np.maximum(
+                    both[one_way],
+                    certified(claim, right[one_way], wrong[one_way], trials, alpha, 1),
+                )
         return both
 
     grids = [_spread_indices(np.arange(len(right)), _THRESHOLDS) for right, _ in sides]
@@ -113,30 +131,46 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> BestEve
             first, second = int(grids[0][i]), int(grids[1][j])
             right, wrong = (0.5 * float(sides[0][k][first] + sides[1][k][second]) for k in (0, 1))
             excess = max(right + wrong - 1, 0.0) / 2
-            best = BestEvent(right - excess, wrong - excess, max(1, (first > 0) + (second > 0)), float(found[i, j]))
+            best = BestEvent(
+                right - excess,
+                wrong - excess,
+                max(1, (first > 0) + (second > 0)),
+                float(found[i, j]),
+            )
         grids = [_indices_around(grid, int(k)) for grid, k in zip(grids, (i, j), strict=True)]
     return best
 
 
 def _binned_limit(law: LossLaw, claim: Claim, trials: int, alpha: float) -> float:
-    """Return the limit of the binned form with at most `_MAX_CELLS` cells between quantiles of the loss.
+    """Return the limit of the binned form with at most `_MAX_CELLS` cells between quantiles of the
+    loss.
 
-    The better of two divisions counts: cells that are finest where the loss is large, or cells of equal mass.
+    The better of two divisions counts: cells that are finest where the loss is large, or cells of
+    equal mass.
     """
     if len(law.p) <= _MAX_CELLS:
         return best_expected_renyi_bound(claim, law.p, law.q, trials, alpha)
     total = (law.p + law.q) / 2
     share = np.cumsum(total) / total.sum()
     tail, best = np.geomspace(1e-4, 0.5, _MAX_CELLS // 2), 0.0
-    for levels in (np.concatenate([tail, 1 - tail]), np.linspace(0, 1, 2 * _MAX_CELLS // 3 + 1)[1:-1]):
+    for levels in (
+        np.concatenate([tail, 1 - tail]),
+        np.linspace(0, 1, 2 * _MAX_CELLS // 3 + 1)[1:-1],
+    ):
         cuts = np.unique(np.searchsorted(share, levels))
         starts = np.append(0, cuts[(cuts > 0) & (cuts < len(total))])
-        best = max(best, best_expected_renyi_bound(claim, np.add.reduceat(law.p, starts), np.add.reduceat(law.q, starts), trials, alpha))
+        best = max(
+            best,
+            best_expected_renyi_bound(
+                claim, np.add.reduceat(law.p, starts), np.add.reduceat(law.q, starts), trials, alpha
+            ),
+        )
     return best
 
 
 def _event_rates(law: LossLaw, trials: int) -> tuple[FloatArray, FloatArray]:
-    """Return the masses under P (right) and Q (wrong) of the events {L > t} for descending t > 0, starting with the empty event.
+    """Return the masses under P (right) and Q (wrong) of the events {L > t} for descending t > 0,
+    starting with the empty event.
 
     Thresholds whose expected counts hardly differ are left out.
     """
@@ -147,7 +181,11 @@ def _event_rates(law: LossLaw, trials: int) -> tuple[FloatArray, FloatArray]:
     count = np.floor(8 * np.sqrt(trials * (right + wrong) + 1e-12))
     keep = np.append(True, np.diff(count) > 0)
     keep[-1] = True
-    plateau = np.append(np.diff(thresholds[use[1:]]) < -1e-9, True) if len(right) > 1 else np.empty(0, dtype=bool)
+    plateau = (
+        np.append(np.diff(thresholds[use[1:]]) < -1e-9, True)
+        if len(right) > 1
+        else np.empty(0, dtype=bool)
+    )
     keep[1:] &= plateau
     return right[keep], wrong[keep]
 

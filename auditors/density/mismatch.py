@@ -1,4 +1,6 @@
-"""Size of a mismatch between sampler and density that the bets of `density_bets` and `scale_bets` would have noticed."""
+"""Size of a mismatch between sampler and density that the bets of `density_bets` and `scale_bets`
+would have noticed.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,13 @@ from dpwitness.auditors.density.scale_bets import ScaleBets
 from dpwitness.core.protocols.mechanism import FloatArray
 
 POWER = 0.9  # probability that a mismatch of the stated size would have been noticed
-TOLERANCE = 0.02  # largest relative mismatch of scale at which a certificate of the density may apply to the mechanism
+# largest relative mismatch of scale at which a certificate of the density may apply to the
+# mechanism
+TOLERANCE = 0.02
 _ROWS = 4096  # outputs per side from which capitals are predicted
 _DEVIATIONS = 1.2816  # standard errors for probability `POWER`
-_LOG_ALTERNATIVES = math.log(30.0)  # log of the number of alternatives, in two blocks, that share the capital
+# log of the number of alternatives, in two blocks, that share the capital
+_LOG_ALTERNATIVES = math.log(30.0)
 _SCALE_ERRORS = np.exp(np.linspace(math.log(0.001), math.log(2.0), 60))
 _ODD_SHARES = np.exp(np.linspace(math.log(0.0005), math.log(0.5), 25))
 _ODD_SCALE = 0.1
@@ -26,9 +31,12 @@ _ODD_SCALE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Smallest mismatches of sampler and density that would have been noticed with probability `POWER`; infinite if not applicable."""
+    """Smallest mismatches of sampler and density that would have been noticed with probability
+    `POWER`; infinite if not applicable.
+    """
 
-    scale: float  # relative error of the noise's scale about its center, on both datasets, for continuous outputs
+    # relative error of the noise's scale about its center, on both datasets, for continuous outputs
+    scale: float
     odd: float  # share of runs with a tenth of the noise, for continuous outputs
     atom: float  # error of the probability of the likeliest output, for other outputs
     runs: int  # outputs that were compared with the density, both datasets together
@@ -39,33 +47,53 @@ class Mismatch:
         if math.isfinite(self.scale):
             parts.append(f"a noise scale that differs by {100 * self.scale:.2g} % or more")
         if math.isfinite(self.atom):
-            parts.append(f"a probability of an output that differs by {100 * self.atom:.2g} percentage points or more")
+            parts.append(
+                f"a probability of an output that differs by {100 * self.atom:.2g} "
+                "percentage points or more"
+            )
         if not parts:
-            return "the size of a mismatch of sampler and density that would have been noticed is unknown"
-        text = f"{' or '.join(parts)} would have been noticed with probability {POWER:g} (sampler against density, {self.runs:,} runs)"
-        return text + (f"; also {100 * self.odd:.2g} % of runs with a tenth of the noise" if math.isfinite(self.odd) else "")
+            return (
+                "the size of a mismatch of sampler and density that would have been noticed is "
+                "unknown"
+            )
+        text = (
+            f"{' or '.join(parts)} would have been noticed with probability {POWER:g} (sampler "
+            f"against density, {self.runs:,} runs)"
+        )
+        return text + (
+            f"; also {100 * self.odd:.2g} % of runs with a tenth of the noise"
+            if math.isfinite(self.odd)
+            else ""
+        )
 
     def room(self, value: float, edge: float) -> bool:
-        """Return whether an upper bound `value` stays within `edge` if the noise scale is smaller by the stated mismatch.
+        """Return whether an upper bound `value` stays within `edge` if the noise scale is smaller
+        by the stated mismatch.
 
-        Epsilon and rho grow at most with the square of 1 / scale for added noise: linearly for Laplace noise, quadratically for normal
-        noise.
+        Epsilon and rho grow at most with the square of 1 / scale for added noise: linearly for
+        Laplace noise, quadratically for normal noise.
         """
         return self.scale <= TOLERANCE and value * (1 + self.scale) ** 2 <= edge
 
     def to_json(self) -> dict[str, Any]:
         """Return the figures by name; None for figures that do not apply."""
         sizes = {"scale": self.scale, "odd_runs": self.odd, "atom": self.atom}
-        return {name: v if math.isfinite(v) else None for name, v in sizes.items()} | {"probability": POWER, "runs": self.runs}
+        return {name: v if math.isfinite(v) else None for name, v in sizes.items()} | {
+            "probability": POWER,
+            "runs": self.runs,
+        }
 
 
-def smallest_mismatch(checked: CheckedOracle, rng: np.random.Generator, bets: ScaleBets | None = None) -> Mismatch:
+def smallest_mismatch(
+    checked: CheckedOracle, rng: np.random.Generator, bets: ScaleBets | None = None
+) -> Mismatch:
     """Return the mismatches that would have been noticed, predicted from the drawn outputs.
 
-    The capital of the alternative that equals the mismatch is predicted from its mean and variance under a sampler with the mismatch. Let
-    r be the sampler's density divided by the claimed density, and 1 + e the factor of the bet. Then the mean is E_P[(r - 1) ln(1 + e)] +
-    E_P[ln(1 + e) - e], as E_P e = 0. Both terms are averages over the drawn outputs, and of the second order in the mismatch. Other kinds
-    of mismatch may need more runs.
+    The capital of the alternative that equals the mismatch is predicted from its mean and variance
+    under a sampler with the mismatch. Let r be the sampler's density divided by the claimed
+    density, and 1 + e the factor of the bet. Then the mean is E_P[(r - 1) ln(1 + e)] + E_P[ln(1 +
+    e) - e], as E_P e = 0. Both terms are averages over the drawn outputs, and of the second order
+    in the mismatch. Other kinds of mismatch may need more runs.
     """
     sides = [_sample_side(side, rng) for side in checked.sides]
     first = len(checked.sides[0].rows)
@@ -74,10 +102,21 @@ def smallest_mismatch(checked: CheckedOracle, rng: np.random.Generator, bets: Sc
     if all(side.continuous.any() and len(side.rows) > 100 for side in sides):
         scale = max(_smallest_scale_error(sides, size, needed, sign) for sign in (1.0, -1.0))
         if bets is not None:
-            scale = min(scale, max(_smallest_scale_error(sides, bets.runs, bets.threshold, sign, bets.steps) for sign in (1.0, -1.0)))
+            scale = min(
+                scale,
+                max(
+                    _smallest_scale_error(sides, bets.runs, bets.threshold, sign, bets.steps)
+                    for sign in (1.0, -1.0)
+                ),
+            )
         odd = _smallest_odd_share(sides, size, needed)
     atom = max(_smallest_atom_error(side, size, needed) for side in sides)
-    return Mismatch(scale, odd, atom if atom > 0 else math.inf, 2 * (first + (bets.runs if bets is not None else 0)))
+    return Mismatch(
+        scale,
+        odd,
+        atom if atom > 0 else math.inf,
+        2 * (first + (bets.runs if bets is not None else 0)),
+    )
 
 
 def _sample_side(side: Side, rng: np.random.Generator) -> Side:
@@ -85,16 +124,24 @@ def _sample_side(side: Side, rng: np.random.Generator) -> Side:
     rows = np.flatnonzero(~side.alone & np.isfinite(side.own))
     rows = rows if len(rows) <= _ROWS else np.sort(rng.choice(rows, _ROWS, replace=False))
     none = np.zeros(len(rows), dtype=bool)
-    return Side(side.rows[rows], side.own[rows], side.other[rows], side.density, side.continuous, none)
+    return Side(
+        side.rows[rows], side.own[rows], side.other[rows], side.density, side.continuous, none
+    )
 
 
-def _is_noticed(gains: Sequence[FloatArray], log_gains: Sequence[FloatArray], size: float, needed: float) -> bool:
-    """Return whether the capital of one alternative exceeds `needed` with probability `POWER`, predicted from its gains per side."""
+def _is_noticed(
+    gains: Sequence[FloatArray], log_gains: Sequence[FloatArray], size: float, needed: float
+) -> bool:
+    """Return whether the capital of one alternative exceeds `needed` with probability `POWER`,
+    predicted from its gains per side.
+    """
     mean, spread = sum(float(gain.mean()) for gain in gains), sum(float(x.var()) for x in log_gains)
     return size * mean - _DEVIATIONS * math.sqrt(size * spread) >= needed
 
 
-def _smallest_scale_error(sides: list[Side], size: float, needed: float, sign: float, steps: Sequence[float] | None = None) -> float:
+def _smallest_scale_error(
+    sides: list[Side], size: float, needed: float, sign: float, steps: Sequence[float] | None = None
+) -> float:
     """Return the smallest relative error of the noise scale that the bets are predicted to detect.
 
     Each bet assumes twice the error, or one of the given `steps`.
@@ -103,7 +150,10 @@ def _smallest_scale_error(sides: list[Side], size: float, needed: float, sign: f
 
     def ratios(log_scale: float) -> list[FloatArray]:
         scale = none + math.exp(log_scale)
-        return [np.exp(np.minimum(side.mapped(center, scale, none), 50.0)) for side, center in zip(sides, centers, strict=True)]
+        return [
+            np.exp(np.minimum(side.mapped(center, scale, none), 50.0))
+            for side, center in zip(sides, centers, strict=True)
+        ]
 
     fixed = None if steps is None else [ratios(step) for step in steps]
     for value in _SCALE_ERRORS.tolist():
@@ -111,26 +161,35 @@ def _smallest_scale_error(sides: list[Side], size: float, needed: float, sign: f
         true_ratios = ratios(error)
         for alternative in [ratios(2 * error)] if fixed is None else fixed:
             log_gains = [np.log(0.5 + 0.5 * ratio) for ratio in alternative]
-            gains = [(r - 1) * x + x - 0.5 * (ratio - 1) for r, x, ratio in zip(true_ratios, log_gains, alternative, strict=True)]
+            gains = [
+                (r - 1) * x + x - 0.5 * (ratio - 1)
+                for r, x, ratio in zip(true_ratios, log_gains, alternative, strict=True)
+            ]
             if _is_noticed(gains, log_gains, size, needed):
                 return float(value)
     return math.inf
 
 
 def _smallest_odd_share(sides: list[Side], size: float, needed: float) -> float:
-    """Return the smallest share of runs with `_ODD_SCALE` of the noise that is predicted to be noticed."""
+    """Return the smallest share of runs with `_ODD_SCALE` of the noise that is predicted to be
+    noticed.
+    """
     none = np.zeros(sides[0].rows.shape[1])
     odd = [side.mapped(side.center, none + 1 / _ODD_SCALE, none) for side in sides]
     for value in _ODD_SHARES.tolist():
         excess = [value * np.expm1(np.minimum(logs, 50.0)) for logs in odd]
         log_gains = [np.log1p(x) for x in excess]
-        if _is_noticed([x * w + w - x for x, w in zip(excess, log_gains, strict=True)], log_gains, size, needed):
+        if _is_noticed(
+            [x * w + w - x for x, w in zip(excess, log_gains, strict=True)], log_gains, size, needed
+        ):
             return float(value)
     return math.inf
 
 
 def _smallest_atom_error(side: Side, size: float, needed: float) -> float:
-    """Return the smallest noticed error of the likeliest output's probability; 0 if no output repeats."""
+    """Return the smallest noticed error of the likeliest output's probability; 0 if no output
+    repeats.
+    """
     own = side.own[side.alone] if side.continuous.any() else side.own
     mass = min(0.5, math.exp(min(float(own.max(initial=-math.inf)), 0.0)))
     if mass <= 0 or side.continuous.any():

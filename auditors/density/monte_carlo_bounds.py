@@ -1,4 +1,6 @@
-"""Statistical bounds for a pair from sampled outputs, and confirmation by sampling of a computed excess over a claim."""
+"""Statistical bounds for a pair from sampled outputs, and confirmation by sampling of a computed
+excess over a claim.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv
 
-from dpwitness.auditors.density.bounded_mean import Draws, PairOrder, continuous_columns, limits_from_samples
+from dpwitness.auditors.density.bounded_mean import (
+    Draws,
+    PairOrder,
+    continuous_columns,
+    limits_from_samples,
+)
 from dpwitness.auditors.density.density_check import log_densities, rows_of
 from dpwitness.auditors.density.exact_bounds import ORDERS, profile_grid
 from dpwitness.auditors.density.loss_function import Loss
@@ -23,13 +30,24 @@ from dpwitness.core.protocols.capabilities import HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _PROFILE_SIZE = 13  # number of epsilon values of the privacy profile
-_GRID_ASSUMPTION = "assumed: between the points of a grid, no output has a larger privacy loss than the outputs on the grid"
-_RADII = 10.0 ** -np.arange(0.0, 12.0)  # radii of the balls around the worst output, in units of the spread
+_GRID_ASSUMPTION = (
+    "assumed: between the points of a grid, no output has a larger privacy loss than the outputs "
+    "on the grid"
+)
+# radii of the balls around the worst output, in units of the spread
+_RADII = 10.0 ** -np.arange(0.0, 12.0)
 _REACHABLE_MASS = 1e-6  # least mass to which draws can be moved reliably
 _POINTS_PER_BALL = 64  # number of outputs drawn from each ball
 
 
-def bounds_from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, alpha: float, streams: list[np.random.Generator]) -> Found:
+def bounds_from_samples(
+    mechanism: Any,
+    pair: Pair,
+    claim: Claim,
+    trials: int,
+    alpha: float,
+    streams: list[np.random.Generator],
+) -> Found:
     """Return bounds from bounded means for both orders of the pair.
 
     The lower bound may err for either order, the upper bound for the order with the larger value
@@ -43,18 +61,32 @@ def bounds_from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, a
         limits_from_samples(mechanism, order, delta, epsilons, trials // 2, alphas, stream)
         for order, stream in zip((pair, pair.swapped()), streams, strict=True)
     ]
-    low, *highs = (max(getattr(side, f"epsilon_{end}") for side in sides) for end in ("lower", "sound", "assumed"))
+    low, *highs = (
+        max(getattr(side, f"epsilon_{end}") for side in sides)
+        for end in ("lower", "sound", "assumed")
+    )
     statistical = f"statistical({alpha:.3g})"
     if pure_notion:
-        lower, uppers = End(low, "statistical(0)" if delta == 0 else statistical, low), [End(highs[0], statistical, highs[0])]
+        lower, uppers = (
+            End(low, "statistical(0)" if delta == 0 else statistical, low),
+            [End(highs[0], statistical, highs[0])],
+        )
         if highs[1] < highs[0]:
             uppers.append(End(highs[1], _GRID_ASSUMPTION, highs[1]))
     else:
         points = [point for side in sides for point in side.operating]
         with np.errstate(invalid="ignore"):
-            best_parameter = max((float(claim.parameter_at(*point)) for point in points), default=0.0)
-        lower, uppers = End(best_parameter, statistical, low), [End(math.inf, statistical, highs[0])]
-    note = "the lower end is the largest loss at an output that was sampled: it has positive mass there"
+            best_parameter = max(
+                (float(claim.parameter_at(*point)) for point in points), default=0.0
+            )
+        lower, uppers = (
+            End(best_parameter, statistical, low),
+            [End(math.inf, statistical, highs[0])],
+        )
+    note = (
+        "the lower end is the largest loss at an output that was sampled: it has positive mass "
+        "there"
+    )
     sound = bool(uppers[0].value <= claim.parameter or len(uppers) == 1)
     return Found(
         f"bounded mean, {sides[0].method}",
@@ -67,8 +99,11 @@ def bounds_from_samples(mechanism: Any, pair: Pair, claim: Claim, trials: int, a
     )
 
 
-def largest_loss_near_worst(mechanism: Any, pair: Pair, worst: WorstOutput, rng: np.random.Generator) -> float:
-    """Return the largest loss, less its rounding, at random outputs near the worst one or along its ray.
+def largest_loss_near_worst(
+    mechanism: Any, pair: Pair, worst: WorstOutput, rng: np.random.Generator
+) -> float:
+    """Return the largest loss, less its rounding, at random outputs near the worst one or along its
+    ray.
 
     The random outputs come from laws with a density. If one of them has a loss above t and a
     positive density, then with probability one the outputs with such a loss have positive mass.
@@ -79,48 +114,84 @@ def largest_loss_near_worst(mechanism: Any, pair: Pair, worst: WorstOutput, rng:
     if worst.output.shape != rows.shape[1:]:
         return 0.0
     if has_capability(mechanism, HasSupport):
-        listed = np.vstack([np.asarray(mechanism.support(d), dtype=float).reshape(-1, rows.shape[1]) for d in (pair.d0, pair.d1)])
+        listed = np.vstack(
+            [
+                np.asarray(mechanism.support(d), dtype=float).reshape(-1, rows.shape[1])
+                for d in (pair.d0, pair.d1)
+            ]
+        )
         in_support = np.any(np.all(listed == worst.output, axis=1))
         return float(loss(worst.output[None])[0]) if in_support else 0.0
     continuous = continuous_columns(rows)
     fixed = rows[:, ~continuous]
-    if not continuous.any() or (fixed.size and not np.any(np.all(fixed == worst.output[~continuous], axis=1))):
+    if not continuous.any() or (
+        fixed.size and not np.any(np.all(fixed == worst.output[~continuous], axis=1))
+    ):
         return 0.0
     unit = np.where(continuous, np.subtract(*np.percentile(rows, [90, 10], axis=0)), 0.0)
     candidates = worst.output + (
-        _RADII[:, None, None] * rng.standard_normal((len(_RADII), _POINTS_PER_BALL, rows.shape[1])) * unit
+        _RADII[:, None, None]
+        * rng.standard_normal((len(_RADII), _POINTS_PER_BALL, rows.shape[1]))
+        * unit
     ).reshape(-1, len(unit))
     if worst.ray is not None:
-        far = 2.0 ** rng.uniform(0.0, 12.0, (4 * _POINTS_PER_BALL, 1)) * np.linalg.norm(unit) * (worst.ray * continuous)
-        candidates = np.vstack([candidates, worst.output + far + 0.01 * rng.standard_normal(far.shape) * unit])
+        far = (
+            2.0 ** rng.uniform(0.0, 12.0, (4 * _POINTS_PER_BALL, 1))
+            * np.linalg.norm(unit)
+            * (worst.ray * continuous)
+        )
+        candidates = np.vstack(
+            [candidates, worst.output + far + 0.01 * rng.standard_normal(far.shape) * unit]
+        )
     values = loss(candidates)
     # skip infinite losses: near the worst output, a density of zero may be an underflow
     return float(np.max(values[np.isfinite(values)], initial=0.0))
 
 
 def confirmed(
-    mechanism: Any, pair: Pair, claim: Claim, laws: list[LossLaw], trials: int, alpha: float, rng: np.random.Generator
+    mechanism: Any,
+    pair: Pair,
+    claim: Claim,
+    laws: list[LossLaw],
+    trials: int,
+    alpha: float,
+    rng: np.random.Generator,
 ) -> End | None:
-    """Return a statistical lower bound that confirms a computed excess over a claim; None if samples show no excess.
+    """Return a statistical lower bound that confirms a computed excess over a claim; None if
+    samples show no excess.
 
-    The excess is at delta > 0, or for a notion other than pure DP. `laws`, from below in both orders, suggest the order of the pair, the
-    event or the Renyi order, and where to draw. The bound rests on the samples alone. The two orders of the pair share the error.
+    The excess is at delta > 0, or for a notion other than pure DP. `laws`, from below in both
+    orders, suggest the order of the pair, the event or the Renyi order, and where to draw. The
+    bound rests on the samples alone. The two orders of the pair share the error.
     """
     orders = zip((pair, pair.swapped()), laws, strict=True)
-    ends = [_confirm_one_order(mechanism, order, law, claim, trials // 2, alpha / 2, rng) for order, law in orders]
+    ends = [
+        _confirm_one_order(mechanism, order, law, claim, trials // 2, alpha / 2, rng)
+        for order, law in orders
+    ]
     best = max((end for end in ends if end is not None), key=lambda end: end.value, default=None)
     return None if best is None else End(best.value, f"statistical({alpha:.3g})", best.epsilon)
 
 
 def _confirm_one_order(
-    mechanism: Any, pair: Pair, law: LossLaw, claim: Claim, trials: int, alpha: float, rng: np.random.Generator
+    mechanism: Any,
+    pair: Pair,
+    law: LossLaw,
+    claim: Claim,
+    trials: int,
+    alpha: float,
+    rng: np.random.Generator,
 ) -> End | None:
-    """Return a statistical lower bound for one order of the pair, by the method for the claim's notion."""
+    """Return a statistical lower bound for one order of the pair, by the method for the claim's
+    notion.
+    """
     if claim.bounds_epsilon:
         if law.epsilon(claim.delta_budget) <= claim.parameter:
             return None
         shares = (0.94 * alpha, 0.02 * alpha, 0.02 * alpha, 0.02 * alpha)
-        low = limits_from_samples(mechanism, pair, claim.delta_budget, np.array([claim.parameter]), trials, shares, rng).epsilon_lower
+        low = limits_from_samples(
+            mechanism, pair, claim.delta_budget, np.array([claim.parameter]), trials, shares, rng
+        ).epsilon_lower
         return End(low, "statistical", low)
     if claim.bounds_renyi:
         return _confirm_renyi(mechanism, pair, law, claim, trials, alpha, rng)
@@ -128,7 +199,13 @@ def _confirm_one_order(
 
 
 def _confirm_renyi(
-    mechanism: Any, pair: Pair, law: LossLaw, claim: Claim, trials: int, alpha: float, rng: np.random.Generator
+    mechanism: Any,
+    pair: Pair,
+    law: LossLaw,
+    claim: Claim,
+    trials: int,
+    alpha: float,
+    rng: np.random.Generator,
 ) -> End | None:
     """Return a lower bound on E_P e^((a-1) L) by betting, as a bound on the claim's parameter.
 
@@ -139,7 +216,8 @@ def _confirm_renyi(
     p, loss = law.p[some], law.loss[some]
 
     def moments(a: float) -> tuple[float, float, float]:
-        """Return the excess of D_a over the claim, D_a itself, and the median loss under e^((a-1) L) p.
+        """Return the excess of D_a over the claim, D_a itself, and the median loss under e^((a-1)
+        L) p.
 
         The excess is in units of its standard error at one run.
         """
@@ -152,7 +230,11 @@ def _confirm_renyi(
         middle = float(loss[min(int(np.searchsorted(tilted, 0.5)), len(loss) - 1)])
         with np.errstate(over="ignore"):
             # with draws from the tilted law, the variance is about the squared mean
-            return float(np.expm1(min(top + math.log(total) - promised, 50.0))), (top + math.log(total)) / (a - 1), middle
+            return (
+                float(np.expm1(min(top + math.log(total) - promised, 50.0))),
+                (top + math.log(total)) / (a - 1),
+                middle,
+            )
 
     orders = claim.orders_among(ORDERS[ORDERS < 64].tolist())
     found = [moments(a) for a in orders]
@@ -174,10 +256,14 @@ def _confirm_renyi(
 
     def values(draws: Draws) -> FloatArray:
         with np.errstate(over="ignore"):
-            return np.asarray(draws.weight * np.exp(np.clip((a - 1) * draws.loss - scale, -700.0, 300.0)))
+            return np.asarray(
+                draws.weight * np.exp(np.clip((a - 1) * draws.loss - scale, -700.0, 300.0))
+            )
 
     x = values(first)
-    low = lower_mean(values(main), Stakes.plan(x, float(x.max()) + 1e-300, len(main.loss), alpha), alpha)
+    low = lower_mean(
+        values(main), Stakes.plan(x, float(x.max()) + 1e-300, len(main.loss), alpha), alpha
+    )
     if low <= 0:
         return None
     divergence = (math.log(low) + scale) / (a - 1)
@@ -185,7 +271,13 @@ def _confirm_renyi(
 
 
 def _confirm_event(
-    mechanism: Any, pair: Pair, law: LossLaw, claim: Claim, trials: int, alpha: float, rng: np.random.Generator
+    mechanism: Any,
+    pair: Pair,
+    law: LossLaw,
+    claim: Claim,
+    trials: int,
+    alpha: float,
+    rng: np.random.Generator,
 ) -> End | None:
     """Return a lower bound from one event {L >= t}, counted on fresh runs of both datasets.
 
@@ -193,7 +285,9 @@ def _confirm_event(
     """
     n = trials // 2
     threshold, fpr, tpr = law.roc()
-    value = np.nan_to_num(_parameter_of_counts(claim, np.rint(tpr * n), np.rint(fpr * n), n, alpha), nan=0.0)
+    value = np.nan_to_num(
+        _parameter_of_counts(claim, np.rint(tpr * n), np.rint(fpr * n), n, alpha), nan=0.0
+    )
     t = float(threshold[int(np.argmax(value))])
     t -= 1e-9 * max(1.0, abs(t)) if math.isfinite(t) else 0.0
     counts = []
@@ -201,12 +295,22 @@ def _confirm_event(
         log_p, log_q = log_densities(mechanism, rows_of(mechanism, dataset, n, rng), pair)
         with np.errstate(invalid="ignore"):
             counts.append(np.count_nonzero(log_p - log_q >= t))
-    return End(float(_parameter_of_counts(claim, np.array(counts[:1]), np.array(counts[1:]), n, alpha)[0]), "statistical", 0.0)
+    return End(
+        float(_parameter_of_counts(claim, np.array(counts[:1]), np.array(counts[1:]), n, alpha)[0]),
+        "statistical",
+        0.0,
+    )
 
 
-def _parameter_of_counts(claim: Claim, hits: FloatArray, false: FloatArray, n: int, alpha: float) -> FloatArray:
-    """Return the parameter at the Clopper-Pearson lower limit of P and upper limit of Q, at alpha/2 each, from counts of n runs each."""
+def _parameter_of_counts(
+    claim: Claim, hits: FloatArray, false: FloatArray, n: int, alpha: float
+) -> FloatArray:
+    """Return the parameter at the Clopper-Pearson lower limit of P and upper limit of Q, at alpha/2
+    each, from counts of n runs each.
+    """
     low = clopper_pearson_lower(hits, n, alpha / 2)
-    high = np.where(false < n, betaincinv(false + 1, np.maximum(n - false, 1e-9), 1 - alpha / 2), 1.0)
+    high = np.where(
+        false < n, betaincinv(false + 1, np.maximum(n - false, 1e-9), 1 - alpha / 2), 1.0
+    )
     with np.errstate(invalid="ignore"):
         return claim.parameter_at(high, low)

@@ -1,7 +1,8 @@
-"""Search for the worst output under pure DP with a density: maximize |log p(y) - log q(y)| over all outputs y.
+"""Search for the worst output under pure DP with a density: maximize |log p(y) - log q(y)| over all
+outputs y.
 
-The search includes infinity and singular points. Where the density is continuous, |L(y)| at a single y proves that no smaller epsilon
-holds. Claims CM-05 and CM-06.
+The search includes infinity and singular points. Where the density is continuous, |L(y)| at a
+single y proves that no smaller epsilon holds. Claims CM-05 and CM-06.
 """
 
 from __future__ import annotations
@@ -17,43 +18,65 @@ from dpwitness.auditors.density.loss_function import Loss, sampled, search_atoms
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import HasBreakpoints, HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
-from dpwitness.core.values.validation import InvalidArgument, require_integer, require_numbers, require_type
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_numbers,
+    require_type,
+)
 
 Kind = Literal["attained", "ray", "singularity", "impossible"]
 
 _DOUBLING_DISTANCES = 2.0 ** np.arange(0, 41)
 _SHRINKING_DISTANCES = 10.0 ** -np.arange(1.0, 12.0)
-_KIND_PHRASES = {"attained": "at", "singularity": "unbounded towards", "impossible": "possible on one dataset only:"}
+_KIND_PHRASES = {
+    "attained": "at",
+    "singularity": "unbounded towards",
+    "impossible": "possible on one dataset only:",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorstOutput:
     """The output with the largest privacy loss."""
 
-    output: FloatArray  # where |L| is largest; the point towards which |L| is unbounded; or the origin of `ray`
-    loss: float  # |L| at the output: no smaller epsilon holds for this pair; infinite where L is unbounded
+    # where |L| is largest; the point towards which |L| is unbounded; or the origin of `ray`
+    output: FloatArray
+    # |L| at the output: no smaller epsilon holds for this pair; infinite where L is unbounded
+    loss: float
     ray: FloatArray | None = None  # direction along which |L| grows without bound
-    kind: Kind = "attained"  # "impossible": an output of one dataset that is impossible on the other
+    # "impossible": an output of one dataset that is impossible on the other
+    kind: Kind = "attained"
     likelier: int = 0  # the dataset under which the output is likelier
 
     def describe(self) -> str:
         """Return a one-line description for a report."""
         point = np.array2string(self.output, precision=6, threshold=8)
         if self.ray is not None:
-            return f"epsilon = infinity along the ray {point} + t {np.array2string(self.ray, precision=6, threshold=8)}"
+            return (
+                f"epsilon = infinity along the ray {point} + t "
+                f"{np.array2string(self.ray, precision=6, threshold=8)}"
+            )
         value = "infinity" if np.isinf(self.loss) else f"{self.loss:.6g}"
         return f"epsilon = {value}, {_KIND_PHRASES[self.kind]} output {point}"
 
 
 def worst_output(
-    mechanism: WhiteBox, pair: Pair, *, seed: int = 0, samples: int = 128, starts: FloatArray | None = None, thorough: bool = True
+    mechanism: WhiteBox,
+    pair: Pair,
+    *,
+    seed: int = 0,
+    samples: int = 128,
+    starts: FloatArray | None = None,
+    thorough: bool = True,
 ) -> WorstOutput:
     """Return the output at which the privacy loss of `pair` is largest.
 
-    Finite supports are enumerated. Otherwise, BFGS starts from `samples` outputs of each dataset, from `starts`, the modes of both
-    densities, kinks, and distant points in many directions. If `thorough`, Nelder-Mead follows, or CMA-ES beyond 12 columns. The
-    returned value is reduced by a bound on its rounding error. Raises InvalidArgument if the mechanism has no log-density, its outputs
-    are not rows of numbers, or the log-density is NaN somewhere.
+    Finite supports are enumerated. Otherwise, BFGS starts from `samples` outputs of each dataset,
+    from `starts`, the modes of both densities, kinks, and distant points in many directions. If
+    `thorough`, Nelder-Mead follows, or CMA-ES beyond 12 columns. The returned value is reduced by a
+    bound on its rounding error. Raises InvalidArgument if the mechanism has no log-density, its
+    outputs are not rows of numbers, or the log-density is NaN somewhere.
     """
     require_type("pair", pair, Pair, "be a Pair", "worst_output")
     rng = np.random.default_rng(require_integer("seed", seed, "worst_output", least=0))
@@ -67,12 +90,16 @@ def worst_output(
     rows = np.vstack([first, second])
     if starts is not None:
         if starts.size % rows.shape[1]:
-            raise InvalidArgument(f"worst_output: starts must have rows of {rows.shape[1]} numbers, got shape {starts.shape}")
+            raise InvalidArgument(
+                f"worst_output: starts must have rows of {rows.shape[1]} numbers, got shape "
+                f"{starts.shape}"
+            )
         rows = np.vstack([rows, starts.reshape(-1, rows.shape[1])])
     values = loss(rows)
     if np.isinf(values).any():
         return _describe_output(loss, rows[int(np.argmax(values))])
-    # A row that is NaN from some column on, where the mechanism stopped, is compared with similar rows and not moved.
+    # A row that is NaN from some column on, where the mechanism stopped, is compared with similar
+    # rows and not moved.
     atoms = 1.0 if np.isnan(rows).any() else loss.share_of_atoms(rows, rng)
     if atoms == 0:
         return _search_continuous(mechanism, pair, loss, first, second, rows, rng, thorough)
@@ -95,7 +122,9 @@ def _describe_output(loss: Loss, output: FloatArray) -> WorstOutput:
 
 
 def _worst_of_support(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | None:
-    """Return the worst of finitely many outputs, or None if the outputs are too many or a continuum."""
+    """Return the worst of finitely many outputs, or None if the outputs are too many or a
+    continuum.
+    """
     if not has_capability(mechanism, HasSupport):
         return None
     try:
@@ -108,12 +137,24 @@ def _worst_of_support(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | N
 
 
 def _search_continuous(
-    mechanism: Any, pair: Pair, loss: Loss, first: FloatArray, second: FloatArray, rows: FloatArray, rng: Generator, thorough: bool
+    mechanism: Any,
+    pair: Pair,
+    loss: Loss,
+    first: FloatArray,
+    second: FloatArray,
+    rows: FloatArray,
+    rng: Generator,
+    thorough: bool,
 ) -> WorstOutput:
-    """Return the worst output of a continuous law: a singularity, an unbounded ray, or the best point of a local search."""
+    """Return the worst output of a continuous law: a singularity, an unbounded ray, or the best
+    point of a local search.
+    """
     k = rows.shape[1]
     center = np.median(np.vstack([first, second]), axis=0)
-    spread = np.maximum(np.subtract(*np.percentile(np.vstack([first, second]), [90, 10], axis=0)), 1e-12 * (1 + np.abs(center)))
+    spread = np.maximum(
+        np.subtract(*np.percentile(np.vstack([first, second]), [90, 10], axis=0)),
+        1e-12 * (1 + np.abs(center)),
+    )
     modes = [_mode(loss, side, sample, spread) for side, sample in ((0, first), (1, second))]
     for side, mode in enumerate(modes):
         if _singular(loss, side, mode, spread, rng):
@@ -122,7 +163,9 @@ def _search_continuous(
     if ray is not None:
         return ray
     far = _directions(modes, first, second, k, rng)
-    far_points = np.concatenate([modes[0] + spread.max() * t * far for t in (0.5, 3.0, 30.0, 1e3, 1e5)])
+    far_points = np.concatenate(
+        [modes[0] + spread.max() * t * far for t in (0.5, 3.0, 30.0, 1e3, 1e5)]
+    )
     pool = np.vstack([rows, *(m[None, :] for m in modes), far_points, *_kinks(mechanism, pair, k)])
     if k == 1:
         pool = np.vstack([pool, (center + spread * np.sinh(np.linspace(-20, 20, 4001))[:, None])])
@@ -136,7 +179,8 @@ def _search_continuous(
 
 
 def _refine_grid(loss: Loss, pool: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the best output in one dimension, from ever finer grids between the neighbors of the best points.
+    """Return the best output in one dimension, from ever finer grids between the neighbors of the
+    best points.
 
     Grids find jumps as well as smooth maxima.
     """
@@ -156,12 +200,26 @@ def _refine_grid(loss: Loss, pool: FloatArray, values: FloatArray) -> FloatArray
 
 
 def _search_locally(
-    loss: Loss, pool: FloatArray, values: FloatArray, best: FloatArray, spread: FloatArray, rng: Generator, thorough: bool
+    loss: Loss,
+    pool: FloatArray,
+    values: FloatArray,
+    best: FloatArray,
+    spread: FloatArray,
+    rng: Generator,
+    thorough: bool,
 ) -> FloatArray:
-    """Return the best output of local searches from the best starting points, each in units of its own distance from the sample."""
+    """Return the best output of local searches from the best starting points, each in units of its
+    own distance from the sample.
+    """
     top = float(loss(best[None, :])[0])
     signs = np.sign(loss.signed(pool)[0])
-    heads = [i for sign in (-1.0, 1.0) for i in _spaced_best(pool, np.where(signs == sign, values, -1.0), spread, 5 if thorough else 2)]
+    heads = [
+        i
+        for sign in (-1.0, 1.0)
+        for i in _spaced_best(
+            pool, np.where(signs == sign, values, -1.0), spread, 5 if thorough else 2
+        )
+    ]
 
     def consider(point: FloatArray) -> None:
         nonlocal best, top
@@ -193,7 +251,10 @@ def _spaced_best(pool: FloatArray, values: FloatArray, spread: FloatArray, count
     for i in map(int, np.argsort(-values)):
         if len(chosen) == count or values[i] <= 0:
             break
-        if all(np.max(np.abs(pool[i] - pool[j]) / (spread + 0.1 * np.abs(pool[j]))) > 0.2 for j in chosen):
+        if all(
+            np.max(np.abs(pool[i] - pool[j]) / (spread + 0.1 * np.abs(pool[j]))) > 0.2
+            for j in chosen
+        ):
             chosen.append(i)
     return chosen
 
@@ -202,13 +263,17 @@ Batch = Callable[[FloatArray], FloatArray]
 
 
 def _bfgs(objective: Batch, start: FloatArray, unit: FloatArray, steps: int = 60) -> FloatArray:
-    """Minimize by BFGS in units of `unit`. Central differences for the gradient, and the line search, use one batch of outputs each."""
+    """Minimize by BFGS in units of `unit`. Central differences for the gradient, and the line
+    search, use one batch of outputs each.
+    """
     k, step = len(start), 1e-5
     moves = np.vstack([np.zeros(k), step * np.eye(k), -step * np.eye(k)])
     lengths = 4.0 ** np.arange(3, -12, -1.0)
 
     def value_and_gradient(z: FloatArray) -> tuple[float, FloatArray]:
-        found = np.clip(np.nan_to_num(objective(start + (z + moves) * unit), nan=1e300), -1e300, 1e300)
+        found = np.clip(
+            np.nan_to_num(objective(start + (z + moves) * unit), nan=1e300), -1e300, 1e300
+        )
         return float(found[0]), (found[1 : k + 1] - found[k + 1 :]) / (2 * step)
 
     z, inverse = np.zeros(k), np.eye(k)
@@ -256,7 +321,12 @@ def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> Float
     k = len(start)
     simplex = np.vstack([np.zeros(k), np.eye(k)])
     options = {"initial_simplex": simplex, "xatol": 1e-9, "fatol": 1e-12, "maxfev": 200 * k}
-    result = minimize(lambda z: float(objective((start + z * unit)[None, :])[0]), np.zeros(k), method="Nelder-Mead", options=options)
+    result = minimize(
+        lambda z: float(objective((start + z * unit)[None, :])[0]),
+        np.zeros(k),
+        method="Nelder-Mead",
+        options=options,
+    )
     return np.asarray(start + result.x * unit)
 
 
@@ -265,7 +335,11 @@ def _cma(objective: Batch, start: FloatArray, unit: FloatArray, seed: int) -> Fl
     from dpwitness.core.numerics.cma_es import minimize_cma_es
 
     found = minimize_cma_es(
-        lambda zs: objective(start + np.sinh(zs) * unit), np.zeros(len(start)), 0.7, seed=seed, evaluations=300 + 60 * len(start)
+        lambda zs: objective(start + np.sinh(zs) * unit),
+        np.zeros(len(start)),
+        0.7,
+        seed=seed,
+        evaluations=300 + 60 * len(start),
     )
     return np.asarray(start + np.sinh(found) * unit)
 
@@ -285,13 +359,16 @@ def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> Floa
             return point
 
         def surprise(y: FloatArray, reference: float = reference) -> FloatArray:
-            return np.asarray(np.exp(np.clip((reference - loss.logs(y)[side]) * 2 / max(k - 1, 1), -700, 60)))
+            return np.asarray(
+                np.exp(np.clip((reference - loss.logs(y)[side]) * 2 / max(k - 1, 1), -700, 60))
+            )
 
         moved = _bfgs(surprise, point, unit)
         reached = float(loss.logs(moved[None, :])[side][0])
         if reached >= reference:
             point = moved
-        # the density is bounded and the point close enough; towards a singularity, the density would keep rising
+        # the density is bounded and the point close enough; towards a singularity, the density
+        # would keep rising
         if iteration > 1 and reached < reference + 1e-2:
             break
         unit = unit * 1e-2
@@ -299,7 +376,9 @@ def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> Floa
 
 
 def _singular(loss: Loss, side: int, point: FloatArray, spread: FloatArray, rng: Generator) -> bool:
-    """Return whether only one of the densities grows without bound towards `point`: steadily, each time the distance shrinks tenfold."""
+    """Return whether only one of the densities grows without bound towards `point`: steadily, each
+    time the distance shrinks tenfold.
+    """
     k = len(point)
     logs = loss.logs(point[None, :])
     if logs[side][0] == np.inf:
@@ -307,8 +386,12 @@ def _singular(loss: Loss, side: int, point: FloatArray, spread: FloatArray, rng:
     u = rng.standard_normal((8, k))
     u = np.concatenate([u, -u])  # opposite directions, so that a slope at the point cancels out
     u /= np.linalg.norm(u, axis=1)[:, None]
-    found = loss.logs((point + (_SHRINKING_DISTANCES[:, None, None] * u * spread.max())).reshape(-1, k))
-    heights = [np.median(side_logs.reshape(len(_SHRINKING_DISTANCES), -1), axis=1) for side_logs in found]
+    found = loss.logs(
+        (point + (_SHRINKING_DISTANCES[:, None, None] * u * spread.max())).reshape(-1, k)
+    )
+    heights = [
+        np.median(side_logs.reshape(len(_SHRINKING_DISTANCES), -1), axis=1) for side_logs in found
+    ]
     with np.errstate(invalid="ignore"):  # invalid where both densities are zero
         rise, own = np.diff(heights[side] - heights[1 - side]), np.diff(heights[side])
     # The rise stops at the accuracy of the point, so six decades must suffice.
@@ -316,8 +399,12 @@ def _singular(loss: Loss, side: int, point: FloatArray, spread: FloatArray, rng:
     return bool(steady[1:6].all() and own[5] > 0.8 * own[2])
 
 
-def _directions(modes: list[FloatArray], first: FloatArray, second: FloatArray, k: int, rng: Generator) -> FloatArray:
-    """Return unit vectors in both directions: along the axes, between the centers, and at random."""
+def _directions(
+    modes: list[FloatArray], first: FloatArray, second: FloatArray, k: int, rng: Generator
+) -> FloatArray:
+    """Return unit vectors in both directions: along the axes, between the centers, and
+    at random.
+    """
     between = [modes[0] - modes[1], first.mean(axis=0) - second.mean(axis=0)]
     axes = np.eye(k)[: min(k, 32)]
     rows = np.vstack([axes, rng.standard_normal((24, k)), *(v[None, :] for v in between)])
@@ -327,9 +414,17 @@ def _directions(modes: list[FloatArray], first: FloatArray, second: FloatArray, 
 
 
 def _unbounded_ray(
-    loss: Loss, modes: list[FloatArray], center: FloatArray, spread: FloatArray, first: FloatArray, second: FloatArray, rng: Generator
+    loss: Loss,
+    modes: list[FloatArray],
+    center: FloatArray,
+    spread: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+    rng: Generator,
 ) -> WorstOutput | None:
-    """Return a ray along which |L| grows by increments that do not shrink as the distance doubles, or None."""
+    """Return a ray along which |L| grows by increments that do not shrink as the distance doubles,
+    or None.
+    """
     directions = _directions(modes, first, second, len(center), rng)
     points = center + (_DOUBLING_DISTANCES[None, :, None] * directions[:, None, :] * spread.max())
     signed, rounding = loss.signed(points.reshape(-1, len(center)))
@@ -344,12 +439,17 @@ def _unbounded_ray(
         if increments.min() > 0.02 and increments[-1] > 0.8 * increments[0]:
             height = float(np.abs(value[last - 1]))
             if best is None or height > best[0]:
-                best = height, WorstOutput(center, np.inf, direction, "ray", 1 if value[last - 1] > 0 else 0)
+                best = (
+                    height,
+                    WorstOutput(center, np.inf, direction, "ray", 1 if value[last - 1] > 0 else 0),
+                )
     return best[1] if best else None
 
 
 def _kinks(mechanism: Any, pair: Pair, k: int) -> list[FloatArray]:
-    """Return the points where a one-dimensional density has kinks or jumps, and points on both sides of each."""
+    """Return the points where a one-dimensional density has kinks or jumps, and points on both
+    sides of each.
+    """
     if k != 1 or not has_capability(mechanism, HasBreakpoints):
         return []
     points = np.concatenate([np.ravel(mechanism.breakpoints(d)) for d in (pair.d0, pair.d1)])

@@ -1,4 +1,6 @@
-"""Conversion of arrays of numbers and times to float columns: main columns, and extra columns for information lost in the main ones."""
+"""Conversion of arrays of numbers and times to float columns: main columns, and extra columns for
+information lost in the main ones.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Extras = list[tuple[int, Floats | None]]  # blocks of extra columns: width and values; None if all values are NaN
+# blocks of extra columns: width and values; None if all values are NaN
+Extras = list[tuple[int, Floats | None]]
 
-_MAX_CATEGORIES = 32  # most distinct values of a table's column for which the set of values is hashed
+# most distinct values of a table's column for which the set of values is hashed
+_MAX_CATEGORIES = 32
 EXACT_LIMIT = 2.0**53  # integers up to this one are exact floats
 
 
 def text_hash(text: str) -> float:
     """Return the hash of a text as a whole number below 2^53, the same in every process."""
-    return float(int.from_bytes(hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=8).digest()) >> 11)
+    return float(
+        int.from_bytes(
+            hashlib.blake2b(text.encode(errors="backslashreplace"), digest_size=8).digest()
+        )
+        >> 11
+    )
 
 
 def columns_of(raw: NDArray[Any]) -> tuple[str, Floats, Extras] | None:
-    """Return dtype name, main columns and extra columns of an array of numbers or times; None for any other array."""
+    """Return dtype name, main columns and extra columns of an array of numbers or times; None for
+    any other array.
+    """
     if isinstance(raw, np.ma.MaskedArray):
         return _masked_columns(raw)
     kind, flat = raw.dtype.kind, raw.reshape(len(raw), -1)
@@ -30,7 +41,13 @@ def columns_of(raw: NDArray[Any]) -> tuple[str, Floats, Extras] | None:
         return raw.dtype.name, *floats(halves)
     if kind in "mM":
         missing = np.isnat(flat)
-        ticks, extras = floats(np.where(missing, 0, flat.view(np.int64) if flat.flags.c_contiguous else flat.astype(np.int64)))
+        ticks, extras = floats(
+            np.where(
+                missing,
+                0,
+                flat.view(np.int64) if flat.flags.c_contiguous else flat.astype(np.int64),
+            )
+        )
         ticks[missing] = np.nan
         return raw.dtype.name, ticks, extras
     return (raw.dtype.name, *floats(flat)) if kind in "fiub" else None
@@ -47,9 +64,21 @@ def summary(cells: Floats) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.where(seen, cells, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
     distinct = [np.unique(column[here]) for column, here in zip(cells.T, seen.T, strict=True)]
-    codes = [text_hash(repr(values.tolist())) if len(values) <= _MAX_CATEGORIES else np.nan for values in distinct]
+    codes = [
+        text_hash(repr(values.tolist())) if len(values) <= _MAX_CATEGORIES else np.nan
+        for values in distinct
+    ]
     missing_count = (~seen).sum(axis=0)
-    return np.concatenate([low.min(axis=0), high.max(axis=0), mean, missing_count, [float(len(values)) for values in distinct], codes])
+    return np.concatenate(
+        [
+            low.min(axis=0),
+            high.max(axis=0),
+            mean,
+            missing_count,
+            [float(len(values)) for values in distinct],
+            codes,
+        ]
+    )
 
 
 def _masked_columns(raw: np.ma.MaskedArray[Any, Any]) -> tuple[str, Floats, Extras] | None:
@@ -68,7 +97,11 @@ def _masked_columns(raw: np.ma.MaskedArray[Any, Any]) -> tuple[str, Floats, Extr
 
     under = where_hidden(main)
     some = bool(under.any())
-    fill = raw.fill_value if raw.size and raw.fill_value != np.ma.default_fill_value(raw.dtype) else None
+    fill = (
+        raw.fill_value
+        if raw.size and raw.fill_value != np.ma.default_fill_value(raw.dtype)
+        else None
+    )
     columns = None if fill is None else np.full((len(raw), 1), text_hash(repr(fill)))
     return (
         f"masked {name}",
@@ -78,7 +111,9 @@ def _masked_columns(raw: np.ma.MaskedArray[Any, Any]) -> tuple[str, Floats, Extr
 
 
 def floats(flat: NDArray[Any]) -> tuple[Floats, Extras]:
-    """Return float columns of an array, and extra columns: the signs of zeros, or the rounding errors."""
+    """Return float columns of an array, and extra columns: the signs of zeros, or the rounding
+    errors.
+    """
     width, kind = flat.shape[1], flat.dtype.kind
     if kind == "b" or (kind in "iu" and flat.dtype.itemsize < 8):
         return np.ascontiguousarray(flat, dtype=np.float64), []
@@ -89,7 +124,10 @@ def floats(flat: NDArray[Any]) -> tuple[Floats, Extras]:
             return high, [(width, None)]
         residual = (flat - np.vectorize(int, otypes=[object])(high)).astype(np.float64)
         return high, [(width, np.where(residual == 0, np.nan, residual))]
-    signs = (width, np.where((high == 0) & np.signbit(high), 1.0, np.nan) if _has_negative_zero(high) else None)
+    signs = (
+        width,
+        np.where((high == 0) & np.signbit(high), 1.0, np.nan) if _has_negative_zero(high) else None,
+    )
     if flat.dtype.itemsize <= 8:
         return high, [signs]
     return high, [*_long_double_extras(flat, high), signs]
@@ -101,11 +139,17 @@ def _has_negative_zero(values: Floats) -> bool:
 
 
 def _long_double_extras(flat: NDArray[Any], high: Floats) -> Extras:
-    """Return the rounding errors of long doubles; beyond the range of floats, fraction and exponent."""
+    """Return the rounding errors of long doubles; beyond the range of floats, fraction and
+    exponent.
+    """
     width = flat.shape[1]
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         residual = (flat - high).astype(np.float64)
-        out_of_range = np.isfinite(flat) & (flat != 0) & ((np.abs(flat) > np.finfo(float).max) | (np.abs(flat) < 1e-290))
+        out_of_range = (
+            np.isfinite(flat)
+            & (flat != 0)
+            & ((np.abs(flat) > np.finfo(float).max) | (np.abs(flat) < 1e-290))
+        )
         residual[~np.isfinite(high) | out_of_range] = 0.0
         first = np.where(residual == 0, np.nan, residual) if residual.any() else None
         if not out_of_range.any():
@@ -113,5 +157,10 @@ def _long_double_extras(flat: NDArray[Any], high: Floats) -> Extras:
         fraction, exponent = np.frexp(np.where(out_of_range, flat, 1))
         leading = fraction.astype(np.float64)
         rest = (fraction - leading).astype(np.float64)
-    columns = np.column_stack([np.where(out_of_range, part, np.nan) for part in (leading, rest, exponent.astype(np.float64))])
+    columns = np.column_stack(
+        [
+            np.where(out_of_range, part, np.nan)
+            for part in (leading, rest, exponent.astype(np.float64))
+        ]
+    )
     return [(width, first), (3 * width, columns)]

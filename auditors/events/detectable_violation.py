@@ -1,4 +1,5 @@
-"""Detectable violation of a run: the smallest violation *of the learned event's kind* that is refuted with a given power.
+"""Detectable violation of a run: the smallest violation *of the learned event's kind* that is
+refuted with a given power.
 
 The kind is a parametric family of pairs of distributions. Training data give the distribution of
 the score: cells with masses p on D1 and q on D0, and a smoothed loss L = ln p/q. The members of the
@@ -25,7 +26,11 @@ from scipy.special import logsumexp, ndtri
 
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, ORDERS, expected_renyi_bound
 from dpwitness.auditors.events.posterior import Table, fitted_odds
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_from_rates, wilson_lower
+from dpwitness.auditors.statistics.certificate import (
+    SHARE_FOR_FREQUENCY,
+    parameter_from_rates,
+    wilson_lower,
+)
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.auditors.statistics.regression import Fit, fit_logistic
 from dpwitness.core.claims import Claim
@@ -33,16 +38,20 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import require_probability
 
 LEARNING = 0.8  # standard errors lost by relearning the event; measured, see above
-TAIL_RELEARNING_LOSS = 2.8  # additional standard errors lost where the tail lies beyond the training data
+# additional standard errors lost where the tail lies beyond the training data
+TAIL_RELEARNING_LOSS = 2.8
 CELL_RELEARNING_LOSS = 4.0  # standard errors lost by relearning cells, their losses and an order
 _KNOWN_COUNT = 30.0  # training outputs in an event, from which its mass counts as known
 _TAIL_SHARE = 0.1  # share of the outputs in each tail whose slope extrapolates the loss
-_TAIL_SLOPE_PRIOR = 0.25  # prior standard deviation of the tail slope, relative to the overall slope
+# prior standard deviation of the tail slope, relative to the overall slope
+_TAIL_SLOPE_PRIOR = 0.25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreLaw:
-    """Distribution of a score in cells of ascending order: mass and privacy loss of each cell, and the number of training rounds."""
+    """Distribution of a score in cells of ascending order: mass and privacy loss of each cell, and
+    the number of training rounds.
+    """
 
     mass: FloatArray
     loss: FloatArray
@@ -60,7 +69,9 @@ class ScoreLaw:
 
 
 def score_law(table: Table, claim: Claim, rng: np.random.Generator) -> ScoreLaw | None:
-    """Return the distribution of a score estimated from its training counts; None if one side has no outputs."""
+    """Return the distribution of a score estimated from its training counts; None if one side has
+    no outputs.
+    """
     ones, zeros = float(table.ones.sum()), float(table.zeros.sum())
     if min(ones, zeros) == 0:
         return None
@@ -83,14 +94,23 @@ def _extrapolate_tail(law: ScoreLaw, table: Table, delta: float) -> ScoreLaw:
     outer = tail_mass <= _TAIL_SHARE
     if outer.sum() < 8 or total[-1] > 8:  # the top cell is an atom, which has no tail
         return law
-    line = np.polyfit(table.mean[outer], ndtri(np.maximum(tail_mass[outer], 1e-12)), 1, w=np.sqrt(tail_mass[outer]))
+    line = np.polyfit(
+        table.mean[outer],
+        ndtri(np.maximum(tail_mass[outer], 1e-12)),
+        1,
+        w=np.sqrt(tail_mass[outer]),
+    )
     slope = _tail_slope(table, outer)
     if line[0] >= 0 or slope <= 0:
         return law
-    masses = np.append(np.geomspace(float(law.mass[-1]), min(delta / 100, float(law.mass[-1]) / 10), 40), 0.0)
+    masses = np.append(
+        np.geomspace(float(law.mass[-1]), min(delta / 100, float(law.mass[-1]) / 10), 40), 0.0
+    )
     score = (ndtri(masses[:-1]) - line[1]) / line[0]
     loss = law.loss[-1] + slope * (score - score[0])
-    return ScoreLaw(np.append(law.mass[:-1], -np.diff(masses)), np.append(law.loss[:-1], loss), law.size)
+    return ScoreLaw(
+        np.append(law.mass[:-1], -np.diff(masses)), np.append(law.loss[:-1], loss), law.size
+    )
 
 
 def _tail_slope(table: Table, outer: NDArray[np.bool_]) -> float:
@@ -100,7 +120,9 @@ def _tail_slope(table: Table, outer: NDArray[np.bool_]) -> float:
     cells hold few outputs.
     """
     scale = float(np.ptp(table.mean)) or 1.0
-    all_cells, tail_mass = (_fit_cells(table, part, scale) for part in (np.full(outer.size, True), outer))
+    all_cells, tail_mass = (
+        _fit_cells(table, part, scale) for part in (np.full(outer.size, True), outer)
+    )
     slope, tail_estimate = float(all_cells.weights[1]), float(tail_mass.weights[1])
     prior_variance, variance = (_TAIL_SLOPE_PRIOR * slope) ** 2, float(tail_mass.variances()[1])
     return (tail_estimate * prior_variance + slope * variance) / (prior_variance + variance) / scale
@@ -108,12 +130,17 @@ def _tail_slope(table: Table, outer: NDArray[np.bool_]) -> float:
 
 def _fit_cells(table: Table, part: NDArray[np.bool_], scale: float) -> Fit:
     """Fit a logistic regression of the dataset label on the score, over the selected cells."""
-    features = np.column_stack([np.ones(part.sum()), (table.mean[part] - table.mean[part][0]) / scale])
+    features = np.column_stack(
+        [np.ones(part.sum()), (table.mean[part] - table.mean[part][0]) / scale]
+    )
     return fit_logistic(features, table.ones[part], table.zeros[part], np.array([1e-6, 1e-6]))
 
 
-def detectable(claim: Claim, law: ScoreLaw | None, rounds: int, alpha: float, power: float = 0.9) -> float:
-    """Return the smallest claim parameter of a family member whose violation a test with `rounds` rounds refutes with this power.
+def detectable(
+    claim: Claim, law: ScoreLaw | None, rounds: int, alpha: float, power: float = 0.9
+) -> float:
+    """Return the smallest claim parameter of a family member whose violation a test with `rounds`
+    rounds refutes with this power.
 
     The event is relearned in that test. The result is infinite if no member up to strength 1000 is
     refuted.
@@ -121,7 +148,11 @@ def detectable(claim: Claim, law: ScoreLaw | None, rounds: int, alpha: float, po
     require_probability("power", power)
     if law is None or not np.isfinite(law.loss).all():
         return math.inf
-    z = float(ndtri(power)) + LEARNING + (TAIL_RELEARNING_LOSS if 0 < claim.delta_budget * law.size < _KNOWN_COUNT else 0.0)
+    z = (
+        float(ndtri(power))
+        + LEARNING
+        + (TAIL_RELEARNING_LOSS if 0 < claim.delta_budget * law.size < _KNOWN_COUNT else 0.0)
+    )
     low, high = 0.0, 1.0
     while _certified_parameter(claim, law, high, rounds, alpha, z)[0] <= claim.parameter:
         low, high = high, 2 * high
@@ -135,26 +166,39 @@ def detectable(claim: Claim, law: ScoreLaw | None, rounds: int, alpha: float, po
     return max(event_parameter, _true_parameter(claim, law, high), claim.parameter)
 
 
-def _cumulative_masses(law: ScoreLaw, strength: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return cumulative masses of p and q above candidate thresholds, and of q and p below; the empty event comes first."""
+def _cumulative_masses(
+    law: ScoreLaw, strength: float
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return cumulative masses of p and q above candidate thresholds, and of q and p below; the
+    empty event comes first.
+    """
     p, q = law.member(strength)
-    (p1, q1), (p0, q0) = ((np.cumsum(p[order]), np.cumsum(q[order])) for order in (slice(None, None, -1), slice(None)))
+    (p1, q1), (p0, q0) = (
+        (np.cumsum(p[order]), np.cumsum(q[order])) for order in (slice(None, None, -1), slice(None))
+    )
     last = max(len(p) - 1, 0)
     ranks = np.concatenate([np.geomspace(1, max(last, 1), 40), np.linspace(1, max(last, 1), 40)])
     keep = np.unique(ranks.astype(np.intp))[:last] - 1
     return tuple(np.append(0.0, side[keep]) for side in (p1, q1, q0, p0))  # type: ignore[return-value]
 
 
-def _certified_parameter(claim: Claim, law: ScoreLaw, strength: float, rounds: int, alpha: float, z: float) -> tuple[float, float]:
-    """Return what the member's best event or cells certify, and the parameter that this event shows with exact probabilities.
+def _certified_parameter(
+    claim: Claim, law: ScoreLaw, strength: float, rounds: int, alpha: float, z: float
+) -> tuple[float, float]:
+    """Return what the member's best event or cells certify, and the parameter that this event shows
+    with exact probabilities.
 
     The counts lie `z` standard errors on the unfavorable side.
     """
     right1, wrong1, right0, wrong0 = _cumulative_masses(law, strength)
-    right, wrong = (0.5 * (upper[:, None] + lower[None, :]) for upper, lower in ((right1, right0), (wrong1, wrong0)))
+    right, wrong = (
+        0.5 * (upper[:, None] + lower[None, :])
+        for upper, lower in ((right1, right0), (wrong1, wrong0))
+    )
     binned = claim.bounds_renyi
     share = alpha / 2 if binned else alpha
-    both = right + wrong <= 1.0 + 1e-12  # a share above 1 would guess both datasets on the same output
+    # a share above 1 would guess both datasets on the same output
+    both = right + wrong <= 1.0 + 1e-12
     guesses_made = [(np.arange(len(side)) > 0).astype(int) for side in (right1, right0)]
     directions = guesses_made[0][:, None] + guesses_made[1][None, :]
     best, event_parameter = 0.0, 0.0
@@ -168,17 +212,26 @@ def _certified_parameter(claim: Claim, law: ScoreLaw, strength: float, rounds: i
         value = parameter_from_rates(claim, frequency, theta, k)
         i = int(np.argmax(value))
         if value[i] > best:
-            best, event_parameter = float(value[i]), float(parameter_from_rates(claim, r[i] + w[i], r[i] / (r[i] + w[i]), k))
+            best, event_parameter = (
+                float(value[i]),
+                float(parameter_from_rates(claim, r[i] + w[i], r[i] / (r[i] + w[i]), k)),
+            )
     if claim.bounds_renyi:
         cuts = np.unique(np.searchsorted(np.cumsum(law.mass), CELL_QUANTILES))
         starts = np.append(0, cuts[(cuts > 0) & (cuts < len(law.mass))])
         p, q = (np.add.reduceat(side, starts) for side in law.member(strength))
-        best = max(best, expected_renyi_bound(claim, p, q, rounds, share, (z + CELL_RELEARNING_LOSS - LEARNING) / math.sqrt(2)))
+        best = max(
+            best,
+            expected_renyi_bound(
+                claim, p, q, rounds, share, (z + CELL_RELEARNING_LOSS - LEARNING) / math.sqrt(2)
+            ),
+        )
     return best, event_parameter
 
 
 def _true_parameter(claim: Claim, law: ScoreLaw, strength: float) -> float:
-    """Return the exact parameter of this family member, for claims with a delta and for Renyi claims; 0 for other claims.
+    """Return the exact parameter of this family member, for claims with a delta and for Renyi
+    claims; 0 for other claims.
 
     The exact parameter can exceed what any testable event shows.
     """
@@ -187,4 +240,11 @@ def _true_parameter(claim: Claim, law: ScoreLaw, strength: float) -> float:
     if claim.delta_budget > 0:
         return max(side.epsilon(claim.delta_budget) for side in (loss_law, loss_law.swapped()))
     sides = loss_law, loss_law.swapped()
-    return max((side.renyi(a) / claim.divergence_at(a) for side in sides for a in claim.orders_among(ORDERS)), default=0.0)
+    return max(
+        (
+            side.renyi(a) / claim.divergence_at(a)
+            for side in sides
+            for a in claim.orders_among(ORDERS)
+        ),
+        default=0.0,
+    )

@@ -1,4 +1,5 @@
-"""Certified Renyi divergence from cell counts: the test for RDP and zCDP claims, which one event alone cannot refute well.
+"""Certified Renyi divergence from cell counts: the test for RDP and zCDP claims, which one event
+alone cannot refute well.
 
 **Bound.** For any function h of the output and any order a > 1,
 
@@ -32,16 +33,37 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 
-CELL_QUANTILES = (0.002, 0.01, 0.03, 0.08, 0.16, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.84, 0.92, 0.97, 0.99, 0.998)  # quantiles
-ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)  # candidate orders for zCDP, which bounds all orders
+# quantiles
+CELL_QUANTILES = (
+    0.002,
+    0.01,
+    0.03,
+    0.08,
+    0.16,
+    0.25,
+    0.35,
+    0.45,
+    0.55,
+    0.65,
+    0.75,
+    0.84,
+    0.92,
+    0.97,
+    0.99,
+    0.998,
+)
+# candidate orders for zCDP, which bounds all orders
+ORDERS = (1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binned(Event):
-    """Guess rule for Renyi claims: cells between nested events, the privacy loss of each cell, and the settings of the test."""
+    """Guess rule for Renyi claims: cells between nested events, the privacy loss of each cell, and
+    the settings of the test.
+    """
 
-    # nested: each event guesses D1 on a smaller set than the event before. The cell index of an output is the number of events
-    # that guess D1.
+    # nested: each event guesses D1 on a smaller set than the event before. The cell index of an
+    # output is the number of events that guess D1.
     events: tuple[Event, ...]
     loss: FloatArray  # h on each cell
     order: float  # Renyi order a
@@ -51,7 +73,9 @@ class Binned(Event):
     kind: ClassVar[str] = "binned"
 
     def guess(self, outputs: Outputs) -> Guesses:
-        return np.asarray(np.sum([event.guess(outputs) > 0 for event in self.events], axis=0), dtype=np.int8)
+        return np.asarray(
+            np.sum([event.guess(outputs) > 0 for event in self.events], axis=0), dtype=np.int8
+        )
 
     def tabulate(self, outputs: Outputs, rounds: int = 0) -> NDArray[np.int64]:
         return np.bincount(self.guess(outputs), minlength=len(self.loss)).astype(np.int64)
@@ -85,26 +109,48 @@ class Binned(Event):
     def describe(self) -> str:
         direction = "D1 to D0" if self.forward else "D0 to D1"
         outermost = self.events[-1].describe()
-        return f"Renyi divergence of order {self.order:g} from {direction} over {len(self.loss)} cells; outermost cell: {outermost}"
+        return (
+            f"Renyi divergence of order {self.order:g} from {direction} over {len(self.loss)} "
+            f"cells; outermost cell: {outermost}"
+        )
 
 
-def _scaled_exponentials(loss: FloatArray, order: float) -> tuple[FloatArray, FloatArray, float, float]:
-    """Return the two variables on the cells, scaled to [0, 1], and the logarithms of the two scale factors."""
+def _scaled_exponentials(
+    loss: FloatArray, order: float
+) -> tuple[FloatArray, FloatArray, float, float]:
+    """Return the two variables on the cells, scaled to [0, 1], and the logarithms of the two scale
+    factors.
+    """
     first, second = np.exp((order - 1) * loss), np.exp(order * loss)
-    return first / first.max(), second / second.max(), float((order - 1) * loss.max()), float(order * loss.max())
+    return (
+        first / first.max(),
+        second / second.max(),
+        float((order - 1) * loss.max()),
+        float(order * loss.max()),
+    )
 
 
-def train_renyi_rule(claim: Claim, events: tuple[Event, ...], table: FloatArray, rounds: int, alpha: float) -> Binned | None:
-    """Fit loss, order, direction and bets from training counts (2, cells) on D1 and D0; return None if the expected bound is 0."""
+def train_renyi_rule(
+    claim: Claim, events: tuple[Event, ...], table: FloatArray, rounds: int, alpha: float
+) -> Binned | None:
+    """Fit loss, order, direction and bets from training counts (2, cells) on D1 and D0; return None
+    if the expected bound is 0.
+    """
     best: tuple[float, Binned] | None = None
     for forward in (True, False):
         p, q = (table if forward else table[::-1]) + 0.5
         loss = np.clip(np.log(p / p.sum()) - np.log(q / q.sum()), -6, 6)
-        # shrink each loss by half of its standard error: large powers of a noisy loss reduce the bound
+        # shrink each loss by half of its standard error: large powers of a noisy loss reduce the
+        # bound
         loss = np.sign(loss) * np.maximum(np.abs(loss) - 0.5 * np.sqrt(1 / p + 1 / q), 0.0)
         for order in claim.orders_among(ORDERS):
             x, y, _, _ = _scaled_exponentials(loss, order)
-            bets = np.array([_optimal_bet(x, p / p.sum(), rounds / 2, alpha / 2), _optimal_bet(y, q / q.sum(), rounds / 2, alpha / 2)])
+            bets = np.array(
+                [
+                    _optimal_bet(x, p / p.sum(), rounds / 2, alpha / 2),
+                    _optimal_bet(y, q / q.sum(), rounds / 2, alpha / 2),
+                ]
+            )
             rule = Binned(events, loss, float(order), forward, bets)
             value = renyi_lower_bound(claim, rule, table * (rounds / table.sum()), alpha)
             if best is None or value > best[0]:
@@ -119,7 +165,9 @@ def _optimal_bet(values: FloatArray, law: FloatArray, size: float, alpha: float)
 
 
 def _mean_lower_limit(values: FloatArray, counts: FloatArray, bet: float, alpha: float) -> float:
-    """Return a lower confidence limit of the mean of a variable in [0, 1] that took each of `values` `counts` times."""
+    """Return a lower confidence limit of the mean of a variable in [0, 1] that took each of
+    `values` `counts` times.
+    """
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = 0.5 * (low + high)
@@ -128,20 +176,29 @@ def _mean_lower_limit(values: FloatArray, counts: FloatArray, bet: float, alpha:
     return low
 
 
-def renyi_lower_bound(claim: Claim, rule: Binned, table: FloatArray | NDArray[np.int64], alpha: float) -> float:
-    """Return a certified lower bound on the parameter of an RDP or zCDP claim from cell counts (2, cells), at error `alpha`."""
+def renyi_lower_bound(
+    claim: Claim, rule: Binned, table: FloatArray | NDArray[np.int64], alpha: float
+) -> float:
+    """Return a certified lower bound on the parameter of an RDP or zCDP claim from cell counts (2,
+    cells), at error `alpha`.
+    """
     p, q = np.asarray(table, dtype=float)[:: 1 if rule.forward else -1]
     x, y, x_scale, y_scale = _scaled_exponentials(rule.loss, rule.order)
     first = _mean_lower_limit(x, p, float(rule.bets[0]), alpha / 2)
     second = 1 - _mean_lower_limit(1 - y, q, float(rule.bets[1]), alpha / 2)
     if first <= 0:
         return 0.0
-    divergence = rule.order / (rule.order - 1) * (np.log(first) + x_scale) - (np.log(second) + y_scale)
+    divergence = rule.order / (rule.order - 1) * (np.log(first) + x_scale) - (
+        np.log(second) + y_scale
+    )
     return float(max(0.0, divergence / claim.divergence_at(rule.order)))
 
 
-def expected_renyi_bound(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float, z: float = 0.0) -> float:
-    """Return the bound that `renyi_lower_bound` is expected to certify on cells with masses p on D1 and q on D0.
+def expected_renyi_bound(
+    claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float, z: float = 0.0
+) -> float:
+    """Return the bound that `renyi_lower_bound` is expected to certify on cells with masses p on D1
+    and q on D0.
 
     Each mean is moved `z` standard errors to the unfavorable side. The losses are the log-ratios of
     the masses. A bet costs sqrt(2 ln(2/alpha)) standard errors of its mean. The result is the best
@@ -158,21 +215,33 @@ def expected_renyi_bound(claim: Claim, p: FloatArray, q: FloatArray, rounds: flo
             low -= margin * float(np.sqrt(max(float(a @ x**2) - low**2, 0.0) / (rounds / 2)))
             high += margin * float(np.sqrt(max(float(b @ y**2) - high**2, 0.0) / (rounds / 2)))
             if low > 0:
-                divergence = order / (order - 1) * (np.log(low) + x_scale) - (np.log(high) + y_scale)
+                divergence = order / (order - 1) * (np.log(low) + x_scale) - (
+                    np.log(high) + y_scale
+                )
                 best = max(best, float(divergence) / claim.divergence_at(order))
     return best
 
 
-def best_renyi_rule(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float) -> Binned:
-    """Return the rule on cells of known masses that certifies the largest bound at the expected counts."""
+def best_renyi_rule(
+    claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float
+) -> Binned:
+    """Return the rule on cells of known masses that certifies the largest bound at the expected
+    counts.
+    """
     best: tuple[float, Binned] | None = None
     for forward, (first, second) in ((True, (p, q)), (False, (q, p))):
         loss = np.log(np.maximum(first, 1e-300)) - np.log(np.maximum(second, 1e-300))
         for order in claim.orders_among(ORDERS):
-            for loss_cap in (1.0, 2.0, 3.0, 4.5, 6.0, 12.0):  # with few rounds, rare cells with a large loss reduce the bound
+            # with few rounds, rare cells with a large loss reduce the bound
+            for loss_cap in (1.0, 2.0, 3.0, 4.5, 6.0, 12.0):
                 h = np.clip(loss, -loss_cap, loss_cap)
                 x, y, _, _ = _scaled_exponentials(h, order)
-                bets = np.array([_optimal_bet(x, first, rounds / 2, alpha / 2), _optimal_bet(y, second, rounds / 2, alpha / 2)])
+                bets = np.array(
+                    [
+                        _optimal_bet(x, first, rounds / 2, alpha / 2),
+                        _optimal_bet(y, second, rounds / 2, alpha / 2),
+                    ]
+                )
                 rule = Binned((), h, float(order), forward, bets)
                 value = renyi_lower_bound(claim, rule, np.array([p, q]) * rounds / 2, alpha)
                 if best is None or value > best[0]:
@@ -181,6 +250,12 @@ def best_renyi_rule(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, a
     return best[1]
 
 
-def best_expected_renyi_bound(claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float) -> float:
-    """Return `renyi_lower_bound` of the best rule for known cell masses at the expected counts: half of all tests certify this value."""
-    return renyi_lower_bound(claim, best_renyi_rule(claim, p, q, rounds, alpha), np.array([p, q]) * rounds / 2, alpha)
+def best_expected_renyi_bound(
+    claim: Claim, p: FloatArray, q: FloatArray, rounds: float, alpha: float
+) -> float:
+    """Return `renyi_lower_bound` of the best rule for known cell masses at the expected counts:
+    half of all tests certify this value.
+    """
+    return renyi_lower_bound(
+        claim, best_renyi_rule(claim, p, q, rounds, alpha), np.array([p, q]) * rounds / 2, alpha
+    )

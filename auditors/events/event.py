@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 Guesses = NDArray[np.int8]
 
-MIN_KERNEL_ROUNDS = 2**20  # rounds from which a kernel is used: without a cache on disk, compilation takes one or two seconds
+# rounds from which a kernel is used: without a cache on disk, compilation takes one or two seconds
+MIN_KERNEL_ROUNDS = 2**20
 
 
 class Event(ABC):
@@ -42,14 +43,16 @@ class Event(ABC):
         """Return a one-line description of the rule for display."""
 
     def kernel(self, width: int, code: float) -> Kernel | None:
-        """Return the compiled rule (see `kernels`) for outputs of `width` numbers and structure `code`; None if the rule has no kernel."""
+        """Return the compiled rule (see `kernels`) for outputs of `width` numbers and structure
+        `code`; None if the rule has no kernel.
+        """
         return None
 
     def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
         """Return the number of outputs on which D1 is guessed, and on which D0 is guessed.
 
-        A compiled kernel counts if there are at least `MIN_KERNEL_ROUNDS` outputs, or the outputs belong to a
-        test with at least `MIN_KERNEL_ROUNDS` rounds.
+        A compiled kernel counts if there are at least `MIN_KERNEL_ROUNDS` outputs, or the outputs
+        belong to a test with at least `MIN_KERNEL_ROUNDS` rounds.
         """
         if (
             len(outputs)
@@ -71,7 +74,9 @@ class Event(ABC):
 
     @property
     def axis(self) -> str:
-        """Label of the scalar on which the event sets thresholds; empty for an event that lists outputs."""
+        """Label of the scalar on which the event sets thresholds; empty for an event that lists
+        outputs.
+        """
         return ""
 
     def position(self, outputs: Outputs) -> FloatArray:
@@ -87,7 +92,9 @@ class Event(ABC):
         raise NotImplementedError(f"{type(self).__name__} sets no thresholds on a scalar")
 
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Return the names of the cells of an event without a scalar, and the guess in each cell."""
+        """Return the names of the cells of an event without a scalar, and the guess in
+        each cell.
+        """
         return ("D1 is guessed", "D0 is guessed", "all others"), (1, -1, 0)
 
     def cell(self, outputs: Outputs) -> NDArray[np.intp]:
@@ -108,9 +115,11 @@ class ScalarEvent(Event):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Restricted(Event):
-    """A rule that guesses on a part of the outputs only: those of the structures `codes`, inside or outside of a mask.
+    """A rule that guesses on a part of the outputs only: those of the structures `codes`, inside or
+    outside of a mask.
 
-    The mask consists of the outputs on which the rule `mask` guesses. If `side` is +1 or -1, only this dataset is guessed.
+    The mask consists of the outputs on which the rule `mask` guesses. If `side` is +1 or -1, only
+    this dataset is guessed.
     """
 
     event: Event
@@ -126,7 +135,9 @@ class Restricted(Event):
         if self.mask is not None:
             kept &= (self.mask.guess(outputs) != 0) == self.inside
         guesses = self.event.guess(outputs)
-        return np.where(kept & ((guesses == self.side) if self.side else True), guesses, np.int8(0)).astype(np.int8)
+        return np.where(
+            kept & ((guesses == self.side) if self.side else True), guesses, np.int8(0)
+        ).astype(np.int8)
 
     @property
     def directions(self) -> int:
@@ -139,7 +150,9 @@ class Restricted(Event):
 
 @lru_cache(maxsize=16)
 def cached_kernel(event: Event, width: int, code: float) -> Kernel | None:
-    """Return the event's kernel from a cache keyed by the identity of the event, so that tables are built once."""
+    """Return the event's kernel from a cache keyed by the identity of the event, so that tables are
+    built once.
+    """
     return event.kernel(width, code)
 
 

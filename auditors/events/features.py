@@ -1,12 +1,16 @@
-"""Features of an output matrix in groups (blocks), as data that can be replayed; a score is a weighted sum of features.
+"""Features of an output matrix in groups (blocks), as data that can be replayed; a score is a
+weighted sum of features.
 
-The groups are the log-likelihood ratios of the usual noise distributions. A shift of Laplace noise is linear between two points (`Ramps`),
-a shift of Gaussian noise is linear (`Affine`), and a change of the Gaussian covariance is quadratic (`Products`). Noise with a radial
-density gives a function of the distances to two centers (`Distances`, or `WhitenedDistances` if columns are correlated). Outputs of an
-optimization differ along the direction of a record (`ProjectedRamps`). Sequences of answers differ in the first or last position of an
-answer (`Places`), or in answers that go together (crosses of two columns). Sums of noisy parts differ in the differences of neighboring
-columns. Unordered outputs differ in their order statistics (`Sorted`). Decision trees cover what no such sum expresses (`Trees`). `Affine`
-does not clip its columns, because a linear combination of them may be exact.
+The groups are the log-likelihood ratios of the usual noise distributions. A shift of Laplace noise
+is linear between two points (`Ramps`), a shift of Gaussian noise is linear (`Affine`), and a change
+of the Gaussian covariance is quadratic (`Products`). Noise with a radial density gives a function
+of the distances to two centers (`Distances`, or `WhitenedDistances` if columns are correlated).
+Outputs of an optimization differ along the direction of a record (`ProjectedRamps`). Sequences of
+answers differ in the first or last position of an answer (`Places`), or in answers that go together
+(crosses of two columns). Sums of noisy parts differ in the differences of neighboring columns.
+Unordered outputs differ in their order statistics (`Sorted`). Decision trees cover what no such sum
+expresses (`Trees`). `Affine` does not clip its columns, because a linear combination of them may be
+exact.
 """
 
 from __future__ import annotations
@@ -39,16 +43,37 @@ Columns = NDArray[np.int64]
 REPEATED_VALUES_GROUP = "repeated values"  # name of the group of exact values in continuous columns
 CURVED_GROUP = "curved"  # name of the group of ramps between quantiles
 _SAMPLE_ROWS = 50_000  # rows from which the parameters of blocks are estimated
-_QUANTILE_LEVELS = [0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 0.99, 0.997]
+_QUANTILE_LEVELS = [
+    0.003,
+    0.01,
+    0.03,
+    0.1,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    0.97,
+    0.99,
+    0.997,
+]
 _FEW_QUANTILE_LEVELS = [0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99]  # for many columns
-_HEAVY_TAIL = 60.0  # distance from the center, in interquartile ranges, beyond which a logarithmic scale is used
-MAX_CURVED, _MAX_SQUARED, _MAX_SORTED, _MAX_NEIGHBORS, _MAX_PLACED = 8, 10, 16, 64, 64  # maximum number of columns for each kind of block
+# distance from the center, in interquartile ranges, beyond which a logarithmic scale is used
+_HEAVY_TAIL = 60.0
+# maximum number of columns for each kind of block
+MAX_CURVED, _MAX_SQUARED, _MAX_SORTED, _MAX_NEIGHBORS, _MAX_PLACED = 8, 10, 16, 64, 64
 _MAX_SHARED_CURVES = 24  # maximum number of columns that share a curve
 _MAX_CROSSES = 40  # maximum number of crosses of two columns
 _MAX_PROJECTED = 6  # maximum number of columns of which a linear combination is sought
-_MAX_DETAILED = 40  # number of columns above which only the columns that differ most get their own blocks
+# number of columns above which only the columns that differ most get their own blocks
+_MAX_DETAILED = 40
 _MIN_NUMERIC_ROWS = 8  # minimum number of outputs from which the parameters of blocks are estimated
-_MAX_LEVELS = 160  # number of levels up to which all columns with few values get their own blocks, however many they are
+# number of levels up to which all columns with few values get their own blocks, however many they
+# are
+_MAX_LEVELS = 160
 
 
 class Block(ABC):
@@ -59,7 +84,9 @@ class Block(ABC):
         """Return the features at each row of an output matrix (structure code first): (rows, k)."""
 
     def kinds(self, count: int) -> Columns:
-        """Return the kind of each of the block's `count` features; the weights of a kind have their own prior."""
+        """Return the kind of each of the block's `count` features; the weights of a kind have their
+        own prior.
+        """
         return np.zeros(count, dtype=np.int64)
 
 
@@ -77,7 +104,9 @@ class Levels(Block):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ramps(Block):
-    """Progress of a column (minus column `less`, if that is not negative) from each knot to the next, clipped to [0, 1]."""
+    """Progress of a column (minus column `less`, if that is not negative) from each knot to the
+    next, clipped to [0, 1].
+    """
 
     column: int
     less: int
@@ -85,10 +114,15 @@ class Ramps(Block):
 
     def columns(self, matrix: FloatArray) -> FloatArray:
         with np.errstate(over="ignore", invalid="ignore"):
-            x = matrix[:, self.column] if self.less < 0 else matrix[:, self.column] - matrix[:, self.less]
+            x = (
+                matrix[:, self.column]
+                if self.less < 0
+                else matrix[:, self.column] - matrix[:, self.less]
+            )
         x = np.where(np.isnan(x), self.knots[0], x)[:, None]
         left, right = self.knots[:-1], self.knots[1:]
-        factor = 0.5 if self.knots[-1] / 2 - self.knots[0] / 2 > HALF else 1.0  # the difference of the outer knots would overflow
+        # the difference of the outer knots would overflow
+        factor = 0.5 if self.knots[-1] / 2 - self.knots[0] / 2 > HALF else 1.0
         return (factor * np.clip(x, left, right) - factor * left) / (factor * right - factor * left)
 
 
@@ -101,9 +135,13 @@ class NumericBlock(Block):
     scale: FloatArray
 
     def standardised(self, matrix: FloatArray, most: float = 1e100) -> FloatArray:
-        """Return the columns in units of their scale, clipped at `most`, whose square is still a float; 0 for NaN."""
+        """Return the columns in units of their scale, clipped at `most`, whose square is still a
+        float; 0 for NaN.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(np.clip(np.nan_to_num((matrix[:, self.at] - self.center) / self.scale), -most, most))
+            return np.asarray(
+                np.clip(np.nan_to_num((matrix[:, self.at] - self.center) / self.scale), -most, most)
+            )
 
 
 class Affine(NumericBlock):
@@ -151,21 +189,28 @@ class Sorted(NumericBlock):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Distances(NumericBlock):
-    """Distances to the center of D1 and to the center of D0: their difference, their log-ratio, and the logarithm of their sum."""
+    """Distances to the center of D1 and to the center of D0: their difference, their log-ratio, and
+    the logarithm of their sum.
+    """
 
     one: FloatArray
     zero: FloatArray
 
     def columns(self, matrix: FloatArray) -> FloatArray:
         z = self.standardised(matrix)
-        from_one, from_zero = np.linalg.norm(z - self.one, axis=1), np.linalg.norm(z - self.zero, axis=1)
+        from_one, from_zero = (
+            np.linalg.norm(z - self.one, axis=1),
+            np.linalg.norm(z - self.zero, axis=1),
+        )
         ratio = np.log(from_one + 1e-3) - np.log(from_zero + 1e-3)
         return np.column_stack([from_one - from_zero, ratio, np.log1p(from_one + from_zero)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WhitenedDistances(Distances):
-    """The same distances in coordinates without correlation: standardized columns times `whitening`, as are the centers."""
+    """The same distances in coordinates without correlation: standardized columns times
+    `whitening`, as are the centers.
+    """
 
     whitening: FloatArray
 
@@ -181,12 +226,16 @@ class ProjectedRamps(NumericBlock):
     knots: FloatArray
 
     def columns(self, matrix: FloatArray) -> FloatArray:
-        return Ramps(0, -1, self.knots).columns((self.standardised(matrix) @ self.direction)[:, None])
+        return Ramps(0, -1, self.knots).columns(
+            (self.standardised(matrix) @ self.direction)[:, None]
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places(Block):
-    """Positions of `value` in a sequence of answers: first, last, number of occurrences, and pairs in a row. NaN counts as infinity."""
+    """Positions of `value` in a sequence of answers: first, last, number of occurrences, and pairs
+    in a row. NaN counts as infinity.
+    """
 
     at: Columns
     value: float
@@ -199,7 +248,12 @@ class Places(Block):
         first = np.where(occurs, equal.argmax(axis=1), length)
         last = np.where(occurs, length - 1 - equal[:, ::-1].argmax(axis=1), length)
         places = np.arange(length + 1)
-        parts = [first[:, None] == places, last[:, None] == places, equal.sum(axis=1)[:, None], equal[:, :-1] & equal[:, 1:]]
+        parts = [
+            first[:, None] == places,
+            last[:, None] == places,
+            equal.sum(axis=1)[:, None],
+            equal[:, :-1] & equal[:, 1:],
+        ]
         return np.concatenate(parts, axis=1, dtype=float)
 
     def kinds(self, count: int) -> Columns:
@@ -209,7 +263,8 @@ class Places(Block):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trees(Block):
-    """A sum of decision trees in one table of nodes: a row goes left where a number is at most the threshold, else right (also for NaN).
+    """A sum of decision trees in one table of nodes: a row goes left where a number is at most the
+    threshold, else right (also for NaN).
 
     Each child has a larger index than its parent, so every path ends. A leaf has a value and no
     children (-1). `roots` holds the index of the first node of each tree.
@@ -225,13 +280,21 @@ class Trees(Block):
     def columns(self, matrix: FloatArray) -> FloatArray:
         from dpwitness.auditors.events.kernels import sum_of_trees  # loads Numba
 
-        return sum_of_trees(np.ascontiguousarray(matrix), self.feature, self.threshold, self.left, self.right, self.value, self.roots)[
-            :, None
-        ]
+        return sum_of_trees(
+            np.ascontiguousarray(matrix),
+            self.feature,
+            self.threshold,
+            self.left,
+            self.right,
+            self.value,
+            self.roots,
+        )[:, None]
 
 
 def merge_trees(blocks: Sequence[tuple[Block, FloatArray]]) -> tuple[tuple[Block, FloatArray], ...]:
-    """Return blocks with the same weighted sum, of which at most one is `Trees`: one table of nodes is faster than many."""
+    """Return blocks with the same weighted sum, of which at most one is `Trees`: one table of nodes
+    is faster than many.
+    """
     parts = [(block, float(weight[0])) for block, weight in blocks if isinstance(block, Trees)]
     others = [(block, weight) for block, weight in blocks if not isinstance(block, Trees)]
     if not parts:
@@ -242,12 +305,16 @@ def merge_trees(blocks: Sequence[tuple[Block, FloatArray]]) -> tuple[tuple[Block
         for (trees, _), start in zip(parts, starts, strict=False)
     ]
     left, right, roots = (np.concatenate(each) for each in zip(*children, strict=True))
-    feature, threshold = (np.concatenate([getattr(trees, name) for trees, _ in parts]) for name in ("feature", "threshold"))
+    feature, threshold = (
+        np.concatenate([getattr(trees, name) for trees, _ in parts])
+        for name in ("feature", "threshold")
+    )
     value = np.concatenate([weight * trees.value for trees, weight in parts])
     return (*others, (Trees(feature, threshold, left, right, value, roots), np.ones(1)))
 
 
-Values = dict[int, tuple[FloatArray, bool]]  # column -> (exact values, whether the column has no other values), for each column that varies
+# column -> (exact values, whether the column has no other values), for each column that varies
+Values = dict[int, tuple[FloatArray, bool]]
 
 
 def values_of(matrix: FloatArray) -> Values:
@@ -255,32 +322,52 @@ def values_of(matrix: FloatArray) -> Values:
 
     Uses all outputs: a sample would miss values that repeat a few times in ten thousand outputs.
     """
-    varying = [j for j, column in enumerate(matrix.T) if not np.array_equal(column, np.full(len(column), column[0]), equal_nan=True)]
+    varying = [
+        j
+        for j, column in enumerate(matrix.T)
+        if not np.array_equal(column, np.full(len(column), column[0]), equal_nan=True)
+    ]
     return {j: exact_values(matrix[:, j]) for j in varying}
 
 
-def propose_blocks(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> dict[str, list[Block]]:
-    """Return blocks that fit these outputs, by name of their group. The blocks of a group have a common prior."""
+def propose_blocks(
+    matrix: FloatArray, label: NDArray[np.bool_], values: Values
+) -> dict[str, list[Block]]:
+    """Return blocks that fit these outputs, by name of their group. The blocks of a group have a
+    common prior.
+    """
     step = -(-len(matrix) // _SAMPLE_ROWS)
-    return {name: blocks for name, blocks in _groups(matrix[::step], label[::step], values) if blocks}
+    return {
+        name: blocks for name, blocks in _groups(matrix[::step], label[::step], values) if blocks
+    }
 
 
-def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Iterator[tuple[str, list[Block]]]:
+def _groups(
+    matrix: FloatArray, label: NDArray[np.bool_], values: Values
+) -> Iterator[tuple[str, list[Block]]]:
     """Yield the name and the blocks of each group for these outputs; a group may be empty."""
     categories = [j for j, (_, is_complete) in values.items() if is_complete]
     if len(categories) > _MAX_DETAILED:
         distance_of = {j: total_variation(matrix[:, j], label) for j in categories}
         ranked = sorted(categories, key=lambda j: -distance_of[j])
         levels = np.cumsum([len(values[j][0]) - 1 for j in ranked])
-        categories = sorted(ranked[: max(_MAX_DETAILED, int(np.count_nonzero(levels <= _MAX_LEVELS)))])
+        categories = sorted(
+            ranked[: max(_MAX_DETAILED, int(np.count_nonzero(levels <= _MAX_LEVELS)))]
+        )
     continuous = [j for j, (_, is_complete) in values.items() if not is_complete]
-    yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]  # the first value is the baseline
+    # the first value is the baseline
+    yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]
     yield REPEATED_VALUES_GROUP, [Levels(j, values[j][0]) for j in continuous if len(values[j][0])]
     answers = [j for j in categories if j > 0 and len(values[j][0]) <= 4]
     if 3 <= len(answers) <= _MAX_PLACED:
         for value in np.unique(np.concatenate([values[j][0] for j in answers]))[:4].tolist():
             yield f"places of {value:g}", [Places(np.array(answers), value)]
-    yield "crosses", _crosses(matrix, [j for j in categories if 2 <= len(values[j][0]) <= 4], continuous, values)
+    yield (
+        "crosses",
+        _crosses(
+            matrix, [j for j in categories if 2 <= len(values[j][0]) <= 4], continuous, values
+        ),
+    )
     ordered = [j for j in categories if j > 0 and np.count_nonzero(np.isfinite(values[j][0])) >= 3]
     numeric = matrix[:, continuous + ordered]
     regular = np.isfinite(numeric)
@@ -290,64 +377,105 @@ def _groups(matrix: FloatArray, label: NDArray[np.bool_], values: Values) -> Ite
     if complete.sum() < 20:  # almost every output misses a number in some column
         numeric, complete = _fill_missing(numeric, regular), np.ones(len(numeric), dtype=np.bool_)
     if numeric.shape[1] and complete.sum() >= _MIN_NUMERIC_ROWS:
-        yield from _numeric_groups(numeric[complete], label[complete], np.array(continuous + ordered), len(continuous))
+        yield from _numeric_groups(
+            numeric[complete], label[complete], np.array(continuous + ordered), len(continuous)
+        )
 
 
 def _in_units(x: FloatArray, center: FloatArray, scale: FloatArray) -> FloatArray:
-    """Return columns in units of their scale, cut where they are so large that a sum of their squares would overflow."""
+    """Return columns in units of their scale, cut where they are so large that a sum of their
+    squares would overflow.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(np.clip(np.nan_to_num((x - center) / scale), -1e100, 1e100))
 
 
 def _rotated_groups(
-    z: FloatArray, one: FloatArray, zero: FloatArray, label: NDArray[np.bool_], columns: tuple[Columns, FloatArray, FloatArray]
+    z: FloatArray,
+    one: FloatArray,
+    zero: FloatArray,
+    label: NDArray[np.bool_],
+    columns: tuple[Columns, FloatArray, FloatArray],
 ) -> Iterator[tuple[str, list[Block]]]:
-    """Yield the groups in other coordinates than the columns; `z` and the medians of both sides are in units of the columns' scale."""
+    """Yield the groups in other coordinates than the columns; `z` and the medians of both sides are
+    in units of the columns' scale.
+    """
     if z.shape[1] <= _MAX_PROJECTED and (direction := find_direction(z, label)) is not None:
         knots = np.unique(np.quantile(z @ direction, _QUANTILE_LEVELS))
         if len(knots) > 2:
             yield "projected", [ProjectedRamps(*columns, direction, knots)]
-    if z.shape[1] <= _MAX_SQUARED and (whitening := whitening_matrix(z - np.where(label[:, None], one, zero))) is not None:
-        yield "whitened distances", [WhitenedDistances(*columns, one @ whitening, zero @ whitening, whitening)]
+    if (
+        z.shape[1] <= _MAX_SQUARED
+        and (whitening := whitening_matrix(z - np.where(label[:, None], one, zero))) is not None
+    ):
+        yield (
+            "whitened distances",
+            [WhitenedDistances(*columns, one @ whitening, zero @ whitening, whitening)],
+        )
 
 
-def _crosses(matrix: FloatArray, categories: list[int], continuous: list[int], values: Values) -> list[Block]:
-    """Return, for two columns of which one has few values, whether both are on the same side of their thresholds, 1 or -1.
+def _crosses(
+    matrix: FloatArray, categories: list[int], continuous: list[int], values: Values
+) -> list[Block]:
+    """Return, for two columns of which one has few values, whether both are on the same side of
+    their thresholds, 1 or -1.
 
-    A category has a threshold between each two values, a number at its median. Without these features, a leak that only two columns
-    together show (such as a sign that agrees with another) has no weight that learns it.
+    A category has a threshold between each two values, a number at its median. Without these
+    features, a leak that only two columns together show (such as a sign that agrees with another)
+    has no weight that learns it.
     """
     columns = categories + continuous
     if not categories or len(columns) > MAX_CURVED:
         return []
     cuts = {j: 0.5 * values[j][0][:-1] + 0.5 * values[j][0][1:] for j in categories}
-    cuts |= {j: np.array([without_overflow(np.median, finite)]) for j in continuous if len(finite := matrix[np.isfinite(matrix[:, j]), j])}
+    cuts |= {
+        j: np.array([without_overflow(np.median, finite)])
+        for j in continuous
+        if len(finite := matrix[np.isfinite(matrix[:, j]), j])
+    }
     for j in categories:  # a threshold must be finite; NaN and infinity are on its right
         finite = np.where(np.isfinite(cuts[j]), cuts[j], values[j][0][:-1])
         cuts[j] = finite[np.isfinite(finite)]
-    pairs = [(i, j) for i, j in combinations(columns, 2) if i in categories and i in cuts and j in cuts]
-    crosses: list[Block] = [_cross(i, j, a, b) for i, j in pairs for a in cuts[i].tolist() for b in cuts[j].tolist()]
+    pairs = [
+        (i, j) for i, j in combinations(columns, 2) if i in categories and i in cuts and j in cuts
+    ]
+    crosses: list[Block] = [
+        _cross(i, j, a, b) for i, j in pairs for a in cuts[i].tolist() for b in cuts[j].tolist()
+    ]
     return crosses[:_MAX_CROSSES]
 
 
 def _cross(i: int, j: int, a: float, b: float) -> Trees:
-    """Return the tree of two levels that is 1 if both columns are at most their thresholds or both above, and else -1."""
+    """Return the tree of two levels that is 1 if both columns are at most their thresholds or both
+    above, and else -1.
+    """
     children = np.array([1, 3, 5, -1, -1, -1, -1]), np.array([2, 4, 6, -1, -1, -1, -1])
-    cuts, value = np.array([a, b, b, 0.0, 0.0, 0.0, 0.0]), np.array([0.0, 0.0, 0.0, 1.0, -1.0, -1.0, 1.0])
+    cuts, value = (
+        np.array([a, b, b, 0.0, 0.0, 0.0, 0.0]),
+        np.array([0.0, 0.0, 0.0, 1.0, -1.0, -1.0, 1.0]),
+    )
     return Trees(np.array([i, j, j, 0, 0, 0, 0]), cuts, *children, value, np.array([0]))
 
 
 def _fill_missing(x: FloatArray, regular: NDArray[np.bool_]) -> FloatArray:
-    """Return the columns with each missing, infinite or repeated value replaced by the median of the others."""
+    """Return the columns with each missing, infinite or repeated value replaced by the median of
+    the others.
+    """
     filled = x.copy()
     for column, present in zip(filled.T, regular.T, strict=True):
         column[~present] = without_overflow(np.median, column[present]) if present.any() else 0.0
     return filled
 
 
-def _numeric_groups(x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous: int) -> Iterator[tuple[str, list[Block]]]:
-    """Yield the groups on numeric columns, of which the first `continuous` are continuous and the others are ordered categories."""
-    one, zero = (without_overflow(medians, x[side] if side.any() else x) for side in (label, ~label))
+def _numeric_groups(
+    x: FloatArray, label: NDArray[np.bool_], at: Columns, continuous: int
+) -> Iterator[tuple[str, list[Block]]]:
+    """Yield the groups on numeric columns, of which the first `continuous` are continuous and the
+    others are ordered categories.
+    """
+    one, zero = (
+        without_overflow(medians, x[side] if side.any() else x) for side in (label, ~label)
+    )
     low, high = without_overflow(quartiles, x)
     with np.errstate(over="ignore"):
         spread = np.minimum(high - low, HALF)
@@ -359,24 +487,48 @@ def _numeric_groups(x: FloatArray, label: NDArray[np.bool_], at: Columns, contin
     if len(at) > _MAX_DETAILED:
         keep = np.sort(np.argsort(-np.abs(rank_shift(x, label)), kind="stable")[:_MAX_DETAILED])
         continuous = int(np.count_nonzero(keep < continuous))
-        x, at, center, scale, one, zero = x[:, keep], at[keep], center[keep], scale[keep], one[keep], zero[keep]
+        x, at, center, scale, one, zero = (
+            x[:, keep],
+            at[keep],
+            center[keep],
+            scale[keep],
+            one[keep],
+            zero[keep],
+        )
     columns_center_scale = (at, center, scale)
     yield "linear", [SignedLog(*columns_center_scale) if heavy else Affine(*columns_center_scale)]
     least, most = np.quantile(x[:, :continuous], [0.003, 0.997], axis=0)
     positive = np.flatnonzero((x[:, :continuous] > 0).all(axis=0) & (most / 4 > least))
-    if len(positive):  # log-odds that are linear in the logarithm, as for a cell of a point on a simplex
-        yield "logs", [SignedLog(at[positive], np.zeros(len(positive)), np.maximum(least[positive], 1e-300))]
+    # log-odds that are linear in the logarithm, as for a cell of a point on a simplex
+    if len(positive):
+        yield (
+            "logs",
+            [SignedLog(at[positive], np.zeros(len(positive)), np.maximum(least[positive], 1e-300))],
+        )
     numbers = [(int(j), x[:, k]) for k, j in enumerate(at[:continuous])]
     yield "clipped", [Ramps(j, -1, two_knots(column, label)) for j, column in numbers]
     if len(numbers) <= _MAX_SHARED_CURVES:
         levels = _QUANTILE_LEVELS if len(numbers) <= MAX_CURVED else _FEW_QUANTILE_LEVELS
-        curves = [(j, np.unique(without_overflow(lambda x: np.quantile(x, levels), column))) for j, column in numbers]
+        curves = [
+            (j, np.unique(without_overflow(lambda x: np.quantile(x, levels), column)))
+            for j, column in numbers
+        ]
         yield CURVED_GROUP, [Ramps(j, -1, knots) for j, knots in curves if len(knots) > 2]
     if heavy:
-        yield "gaps", [Ramps(j, -1, knots) for j, column in numbers if len(knots := gap_endpoints(column)) > 1]
+        yield (
+            "gaps",
+            [
+                Ramps(j, -1, knots)
+                for j, column in numbers
+                if len(knots := gap_endpoints(column)) > 1
+            ],
+        )
     if len(at) < 2:
         return
-    yield "distances", [Distances(*columns_center_scale, (one - center) / scale, (zero - center) / scale)]
+    yield (
+        "distances",
+        [Distances(*columns_center_scale, (one - center) / scale, (zero - center) / scale)],
+    )
     z, at_one, at_zero = (_in_units(each, center, scale) for each in (x, one, zero))
     yield from _rotated_groups(z, at_one, at_zero, label, columns_center_scale)
     if len(at) <= _MAX_SQUARED and not heavy:

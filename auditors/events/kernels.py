@@ -1,4 +1,5 @@
-"""Compiled events: kernels ``count(*arguments, rows, table)`` that count how many rows of outputs fall in each cell (abstain, D1, D0).
+"""Compiled events: kernels ``count(*arguments, rows, table)`` that count how many rows of outputs
+fall in each cell (abstain, D1, D0).
 
 All rows have one structure, and the structure code is left out: float64 (rows, width),
 C-contiguous. A kernel guesses for each row what the event's `guess` method guesses. Sums of floats
@@ -45,12 +46,22 @@ def intervals_kernel(column: int, edges: FloatArray, guesses: FloatArray, missin
         gridded = len(edges) > _MAX_SCANNED and 1e-290 < np.ptp(edges) < np.inf
     if gridded:
         low, scale = float(edges[0]), _GRID_CELLS / float(edges[-1] - edges[0])
-        # cell c + 1 begins at low + c / scale; rounding may put a number in an adjacent cell, so these are included
+        # cell c + 1 begins at low + c / scale; rounding may put a number in an adjacent cell, so
+        # these are included
         borders = low + np.arange(-1, _GRID_CELLS + 3) / scale
         first = np.concatenate([[0], np.searchsorted(edges, borders[:-3], side="left")])
         last = np.concatenate([np.searchsorted(edges, borders[2:], side="left")[:-1], [len(edges)]])
         table = np.where(first == last, signs[first], np.int8(_CUT)).astype(np.int8)
-    return count_intervals, (column, np.asarray(edges, dtype=np.float64), signs, missing, first, table, low, scale)
+    return count_intervals, (
+        column,
+        np.asarray(edges, dtype=np.float64),
+        signs,
+        missing,
+        first,
+        table,
+        low,
+        scale,
+    )
 
 
 @jit
@@ -105,7 +116,9 @@ def count_intervals(
 
 @jit
 def _add_counts(table: Whole, rows: int, plus: int, minus: int) -> None:
-    """Add the counts of `rows` outputs, of which `plus` are guessed D1 and `minus` D0, to the table."""
+    """Add the counts of `rows` outputs, of which `plus` are guessed D1 and `minus` D0, to the
+    table.
+    """
     table[0] += rows - plus - minus
     table[1] += plus
     table[2] += minus
@@ -127,22 +140,34 @@ def _hash_table(keys: Keys, guesses: Cells) -> Slots:
         spread = np.uint64((int(_SPREAD) * (2 * attempt + 1)) % 2**64)
         home_slots = ((keys[first] * spread) >> np.uint64(64 - size)).astype(np.int64)
         order = np.argsort(home_slots, kind="stable")
-        free_slots = np.maximum.accumulate(home_slots[order] - np.arange(count)) + np.arange(count)  # the next free slot
+        # the next free slot
+        free_slots = np.maximum.accumulate(home_slots[order] - np.arange(count)) + np.arange(count)
         reach = int(np.max(free_slots - home_slots[order], initial=0)) + 1
         if best is None or reach < best[4]:
-            slot_keys, slot_guesses = np.zeros(2**size + count, dtype=np.uint64), np.zeros(2**size + count, dtype=np.int8)
-            slot_keys[free_slots], slot_guesses[free_slots] = keys[first][order], np.sign(guesses[first][order])
+            slot_keys, slot_guesses = (
+                np.zeros(2**size + count, dtype=np.uint64),
+                np.zeros(2**size + count, dtype=np.int8),
+            )
+            slot_keys[free_slots], slot_guesses[free_slots] = (
+                keys[first][order],
+                np.sign(guesses[first][order]),
+            )
             best = slot_keys, slot_guesses, spread, np.uint64(64 - size), reach
     assert best is not None
     return best
 
 
 @jit
-def _look_up(key: np.uint64, keys: Keys, guesses: Cells, spread: np.uint64, shift: np.uint64, reach: int) -> int:
-    """Return the guess on a key in a table made by `_hash_table`; 0 if the key is not in the table."""
+def _look_up(
+    key: np.uint64, keys: Keys, guesses: Cells, spread: np.uint64, shift: np.uint64, reach: int
+) -> int:
+    """Return the guess on a key in a table made by `_hash_table`; 0 if the key is not
+    in the table.
+    """
     slot, guess = (key * spread) >> shift, 0
     for k in range(np.uint64(reach)):
-        guess |= int(guesses[slot + k]) & -int(keys[slot + k] == key)  # no branch, because the processor could not predict the branch
+        # no branch, because the processor could not predict the branch
+        guess |= int(guesses[slot + k]) & -int(keys[slot + k] == key)
     return guess
 
 
@@ -154,11 +179,13 @@ def _extend_key(key: np.uint64, x: float) -> np.uint64:
     return np.uint64(mixed ^ (mixed >> _BY_29))
 
 
-def atoms_kernel(keys: Keys, guesses: Cells, columns: int, exact: FloatArray | None, code: float) -> Kernel:
+def atoms_kernel(
+    keys: Keys, guesses: Cells, columns: int, exact: FloatArray | None, code: float
+) -> Kernel:
     """Return the kernel of `Atoms`.
 
-    `keys` and `guesses` belong to the listed rows, sorted by key. `exact` is as in `mask_other_values`,
-    and `code` is the structure code.
+    `keys` and `guesses` belong to the listed rows, sorted by key. `exact` is as in
+    `mask_other_values`, and `code` is the structure code.
     """
     table = (row_keys(np.array([[code]]))[0], *_hash_table(keys, guesses), columns)
     if exact is None:
@@ -236,7 +263,9 @@ def _float_bits(x: float) -> tuple[float, float]:
 
 
 def lattice_kernel(column: int, keys: Keys, guesses: Cells) -> Kernel:
-    """Return the kernel of `Lattice`; `keys` and `guesses` belong to the listed classes, sorted by key."""
+    """Return the kernel of `Lattice`; `keys` and `guesses` belong to the listed classes, sorted by
+    key.
+    """
     return count_lattice, (column, row_keys(np.empty((1, 0)))[0], *_hash_table(keys, guesses))
 
 
@@ -256,7 +285,9 @@ def count_lattice(
     plus, minus = 0, 0
     for i in range(len(rows)):
         first, second = _float_bits(rows[i, column])
-        guess = _look_up(_extend_key(_extend_key(start, first), second), keys, guesses, spread, shift, reach)
+        guess = _look_up(
+            _extend_key(_extend_key(start, first), second), keys, guesses, spread, shift, reach
+        )
         plus += guess > 0
         minus += guess < 0
     _add_counts(table, len(rows), plus, minus)
@@ -264,7 +295,9 @@ def count_lattice(
 
 @jit
 def count_low_bits(column: int, below: float, side: int, rows: FloatArray, table: Whole) -> None:
-    """Count the guesses of `LowBits`: `side` on finite numbers whose lowest set bit is below 2^below."""
+    """Count the guesses of `LowBits`: `side` on finite numbers whose lowest set bit is below
+    2^below.
+    """
     hit = 0
     for i in range(len(rows)):
         first, second = _float_bits(rows[i, column])
@@ -273,13 +306,23 @@ def count_low_bits(column: int, below: float, side: int, rows: FloatArray, table
 
 
 def ball_kernel(center: FloatArray, inner: float, outer: float, inside: int) -> Kernel | None:
-    """Return the kernel of `Ball`; None for more than 128 numbers, where the kernel cannot add in NumPy's order."""
-    return (count_ball, (np.asarray(center), float(inner), float(outer), inside)) if len(center) <= _MAX_SUMMED else None
+    """Return the kernel of `Ball`; None for more than 128 numbers, where the kernel cannot add in
+    NumPy's order.
+    """
+    return (
+        (count_ball, (np.asarray(center), float(inner), float(outer), inside))
+        if len(center) <= _MAX_SUMMED
+        else None
+    )
 
 
 @jit
-def count_ball(center: FloatArray, inner: float, outer: float, inside: int, rows: FloatArray, table: Whole) -> None:
-    """Count the guesses of `Ball`: `inside` within `inner` of the center, the opposite guess beyond `outer`."""
+def count_ball(
+    center: FloatArray, inner: float, outer: float, inside: int, rows: FloatArray, table: Whole
+) -> None:
+    """Count the guesses of `Ball`: `inside` within `inner` of the center, the opposite guess beyond
+    `outer`.
+    """
     plus, minus = 0, 0
     sums = np.empty(8)
     for i in range(len(rows)):
@@ -290,7 +333,9 @@ def count_ball(center: FloatArray, inner: float, outer: float, inside: int, rows
                 for k in range(8):
                     step = rows[i, j + k] - center[j + k]
                     sums[k] += step * step
-            square = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]))
+            square = ((sums[0] + sums[1]) + (sums[2] + sums[3])) + (
+                (sums[4] + sums[5]) + (sums[6] + sums[7])
+            )
             summed = len(center) - len(center) % 8
         for j in range(summed, len(center)):
             step = rows[i, j] - center[j]
@@ -304,7 +349,13 @@ def count_ball(center: FloatArray, inner: float, outer: float, inside: int, rows
 
 @jit
 def sum_of_trees(
-    matrix: FloatArray, feature: Whole, threshold: FloatArray, left: Whole, right: Whole, value: FloatArray, roots: Whole
+    matrix: FloatArray,
+    feature: Whole,
+    threshold: FloatArray,
+    left: Whole,
+    right: Whole,
+    value: FloatArray,
+    roots: Whole,
 ) -> FloatArray:
     """Return the sum of the tree values for each row.
 

@@ -1,4 +1,5 @@
-"""Learning of the event: choose the guess rule with the largest expected certificate, on training data that are not used in the test.
+"""Learning of the event: choose the guess rule with the largest expected certificate, on training
+data that are not used in the test.
 
 Each order of the outputs (`scorers`) gets the thresholds with the largest certificate, averaged
 over the posterior given the training data (`posterior`). The order with the largest mean
@@ -55,23 +56,30 @@ from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
-_FEW_ATOMS_DRAWS = 6  # factor on the number of posterior draws if atoms are few: one of them may be rare, and certify in few draws only
+# factor on the number of posterior draws if atoms are few: one of them may be rare, and certify in
+# few draws only
+_FEW_ATOMS_DRAWS = 6
 _MIN_MODELED_ATOMS = 6  # minimum number of distinct outputs whose odds have a model as prior
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
-# outputs up to which pairs are ranked by what about as many runs would certify: beyond these, noise leads the order; with more outputs,
-# weights can be fitted to all features
+# outputs up to which pairs are ranked by what about as many runs would certify: beyond these, noise
+# leads the order; with more outputs, weights can be fitted to all features
 _FEW_ROWS = 2**12
-_SUBSET_ROWS = 2**14  # outputs needed to decide whether a model of one number beats a threshold on the number
+# outputs needed to decide whether a model of one number beats a threshold on the number
+_SUBSET_ROWS = 2**14
 
 
 @cache
 def _threads() -> ThreadpoolController:
-    """Return the controller of the linear algebra libraries, which takes milliseconds to find them."""
+    """Return the controller of the linear algebra libraries, which takes milliseconds
+    to find them.
+    """
     return ThreadpoolController()
 
 
 def _one_thread() -> AbstractContextManager[Any]:
-    """Limit linear algebra to one thread: threads slow small matrices down, and change the order of rounding."""
+    """Limit linear algebra to one thread: threads slow small matrices down, and change the order of
+    rounding.
+    """
     return cast(AbstractContextManager[Any], _threads().limit(limits=1, user_api="blas"))
 
 
@@ -86,12 +94,15 @@ class Learned:
     law: ScoreLaw | None = None  # distribution of the score on the training data
     rates: tuple[float, float] = (0.0, 0.0)  # expected shares of right and of wrong guesses
     precision: dict[str, float] | None = None  # prior precision of each feature group of the model
-    chance: float = 0.0  # share of the variance of the model's score that is chance; 0 for other orders
+    # share of the variance of the model's score that is chance; 0 for other orders
+    chance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """Event from one order of the outputs, with the scorer and the table of training counts behind the event."""
+    """Event from one order of the outputs, with the scorer and the table of training counts behind
+    the event.
+    """
 
     method: str
     choice: Choice
@@ -111,18 +122,22 @@ def learn(
     shift: FloatArray | None = None,
     earlier: Learned | None = None,
 ) -> Learned:
-    """Return the event with the largest expected certificate, learned from training outputs on D1 and on D0.
+    """Return the event with the largest expected certificate, learned from training outputs on D1
+    and on D0.
 
-    `alpha` and `rounds` are those of the later test of `claim`. Balls around the output `near` are tried
-    too, and the log-odds for a `shift` of the numbers from D0 to D1 under the same noise. The prior
-    precisions of `earlier`, learned from fewer of these outputs, are the starting point of the model's.
+    `alpha` and `rounds` are those of the later test of `claim`. Balls around the output `near` are
+    tried too, and the log-odds for a `shift` of the numbers from D0 to D1 under the same noise. The
+    prior precisions of `earlier`, learned from fewer of these outputs, are the starting point of
+    the model's.
     """
     goal = CertificateGoal(claim, alpha, rounds)
     data, rng = _training_set(outputs1, outputs0, rounds)
     with _one_thread():
         best: _Candidate | None = None
         precision: dict[str, float] | None = None
-        for candidate in _candidates(data, goal, near, shift, rng, earlier.precision if earlier else None):
+        for candidate in _candidates(
+            data, goal, near, shift, rng, earlier.precision if earlier else None
+        ):
             if best is None or _beats(candidate, best):
                 best = candidate
             if isinstance(candidate.scorer, ModelScorer):
@@ -133,11 +148,16 @@ def learn(
         law = None if best.table is None else score_law(best.table, claim, rng)
         rates = best.choice.right, best.choice.wrong
         chance = best.scorer.chance if isinstance(best.scorer, ModelScorer) else 0.0
-        return Learned(best.event, best.choice.expected, best.method, binned, law, rates, precision, chance)
+        return Learned(
+            best.event, best.choice.expected, best.method, binned, law, rates, precision, chance
+        )
 
 
-def learn_simple(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int) -> Event | None:
-    """Return an event of outputs in which at most one number varies, at a small part of the cost of `learn`; None for other outputs.
+def learn_simple(
+    outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int
+) -> Event | None:
+    """Return an event of outputs in which at most one number varies, at a small part of the cost of
+    `learn`; None for other outputs.
 
     The arguments are those of `learn`.
     """
@@ -145,12 +165,21 @@ def learn_simple(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: f
     if len(data.varying) > 1:
         return None
     with _one_thread():
-        first = next(_candidates(data, CertificateGoal(claim, alpha, rounds, rough=True), None, None, rng, None), None)
+        first = next(
+            _candidates(
+                data, CertificateGoal(claim, alpha, rounds, rough=True), None, None, rng, None
+            ),
+            None,
+        )
     return None if first is None else first.event
 
 
-def _training_set(outputs1: Outputs, outputs0: Outputs, rounds: int) -> tuple[Training, np.random.Generator]:
-    """Return the training set of both sides, without signs of zeros if they do not differ, and a seeded random generator."""
+def _training_set(
+    outputs1: Outputs, outputs0: Outputs, rounds: int
+) -> tuple[Training, np.random.Generator]:
+    """Return the training set of both sides, without signs of zeros if they do not differ, and a
+    seeded random generator.
+    """
     both = concatenate([outputs1, outputs0])
     if both.signs and not signs_may_differ(both, len(outputs1)):
         both = both.unsigned()
@@ -158,38 +187,63 @@ def _training_set(outputs1: Outputs, outputs0: Outputs, rounds: int) -> tuple[Tr
     return Training.build(both, len(outputs1), rng), rng
 
 
-def expected_certificate(outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int, suspect: bool = False) -> float:
+def expected_certificate(
+    outputs1: Outputs,
+    outputs0: Outputs,
+    claim: Claim,
+    *,
+    alpha: float,
+    rounds: int,
+    suspect: bool = False,
+) -> float:
     """Estimate the parameter that an event learned from these outputs would certify.
 
     The estimate is accurate enough to rank pairs, at a small part of the cost of `learn`. Half of
     the outputs order the other half, in three ways: by the one column that varies, by a model whose
     priors are not tuned, and by the counts of repeated outputs. From few outputs, the estimate is
-    for about as many runs, unless the pair is `suspect` for another reason than its outputs, so that
-    an event that is rare in them may be real. The intervals of each column are compared too, and the
-    values that occur on one side only. The other arguments are those of `learn`.
+    for about as many runs, unless the pair is `suspect` for another reason than its outputs, so
+    that an event that is rare in them may be real. The intervals of each column are compared too,
+    and the values that occur on one side only. The other arguments are those of `learn`.
     """
     data, rng = _training_set(outputs1, outputs0, rounds)
     size = len(data.label)
     few = size <= _FEW_ROWS and not suspect
-    goal = CertificateGoal(claim, min(alpha, FEW_ALPHA) if few else alpha, min(rounds, size) if few else rounds, rough=True)
+    goal = CertificateGoal(
+        claim,
+        min(alpha, FEW_ALPHA) if few else alpha,
+        min(rounds, size) if few else rounds,
+        rough=True,
+    )
     place = np.arange(size)
-    few_atoms = data.distinct is not None and counts_suffice(len(data.distinct.first), size)  # all outputs are counted at once
+    # all outputs are counted at once
+    few_atoms = data.distinct is not None and counts_suffice(len(data.distinct.first), size)
     if size > _RANK_ROWS and not few_atoms:
         data, place = data.rows(place < _RANK_ROWS), place[:_RANK_ROWS]
     with _one_thread():
         held_out = data.label[1::2]
-        found = [_rough_value(score, held_out, goal, rng) for score in _rough_scores(data, place % 2 == 0)]
+        found = [
+            _rough_value(score, held_out, goal, rng)
+            for score in _rough_scores(data, place % 2 == 0)
+        ]
     one_sided = best_one_sided(data, CertificateGoal(claim, alpha, rounds))
-    return max([*found, one_sided, best_interval(data, claim, min(rounds, 2 * size)) if few else 0.0])
+    return max(
+        [*found, one_sided, best_interval(data, claim, min(rounds, 2 * size)) if few else 0.0]
+    )
 
 
 def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatArray]:
-    """Yield scores of the outputs that are not in `fitted`, by orders learned from the outputs in `fitted`."""
+    """Yield scores of the outputs that are not in `fitted`, by orders learned from the outputs in
+    `fitted`.
+    """
     fitted_part, other_matrix = data.rows(fitted), data.matrix[~fitted]
     atoms = find_atoms(data)
     if atoms is not None:
         atom_index = atoms[1]
-        ones, total = cell_counts(atom_index[fitted & (atom_index >= 0)], data.label[fitted & (atom_index >= 0)], len(atoms[0]))
+        ones, total = cell_counts(
+            atom_index[fitted & (atom_index >= 0)],
+            data.label[fitted & (atom_index >= 0)],
+            len(atoms[0]),
+        )
         yield np.append(np.log((ones + 0.5) / (total - ones + 0.5)), 0.0)[atom_index[~fitted]]
         if counts_suffice(len(atoms[0]), len(data.label)):
             return
@@ -201,7 +255,9 @@ def _rough_scores(data: Training, fitted: NDArray[np.bool_]) -> Iterator[FloatAr
         yield model.score(other_matrix)
 
 
-def _rough_value(score: FloatArray, label: NDArray[np.bool_], goal: CertificateGoal, rng: np.random.Generator) -> float:
+def _rough_value(
+    score: FloatArray, label: NDArray[np.bool_], goal: CertificateGoal, rng: np.random.Generator
+) -> float:
     """Return the expected certificate of the best thresholds on a score."""
     table = Table.build(score, label)
 
@@ -226,13 +282,22 @@ def _candidates(
     line = None if few_atoms else fit_line(data)
     if line is not None:
         yield _scored_candidate("line", line, None, data, goal, rng)
-    single_column = few_atoms or len(data.varying) <= 1  # a model adds nothing to the counts of the atoms
+    # a model adds nothing to the counts of the atoms
+    single_column = few_atoms or len(data.varying) <= 1
     if atoms is not None and single_column:
         prior = None
-        if few_atoms and len(atoms[0]) >= _MIN_MODELED_ATOMS and (few := fit_model(data, start=start)) is not None:
+        if (
+            few_atoms
+            and len(atoms[0]) >= _MIN_MODELED_ATOMS
+            and (few := fit_model(data, start=start)) is not None
+        ):
             # atoms in an order, or with parts in common, borrow strength from each other
             few_scores = held_out_scores(data, partial(fit_model, like=few))
-            prior = None if few_scores is None else _scored_candidate("model", few, few_scores, data, goal, rng)
+            prior = (
+                None
+                if few_scores is None
+                else _scored_candidate("model", few, few_scores, data, goal, rng)
+            )
         yield _atom_candidate(data, goal, *atoms, prior, rng)
     for proposed in () if shift is None or single_column else fit_shift(data, shift):
         yield _scored_candidate("trace", proposed, None, data, goal, rng)
@@ -241,12 +306,20 @@ def _candidates(
         whole, scores = moved(data), held_out_scores(data, moved)
         if whole is not None and scores is not None:
             yield _scored_candidate("medians", whole, scores, data, goal, rng)
-    line_is_enough = single_column and line is not None and not _subset_needs_model(data, line, goal, rng, start)
+    line_is_enough = (
+        single_column and line is not None and not _subset_needs_model(data, line, goal, rng, start)
+    )
     model = None if few_atoms or line_is_enough else fit_model(data, start=start)
     model_candidate = None
     if model is not None:
         exact = repeated(model.values)
-        masked = data if exact is None else replace(data, matrix=mask_other_values(data.matrix, exact), same=None, distinct=None)
+        masked = (
+            data
+            if exact is None
+            else replace(
+                data, matrix=mask_other_values(data.matrix, exact), same=None, distinct=None
+            )
+        )
         patterns = None if exact is None else find_atoms(masked)
         if patterns is not None:
             yield _atom_candidate(masked, goal, *patterns, None, rng, exact)
@@ -265,9 +338,15 @@ def _candidates(
 
 
 def _subset_needs_model(
-    data: Training, line: NumericScorer, goal: CertificateGoal, rng: np.random.Generator, start: dict[str, float] | None
+    data: Training,
+    line: NumericScorer,
+    goal: CertificateGoal,
+    rng: np.random.Generator,
+    start: dict[str, float] | None,
 ) -> bool:
-    """Return whether a model of one number is worth its cost: on a subset of many outputs, its event beats a threshold on the number."""
+    """Return whether a model of one number is worth its cost: on a subset of many outputs, its
+    event beats a threshold on the number.
+    """
     if len(data.label) <= 2 * _SUBSET_ROWS or repeated(values_of(data.matrix)) is not None:
         return True
     part = data.rows(np.arange(len(data.label)) % (len(data.label) // _SUBSET_ROWS) == 0)
@@ -280,12 +359,18 @@ def _subset_needs_model(
 
 
 def _scored_candidate(
-    method: str, scorer: NumericScorer, held_out: FloatArray | None, data: Training, goal: CertificateGoal, rng: np.random.Generator
+    method: str,
+    scorer: NumericScorer,
+    held_out: FloatArray | None,
+    data: Training,
+    goal: CertificateGoal,
+    rng: np.random.Generator,
 ) -> _Candidate:
     """Return the candidate of a scorer.
 
-    The held-out scores, if there are any, determine the thresholds: they are distributed as the scores
-    of new outputs, while the scorer's own scores of the outputs to which it was fitted are too extreme.
+    The held-out scores, if there are any, determine the thresholds: they are distributed as the
+    scores of new outputs, while the scorer's own scores of the outputs to which it was fitted are
+    too extreme.
     """
     table = Table.build(scorer.score(data.matrix) if held_out is None else held_out, data.label)
     cells = np.arange(len(table.total))
@@ -295,7 +380,13 @@ def _scored_candidate(
         return cells, Draws.of(part.total, draw_shares(part, goal, rng), rng)
 
     choice, _ = validated_choice(draw, goal)
-    return _Candidate(method, choice, scorer.event(table.threshold(choice.lower), table.threshold(choice.upper)), scorer, table)
+    return _Candidate(
+        method,
+        choice,
+        scorer.event(table.threshold(choice.lower), table.threshold(choice.upper)),
+        scorer,
+        table,
+    )
 
 
 def _beats(later: _Candidate, earlier: _Candidate) -> bool:
@@ -316,7 +407,8 @@ def _atom_candidate(
     """Return the candidate that guesses on each output by its own counts.
 
     With a model, the prior of an output's share of D1 is the model's share for outputs of that
-    score. The order of half of the data has only the outputs in that half: an event names no others.
+    score. The order of half of the data has only the outputs in that half: an event names no
+    others.
     """
     cells, few = None, counts_suffice(len(rows), len(data.label))
     if model is not None and model.table is not None:
@@ -324,7 +416,9 @@ def _atom_candidate(
         cells = np.searchsorted(model.table.bounds, model.scorer.score(rows), side="left")
 
     def draw(which: int | None) -> tuple[NDArray[np.intp], Draws]:
-        label, atom_index = (data.label, place) if which is None else (data.label[which::2], place[which::2])
+        label, atom_index = (
+            (data.label, place) if which is None else (data.label[which::2], place[which::2])
+        )
         label, atom_index = label[atom_index >= 0], atom_index[atom_index >= 0]
         ones, total = cell_counts(atom_index, label, len(rows))
         if cells is None or model is None or model.table is None:
@@ -333,7 +427,10 @@ def _atom_candidate(
             prior = draw_shares(model.table.half(data.label, which), goal, rng)[:, cells]
         seen = np.flatnonzero(total)
         order, draws = draw_atoms(
-            ones[seen], total[seen], np.clip(np.tile(prior[:, seen], (_FEW_ATOMS_DRAWS if few else 1, 1)), 1e-6, 1 - 1e-6), rng
+            ones[seen],
+            total[seen],
+            np.clip(np.tile(prior[:, seen], (_FEW_ATOMS_DRAWS if few else 1, 1)), 1e-6, 1 - 1e-6),
+            rng,
         )
         return seen[order], draws
 
@@ -342,11 +439,19 @@ def _atom_candidate(
     atom_index = np.argsort(order)[place[place >= 0]]
     ones, total = cell_counts(atom_index, data.label[place >= 0], len(rows))
     ranks, method = np.arange(len(rows), dtype=float), "atoms" if exact is None else "exact values"
-    return _Candidate(method, choice, scorer.event(choice.lower, choice.upper), scorer, Table(ranks[1:], ranks, ones, total, atom_index))
+    return _Candidate(
+        method,
+        choice,
+        scorer.event(choice.lower, choice.upper),
+        scorer,
+        Table(ranks[1:], ranks, ones, total, atom_index),
+    )
 
 
 def _renyi_rule(best: _Candidate, goal: CertificateGoal) -> Binned | None:
-    """Return the Renyi rule on cells between quantiles of the score, with losses from outputs that did not train the score."""
+    """Return the Renyi rule on cells between quantiles of the score, with losses from outputs that
+    did not train the score.
+    """
     table = best.table
     if table is None or len(table.bounds) == 0:
         return None

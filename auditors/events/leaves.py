@@ -1,4 +1,5 @@
-"""Traversal of an output: its numbers become columns, its texts become hashes and numbers, and its structure becomes a text.
+"""Traversal of an output: its numbers become columns, its texts become hashes and numbers, and its
+structure becomes a text.
 
 An output becomes one row. Its **main** numbers come first, at positions that its structure alone
 determines. Its **extra** numbers follow: information that a main number omits and that is NaN for
@@ -19,7 +20,15 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.events.arrays import Extras, Floats, columns_of, summary, text_hash
-from dpwitness.auditors.events.numbers import add_decimal, add_fraction, add_integer, add_time, negative_zero, split_numbers, text_columns
+from dpwitness.auditors.events.numbers import (
+    add_decimal,
+    add_fraction,
+    add_integer,
+    add_time,
+    negative_zero,
+    split_numbers,
+    text_columns,
+)
 from dpwitness.auditors.events.row_builder import Leaves, Texts
 from dpwitness.mechanisms.wrappers.programs.inside.codec import Opaque, bare, opened, text_of
 from dpwitness.mechanisms.wrappers.programs.inside.object_tree import (
@@ -36,11 +45,14 @@ _TABLES = ("DataFrame", "Series", "Table", "RecordBatch")
 _MIN_ROWS = 8  # fewest rows of a table whose columns are summarized
 _MAX_TEXT = 60  # characters of a text that are stored for printing
 _MAX_DECIMAL_BITS = 4096  # bits of an integer key above which Python refuses decimal digits
-_KEY_TYPES = (str, bytes, int, np.integer, bool, np.bool_, type(None))  # types of dict keys that the structure text can contain
+# types of dict keys that the structure text can contain
+_KEY_TYPES = (str, bytes, int, np.integer, bool, np.bool_, type(None))
 
 
 def walk(item: Any, leaves: Leaves) -> Iterator[str]:
-    """Yield the structure of `item` as pieces of text, and append its numbers and texts to `leaves`."""
+    """Yield the structure of `item` as pieces of text, and append its numbers and texts to
+    `leaves`.
+    """
     numbers, name = leaves.numbers, type(item).__name__
     if item is None:
         yield "None"
@@ -59,7 +71,10 @@ def walk(item: Any, leaves: Leaves) -> Iterator[str]:
         numbers.extend((float(item.real), float(item.imag)))
         leaves.extra(*map(negative_zero, numbers[-2:]))
         yield name
-    elif isinstance(item, np.ndarray | np.generic) and (found := columns_of(np.asanyarray(item)[None])) is not None:
+    elif (
+        isinstance(item, np.ndarray | np.generic)
+        and (found := columns_of(np.asanyarray(item)[None])) is not None
+    ):
         yield _add_array(item, *found, leaves)
     elif isinstance(item, str | bytes | bytearray):
         _add_text(name, plain(item, str) if isinstance(item, str) else bytes(item), leaves)
@@ -94,14 +109,24 @@ def _walk_container(item: Any, leaves: Leaves) -> Iterator[str]:
     if isinstance(item, dict):
         yield from _walk_dict(item, leaves)
     elif isinstance(item, np.ma.MaskedArray):
-        content = [("data", item.data), ("mask", np.ma.getmaskarray(item)), ("fill", np.asarray(item.fill_value, dtype=item.dtype))]
+        content = [
+            ("data", item.data),
+            ("mask", np.ma.getmaskarray(item)),
+            ("fill", np.asarray(item.fill_value, dtype=item.dtype)),
+        ]
         yield from _walk_fields(name, content, leaves)
     elif isinstance(item, list | tuple | set | frozenset) or (
-        isinstance(item, np.ndarray) and item.ndim > 0 and (item.dtype.names or item.dtype.kind in "OUS")
+        isinstance(item, np.ndarray)
+        and item.ndim > 0
+        and (item.dtype.names or item.dtype.kind in "OUS")
     ):
         if isinstance(item, np.ndarray):
             shape = f"{_dtype_text(item.dtype)} {list(item.shape)}" if 0 in item.shape else ""
-            name, item = (f"{name} {item.dtype.str}{shape}", item.tolist()) if item.dtype.kind in "US" else (f"{name}{shape}", list(item))
+            name, item = (
+                (f"{name} {item.dtype.str}{shape}", item.tolist())
+                if item.dtype.kind in "US"
+                else (f"{name}{shape}", list(item))
+            )
         ordered = sorted(item, key=_repr) if isinstance(item, set | frozenset) else item
         fields = getattr(item, "_fields", None) if isinstance(item, tuple) else None
         yield f"{name}("
@@ -130,7 +155,9 @@ def _walk_container(item: Any, leaves: Leaves) -> Iterator[str]:
 
 
 def _walk_object(item: Any, leaves: Leaves) -> Iterator[str]:
-    """Yield the structure of an object: its importable name, its parts, or its type, with the object's text as a hash."""
+    """Yield the structure of an object: its importable name, its parts, or its type, with the
+    object's text as a hash.
+    """
     kind, name = type(item).__name__, name_of(item)
     with opened(item, leaves.under_way) as reference:
         if name is not None or reference:
@@ -165,7 +192,11 @@ def _walk_dict(item: dict[Any, Any], leaves: Leaves) -> Iterator[str]:
     """
     yield "{" if type(item) is dict else f"{type(item).__name__}{{"
     keys = list(item)
-    if all(isinstance(part, _KEY_TYPES) for key in keys for part in (key if isinstance(key, tuple) else (key,))):
+    if all(
+        isinstance(part, _KEY_TYPES)
+        for key in keys
+        for part in (key if isinstance(key, tuple) else (key,))
+    ):
         texts = [_key_text(key) for key in keys]
         order = sorted(range(len(keys)), key=texts.__getitem__)
         for position in order:
@@ -194,15 +225,26 @@ def _walk_exception(item: BaseException, leaves: Leaves) -> Iterator[str]:
 
 
 def _add_text(kind: str, text: str | bytes, leaves: Leaves) -> None:
-    """Append the hash and the length of a text, its numbers, and a hash of the text without its numbers."""
+    """Append the hash and the length of a text, its numbers, and a hash of the text without its
+    numbers.
+    """
     written = repr(text)
     leaves.numbers.extend((text_hash(written), float(len(text))))
-    leaves.printable[leaves.numbers[-2]] = written if len(text) <= _MAX_TEXT else repr(text[:_MAX_TEXT])
-    _add_text_parts(kind, text if isinstance(text, str) else text.decode("latin-1"), leaves, len(leaves.numbers) - 2)
+    leaves.printable[leaves.numbers[-2]] = (
+        written if len(text) <= _MAX_TEXT else repr(text[:_MAX_TEXT])
+    )
+    _add_text_parts(
+        kind,
+        text if isinstance(text, str) else text.decode("latin-1"),
+        leaves,
+        len(leaves.numbers) - 2,
+    )
 
 
 def _add_text_parts(kind: str, text: str, leaves: Leaves, at: int) -> None:
-    """Append the numbers of a text, and the hash of the text without them; `at` is the column of the text's hash."""
+    """Append the numbers of a text, and the hash of the text without them; `at` is the column of
+    the text's hash.
+    """
     leaves.texts.append(Texts(kind, at, leaves.extras))
     rest, numbers = split_numbers(text)
     leaves.extra(rest)
@@ -219,18 +261,27 @@ def _add_texts(items: list[str], leaves: Leaves) -> None:
         leaves.loose.extend(numbers)
     if leaves.table and len(items) >= _MIN_ROWS:
         known = sorted(set(items))
-        leaves.numbers.extend((float(len(known)), text_hash("\0".join(known)) if len(known) <= _MIN_ROWS * 4 else math.nan))
+        leaves.numbers.extend(
+            (
+                float(len(known)),
+                text_hash("\0".join(known)) if len(known) <= _MIN_ROWS * 4 else math.nan,
+            )
+        )
 
 
 def _key_text(key: Any) -> str:
-    """Return the text of a dict key, independent of its own `__repr__`, with all digits of a huge integer."""
+    """Return the text of a dict key, independent of its own `__repr__`, with all digits of a huge
+    integer.
+    """
     if isinstance(key, tuple):
         return f"({', '.join(map(_key_text, key))}{',' if len(key) == 1 else ''})"
     base = next((base for base in (str, bytes, int) if isinstance(key, base)), None)
     if base is None or isinstance(key, bool | np.generic):
         return _repr(key)
     content = plain(key, base)
-    text = hex(content) if base is int and content.bit_length() > _MAX_DECIMAL_BITS else repr(content)
+    text = (
+        hex(content) if base is int and content.bit_length() > _MAX_DECIMAL_BITS else repr(content)
+    )
     return text if type(key) is base else f"{type(key).__name__} {text}"
 
 

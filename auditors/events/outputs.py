@@ -1,4 +1,5 @@
-"""Encoding of outputs of any kind as numbers: a matrix of values, and a code for the structure (type, length, keys, exception).
+"""Encoding of outputs of any kind as numbers: a matrix of values, and a code for the structure
+(type, length, keys, exception).
 
 Everything that a mechanism returns is part of its output: None, strings, ragged lists, exceptions
 and data types. The code of a row is a hash of its structure, so different structures are different
@@ -20,16 +21,20 @@ from dpwitness.auditors.events.leaves import walk
 from dpwitness.auditors.events.row_builder import Leaves, Texts
 from dpwitness.core.protocols.mechanism import FloatArray, Parts
 
-ONE_RUN_ADVICE = "dpwitness.one_run makes a mechanism of a function of one run, also of an async one"
+ONE_RUN_ADVICE = (
+    "dpwitness.one_run makes a mechanism of a function of one run, also of an async one"
+)
 
 UNAUDITED_PREFIX = "not audited: "  # prefix of notes that rule out the verdict NOT REFUTED
 
 _SCALAR_NAMES: dict[type, str] = {
-    kind: kind.__name__ for kind in (float, np.float64, np.float32, np.float16, int, np.int64, np.int32, bool)
+    kind: kind.__name__
+    for kind in (float, np.float64, np.float32, np.float16, int, np.int64, np.int32, bool)
 }
 _SCALAR_NAMES[np.bool_] = "numpy bool"
 _BLOCK_ROWS = 4096  # rows that are hashed at a time: they fit in the processor's cache
-MIN_ROWS_PER_ATOM = 4  # minimum number of rows per distinct row from which rows are described by counts
+# minimum number of rows per distinct row from which rows are described by counts
+MIN_ROWS_PER_ATOM = 4
 _MAX_NAMES = 4096  # maximum number of structures and texts stored for printing
 _MAX_COMPARED = 4096  # maximum number of outputs of a side whose texts are compared
 _MIN_TEXTS = 20  # minimum number of texts in a column for a conclusion
@@ -47,20 +52,28 @@ class Outputs:
 
     values: FloatArray  # the numbers in each output, padded with NaN
     codes: FloatArray  # the structure code of each output: an integer below 2^53
-    names: dict[float, str] = field(default_factory=dict)  # the structure or text of each code, for printing
-    texts: dict[float, tuple[Texts, ...]] = field(default_factory=dict)  # structure code -> columns that hold hashes of texts
-    opaque: frozenset[str] = frozenset()  # types of the objects in the outputs that cannot be decomposed
-    signs: int = 0  # index of the first of the last columns, which hold only signs of zeros; 0 if there are none
+    # the structure or text of each code, for printing
+    names: dict[float, str] = field(default_factory=dict)
+    # structure code -> columns that hold hashes of texts
+    texts: dict[float, tuple[Texts, ...]] = field(default_factory=dict)
+    # types of the objects in the outputs that cannot be decomposed
+    opaque: frozenset[str] = frozenset()
+    # index of the first of the last columns, which hold only signs of zeros; 0 if there are none
+    signs: int = 0
 
     def __len__(self) -> int:
         return len(self.values)
 
     def structures(self) -> list[str]:
-        """Return the names of all structures that occur; names of exceptions without their arguments."""
+        """Return the names of all structures that occur; names of exceptions without their
+        arguments.
+        """
         return [self.names[code].partition(" with (")[0] for code in np.unique(self.codes).tolist()]
 
     def matrix(self, width: int | None = None, *, structure: bool = True) -> FloatArray:
-        """Return the structure code (unless `structure` is false) and `width` numbers per row, truncated or padded with NaN."""
+        """Return the structure code (unless `structure` is false) and `width` numbers per row,
+        truncated or padded with NaN.
+        """
         values = self.values
         if width is not None and width != values.shape[1]:
             fitted = np.full((len(values), width), np.nan)
@@ -85,16 +98,22 @@ class Outputs:
         """Return the outputs with `columns` inserted before the numbers."""
         width = columns.shape[1]
         texts = {
-            code: tuple(replace(each, first=each.first + width, rest=each.rest + width) for each in entries)
+            code: tuple(
+                replace(each, first=each.first + width, rest=each.rest + width) for each in entries
+            )
             for code, entries in self.texts.items()
         }
         signs = self.signs + width if self.signs else 0
-        return replace(self, values=np.column_stack([columns, self.values]), texts=texts, signs=signs)
+        return replace(
+            self, values=np.column_stack([columns, self.values]), texts=texts, signs=signs
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredOutputs:
-    """Raw outputs of a mechanism, and columns of scores (see `scores`) that are placed before the outputs' numbers."""
+    """Raw outputs of a mechanism, and columns of scores (see `scores`) that are placed before the
+    outputs' numbers.
+    """
 
     raw: Any
     columns: FloatArray
@@ -139,29 +158,48 @@ def encode(raw: Any, size: int) -> Outputs:
             raise WrongShape(f"mechanism returned {len(raw)} outputs for size = {size}")
         return _encode_scalars(raw) or _encode_objects(raw)
     if not isinstance(raw, np.ndarray):
-        raise WrongShape(f"mechanism must return an array or a list of size = {size} outputs, got {type(raw).__name__}; {ONE_RUN_ADVICE}")
+        raise WrongShape(
+            f"mechanism must return an array or a list of size = {size} outputs, got "
+            f"{type(raw).__name__}; {ONE_RUN_ADVICE}"
+        )
     if raw.ndim == 0 or raw.shape[0] != size:
-        raise WrongShape(f"mechanism returned shape {raw.shape} for size = {size}; the first axis must count the runs")
+        raise WrongShape(
+            f"mechanism returned shape {raw.shape} for size = {size}; the first axis must "
+            "count the runs"
+        )
     array_columns = columns_of(raw)
     if array_columns is None:
-        return _encode_objects(raw.tolist() if raw.ndim == 1 and raw.dtype.kind != "V" else list(raw))
+        return _encode_objects(
+            raw.tolist() if raw.ndim == 1 and raw.dtype.kind != "V" else list(raw)
+        )
     kind, main, extras = array_columns
-    signed = (raw.dtype.kind, len(extras)) in (("f", 1), ("c", 1)) and not isinstance(raw, np.ma.MaskedArray)
+    signed = (raw.dtype.kind, len(extras)) in (("f", 1), ("c", 1)) and not isinstance(
+        raw, np.ma.MaskedArray
+    )
     return _uniform_outputs(f"{kind}{list(raw.shape[1:])}", main, extras, signed)
 
 
 def _uniform_outputs(name: str, main: FloatArray, extras: Extras, signed: bool) -> Outputs:
-    """Return outputs of one structure. Empty extra columns at the end are dropped; extra columns are signs of zeros if `signed`."""
+    """Return outputs of one structure. Empty extra columns at the end are dropped; extra columns
+    are signs of zeros if `signed`.
+    """
     code, size = text_hash(name), len(main)
-    used_extras = 1 + max((place for place, (_, block) in enumerate(extras) if block is not None), default=-1)
-    blocks = [np.full((size, width), np.nan) if block is None else block for width, block in extras[:used_extras]]
+    used_extras = 1 + max(
+        (place for place, (_, block) in enumerate(extras) if block is not None), default=-1
+    )
+    blocks = [
+        np.full((size, width), np.nan) if block is None else block
+        for width, block in extras[:used_extras]
+    ]
     values = np.column_stack([main, *blocks]) if blocks else main
     signs = main.shape[1] if blocks and signed else 0
     return Outputs(values, np.full(size, code), {code: name}, signs=signs)
 
 
 def _encode_scalars(items: Sequence[Any]) -> Outputs | None:
-    """Encode numbers of one type, with the same columns as `_encode_objects` but faster; None for any other sequence."""
+    """Encode numbers of one type, with the same columns as `_encode_objects` but faster; None for
+    any other sequence.
+    """
     kinds = set(map(type, items))
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None or kind not in _SCALAR_NAMES:
@@ -184,7 +222,10 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
         try:
             name = "".join(walk(item, leaves))
         except RecursionError:
-            raise WrongShape("mechanism returned an output that is nested too deeply to be read, or contains itself") from None
+            raise WrongShape(
+                "mechanism returned an output that is nested too deeply to be read, or "
+                "contains itself"
+            ) from None
         code = text_hash(name)
         names.setdefault(code, name)
         if leaves.texts and code not in texts:
@@ -208,35 +249,47 @@ def signs_may_differ(outputs: Outputs, ones: int) -> bool:
     width = outputs.signs
     values, is_minus = outputs.values[:, :width], outputs.values[:, width:] == 1
     is_zero = values[:, width - is_minus.shape[1] :] == 0
-    sides = [(is_zero[part].sum(axis=0), is_minus[part].sum(axis=0)) for part in (slice(None, ones), slice(ones, None))]
+    sides = [
+        (is_zero[part].sum(axis=0), is_minus[part].sum(axis=0))
+        for part in (slice(None, ones), slice(ones, None))
+    ]
     (zeros1, minus1), (zeros0, minus0) = sides
     share = (minus1 + minus0) / np.maximum(zeros1 + zeros0, 1)
     spread = np.sqrt(share * (1 - share) * (1 / np.maximum(zeros1, 1) + 1 / np.maximum(zeros0, 1)))
     difference = np.abs(minus1 / np.maximum(zeros1, 1) - minus0 / np.maximum(zeros0, 1))
-    return bool((difference > math.sqrt(9 + 2 * math.log(is_minus.shape[1])) * spread).any()) or _signs_correlate(
-        values, is_zero, is_minus, ones
-    )
+    return bool(
+        (difference > math.sqrt(9 + 2 * math.log(is_minus.shape[1])) * spread).any()
+    ) or _signs_correlate(values, is_zero, is_minus, ones)
 
 
-def _signs_correlate(values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int) -> bool:
-    """Return whether correlations of signs of zeros, with each other or with large numbers, differ between the sides."""
+def _signs_correlate(
+    values: FloatArray, zero: NDArray[np.bool_], minus: NDArray[np.bool_], ones: int
+) -> bool:
+    """Return whether correlations of signs of zeros, with each other or with large numbers, differ
+    between the sides.
+    """
     if minus.shape[1] > _MAX_SIGN_COLUMNS or not minus.any():
         return False
     signs = np.where(zero, np.where(minus, 1.0, -1.0), 0.0)
-    above_median = np.nan_to_num(np.sign(values - np.nanmedian(np.where(np.isfinite(values), values, 0.0), axis=0)))
+    above_median = np.nan_to_num(
+        np.sign(values - np.nanmedian(np.where(np.isfinite(values), values, 0.0), axis=0))
+    )
     others = np.column_stack([signs, above_median])
     means, counts = [], []
     for part in (slice(None, ones), slice(ones, None)):
         counts.append(np.maximum(np.abs(signs[part]).T @ np.abs(others[part]), 1.0))
         means.append(signs[part].T @ others[part] / counts[-1])
     spread = np.sqrt(1 / counts[0] + 1 / counts[1])
-    return bool((np.abs(means[0] - means[1]) > math.sqrt(9 + 2 * math.log(spread.size)) * spread).any())
+    return bool(
+        (np.abs(means[0] - means[1]) > math.sqrt(9 + 2 * math.log(spread.size)) * spread).any()
+    )
 
 
 def opaque_type_notes(*sides: Outputs) -> list[str]:
     """Return notes on objects in the outputs that cannot be decomposed."""
     return [
-        f"{UNAUDITED_PREFIX}objects of type {name} in the outputs, which cannot be decomposed; return the values that they contain"
+        f"{UNAUDITED_PREFIX}objects of type {name} in the outputs, which cannot be "
+        "decomposed; return the values that they contain"
         for name in sorted(frozenset().union(*(side.opaque for side in sides)))
     ]
 
@@ -250,7 +303,8 @@ def unrepeated_text_notes(*sides: Outputs) -> list[str]:
     """
     kinds = sorted({kind for side in sides for kind in _unrepeated_kinds(side)})
     return [
-        f"{UNAUDITED_PREFIX}the outputs' values of type {kind}: they rarely repeat, and the difference between them is not a number; "
+        f"{UNAUDITED_PREFIX}the outputs' values of type {kind}: they rarely repeat, and the "
+        "difference between them is not a number; "
         "return numbers or categories, or use more trials"
         for kind in kinds
     ]
@@ -270,16 +324,25 @@ def _unrepeated_kinds(side: Outputs) -> Iterator[str]:
             if rest.shape == text.shape:
                 text = np.where(np.isnan(rest), text, rest)
             elif rest.shape[1]:  # a row may omit its last columns
-                text = np.column_stack([np.where(np.isnan(rest), text[:, : rest.shape[1]], rest), text[:, rest.shape[1] :]])
+                text = np.column_stack(
+                    [
+                        np.where(np.isnan(rest), text[:, : rest.shape[1]], rest),
+                        text[:, rest.shape[1] :],
+                    ]
+                )
             if each.pooled:
                 columns.setdefault((each.kind, -1), []).append(text.ravel())
                 continue
             for number in range(text.shape[1]):
-                columns.setdefault((each.kind, each.first + each.stride * number), []).append(text[:, number])
+                columns.setdefault((each.kind, each.first + each.stride * number), []).append(
+                    text[:, number]
+                )
     for (kind, _), parts in columns.items():
         entries = np.concatenate(parts)
         _, counts = np.unique(entries, return_counts=True)
-        if len(entries) >= _MIN_TEXTS and np.count_nonzero(counts == 1) > _MAX_SINGLE_SHARE * len(entries):
+        if len(entries) >= _MIN_TEXTS and np.count_nonzero(counts == 1) > _MAX_SINGLE_SHARE * len(
+            entries
+        ):
             yield kind
 
 
@@ -302,7 +365,9 @@ def row_keys(matrix: FloatArray) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Distinct rows of a matrix: the index of the first of each, its number of copies, and the index of each row among them."""
+    """Distinct rows of a matrix: the index of the first of each, its number of copies, and the
+    index of each row among them.
+    """
 
     first: NDArray[np.intp]
     counts: NDArray[np.intp]
@@ -311,15 +376,19 @@ class Distinct:
     @classmethod
     def of(cls, matrix: FloatArray) -> Distinct:
         """Find the distinct rows."""
-        _, first, place, counts = np.unique(row_keys(matrix), return_index=True, return_inverse=True, return_counts=True)
+        _, first, place, counts = np.unique(
+            row_keys(matrix), return_index=True, return_inverse=True, return_counts=True
+        )
         return cls(first, counts, place)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Training:
-    """Training outputs in random order: a matrix (structure code first), and for each row whether it came from D1.
+    """Training outputs in random order: a matrix (structure code first), and for each row whether
+    it came from D1.
 
-    If outputs repeat, `same` holds the index of each row's distinct output. `distinct` holds the distinct rows if they are known.
+    If outputs repeat, `same` holds the index of each row's distinct output. `distinct` holds the
+    distinct rows if they are known.
     """
 
     matrix: FloatArray
@@ -335,13 +404,24 @@ class Training:
         matrix = outputs.matrix()[order]
         distinct = Distinct.of(matrix)
         repeats = MIN_ROWS_PER_ATOM * len(distinct.first) <= len(matrix)
-        return cls(matrix, order < ones, outputs.names, distinct.place if repeats else None, distinct)
+        return cls(
+            matrix, order < ones, outputs.names, distinct.place if repeats else None, distinct
+        )
 
     def rows(self, which: NDArray[np.bool_]) -> Training:
         """Return the training set restricted to some rows."""
-        return Training(self.matrix[which], self.label[which], self.names, None if self.same is None else self.same[which])
+        return Training(
+            self.matrix[which],
+            self.label[which],
+            self.names,
+            None if self.same is None else self.same[which],
+        )
 
     @property
     def varying(self) -> list[int]:
         """Indices of the columns that are not constant."""
-        return [j for j, x in enumerate(self.matrix.T) if not np.array_equal(x, np.full(len(x), x[0]), equal_nan=True)]
+        return [
+            j
+            for j, x in enumerate(self.matrix.T)
+            if not np.array_equal(x, np.full(len(x), x[0]), equal_nan=True)
+        ]

@@ -1,16 +1,20 @@
-"""Posterior of an order of outputs given training data, and the event with the largest expected certificate under it.
+"""Posterior of an order of outputs given training data, and the event with the largest expected
+certificate under it.
 
-An order divides the outputs into cells. The mass of a cell under both datasets together is drawn from a Gamma distribution given its
-count (a Bayesian bootstrap). D1's share of that mass is drawn from a posterior of the odds.
+An order divides the outputs into cells. The mass of a cell under both datasets together is drawn
+from a Gamma distribution given its count (a Bayesian bootstrap). D1's share of that mass is drawn
+from a posterior of the odds.
 
-For scores, the log-odds are a curve in the score that bends at the octaves of either tail, with a prior on the size of the bends, or a
-plain curve of two weights (`odds_curves`). The evidence (the Laplace approximation of the marginal likelihood) weighs the curves and the
-priors. For atoms, the odds of each atom have a mixture of Beta priors around the odds of a model. The weights of the mixture are fitted by
-maximum likelihood (empirical Bayes).
+For scores, the log-odds are a curve in the score that bends at the octaves of either tail, with a
+prior on the size of the bends, or a plain curve of two weights (`odds_curves`). The evidence (the
+Laplace approximation of the marginal likelihood) weighs the curves and the priors. For atoms, the
+odds of each atom have a mixture of Beta priors around the odds of a model. The weights of the
+mixture are fitted by maximum likelihood (empirical Bayes).
 
-Averaging the certificate over the draws counters the winner's curse: a threshold in a tail with ten outputs is worth only what ten
-outputs certify on average over the posterior. A bias remains where the priors are wrong, and is measured: `validated_choice` chooses
-events on one half of the outputs and evaluates them on the other half, to find how rare an event may be.
+Averaging the certificate over the draws counters the winner's curse: a threshold in a tail with ten
+outputs is worth only what ten outputs certify on average over the posterior. A bias remains where
+the priors are wrong, and is measured: `validated_choice` chooses events on one half of the outputs
+and evaluates them on the other half, to find how rare an event may be.
 """
 
 from __future__ import annotations
@@ -25,7 +29,11 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import betaln, expit, ndtri
 
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, parameter_from_rates, wilson_lower
+from dpwitness.auditors.statistics.certificate import (
+    SHARE_FOR_FREQUENCY,
+    parameter_from_rates,
+    wilson_lower,
+)
 from dpwitness.auditors.statistics.odds_curves import bent_curves, plain_curves
 from dpwitness.auditors.statistics.regression import evidence, fit_logistic
 from dpwitness.core.claims import Claim
@@ -34,15 +42,23 @@ from dpwitness.core.protocols.mechanism import FloatArray
 _DRAW_COUNT, _THRESHOLD_COUNT = 48, 44
 _ROUGH_COUNTS = (8, 16)
 _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over one octave
-_TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))  # the same in the tails, with log prior weights: tails rarely bend
+# the same in the tails, with log prior weights: tails rarely bend
+_TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))
 _PLAIN_PRECISION = np.array([1e-4, 1e-2])  # prior precision of the level and of the slope
 _DOUBT = 1.0  # standard errors by which the gain of a minimum share must exceed 0
-_MIN_MASSES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)  # candidate minimum shares of the outputs on which an event guesses
+# candidate minimum shares of the outputs on which an event guesses
+_MIN_MASSES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
 
 
 def _atom_priors() -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the components of the prior of an atom's log-odds: offset from the model, number of pseudo-counts, prior weight."""
-    plain, steps, around = np.array([1.0, 5.0, 30.0, 200.0, 1500.0, 1e5]), np.linspace(-8.0, 8.0, 65), np.array([30.0, 200.0, 1500.0])
+    """Return the components of the prior of an atom's log-odds: offset from the model, number of
+    pseudo-counts, prior weight.
+    """
+    plain, steps, around = (
+        np.array([1.0, 5.0, 30.0, 200.0, 1500.0, 1e5]),
+        np.linspace(-8.0, 8.0, 65),
+        np.array([30.0, 200.0, 1500.0]),
+    )
     levels = steps.size * around.size
     return (
         np.concatenate([np.zeros(plain.size), np.repeat(steps, around.size)]),
@@ -56,7 +72,8 @@ _PRIOR_OFFSETS, _PRIOR_STRENGTHS, _PRIOR_WEIGHTS = _atom_priors()
 
 @dataclass(frozen=True, slots=True)
 class CertificateGoal:
-    """Objective of the event: the claim, and the error probability and number of rounds of the later test.
+    """Objective of the event: the claim, and the error probability and number of rounds of the
+    later test.
 
     `rough` selects fewer draws and thresholds, which is accurate enough to rank pairs.
     """
@@ -68,13 +85,21 @@ class CertificateGoal:
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """Number of posterior draws, and of thresholds on each side: fewer where the certificate is expensive to compute."""
+        """Number of posterior draws, and of thresholds on each side: fewer where the certificate is
+        expensive to compute.
+        """
         if self.rough:
             return _ROUGH_COUNTS
-        return (16, 20) if self.claim.coarse() is not self.claim else (_DRAW_COUNT, _THRESHOLD_COUNT)
+        return (
+            (16, 20) if self.claim.coarse() is not self.claim else (_DRAW_COUNT, _THRESHOLD_COUNT)
+        )
 
-    def value(self, right: FloatArray, wrong: FloatArray, directions: FloatArray | int) -> FloatArray:
-        """Return the parameter that the test certifies in the median, if these are the probabilities of right and wrong guesses."""
+    def value(
+        self, right: FloatArray, wrong: FloatArray, directions: FloatArray | int
+    ) -> FloatArray:
+        """Return the parameter that the test certifies in the median, if these are the
+        probabilities of right and wrong guesses.
+        """
         guess_rate = np.maximum(right + wrong, 1e-12)
         guess_rate, theta, number = np.broadcast_arrays(guess_rate, right / guess_rate, directions)
         z, z_frequency = float(-ndtri(self.alpha)), float(-ndtri(self.alpha * SHARE_FOR_FREQUENCY))
@@ -82,13 +107,17 @@ class CertificateGoal:
         for k in (1, 2):
             at = number == k
             frequency = wilson_lower(guess_rate[at], self.rounds, z_frequency)
-            value[at] = parameter_from_rates(claim, frequency, wilson_lower(theta[at], self.rounds * guess_rate[at], z), k)
+            value[at] = parameter_from_rates(
+                claim, frequency, wilson_lower(theta[at], self.rounds * guess_rate[at], z), k
+            )
         return value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Training counts of a score in about 200 cells of ascending order, finest in the tails; equal scores share a cell."""
+    """Training counts of a score in about 200 cells of ascending order, finest in the tails; equal
+    scores share a cell.
+    """
 
     bounds: FloatArray  # thresholds between adjacent cells
     mean: FloatArray  # mean score of each cell, up to a factor: see `_score_unit`
@@ -98,7 +127,9 @@ class Table:
 
     @classmethod
     def build(cls, score: FloatArray, label: NDArray[np.bool_]) -> Table:
-        """Build the table from the scores of all training outputs and their labels (whether an output came from D1)."""
+        """Build the table from the scores of all training outputs and their labels (whether an
+        output came from D1).
+        """
         order = np.argsort(score, kind="stable")
         pooled, n = score[order], len(score)
         tail = np.unique(np.geomspace(3, n // 2 + 1, 60).astype(int))
@@ -114,13 +145,16 @@ class Table:
         mean = np.add.reduceat(pooled / unit, starts) / total
         if unit != 1:  # means that round to the same number stay in order
             mean = mean + 1e-9 * np.arange(len(mean))
-        bounds = np.where((middle >= below) & (middle < above), middle, below)  # adjacent floats have no float between them
+        # adjacent floats have no float between them
+        bounds = np.where((middle >= below) & (middle < above), middle, below)
         cell = np.empty(n, dtype=np.intp)
         cell[order] = np.repeat(np.arange(len(starts)), total.astype(int))
         return cls(bounds, mean, np.add.reduceat(label[order].astype(float), starts), total, cell)
 
     def half(self, label: NDArray[np.bool_], which: int | None) -> Table:
-        """Return the same cells with counts of the even outputs (0), of the odd outputs (1), or of all (None)."""
+        """Return the same cells with counts of the even outputs (0), of the odd outputs (1), or of
+        all (None).
+        """
         if which is None:
             return self
         cell, label, size = self.cell[which::2], label[which::2], len(self.total)
@@ -143,33 +177,52 @@ class Table:
 
     def threshold(self, cell: int) -> float:
         """Return the score that separates `cell` from the cells below it; infinite at both ends."""
-        return -np.inf if cell <= 0 else np.inf if cell > len(self.bounds) else float(self.bounds[cell - 1])
+        return (
+            -np.inf
+            if cell <= 0
+            else np.inf
+            if cell > len(self.bounds)
+            else float(self.bounds[cell - 1])
+        )
 
 
-def cell_counts(cell: NDArray[np.intp], label: NDArray[np.bool_], cells: int) -> tuple[FloatArray, FloatArray]:
-    """Return the number of outputs on D1 in each cell, and the number of all outputs in each cell."""
+def cell_counts(
+    cell: NDArray[np.intp], label: NDArray[np.bool_], cells: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return the number of outputs on D1 in each cell, and the number of all outputs in
+    each cell.
+    """
     ones, total = np.bincount(cell[label], minlength=cells), np.bincount(cell, minlength=cells)
     return ones.astype(np.float64), total.astype(np.float64)
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Posterior draws of the masses of the cells, in ascending order, under D1 (p) and D0 (q): (draws, cells) each.
+    """Posterior draws of the masses of the cells, in ascending order, under D1 (p) and D0 (q):
+    (draws, cells) each.
 
     The masses sum to at most 1: the rest is that of outputs in no cell.
     """
 
     p: FloatArray
     q: FloatArray
-    _grids: dict[tuple[bytes, bytes], tuple[NDArray[Any], ...]] = field(default_factory=dict, init=False, repr=False)
+    _grids: dict[tuple[bytes, bytes], tuple[NDArray[Any], ...]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @classmethod
-    def of(cls, total: FloatArray, odds_share: FloatArray, rng: Generator, other: float = 0.0) -> Draws:
-        """Draw the masses, given total counts of the cells, draws of D1's share of each cell, and the count of outputs in no cell."""
+    def of(
+        cls, total: FloatArray, odds_share: FloatArray, rng: Generator, other: float = 0.0
+    ) -> Draws:
+        """Draw the masses, given total counts of the cells, draws of D1's share of each cell, and
+        the count of outputs in no cell.
+        """
         mass = rng.gamma(np.maximum(total, 1e-3), 1.0, odds_share.shape)
         rest = 0.5 * rng.gamma(other, 1.0, (len(mass), 1)) if other else 0.0
         p, q = mass * odds_share, mass * (1 - odds_share)
-        return cls(*(side / np.maximum(side.sum(axis=1, keepdims=True) + rest, 1e-300) for side in (p, q)))
+        return cls(
+            *(side / np.maximum(side.sum(axis=1, keepdims=True) + rest, 1e-300) for side in (p, q))
+        )
 
     @cached_property
     def beyond(self) -> tuple[FloatArray, FloatArray]:
@@ -182,18 +235,32 @@ class Draws:
         beyond1, beyond0 = self.beyond
         return beyond1[:, :1] - beyond1, beyond0[:, :1] - beyond0
 
-    def on_grid(self, goal: CertificateGoal, upper: NDArray[np.intp], lower: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
-        """Return means over the draws for events with these cells: certificate, right, wrong and all guesses, number of directions.
+    def on_grid(
+        self, goal: CertificateGoal, upper: NDArray[np.intp], lower: NDArray[np.intp]
+    ) -> tuple[NDArray[Any], ...]:
+        """Return means over the draws for events with these cells: certificate, right, wrong and
+        all guesses, number of directions.
 
         A second call with these cells returns the same arrays: the goal must be the same too.
         """
         if (key := (upper.tobytes(), lower.tobytes())) not in self._grids:
             (up1, up0), (low1, low0) = self.beyond, self.below
-            right, wrong = (0.5 * (up[:, upper][:, :, None] + low[:, lower][:, None, :]) for up, low in ((up1, low0), (up0, low1)))
-            directions = (upper < self.p.shape[1]).astype(int)[:, None] + (lower > 0).astype(int)[None, :]
+            right, wrong = (
+                0.5 * (up[:, upper][:, :, None] + low[:, lower][:, None, :])
+                for up, low in ((up1, low0), (up0, low1))
+            )
+            directions = (upper < self.p.shape[1]).astype(int)[:, None] + (lower > 0).astype(int)[
+                None, :
+            ]
             with np.errstate(invalid="ignore"):
                 value = goal.value(right, wrong, directions[None]).mean(axis=0)
-            self._grids[key] = value, right.mean(axis=0), wrong.mean(axis=0), (right + wrong).mean(axis=0), directions
+            self._grids[key] = (
+                value,
+                right.mean(axis=0),
+                wrong.mean(axis=0),
+                (right + wrong).mean(axis=0),
+                directions,
+            )
         return self._grids[key]
 
 
@@ -205,9 +272,11 @@ def _from_right(mass: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """Chosen event in an ordered list of cells: D1 is guessed from cell `upper` on, D0 before cell `lower`.
+    """Chosen event in an ordered list of cells: D1 is guessed from cell `upper` on, D0 before cell
+    `lower`.
 
-    `expected` is the expected certificate. `right` and `wrong` are the expected shares of right and wrong guesses.
+    `expected` is the expected certificate. `right` and `wrong` are the expected shares of right and
+    wrong guesses.
     """
 
     upper: int
@@ -218,18 +287,22 @@ class Choice:
     directions: int
 
     def named(self, order: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the cells on which D1 is guessed and the cells on which D0 is guessed, for cells in this order."""
+        """Return the cells on which D1 is guessed and the cells on which D0 is guessed, for cells
+        in this order.
+        """
         return order[self.upper :], order[: self.lower]
 
 
 def validated_choice(
     draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal
 ) -> tuple[Choice, NDArray[np.intp]]:
-    """Return the choice with the largest expected certificate, with a minimum mass of events found by two-fold cross-validation.
+    """Return the choice with the largest expected certificate, with a minimum mass of events found
+    by two-fold cross-validation.
 
-    `draw` takes 0 (even outputs), 1 (odd outputs) or None (all outputs), and returns the order of the cells and draws of their masses in
-    that order. Cells may be missing in a half, which has no outputs there. `expected` is the mean certificate of choices on one half of the
-    outputs, over the draws from the other half.
+    `draw` takes 0 (even outputs), 1 (odd outputs) or None (all outputs), and returns the order of
+    the cells and draws of their masses in that order. Cells may be missing in a half, which has no
+    outputs there. `expected` is the mean certificate of choices on one half of the outputs, over
+    the draws from the other half.
     """
     halves, found = [draw(0), draw(1)], list[tuple[float, float, float]]()
     plain: FloatArray | None = None
@@ -238,8 +311,12 @@ def validated_choice(
         for (own_order, draws), (other_order, other_draws) in (halves, halves[::-1]):
             choice = _best_choice(draws, goal, least)
             ones, zeros = (np.isin(other_order, cells) for cells in choice.named(own_order))
-            rates[0] += 0.25 * (other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1))
-            rates[1] += 0.25 * (other_draws.q[:, ones].sum(axis=1) + other_draws.p[:, zeros].sum(axis=1))
+            rates[0] += 0.25 * (
+                other_draws.p[:, ones].sum(axis=1) + other_draws.q[:, zeros].sum(axis=1)
+            )
+            rates[1] += 0.25 * (
+                other_draws.q[:, ones].sum(axis=1) + other_draws.p[:, zeros].sum(axis=1)
+            )
             directions = max(directions, choice.directions)
         value = goal.value(rates[0], rates[1], directions)
         plain = value if plain is None else plain
@@ -250,19 +327,26 @@ def validated_choice(
     return replace(_best_choice(draws, goal, least_mass), expected=best), order
 
 
-def direct_choice(draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal) -> tuple[Choice, NDArray[np.intp]]:
-    """Return the choice with the largest mean certificate over the draws, without cross-validation: for a small number of cells."""
+def direct_choice(
+    draw: Callable[[int | None], tuple[NDArray[np.intp], Draws]], goal: CertificateGoal
+) -> tuple[Choice, NDArray[np.intp]]:
+    """Return the choice with the largest mean certificate over the draws, without cross-validation:
+    for a small number of cells.
+    """
     order, draws = draw(None)
     return _best_choice(draws, goal, 0.0), order
 
 
 def _best_choice(draws: Draws, goal: CertificateGoal, least: float) -> Choice:
-    """Return the choice with the largest mean certificate over the draws, among events with mass at least `least`.
+    """Return the choice with the largest mean certificate over the draws, among events with mass at
+    least `least`.
 
     The search refines a grid of pairs of cells until it contains all adjacent cells.
     """
     most = goal.thresholds[1]
-    upper, lower = (_log_spaced_cells(one + zero, most) for one, zero in (draws.beyond, draws.below))
+    upper, lower = (
+        _log_spaced_cells(one + zero, most) for one, zero in (draws.beyond, draws.below)
+    )
     while True:
         mean, right, wrong, mass, directions = draws.on_grid(goal, upper, lower)
         value = np.where(mass < least, mean - 1e6, mean)
@@ -270,14 +354,25 @@ def _best_choice(draws: Draws, goal: CertificateGoal, least: float) -> Choice:
         value[(lower[None, :] > upper[:, None]) | (directions == 0)] = -np.inf
         i, j = np.unravel_index(int(np.argmax(value)), value.shape)
         refined = _refined_grid(upper, int(i), most), _refined_grid(lower, int(j), most)
-        if all(len(new) <= 3 or np.isin(new, old).all() for new, old in zip(refined, (upper, lower), strict=True)):
+        if all(
+            len(new) <= 3 or np.isin(new, old).all()
+            for new, old in zip(refined, (upper, lower), strict=True)
+        ):
             rates = float(right[i, j]), float(wrong[i, j])
-            return Choice(int(upper[i]), int(lower[j]), float(value[i, j]), *rates, max(1, int(directions[i, j])))
+            return Choice(
+                int(upper[i]),
+                int(lower[j]),
+                float(value[i, j]),
+                *rates,
+                max(1, int(directions[i, j])),
+            )
         upper, lower = refined
 
 
 def _log_spaced_cells(mass: FloatArray, most: int) -> NDArray[np.intp]:
-    """Return the cells at which the mean mass passes logarithmically spaced levels, at most `most`."""
+    """Return the cells at which the mean mass passes logarithmically spaced levels, at
+    most `most`.
+    """
     mean = mass.mean(axis=0)
     if len(mean) <= most:
         return np.arange(len(mean))
@@ -290,11 +385,15 @@ def _log_spaced_cells(mass: FloatArray, most: int) -> NDArray[np.intp]:
 def _refined_grid(grid: NDArray[np.intp], k: int, most: int) -> NDArray[np.intp]:
     """Return at most `most` cells between the neighbors of grid point `k`, and the grid point."""
     low, high = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
-    return np.unique(np.append(np.linspace(low, high, min(most, int(high - low) + 1)).astype(np.intp), grid[k]))
+    return np.unique(
+        np.append(np.linspace(low, high, min(most, int(high - low) + 1)).astype(np.intp), grid[k])
+    )
 
 
 def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArray:
-    """Draw D1's share of each cell from the posterior in which the log-odds are a curve in the score: (draws, cells)."""
+    """Draw D1's share of each cell from the posterior in which the log-odds are a curve in the
+    score: (draws, cells).
+    """
     draws, total, ones = goal.thresholds[0], table.total, table.ones
     with np.errstate(over="ignore", invalid="ignore"):
         center = float(np.average(table.mean, weights=total))
@@ -308,7 +407,9 @@ def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArr
         weights = None
         for bulk in bulks:
             for tail, weight in tails:
-                precision = np.concatenate([[1e-4, 1e-2], np.full(inner, bulk**-2), np.full(outer, tail**-2)])
+                precision = np.concatenate(
+                    [[1e-4, 1e-2], np.full(inner, bulk**-2), np.full(outer, tail**-2)]
+                )
                 fit = fit_logistic(design, ones, total - ones, precision, weights)
                 weights = fit.weights
                 fits.append((evidence(fit, precision) + weight, fit, design))
@@ -318,14 +419,24 @@ def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArr
     log_weight = np.array([f[0] for f in fits])
     probability = np.exp(log_weight - log_weight.max())
     fit_counts = rng.multinomial(draws, probability / probability.sum())
-    share = [expit(fit.draw(number, rng) @ design.T) for number, (_, fit, design) in zip(fit_counts, fits, strict=True) if number]
+    share = [
+        expit(fit.draw(number, rng) @ design.T)
+        for number, (_, fit, design) in zip(fit_counts, fits, strict=True)
+        if number
+    ]
     return np.concatenate(share)
 
 
 def _score_unit(x: FloatArray) -> float:
-    """Return a power of two by which scores are divided if their squares or sums would leave the range of floats; otherwise 1."""
+    """Return a power of two by which scores are divided if their squares or sums would leave the
+    range of floats; otherwise 1.
+    """
     size = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
-    return 1.0 if size == 0 or 1e-120 < size < 1e120 else float(2.0 ** np.clip(np.frexp(size)[1], -1000, 1000))
+    return (
+        1.0
+        if size == 0 or 1e-120 < size < 1e120
+        else float(2.0 ** np.clip(np.frexp(size)[1], -1000, 1000))
+    )
 
 
 def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:
@@ -334,13 +445,17 @@ def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:
     return np.asarray(np.log(share / (1 - share)).mean(axis=0))
 
 
-def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Generator) -> tuple[NDArray[np.intp], Draws]:
-    """Return the order of atoms by the posterior mean of D1's share, and draws of their masses in that order.
+def draw_atoms(
+    ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Generator
+) -> tuple[NDArray[np.intp], Draws]:
+    """Return the order of atoms by the posterior mean of D1's share, and draws of their masses in
+    that order.
 
-    `prior` holds draws of each atom's share from a model, (draws, atoms). The log-odds relative to the model have a mixture of priors,
-    whose weights are fitted to the counts of all atoms. So levels that many atoms share, as for mechanisms on integers, are estimated
-    even if each atom has few outputs. The mass of an atom that occurred once is that with which it occurs again: without atoms that
-    occurred twice, nearly all of that mass is in outputs that have not occurred yet.
+    `prior` holds draws of each atom's share from a model, (draws, atoms). The log-odds relative to
+    the model have a mixture of priors, whose weights are fitted to the counts of all atoms. So
+    levels that many atoms share, as for mechanisms on integers, are estimated even if each atom has
+    few outputs. The mass of an atom that occurred once is that with which it occurs again: without
+    atoms that occurred twice, nearly all of that mass is in outputs that have not occurred yet.
     """
     middle = _shift_log_odds(prior.mean(axis=0), _PRIOR_OFFSETS[:, None])
     a, b = _PRIOR_STRENGTHS[:, None] * middle, _PRIOR_STRENGTHS[:, None] * (1 - middle)
@@ -352,21 +467,31 @@ def draw_atoms(ones: FloatArray, total: FloatArray, prior: FloatArray, rng: Gene
         share /= share.sum()
     member = share[:, None] * likelihood
     member /= member.sum(axis=0)
-    order = np.argsort((member * (ones + a) / (total + _PRIOR_STRENGTHS[:, None])).sum(axis=0), kind="stable")
+    order = np.argsort(
+        (member * (ones + a) / (total + _PRIOR_STRENGTHS[:, None])).sum(axis=0), kind="stable"
+    )
     ones, total, prior = ones[order], total[order], prior[:, order]
     cumulative = np.cumsum(member[:, order], axis=0)
-    component = np.array([(u > cumulative).sum(axis=0) for u in rng.random((len(prior), len(order)))])
+    component = np.array(
+        [(u > cumulative).sum(axis=0) for u in rng.random((len(prior), len(order)))]
+    )
     component = np.minimum(component, len(_PRIOR_OFFSETS) - 1)
     strength, prior = _PRIOR_STRENGTHS[component], _shift_log_odds(prior, _PRIOR_OFFSETS[component])
     share = rng.beta(ones + strength * prior, total - ones + strength * (1 - prior))
     once = total == 1
-    return order, Draws.of(np.where(once, expected_again(total), total), share, rng, (1 - expected_again(total)) * np.count_nonzero(once))
+    return order, Draws.of(
+        np.where(once, expected_again(total), total),
+        share,
+        rng,
+        (1 - expected_again(total)) * np.count_nonzero(once),
+    )
 
 
 def expected_again(total: FloatArray) -> float:
     """Return the expected count, in as many new outputs, of an atom that occurred once: at most 1.
 
-    The Good-Turing estimate is 2 n2 / n1, from the numbers of atoms that occurred once and twice. One pseudo-count is added to both.
+    The Good-Turing estimate is 2 n2 / n1, from the numbers of atoms that occurred once and twice.
+    One pseudo-count is added to both.
     """
     once, twice = np.count_nonzero(total == 1), np.count_nonzero(total == 2)
     return min(1.0, (2 * twice + 1) / (once + 1))

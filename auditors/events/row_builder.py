@@ -12,7 +12,8 @@ from dpwitness.auditors.events.arrays import Floats
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Texts:
-    """Columns of a row that hold hashes of texts, and the columns with hashes of the texts without their numbers.
+    """Columns of a row that hold hashes of texts, and the columns with hashes of the texts without
+    their numbers.
 
     The columns hold the hashes of `count` texts, starting at `first`, `stride` columns apart.
     `rest` is the first column with a hash of a text without its numbers. Events use each column
@@ -33,11 +34,14 @@ class Leaves:
 
     numbers: list[float] = dataclasses.field(default_factory=list)
     extras: int = 0
-    filled: dict[int, float] = dataclasses.field(default_factory=dict)  # extra columns that are not NaN
+    # extra columns that are not NaN
+    filled: dict[int, float] = dataclasses.field(default_factory=dict)
     loose: list[float] = dataclasses.field(default_factory=list)
-    texts: list[Texts] = dataclasses.field(default_factory=list)  # `rest`, and a negative `first`, are relative to the extra columns
+    # `rest`, and a negative `first`, are relative to the extra columns
+    texts: list[Texts] = dataclasses.field(default_factory=list)
     opaque: set[str] = dataclasses.field(default_factory=set)  # types of objects that have no parts
-    printable: dict[float, str] = dataclasses.field(default_factory=dict)  # printable text of each hash
+    # printable text of each hash
+    printable: dict[float, str] = dataclasses.field(default_factory=dict)
     table: bool = False  # whether the leaves are cells of a table, whose rows may come in any order
     under_way: list[int] = dataclasses.field(default_factory=list)
 
@@ -62,7 +66,9 @@ class Leaves:
             self.extra(*codes)
 
     def row(self) -> list[float]:
-        """Return all columns of the row. Extra columns after the last non-NaN one are dropped, unless loose columns follow."""
+        """Return all columns of the row. Extra columns after the last non-NaN one are dropped,
+        unless loose columns follow.
+        """
         if not self.filled and not self.loose:
             return self.numbers
         extra = [math.nan] * (self.extras if self.loose else max(self.filled) + 1)
@@ -74,6 +80,10 @@ class Leaves:
         """Return the text columns with their positions in the finished row."""
         main = len(self.numbers)
         return tuple(
-            dataclasses.replace(each, first=main - each.first - 1 if each.first < 0 else each.first, rest=main + each.rest)
+            dataclasses.replace(
+                each,
+                first=main - each.first - 1 if each.first < 0 else each.first,
+                rest=main + each.rest,
+            )
             for each in self.texts
         )

@@ -1,4 +1,6 @@
-"""Guess rules (events) as data: each guesses D1 (+1) or D0 (-1) or abstains (0) on every output, and can be saved to JSON and replayed."""
+"""Guess rules (events) as data: each guesses D1 (+1) or D0 (-1) or abstains (0) on every output,
+and can be saved to JSON and replayed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def _column(outputs: Outputs, column: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals(Event):
-    """Thresholds on one number: guesses[i] applies to edges[i-1] < x <= edges[i], and `missing` applies to NaN."""
+    """Thresholds on one number: guesses[i] applies to edges[i-1] < x <= edges[i], and `missing`
+    applies to NaN.
+    """
 
     column: int
     edges: FloatArray
@@ -38,7 +42,10 @@ class Intervals(Event):
 
     def __post_init__(self) -> None:
         if np.any(np.diff(self.edges) <= 0) or len(self.guesses) != len(self.edges) + 1:
-            raise InvalidArgument(f"Intervals: edges must increase and be one fewer than guesses, got {self.edges.tolist()}")
+            raise InvalidArgument(
+                "Intervals: edges must increase and be one fewer than guesses, got "
+                f"{self.edges.tolist()}"
+            )
 
     def guess(self, outputs: Outputs) -> Guesses:
         x = self.position(outputs)
@@ -57,12 +64,18 @@ class Intervals(Event):
         return self.edges
 
     def guess_at(self, places: FloatArray) -> Guesses:
-        return np.sign(self.guesses)[np.searchsorted(self.edges, places, side="left")].astype(np.int8)
+        return np.sign(self.guesses)[np.searchsorted(self.edges, places, side="left")].astype(
+            np.int8
+        )
 
     def kernel(self, width: int, code: float) -> Kernel | None:
         from dpwitness.auditors.events.kernels import intervals_kernel  # loads Numba
 
-        return intervals_kernel(self.column, self.edges, self.guesses, int(self.missing)) if self.column < width else None
+        return (
+            intervals_kernel(self.column, self.edges, self.guesses, int(self.missing))
+            if self.column < width
+            else None
+        )
 
     def count(self, outputs: Outputs, rounds: int = 0) -> tuple[int, int]:
         if len(self.edges) > 8:
@@ -70,7 +83,11 @@ class Intervals(Event):
         x = self.position(outputs)
         # for few edges, one comparison per edge is several times faster than a binary search
         below = np.array([np.count_nonzero(x <= edge) for edge in self.edges], dtype=np.int64)
-        finite = len(x) if self.missing == 0 and self.guesses[-1] == 0 else len(x) - int(np.count_nonzero(x != x))
+        finite = (
+            len(x)
+            if self.missing == 0 and self.guesses[-1] == 0
+            else len(x) - int(np.count_nonzero(x != x))
+        )
         counts = np.diff(np.concatenate([[0], below, [finite]]))
         plus, minus = int(counts[self.guesses > 0].sum()), int(counts[self.guesses < 0].sum())
         missing_count = len(x) - finite
@@ -82,25 +99,36 @@ class Intervals(Event):
 
     def describe(self) -> str:
         bounds = ["-inf", *(f"{edge:.6g}" for edge in self.edges), "inf"]
-        parts = [f"D{int(g > 0)} on ({bounds[i]}, {bounds[i + 1]}]" for i, g in enumerate(self.guesses) if g]
+        parts = [
+            f"D{int(g > 0)} on ({bounds[i]}, {bounds[i + 1]}]"
+            for i, g in enumerate(self.guesses)
+            if g
+        ]
         if self.missing:
             parts.append(f"D{int(self.missing > 0)} on NaN")
-        shown = "; ".join(parts[:6]) + (f"; and {len(parts) - 6} more intervals" if len(parts) > 6 else "")
+        shown = "; ".join(parts[:6]) + (
+            f"; and {len(parts) - 6} more intervals" if len(parts) > 6 else ""
+        )
         return f"output {self.column}: {shown}" if self.column else shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedScore:
-    """A weighted sum of features of an output matrix with `width` numbers per row: blocks with their weights, and a constant."""
+    """A weighted sum of features of an output matrix with `width` numbers per row: blocks with
+    their weights, and a constant.
+    """
 
     width: int
     blocks: tuple[tuple[Block, FloatArray], ...]
     offset: float = 0.0
-    structures: tuple[tuple[str, float], ...] = ()  # structures of outputs and the score of each, for printing
+    # structures of outputs and the score of each, for printing
+    structures: tuple[tuple[str, float], ...] = ()
 
     @property
     def unit(self) -> float:
-        """Grid to which scores are rounded, 1e-9 of the largest weight, so that rounding noise cannot change a guess."""
+        """Grid to which scores are rounded, 1e-9 of the largest weight, so that rounding noise
+        cannot change a guess.
+        """
         return 1e-9 * max([1e-3, *(float(np.abs(weights).max()) for _, weights in self.blocks)])
 
     def __call__(self, matrix: FloatArray) -> FloatArray:
@@ -113,7 +141,9 @@ class WeightedScore:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Threshold(ScalarEvent):
-    """D1 where the score exceeds `high`, D0 where the score is below `low`; an infinite threshold is never crossed."""
+    """D1 where the score exceeds `high`, D0 where the score is below `low`; an infinite threshold
+    is never crossed.
+    """
 
     score: WeightedScore
     low: float
@@ -125,7 +155,11 @@ class Threshold(ScalarEvent):
         from dpwitness.auditors.events.score_kernel import threshold_kernel  # loads Numba
 
         score = self.score
-        return threshold_kernel(score.blocks, score.offset, score.unit, self.low, self.high, code) if score.width <= width else None
+        return (
+            threshold_kernel(score.blocks, score.offset, score.unit, self.low, self.high, code)
+            if score.width <= width
+            else None
+        )
 
     axis: ClassVar[str] = "score of the output"
 
@@ -144,17 +178,26 @@ class Threshold(ScalarEvent):
 
     def describe(self) -> str:
         score = self.score
-        features = sum(len(weights) for block, weights in score.blocks if not isinstance(block, Trees))
+        features = sum(
+            len(weights) for block, weights in score.blocks if not isinstance(block, Trees)
+        )
         trees = sum(len(block.roots) for block, _ in score.blocks if isinstance(block, Trees))
         sides = [("D1 above", self.high), ("D0 below", self.low)]
         rule = ", ".join(f"{side} {at:.6g}" for side, at in sides if np.isfinite(at))
-        structure_scores = "".join(f"; an output that is {name!r} scores {value:.3g}" for name, value in score.structures[:4])
-        return f"score over {features} features{f' and {trees} trees' if trees else ''}: {rule or 'never guesses'}{structure_scores}"
+        structure_scores = "".join(
+            f"; an output that is {name!r} scores {value:.3g}"
+            for name, value in score.structures[:4]
+        )
+        return (
+            f"score over {features} features{f' and {trees} trees' if trees else ''}: "
+            f"{rule or 'never guesses'}{structure_scores}"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Atoms(Event):
-    """A guess for each listed output (rows of the output matrix, structure code first); the rule abstains on all other outputs.
+    """A guess for each listed output (rows of the output matrix, structure code first); the rule
+    abstains on all other outputs.
 
     `exact` holds pairs (column, value). If given, outputs are compared only by these values and
     their columns: see `mask_other_values`.
@@ -164,7 +207,8 @@ class Atoms(Event):
     guesses: FloatArray
     names: tuple[str, ...] = ()
     exact: FloatArray | None = None
-    _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)  # sorted keys of the rows, and the guess on each
+    # sorted keys of the rows, and the guess on each
+    _sorted: tuple[NDArray[np.uint64], Guesses] = field(init=False, repr=False)
 
     kind: ClassVar[str] = "atoms"
 
@@ -173,7 +217,9 @@ class Atoms(Event):
 
     def guess(self, outputs: Outputs) -> Guesses:
         matrix = outputs.matrix(self.rows.shape[1] - 1)
-        return _look_up(self._sorted, matrix if self.exact is None else mask_other_values(matrix, self.exact))
+        return _look_up(
+            self._sorted, matrix if self.exact is None else mask_other_values(matrix, self.exact)
+        )
 
     def kernel(self, width: int, code: float) -> Kernel | None:
         from dpwitness.auditors.events.kernels import atoms_kernel  # loads Numba
@@ -184,7 +230,12 @@ class Atoms(Event):
     def listed(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
         shown = self._largest_guesses(_MAX_LISTED)
         guesses = [int(np.sign(self.guesses[i])) for i in shown]
-        return (*(self._format_output(int(i)) for i in shown), "others: D1", "others: D0", "no guess"), (*guesses, 1, -1, 0)
+        return (
+            *(self._format_output(int(i)) for i in shown),
+            "others: D1",
+            "others: D0",
+            "no guess",
+        ), (*guesses, 1, -1, 0)
 
     def cell(self, outputs: Outputs) -> NDArray[np.intp]:
         matrix, shown = outputs.matrix(self.rows.shape[1] - 1), self._largest_guesses(_MAX_LISTED)
@@ -201,22 +252,30 @@ class Atoms(Event):
 
     def _format_output(self, i: int) -> str:
         """Return output number `i` as a text for display."""
-        numbers = ", ".join("any other" if self.exact is not None and np.isnan(v) else f"{v:g}" for v in self.rows[i, 1:])
+        numbers = ", ".join(
+            "any other" if self.exact is not None and np.isnan(v) else f"{v:g}"
+            for v in self.rows[i, 1:]
+        )
         name = self.names[i] if self.names else ""
-        return name if name[-1:] in ("'", '"') else f"{name}({numbers})"  # a text is printed without numbers
+        # a text is printed without numbers
+        return name if name[-1:] in ("'", '"') else f"{name}({numbers})"
 
     @property
     def directions(self) -> int:
         return count_directions(self.guesses)
 
     def describe(self) -> str:
-        parts = [f"D{int(self.guesses[i] > 0)} on {self._format_output(int(i))}" for i in self._largest_guesses(4)]
+        parts = [
+            f"D{int(self.guesses[i] > 0)} on {self._format_output(int(i))}"
+            for i in self._largest_guesses(4)
+        ]
         more = len(self.guesses) - len(parts)
         return "; ".join(parts) + (f"; and {more} more outputs" if more > 0 else "")
 
 
 def mask_other_values(matrix: FloatArray, exact: FloatArray) -> FloatArray:
-    """Return the matrix with each number replaced by NaN unless it is listed in `exact` (pairs of column and value) for its column.
+    """Return the matrix with each number replaced by NaN unless it is listed in `exact` (pairs of
+    column and value) for its column.
 
     Structure codes are unchanged. NaN counts as infinity.
     """
@@ -255,27 +314,37 @@ _SPECIAL = 2000.0  # marks zeros, infinities, NaN and denormals: no float has th
 
 
 def lattice(values: FloatArray) -> FloatArray:
-    """Return the float-bit features of a column: the binary exponent and the exponent of the lowest set bit. Zero keeps its sign."""
+    """Return the float-bit features of a column: the binary exponent and the exponent of the lowest
+    set bit. Zero keeps its sign.
+    """
     bits = np.ascontiguousarray(values).view(np.int64)
     exponent = (bits >> 52) & 0x7FF
     mantissa = (bits & 0xFFFFFFFFFFFFF) | (1 << 52)
-    lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1]  # 1 to 53, counted from the end of the mantissa
+    # 1 to 53, counted from the end of the mantissa
+    lowest = np.frexp((mantissa & -mantissa).astype(np.float64))[1]
     features = np.column_stack([exponent - 1023.0, exponent - 1023.0 + lowest - 53.0])
     special = (exponent == 0) | (exponent == 0x7FF)
     features[special] = np.column_stack(
-        [np.where(np.signbit(values[special]), -_SPECIAL, _SPECIAL), np.nan_to_num(values[special], nan=2e308)]
+        [
+            np.where(np.signbit(values[special]), -_SPECIAL, _SPECIAL),
+            np.nan_to_num(values[special], nan=2e308),
+        ]
     )
     return features
 
 
 def lowest_bit_exponents(features: FloatArray) -> FloatArray:
-    """Return the exponent of the lowest set bit from `lattice` features; infinity for zeros, infinities, NaN and denormals."""
+    """Return the exponent of the lowest set bit from `lattice` features; infinity for zeros,
+    infinities, NaN and denormals.
+    """
     return np.where(np.abs(features[:, 0]) < _SPECIAL, features[:, 1], np.inf)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lattice(Event):
-    """A guess for each listed class of float bits (exponent, lowest set bit) of one column, whatever the value."""
+    """A guess for each listed class of float bits (exponent, lowest set bit) of one column,
+    whatever the value.
+    """
 
     column: int
     rows: FloatArray
@@ -301,14 +370,17 @@ class Lattice(Event):
 
     def describe(self) -> str:
         lows = [f"2^{low:g}" for (_, low), g in zip(self.rows, self.guesses, strict=True) if g > 0]
-        return f"output {self.column}: {len(self.guesses)} classes of (exponent, lowest set bit)" + (
-            f"; D1 e.g. at {lows[0]}" if lows else ""
+        return (
+            f"output {self.column}: {len(self.guesses)} classes of (exponent, lowest set bit)"
+            + (f"; D1 e.g. at {lows[0]}" if lows else "")
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LowBits(ScalarEvent):
-    """The guess `side` (+1 or -1) for finite outputs of one column whose lowest set bit is below 2^`below`."""
+    """The guess `side` (+1 or -1) for finite outputs of one column whose lowest set bit is below
+    2^`below`.
+    """
 
     column: int
     below: float
@@ -319,7 +391,11 @@ class LowBits(ScalarEvent):
     def kernel(self, width: int, code: float) -> Kernel | None:
         from dpwitness.auditors.events.kernels import count_low_bits  # loads Numba
 
-        return (count_low_bits, (self.column, float(self.below), int(self.side))) if self.column < width else None
+        return (
+            (count_low_bits, (self.column, float(self.below), int(self.side)))
+            if self.column < width
+            else None
+        )
 
     @property
     def axis(self) -> str:
@@ -339,18 +415,25 @@ class LowBits(ScalarEvent):
         return 1
 
     def describe(self) -> str:
-        return f"output {self.column}: D{int(self.side > 0)} where the lowest set bit lies below 2^{self.below:g}"
+        return (
+            f"output {self.column}: D{int(self.side > 0)} where the lowest set bit lies below "
+            f"2^{self.below:g}"
+        )
 
 
 def distances(rows: FloatArray, center: FloatArray) -> FloatArray:
-    """Return the Euclidean distance of each row from a center; infinite on overflow, NaN if the row contains NaN."""
+    """Return the Euclidean distance of each row from a center; infinite on overflow, NaN if the row
+    contains NaN.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(np.linalg.norm(rows - center, axis=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ball(ScalarEvent):
-    """The guess `inside` (+1 or -1) for outputs within `inner` of a center, and the opposite guess beyond `outer`."""
+    """The guess `inside` (+1 or -1) for outputs within `inner` of a center, and the opposite guess
+    beyond `outer`.
+    """
 
     center: FloatArray
     inner: float
@@ -362,7 +445,11 @@ class Ball(ScalarEvent):
     def kernel(self, width: int, code: float) -> Kernel | None:
         from dpwitness.auditors.events.kernels import ball_kernel  # loads Numba
 
-        return ball_kernel(self.center, self.inner, self.outer, int(self.inside)) if len(self.center) <= width else None
+        return (
+            ball_kernel(self.center, self.inner, self.outer, int(self.inside))
+            if len(self.center) <= width
+            else None
+        )
 
     axis: ClassVar[str] = "distance from the center"
 
@@ -383,5 +470,7 @@ class Ball(ScalarEvent):
     def describe(self) -> str:
         center = np.array2string(self.center, precision=6, threshold=8)
         parts = [f"D{int(self.inside > 0)} within {self.inner:.6g}"] if self.inner > 0 else []
-        parts += [f"D{int(self.inside < 0)} beyond {self.outer:.6g}"] if np.isfinite(self.outer) else []
+        parts += (
+            [f"D{int(self.inside < 0)} beyond {self.outer:.6g}"] if np.isfinite(self.outer) else []
+        )
         return f"{' and '.join(parts) or 'never guesses: distance'} of {center}"

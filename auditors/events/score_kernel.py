@@ -1,4 +1,5 @@
-"""Kernel of `Threshold`: a score as flat tables, evaluated column by column over a block of rows that fits in the processor's cache.
+"""Kernel of `Threshold`: a score as flat tables, evaluated column by column over a block of rows
+that fits in the processor's cache.
 
 Each input number of the score is stored once per row, unchanged or standardized. Each block of
 features then loops over these columns, in loops that the compiler can vectorize.
@@ -33,13 +34,39 @@ from dpwitness.auditors.events.kernels import Kernel, sum_of_trees
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_KINDS = (Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees, WhitenedDistances, ProjectedRamps)
-_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS, _SORTED, _DISTANCES, _PLACES, _TREES, _WHITENED, _PROJECTED = range(len(_KINDS))
+_KINDS = (
+    Levels,
+    Ramps,
+    Affine,
+    SignedLog,
+    Products,
+    Sorted,
+    Distances,
+    Places,
+    Trees,
+    WhitenedDistances,
+    ProjectedRamps,
+)
+(
+    _LEVELS,
+    _RAMPS,
+    _AFFINE,
+    _SIGNED_LOG,
+    _PRODUCTS,
+    _SORTED,
+    _DISTANCES,
+    _PLACES,
+    _TREES,
+    _WHITENED,
+    _PROJECTED,
+) = range(len(_KINDS))
 _BLOCK_ROWS = 256
 
 
 class _Tables:
-    """Input tables of the kernel: the columns to load, and for each block its kind, length, and offsets of its integers and floats."""
+    """Input tables of the kernel: the columns to load, and for each block its kind, length, and
+    offsets of its integers and floats.
+    """
 
     def __init__(self) -> None:
         self.inputs: dict[tuple[int, float, float], int] = {}
@@ -48,7 +75,9 @@ class _Tables:
         self.real: list[float] = []
 
     def input(self, column: int, center: float = 0.0, scale: float = 0.0) -> int:
-        """Return the index of an input column; a scale of 0 means that the column is not standardized."""
+        """Return the index of an input column; a scale of 0 means that the column is not
+        standardized.
+        """
         return self.inputs.setdefault((int(column), float(center), float(scale)), len(self.inputs))
 
     def add(self, block: Block, weights: FloatArray) -> None:
@@ -69,19 +98,39 @@ class _Tables:
         if isinstance(block, Places):
             return len(block.at), [self.input(column) for column in block.at], ((block.value,),)
         if isinstance(block, NumericBlock):
-            inputs = [self.input(*each) for each in zip(block.at, block.center, block.scale, strict=True)]
+            inputs = [
+                self.input(*each) for each in zip(block.at, block.center, block.scale, strict=True)
+            ]
             whitening = (block.whitening.T.ravel(),) if isinstance(block, WhitenedDistances) else ()
             if isinstance(block, ProjectedRamps):
                 return len(inputs), [*inputs, len(block.knots)], (block.direction, block.knots)
-            return len(inputs), inputs, (*whitening, block.one, block.zero) if isinstance(block, Distances) else ()
-        feature = [self.input(column) if left >= 0 else 0 for column, left in zip(block.feature, block.left, strict=True)]
-        return len(feature), [len(block.roots), *feature, *block.left, *block.right, *block.roots], (block.threshold, block.value)
+            return (
+                len(inputs),
+                inputs,
+                (*whitening, block.one, block.zero) if isinstance(block, Distances) else (),
+            )
+        feature = [
+            self.input(column) if left >= 0 else 0
+            for column, left in zip(block.feature, block.left, strict=True)
+        ]
+        return (
+            len(feature),
+            [len(block.roots), *feature, *block.left, *block.right, *block.roots],
+            (block.threshold, block.value),
+        )
 
 
 def threshold_kernel(
-    blocks: Sequence[tuple[Block, FloatArray]], offset: float, unit: float, low: float, high: float, code: float
+    blocks: Sequence[tuple[Block, FloatArray]],
+    offset: float,
+    unit: float,
+    low: float,
+    high: float,
+    code: float,
 ) -> Kernel | None:
-    """Return the kernel of a score with two thresholds, on outputs of structure `code`; None if some slope is not a finite float."""
+    """Return the kernel of a score with two thresholds, on outputs of structure `code`; None if
+    some slope is not a finite float.
+    """
     tables = _Tables()
     for block, weights in blocks:
         with np.errstate(over="ignore"):
@@ -91,7 +140,11 @@ def threshold_kernel(
                 return None
         tables.add(block, weights)
     inputs = np.array(list(tables.inputs) or [(0, 0.0, 0.0)])
-    columns = inputs[:, 0].astype(np.int64), np.ascontiguousarray(inputs[:, 1]), np.ascontiguousarray(inputs[:, 2])
+    columns = (
+        inputs[:, 0].astype(np.int64),
+        np.ascontiguousarray(inputs[:, 1]),
+        np.ascontiguousarray(inputs[:, 2]),
+    )
     begins = np.array(tables.blocks, dtype=np.int64).reshape(-1, 4)
     numbers = np.array(tables.integers, dtype=np.int64), np.array(tables.real, dtype=np.float64)
     count = _compiled_counter(frozenset(kind for kind, _, _, _ in tables.blocks))
@@ -100,7 +153,9 @@ def threshold_kernel(
 
 @cache
 def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
-    """Return the kernel for scores with blocks of these kinds only; compiling all kinds would take seconds."""
+    """Return the kernel for scores with blocks of these kinds only; compiling all kinds would take
+    seconds.
+    """
     add_block = _compiled_adder(kinds)
 
     @jit
@@ -126,11 +181,18 @@ def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
         for start in range(0, len(rows), _BLOCK_ROWS):
             size = min(_BLOCK_ROWS, len(rows) - start)
             for k in range(len(columns)):
-                _load_column(code, columns[k], centers[k], scales[k], rows[start : start + size], x[k])
+                _load_column(
+                    code, columns[k], centers[k], scales[k], rows[start : start + size], x[k]
+                )
             for i in range(size):
                 total[i] = offset
             for b in range(len(blocks)):
-                kind, n, at, reals = blocks[b, 0], blocks[b, 1], integers[blocks[b, 2] :], real[blocks[b, 3] :]
+                kind, n, at, reals = (
+                    blocks[b, 0],
+                    blocks[b, 1],
+                    integers[blocks[b, 2] :],
+                    real[blocks[b, 3] :],
+                )
                 add_block(kind, n, at, reals, x, size, total)
             for i in range(size):
                 score = np.rint(total[i] / unit) * unit
@@ -144,17 +206,34 @@ def _compiled_counter(kinds: frozenset[int]) -> Callable[..., None]:
 
 
 def _compiled_adder(kinds: frozenset[int]) -> Callable[..., None]:
-    """Return the kernel that adds a block's values to the scores, for blocks of these kinds only."""
-    levels, ramps, affine, signed_log, products = (kind in kinds for kind in (_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS))
-    in_order, distances, places, trees = (kind in kinds for kind in (_SORTED, _DISTANCES, _PLACES, _TREES))
+    """Return the kernel that adds a block's values to the scores, for blocks of these
+    kinds only.
+    """
+    levels, ramps, affine, signed_log, products = (
+        kind in kinds for kind in (_LEVELS, _RAMPS, _AFFINE, _SIGNED_LOG, _PRODUCTS)
+    )
+    in_order, distances, places, trees = (
+        kind in kinds for kind in (_SORTED, _DISTANCES, _PLACES, _TREES)
+    )
     whitened, projected = (kind in kinds for kind in (_WHITENED, _PROJECTED))
 
     @jit
-    def add_block(kind: int, n: int, at: Columns, reals: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
-        if levels and kind == _LEVELS:  # the flags are compile-time constants, so unused branches are removed
+    def add_block(
+        kind: int,
+        n: int,
+        at: Columns,
+        reals: FloatArray,
+        x: FloatArray,
+        size: int,
+        total: FloatArray,
+    ) -> None:
+        # the flags are compile-time constants, so unused branches are removed
+        if levels and kind == _LEVELS:
             _levels(reals[:n], reals[n:], x[at[0]], size, total)
         elif ramps and kind == _RAMPS:
-            _ramps(reals[: n + 1], reals[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total)
+            _ramps(
+                reals[: n + 1], reals[n + 1 :], x[at[0]], x[max(at[1], 0)], at[1] >= 0, size, total
+            )
         elif affine and kind == _AFFINE:
             _affine(at[:n], reals, x, size, total)
         elif signed_log and kind == _SIGNED_LOG:
@@ -179,8 +258,12 @@ def _compiled_adder(kinds: frozenset[int]) -> Callable[..., None]:
 
 
 @jit
-def _load_column(code: float, column: int, center: float, scale: float, rows: FloatArray, out: FloatArray) -> None:
-    """Load one column of the output matrix into `out`, standardized unless `scale` is 0; column 0 is the structure code."""
+def _load_column(
+    code: float, column: int, center: float, scale: float, rows: FloatArray, out: FloatArray
+) -> None:
+    """Load one column of the output matrix into `out`, standardized unless `scale` is 0; column 0
+    is the structure code.
+    """
     for i in range(len(rows)):
         out[i] = rows[i, column - 1] if column > 0 else code
     if scale > 0.0:
@@ -192,7 +275,9 @@ def _load_column(code: float, column: int, center: float, scale: float, rows: Fl
 
 
 @jit
-def _levels(keys: FloatArray, weights: FloatArray, column: FloatArray, size: int, total: FloatArray) -> None:
+def _levels(
+    keys: FloatArray, weights: FloatArray, column: FloatArray, size: int, total: FloatArray
+) -> None:
     """Add the weights of `Levels` features to the scores in `total`."""
     for k in range(len(keys)):
         key, weight = keys[k], weights[k]
@@ -203,7 +288,13 @@ def _levels(keys: FloatArray, weights: FloatArray, column: FloatArray, size: int
 
 @jit
 def _ramps(
-    knots: FloatArray, weights: FloatArray, column: FloatArray, less: FloatArray, subtract: bool, size: int, total: FloatArray
+    knots: FloatArray,
+    weights: FloatArray,
+    column: FloatArray,
+    less: FloatArray,
+    subtract: bool,
+    size: int,
+    total: FloatArray,
 ) -> None:
     """Add the weighted `Ramps` features to the scores in `total`."""
     for k in range(len(knots) - 1):
@@ -226,7 +317,9 @@ def _affine(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: F
 
 
 @jit
-def _signed_log(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+def _signed_log(
+    at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray
+) -> None:
     """Add the weighted `SignedLog` features to the scores in `total`."""
     for k in range(len(at)):
         column, weight = x[at[k]], weights[k]
@@ -235,7 +328,9 @@ def _signed_log(at: Columns, weights: FloatArray, x: FloatArray, size: int, tota
 
 
 @jit
-def _products(at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+def _products(
+    at: Columns, weights: FloatArray, x: FloatArray, size: int, total: FloatArray
+) -> None:
     """Add the weighted `Products` features to the scores in `total`."""
     place = 0
     for first in range(len(at)):
@@ -287,7 +382,9 @@ def _distances(at: Columns, real: FloatArray, x: FloatArray, size: int, total: F
 
 @jit
 def _mixed(at: Columns, mix: FloatArray, count: int, x: FloatArray, size: int) -> FloatArray:
-    """Return linear combinations of columns: (count, size); `mix` holds the coefficients of one combination after the other."""
+    """Return linear combinations of columns: (count, size); `mix` holds the coefficients of one
+    combination after the other.
+    """
     mixed = np.zeros((count, size))
     for k in range(count):
         for j in range(len(at)):
@@ -298,7 +395,14 @@ def _mixed(at: Columns, mix: FloatArray, count: int, x: FloatArray, size: int) -
 
 
 @jit
-def _places(at: Columns, target_value: float, weights: FloatArray, x: FloatArray, size: int, total: FloatArray) -> None:
+def _places(
+    at: Columns,
+    target_value: float,
+    weights: FloatArray,
+    x: FloatArray,
+    size: int,
+    total: FloatArray,
+) -> None:
     """Add the weighted `Places` features to the scores in `total`."""
     length = len(at)
     first, last = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
@@ -306,7 +410,8 @@ def _places(at: Columns, target_value: float, weights: FloatArray, x: FloatArray
     for i in range(size):
         first[i], last[i], times[i], before[i] = length, length, 0, 0
     for k in range(length):
-        column, twice = x[at[k]], weights[2 * length + 2 + k]  # `before` is 0 for the first column, whose weight is never added
+        # `before` is 0 for the first column, whose weight is never added
+        column, twice = x[at[k]], weights[2 * length + 2 + k]
         for i in range(size):
             value = column[i] if column[i] == column[i] else np.inf
             hit = 1 if value == target_value else 0
@@ -316,13 +421,21 @@ def _places(at: Columns, target_value: float, weights: FloatArray, x: FloatArray
             total[i] += twice if hit & before[i] else 0.0
             before[i] = hit
     for i in range(size):
-        total[i] += weights[first[i]] + weights[length + 1 + last[i]] + times[i] * weights[2 * length + 2]
+        total[i] += (
+            weights[first[i]] + weights[length + 1 + last[i]] + times[i] * weights[2 * length + 2]
+        )
 
 
 @jit
-def _trees(nodes: int, integers: Columns, real: FloatArray, x: FloatArray, total: FloatArray) -> None:
+def _trees(
+    nodes: int, integers: Columns, real: FloatArray, x: FloatArray, total: FloatArray
+) -> None:
     """Add the weighted sum of a `Trees` block to the scores in `total`."""
-    feature, left, right = integers[1 : nodes + 1], integers[nodes + 1 : 2 * nodes + 1], integers[2 * nodes + 1 : 3 * nodes + 1]
+    feature, left, right = (
+        integers[1 : nodes + 1],
+        integers[nodes + 1 : 2 * nodes + 1],
+        integers[2 * nodes + 1 : 3 * nodes + 1],
+    )
     roots = integers[3 * nodes + 1 : 3 * nodes + 1 + integers[0]]
     sums = sum_of_trees(x.T, feature, real[:nodes], left, right, real[nodes : 2 * nodes], roots)
     for i in range(len(sums)):

@@ -1,9 +1,11 @@
-"""Scorers: ways to order outputs by the evidence for D1. Each is fitted on training data and can be turned into an event.
+"""Scorers: ways to order outputs by the evidence for D1. Each is fitted on training data and can be
+turned into an event.
 
 A few are enough. `line` is the only column that varies, unchanged. `model` is a weighted sum of
 feature groups whose priors are fitted to the data. `trees` adds boosted trees to the model if they
 improve the score. `atoms` orders repeated outputs by their own counts, with the model as prior.
-`distance` is the distance from a given output. `trace` is the log-odds for the shift that a traced run shows.
+`distance` is the distance from a given output. `trace` is the log-odds for the shift that a traced
+run shows.
 """
 
 from __future__ import annotations
@@ -32,7 +34,16 @@ from dpwitness.auditors.events.features import (
 )
 from dpwitness.auditors.events.outputs import MIN_ROWS_PER_ATOM, Distinct, Training
 from dpwitness.auditors.events.posterior import cell_counts
-from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Threshold, WeightedScore, distances, mask_other_values, name_of_atom
+from dpwitness.auditors.events.rules import (
+    Atoms,
+    Ball,
+    Intervals,
+    Threshold,
+    WeightedScore,
+    distances,
+    mask_other_values,
+    name_of_atom,
+)
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.columns import median_shift, moments, without_overflow
 from dpwitness.auditors.statistics.model_average import Expansion
@@ -41,11 +52,14 @@ from dpwitness.auditors.statistics.shared_weights import SHARED_CURVES, share
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
-_MAX_FIT_WORK, _MAX_FIT_VALUES = 2**28, 2**22  # rows times squared number of features: the cost of one step of the fit
-_MIN_POSITION_SPREAD = 0.05  # standard deviation of the indicators of a position below which they get no weight
+# rows times squared number of features: the cost of one step of the fit
+_MAX_FIT_WORK, _MAX_FIT_VALUES = 2**28, 2**22
+# standard deviation of the indicators of a position below which they get no weight
+_MIN_POSITION_SPREAD = 0.05
 _FOLDS = 4
 _UNUSED_PRECISION = 1e5  # prior precision of a group that was not selected
-_LEAST_CROSS = 0.1  # least weight of a cross, relative to the largest of all features, in units of their spread
+# least weight of a cross, relative to the largest of all features, in units of their spread
+_LEAST_CROSS = 0.1
 _MAX_ATOMS = 8192
 MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
 _MAX_SHIFTED = 512  # maximum number of columns with a shift that a trace proposes
@@ -55,7 +69,9 @@ class Scorer(Protocol):
     """Protocol of an order of outputs that can be turned into an event."""
 
     def event(self, low: float, high: float) -> Event:
-        """Return the event that guesses D1 where the score exceeds `high`, and D0 where the score is below `low`."""
+        """Return the event that guesses D1 where the score exceeds `high`, and D0 where the score
+        is below `low`.
+        """
 
 
 class NumericScorer(Scorer, Protocol):
@@ -87,7 +103,8 @@ class LineScorer:
 
 
 def fit_line(data: Training) -> LineScorer | None:
-    """Return the scorer of the only column that varies, if it holds only finite numbers; otherwise None.
+    """Return the scorer of the only column that varies, if it holds only finite numbers; otherwise
+    None.
 
     It has few degrees of freedom, which helps with small data and in extreme tails.
     """
@@ -109,13 +126,16 @@ def fit_line(data: Training) -> LineScorer | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelScorer:
-    """Log-odds as a weighted sum of features, with the fitted prior precision of each group and the exact values of the columns."""
+    """Log-odds as a weighted sum of features, with the fitted prior precision of each group and the
+    exact values of the columns.
+    """
 
     model: WeightedScore
     precision: dict[str, float]
     values: Values
     log_evidence: float = -np.inf  # of the model, by Laplace's approximation
-    subsets: tuple[dict[str, float], ...] = ()  # groups and precisions of the models of which this is the average; empty: one model
+    # groups and precisions of the models of which this is the average; empty: one model
+    subsets: tuple[dict[str, float], ...] = ()
     chance: float = 0.0  # share of the score's variance that is chance
 
     def score(self, matrix: FloatArray) -> FloatArray:
@@ -126,29 +146,47 @@ class ModelScorer:
 
 
 def fit_model(
-    data: Training, like: ModelScorer | None = None, start: dict[str, float] | None = None, *, tune: bool = True
+    data: Training,
+    like: ModelScorer | None = None,
+    start: dict[str, float] | None = None,
+    *,
+    tune: bool = True,
 ) -> ModelScorer | None:
-    """Fit a logistic regression on the feature groups that suit the outputs; return None if no feature varies.
+    """Fit a logistic regression on the feature groups that suit the outputs; return None if no
+    feature varies.
 
-    If `like` is given, its groups, their prior precisions, its subsets of them and its exact values are used unchanged. Otherwise the fit
-    of the precisions of all groups starts at `start`, and likely subsets are fitted again. Without `tune` the precisions are not fitted.
+    If `like` is given, its groups, their prior precisions, its subsets of them and its exact values
+    are used unchanged. Otherwise the fit of the precisions of all groups starts at `start`, and
+    likely subsets are fitted again. Without `tune` the precisions are not fitted.
     """
     precision, subsets = (like.precision, like.subsets) if like else (None, ())
     values = like.values if like else values_of(data.matrix)
     groups = propose_blocks(data.matrix, data.label, values)
     blocks: list[tuple[str, Block]] = [
-        (name, block) for name, several in groups.items() if precision is None or _is_used(name, precision) for block in several
+        (name, block)
+        for name, several in groups.items()
+        if precision is None or _is_used(name, precision)
+        for block in several
     ]
     if not blocks:
         return None
     size = sum(block.columns(data.matrix[:1]).shape[1] for _, block in blocks)
-    rows, ones, zeros = _rows_to_fit(data, repeated(values), max(_MIN_FIT_ROWS, _MAX_FIT_WORK // size**2))
+    rows, ones, zeros = _rows_to_fit(
+        data, repeated(values), max(_MIN_FIT_ROWS, _MAX_FIT_WORK // size**2)
+    )
     parts = [block.columns(data.matrix[rows]) for _, block in blocks]
-    features, total, starts = np.concatenate(parts, axis=1), ones + zeros, np.cumsum([0, *(part.shape[1] for part in parts)])
+    features, total, starts = (
+        np.concatenate(parts, axis=1),
+        ones + zeros,
+        np.cumsum([0, *(part.shape[1] for part in parts)]),
+    )
     step = -(-features.size // _MAX_FIT_VALUES)
     features, ones, zeros, total = features[::step], ones[::step], zeros[::step], total[::step]
     center, spread = moments(features, total)
-    keys, used = _prior_names(blocks, np.diff(starts)), _usable(blocks, np.diff(starts), center, spread)
+    keys, used = (
+        _prior_names(blocks, np.diff(starts)),
+        _usable(blocks, np.diff(starts), center, spread),
+    )
     if not used.any():
         return None
     curves = [
@@ -160,8 +198,16 @@ def fit_model(
     shared_center, shared_spread = moments(shared.values, total)
     names, group = np.unique(np.append(keys[used], shared.names), return_inverse=True)
     known_precision = precision or start or {}
-    begin = np.array([known_precision.get(name, _UNUSED_PRECISION if precision or start else 10.0) for name in names.tolist()])
-    scaled = (features[:, used] - center[used]) / spread[used], (shared.values - shared_center) / shared_spread
+    begin = np.array(
+        [
+            known_precision.get(name, _UNUSED_PRECISION if precision or start else 10.0)
+            for name in names.tolist()
+        ]
+    )
+    scaled = (
+        (features[:, used] - center[used]) / spread[used],
+        (shared.values - shared_center) / shared_spread,
+    )
     design = np.column_stack([np.ones(len(features)), *scaled])
     fit, found = fit_grouped(design, ones, zeros, group, begin, learn=tune and precision is None)
     expansion = Expansion(fit, group, names.tolist(), found)
@@ -169,30 +215,54 @@ def fit_model(
     own_weights, shared_weights = np.split(average.weights[1:], [int(used.sum())])
     weights = shared.matrix @ (shared_weights / shared_spread)
     weights[used] += own_weights / spread[used]
-    offset, kept_blocks = float(average.weights[0] - weights @ center), list[tuple[Block, FloatArray]]()
+    offset, kept_blocks = (
+        float(average.weights[0] - weights @ center),
+        list[tuple[Block, FloatArray]](),
+    )
     least = _LEAST_CROSS * float(np.abs(weights * spread).max())
     for (_, block), first, end in zip(blocks, starts, starts[1:], strict=False):
         own_part = weights[first:end]
-        if np.abs(own_part * spread[first:end]).max(initial=0.0) > (least if isinstance(block, Trees) else 1e-5):
+        if np.abs(own_part * spread[first:end]).max(initial=0.0) > (
+            least if isinstance(block, Trees) else 1e-5
+        ):
             kept_blocks.append((block, own_part))
         else:
             offset += float(own_part @ center[first:end])
-    model = WeightedScore(data.matrix.shape[1] - 1, merge_trees(kept_blocks), offset, _structures(data, kept_blocks))
+    model = WeightedScore(
+        data.matrix.shape[1] - 1, merge_trees(kept_blocks), offset, _structures(data, kept_blocks)
+    )
     chance = expansion.chance_share(average, np.array([ones.sum(), zeros.sum()]))
-    whole = ModelScorer(model, dict(zip(names.tolist(), found.tolist(), strict=True)), values, average.log_evidence, subsets, chance)
-    if precision is not None or not tune or data.same is not None:  # a fit of outputs that repeat is a prior of their own counts
+    whole = ModelScorer(
+        model,
+        dict(zip(names.tolist(), found.tolist(), strict=True)),
+        values,
+        average.log_evidence,
+        subsets,
+        chance,
+    )
+    # a fit of outputs that repeat is a prior of their own counts
+    if precision is not None or not tune or data.same is not None:
         return whole
     likely = expansion.likely_subsets()
-    precisions = {name: min(several) for name in names.tolist() if (several := [subset[name] for subset in likely if name in subset])}
-    part = fit_model(data, replace(whole, precision=precisions, subsets=likely)) if precisions else None
+    precisions = {
+        name: min(several)
+        for name in names.tolist()
+        if (several := [subset[name] for subset in likely if name in subset])
+    }
+    part = (
+        fit_model(data, replace(whole, precision=precisions, subsets=likely))
+        if precisions
+        else None
+    )
     return whole if part is None or part.log_evidence < whole.log_evidence else part
 
 
 def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
-    """Return the log-odds of numbers that move by `shift` from D0 to D1 and have independent Laplace or normal noise.
+    """Return the log-odds of numbers that move by `shift` from D0 to D1 and have independent
+    Laplace or normal noise.
 
-    Centers and spreads are those of the training outputs, so no weight is fitted. There is no scorer for other numbers of columns, or if a
-    number is missing.
+    Centers and spreads are those of the training outputs, so no weight is fitted. There is no
+    scorer for other numbers of columns, or if a number is missing.
     """
     width = data.matrix.shape[1] - 1
     at = np.flatnonzero(np.isfinite(shift) & (shift != 0)) + 1
@@ -204,62 +274,106 @@ def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
         return []
     center, spread = np.median(aligned, axis=0), aligned.std(axis=0)
     scale, moves = np.abs(aligned - center).mean(axis=0), shift[at - 1]
-    used = np.flatnonzero((np.minimum(spread, scale) > 0) & (center + moves != center))  # equal numbers may have a spread by rounding
-    used = np.sort(used[np.argsort(-np.abs(moves[used]) / spread[used], kind="stable")[:_MAX_SHIFTED]])
+    # equal numbers may have a spread by rounding
+    used = np.flatnonzero((np.minimum(spread, scale) > 0) & (center + moves != center))
+    used = np.sort(
+        used[np.argsort(-np.abs(moves[used]) / spread[used], kind="stable")[:_MAX_SHIFTED]]
+    )
     if not len(used):
         return []
-    at, center, spread, scale, moves = at[used], center[used], spread[used], scale[used], moves[used]
+    at, center, spread, scale, moves = (
+        at[used],
+        center[used],
+        spread[used],
+        scale[used],
+        moves[used],
+    )
     ramps = [
         (Ramps(j, -1, np.sort([c, c + s])), np.array([2 * s / b]))
-        for j, c, s, b in zip(at.tolist(), center.tolist(), moves.tolist(), scale.tolist(), strict=True)
+        for j, c, s, b in zip(
+            at.tolist(), center.tolist(), moves.tolist(), scale.tolist(), strict=True
+        )
     ]
     affine = (Affine(at, center + moves / 2, spread), moves / spread)
-    return [ModelScorer(WeightedScore(width, tuple(blocks)), {}, {}) for blocks in (ramps, [affine])]
+    return [
+        ModelScorer(WeightedScore(width, tuple(blocks)), {}, {}) for blocks in (ramps, [affine])
+    ]
 
 
 def fit_medians(data: Training, *, clear: bool) -> ModelScorer | None:
-    """Return the log-odds of numbers with Laplace noise that move by the difference of the medians of D1 and D0; None if no number moves.
+    """Return the log-odds of numbers with Laplace noise that move by the difference of the medians
+    of D1 and D0; None if no number moves.
 
-    The columns count as independent, and no weight is fitted, so that few outputs are enough for many columns. If `clear`, only the columns
-    whose difference is more than chance count (`median_shift`).
+    The columns count as independent, and no weight is fitted, so that few outputs are enough for
+    many columns. If `clear`, only the columns whose difference is more than chance count
+    (`median_shift`).
     """
     shift = np.zeros(data.matrix.shape[1] - 1)
-    at = np.array([j for j in data.varying if j and np.isfinite(data.matrix[:, j]).all()], dtype=np.intp)
+    at = np.array(
+        [j for j in data.varying if j and np.isfinite(data.matrix[:, j]).all()], dtype=np.intp
+    )
     if len(at) and data.label.any() and not data.label.all():
         shift[at - 1] = median_shift(data.matrix[:, at], data.label, clear=clear)
     return next(iter(fit_shift(data, shift)), None)
 
 
 def _is_used(name: str, precision: dict[str, float]) -> bool:
-    """Return whether a group of features has a prior precision, its own or that of shared weights."""
-    return any(f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES) for key in precision)
+    """Return whether a group of features has a prior precision, its own or that of
+    shared weights.
+    """
+    return any(
+        f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES) for key in precision
+    )
 
 
 def _prior_names(blocks: list[tuple[str, Block]], sizes: NDArray[np.intp]) -> NDArray[np.str_]:
-    """Return the name of the prior of each feature's weight: the block's group and the kind of the feature."""
-    return np.array([f"{name}/{kind}" for (name, block), size in zip(blocks, sizes, strict=True) for kind in block.kinds(int(size))])
+    """Return the name of the prior of each feature's weight: the block's group and the kind of the
+    feature.
+    """
+    return np.array(
+        [
+            f"{name}/{kind}"
+            for (name, block), size in zip(blocks, sizes, strict=True)
+            for kind in block.kinds(int(size))
+        ]
+    )
 
 
-def _usable(blocks: list[tuple[str, Block]], sizes: NDArray[np.intp], center: FloatArray, spread: FloatArray) -> NDArray[np.bool_]:
-    """Return whether each feature gets a weight: whether it varies, and is neither a rare position nor a step of one of many curves."""
-    least = np.repeat([_MIN_POSITION_SPREAD if isinstance(block, Places) else 0.0 for _, block in blocks], sizes)
-    many_curves = sum(name == CURVED_GROUP for name, _ in blocks) > MAX_CURVED  # these have shared weights only
+def _usable(
+    blocks: list[tuple[str, Block]], sizes: NDArray[np.intp], center: FloatArray, spread: FloatArray
+) -> NDArray[np.bool_]:
+    """Return whether each feature gets a weight: whether it varies, and is neither a rare position
+    nor a step of one of many curves.
+    """
+    least = np.repeat(
+        [_MIN_POSITION_SPREAD if isinstance(block, Places) else 0.0 for _, block in blocks], sizes
+    )
+    # these have shared weights only
+    many_curves = sum(name == CURVED_GROUP for name, _ in blocks) > MAX_CURVED
     skipped = np.repeat([many_curves and name == CURVED_GROUP for name, _ in blocks], sizes)
     return np.asarray((spread > np.maximum(1e-9 * (1 + np.abs(center)), least)) & ~skipped)
 
 
 def repeated(values: Values) -> FloatArray | None:
-    """Return exact values of continuous columns as pairs (column, value); None if there are none."""
+    """Return exact values of continuous columns as pairs (column, value); None if there
+    are none.
+    """
     found = [
-        np.column_stack([np.full(len(keys), float(j)), keys]) for j, (keys, is_complete) in values.items() if not is_complete and len(keys)
+        np.column_stack([np.full(len(keys), float(j)), keys])
+        for j, (keys, is_complete) in values.items()
+        if not is_complete and len(keys)
     ]
     return np.concatenate(found) if found else None
 
 
-def _rows_to_fit(data: Training, exact: FloatArray | None, most: int) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
-    """Return rows to fit a model to, and how often each came from D1 and from D0; each distinct output once if outputs repeat.
+def _rows_to_fit(
+    data: Training, exact: FloatArray | None, most: int
+) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
+    """Return rows to fit a model to, and how often each came from D1 and from D0; each distinct
+    output once if outputs repeat.
 
-    Otherwise return a subset with all outputs of a repeated value. A selection by outputs alone does not bias the odds.
+    Otherwise return a subset with all outputs of a repeated value. A selection by outputs alone
+    does not bias the odds.
     """
     if data.same is not None:
         _, rows, same = np.unique(data.same, return_index=True, return_inverse=True)
@@ -275,19 +389,37 @@ def _rows_to_fit(data: Training, exact: FloatArray | None, most: int) -> tuple[N
     return rows, ones, 1 - ones
 
 
-def _structures(data: Training, blocks: list[tuple[Block, FloatArray]]) -> tuple[tuple[str, float], ...]:
-    """Return the score of each output structure, largest first; empty if there is only one structure."""
+def _structures(
+    data: Training, blocks: list[tuple[Block, FloatArray]]
+) -> tuple[tuple[str, float], ...]:
+    """Return the score of each output structure, largest first; empty if there is only one
+    structure.
+    """
     codes = np.unique(data.matrix[:, 0])
     if len(codes) < 2:
         return ()
-    own_part = [(block, weights) for block, weights in blocks if isinstance(block, Levels) and block.column == 0]
-    contributions = sum((block.columns(codes[:, None]) @ weights for block, weights in own_part), np.zeros(len(codes)))
-    found = sorted(zip((data.names.get(code, "") for code in codes), contributions.tolist(), strict=True), key=lambda pair: -abs(pair[1]))
+    own_part = [
+        (block, weights)
+        for block, weights in blocks
+        if isinstance(block, Levels) and block.column == 0
+    ]
+    contributions = sum(
+        (block.columns(codes[:, None]) @ weights for block, weights in own_part),
+        np.zeros(len(codes)),
+    )
+    found = sorted(
+        zip((data.names.get(code, "") for code in codes), contributions.tolist(), strict=True),
+        key=lambda pair: -abs(pair[1]),
+    )
     return tuple(found[:16])
 
 
-def held_out_scores(data: Training, fit: Callable[[Training], NumericScorer | None]) -> FloatArray | None:
-    """Return the score of each output by a scorer that was fitted without that output; None if a fit finds none."""
+def held_out_scores(
+    data: Training, fit: Callable[[Training], NumericScorer | None]
+) -> FloatArray | None:
+    """Return the score of each output by a scorer that was fitted without that output; None if a
+    fit finds none.
+    """
     scores, fold = np.empty(len(data.label)), np.arange(len(data.label)) % _FOLDS
     for k in range(_FOLDS):
         part = fit(data.rows(fold != k))
@@ -297,8 +429,12 @@ def held_out_scores(data: Training, fit: Callable[[Training], NumericScorer | No
     return scores
 
 
-def fit_trees(data: Training, model: ModelScorer, held_out: FloatArray) -> tuple[ModelScorer, FloatArray] | None:
-    """Return the model with boosted trees added, and its held-out scores; None if trees do not improve the score."""
+def fit_trees(
+    data: Training, model: ModelScorer, held_out: FloatArray
+) -> tuple[ModelScorer, FloatArray] | None:
+    """Return the model with boosted trees added, and its held-out scores; None if trees do not
+    improve the score.
+    """
     found = boost(data.matrix, data.label, held_out)
     if found is None:
         return None
@@ -309,7 +445,9 @@ def fit_trees(data: Training, model: ModelScorer, held_out: FloatArray) -> tuple
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AtomScorer:
-    """Order of the distinct training outputs by evidence for D1, lowest first; the score of an output is its rank."""
+    """Order of the distinct training outputs by evidence for D1, lowest first; the score of an
+    output is its rank.
+    """
 
     rows: FloatArray
     names: dict[float, str]
@@ -320,20 +458,30 @@ class AtomScorer:
         guesses = (place >= high).astype(float) - (place < low).astype(float)
         used = np.flatnonzero(guesses)
         rows = self.rows[used]
-        return Atoms(rows, guesses[used], tuple(name_of_atom(row, self.names) for row in rows), self.exact)
+        return Atoms(
+            rows, guesses[used], tuple(name_of_atom(row, self.names) for row in rows), self.exact
+        )
 
 
 def counts_suffice(distinct: int, outputs: int) -> bool:
-    """Return whether counts of the distinct outputs are all that there is to learn: there are few, and all or most of them repeat."""
+    """Return whether counts of the distinct outputs are all that there is to learn: there are few,
+    and all or most of them repeat.
+    """
     return distinct <= MAX_PLAIN_ATOMS and MIN_ROWS_PER_ATOM * distinct <= outputs
 
 
 @overload
 def find_atoms(data: Training, *, always: Literal[True]) -> tuple[FloatArray, NDArray[np.intp]]: ...
 @overload
-def find_atoms(data: Training, *, always: bool = False) -> tuple[FloatArray, NDArray[np.intp]] | None: ...
-def find_atoms(data: Training, *, always: bool = False) -> tuple[FloatArray, NDArray[np.intp]] | None:
-    """Return the distinct outputs and each row's index among them (-1 if not included); None if there are too many distinct outputs."""
+def find_atoms(
+    data: Training, *, always: bool = False
+) -> tuple[FloatArray, NDArray[np.intp]] | None: ...
+def find_atoms(
+    data: Training, *, always: bool = False
+) -> tuple[FloatArray, NDArray[np.intp]] | None:
+    """Return the distinct outputs and each row's index among them (-1 if not included); None if
+    there are too many distinct outputs.
+    """
     found = Distinct.of(data.matrix) if data.distinct is None else data.distinct
     size = len(found.first)
     if not always and size > 64 and len(data.label) < MIN_ROWS_PER_ATOM * size:
@@ -361,7 +509,9 @@ class DistanceScorer:
 
 
 def fit_distance(data: Training, center: FloatArray) -> DistanceScorer | None:
-    """Return the scorer of the distance from a given output; None if the number of columns differs."""
+    """Return the scorer of the distance from a given output; None if the number of
+    columns differs.
+    """
     if data.matrix.shape[1] != len(center) + 1:
         return None
     distance = distances(data.matrix[:, 1:], center)

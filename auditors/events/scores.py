@@ -1,4 +1,5 @@
-"""Scores: numbers computed from an output by a user's function or by the mechanism's `features`, placed before the output's own numbers.
+"""Scores: numbers computed from an output by a user's function or by the mechanism's `features`,
+placed before the output's own numbers.
 
 A score takes the result of ``sample`` for n runs and returns n numbers: an array (n,), or several
 columns, (n, k) or a dict of arrays (n,). A score must be a function of each output alone, because
@@ -31,11 +32,14 @@ class Score:
     """A score function and its name."""
 
     name: str
-    # ``function(outputs)``, with outputs as ``sample`` returns them. Must be picklable if the executor uses processes.
+    # ``function(outputs)``, with outputs as ``sample`` returns them. Must be picklable if the
+    # executor uses processes.
     function: Callable[[Any], Any]
-    target: Json | None = None  # import location of the function for a witness; None if the function cannot be imported
+    # import location of the function for a witness; None if the function cannot be imported
+    target: Json | None = None
     suggested: bool = False  # whether the function is the mechanism's own ``features``
-    # columns that are used, determined before the audit: names of a dict, column numbers, or None for a single column
+    # columns that are used, determined before the audit: names of a dict, column numbers, or None
+    # for a single column
     keys: tuple[Key, ...] = (None,)
 
     @property
@@ -48,7 +52,9 @@ class Score:
         return self.name if key is None else f"{self.name}[{key}]"
 
     def columns(self, raw: Any, size: int) -> FloatArray:
-        """Return the scores of `size` outputs, (size, keys); NaN for outputs that cannot be scored."""
+        """Return the scores of `size` outputs, (size, keys); NaN for outputs that
+        cannot be scored.
+        """
         try:
             found = columns_of(self.function(guarded(raw)), size)
             return np.column_stack([numeric_column(found[key], size) for key in self.keys])
@@ -61,7 +67,12 @@ class Score:
 
     def to_json(self) -> Json:
         """Return the record of the score in a witness."""
-        return {"name": self.name, "target": self.target, "suggested": self.suggested, "keys": list(self.keys)}
+        return {
+            "name": self.name,
+            "target": self.target,
+            "suggested": self.suggested,
+            "keys": list(self.keys),
+        }
 
 
 def guarded(raw: Any) -> Any:
@@ -74,7 +85,9 @@ def guarded(raw: Any) -> Any:
 
 
 def columns_of(value: Any, size: int) -> dict[Key, FloatArray]:
-    """Return the columns of a score's result by key. Raise ValueError with the reason if the number of columns is not allowed."""
+    """Return the columns of a score's result by key. Raise ValueError with the reason if the number
+    of columns is not allowed.
+    """
     if isinstance(value, dict):
         found: dict[Key, Any] = {str(key): column for key, column in value.items()}
     else:
@@ -86,7 +99,9 @@ def columns_of(value: Any, size: int) -> dict[Key, FloatArray]:
 
 
 def numeric_column(column: FloatArray, size: int) -> FloatArray:
-    """Return a score column as floats. Raise ValueError with the reason if its shape or type is wrong."""
+    """Return a score column as floats. Raise ValueError with the reason if its shape or type is
+    wrong.
+    """
     if column.shape != (size,):
         raise ValueError(f"it gave shape {column.shape} for {size} outputs")
     if column.dtype.kind not in "fiub":
@@ -95,18 +110,23 @@ def numeric_column(column: FloatArray, size: int) -> FloatArray:
 
 
 def same(a: FloatArray, b: FloatArray) -> bool:
-    """Return whether two columns are equal up to rounding, which may depend on the size of a batch."""
+    """Return whether two columns are equal up to rounding, which may depend on the size
+    of a batch.
+    """
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=1e-9, atol=1e-12, equal_nan=True))
 
 
 def suggested_score(mechanism: Any) -> Score | None:
-    """Return the score that a mechanism suggests with ``features(outputs)``; None if there is none."""
+    """Return the score that a mechanism suggests with ``features(outputs)``; None if
+    there is none.
+    """
     found = getattr(mechanism, "features", None)
     return Score("features", found, None, suggested=True) if callable(found) else None
 
 
 def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]:
-    """Return the scores given by the user, callables or pairs (name, callable), followed by the mechanism's own score.
+    """Return the scores given by the user, callables or pairs (name, callable), followed by the
+    mechanism's own score.
 
     Raises
     ------
@@ -116,19 +136,27 @@ def collect_scores(scores: Any, mechanism: Any, owner: str) -> tuple[Score, ...]
     """
     if scores is not None and (not isinstance(scores, list | tuple) or len(scores) > 64):
         raise InvalidArgument(
-            f"{owner}: scores must be a list of at most 64 callables, or pairs (name, callable), got {short_repr(scores)}"
+            f"{owner}: scores must be a list of at most 64 callables, or pairs (name, "
+            f"callable), got {short_repr(scores)}"
         )
     found = []
     for given in scores or ():
         if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
             score = Score(given[0], given[1], describe_target(given[1]))
         else:
-            score = given if isinstance(given, Score) else Score(name_of(given), given, describe_target(given))
+            score = (
+                given
+                if isinstance(given, Score)
+                else Score(name_of(given), given, describe_target(given))
+            )
         require_callable("scores", score.function, owner, arguments=1)
         found.append(score)
     own = suggested_score(mechanism)
     all_scores = (*found, own) if own is not None else tuple(found)
     names = [score.name for score in all_scores]
     if len(set(names)) < len(names):
-        raise InvalidArgument(f"{owner}: scores must have different names, got {', '.join(names)}; give (name, callable)")
+        raise InvalidArgument(
+            f"{owner}: scores must have different names, got {', '.join(names)}; give (name, "
+            "callable)"
+        )
     return all_scores

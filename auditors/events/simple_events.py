@@ -1,4 +1,5 @@
-"""Simple events: intervals of a column, values that occur on one side only, and float bits, whatever the value (Mironov 2012).
+"""Simple events: intervals of a column, values that occur on one side only, and float bits,
+whatever the value (Mironov 2012).
 
 The first two only rank pairs.
 
@@ -23,11 +24,17 @@ from dpwitness.core.claims import Claim
 
 _MAX_COLUMNS = 8  # columns of a wide output that are searched, at most
 _MAX_ROWS = 2**16
-FEW_ALPHA = 1e-5  # error probability of these certificates: so small that the largest of many pairs and events is seldom due to chance
-_SCANNED_CELLS = 40  # maximum number of cells of a column, between whose ends lie the intervals that are compared
+# error probability of these certificates: so small that the largest of many pairs and events is
+# seldom due to chance
+FEW_ALPHA = 1e-5
+# maximum number of cells of a column, between whose ends lie the intervals that are compared
+_SCANNED_CELLS = 40
 _MAX_SCANNED = 64  # maximum number of columns whose intervals are compared
-_MAX_POOLED = 2**20  # maximum number of entries of a pair's outputs in which values of one side only are sought
-_POOLED_DEVIATIONS = 1.5  # standard deviations by which the share of right guesses from such values is reduced: the best of many is chance
+# maximum number of entries of a pair's outputs in which values of one side only are sought
+_MAX_POOLED = 2**20
+# standard deviations by which the share of right guesses from such values is reduced: the best of
+# many is chance
+_POOLED_DEVIATIONS = 1.5
 
 
 def floating(outputs1: Outputs, outputs0: Outputs, first: int = 0) -> bool:
@@ -46,19 +53,24 @@ def _has_bits(values: NDArray[np.float64]) -> bool:
 def learn_float_bits(
     outputs1: Outputs, outputs0: Outputs, claim: Claim, *, alpha: float, rounds: int, first: int = 0
 ) -> tuple[float, Event] | None:
-    """Return the best event on the float bits of one column and its expected certificate; None if no class of bits is informative.
+    """Return the best event on the float bits of one column and its expected certificate; None if
+    no class of bits is informative.
 
     Columns before `first` are scores and are skipped. The first element of the pair is the
     certified parameter at the expected counts of `rounds` test rounds, with error probability
     `alpha`.
     """
     best: tuple[float, Event] | None = None
-    for column in range(first, min(outputs1.values.shape[1], outputs0.values.shape[1], first + _MAX_COLUMNS)):
+    for column in range(
+        first, min(outputs1.values.shape[1], outputs0.values.shape[1], first + _MAX_COLUMNS)
+    ):
         x1, x0 = outputs1.values[:_MAX_ROWS, column], outputs0.values[:_MAX_ROWS, column]
         if not (_has_bits(x1) or _has_bits(x0)):
             continue
         features = np.concatenate([lattice(x1), lattice(x0)])
-        _, representative, inverse, counts = np.unique(row_keys(features), return_index=True, return_inverse=True, return_counts=True)
+        _, representative, inverse, counts = np.unique(
+            row_keys(features), return_index=True, return_inverse=True, return_counts=True
+        )
         ones = np.bincount(inverse[: len(x1)], minlength=len(representative)).astype(float)
         zeros = counts - ones
         # shrink each log-ratio by two standard errors, so that rare classes do not lead the order
@@ -76,23 +88,39 @@ def learn_float_bits(
                 continue
             named1, named0 = used[guesses[used] > 0], used[guesses[used] < 0]
             classes = Lattice(column, features[representative[used]], guesses[used])
-            events.append((classes, expected1[named1].sum() + expected0[named0].sum(), expected0[named1].sum() + expected1[named0].sum()))
+            events.append(
+                (
+                    classes,
+                    expected1[named1].sum() + expected0[named0].sum(),
+                    expected0[named1].sum() + expected1[named0].sum(),
+                )
+            )
         low = lowest_bit_exponents(features[representative])
         for below in np.unique(low[np.isfinite(low)])[1:]:
             below_counts = expected1[low < below].sum(), expected0[low < below].sum()
             events.append(
-                (LowBits(column, float(below), 1 if below_counts[0] > below_counts[1] else -1), max(below_counts), min(below_counts))
+                (
+                    LowBits(column, float(below), 1 if below_counts[0] > below_counts[1] else -1),
+                    max(below_counts),
+                    min(below_counts),
+                )
             )
         for event, correct, wrong in events:
-            one_more_wrong = min(wrong + weight.max(), rounds - correct)  # one more wrong guess, but no more guesses than rounds
-            value = float(certified(claim, correct, max(wrong, one_more_wrong), rounds, alpha, event.directions))
+            # one more wrong guess, but no more guesses than rounds
+            one_more_wrong = min(wrong + weight.max(), rounds - correct)
+            value = float(
+                certified(
+                    claim, correct, max(wrong, one_more_wrong), rounds, alpha, event.directions
+                )
+            )
             if best is None or value > best[0]:
                 best = (value, event)
     return best
 
 
 def best_interval(data: Training, claim: Claim, rounds: int) -> float:
-    """Return the largest parameter that `rounds` runs would certify from an interval of one column, or from all outputs outside of it.
+    """Return the largest parameter that `rounds` runs would certify from an interval of one column,
+    or from all outputs outside of it.
 
     Its error probability is so small that noise seldom leads.
     """
@@ -101,9 +129,18 @@ def best_interval(data: Training, claim: Claim, rounds: int) -> float:
     for column in data.matrix[:, data.varying[:_MAX_SCANNED]].T:
         _, value = np.unique(np.where(np.isnan(column), np.inf, column), return_inverse=True)
         rank = np.cumsum(np.bincount(value))
-        levels = rank if len(rank) <= _SCANNED_CELLS else np.linspace(0, len(value), _SCANNED_CELLS + 1)[1:]
+        levels = (
+            rank
+            if len(rank) <= _SCANNED_CELLS
+            else np.linspace(0, len(value), _SCANNED_CELLS + 1)[1:]
+        )
         ends = np.unique(np.searchsorted(rank, levels))
-        counts = np.array([np.append(0, np.cumsum(np.bincount(value[side], minlength=len(rank)))[ends]) for side in sides])
+        counts = np.array(
+            [
+                np.append(0, np.cumsum(np.bincount(value[side], minlength=len(rank)))[ends])
+                for side in sides
+            ]
+        )
         below = counts / np.maximum(counts[:, -1:], 1)
         first, last = np.triu_indices(below.shape[1], 1)
         inside = below[:, last] - below[:, first]
@@ -114,20 +151,26 @@ def best_interval(data: Training, claim: Claim, rounds: int) -> float:
 
 
 def best_one_sided(data: Training, goal: CertificateGoal) -> float:
-    """Return the largest parameter that the later test would certify from values that occur on one side only, in any column.
+    """Return the largest parameter that the later test would certify from values that occur on one
+    side only, in any column.
 
-    Such a value, as the name of one record, certifies more the more often it occurs, so a few occurrences in a pilot count for the many in
-    the test. Each half of the outputs tells which values, and how often they occur, for the other half: a value that has no copy there,
-    such as a number with noise, counts nothing.
+    Such a value, as the name of one record, certifies more the more often it occurs, so a few
+    occurrences in a pilot count for the many in the test. Each half of the outputs tells which
+    values, and how often they occur, for the other half: a value that has no copy there, such as a
+    number with noise, counts nothing.
     """
-    varying = [j for j in data.varying if j > 0]  # not the structure: each set of keys is another one
+    # not the structure: each set of keys is another one
+    varying = [j for j in data.varying if j > 0]
     matrix = data.matrix[: _MAX_POOLED // max(len(varying), 1), varying]
     label = data.label[: len(matrix)]
     _, value = np.unique(np.where(np.isnan(matrix), np.inf, matrix), return_inverse=True)
     value = value.reshape(matrix.shape)
     score = np.zeros(len(matrix))
     for half in (0, 1):
-        ones, zeros = (np.bincount(value[half::2][label[half::2] == side].ravel(), minlength=value.size) for side in (True, False))
+        ones, zeros = (
+            np.bincount(value[half::2][label[half::2] == side].ravel(), minlength=value.size)
+            for side in (True, False)
+        )
         votes = np.where(zeros == 0, ones, 0) - np.where(ones == 0, zeros, 0)
         there = votes[value[1 - half :: 2]]
         most, least = there.max(axis=1, initial=0), there.min(axis=1, initial=0)
@@ -135,7 +178,9 @@ def best_one_sided(data: Training, goal: CertificateGoal) -> float:
     best = 0.0
     for toward, other in ((score[label], score[~label]), (-score[~label], -score[label])):
         least = np.unique(toward[toward > 0])
-        right, wrong = (np.count_nonzero(side[:, None] >= least, axis=0) for side in (toward, other))
+        right, wrong = (
+            np.count_nonzero(side[:, None] >= least, axis=0) for side in (toward, other)
+        )
         share = wilson_lower(right / (right + wrong), right + wrong, _POOLED_DEVIATIONS)
         rate = (right + wrong) / len(matrix)
         best = max(best, float(goal.value(rate * share, rate * (1 - share), 1).max(initial=0.0)))

@@ -1,4 +1,5 @@
-"""Gradient-boosted trees on top of a model's score: interactions that no sum over columns expresses, such as a box in several columns.
+"""Gradient-boosted trees on top of a model's score: interactions that no sum over columns
+expresses, such as a box in several columns.
 
 LightGBM grows the trees. They are stored as plain arrays that our own kernel evaluates, so a replay
 does not need LightGBM.
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.features import Trees
 from dpwitness.core.protocols.mechanism import FloatArray
 
-MIN_TREE_ROWS = 4000  # with fewer rows, trees find no further interactions, and loading LightGBM takes a second
+# with fewer rows, trees find no further interactions, and loading LightGBM takes a second
+MIN_TREE_ROWS = 4000
 _MAX_VALUES = 2**21
 _MAX_ROUNDS = 80
 _PATIENCE = 8
@@ -45,8 +47,11 @@ _PARAMETERS: dict[str, Any] = {
 }
 
 
-def boost(matrix: FloatArray, label: NDArray[np.bool_], score: FloatArray) -> tuple[Trees, FloatArray] | None:
-    """Fit trees that correct a score; return them and the held-out correction of each output, or None if the gain is too small.
+def boost(
+    matrix: FloatArray, label: NDArray[np.bool_], score: FloatArray
+) -> tuple[Trees, FloatArray] | None:
+    """Fit trees that correct a score; return them and the held-out correction of each output, or
+    None if the gain is too small.
 
     `score` holds log-odds of the rows of `matrix` from a model that was not trained on them.
     """
@@ -60,14 +65,21 @@ def boost(matrix: FloatArray, label: NDArray[np.bool_], score: FloatArray) -> tu
     parts = [first, *(_grow(x, label, score, fold != k, rounds) for k in range(1, _FOLDS))]
     added = np.empty(len(label))
     for k, part in enumerate(parts):
-        added[fold == k] = part.predict(x[fold == k], raw_score=True, num_iteration=rounds, num_threads=1)
+        added[fold == k] = part.predict(
+            x[fold == k], raw_score=True, num_iteration=rounds, num_threads=1
+        )
     if (_log_loss(score, label) - _log_loss(score + added, label)).sum() < _MIN_GAIN:
         return None
     return _node_table(_grow(x, label, score, fold >= 0, rounds).dump_model()["tree_info"]), added
 
 
 def _grow(
-    x: FloatArray, label: NDArray[np.bool_], score: FloatArray, training: NDArray[np.bool_], rounds: int, validation: Any = None
+    x: FloatArray,
+    label: NDArray[np.bool_],
+    score: FloatArray,
+    training: NDArray[np.bool_],
+    rounds: int,
+    validation: Any = None,
 ) -> Any:
     """Train a booster on the rows `training`.
 
@@ -83,7 +95,9 @@ def _grow(
     record = lightgbm.record_evaluation(losses)
 
     def stop(env: Any) -> None:
-        """Stop when the loss no longer falls, as `lightgbm.early_stopping` does, which imports LightGBM and its libraries again."""
+        """Stop when the loss no longer falls, as `lightgbm.early_stopping` does, which imports
+        LightGBM and its libraries again.
+        """
         record(env)
         found = losses["valid_0"]["binary_logloss"]
         best = int(np.argmin(found))
@@ -94,16 +108,25 @@ def _grow(
         _PARAMETERS,
         data,
         rounds,
-        valid_sets=[lightgbm.Dataset(x[validation], label[validation], init_score=score[validation], reference=data)],
+        valid_sets=[
+            lightgbm.Dataset(
+                x[validation], label[validation], init_score=score[validation], reference=data
+            )
+        ],
         callbacks=[stop],
     )
-    if losses["valid_0"]["binary_logloss"][booster.best_iteration - 1] >= _log_loss(score[validation], label[validation]).mean():
+    if (
+        losses["valid_0"]["binary_logloss"][booster.best_iteration - 1]
+        >= _log_loss(score[validation], label[validation]).mean()
+    ):
         booster.best_iteration = 0
     return booster
 
 
 class _OptionalLibraries(MetaPathFinder):
-    """Import hook that hides the libraries LightGBM can do without from the thread that loads LightGBM."""
+    """Import hook that hides the libraries LightGBM can do without from the thread that loads
+    LightGBM.
+    """
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
@@ -116,7 +139,8 @@ class _OptionalLibraries(MetaPathFinder):
 
 @cache
 def _load_lightgbm() -> Any:
-    """Return LightGBM, loaded without its optional libraries unless it is loaded already: they take a second and are not used here.
+    """Return LightGBM, loaded without its optional libraries unless it is loaded already: they take
+    a second and are not used here.
 
     The copy is private, because a mechanism that imports LightGBM may need these libraries.
     """
@@ -138,7 +162,9 @@ def _log_loss(score: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
 
 
 def _node_table(info: list[dict[str, Any]]) -> Trees:
-    """Return all trees in one table of nodes with the index of each tree's root; a node without children is a leaf."""
+    """Return all trees in one table of nodes with the index of each tree's root; a node without
+    children is a leaf.
+    """
     feature, left, right = list[int](), list[int](), list[int]()
     threshold, value = list[float](), list[float]()
 
@@ -154,5 +180,7 @@ def _node_table(info: list[dict[str, Any]]) -> Trees:
         return at
 
     roots = [add(tree["tree_structure"]) for tree in info]
-    at, low, high, first = (np.array(column, dtype=np.int64) for column in (feature, left, right, roots))
+    at, low, high, first = (
+        np.array(column, dtype=np.int64) for column in (feature, left, right, roots)
+    )
     return Trees(at, np.array(threshold), low, high, np.array(value), first)

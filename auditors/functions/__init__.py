@@ -1,1 +1,3 @@
-"""Audits of functions without a sampler of their own: sensitivity, utility, stability, accountants and metamorphic relations."""
+"""Audits of functions without a sampler of their own: sensitivity, utility, stability, accountants
+and metamorphic relations.
+"""

@@ -1,4 +1,6 @@
-"""Audits of the entries of a target file within a time budget: deterministic ones first, then traces, then statistics."""
+"""Audits of the entries of a target file within a time budget: deterministic ones first, then
+traces, then statistics.
+"""
 
 from __future__ import annotations
 
@@ -32,18 +34,31 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
-_LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0  # of one audit, whose learning takes a second or two however fast the mechanism is
-_BRIEF_SHARE, _BRIEF_SECONDS = 0.3, 10.0  # of the remaining time, and most of one, for brief audits of all targets before longer ones
-_CONFIDENCE, _BRIEF_ERROR = 0.99, 0.002  # of both audits of a target together, and error probability of the brief one
+# of one audit, whose learning takes a second or two however fast the mechanism is
+_LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0
+# of the remaining time, and most of one, for brief audits of all targets before longer ones
+_BRIEF_SHARE, _BRIEF_SECONDS = 0.3, 10.0
+# of both audits of a target together, and error probability of the brief one
+_CONFIDENCE, _BRIEF_ERROR = 0.99, 0.002
 _TRACE_SHARE = 0.2  # share of the remaining time for traces
 _TRACE_SECONDS = 10.0
 _FLAGGED = 3  # weight of an entry whose trace has findings
-_KINDS = {"transformation": "stability", "accountant": "accounting", "metamorphic": "relations"}  # kind of a declared target -> its audit
-_DETERMINISTIC_SECONDS, _DETERMINISTIC_SHARE = 10.0, 0.5  # of one entry, and of the time for all entries
-_RELATIONS_SHARE, _ERRORS_SHARE = 0.1, 0.05  # of the time, for declared relations, and for exceptions on neighboring datasets
+# kind of a declared target -> its audit
+_KINDS = {"transformation": "stability", "accountant": "accounting", "metamorphic": "relations"}
+# of one entry, and of the time for all entries
+_DETERMINISTIC_SECONDS, _DETERMINISTIC_SHARE = 10.0, 0.5
+# of the time, for declared relations, and for exceptions on neighboring datasets
+_RELATIONS_SHARE, _ERRORS_SHARE = 0.1, 0.05
 _ERROR_PAIRS = 12  # largest number of neighboring datasets whose exceptions are compared
-_TIMED, _LEAST_RUNS, _MOST_RUNS, _SAMPLES = 8, 1000, 8000, 16  # runs of a relation: timed, on each dataset, and number of datasets
-_WORST_FIRST = (Verdict.VIOLATED, Verdict.SUSPECT, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.NOT_REFUTED)
+# runs of a relation: timed, on each dataset, and number of datasets
+_TIMED, _LEAST_RUNS, _MOST_RUNS, _SAMPLES = 8, 1000, 8000, 16
+_WORST_FIRST = (
+    Verdict.VIOLATED,
+    Verdict.SUSPECT,
+    Verdict.INCONCLUSIVE,
+    Verdict.ERROR,
+    Verdict.NOT_REFUTED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +70,8 @@ class Audited:
     name : str
         Name of the entry.
     how : tuple of str
-        Audits that were made: ``stability``, ``accounting``, ``relations``, ``trace``, ``black box``.
+        Audits that were made: ``stability``, ``accounting``, ``relations``, ``trace``, ``black
+        box``.
     results : tuple of Result
         Results for the report, the decisive one first.
     why : str
@@ -105,7 +121,8 @@ class AuditPlan:
     store : Store or None
         Store of counts, so that an interrupted scan resumes.
     budgets : mapping of str to dict
-        Budget of each audit that an earlier scan has fixed: ``{"seconds": S}`` or ``{"trials": N}``.
+        Budget of each audit that an earlier scan has fixed: ``{"seconds": S}`` or ``{"trials":
+        N}``.
     """
 
     file: Path
@@ -123,7 +140,9 @@ class AuditPlan:
         return read_clock(self.clock)()
 
     def budget(self, seconds: float) -> Json:
-        """Return the budget of one audit, rounded to half powers of two. A repeated scan uses the same budget."""
+        """Return the budget of one audit, rounded to half powers of two. A repeated scan uses the
+        same budget.
+        """
         rounded = float(f"{min(2 ** (math.floor(2 * math.log2(seconds)) / 2), _MOST_SECONDS):.3g}")
         return {"seconds": rounded} | ({} if self.clock == "wall" else {"clock": self.clock})
 
@@ -132,7 +151,10 @@ class AuditPlan:
 
 
 def audit_entries(
-    plan: AuditPlan, names: Sequence[str], declared: Mapping[str, Json], progress: Callable[[str], None] | None = None
+    plan: AuditPlan,
+    names: Sequence[str],
+    declared: Mapping[str, Json],
+    progress: Callable[[str], None] | None = None,
 ) -> Iterator[Audited]:
     """Yield the outcome of each entry as soon as it is known.
 
@@ -150,14 +172,22 @@ def audit_entries(
     announce = progress or (lambda line: None)
     deadline = plan.now() + plan.seconds
     with limits(plan.folder):
-        exact = [name for name, declaration in declared.items() if declaration.get("kind") != "metamorphic"]
+        exact = [
+            name
+            for name, declaration in declared.items()
+            if declaration.get("kind") != "metamorphic"
+        ]
         for name in exact:
             announce(f"{name}: {declared[name].get('kind')}")
-            yield _audit_declared(plan, name, declared[name], _DETERMINISTIC_SHARE * plan.seconds / len(exact))
+            yield _audit_declared(
+                plan, name, declared[name], _DETERMINISTIC_SHARE * plan.seconds / len(exact)
+            )
         for name in names:
             announce(f"{name}: exceptions on neighboring datasets")
             yield from _audit_errors(plan, name, _ERRORS_SHARE * plan.seconds / len(names))
-        yield from _audit_relations(plan, {name: each for name, each in declared.items() if name not in exact}, announce)
+        yield from _audit_relations(
+            plan, {name: each for name, each in declared.items() if name not in exact}, announce
+        )
         traced = {}
         trace_deadline = plan.now() + _TRACE_SHARE * max(deadline - plan.now(), 0.0)
         for name in names:
@@ -168,14 +198,20 @@ def audit_entries(
 
 
 def _audit_declared(plan: AuditPlan, name: str, declaration: Json, seconds: float) -> Audited:
-    """Return the outcome of a transformation or an accountant, which `auditors.stability` and `auditors.accounting` audit."""
+    """Return the outcome of a transformation or an accountant, which `auditors.stability` and
+    `auditors.accounting` audit.
+    """
     kind, target = str(declaration.get("kind")), plan.target(name)
     options: Json = {"seconds": max(min(_DETERMINISTIC_SECONDS, seconds), 0.5), "seed": plan.seed}
     try:
         if kind == "accountant":
-            result: Result = accountants.audit_declared(accountants.declared_accountant(target), **options)
+            result: Result = accountants.audit_declared(
+                accountants.declared_accountant(target), **options
+            )
         elif kind == "transformation":
-            result = transformations.audit_declared(transformations.declared_transformation(target), **options)
+            result = transformations.audit_declared(
+                transformations.declared_transformation(target), **options
+            )
         else:
             return Audited(name, why=f"its kind {kind!r} is unknown")
     except (InvalidArgument, MechanismFailed) as error:
@@ -184,7 +220,9 @@ def _audit_declared(plan: AuditPlan, name: str, declaration: Json, seconds: floa
 
 
 def _audit_errors(plan: AuditPlan, name: str, seconds: float) -> Iterator[Audited]:
-    """Yield the outcome of a comparison of exceptions on neighboring datasets, on as many pairs as the time allows, if they differ."""
+    """Yield the outcome of a comparison of exceptions on neighboring datasets, on as many pairs as
+    the time allows, if they differ.
+    """
     target = plan.target(name)
     try:
         claim, domain = target.claim, target.domain
@@ -194,61 +232,103 @@ def _audit_errors(plan: AuditPlan, name: str, seconds: float) -> Iterator[Audite
         outcome(target.sample, cases[0][0], 1, np.random.default_rng(plan.seed))
         fitting = int(seconds / max(plan.now() - begin, 1e-9) / 2)
         options: Json = {"epsilon": claim.epsilon, "delta": claim.delta_budget, "seed": plan.seed}
-        result = check_relation("errors_ignore_one_record", target, cases[:fitting], options, name) if fitting else None
+        result = (
+            check_relation("errors_ignore_one_record", target, cases[:fitting], options, name)
+            if fitting
+            else None
+        )
     except (InvalidArgument, MechanismFailed):
         return  # the audits of the claim say why
     if result is not None and result.verdict is Verdict.VIOLATED:
-        guess = "an analyst sees whether a run raises" + (f", and {target.guessed}" if target.guessed else "")
+        guess = "an analyst sees whether a run raises" + (
+            f", and {target.guessed}" if target.guessed else ""
+        )
         yield Audited(name, ("relations",), (with_guess(result, guess),))
 
 
-def _audit_relations(plan: AuditPlan, declared: Mapping[str, Json], announce: Callable[[str], None]) -> Iterator[Audited]:
-    """Yield the outcomes of declared relations, those of a mechanism under its name, until their share of the time is spent."""
+def _audit_relations(
+    plan: AuditPlan, declared: Mapping[str, Json], announce: Callable[[str], None]
+) -> Iterator[Audited]:
+    """Yield the outcomes of declared relations, those of a mechanism under its name, until their
+    share of the time is spent.
+    """
     deadline = plan.now() + _RELATIONS_SHARE * plan.seconds
     for position, (name, declaration) in enumerate(declared.items()):
         share = (deadline - plan.now()) / (len(declared) - position)
         announce(f"{name}: relations")
         audited = str(declaration.get("mechanism") or declaration.get("at_epsilon") or name)
         try:
-            found, guess = relations.DeclaredRelations(plan.target(name), declaration), declaration.get("guessed")
+            found, guess = (
+                relations.DeclaredRelations(plan.target(name), declaration),
+                declaration.get("guessed"),
+            )
             mechanism = found.mechanism
             if mechanism is not None:
                 guess = guess or mechanism.guessed
-                runs = {} if mechanism.domain is None else {"runs": _runs_within(plan, mechanism, mechanism.domain, share)}
+                runs = (
+                    {}
+                    if mechanism.domain is None
+                    else {"runs": _runs_within(plan, mechanism, mechanism.domain, share)}
+                )
                 found = replace(found, declaration=runs | declaration)
-            results = [with_guess(result, guess) for result in relations.audit_declared(found, seed=plan.seed)]
+            results = [
+                with_guess(result, guess)
+                for result in relations.audit_declared(found, seed=plan.seed)
+            ]
         except (InvalidArgument, MechanismFailed) as error:
             yield Audited(audited, why=_line(error))
         else:
-            yield Audited(audited, ("relations",), tuple(sorted(results, key=lambda result: _WORST_FIRST.index(result.verdict))))
+            yield Audited(
+                audited,
+                ("relations",),
+                tuple(sorted(results, key=lambda result: _WORST_FIRST.index(result.verdict))),
+            )
 
 
 def _runs_within(plan: AuditPlan, target: Target, domain: Domain, seconds: float) -> int:
-    """Return the number of runs on each of 16 datasets for which the time suffices. Raise InvalidArgument if they are too few."""
+    """Return the number of runs on each of 16 datasets for which the time suffices. Raise
+    InvalidArgument if they are too few.
+    """
     pair, begin = pairs_for(domain)[0], plan.now()
     target.sample(pair.d0, _TIMED, np.random.default_rng(0))
     runs = int(seconds * _TIMED / max(plan.now() - begin, 1e-9) / _SAMPLES)
     if runs < _LEAST_RUNS:
-        raise InvalidArgument(f"relations of {target.name} need {_LEAST_RUNS:,} runs on each dataset: raise --seconds")
+        raise InvalidArgument(
+            f"relations of {target.name} need {_LEAST_RUNS:,} runs on each dataset: raise --seconds"
+        )
     return min(runs, _MOST_RUNS)
 
 
 def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
-    """Return the findings of a trace of one target; empty if there are none, or the target cannot be traced."""
+    """Return the findings of a trace of one target; empty if there are none, or the target cannot
+    be traced.
+    """
     target = plan.target(name)
     try:
-        found = trace(target, pairs=2, seed=plan.seed, confirm=False, time_limit=_TRACE_SECONDS, name=name)
+        found = trace(
+            target, pairs=2, seed=plan.seed, confirm=False, time_limit=_TRACE_SECONDS, name=name
+        )
     except (InvalidArgument, MechanismFailed):
         return ()
-    return tuple(f"{finding.kind}: {finding.message}" for finding in found.findings if finding.kind != "SOURCE")
+    return tuple(
+        f"{finding.kind}: {finding.message}"
+        for finding in found.findings
+        if finding.kind != "SOURCE"
+    )
 
 
 def _audit_statistically(
-    plan: AuditPlan, names: Sequence[str], traced: Mapping[str, tuple[str, ...]], deadline: float, announce: Callable[[str], None]
+    plan: AuditPlan,
+    names: Sequence[str],
+    traced: Mapping[str, tuple[str, ...]],
+    deadline: float,
+    announce: Callable[[str], None],
 ) -> Iterator[Audited]:
-    """Yield black-box audits: first of targets whose trace has findings, then of the others, then of other values if time is left.
+    """Yield black-box audits: first of targets whose trace has findings, then of the others, then
+    of other values if time is left.
 
-    If the time allows, all targets have a brief audit first, so that a target without a finding does not delay the finding of another one.
+    If the time allows, all targets have a brief audit first, so that a target without a finding
+    does not delay the finding of another one.
     """
     weights = {name: _FLAGGED if traced.get(name) else 1 for name in names}
     order, confidence = sorted(names, key=lambda name: -weights[name]), _CONFIDENCE
@@ -258,9 +338,18 @@ def _audit_statistically(
         confidence += _BRIEF_ERROR
         for name in brief:
             announce(f"{name}: black box, brief")
-            found = _audit_one(replace(plan, store=None), name, {"seconds": seconds, "clock": plan.clock}, confidence=1 - _BRIEF_ERROR)
+            found = _audit_one(
+                replace(plan, store=None),
+                name,
+                {"seconds": seconds, "clock": plan.clock},
+                confidence=1 - _BRIEF_ERROR,
+            )
             if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
-                yield replace(found, how=("trace", "black box") if name in traced else ("black box",), findings=traced.get(name, ()))
+                yield replace(
+                    found,
+                    how=("trace", "black box") if name in traced else ("black box",),
+                    findings=traced.get(name, ()),
+                )
                 order.remove(name)
             if _is_interrupted(found):
                 return
@@ -271,9 +360,16 @@ def _audit_statistically(
         announce(f"{name}: black box, {position + 1} of {len(order)}")
         how = ("trace", "black box") if name in traced else ("black box",)
         if left < _LEAST_SECONDS and position and name not in plan.budgets:
-            yield Audited(name, how[:-1], why="the time budget was spent before its audit: raise --seconds", findings=traced.get(name, ()))
+            yield Audited(
+                name,
+                how[:-1],
+                why="the time budget was spent before its audit: raise --seconds",
+                findings=traced.get(name, ()),
+            )
             continue
-        found = _audit_one(plan, name, plan.budgets.get(name) or plan.budget(seconds), confidence=confidence)
+        found = _audit_one(
+            plan, name, plan.budgets.get(name) or plan.budget(seconds), confidence=confidence
+        )
         yield replace(found, how=how if found.results else how[:-1], findings=traced.get(name, ()))
         if found.verdict is Verdict.NOT_REFUTED:
             kept.append(name)
@@ -283,16 +379,33 @@ def _audit_statistically(
 
 
 def _is_interrupted(found: Audited) -> bool:
-    return found.verdict is Verdict.INCONCLUSIVE and any("interrupted" in note for note in getattr(found.results[0], "notes", ()))
+    return found.verdict is Verdict.INCONCLUSIVE and any(
+        "interrupted" in note for note in getattr(found.results[0], "notes", ())
+    )
 
 
 def _audit_one(
-    plan: AuditPlan, name: str, budget: Json, domain: Domain | None = None, what: str = "", confidence: float = _CONFIDENCE
+    plan: AuditPlan,
+    name: str,
+    budget: Json,
+    domain: Domain | None = None,
+    what: str = "",
+    confidence: float = _CONFIDENCE,
 ) -> Audited:
-    """Return the outcome of a black-box audit of one target on the pairs of its domain, or of `domain`, which `what` describes."""
+    """Return the outcome of a black-box audit of one target on the pairs of its domain, or of
+    `domain`, which `what` describes.
+    """
     target = plan.target(name)
-    options: Json = {"domain": domain, "seed": plan.seed, "stop": "violation", "time_limit": 60.0, "confidence": confidence, **budget}
-    options["bits"] = False  # low bits leak in nearly all floating-point noise, and do not count for the exit code
+    options: Json = {
+        "domain": domain,
+        "seed": plan.seed,
+        "stop": "violation",
+        "time_limit": 60.0,
+        "confidence": confidence,
+        **budget,
+    }
+    # low bits leak in nearly all floating-point noise, and do not count for the exit code
+    options["bits"] = False
     options["name"] = f"{name} ({what})" if what else name
     try:
         try:
@@ -300,25 +413,36 @@ def _audit_one(
         except InvalidArgument as error:
             if "store" not in str(error):
                 raise
-            result = audit(target, **options)  # the store holds counts of other code, or of another version of dpwitness
+            # the store holds counts of other code, or of another version of dpwitness
+            result = audit(target, **options)
     except (InvalidArgument, MechanismFailed) as error:
         return Audited(name, why=_line(error))
     return Audited(name, ("black box",), (result,), budget=budget if not what else {})
 
 
 def other_values(domain: Domain | None) -> dict[str, Domain]:
-    """Return domains with values that the first audit leaves out: missing values, and values outside of the bounds."""
+    """Return domains with values that the first audit leaves out: missing values, and values
+    outside of the bounds.
+    """
     if not isinstance(domain, Records) or domain.integer:
         return {}
-    return {"records may be NaN": replace(domain, missing=True), "records may be outside of the bounds": replace(domain, outside=True)}
+    return {
+        "records may be NaN": replace(domain, missing=True),
+        "records may be outside of the bounds": replace(domain, outside=True),
+    }
 
 
-def _audit_other_values(plan: AuditPlan, names: Sequence[str], deadline: float, announce: Callable[[str], None]) -> Iterator[Audited]:
-    """Yield audits of guessed claims on values that their domain leaves out, if time is left; only violations are reported."""
+def _audit_other_values(
+    plan: AuditPlan, names: Sequence[str], deadline: float, announce: Callable[[str], None]
+) -> Iterator[Audited]:
+    """Yield audits of guessed claims on values that their domain leaves out, if time is left; only
+    violations are reported.
+    """
     jobs = []
     for name in names:
         target = plan.target(name)
-        if target.guessed:  # whether a stated claim covers other values than its domain is not for a scan to say
+        # whether a stated claim covers other values than its domain is not for a scan to say
+        if target.guessed:
             jobs += [(name, what, domain) for what, domain in other_values(target.domain).items()]
     for position, (name, what, domain) in enumerate(jobs):
         seconds = (deadline - plan.now()) / (len(jobs) - position)
@@ -330,7 +454,12 @@ def _audit_other_values(plan: AuditPlan, names: Sequence[str], deadline: float, 
             result = found.results[0]
             assert isinstance(result, AuditResult)
             notes = (f"{result.notes[0]}, and that {what}", *result.notes[1:])
-            yield replace(found, results=(replace(result, notes=notes, guessed=f"{result.guessed}, and that {what}"),))
+            yield replace(
+                found,
+                results=(
+                    replace(result, notes=notes, guessed=f"{result.guessed}, and that {what}"),
+                ),
+            )
 
 
 def _line(error: Any) -> str:

@@ -1,4 +1,6 @@
-"""Claim of a proposed call: the promise of its privacy parameters, and the words on which this reading is based."""
+"""Claim of a proposed call: the promise of its privacy parameters, and the words on which this
+reading is based.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,20 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
         return ClaimReading(f"pure:{EPSILON:g}", "eps_1 is the epsilon of the first report")
     own = [each for each in privacy if not each[0].startswith("budget ")]
     # a call without an epsilon of its own spends the budget that it is given
-    privacy = own or [(part.removeprefix("budget "), word, number) for part, word, number in privacy]
+    privacy = own or [
+        (part.removeprefix("budget "), word, number) for part, word, number in privacy
+    ]
     gaussian = GAUSSIAN_NOTION.search(f"{name} {doc}")
     privacy = [each for each in privacy if each[0] != "mu" or gaussian]
     numbers = {role: number for role, _, number in privacy}
     roles = set(numbers)
     epsilons = [parameter for role, parameter, _ in privacy if role == "epsilon"]
     if len(set(epsilons)) > 1:
-        return ClaimReading("", missing=f"the claim: several parameters spend privacy, {' and '.join(dict.fromkeys(epsilons))}")
+        return ClaimReading(
+            "",
+            missing="the claim: several parameters spend privacy, "
+            f"{' and '.join(dict.fromkeys(epsilons))}",
+        )
     if len(epsilons) > 1:
         return ClaimReading("", missing=f"the claim: {epsilons[0]} is set in several places")
     words = quote(doc, privacy[0][1]) if privacy else ""
@@ -68,20 +76,32 @@ def read_claim(privacy: Sequence[tuple[str, str, float]], doc: str, name: str) -
     if roles == {"delta"}:
         return ClaimReading("", missing="the claim: delta without epsilon")
     return ClaimReading(
-        "", missing="the claim: no parameter is a privacy parameter" if not roles else f"the claim: {' and '.join(sorted(roles))}"
+        "",
+        missing="the claim: no parameter is a privacy parameter"
+        if not roles
+        else f"the claim: {' and '.join(sorted(roles))}",
     )
 
 
 def claim_of_measurement(lines: Sequence[str], form: Form) -> tuple[str, ...]:
-    """Return the lines that compute the claim of an object with `privacy_function` (Tumult's measurements) for neighbors of this form."""
-    metric = {"l1": "SumOf", "l2": "RootSumOfSquared", "add-remove": "SymmetricDifference", "replace-one": "HammingDistance"}[form.relation]
+    """Return the lines that compute the claim of an object with `privacy_function` (Tumult's
+    measurements) for neighbors of this form.
+    """
+    metric = {
+        "l1": "SumOf",
+        "l2": "RootSumOfSquared",
+        "add-remove": "SymmetricDifference",
+        "replace-one": "HammingDistance",
+    }[form.relation]
     metric = "AbsoluteDifference" if form.domain.get("length") == 1 else metric
     return (
         *lines,
         f'if type(mechanism.input_metric).__name__ != "{metric}":',
-        '    raise ValueError("the neighbors of this domain are not at distance 1 of " + type(mechanism.input_metric).__name__)',
+        '    raise ValueError("the neighbors of this domain are not at distance 1 of " + '
+        "type(mechanism.input_metric).__name__)",
         "spent, measure = mechanism.privacy_function(1), type(mechanism.output_measure).__name__",
-        "number = lambda value: value.to_float(round_up=True) if hasattr(value, 'to_float') else float(value)",
+        "number = lambda value: value.to_float(round_up=True) if hasattr(value, 'to_float') "
+        "else float(value)",
         'if measure == "ApproxDP":',
         '    return f"approx:{number(spent[0])!r},{number(spent[1])!r}"',
         'return ("zcdp:" if measure == "RhoZCDP" else "pure:") + repr(number(spent))',
@@ -89,7 +109,8 @@ def claim_of_measurement(lines: Sequence[str], form: Form) -> tuple[str, ...]:
 
 
 def quote(doc: str, parameter: str) -> str:
-    """Return the description of a parameter in a docstring, shortened to one line; empty if there is none.
+    """Return the description of a parameter in a docstring, shortened to one line; empty if there
+    is none.
 
     Examples
     --------
@@ -98,14 +119,33 @@ def quote(doc: str, parameter: str) -> str:
     """
     lines = doc.splitlines()
     for number, line in enumerate(lines):
-        if re.match(rf"\s*[-*]?\s*(:param (\w+ )?)?`*{re.escape(parameter)}`*\s*(\(|:|--?\s)", line):
+        if re.match(
+            rf"\s*[-*]?\s*(:param (\w+ )?)?`*{re.escape(parameter)}`*\s*(\(|:|--?\s)", line
+        ):
             text = " ".join(part.strip() for part in lines[number : number + 3] if part.strip())
-            text = re.sub(r"^(:param )?(.*?)\s*:\s*(?=\S)", r"\2: ", text, count=1) if ":param" in text else text
-            following = [part.strip() for part in lines[number + 1 : number + 2] if part[:1].isspace() and part.strip()]
-            text = ": ".join([line.strip().removeprefix(":param "), *following]) if following else line.strip().removeprefix(":param ")
+            text = (
+                re.sub(r"^(:param )?(.*?)\s*:\s*(?=\S)", r"\2: ", text, count=1)
+                if ":param" in text
+                else text
+            )
+            following = [
+                part.strip()
+                for part in lines[number + 1 : number + 2]
+                if part[:1].isspace() and part.strip()
+            ]
+            text = (
+                ": ".join([line.strip().removeprefix(":param "), *following])
+                if following
+                else line.strip().removeprefix(":param ")
+            )
             return _shortened(text)
     sentence = next(
-        (part for part in re.split(r"(?<=[.;])\s+", " ".join(doc.split())) if re.search(rf"\b{re.escape(parameter)}\b", part)), ""
+        (
+            part
+            for part in re.split(r"(?<=[.;])\s+", " ".join(doc.split()))
+            if re.search(rf"\b{re.escape(parameter)}\b", part)
+        ),
+        "",
     )
     return _shortened(sentence)
 

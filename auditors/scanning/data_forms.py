@@ -1,4 +1,6 @@
-"""Forms of data that a function may take, in the order of trial: an expression over `dataset`, and the domain of the dataset."""
+"""Forms of data that a function may take, in the order of trial: an expression over `dataset`, and
+the domain of the dataset.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from dpwitness.core.values.json_reader import Json
 
 CATEGORIES = 4  # categories of a domain without a size
 RECORDS = 10  # records of a dataset
-_BINARY = re.compile(r"\bbinary (?!search|tree|mech|count|local|hash)|\bboolean|\byes[ /-](or )?no\b", re.I)
+_BINARY = re.compile(
+    r"\bbinary (?!search|tree|mech|count|local|hash)|\bboolean|\byes[ /-](or )?no\b", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +70,28 @@ class Form:
 
     @property
     def many(self) -> bool:
-        """Return whether a dataset has several records, so that the number of records is a parameter."""
+        """Return whether a dataset has several records, so that the number of records is a
+        parameter.
+        """
         return bool(self.domain.get("size", 1) > 1)
 
 
-def answer(length: int = 1, norm: str = "l1", low: float = -10.0, high: float = 10.0, data: str = "float(dataset[0])") -> Form:
+def answer(
+    length: int = 1,
+    norm: str = "l1",
+    low: float = -10.0,
+    high: float = 10.0,
+    data: str = "float(dataset[0])",
+) -> Form:
     """Return the form of true query answers, whose neighbors differ by at most 1 in a norm."""
     what = "the true answer of a query" if length == 1 else f"{length} true answers of queries"
-    return Form(what, data, {"kind": "Answers", "length": length, "low": low, "high": high, "relation": norm}, low, high)
+    return Form(
+        what,
+        data,
+        {"kind": "Answers", "length": length, "low": low, "high": high, "relation": norm},
+        low,
+        high,
+    )
 
 
 def count(low: int = 0, high: int = 100) -> Form:
@@ -83,25 +101,52 @@ def count(low: int = 0, high: int = 100) -> Form:
 
 
 def records(
-    relation: str, low: float = 0.0, high: float = 1.0, data: str = "np.array(dataset)", integer: bool = False, size: int = RECORDS
+    relation: str,
+    low: float = 0.0,
+    high: float = 1.0,
+    data: str = "np.array(dataset)",
+    integer: bool = False,
+    size: int = RECORDS,
 ) -> Form:
     """Return the form of a list of numbers, one for each person."""
-    what = f"{size} {'whole ' if integer else ''}numbers in [{low:g}, {high:g}], one for each person"
-    domain: Json = {"kind": "Records", "size": size, "low": low, "high": high, "relation": relation} | (
-        {"integer": True} if integer else {}
+    what = (
+        f"{size} {'whole ' if integer else ''}numbers in [{low:g}, {high:g}], one for each person"
     )
+    domain: Json = {
+        "kind": "Records",
+        "size": size,
+        "low": low,
+        "high": high,
+        "relation": relation,
+    } | ({"integer": True} if integer else {})
     return Form(what, data, domain, low, high, integer=integer)
 
 
 def category(count: int = CATEGORIES, data: str = "int(dataset[0])") -> Form:
     """Return the form of one person's category."""
-    domain = {"kind": "Records", "size": 1, "low": 0, "high": count - 1, "categories": True, "relation": "replace-one"}
-    return Form(f"the category of one person, among {count}", data, domain, 0, count - 1, integer=True)
+    domain = {
+        "kind": "Records",
+        "size": 1,
+        "low": 0,
+        "high": count - 1,
+        "categories": True,
+        "relation": "replace-one",
+    }
+    return Form(
+        f"the category of one person, among {count}", data, domain, 0, count - 1, integer=True
+    )
 
 
 def _texts_of_many(count: int) -> Form:
     """Return the form of an array of texts, one for each of six persons."""
-    domain = {"kind": "Records", "size": 6, "low": 0, "high": count - 1, "categories": True, "relation": "replace-one"}
+    domain = {
+        "kind": "Records",
+        "size": 6,
+        "low": 0,
+        "high": count - 1,
+        "categories": True,
+        "relation": "replace-one",
+    }
     letters = ["no", "yes"] if count == 2 else list("abcd"[:count])
     spelled = "[" + ", ".join(f'"{letter}"' for letter in letters) + "]"
     return Form(
@@ -116,23 +161,38 @@ def _texts_of_many(count: int) -> Form:
 
 def _listed(form: Form) -> Form:
     """Return the form with its array as a list."""
-    return replace(form, what=form.what.replace("an array", "a list", 1), data=form.data.removeprefix("np.array(").removesuffix(")"))
+    return replace(
+        form,
+        what=form.what.replace("an array", "a list", 1),
+        data=form.data.removeprefix("np.array(").removesuffix(")"),
+    )
 
 
 def one_value(low: float = 0.0, high: float = 1.0) -> Form:
     """Return the form of one person's number."""
     domain = {"kind": "Records", "size": 1, "low": low, "high": high, "relation": "replace-one"}
-    return Form(f"the number of one person, in [{low:g}, {high:g}]", "float(dataset[0])", domain, low, high)
+    return Form(
+        f"the number of one person, in [{low:g}, {high:g}]", "float(dataset[0])", domain, low, high
+    )
 
 
 def rows(relation: str, labels: bool = False, high: float = 1.0) -> Form:
     """Return the form of a matrix with one row for each person, and a label if `labels`."""
-    domain: Json = {"kind": "Rows", "size": RECORDS, "features": [[0.0, high], [0.0, high]], "relation": relation}
+    domain: Json = {
+        "kind": "Rows",
+        "size": RECORDS,
+        "features": [[0.0, high], [0.0, high]],
+        "relation": relation,
+    }
     if not labels:
-        return Form(f"{RECORDS} rows of 2 numbers in [0, {high:g}]", "np.array(dataset)", domain, 0.0, high)
+        return Form(
+            f"{RECORDS} rows of 2 numbers in [0, {high:g}]", "np.array(dataset)", domain, 0.0, high
+        )
     domain |= {"labels": [0, 1], "every_label": True}
     what = f"{RECORDS} rows of 2 numbers in [0, {high:g}], with a label 0 or 1"
-    return Form(what, "np.array(dataset[:, :-1])", domain, 0.0, high, labels="np.array(dataset[:, -1])")
+    return Form(
+        what, "np.array(dataset[:, :-1])", domain, 0.0, high, labels="np.array(dataset[:, -1])"
+    )
 
 
 def table(relation: str) -> Form:
@@ -156,17 +216,31 @@ def file_of(form: Form) -> Form:
 
 
 def framed(form: Form, note: str, kind: str = "DataFrame") -> Form:
-    """Return the form with its data in a data frame or a series, of the library that the type hint `note` names: polars, else pandas."""
+    """Return the form with its data in a data frame or a series, of the library that the type hint
+    `note` names: polars, else pandas.
+    """
     library = "polars" if re.search(r"\bpl\.|polars|lazyframe", note) else "pandas"
     kind = "LazyFrame" if "lazyframe" in note else kind
     if kind == "LazyFrame":
-        return replace(form, what=f"{form.what}, in a {kind}", data=f'polars.LazyFrame({{"{COLUMN}": {form.data}}})', imports=(library,))
-    data = f'{library}.DataFrame({{"{COLUMN}": {form.data}}})' if kind == "DataFrame" else f"{library}.Series({form.data})"
+        return replace(
+            form,
+            what=f"{form.what}, in a {kind}",
+            data=f'polars.LazyFrame({{"{COLUMN}": {form.data}}})',
+            imports=(library,),
+        )
+    data = (
+        f'{library}.DataFrame({{"{COLUMN}": {form.data}}})'
+        if kind == "DataFrame"
+        else f"{library}.Series({form.data})"
+    )
     return replace(form, what=f"{form.what}, in a {kind}", data=data, imports=(library,))
 
 
-def relation_of(text: str, name: str, parameters: Sequence[Parameter], convention: str = "") -> tuple[str, str]:
-    """Return the relation of a function of many records, and the words from which it was read; the words are empty for a default.
+def relation_of(
+    text: str, name: str, parameters: Sequence[Parameter], convention: str = ""
+) -> tuple[str, str]:
+    """Return the relation of a function of many records, and the words from which it was read; the
+    words are empty for a default.
 
     `convention` is the relation that other functions of the package name, if they agree.
     """
@@ -175,7 +249,14 @@ def relation_of(text: str, name: str, parameters: Sequence[Parameter], conventio
         return "add-remove", f"the docstring says {adding[0]!r}"
     if replacing and not adding:
         return "replace-one", f"the docstring says {replacing[0]!r}"
-    contributions = next((p.name for p in parameters if re.search(r"l0_sens|linf_sens|max_(partitions|contrib)", p.word)), "")
+    contributions = next(
+        (
+            p.name
+            for p in parameters
+            if re.search(r"l0_sens|linf_sens|max_(partitions|contrib)", p.word)
+        ),
+        "",
+    )
     if contributions:
         return "add-remove", f"the parameter {contributions!r} bounds what one person adds"
     if re.search(r"count|hist|tally|frequenc", name, re.I):
@@ -185,7 +266,9 @@ def relation_of(text: str, name: str, parameters: Sequence[Parameter], conventio
     return "replace-one", ""
 
 
-def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, text: str, convention: str = "") -> Iterator[Form]:
+def forms_for(
+    data: Parameter | None, others: Sequence[Parameter], name: str, text: str, convention: str = ""
+) -> Iterator[Form]:
     """Yield the forms of the data of a call, the most likely first.
 
     Parameters
@@ -199,14 +282,22 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
     convention : str
         Relation that other functions of the package name.
     """
-    roles = {role(p) for p in others if "noise" in name.lower() or not p.word.startswith(("l0_", "linf_"))}
+    roles = {
+        role(p)
+        for p in others
+        if "noise" in name.lower() or not p.word.startswith(("l0_", "linf_"))
+    }
     relation, _ = relation_of(text, name, others, convention)
     if data is None and METRIC.search(f"{name} {text}"):
         yield answer(2, "l2", data="np.array(dataset)")
         yield answer(1, "l2")
         return
     if data is None:
-        yield from (count(), answer()) if re.search(r"geometric|discrete|integer", name, re.I) else (answer(), count())
+        yield from (
+            (count(), answer())
+            if re.search(r"geometric|discrete|integer", name, re.I)
+            else (answer(), count())
+        )
         return
     note = data.hint.lower()
     if METRIC.search(f"{name} {text}"):
@@ -232,19 +323,44 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
         return
     second = next((p.name for p in others if p.required and _is_second(data, p)), "")
     if second:
-        yield replace(rows(relation), data="np.array(dataset[:, 0])", labels="np.array(dataset[:, 1])", second=second)
+        yield replace(
+            rows(relation),
+            data="np.array(dataset[:, 0])",
+            labels="np.array(dataset[:, 1])",
+            second=second,
+        )
         return
     if any(p.word in ("lst_k", "list_k", "domain_sizes") for p in others):
         yield _categories_of_one()
         return
     if re.search(r"(list|sequence|iterable)\[tuple\[str, *(int|float)\]", note):
         named = {"kind": "Counts", "length": 3, "low": 0, "high": 100, "relation": "l1"}
-        yield Form("3 true counts with their names", 'list(zip(["a", "b", "c"], map(int, dataset)))', named, 0, 100, integer=True)
+        yield Form(
+            "3 true counts with their names",
+            'list(zip(["a", "b", "c"], map(int, dataset)))',
+            named,
+            0,
+            100,
+            integer=True,
+        )
     selecting = SELECTING.search(f"{name} {text[:400]}")
-    callables = any(("Callable" in p.hint and not MAPPERS.match(p.word)) or (p.required and is_query(p)) for p in others)
-    found = [*_keyed(note, "linf" if selecting else "l1", relation), *_by_kind(data, roles, relation, name, text)]
-    if selecting and not callables and not roles & {"categories", "category list", "lower", "upper", "bounds"}:
-        scores = [answer(4, "linf", data="np.array(dataset)"), answer(4, "linf", data="dataset.tolist()")]
+    callables = any(
+        ("Callable" in p.hint and not MAPPERS.match(p.word)) or (p.required and is_query(p))
+        for p in others
+    )
+    found = [
+        *_keyed(note, "linf" if selecting else "l1", relation),
+        *_by_kind(data, roles, relation, name, text),
+    ]
+    if (
+        selecting
+        and not callables
+        and not roles & {"categories", "category list", "lower", "upper", "bounds"}
+    ):
+        scores = [
+            answer(4, "linf", data="np.array(dataset)"),
+            answer(4, "linf", data="dataset.tolist()"),
+        ]
         found = [*scores, *found] if data.word not in SINGLE else found
     if callables:  # a function of the data is no answer, but is computed from records
         found = [form for form in found if form.many] or found
@@ -256,19 +372,31 @@ def forms_for(data: Parameter | None, others: Sequence[Parameter], name: str, te
 
 
 def _points(data: Parameter, others: Sequence[Parameter]) -> Iterator[Form]:
-    """Yield the forms of a point whose privacy loss grows with the distance: two coordinates, as two arguments or as one, or a number."""
+    """Yield the forms of a point whose privacy loss grows with the distance: two coordinates, as
+    two arguments or as one, or a number.
+    """
     second = next((p.name for p in others if p.required and _is_second(data, p)), "")
     if second:
         yield replace(answer(2, "l2"), labels="float(dataset[1])", second=second)
         return
     spelled = ["np.array(dataset)", "dataset.tolist()", "tuple(dataset.tolist())"]
-    several = re.search(r"list|sequence|iterable", data.hint.lower()) or data.word in ("trajectory", "points", "coordinates", "locations")
-    yield from (answer(2, "l2", data=text) for text in (*["[tuple(dataset.tolist())]"] * bool(several), *spelled))
+    several = re.search(r"list|sequence|iterable", data.hint.lower()) or data.word in (
+        "trajectory",
+        "points",
+        "coordinates",
+        "locations",
+    )
+    yield from (
+        answer(2, "l2", data=text)
+        for text in (*["[tuple(dataset.tolist())]"] * bool(several), *spelled)
+    )
     yield answer(1, "l2")
 
 
 def _keyed(note: str, norm: str, relation: str) -> list[Form]:
-    """Return the forms for a parameter whose type hint is a dict: records by key, or answers by name."""
+    """Return the forms for a parameter whose type hint is a dict: records by key, or answers by
+    name.
+    """
     if not re.search(r"dict|mapping", note):
         return []
     if re.search(r"(list|sequence|iterable)\[.*(dict|mapping)", note):
@@ -279,16 +407,42 @@ def _keyed(note: str, norm: str, relation: str) -> list[Form]:
 
 
 def _is_second(data: Parameter, other: Parameter) -> bool:
-    """Return whether two parameters are two columns of data, by their names: x and y, or 1 and 2."""
-    pairs = (("_x", "_y"), ("1", "2"), ("_1", "_2"), ("_a", "_b"), ("lat", "lon"), ("lat", "lng"), ("latitude", "longitude"))
-    return (data.word, other.word) == ("x", "y") or any(data.word.endswith(a) and other.word == data.word[: -len(a)] + b for a, b in pairs)
+    """Return whether two parameters are two columns of data, by their names: x and y,
+    or 1 and 2.
+    """
+    pairs = (
+        ("_x", "_y"),
+        ("1", "2"),
+        ("_1", "_2"),
+        ("_a", "_b"),
+        ("lat", "lon"),
+        ("lat", "lng"),
+        ("latitude", "longitude"),
+    )
+    return (data.word, other.word) == ("x", "y") or any(
+        data.word.endswith(a) and other.word == data.word[: -len(a)] + b for a, b in pairs
+    )
 
 
 def _categories_of_one() -> Form:
     """Return the form of one person's categories in two attributes, with 2 and 3 categories."""
     features = [[0, 1], [0, 2]]
-    domain: Json = {"kind": "Rows", "size": 1, "features": features, "integer": [0, 1], "categories": [0, 1], "relation": "replace-one"}
-    return Form("the categories of one person in 2 attributes", "[int(value) for value in dataset[0]]", domain, 0, 1, integer=True)
+    domain: Json = {
+        "kind": "Rows",
+        "size": 1,
+        "features": features,
+        "integer": [0, 1],
+        "categories": [0, 1],
+        "relation": "replace-one",
+    }
+    return Form(
+        "the categories of one person in 2 attributes",
+        "[int(value) for value in dataset[0]]",
+        domain,
+        0,
+        1,
+        integer=True,
+    )
 
 
 def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: str) -> list[Form]:
@@ -307,7 +461,8 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
         records(relation, data="dataset.tolist()"),
         records(relation, data="[int(value) for value in dataset]", integer=True),
         _listed(_texts_of_many(3)),
-        rows(relation, high=0.7 if "norm" in roles else 1.0),  # two numbers of at most 0.7 have a norm below 1
+        # two numbers of at most 0.7 have a norm below 1
+        rows(relation, high=0.7 if "norm" in roles else 1.0),
         replace(rows(relation, high=0.7), data="[np.array(row) for row in dataset]"),
         table(relation),
     ]
@@ -316,25 +471,45 @@ def _by_kind(data: Parameter, roles: set[str], relation: str, name: str, text: s
         category(4, '["a", "b", "c", "d"][int(dataset[0])]'),
         category(2, "bool(dataset[0])"),
     ]
-    categories = [category(), category(2), *texts, category(data="np.array([int(dataset[0])])"), category(data="[int(dataset[0])]")]
+    categories = [
+        category(),
+        category(2),
+        *texts,
+        category(data="np.array([int(dataset[0])])"),
+        category(data="[int(dataset[0])]"),
+    ]
     if _BINARY.search(text) and not roles & {"categories", "category list"}:
         categories.sort(key=lambda form: form.high > 1)
-    single = data.word in SINGLE or bool(re.search(r"(^|_)(value|item|answer|bit|point|response)$", data.word))
+    single = data.word in SINGLE or bool(
+        re.search(r"(^|_)(value|item|answer|bit|point|response)$", data.word)
+    )
     if "sensitivity" in roles and "series" in data.annotation.lower():
         return [*people, *answers]
     if "sensitivity" in roles and not (roles & {"categories"}):
-        return [*answers, *people, *categories] if single or not bounded else [*people[:2], *answers, *people[2:], *categories]
-    if re.search(r"partition|should_keep", name, re.I) and re.search(r"int|num|count|users", f"{data.annotation} {data.word}"):
-        return [count(0, 20), count(), *answers]  # a threshold lies near 10 to 20 records at epsilon 1
+        return (
+            [*answers, *people, *categories]
+            if single or not bounded
+            else [*people[:2], *answers, *people[2:], *categories]
+        )
+    if re.search(r"partition|should_keep", name, re.I) and re.search(
+        r"int|num|count|users", f"{data.annotation} {data.word}"
+    ):
+        # a threshold lies near 10 to 20 records at epsilon 1
+        return [count(0, 20), count(), *answers]
     if re.search(r"(^|_)count$", data.word):
         return [count(), *answers, *people, *categories]
     if roles & {"categories", "category list"} or re.search(
-        r"categor|randomi[sz]ed.?response|\bgrr\b|\brappor\b|unary|krr|local.?hash|hash func|(mean|count).sketch|bloom|\boue\b|\bsue\b",
+        r"categor|randomi[sz]ed.?response|\bgrr\b|\brappor\b|unary|krr|local.?hash|hash "
+        r"func|(mean|count).sketch|bloom|\boue\b|\bsue\b",
         f"{name} {text[:400]}",
         re.I,
     ):
         texts_of_many = [_texts_of_many(3), _texts_of_many(2)]
-        vectors = [category(data="np.array(dataset).astype(int)"), category(data="dataset.astype(int).tolist()"), *texts_of_many]
+        vectors = [
+            category(data="np.array(dataset).astype(int)"),
+            category(data="dataset.astype(int).tolist()"),
+            *texts_of_many,
+        ]
         return (
             [*categories, *vectors, *people, *answers]
             if not re.search(r"(data|array|list|s)$", data.word)
@@ -357,24 +532,55 @@ def _ranked(forms: list[Form], note: str) -> list[Form]:
         return forms
     if note == "iterated":
         return sorted(forms, key=lambda form: form.data.startswith(("float(", "int(", "bool(")))
-    tests = {"int": "int(dataset", "float": "float(dataset", "bool": "bool(dataset", "str": '"][int(dataset'}
+    tests = {
+        "int": "int(dataset",
+        "float": "float(dataset",
+        "bool": "bool(dataset",
+        "str": '"][int(dataset',
+    }
     if scalar and scalar[2] in tests:
-        return sorted(forms, key=lambda form: not form.data.startswith(tests[scalar[2]]) and tests[scalar[2]] not in form.data)
+        return sorted(
+            forms,
+            key=lambda form: (
+                not form.data.startswith(tests[scalar[2]]) and tests[scalar[2]] not in form.data
+            ),
+        )
     if re.search(r"ndarray|arraylike|array", note):
         return sorted(forms, key=lambda form: not form.data.startswith("np.array"))
     if re.search(r"list|sequence|iterable|tuple", note):
-        wanted = '[["' if "str" in note else "[int(value)" if "int" in note and "float" not in note else "dataset.tolist()"
-        return sorted(forms, key=lambda form: (not form.data.startswith(wanted), not form.data.startswith(("dataset.tolist()", "[int"))))
+        wanted = (
+            '[["'
+            if "str" in note
+            else "[int(value)"
+            if "int" in note and "float" not in note
+            else "dataset.tolist()"
+        )
+        return sorted(
+            forms,
+            key=lambda form: (
+                not form.data.startswith(wanted),
+                not form.data.startswith(("dataset.tolist()", "[int")),
+            ),
+        )
     return forms
 
 
 def _frames(note: str, relation: str, roles: set[str], name: str, text: str) -> Iterator[Form]:
     """Yield forms with a data frame of one column."""
-    binary = replace(category(2, '["no", "yes"][int(dataset[0])]'), data='[["no", "yes"][int(value)] for value in dataset]')
-    categories = [replace(category(4), data='[["a", "b", "c", "d"][int(value)] for value in dataset]'), binary]
+    binary = replace(
+        category(2, '["no", "yes"][int(dataset[0])]'),
+        data='[["no", "yes"][int(value)] for value in dataset]',
+    )
+    categories = [
+        replace(category(4), data='[["a", "b", "c", "d"][int(value)] for value in dataset]'),
+        binary,
+    ]
     several = [replace(form, domain=form.domain | {"size": 6}) for form in categories]
     several += [_texts_of_many(3), _texts_of_many(2)]
-    numbers = [records(relation), records(relation, data="[int(value) for value in dataset]", integer=True)]
+    numbers = [
+        records(relation),
+        records(relation, data="[int(value) for value in dataset]", integer=True),
+    ]
     numeric_first = bool(roles & {"lower", "upper", "bounds", "sensitivity"}) or not re.search(
         r"categor|response|exponential", f"{name} {text[:300]}", re.I
     )

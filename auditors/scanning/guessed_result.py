@@ -1,4 +1,6 @@
-"""Result of a deterministic audit whose question is guessed: a violation that holds if a scan has read the function correctly."""
+"""Result of a deterministic audit whose question is guessed: a violation that holds if a scan has
+read the function correctly.
+"""
 
 from __future__ import annotations
 
@@ -57,11 +59,15 @@ class GuessedResult(Result):
 
     def to_json(self) -> Json:
         found = self.finding.to_json()
-        return document(self, "guessed", found.get("claim"), {"guessed": self.guess, "finding": found})
+        return document(
+            self, "guessed", found.get("claim"), {"guessed": self.guess, "finding": found}
+        )
 
 
 def with_guess(result: Result, guess: object) -> Result:
-    """Return the result, or a suspicion in place of a violation if something about the claim is guessed."""
+    """Return the result, or a suspicion in place of a violation if something about the claim is
+    guessed.
+    """
     if result.verdict is Verdict.VIOLATED and isinstance(guess, str) and guess:
         return GuessedResult(result.name, guess, result)
     return result

@@ -1,4 +1,6 @@
-"""Public functions and classes of a package, as their interpreter describes them: names, parameters, type hints and docstrings."""
+"""Public functions and classes of a package, as their interpreter describes them: names,
+parameters, type hints and docstrings.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,24 @@ from dpwitness.core.values.json_reader import Json
 
 _GENERATOR = re.compile(r"(generate|make|create|build|get)_")
 _OVERLOAD = re.compile(r"(?m)^\s*(?:\d+\.\s*)?`*(\w+)\((.*)\)\s*(?:->|[`:]*\s*$)")
-_DECLARATIONS = (  # of a parameter: as in Python, with the type in parentheses as in Boost, and with the type first as in C
+# of a parameter: as in Python, with the type in parentheses as in Boost, and with the type first as
+# in C
+_DECLARATIONS = (
     re.compile(r"(?P<name>\w+)(?:\s*:(?!:)\s*(?P<hint>.+))?"),
     re.compile(r"\((?P<hint>.+)\)\s*(?P<name>\w+)"),
     re.compile(r"(?P<hint>.+?[\s&*])(?P<name>\w+)"),
 )
 _COMPILED_TYPES = (  # of extension modules, and the type hints that they mean
-    (r"(typing\.)?SupportsFloat( \| (typing\.)?SupportsIndex)?|\b(long )?double\b|\bfloat(32|64)\b", "float"),
-    (r"(typing\.)?SupportsInt( \| (typing\.)?SupportsIndex)?|\b(unsigned |signed )?(long long|long|int|short)\b( int\b)?", "int"),
+    (
+        r"(typing\.)?SupportsFloat( \| (typing\.)?SupportsIndex)?|\b(long "
+        r")?double\b|\bfloat(32|64)\b",
+        "float",
+    ),
+    (
+        r"(typing\.)?SupportsInt( \| (typing\.)?SupportsIndex)?|\b(unsigned |signed )?(long "
+        r"long|long|int|short)\b( int\b)?",
+        "int",
+    ),
     (r"\b(std::)?s?size_t\b|\bu?int\d+_t\b|\bPy_ssize_t\b", "int"),
     (r"^(const )?(std::)?string( const)?\s*&?$|^(const )?char( const)?\s*\*$", "str"),
     (r"\bstd::vector\s*<", "list<"),
@@ -27,10 +39,12 @@ _COMPILED_TYPES = (  # of extension modules, and the type hints that they mean
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Parameter of a function, a method or a constructor; `default`, `choices` and `example` are Python expressions.
+    """Parameter of a function, a method or a constructor; `default`, `choices` and `example` are
+    Python expressions.
 
-    `used` is the kind of values that the code of the function uses it for, in the words of a type hint. `keys` are those that the code
-    reads from it, as parameters. `makers` return values for it (`with_makers`).
+    `used` is the kind of values that the code of the function uses it for, in the words of a type
+    hint. `keys` are those that the code reads from it, as parameters. `makers` return values for it
+    (`with_makers`).
     """
 
     name: str
@@ -47,8 +61,14 @@ class Parameter:
 
     @property
     def hint(self) -> str:
-        """Return the type hint, or else the kind of values that the code expects, if it has parts."""
-        return self.annotation or (self.used if self.used not in ("exponent", "length", "int", "float", "str", "list") else "")
+        """Return the type hint, or else the kind of values that the code expects, if it
+        has parts.
+        """
+        return self.annotation or (
+            self.used
+            if self.used not in ("exponent", "length", "int", "float", "str", "list")
+            else ""
+        )
 
     @property
     def word(self) -> str:
@@ -71,7 +91,9 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Public method of a class; `kind` is ``method``, ``static`` or ``class``. `parameters` is None without a signature."""
+    """Public method of a class; `kind` is ``method``, ``static`` or ``class``. `parameters` is None
+    without a signature.
+    """
 
     name: str
     parameters: tuple[Parameter, ...] | None
@@ -103,7 +125,8 @@ class PublicName:
     shadowed : bool
         Whether the dotted name leads elsewhere, because another name hides the module.
     broken : str
-        Why the module cannot be imported, so that the name was read from its source; empty for an imported one.
+        Why the module cannot be imported, so that the name was read from its source; empty for an
+        imported one.
     compiled : bool
         Whether its code is not Python, so that `names` is empty.
     """
@@ -136,11 +159,17 @@ class PublicName:
 
 
 def read_name(found: Json) -> PublicName:
-    """Return a public name from the JSON of `inside.descriptions`; signatures of extension modules are read from their docstrings."""
+    """Return a public name from the JSON of `inside.descriptions`; signatures of extension modules
+    are read from their docstrings.
+    """
     doc = "\n\n".join(filter(None, [found.get("doc", ""), found.get("init_doc", "")]))
     parameters, is_class = _parameters(found.get("parameters")), found["kind"] == "class"
     if _is_unknown(parameters):
-        made = spelled_parameters(found.get("init_doc", ""), "__init__", found["name"]) if is_class else None
+        made = (
+            spelled_parameters(found.get("init_doc", ""), "__init__", found["name"])
+            if is_class
+            else None
+        )
         parameters = made or spelled_parameters(found.get("doc", ""), found["name"]) or parameters
     return PublicName(
         module=found["module"],
@@ -167,7 +196,10 @@ def _read_method(found: Json, owner: str) -> Method:
     if _is_unknown(parameters):
         parameters = spelled_parameters(found.get("doc", ""), found["name"], owner) or parameters
     own = ("name", "doc", "kind", "own", "abstract", "returns")
-    return Method(parameters=_with_types(parameters, found.get("doc", "")), **{key: found[key] for key in own if key in found})
+    return Method(
+        parameters=_with_types(parameters, found.get("doc", "")),
+        **{key: found[key] for key in own if key in found},
+    )
 
 
 def _parameters(found: list[Json] | None) -> tuple[Parameter, ...] | None:
@@ -185,7 +217,8 @@ def _parameters(found: list[Json] | None) -> tuple[Parameter, ...] | None:
     )
 
 
-_TYPES = (  # words of a docstring's type, and the type hint that they mean; the first in the text counts
+# words of a docstring's type, and the type hint that they mean; the first in the text counts
+_TYPES = (
     (r"callable|function|lambda", "Callable"),
     (r"data ?frame", "DataFrame"),
     (r"\bseries\b", "Series"),
@@ -200,29 +233,54 @@ _TYPES = (  # words of a docstring's type, and the type hint that they mean; the
 
 
 def _with_types(parameters: tuple[Parameter, ...] | None, doc: str) -> tuple[Parameter, ...] | None:
-    """Return the parameters with the types that a docstring states, for those without a type hint."""
+    """Return the parameters with the types that a docstring states, for those without a
+    type hint.
+    """
     if parameters is None or not doc:
         return parameters
-    return tuple(p if p.annotation or p.choices else _typed(p, documented_type(doc, p.name)) for p in _with_parts(parameters, doc))
+    return tuple(
+        p if p.annotation or p.choices else _typed(p, documented_type(doc, p.name))
+        for p in _with_parts(parameters, doc)
+    )
 
 
 def _with_parts(parameters: tuple[Parameter, ...], doc: str) -> Iterator[Parameter]:
-    """Yield the parameters, with the parts of a container that the docstring states where the type hint names the container only."""
+    """Yield the parameters, with the parts of a container that the docstring states where the type
+    hint names the container only.
+    """
     for parameter in parameters:
-        stated = documented_type(doc, parameter.name) if parameter.annotation in ("list", "dict", "tuple") else ""
-        yield replace(parameter, annotation=stated) if stated.startswith(f"{parameter.annotation}[") else parameter
+        stated = (
+            documented_type(doc, parameter.name)
+            if parameter.annotation in ("list", "dict", "tuple")
+            else ""
+        )
+        yield (
+            replace(parameter, annotation=stated)
+            if stated.startswith(f"{parameter.annotation}[")
+            else parameter
+        )
 
 
 def _typed(parameter: Parameter, text: str) -> Parameter:
     listed = re.match(r"\{(.*?)\}", text)
     if listed and re.search(r"['\"]", listed[1]):
-        return replace(parameter, choices=tuple(part.strip() for part in listed[1].split(",") if part.strip()[:1] in "'\""))
-    found = [(match.start(), hint) for pattern, hint in _TYPES if (match := re.search(pattern, text, re.I))]
+        return replace(
+            parameter,
+            choices=tuple(
+                part.strip() for part in listed[1].split(",") if part.strip()[:1] in "'\""
+            ),
+        )
+    found = [
+        (match.start(), hint)
+        for pattern, hint in _TYPES
+        if (match := re.search(pattern, text, re.I))
+    ]
     return replace(parameter, annotation=min(found, default=(0, ""))[1])
 
 
 def documented_type(doc: str, name: str) -> str:
-    """Return the type of a parameter in a docstring of the styles of NumPy, Google or Sphinx; empty if it states none.
+    """Return the type of a parameter in a docstring of the styles of NumPy, Google or Sphinx; empty
+    if it states none.
 
     Examples
     --------
@@ -240,18 +298,24 @@ def documented_type(doc: str, name: str) -> str:
         rf"^[ \t]*[-*]?[ \t]*`*{word}`*[ \t]*\(([^)\n]+)\)",
         rf"^[ \t]*\[?{word}\]?[ \t]+:[ \t]*(.{{1,80}})$",
     )
-    return next((found[1].strip() for pattern in patterns if (found := re.search(pattern, doc, re.M))), "")
+    return next(
+        (found[1].strip() for pattern in patterns if (found := re.search(pattern, doc, re.M))), ""
+    )
 
 
 def _is_unknown(parameters: tuple[Parameter, ...] | None) -> bool:
-    """Return whether a signature contains no information: it is missing, or ``(*args, **kwargs)``."""
+    """Return whether a signature contains no information: it is missing, or ``(*args,
+    **kwargs)``.
+    """
     return parameters is None or all(p.kind.startswith("VAR_") for p in parameters)
 
 
 def spelled_parameters(doc: str, name: str, owner: str = "") -> tuple[Parameter, ...] | None:
-    """Return the parameters that a docstring spells, as those of extension modules do; None without such a line.
+    """Return the parameters that a docstring spells, as those of extension modules do; None without
+    such a line.
 
-    The overload with the most parameters is taken, except for a generic one with ``*args``. The instance of the class `owner` is left out.
+    The overload with the most parameters is taken, except for a generic one with ``*args``. The
+    instance of the class `owner` is left out.
 
     Examples
     --------
@@ -267,15 +331,24 @@ def spelled_parameters(doc: str, name: str, owner: str = "") -> tuple[Parameter,
     for match in _OVERLOAD.finditer(doc):
         if match[1] != name or "*args" in match[2]:
             continue
-        text, optional = re.subn(r"\s*\[\s*,", ",", match[2])  # brackets around what may be left out
-        read = _read_parts([part.strip() for part in _split(text.rstrip("] ") if optional else text) if part.strip()])
+        # brackets around what may be left out
+        text, optional = re.subn(r"\s*\[\s*,", ",", match[2])
+        read = _read_parts(
+            [
+                part.strip()
+                for part in _split(text.rstrip("] ") if optional else text)
+                if part.strip()
+            ]
+        )
         if read is not None:
             found.append(read[1:] if read and _is_instance(read[0], owner) else read)
     return max(found, key=len, default=None)
 
 
 def _read_parts(parts: Sequence[str]) -> tuple[Parameter, ...] | None:
-    """Return the parameters that the parts of a signature declare; None if one of the parts declares none, as in an example of a call."""
+    """Return the parameters that the parts of a signature declare; None if one of the parts
+    declares none, as in an example of a call.
+    """
     found: list[Parameter] = []
     kind = "POSITIONAL_OR_KEYWORD"
     for part in parts:
@@ -291,8 +364,12 @@ def _read_parts(parts: Sequence[str]) -> tuple[Parameter, ...] | None:
 
 
 def _is_instance(parameter: Parameter, owner: str) -> bool:
-    """Return whether the first parameter of a method is the instance: by its name, or by its type if it has no name of its own."""
-    return parameter.name == "self" or (parameter.name == "arg1" and parameter.annotation.rpartition(".")[2] in ("object", owner))
+    """Return whether the first parameter of a method is the instance: by its name, or by its type
+    if it has no name of its own.
+    """
+    return parameter.name == "self" or (
+        parameter.name == "arg1" and parameter.annotation.rpartition(".")[2] in ("object", owner)
+    )
 
 
 def _split(text: str) -> list[str]:
@@ -308,7 +385,9 @@ def _split(text: str) -> list[str]:
 
 
 def _spelled(part: str, kind: str) -> Parameter | None:
-    """Return the parameter that a text declares; None without one. One without a name, or declared as in C, is given by its position."""
+    """Return the parameter that a text declares; None without one. One without a name, or declared
+    as in C, is given by its position.
+    """
     declaration, _, default = (each.strip() for each in part.partition("="))
     for place, pattern in enumerate(_DECLARATIONS):
         if (found := pattern.fullmatch(declaration)) and not found["name"][0].isdigit():
@@ -316,12 +395,20 @@ def _spelled(part: str, kind: str) -> Parameter | None:
             for compiled, plain in _COMPILED_TYPES:
                 hint = re.sub(compiled, plain, hint)
             unnamed = place == 2 or re.fullmatch(r"arg\d*", found["name"])
-            return Parameter(found["name"], not default, default or None, hint, "POSITIONAL_ONLY" if unnamed else kind)
+            return Parameter(
+                found["name"],
+                not default,
+                default or None,
+                hint,
+                "POSITIONAL_ONLY" if unnamed else kind,
+            )
     return None
 
 
 def with_examples(names: Sequence[PublicName], calls: Sequence[Json]) -> list[PublicName]:
-    """Return the names with the arguments that examples give to each parameter: in a call of the name itself, else of another name."""
+    """Return the names with the arguments that examples give to each parameter: in a call of the
+    name itself, else of another name.
+    """
     by_name: dict[str, list[Json]] = {}
     for call in calls:
         by_name.setdefault(call["name"], []).append(call)
@@ -331,12 +418,19 @@ def with_examples(names: Sequence[PublicName], calls: Sequence[Json]) -> list[Pu
         for name in names
         for method in (None, *name.methods)
     ]
-    own = [(parameters, _given(parameters or (), by_name.get(word, ()))) for word, parameters in callables]
+    own = [
+        (parameters, _given(parameters or (), by_name.get(word, ())))
+        for word, parameters in callables
+    ]
     for _, values in own:
         anywhere = values | anywhere
     found = iter([_exemplified(parameters, anywhere | values) for parameters, values in own])
     return [
-        replace(name, parameters=next(found), methods=tuple(replace(method, parameters=next(found)) for method in name.methods))
+        replace(
+            name,
+            parameters=next(found),
+            methods=tuple(replace(method, parameters=next(found)) for method in name.methods),
+        )
         for name in names
     ]
 
@@ -351,31 +445,61 @@ def _given(parameters: Sequence[Parameter], calls: Sequence[Json]) -> dict[str, 
     return values
 
 
-def _exemplified(parameters: tuple[Parameter, ...] | None, values: Mapping[str, str]) -> tuple[Parameter, ...] | None:
-    return None if parameters is None else tuple(replace(p, example=values.get(p.name, "")) for p in parameters)
+def _exemplified(
+    parameters: tuple[Parameter, ...] | None, values: Mapping[str, str]
+) -> tuple[Parameter, ...] | None:
+    return (
+        None
+        if parameters is None
+        else tuple(replace(p, example=values.get(p.name, "")) for p in parameters)
+    )
 
 
 def with_makers(names: Sequence[PublicName]) -> list[PublicName]:
     """Return the names, where required arguments of constructors have the names that make them.
 
-    These are a class with a method ``get_<argument>``, such as the server of a client, and functions such as ``generate_<argument>``.
+    These are a class with a method ``get_<argument>``, such as the server of a client, and
+    functions such as ``generate_<argument>``.
     """
     getters: dict[str, list[PublicName]] = {}
     for each in names:
-        made = [m.name[4:] for m in each.methods if m.name.startswith("get_") and not any(p.required for p in m.parameters or ())]
+        made = [
+            m.name[4:]
+            for m in each.methods
+            if m.name.startswith("get_") and not any(p.required for p in m.parameters or ())
+        ]
         found = _GENERATOR.match(each.name)
-        for word in made if each.kind == "class" and not each.abstract else [each.name[found.end() :]] if found else ():
+        for word in (
+            made
+            if each.kind == "class" and not each.abstract
+            else [each.name[found.end() :]]
+            if found
+            else ()
+        ):
             getters.setdefault(word, []).append(each)
 
     def makers(owner: PublicName, argument: str) -> tuple[PublicName, ...]:
         others = [each for each in getters.get(argument, ()) if each is not owner]
-        fitting = [each for each in others if each.kind != "class" or _stem(each.name) == _stem(owner.name)]
+        fitting = [
+            each for each in others if each.kind != "class" or _stem(each.name) == _stem(owner.name)
+        ]
         own = {p.name: p for p in owner.parameters or ()}  # what is known of an argument of both
         ordered = sorted(fitting, key=lambda each: each.kind != "class")
-        return tuple(replace(each, parameters=tuple(_like(p, own.get(p.name, p)) for p in each.parameters or ())) for each in ordered)
+        return tuple(
+            replace(
+                each, parameters=tuple(_like(p, own.get(p.name, p)) for p in each.parameters or ())
+            )
+            for each in ordered
+        )
 
     return [
-        replace(name, parameters=tuple(replace(p, makers=makers(name, p.name)) if p.required else p for p in name.parameters))
+        replace(
+            name,
+            parameters=tuple(
+                replace(p, makers=makers(name, p.name)) if p.required else p
+                for p in name.parameters
+            ),
+        )
         if name.kind == "class" and name.parameters
         else name
         for name in names
@@ -384,11 +508,15 @@ def with_makers(names: Sequence[PublicName]) -> list[PublicName]:
 
 def _like(parameter: Parameter, known: Parameter) -> Parameter:
     """Return a parameter with the type and the uses of another of the same name."""
-    return replace(known, required=parameter.required, default=parameter.default, kind=parameter.kind)
+    return replace(
+        known, required=parameter.required, default=parameter.default, kind=parameter.kind
+    )
 
 
 def _stem(name: str) -> str:
-    """Return the name of a class without its last word, if other words are left, such as `CMS` of `CMSClient`."""
+    """Return the name of a class without its last word, if other words are left, such as `CMS` of
+    `CMSClient`.
+    """
     return re.sub(r"(?<=.)[A-Z][a-z0-9]*$", "", name)
 
 

@@ -1,6 +1,8 @@
-"""Discovery of a package's public names: starts `inside.discovery` in the interpreter of the package, under limits, and reads its lines.
+"""Discovery of a package's public names: starts `inside.discovery` in the interpreter of the
+package, under limits, and reads its lines.
 
-A module that ends the process, or does not finish its import in time, is left out, and the process is started again.
+A module that ends the process, or does not finish its import in time, is left out, and the process
+is started again.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ _LINE_BYTES = 2**24  # longest line of the process
 
 @dataclass(frozen=True, slots=True)
 class DiscoverySlot:
-    """Slot of a process that prints lines of JSON: interpreter, working folder, memory limit in bytes (0: none), script with arguments."""
+    """Slot of a process that prints lines of JSON: interpreter, working folder, memory limit in
+    bytes (0: none), script with arguments.
+    """
 
     python: str | None
     working_folder: str
@@ -59,7 +63,9 @@ class DiscoverySlot:
     def argv(self) -> list[str]:
         python = self.python or sys.executable
         if not os.access(python, os.X_OK):
-            raise InvalidArgument(f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}")
+            raise InvalidArgument(
+                f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}"
+            )
         return confinement.confined(self.working_folder, [python, "-u", *self.command])
 
     def folder(self) -> str | None:
@@ -67,7 +73,10 @@ class DiscoverySlot:
 
     def environment(self) -> dict[str, str]:
         others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()
-        return {name: value for name, value in os.environ.items() if name not in others} | {"MPLBACKEND": "Agg", "CUDA_VISIBLE_DEVICES": ""}
+        return {name: value for name, value in os.environ.items() if name not in others} | {
+            "MPLBACKEND": "Agg",
+            "CUDA_VISIBLE_DEVICES": "",
+        }
 
     def start(self, time_limit: float) -> Process:
         return Process(self)
@@ -80,7 +89,8 @@ class Discovered:
     Attributes
     ----------
     about : dict
-        Distribution, version, top modules, entry points, versions of Python, and whether NumPy is installed.
+        Distribution, version, top modules, entry points, versions of Python, and whether NumPy is
+        installed.
     objects : tuple of dict
         Descriptions of public functions and classes (`inside.descriptions`).
     remarks : tuple of str
@@ -105,8 +115,14 @@ class Discovered:
 
     @property
     def preamble(self) -> str:
-        """Return the lines of Python that come before the imports of the package; empty if it needs none."""
-        repairs = ["import importlib.util", "import os", "import sys", "import types", "", *self.repairs] if self.repairs else []
+        """Return the lines of Python that come before the imports of the package; empty if it needs
+        none.
+        """
+        repairs = (
+            ["import importlib.util", "import os", "import sys", "import types", "", *self.repairs]
+            if self.repairs
+            else []
+        )
         return "\n".join([*repairs, *([NETWORK_ANSWERS] if self.network else [])])
 
 
@@ -132,7 +148,9 @@ class _Lines:
         elif event == "failed":
             self.failed.append(line)
         elif event == "note":
-            self.remarks.append(f"{line['module'] or self.importing or 'the package'} {line['text']}".strip())
+            self.remarks.append(
+                f"{line['module'] or self.importing or 'the package'} {line['text']}".strip()
+            )
         elif event == "object":
             self.objects.append(line)
         elif event == "example":
@@ -178,7 +196,12 @@ def discover(
     deadline, skip, remarks, answered = time.monotonic() + seconds, list[str](), list[str](), False
     slot = DiscoverySlot(python, working_folder, memory)
     for _ in range(_RESTARTS):
-        request = {"package": package, "folder": os.path.abspath(folder) if folder else "", "skip": skip, "answered": answered}
+        request = {
+            "package": package,
+            "folder": os.path.abspath(folder) if folder else "",
+            "skip": skip,
+            "answered": answered,
+        }
         lines, ended = _run(slot, request, deadline, seconds / 4, progress)
         if not lines.done and lines.importing and time.monotonic() < deadline:
             remarks.append(f"{lines.importing} is left out: its import {ended}")
@@ -190,19 +213,30 @@ def discover(
             raise InvalidArgument(f"scan: {package or folder} cannot be read: {why}")
         if not answered and any(each.get("network") for each in lines.failed):
             answered = True
-            remarks.append("an import asks the network, which is cut off: requests at import get an empty answer")
+            remarks.append(
+                "an import asks the network, which is cut off: requests at import get an "
+                "empty answer"
+            )
             continue
         break
     if not lines.done:
         remarks.append(f"discovery ended early: the process {ended}")
-    remarks += [f"{each['module']} cannot be imported: {each['error']}" for each in lines.failed] + lines.remarks
+    remarks += [
+        f"{each['module']} cannot be imported: {each['error']}" for each in lines.failed
+    ] + lines.remarks
     missing = tuple(sorted({str(each["missing"]) for each in lines.failed if each.get("missing")}))
     found, examples, repairs = tuple(lines.objects), tuple(lines.examples), tuple(lines.repairs)
-    return Discovered(lines.about, found, tuple(dict.fromkeys(remarks)), answered, missing, examples, repairs)
+    return Discovered(
+        lines.about, found, tuple(dict.fromkeys(remarks)), answered, missing, examples, repairs
+    )
 
 
 def _run(
-    slot: DiscoverySlot, request: Json, deadline: float, per_module: float, progress: Callable[[str], None] | None
+    slot: DiscoverySlot,
+    request: Json,
+    deadline: float,
+    per_module: float,
+    progress: Callable[[str], None] | None,
 ) -> tuple[_Lines, str]:
     """Run one process to its end, and return its lines and how it ended."""
     found, process = _Lines(), slot.start(0.0)
@@ -225,7 +259,9 @@ def _run(
 
 
 def next_line(process: Process, rest: bytes, deadline: float) -> tuple[bytes, bytes]:
-    """Return the next line of the process, and the bytes after it. Raise EOFError if the process has ended."""
+    """Return the next line of the process, and the bytes after it. Raise EOFError if the process
+    has ended.
+    """
     buffer = memoryview(bytearray(2**16))
     while b"\n" not in rest:
         count = process.some(buffer, deadline)

@@ -1,4 +1,6 @@
-"""Proposals: for each name the call to use, the confidence in its claim, and the parts that a person must fill in if no call works."""
+"""Proposals: for each name the call to use, the confidence in its claim, and the parts that a
+person must fill in if no call works.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,21 @@ from dpwitness.auditors.scanning.names import PublicName, read_name, with_exampl
 from dpwitness.auditors.scanning.package_discovery import Discovered
 from dpwitness.auditors.scanning.readings import Reading, convention_of, draws_noise, read
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.trials import Trial, TrialFile, chosen, limits, try_recipes, write_trials
+from dpwitness.auditors.scanning.trials import (
+    Trial,
+    TrialFile,
+    chosen,
+    limits,
+    try_recipes,
+    write_trials,
+)
 from dpwitness.auditors.scanning.vocabulary import METRIC, PRIVACY_WORDS
 
 _MOST_RECIPES = 60  # recipes of one name that are tried
-_PRIVATE = re.compile(r"differential(ly)?[ -]priva|privacy mechanism|geo-?indistinguish|\bl?dp\b", re.I)  # in the summary of a package
+# in the summary of a package
+_PRIVATE = re.compile(
+    r"differential(ly)?[ -]priva|privacy mechanism|geo-?indistinguish|\bl?dp\b", re.I
+)
 _ABSTRACT = "NotImplementedError"
 
 
@@ -60,20 +72,30 @@ class Proposal:
 
     @property
     def confidence(self) -> str:
-        """Return how far the claim can be relied on: ``certain``, ``docstring``, or ``name``; empty for a name without a claim.
+        """Return how far the claim can be relied on: ``certain``, ``docstring``, or ``name``; empty
+        for a name without a claim.
 
-        A claim is certain if the library computes or declares it. It is read from the
-        docstring if the docstring calls the parameter a privacy parameter, else from the name of the parameter only. Both are guesses.
+        A claim is certain if the library computes or declares it. It is read from the docstring if
+        the docstring calls the parameter a privacy parameter, else from the name of the parameter
+        only. Both are guesses.
         """
         if not self.runs:
             return ""
         if not self.guess:
             return "certain"
-        return "docstring" if self.recipe is not None and PRIVACY_WORDS.search(self.recipe.claim.words) else "name"
+        return (
+            "docstring"
+            if self.recipe is not None and PRIVACY_WORDS.search(self.recipe.claim.words)
+            else "name"
+        )
 
     @property
     def is_skeleton(self) -> bool:
-        return bool(self.target) and not self.runs and self.role in ("mechanism", "accountant", "transformation")
+        return (
+            bool(self.target)
+            and not self.runs
+            and self.role in ("mechanism", "accountant", "transformation")
+        )
 
 
 def readings_of(found: Discovered, only: str = "") -> list[Reading]:
@@ -87,7 +109,9 @@ def readings_of(found: Discovered, only: str = "") -> list[Reading]:
     convention, summary = convention_of(names), str(found.about.get("summary", ""))
     chosen_names = [name for name in names if not only or only in (name.path, name.name)]
     if metric := METRIC.search(summary.partition("\n")[0]):  # the claim of the package as a whole
-        chosen_names = [replace(name, doc=f"{name.doc}\n\nPackage: {metric[0]}") for name in chosen_names]
+        chosen_names = [
+            replace(name, doc=f"{name.doc}\n\nPackage: {metric[0]}") for name in chosen_names
+        ]
     private = bool(_PRIVATE.search(summary))
     return [read(name, classes, convention, private) for name in chosen_names]
 
@@ -134,22 +158,40 @@ def propose(
             if progress is not None:
                 progress(n, len(readings), reading.name.path)
             recipes = ready[f"call_{n}"]
-            trials = try_recipes(recipes, f"call_{n}", TrialFile(file, python, memory), deadline) if recipes else []
+            trials = (
+                try_recipes(recipes, f"call_{n}", TrialFile(file, python, memory), deadline)
+                if recipes
+                else []
+            )
             found.append(conclude(reading, names[n], recipes, trials))
     return found
 
 
 def callable_recipes(reading: Reading) -> list[Recipe]:
     """Return the recipes without missing parts."""
-    return [recipe for recipe in reading.recipes if not recipe.missing and (recipe.claim.text or recipe.spent)][:_MOST_RECIPES]
+    return [
+        recipe
+        for recipe in reading.recipes
+        if not recipe.missing and (recipe.claim.text or recipe.spent)
+    ][:_MOST_RECIPES]
 
 
-def conclude(reading: Reading, target: str, recipes: Sequence[Recipe], tried: Sequence[tuple[Recipe, Trial]]) -> Proposal:
+def conclude(
+    reading: Reading, target: str, recipes: Sequence[Recipe], tried: Sequence[tuple[Recipe, Trial]]
+) -> Proposal:
     """Return the proposal for a name whose recipes had these outcomes."""
     if reading.declared:
-        return Proposal(reading, target, why="" if reading.name.declared.get("domain") is not None else "it declares no domain")
+        return Proposal(
+            reading,
+            target,
+            why="" if reading.name.declared.get("domain") is not None else "it declares no domain",
+        )
     if not reading.recipes:
-        return Proposal(reading, target if reading.role != "other" else "", why=reading.skip or "it is for the audit of accountants")
+        return Proposal(
+            reading,
+            target if reading.role != "other" else "",
+            why=reading.skip or "it is for the audit of accountants",
+        )
     if not recipes:
         return Proposal(reading, target, reading.recipes[0], why=_missing(reading))
     number, trials = chosen(tried), [trial for _, trial in tried]
@@ -159,38 +201,58 @@ def conclude(reading: Reading, target: str, recipes: Sequence[Recipe], tried: Se
     if not trials:
         return Proposal(reading, target, recipes[0], why="the time for trial calls was over")
     plain = not (reading.name.compiled or reading.name.names)
-    if (all(trial.constant for trial in trials) and not draws_noise(reading.name)) or (plain and any(trial.constant for trial in trials)):
+    if (all(trial.constant for trial in trials) and not draws_noise(reading.name)) or (
+        plain and any(trial.constant for trial in trials)
+    ):
         because = Counter(trial.why for trial in trials).most_common(1)[0][0]
         return Proposal(replace(reading, role="other", skip=because), why=because)
     if all(_ABSTRACT in trial.why or "Must implement" in trial.why for trial in trials):
         return Proposal(
-            replace(reading, role="other", skip="abstract: its method is not implemented"), why="abstract: its method is not implemented"
+            replace(reading, role="other", skip="abstract: its method is not implemented"),
+            why="abstract: its method is not implemented",
         )
-    return Proposal(reading, target, recipes[0], why=f"no proposed call works: {_most_telling(trials)}")
+    return Proposal(
+        reading, target, recipes[0], why=f"no proposed call works: {_most_telling(trials)}"
+    )
 
 
 def _most_telling(trials: Sequence[Trial]) -> str:
-    """Return the most frequent reason of failed trials, without TypeError and AttributeError if there are other reasons."""
+    """Return the most frequent reason of failed trials, without TypeError and AttributeError if
+    there are other reasons.
+    """
     if any(re.search(r"<class 'missing\.|'Missing'", trial.why) for trial in trials):
         return "it needs a library that is not installed"
-    reasons = [trial.why for trial in trials if not re.search("TypeError|AttributeError", trial.why)]
+    reasons = [
+        trial.why for trial in trials if not re.search("TypeError|AttributeError", trial.why)
+    ]
     return Counter(reasons or [trial.why for trial in trials]).most_common(1)[0][0]
 
 
 def _missing(reading: Reading) -> str:
     """Return the parts that a person must fill in, for the recipe with the fewest missing parts."""
     recipe = min(reading.recipes, key=lambda each: len(each.missing) + (not each.claim.text))
-    parts = [f"no value is known for {', '.join(dict.fromkeys(recipe.missing))}"] if recipe.missing else []
-    return "; ".join([*parts, *([f"missing: {recipe.claim.missing}"] if recipe.claim.missing else [])])
+    parts = (
+        [f"no value is known for {', '.join(dict.fromkeys(recipe.missing))}"]
+        if recipe.missing
+        else []
+    )
+    return "; ".join(
+        [*parts, *([f"missing: {recipe.claim.missing}"] if recipe.claim.missing else [])]
+    )
 
 
 def _guess(reading: Reading, recipe: Recipe) -> str:
-    """Return the guessed parts of a claim; empty if the library computes the claim and its types state the domain."""
+    """Return the guessed parts of a claim; empty if the library computes the claim and its types
+    state the domain.
+    """
     if recipe.spent:
         return recipe.claim.guess
     parameter = reading.because
     words = f" ({recipe.claim.words})" if recipe.claim.words else ""
-    return f"the claim is {recipe.claim.text} under {recipe.form.relation}, read from {parameter}{words}"
+    return (
+        f"the claim is {recipe.claim.text} under {recipe.form.relation}, read from "
+        f"{parameter}{words}"
+    )
 
 
 def relation_words(reading: Reading, recipe: Recipe) -> str:
@@ -200,11 +262,16 @@ def relation_words(reading: Reading, recipe: Recipe) -> str:
     if not recipe.form.many:
         return "one person's value is replaced"
     others = [p for p in recipe.parameters if p.name != recipe.data]
-    return relation_of(reading.name.doc, reading.name.name, others)[1] or "replace-one, as nothing says otherwise"
+    return (
+        relation_of(reading.name.doc, reading.name.name, others)[1]
+        or "replace-one, as nothing says otherwise"
+    )
 
 
 def target_names(names: Sequence[PublicName]) -> list[str]:
-    """Return a valid and unique function name for each public name: its last part, with more of the path where that is ambiguous."""
+    """Return a valid and unique function name for each public name: its last part, with more of the
+    path where that is ambiguous.
+    """
     found = []
     counts = Counter(name.name.lower() for name in names)
     taken: set[str] = set()
@@ -212,7 +279,11 @@ def target_names(names: Sequence[PublicName]) -> list[str]:
         parts = name.path.split(".")
         keep = 1 if counts[name.name.lower()] == 1 else 2
         text = re.sub(r"\W", "_", "_".join(parts[-keep:]))
-        while text in taken or text in ("np", "random", "run", "urllib", "os", "sys", parts[0]) or hasattr(builtins, text):
+        while (
+            text in taken
+            or text in ("np", "random", "run", "urllib", "os", "sys", parts[0])
+            or hasattr(builtins, text)
+        ):
             keep += 1
             text = re.sub(r"\W", "_", "_".join(parts[-keep:])) if keep <= len(parts) else f"{text}_"
         taken.add(text)

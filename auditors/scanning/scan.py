@@ -1,4 +1,6 @@
-"""Scan of a package or folder: discovery, proposals and the target file, all in one folder. A scan can be repeated and edited."""
+"""Scan of a package or folder: discovery, proposals and the target file, all in one folder. A scan
+can be repeated and edited.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from dpwitness.auditors.scanning.audits import Audited
 from dpwitness.auditors.scanning.package_discovery import Discovered, discover
 from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
 from dpwitness.auditors.scanning.target_file import target_file
-from dpwitness.auditors.scanning.typed_search import TypedEntries, TypedEntry, search, search_program
+from dpwitness.auditors.scanning.typed_search import (
+    TypedEntries,
+    TypedEntry,
+    search,
+    search_program,
+)
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
@@ -97,18 +104,29 @@ class Scan:
 
     @property
     def store(self) -> Path:
-        """Return the path of the store of counts; a file for each content of the target file, as counts hold for one source only."""
+        """Return the path of the store of counts; a file for each content of the target file, as
+        counts hold for one source only.
+        """
         digest = hashlib.sha256(self.file.read_bytes()).hexdigest()[:12]
         return self.file.parent / f"scan-{digest}.store"
 
     def save(self, budgets: Mapping[str, Json]) -> None:
         """Write the record of the scan next to the target file."""
-        record = {"schema_version": 1, "title": self.title, "about": self.about, "remarks": list(self.remarks), "budgets": dict(budgets)}
-        write_json(self.file.parent / _RECORD, record | {"rows": [row.to_json() for row in self.rows]})
+        record = {
+            "schema_version": 1,
+            "title": self.title,
+            "about": self.about,
+            "remarks": list(self.remarks),
+            "budgets": dict(budgets),
+        }
+        write_json(
+            self.file.parent / _RECORD, record | {"rows": [row.to_json() for row in self.rows]}
+        )
 
 
 def interpreter_path(python: str | None) -> str | None:
-    """Return the path of an interpreter, given as a path, a folder, or a name of `dpwitness targets`; None for this one.
+    """Return the path of an interpreter, given as a path, a folder, or a name of `dpwitness
+    targets`; None for this one.
 
     Raises
     ------
@@ -121,12 +139,17 @@ def interpreter_path(python: str | None) -> str | None:
     if known is not None and known.interpreter.exists():
         return str(known.interpreter)
     if known is not None:
-        raise InvalidArgument(f"environment {python} is missing; make it with: dpwitness targets setup {python}")
+        raise InvalidArgument(
+            f"environment {python} is missing; make it with: dpwitness targets setup {python}"
+        )
     place = os.path.abspath(os.path.expanduser(python))
     inside = os.path.join(place, "bin", "python")
     found = inside if os.path.isdir(place) and os.path.exists(inside) else place
     if not os.path.isfile(found):
-        raise InvalidArgument(f"--python must be an interpreter or an environment of `dpwitness targets`, got {python!r}: no such file")
+        raise InvalidArgument(
+            "--python must be an interpreter or an environment of `dpwitness targets`, got "
+            f"{python!r}: no such file"
+        )
     return found
 
 
@@ -137,7 +160,13 @@ def stem_of(package: str) -> str:
 
 
 def explore(
-    package: str, *, python: str | None, folder: Path, memory: float, seconds: float, progress: Callable[[str], None] | None
+    package: str,
+    *,
+    python: str | None,
+    folder: Path,
+    memory: float,
+    seconds: float,
+    progress: Callable[[str], None] | None,
 ) -> Discovered:
     """Return the contents of a package or a folder, as `discover` returns them."""
     is_folder = os.path.isdir(package)
@@ -163,7 +192,8 @@ def prepare(
     trust: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Scan:
-    """Discover, propose and write the target file; a target file that exists is kept with its edits, and nothing is proposed.
+    """Discover, propose and write the target file; a target file that exists is kept with its
+    edits, and nothing is proposed.
 
     Parameters
     ----------
@@ -196,26 +226,53 @@ def prepare(
             seconds=_DISCOVERY_SHARE * seconds,
             progress=lambda name: announce(f"import {name}"),
         )
-        options: Json = {"python": python, "preamble": found.preamble, "root": str(found.about.get("root") or ""), "memory": memory}
+        options: Json = {
+            "python": python,
+            "preamble": found.preamble,
+            "root": str(found.about.get("root") or ""),
+            "memory": memory,
+        }
         options["deadline"] = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
         options["progress"] = lambda done, total, name: announce(f"{done + 1} of {total}: {name}")
-        typed = typed_entries(found, python=python, folder=folder, memory=memory, seconds=_TYPED_SHARE * seconds, progress=announce)
-        readings = [reading for reading in readings_of(found) if reading.name.name not in typed.covered]
-        earlier = written(package, file, found, propose(readings, folder, **options), python, typed=typed)
+        typed = typed_entries(
+            found,
+            python=python,
+            folder=folder,
+            memory=memory,
+            seconds=_TYPED_SHARE * seconds,
+            progress=announce,
+        )
+        readings = [
+            reading for reading in readings_of(found) if reading.name.name not in typed.covered
+        ]
+        earlier = written(
+            package, file, found, propose(readings, folder, **options), python, typed=typed
+        )
     if trust:
         confirm(file, trust, earlier.rows)
     return earlier
 
 
 def typed_entries(
-    found: Discovered, *, python: str | None, folder: Path, memory: float, seconds: float, progress: Callable[[str], None] | None = None
+    found: Discovered,
+    *,
+    python: str | None,
+    folder: Path,
+    memory: float,
+    seconds: float,
+    progress: Callable[[str], None] | None = None,
 ) -> TypedEntries:
     """Return the entries of a library with typed constructors; none for another package."""
     program = search_program(found.about.get("tops", ()))
     if program is None:
         return TypedEntries()
     taken = {name["name"] for name in found.objects if not name["name"].startswith("make_")}
-    options: Json = {"python": python, "folder": folder, "memory": round(memory * 2**30), "seconds": seconds}
+    options: Json = {
+        "python": python,
+        "folder": folder,
+        "memory": round(memory * 2**30),
+        "seconds": seconds,
+    }
     return search(program, taken, **options, progress=progress)
 
 
@@ -229,11 +286,19 @@ def written(
     record: bool = True,
     typed: TypedEntries = TypedEntries(),  # noqa: B008 - immutable
 ) -> Scan:
-    """Write the target file, and the record of a scan unless `record` is false, and return the scan."""
+    """Write the target file, and the record of a scan unless `record` is false, and return the
+    scan.
+    """
     about, root = found.about, str(found.about.get("root") or "")
     title = f"{about['distribution']} {about['version']}" if about.get("distribution") else package
     relative = os.path.relpath(root, file.resolve().parent) if root else ""
-    options: Json = {"about": about, "python": python, "root": relative, "preamble": found.preamble, "typed": typed}
+    options: Json = {
+        "about": about,
+        "python": python,
+        "root": relative,
+        "preamble": found.preamble,
+        "typed": typed,
+    }
     text = target_file(proposals, title=title, file=file.name, **options)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
@@ -264,15 +329,26 @@ def propose_one(package: str, name: str, file: Path, *, python: str | None) -> P
     """
     with tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as place:
         folder = Path(place)
-        found = explore(package, python=python, folder=folder, memory=0.0, seconds=120.0, progress=None)
+        found = explore(
+            package, python=python, folder=folder, memory=0.0, seconds=120.0, progress=None
+        )
         readings = readings_of(found)
         same = [r for r in readings if r.name.path == name or r.name.path.partition(".")[2] == name]
         same = same or [r for r in readings if f".{r.name.path}".endswith(f".{name}")]
         if len(same) != 1:
-            near = [r.name.path for r in same] or difflib.get_close_matches(name, [r.name.name for r in readings], 3)
+            near = [r.name.path for r in same] or difflib.get_close_matches(
+                name, [r.name.name for r in readings], 3
+            )
             what = f"; did you mean {', '.join(near)}?" if near else ""
-            raise InvalidArgument(f"--from must name one public function or class of {package}, got {name!r}{what}")
-        options: Json = {"python": python, "preamble": found.preamble, "root": str(found.about.get("root") or ""), "memory": 0.0}
+            raise InvalidArgument(
+                f"--from must name one public function or class of {package}, got {name!r}{what}"
+            )
+        options: Json = {
+            "python": python,
+            "preamble": found.preamble,
+            "root": str(found.about.get("root") or ""),
+            "memory": 0.0,
+        }
         (proposal,) = propose(same, folder, deadline=time.monotonic() + 60.0, **options)
     written(package, file, found, [proposal], python, record=False)
     return proposal
@@ -294,9 +370,13 @@ def row_of(proposal: Proposal) -> Row:
 
 
 def row_of_typed(entry: TypedEntry, places: Mapping[str, str]) -> Row:
-    """Return the row of a program of typed constructors, under the dotted name of the constructor if the program is an example."""
+    """Return the row of a program of typed constructors, under the dotted name of the constructor
+    if the program is an example.
+    """
     name = entry.target if entry.expected else places.get(entry.constructors[-1], entry.target)
-    return Row(name, entry.role, f"{entry.because}: {entry.why}", entry.target, confidence="certain")
+    return Row(
+        name, entry.role, f"{entry.because}: {entry.why}", entry.target, confidence="certain"
+    )
 
 
 def _earlier(file: Path) -> Scan | None:
@@ -307,9 +387,20 @@ def _earlier(file: Path) -> Scan | None:
     found = read_json(record)
     try:
         rows = tuple(Row(**row) for row in found["rows"])
-        return Scan(found["title"], file, rows, tuple(found["remarks"]), found["about"], True, found["budgets"])
+        return Scan(
+            found["title"],
+            file,
+            rows,
+            tuple(found["remarks"]),
+            found["about"],
+            True,
+            found["budgets"],
+        )
     except (KeyError, TypeError) as error:
-        raise InvalidArgument(f"scan: {record} is not a record of a scan ({error}); delete it, or choose another --report") from None
+        raise InvalidArgument(
+            f"scan: {record} is not a record of a scan ({error}); delete it, or choose "
+            "another --report"
+        ) from None
 
 
 def confirm(file: Path, names: Sequence[str], rows: Sequence[Row]) -> None:
@@ -320,13 +411,16 @@ def confirm(file: Path, names: Sequence[str], rows: Sequence[Row]) -> None:
     InvalidArgument
         If a name is neither a target of the file nor the dotted name of one.
     """
-    targets = {row.name: row.target for row in rows if row.target} | {row.target: row.target for row in rows if row.target}
+    targets = {row.name: row.target for row in rows if row.target} | {
+        row.target: row.target for row in rows if row.target
+    }
     text = file.read_text(encoding="utf-8")
     for name in names:
         target = targets.get(name, name)
         if not re.search(rf"(?m)^def {re.escape(target)}\(", text):
             raise InvalidArgument(
-                f"--trust must name a target of {file}, got {name!r}; its targets are {', '.join(sorted(set(targets.values())))}"
+                f"--trust must name a target of {file}, got {name!r}; its targets are "
+                f"{', '.join(sorted(set(targets.values())))}"
             )
         text = re.sub(rf"(?m)^{re.escape(target)}\.guessed = .*\n", "", text)
     write_text(file, text)
@@ -343,7 +437,9 @@ def dry_run(found: Discovered) -> list[tuple[str, str]]:
 
 
 def table(scan: Scan, outcomes: Sequence[Audited]) -> list[Json]:
-    """Return the final table: for each public name its role, its audit, and the verdict or the reason why it was skipped."""
+    """Return the final table: for each public name its role, its audit, and the verdict or the
+    reason why it was skipped.
+    """
     by_target: dict[str, list[Audited]] = {}
     for outcome in outcomes:
         by_target.setdefault(outcome.name, []).append(outcome)
@@ -351,10 +447,24 @@ def table(scan: Scan, outcomes: Sequence[Audited]) -> list[Json]:
     for row in scan.rows:
         own = by_target.get(row.target, []) if row.target else []
         listed.add(row.target)
-        found.append({"name": row.name, "read as": row.role, "target": row.target, **_audit_summary(own, row)})
+        found.append(
+            {
+                "name": row.name,
+                "read as": row.role,
+                "target": row.target,
+                **_audit_summary(own, row),
+            }
+        )
     for name, own in by_target.items():  # entries that a person has added
         if name not in listed:
-            found.append({"name": name, "read as": "entry of the file", "target": name, **_audit_summary(own, Row(name, "", ""))})
+            found.append(
+                {
+                    "name": name,
+                    "read as": "entry of the file",
+                    "target": name,
+                    **_audit_summary(own, Row(name, "", "")),
+                }
+            )
     return found
 
 
@@ -364,20 +474,38 @@ _ORDER = ("VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED")
 def _audit_summary(own: Sequence[Audited], row: Row) -> Json:
     """Return how one name was audited, the worst verdict, and the reason."""
     made = [each for each in own if each.results]
-    found_nothing = all(each.verdict_name == "NOT_REFUTED" and each.how == ("relations",) for each in made)
-    if not made or (row.role == "mechanism" and found_nothing):  # relations without a finding are no audit of the claim
+    found_nothing = all(
+        each.verdict_name == "NOT_REFUTED" and each.how == ("relations",) for each in made
+    )
+    # relations without a finding are no audit of the claim
+    if not made or (row.role == "mechanism" and found_nothing):
         why = next((each.why for each in own if each.why), row.why) or "not audited"
         return {"audited": "", "claim": "", "guessed": False, "verdict": "", "why": why}
-    worst = min(made, key=lambda each: _ORDER.index(each.verdict_name) if each.verdict_name in _ORDER else len(_ORDER))
+    worst = min(
+        made,
+        key=lambda each: (
+            _ORDER.index(each.verdict_name) if each.verdict_name in _ORDER else len(_ORDER)
+        ),
+    )
     result: Any = worst.results[0]
     why = "" if worst.verdict_name == "NOT_REFUTED" else result.headline().partition(": ")[2]
     if worst.verdict_name == "SUSPECT":  # that the claim is guessed is said elsewhere
         pair = getattr(result, "pair", None)
-        why = why.partition(";")[0] + (f" on the pair '{pair.why}'" if pair is not None and pair.why else "")
+        why = why.partition(";")[0] + (
+            f" on the pair '{pair.why}'" if pair is not None and pair.why else ""
+        )
     why = why or ("a trace shows " + "; ".join(worst.findings) if worst.findings else "")
-    claim, guessed = str(getattr(result, "claim", "") or ""), bool(getattr(result, "guessed", "") or getattr(result, "guess", ""))
+    claim, guessed = (
+        str(getattr(result, "claim", "") or ""),
+        bool(getattr(result, "guessed", "") or getattr(result, "guess", "")),
+    )
     confidence = "confirmed" if row.guess and not guessed else row.confidence
-    found: Json = {"audited": ", ".join(worst.how), "claim": claim, "guessed": guessed, "confidence": confidence}
+    found: Json = {
+        "audited": ", ".join(worst.how),
+        "claim": claim,
+        "guessed": guessed,
+        "confidence": confidence,
+    }
     return found | {"verdict": worst.verdict_name, "why": why}
 
 

@@ -1,4 +1,6 @@
-"""Target file of a scan: one function for each mechanism, with the reason for its claim, and commented skeletons for the rest."""
+"""Target file of a scan: one function for each mechanism, with the reason for its claim, and
+commented skeletons for the rest.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from dpwitness.auditors.scanning.names import PublicName
 from dpwitness.auditors.scanning.proposals import Proposal, relation_words
 from dpwitness.auditors.scanning.readings import Reading, returned_quantity
 from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.source import PUBLIC_VALUE, file_header, function_source, open_epsilon, spent_source
+from dpwitness.auditors.scanning.source import (
+    PUBLIC_VALUE,
+    file_header,
+    function_source,
+    open_epsilon,
+    spent_source,
+)
 from dpwitness.auditors.scanning.typed_search import TypedEntries
 from dpwitness.auditors.scanning.vocabulary import SCALES, role
 from dpwitness.core.values.json_reader import Json
@@ -27,9 +35,16 @@ and delete the line `guessed` where the claim is right. Then:
 """
 
 
-_PARAMETERS: tuple[tuple[str, str], ...] = (  # words of arguments, and the parameter of `audit_accountant` that they are
-    (r"q|sample_rate|sampling_rate|sampling_prob(ability)?|sampling_probability|subsampling_rate|prob|gamma", "q"),
-    (r"steps|num_steps|n_steps|t|iterations|num_iterations|rounds|num_compositions|compositions|k|count|num_queries", "steps"),
+# words of arguments, and the parameter of `audit_accountant` that they are
+_PARAMETERS: tuple[tuple[str, str], ...] = (
+    (
+        r"q|sample_rate|sampling_rate|sampling_prob(ability)?|sampling_probability|subsampling_rate|prob|gamma",
+        "q",
+    ),
+    (
+        r"steps|num_steps|n_steps|t|iterations|num_iterations|rounds|num_compositions|compositions|k|count|num_queries",
+        "steps",
+    ),
     (r"alpha|order|renyi_order", "order"),
     (r"mu", "mu"),
 )
@@ -37,7 +52,9 @@ _PARAMETERS: tuple[tuple[str, str], ...] = (  # words of arguments, and the para
 
 @dataclass(frozen=True, slots=True)
 class AccountantEntry:
-    """Entry of an accountant in TARGETS, the source of the function that it names, and what is missing."""
+    """Entry of an accountant in TARGETS, the source of the function that it names, and what is
+    missing.
+    """
 
     declaration: Json
     source: tuple[str, ...]
@@ -76,12 +93,31 @@ def target_file(
     """
     running = [p for p in proposals if p.runs and p.recipe is not None]
     needed = {each for p in running if p.recipe is not None for each in p.recipe.imports}
-    imports = sorted(needed | {_import_of(p.reading.name) for p in proposals if p.role == "accountant" and p.target})
+    imports = sorted(
+        needed
+        | {_import_of(p.reading.name) for p in proposals if p.role == "accountant" and p.target}
+    )
     option = f" --python {python}" if python else ""
-    parts = [file_header(imports, _HEADER.format(title=title, file=file, python=option), root=root, preamble=preamble)]
+    parts = [
+        file_header(
+            imports,
+            _HEADER.format(title=title, file=file, python=option),
+            root=root,
+            preamble=preamble,
+        )
+    ]
     if about.get("distribution"):
         parts.append(f"LIBRARY = {about['distribution']!r}\n")
-    parts += [PUBLIC_VALUE] if any("public_value(" in line for p in proposals if p.recipe is not None for line in p.recipe.body) else []
+    parts += (
+        [PUBLIC_VALUE]
+        if any(
+            "public_value(" in line
+            for p in proposals
+            if p.recipe is not None
+            for line in p.recipe.body
+        )
+        else []
+    )
     parts += [_declared(p) for p in proposals if p.reading.declared and p.runs]
     parts += [entry(p) for p in running]
     accountants = [p for p in proposals if p.role == "accountant" and p.target]
@@ -90,14 +126,18 @@ def target_file(
     parts += _accountants(found, complete) if complete else []
     related = [p for p in running if p.recipe is not None and open_epsilon(p.recipe)]
     parts += [_relations(related, "|=" if complete else "=")] if related else []
-    parts += [_accountant_skeleton(p, found[p.target]) for p in accountants if found[p.target].missing]
+    parts += [
+        _accountant_skeleton(p, found[p.target]) for p in accountants if found[p.target].missing
+    ]
     parts += _typed(typed, "|=" if complete or related else "=") if typed.entries else []
     parts += [skeleton(p) for p in proposals if p.is_skeleton and p.role != "accountant"]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
 def _import_of(name: PublicName) -> str:
-    """Return the module to import for a name, or the name itself if another name hides the module."""
+    """Return the module to import for a name, or the name itself if another name hides
+    the module.
+    """
     return f"{name.module}:{name.name}" if name.shadowed else name.module
 
 
@@ -105,7 +145,9 @@ def _declared(proposal: Proposal) -> str:
     """Return the import of an object that declares its own claim and domain."""
     name = proposal.reading.name
     alias = "" if proposal.target == name.name else f" as {proposal.target}"
-    return f"# {name.path} {proposal.reading.because}.\nfrom {name.module} import {name.name}{alias}\n"
+    return (
+        f"# {name.path} {proposal.reading.because}.\nfrom {name.module} import {name.name}{alias}\n"
+    )
 
 
 def _comment(text: str) -> list[str]:
@@ -127,7 +169,14 @@ def entry(proposal: Proposal) -> str:
     text = function_source(name, recipe, comments=comments)
     lines = []
     if recipe.spent:
-        lines += ["", "", *spent_source(name, recipe).splitlines(), "", "", f"{name}.claim = _{name}_claim"]
+        lines += [
+            "",
+            "",
+            *spent_source(name, recipe).splitlines(),
+            "",
+            "",
+            f"{name}.claim = _{name}_claim",
+        ]
     else:
         lines += ["", "", f'{name}.claim = "{recipe.claim.text}"']
     lines.append(f"{name}.domain = {recipe.form.domain!r}")
@@ -147,9 +196,16 @@ def skeleton(proposal: Proposal) -> str:
     ]
     recipe = proposal.recipe
     body = recipe.body if recipe is not None else (f"return {reading.name.path}(...)",)
-    source = function_source(name, recipe).splitlines() if recipe is not None else [f"def {name}(dataset, size, rng):", f"    {body[0]}"]
+    source = (
+        function_source(name, recipe).splitlines()
+        if recipe is not None
+        else [f"def {name}(dataset, size, rng):", f"    {body[0]}"]
+    )
     lines += source
-    lines += [f'{name}.claim = "{claim_text(recipe)}"', f"{name}.domain = {recipe.form.domain if recipe else '...'!r}"]
+    lines += [
+        f'{name}.claim = "{claim_text(recipe)}"',
+        f"{name}.domain = {recipe.form.domain if recipe else '...'!r}",
+    ]
     return "\n".join(f"# {line}".rstrip() for line in lines) + "\n"
 
 
@@ -159,64 +215,115 @@ def claim_text(recipe: Recipe | None) -> str:
 
 
 def _accountants(found: Mapping[str, AccountantEntry], proposals: Sequence[Proposal]) -> list[str]:
-    """Return the functions of the accountants and the dict that declares them, with the reason in a comment above each entry."""
+    """Return the functions of the accountants and the dict that declares them, with the reason in a
+    comment above each entry.
+    """
     lines = ["TARGETS = {"]
     for proposal in proposals:
-        lines += [f"    # {line}" for line in _comment(f"{proposal.reading.name.path} {proposal.reading.because}.")]
+        lines += [
+            f"    # {line}"
+            for line in _comment(f"{proposal.reading.name.path} {proposal.reading.because}.")
+        ]
         lines.append(f"    {proposal.target!r}: {found[proposal.target].declaration!r},")
-    return ["\n".join(found[proposal.target].source) + "\n" for proposal in proposals] + ["\n".join([*lines, "}"]) + "\n"]
+    return ["\n".join(found[proposal.target].source) + "\n" for proposal in proposals] + [
+        "\n".join([*lines, "}"]) + "\n"
+    ]
 
 
 def _relations(proposals: Sequence[Proposal], assign: str) -> str:
-    """Return the declarations of relations between runs at several values of epsilon, which need no claim."""
+    """Return the declarations of relations between runs at several values of epsilon, which need no
+    claim.
+    """
     lines = [f"TARGETS {assign} {{", "    # relations between runs at several values of epsilon"]
     for proposal in proposals:
         recipe, name = proposal.recipe, proposal.target
         assert recipe is not None
         additive = recipe.form.domain["kind"] == "Answers" and recipe.form.relation in ("l1", "l2")
-        additive &= not {role(parameter) for parameter in recipe.parameters} & {"lower", "upper", "bounds"}
+        additive &= not {role(parameter) for parameter in recipe.parameters} & {
+            "lower",
+            "upper",
+            "bounds",
+        }
         only = ["zero_epsilon_is_constant", *(["more_epsilon_spreads_no_more"] if additive else [])]
-        guess = f"{name} with epsilon = 0 promises an output without information" + (", and adds noise to its answer" if additive else "")
+        guess = f"{name} with epsilon = 0 promises an output without information" + (
+            ", and adds noise to its answer" if additive else ""
+        )
         delta = re.fullmatch(r"approx:.*,(.*)", recipe.claim.text)
         stated = {"delta": float(delta[1])} if delta else {}
-        declaration = {"kind": "metamorphic", "at_epsilon": name, "only": only, **stated, "guessed": guess}
+        declaration = {
+            "kind": "metamorphic",
+            "at_epsilon": name,
+            "only": only,
+            **stated,
+            "guessed": guess,
+        }
         lines.append(f"    '{name}_at_epsilon': {declaration!r},")
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def _typed(typed: TypedEntries, assign: str) -> list[str]:
-    """Return the sources of entries of typed constructors, each with its program in a comment, and their declarations."""
+    """Return the sources of entries of typed constructors, each with its program in a comment, and
+    their declarations.
+    """
     parts = ["\n".join(["from math import inf, nan  # in datasets", "", *typed.header]) + "\n"]
     for each in typed.entries:
-        comments = [f"# {line}" for line in (*_comment(f"{each.target}: {each.why}"), *_comment(f"claim: {each.because}"))]
+        comments = [
+            f"# {line}"
+            for line in (
+                *_comment(f"{each.target}: {each.why}"),
+                *_comment(f"claim: {each.because}"),
+            )
+        ]
         parts.append("\n".join(comments) + "\n" + each.source + "\n")
     declared = [each for each in typed.entries if each.declaration]
-    lines = [f"TARGETS {assign} {{", *(f"    {each.target!r}: {each.declaration!r}," for each in declared), "}"]
+    lines = [
+        f"TARGETS {assign} {{",
+        *(f"    {each.target!r}: {each.declaration!r}," for each in declared),
+        "}",
+    ]
     return [*parts, "\n".join(lines) + "\n"]
 
 
 def _accountant_skeleton(proposal: Proposal, entry: AccountantEntry) -> str:
-    lines = [*_comment(f"TODO {proposal.reading.name.path}: missing is {entry.missing}. It {proposal.reading.because}.")]
+    lines = [
+        *_comment(
+            f"TODO {proposal.reading.name.path}: missing is {entry.missing}. It "
+            f"{proposal.reading.because}."
+        )
+    ]
     lines += [*entry.source, f"TARGETS[{proposal.target!r}] = {entry.declaration!r}"]
     return "\n".join(f"# {line}" for line in lines) + "\n"
 
 
 def accountant_entry(reading: Reading, target: str) -> AccountantEntry:
-    """Return the entry of an accountant, with its guesses; `missing` names required arguments of unknown meaning."""
+    """Return the entry of an accountant, with its guesses; `missing` names required arguments of
+    unknown meaning.
+    """
     name = reading.name
     mechanism = _mechanism(name)
-    known = {p.name: _meaning(p.word, role(p), mechanism) for p in name.parameters or () if p.is_named}
+    known = {
+        p.name: _meaning(p.word, role(p), mechanism) for p in name.parameters or () if p.is_named
+    }
     used = {argument: meaning for argument, meaning in known.items() if meaning}
-    unknown = [p.name for p in name.parameters or () if p.required and p.is_named and not known[p.name]]
+    unknown = [
+        p.name for p in name.parameters or () if p.required and p.is_named and not known[p.name]
+    ]
     repeated = {meaning for meaning in used.values() if list(used.values()).count(meaning) > 1}
     missing = (
-        f"the meaning of {', '.join(unknown)}" if unknown else f"several arguments may be {', '.join(sorted(repeated))}" if repeated else ""
+        f"the meaning of {', '.join(unknown)}"
+        if unknown
+        else f"several arguments may be {', '.join(sorted(repeated))}"
+        if repeated
+        else ""
     )
     returns = returned_quantity(reading)
     spelled = name.name if name.shadowed else name.path
     arguments = ", ".join(f"{each}={each}" for each in used)
     source = (f"def {target}({', '.join(used)}):", f"    return {spelled}({arguments})")
-    guess = f"{name.name} returns {returns} of the {mechanism} mechanism, read from its name and from the names of its arguments"
+    guess = (
+        f"{name.name} returns {returns} of the {mechanism} mechanism, read from its name and "
+        "from the names of its arguments"
+    )
     declaration = {
         "kind": "accountant",
         "function": target,

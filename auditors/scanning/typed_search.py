@@ -1,9 +1,11 @@
-"""Typed constructors: libraries whose objects carry their domains, metrics and map, so that each claim is the library's own.
+"""Typed constructors: libraries whose objects carry their domains, metrics and map, so that each
+claim is the library's own.
 
-The adapter of a library may have a program ``search/search.py``, which builds programs from the types of the library's constructors. It
-runs in the interpreter of the library, searches quickly, and prints entries for the target file: one for each accepted constructor, and
-one for each finding, with its two inputs. The entries are then audited like any other, so that a finding counts only if the audit
-confirms it.
+The adapter of a library may have a program ``search/search.py``, which builds programs from the
+types of the library's constructors. It runs in the interpreter of the library, searches quickly,
+and prints entries for the target file: one for each accepted constructor, and one for each finding,
+with its two inputs. The entries are then audited like any other, so that a finding counts only if
+the audit confirms it.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ class TypedEntry:
 
 @dataclass(frozen=True, slots=True)
 class TypedEntries:
-    """Entries of a library with typed constructors, the import lines that their sources need, and remarks on the search."""
+    """Entries of a library with typed constructors, the import lines that their sources need, and
+    remarks on the search.
+    """
 
     header: tuple[str, ...] = ()
     entries: tuple[TypedEntry, ...] = ()
@@ -75,7 +79,9 @@ class TypedEntries:
 
 
 def search_program(modules: Sequence[str]) -> Path | None:
-    """Return the search program of the adapter of a library, by the names of its top modules; None if there is none."""
+    """Return the search program of the adapter of a library, by the names of its top modules; None
+    if there is none.
+    """
     found = (FOLDER / name / "search" / "search.py" for name in modules if name.isidentifier())
     return next((path for path in found if path.exists()), None)
 
@@ -140,7 +146,10 @@ def _read(lines: Sequence[Json], taken: set[str], remarks: list[str]) -> TypedEn
     for line in lines:
         if "header" in line:
             header = tuple(line["header"])
-        elif "entry" in line and not (line["entry"]["expected"] and sum(bool(each.expected) for each in found) >= _MOST_FINDINGS):
+        elif "entry" in line and not (
+            line["entry"]["expected"]
+            and sum(bool(each.expected) for each in found) >= _MOST_FINDINGS
+        ):
             found.append(_entry(line["entry"], taken))
         elif "tried" in line:
             counts: Mapping[str, int] = line["tried"]
@@ -160,11 +169,26 @@ def _entry(about: Json, taken: set[str]) -> TypedEntry:
     lines = [line.replace("{name}", target) for line in about["source"]]
     declaration: Json = _named(about.get("declaration", {}), target)
     if "claim" in about:
-        lines += ["", "", f"{target}.claim = {about['claim'].replace('{name}', target)}", f"{target}.domain = {about['domain']!r}"]
+        lines += [
+            "",
+            "",
+            f"{target}.claim = {about['claim'].replace('{name}', target)}",
+            f"{target}.domain = {about['domain']!r}",
+        ]
         lines.append(f"{target}.seeded = False  # the library draws its own randomness")
-    return TypedEntry(target, tuple(about["constructors"]), about["why"], about["expected"], "\n".join(lines).strip("\n"), declaration)
+    return TypedEntry(
+        target,
+        tuple(about["constructors"]),
+        about["why"],
+        about["expected"],
+        "\n".join(lines).strip("\n"),
+        declaration,
+    )
 
 
 def _named(declaration: Json, target: str) -> Json:
     """Return a declaration whose function names contain the name of the target."""
-    return {key: value.replace("{name}", target) if isinstance(value, str) else value for key, value in declaration.items()}
+    return {
+        key: value.replace("{name}", target) if isinstance(value, str) else value
+        for key, value in declaration.items()
+    }

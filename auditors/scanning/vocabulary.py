@@ -1,4 +1,6 @@
-"""Words by which libraries of differential privacy name their parameters, and the role of a parameter that follows from its name."""
+"""Words by which libraries of differential privacy name their parameters, and the role of a
+parameter that follows from its name.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,11 @@ EPSILON = re.compile(
 )
 DELTA = re.compile(r"^(total_|target_|dp_|privacy_|budget_)?delta(_total|_dp)?$")
 RHO = re.compile(r"^(total_|zcdp_|target_)?rho$")
-MU = re.compile(r"^(gdp_)?mu(_gdp)?$")  # of Gaussian differential privacy, where the docstring names the notion
-SENSITIVITY = re.compile(r"^(.*_)?(sensitivity|sensitivities|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$")
+# of Gaussian differential privacy, where the docstring names the notion
+MU = re.compile(r"^(gdp_)?mu(_gdp)?$")
+SENSITIVITY = re.compile(
+    r"^(.*_)?(sensitivity|sensitivities|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$"
+)
 SCALES = (
     "scale",
     "sigma",
@@ -71,15 +76,23 @@ COUNTS = (
     "row_count",
     "record_count",
 )
-ACCOUNTANTS = re.compile(r"^(accountant|budget_accountant|budget_tracker|budget_manager|ledger|odometer|privacy_accountant|budget)$")
+ACCOUNTANTS = re.compile(
+    r"^(accountant|budget_accountant|budget_tracker|budget_manager|ledger|odometer|privacy_accountant|budget)$"
+)
 BUDGETS = re.compile(
-    r"(budget|accountant|ledger|odometer|composition|(?<!bloom)(?<!bloom_)filter|tracker|spent|spend)", re.I
+    r"(budget|accountant|ledger|odometer|composition|(?<!bloom)(?<!bloom_)filter|tracker|spent|spend)",
+    re.I,
 )  # names of classes
-PURE_CHOICES = re.compile(r"^('|<\w+\.)(discrete_)?(laplac\w*|geometric|exponential|randomized_response)('|:)", re.I)  # defaults
+# defaults
+PURE_CHOICES = re.compile(
+    r"^('|<\w+\.)(discrete_)?(laplac\w*|geometric|exponential|randomized_response)('|:)", re.I
+)
 QUERIES = re.compile(
     r"^(query|queries_fn|(query|aggregation|agg|stat|statistic)_(fn|func|function)|func|function|fn|f|statistic|stat|aggregat\w*|agg|q)$"
 )
-UTILITY = re.compile(r"^(utility|utilities|scores|score_list|quality_scores|qualities|quality|utility_scores)$")
+UTILITY = re.compile(
+    r"^(utility|utilities|scores|score_list|quality_scores|qualities|quality|utility_scores)$"
+)
 
 SINGLE = (
     "value",
@@ -216,14 +229,37 @@ RELEASE_METHODS = (
         "get_noisy",
         "noisy_value",
     ),
-    *("generate", "sample", "encode", "transform", "select", "choose", "should_keep", "call", "publish", "process", "dp_release", "report"),
-    *("clip_and_add_noise", "fit_transform", "noisy_count", "noisy_sum", "randomize_response", "report_noisy_max"),
+    *(
+        "generate",
+        "sample",
+        "encode",
+        "transform",
+        "select",
+        "choose",
+        "should_keep",
+        "call",
+        "publish",
+        "process",
+        "dp_release",
+        "report",
+    ),
+    *(
+        "clip_and_add_noise",
+        "fit_transform",
+        "noisy_count",
+        "noisy_sum",
+        "randomize_response",
+        "report_noisy_max",
+    ),
     *("estimate", "evaluate", "predict"),  # last, as these often process what was released
 )
 FILES = re.compile(
     r"^((input|data|csv|source|src|dataset|in)_?)?(file|path|filename|filepath|csv)(_?(path|name|file))?$|^(infile|input_csv)$"
 )  # of a table of records
-OUTPUTS = re.compile(r"^(out|output|outfile|save|dest|destination|target|result)s?_?(file|path|csv|filename|filepath)?$")  # a file to write
+# a file to write
+OUTPUTS = re.compile(
+    r"^(out|output|outfile|save|dest|destination|target|result)s?_?(file|path|csv|filename|filepath)?$"
+)
 FEEDING = re.compile(
     r"^(fit|add|update|insert|append|observe|ingest|feed|record|push|collect|load|load_data|set_data|process|step)(_(?!noise)\w+)?$"
 )
@@ -231,34 +267,55 @@ READING = re.compile(
     r"^(get_)?(result|results|finali[sz]e|finish|compute|release|query|value|estimate|quick_result|count|counts|mean|sum|median|quantile"
     r"|build|publish|snapshot|cardinality|frequency|frequencies|histogram|report|output|statistics|noisy)(_\w+)?$"
 )
-POST_PROCESSING = re.compile(r"aggregat|server|decod|reconstruct|post_?process|unbias|debias|plot|(^|_)metrics?$|loss$", re.I)
+POST_PROCESSING = re.compile(
+    r"aggregat|server|decod|reconstruct|post_?process|unbias|debias|plot|(^|_)metrics?$|loss$", re.I
+)
 DIAGNOSTIC = re.compile(
     r"estimator|variance|^var_|confidence_interval|correct|(^|_)(mse|bias|error)($|_)", re.I
 )  # unless it spends epsilon
-PRIVACY_WORDS = re.compile(r"priva|differential|\bdp\b|\bldp\b|laplace|gaussian noise|randomi[sz]ed response|noise", re.I)
+PRIVACY_WORDS = re.compile(
+    r"priva|differential|\bdp\b|\bldp\b|laplace|gaussian noise|randomi[sz]ed response|noise", re.I
+)
 PRIVACY_NAMES = re.compile(
     r"(?-i:(?<![A-Z])L?DP(?![a-z]))|(^|[_.])(dp|ldp|private|privacy|priv|noisy|noise|laplace|gaussian|geometric|exponential|randomi[sz]ed|mechanism|privati[sz]e)|dp_|laplac|gauss|private|noise|mech",
     re.I,
 )
 SELECTING = re.compile(
-    r"sparse.?vector|above.?threshold|noisy.?(arg)?.?max|\bsvt\b|permute.?and.?flip|exponential.?mech\w*(?= .{0,40}scores)", re.I
+    r"sparse.?vector|above.?threshold|noisy.?(arg)?.?max|\bsvt\b|permute.?and.?flip|exponential.?mech\w*(?= .{0,40}scores)",
+    re.I,
 )
 PURE = re.compile(r"\bpure[- ](dp\b|differential|epsilon|ε)|\bdp is pure\b|\bstrictly pure\b", re.I)
-APPROXIMATE = re.compile(r"approximate|gaussian (mechanism|noise)|if delta|delta ?> ?0|\((ε|eps|epsilon), ?(δ|delta)\)", re.I)
+APPROXIMATE = re.compile(
+    r"approximate|gaussian (mechanism|noise)|if delta|delta ?> ?0|\((ε|eps|epsilon), ?(δ|delta)\)",
+    re.I,
+)
 GAUSSIAN_NOTION = re.compile(r"\bGDP\b|gaussian differential(ly)? priva", re.I)
-METRIC = re.compile(r"metric.?priv|metric[ -](local )?(dp|differential)|geo.?indist|metric.?dp|\bd_x\b|planar", re.I)
+METRIC = re.compile(
+    r"metric.?priv|metric[ -](local )?(dp|differential)|geo.?indist|metric.?dp|\bd_x\b|planar", re.I
+)
 ADD_REMOVE = re.compile(
-    r"add(ing|ed)?[ -/]*(or|and|/)?[ -]*remov|unbounded (dp|differential)|presence or absence|adding or removing|add-remove", re.I
+    r"add(ing|ed)?[ -/]*(or|and|/)?[ -]*remov|unbounded (dp|differential)|presence or "
+    r"absence|adding or removing|add-remove",
+    re.I,
 )
 REPLACE_ONE = re.compile(
-    r"replac(e|ing) one|substitut|swap(ping)? one|chang(e|ing) one|bounded (dp|differential)|replace-one|change-one", re.I
+    r"replac(e|ing) one|substitut|swap(ping)? one|chang(e|ing) one|bounded "
+    r"(dp|differential)|replace-one|change-one",
+    re.I,
 )
-WEIGHTS = re.compile(r"^(w|weights?|params|parameters|model_params|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$")
-UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")  # functions
+WEIGHTS = re.compile(
+    r"^(w|weights?|params|parameters|model_params|theta|coef|w_\w+|\w+_weights?|(init|initial)_\w+|\w+_init)$"
+)
+# functions
+UTILITIES = ("u", "utility_function", "utility_fn", "score_function", "score_fn", "score", "scorer")
 DISTANCES = re.compile(r"^(distance|dist|metric|similarity|loss)(_?(fn|func|function|metric))?$")
-PREDICATES = re.compile(r"^(predicate|condition|cond|filter|where|mask)(_(fn|func|function))?$")  # all records count
-MAPPERS = re.compile(r"(index|item|value|category)_(mapper|map|mapping)")  # of categories to numbers from 0 on
-EXTRACTORS = re.compile(r"^(value|key|partition|user|id)?_?(extractor|mapper|getter|selector|accessor)(_(fn|func|function))?$")
+# all records count
+PREDICATES = re.compile(r"^(predicate|condition|cond|filter|where|mask)(_(fn|func|function))?$")
+# of categories to numbers from 0 on
+MAPPERS = re.compile(r"(index|item|value|category)_(mapper|map|mapping)")
+EXTRACTORS = re.compile(
+    r"^(value|key|partition|user|id)?_?(extractor|mapper|getter|selector|accessor)(_(fn|func|function))?$"
+)
 BY_HINT: tuple[tuple[str, str, str], ...] = (  # type hint, value, and module that the value needs
     (r"bool", "False", ""),
     (r"(Optional\[)?int\]?", "1", ""),
@@ -279,7 +336,10 @@ OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their 
     (r"bin_edges|edges|boundaries", "[{low}, {middle}, {high}]"),
     (r"threshold|cutoff", "1.0"),
     (r"dim|dims|dimension|dimensions|n_features|num_features|num_dimensions", "2"),
-    (r"max_.*contrib.*|max_partitions.*|max_individual.*|l0|linf|contribution_bound|max_rows.*|m", "1"),
+    (
+        r"max_.*contrib.*|max_partitions.*|max_individual.*|l0|linf|contribution_bound|max_rows.*|m",
+        "1",
+    ),
     (r"horizon|max_steps|t|time_steps|stream_length", "16"),
     (r"steps|n_steps|num_steps|rounds|iterations|num_iterations|n_iter|epochs|max_iter", "4"),
     (r"(.*_)?(col(umn)?|field|attribute|attr)(_name)?|by|feature|variable|key", f'"{COLUMN}"'),
@@ -287,17 +347,33 @@ OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their 
         r"(.*_)?(col(umn)?|field|attribute|attr)s|column_names|features|variables|categorical|numeric(al)?|quasi_identifiers",
         f'["{COLUMN}"]',
     ),
-    (r"k|n_clusters|num_clusters|n_components|num_hashes|num_hash_functions|bin_count|bucket_count|(num_|n_)buckets", "2"),
-    (r"repeats?|n_repeats|num_repeats|repetitions|n_runs|runs|contributions|max_count|max_per_\w+", "1"),
-    (r"((num|n|number_of)_)?(bits|slots|levels|layers|users|clients|parties)|sketch_size|depth|width", "4"),
+    (
+        r"k|n_clusters|num_clusters|n_components|num_hashes|num_hash_functions|bin_count|bucket_count|(num_|n_)buckets",
+        "2",
+    ),
+    (
+        r"repeats?|n_repeats|num_repeats|repetitions|n_runs|runs|contributions|max_count|max_per_\w+",
+        "1",
+    ),
+    (
+        r"((num|n|number_of)_)?(bits|slots|levels|layers|users|clients|parties)|sketch_size|depth|width",
+        "4",
+    ),
     (r"sql|(sql_)?query(_(text|string|str))?", '"SELECT COUNT(*) FROM data"'),
     (r"size|n_samples|num_samples|n_draws", "1"),
     (r"value_?0|label_?0|false_value|negative_label", '"no"'),
     (r"value_?1|label_?1|true_label|positive_label", '"yes"'),
-    (r"utility_list", '[("a", "b", 1.0), ("a", "c", 2.0), ("a", "d", 2.0), ("b", "c", 2.0), ("b", "d", 2.0), ("c", "d", 1.0)]'),
+    (
+        r"utility_list",
+        '[("a", "b", 1.0), ("a", "c", 2.0), ("a", "d", 2.0), ("b", "c", 2.0), ("b", "d", '
+        '2.0), ("c", "d", 1.0)]',
+    ),
     (r"hierarchy|tree", '[["a", "b"], ["c", "d"]]'),
     (r"lst_k|list_k|domain_sizes|ks", "[2, 3]"),
-    (r"x_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_x", "np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]])"),
+    (
+        r"x_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_x",
+        "np.array([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]])",
+    ),
     (r"y_?(test|val|valid|eval|public|pub)|(test|val|eval|public)_y", "np.array([0, 1, 1])"),
     (r"alpha|level|prob|probability|p|rate|fraction|ratio", "0.5"),
     (r"(.*_)?(id|name|label|title|description|salt)|city|country|locale", '"a"'),
@@ -306,7 +382,9 @@ MAX_TOLERANCE = 1e-3  # a default epsilon below this is a numerical tolerance
 
 
 def role(parameter: Parameter) -> str:
-    """Return the role of a parameter, by its name: epsilon, delta, rho, sensitivity, lower, upper, bounds, norm and others."""
+    """Return the role of a parameter, by its name: epsilon, delta, rho, sensitivity, lower, upper,
+    bounds, norm and others.
+    """
     word = parameter.word
     patterns = (
         ("epsilon", EPSILON),
@@ -329,7 +407,12 @@ def role(parameter: Parameter) -> str:
         return "seed"
     for name, pattern in patterns:
         if pattern.match(word):
-            return "bounds" if name == "norm" and re.match(r"(typing\.)?[Tt]uple|Sequence", parameter.annotation) else name
+            return (
+                "bounds"
+                if name == "norm"
+                and re.match(r"(typing\.)?[Tt]uple|Sequence", parameter.annotation)
+                else name
+            )
     if word in SCALES:
         return "scale"
     if word in LABELS:
@@ -340,8 +423,15 @@ def role(parameter: Parameter) -> str:
 
 
 def is_query(parameter: Parameter) -> bool:
-    """Return whether the name of a parameter says that it is a function of the data, and the code does not calculate with it."""
-    return bool(QUERIES.match(parameter.word)) and parameter.used not in ("exponent", "length", "int", "float")
+    """Return whether the name of a parameter says that it is a function of the data, and the code
+    does not calculate with it.
+    """
+    return bool(QUERIES.match(parameter.word)) and parameter.used not in (
+        "exponent",
+        "length",
+        "int",
+        "float",
+    )
 
 
 def default_number(parameter: Parameter) -> float | None:

@@ -30,7 +30,12 @@ from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.core.values.validation import InvalidArgument, require_integer, require_positive, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_positive,
+    short_repr,
+)
 from dpwitness.mechanisms.wrappers.adversaries import Adversary, answer_kind
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.sessions import Interactive, require_queries
@@ -72,7 +77,10 @@ class FoundAdversary:
 
     def describe(self) -> str:
         """Return a one-line description for the notes of a report."""
-        return f"adversary found by a search of {self.tried} candidates on separate runs: {self.adversary.to_dict()}"
+        return (
+            f"adversary found by a search of {self.tried} candidates on separate runs: "
+            f"{self.adversary.to_dict()}"
+        )
 
 
 def find_adversary(
@@ -119,16 +127,29 @@ def find_adversary(
     claim = promised(mechanism, claim, owner)
     manifest = mechanism.describe() if isinstance(mechanism, Target) else {}
     if not isinstance(mechanism, Interactive) and manifest.get("rounds") is None:
-        raise InvalidArgument(f"{owner}: mechanism must be interactive, got {short_repr(mechanism)}")
-    queries = manifest.get("queries", getattr(mechanism, "queries", None)) if queries is None else queries
+        raise InvalidArgument(
+            f"{owner}: mechanism must be interactive, got {short_repr(mechanism)}"
+        )
+    queries = (
+        manifest.get("queries", getattr(mechanism, "queries", None)) if queries is None else queries
+    )
     if queries is None:
-        raise InvalidArgument(f"{owner}: queries must be given, or declared by the mechanism, got None")
+        raise InvalidArgument(
+            f"{owner}: queries must be given, or declared by the mechanism, got None"
+        )
     require_queries(queries)
-    rounds = manifest.get("rounds", getattr(mechanism, "rounds", None)) if rounds is None else rounds
+    rounds = (
+        manifest.get("rounds", getattr(mechanism, "rounds", None)) if rounds is None else rounds
+    )
     rounds = require_integer("rounds", rounds, owner, most=10**6)
     require_positive("seconds", seconds, owner)
-    evaluations, seed = require_integer("evaluations", evaluations, owner), require_integer("seed", seed, owner, least=0)
-    search = _Search(mechanism, claim, _pairs_to_search(mechanism, pair, owner), QuerySet(queries), rounds, seed)
+    evaluations, seed = (
+        require_integer("evaluations", evaluations, owner),
+        require_integer("seed", seed, owner, least=0),
+    )
+    search = _Search(
+        mechanism, claim, _pairs_to_search(mechanism, pair, owner), QuerySet(queries), rounds, seed
+    )
     return search.run(evaluations, time.monotonic() + seconds)
 
 
@@ -137,11 +158,15 @@ def _pairs_to_search(mechanism: Any, pair: Pair | Sequence[Pair] | None, owner: 
     if pair is not None:
         found = [pair] if isinstance(pair, Pair) else list(pair)
         if not found or not all(isinstance(p, Pair) for p in found):
-            raise InvalidArgument(f"{owner}: pair must be a Pair or a non-empty list of Pairs, got {short_repr(pair)}")
+            raise InvalidArgument(
+                f"{owner}: pair must be a Pair or a non-empty list of Pairs, got {short_repr(pair)}"
+            )
         return found
     domain = getattr(mechanism, "domain", None)
     if not isinstance(domain, Domain):
-        raise InvalidArgument(f"{owner}: pair must be given, or a domain declared by the mechanism, got neither")
+        raise InvalidArgument(
+            f"{owner}: pair must be given, or a domain declared by the mechanism, got neither"
+        )
     require_domain(domain, owner)
     return pairs_for(domain)[:_MAX_PAIRS]
 
@@ -166,7 +191,9 @@ class QuerySet:
         dimension = int(self.queries["dimension"])
         length = 1.0 if rng.random() < 0.5 else rng.random() ** (1 / dimension)
         drawn = rng.standard_normal(dimension)
-        found = np.asarray(float(self.queries["ball"]) * (1 - 1e-12) * length * drawn / np.linalg.norm(drawn))
+        found = np.asarray(
+            float(self.queries["ball"]) * (1 - 1e-12) * length * drawn / np.linalg.norm(drawn)
+        )
         return found.tolist()
 
     def near(self, query: Any, rng: Generator) -> Any:
@@ -189,7 +216,9 @@ class _Scored:
 
 @dataclass(slots=True)
 class _Search:
-    """State of one search: what is searched, how many adversaries were scored, and the kinds of answers seen."""
+    """State of one search: what is searched, how many adversaries were scored, and the kinds of
+    answers seen.
+    """
 
     mechanism: Any
     claim: Claim
@@ -201,7 +230,9 @@ class _Search:
     kinds: tuple[str, ...] = ("",)
 
     def run(self, evaluations: int, deadline: float) -> FoundAdversary:
-        """Search until a limit is hit, rank the finalists by full transcripts, and return the winner."""
+        """Search until a limit is hit, rank the finalists by full transcripts, and return the
+        winner.
+        """
         rng = stream(self.seed, _STREAM_KEY)
         self.kinds = self.answer_kinds(rng)
         best: list[_Scored] = []
@@ -212,10 +243,15 @@ class _Search:
             self.tried += 1
             if self.tried >= evaluations or time.monotonic() > deadline:
                 break
-        finalists = [replace(scored, value=self.expected(scored.adversary, scored.pair)) for scored in best[:_FINALISTS]]
+        finalists = [
+            replace(scored, value=self.expected(scored.adversary, scored.pair))
+            for scored in best[:_FINALISTS]
+        ]
         winner = max(finalists, key=lambda scored: scored.value)
         mechanism = against(self.mechanism, winner.adversary)
-        return FoundAdversary(mechanism, winner.adversary, self.pairs[winner.pair], winner.value, self.tried)
+        return FoundAdversary(
+            mechanism, winner.adversary, self.pairs[winner.pair], winner.value, self.tried
+        )
 
     def answer_kinds(self, rng: Generator) -> tuple[str, ...]:
         """Return the kinds of answers to random queries, most frequent first.
@@ -223,14 +259,21 @@ class _Search:
         The empty kind comes before all others: an adversary whose usual answer is empty never
         moves to its next stage.
         """
-        random_adversary = Adversary([[self.queries.draw(rng) for _ in range(self.rounds)]], self.rounds)
+        random_adversary = Adversary(
+            [[self.queries.draw(rng) for _ in range(self.rounds)]], self.rounds
+        )
         run, kind_counts = _runner(against(self.mechanism, random_adversary)), Counter[str]()
         for i, dataset in enumerate((self.pairs[0].d0, self.pairs[0].d1)):
             try:
                 found = run(dataset, _KIND_RUNS, stream(self.seed, _STREAM_KEY, i))
             except Exception:  # the mechanism's own error: this dataset contributes no kinds
                 continue
-            kind_counts.update(answer_kind(answer) for answers in found if isinstance(answers, list) for answer in answers)
+            kind_counts.update(
+                answer_kind(answer)
+                for answers in found
+                if isinstance(answers, list)
+                for answer in answers
+            )
         return ("", *(kind for kind, _ in kind_counts.most_common(4)))
 
     def candidates(self, best: list[_Scored], rng: Generator) -> Iterator[tuple[Adversary, int]]:
@@ -243,7 +286,13 @@ class _Search:
         for number, query in enumerate(listed[:_SINGLE_QUERIES]):
             yield Adversary([[query]], self.rounds), number % count
         if listed:
-            yield Adversary([listed], max(self.rounds, len(listed)) if len(listed) <= self.rounds else self.rounds), 0
+            yield (
+                Adversary(
+                    [listed],
+                    max(self.rounds, len(listed)) if len(listed) <= self.rounds else self.rounds,
+                ),
+                0,
+            )
         for pair in range(count):
             yield self.random_adversary(rng), pair
         while True:
@@ -260,7 +309,10 @@ class _Search:
 
     def random_adversary(self, rng: Generator) -> Adversary:
         """Return a random adversary of one or two stages."""
-        stages = [[self.queries.draw(rng) for _ in range(1 + int(rng.random() < 0.3))] for _ in range(1 + int(rng.random() < 0.3))]
+        stages = [
+            [self.queries.draw(rng) for _ in range(1 + int(rng.random() < 0.3))]
+            for _ in range(1 + int(rng.random() < 0.3))
+        ]
         return Adversary(stages, self.rounds, self.kind(rng))
 
     def changed(self, parent: Adversary, rng: Generator) -> Adversary:
@@ -280,7 +332,9 @@ class _Search:
             if len(stages) == 1:
                 usual = self.kind(rng)
             last = stages[-1][-1]
-            stages.append([self.queries.near(last, rng) if rng.random() < 0.5 else self.queries.draw(rng)])
+            stages.append(
+                [self.queries.near(last, rng) if rng.random() < 0.5 else self.queries.draw(rng)]
+            )
         elif choice < 0.77 and len(stages) > 1:
             del stages[selected]
         elif choice < 0.85:
@@ -298,7 +352,10 @@ class _Search:
 
         All adversaries get the same randomness, so that scores differ by the adversary alone.
         """
-        found = [np.array([self.summary(answers) for answers in side]) for side in self.sides(adversary, pair, _SCORE_RUNS, 1)]
+        found = [
+            np.array([self.summary(answers) for answers in side])
+            for side in self.sides(adversary, pair, _SCORE_RUNS, 1)
+        ]
         return self.certified(encode(found[0], _SCORE_RUNS), encode(found[1], _SCORE_RUNS))
 
     def summary(self, answers: Any) -> list[float]:
@@ -313,11 +370,21 @@ class _Search:
         usual = self.kinds[min(1, len(self.kinds) - 1)]
         first = next((i for i, kind in enumerate(kinds) if kind != usual), len(kinds))
         numbers = [_number(answer) for answer in answers]
-        unusual_sum = sum(number for number, kind in zip(numbers, kinds, strict=True) if kind != usual)
-        return [float(len(kinds)), *(float(kinds.count(kind)) for kind in self.kinds[1:]), float(first), sum(numbers), unusual_sum]
+        unusual_sum = sum(
+            number for number, kind in zip(numbers, kinds, strict=True) if kind != usual
+        )
+        return [
+            float(len(kinds)),
+            *(float(kinds.count(kind)) for kind in self.kinds[1:]),
+            float(first),
+            sum(numbers),
+            unusual_sum,
+        ]
 
     def sides(self, adversary: Adversary, pair: int, runs: int, part: int) -> Iterator[list[Any]]:
-        """Yield the transcripts on D1, then those on D0. If a side raises, its transcripts are replaced by the exception."""
+        """Yield the transcripts on D1, then those on D0. If a side raises, its transcripts are
+        replaced by the exception.
+        """
         run, selected = _runner(against(self.mechanism, adversary)), self.pairs[pair]
         for i, dataset in enumerate((selected.d1, selected.d0)):
             rng = stream(self.seed, _STREAM_KEY, part, i)
@@ -331,13 +398,18 @@ class _Search:
     def expected(self, adversary: Adversary, pair: int) -> float:
         """Return the certificate expected from an event learned on full transcripts."""
         try:
-            one, zero = (encode(found, _FINALIST_RUNS) for found in self.sides(adversary, pair, _FINALIST_RUNS, 2))
+            one, zero = (
+                encode(found, _FINALIST_RUNS)
+                for found in self.sides(adversary, pair, _FINALIST_RUNS, 2)
+            )
         except WrongShape as error:
             raise InvalidArgument(f"find_adversary: {error}") from None
         return self.certified(one, zero)
 
     def certified(self, one: Outputs, zero: Outputs) -> float:
-        """Return the certificate expected from an event learned on encoded outputs; minus infinity if undefined."""
+        """Return the certificate expected from an event learned on encoded outputs; minus infinity
+        if undefined.
+        """
         found = expected_certificate(one, zero, self.claim, alpha=0.01, rounds=_AUDIT_ROUNDS)
         return -math.inf if math.isnan(found) else found
 
@@ -346,7 +418,9 @@ def _number(answer: Any) -> float:
     """Return the sum of the finite numbers in an answer."""
     if isinstance(answer, list | tuple):
         return sum(map(_number, answer))
-    real = isinstance(answer, int | float | np.integer | np.floating) and not isinstance(answer, bool)
+    real = isinstance(answer, int | float | np.integer | np.floating) and not isinstance(
+        answer, bool
+    )
     return float(answer) if real and math.isfinite(answer) else 0.0
 
 

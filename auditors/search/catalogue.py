@@ -51,7 +51,8 @@ def pairs_for(domain: Domain) -> list[Pair]:
     seen: set[frozenset[str]] = set()
     pairs = list(
         _interleaved(
-            _deduplicated(map(draw.renumbered, domain.catalogue()), seen), _deduplicated(map(draw, range(_random_pair_count(domain))), seen)
+            _deduplicated(map(draw.renumbered, domain.catalogue()), seen),
+            _deduplicated(map(draw, range(_random_pair_count(domain))), seen),
         )
     )
     if not pairs:
@@ -62,11 +63,16 @@ def pairs_for(domain: Domain) -> list[Pair]:
 def require_domain(domain: Domain, owner: str) -> None:
     """Raise InvalidArgument unless `domain` is a Domain."""
     if not isinstance(domain, Domain):
-        raise InvalidArgument(f"{owner}: domain must be one of {', '.join(domain_kinds())} or a Relation, got {short_repr(domain)}")
+        raise InvalidArgument(
+            f"{owner}: domain must be one of {', '.join(domain_kinds())} or a Relation, got "
+            f"{short_repr(domain)}"
+        )
 
 
 def _deduplicated(found: Iterable[Pair | None], seen: set[frozenset[str]]) -> Iterator[Pair]:
-    """Yield the pairs that are not None, whose datasets differ, and that have not been seen before."""
+    """Yield the pairs that are not None, whose datasets differ, and that have not been
+    seen before.
+    """
     for pair in found:
         if pair is None:
             continue
@@ -93,14 +99,26 @@ def _random_pair_count(domain: Domain) -> int:
     return RANDOM_PAIRS_OF_NUMBERS if domain.records == 1 else RANDOM_PAIRS
 
 
-def audited_pairs(mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None) -> list[Pair]:
-    """Return the pairs to audit: the given pairs, or those of the domain. Raise InvalidArgument if they are invalid or missing."""
+def audited_pairs(
+    mechanism: Any, pair: Pair | Sequence[Pair] | None, domain: Domain | None = None
+) -> list[Pair]:
+    """Return the pairs to audit: the given pairs, or those of the domain. Raise InvalidArgument if
+    they are invalid or missing.
+    """
     domain = getattr(mechanism, "domain", None) if domain is None else domain
     if pair is not None:
         candidates = [pair] if isinstance(pair, Pair) else pair
-        if not isinstance(candidates, list | tuple) or not candidates or not all(isinstance(p, Pair) for p in candidates):
-            raise InvalidArgument(f"pair must be a Pair or a non-empty list of Pairs, got {short_repr(pair)}")
-        for side, dataset in ((side, getattr(p, side)) for p in candidates for side in ("d0", "d1")):
+        if (
+            not isinstance(candidates, list | tuple)
+            or not candidates
+            or not all(isinstance(p, Pair) for p in candidates)
+        ):
+            raise InvalidArgument(
+                f"pair must be a Pair or a non-empty list of Pairs, got {short_repr(pair)}"
+            )
+        for side, dataset in (
+            (side, getattr(p, side)) for p in candidates for side in ("d0", "d1")
+        ):
             if isinstance(domain, Domain) and (wrong := domain.other_columns(dataset)):
                 raise InvalidArgument(f"pair: {side.upper()} is not in the domain: {wrong}")
         return list(candidates)

@@ -30,7 +30,8 @@ from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.mechanism import FloatArray
 
 STEPS = 0.6  # RESTARTS for domains of categories, over which CMA-ES cannot optimize
-RESTARTS = 0.15  # share of the evaluations reserved for random pairs and random steps from the best of them
+# share of the evaluations reserved for random pairs and random steps from the best of them
+RESTARTS = 0.15
 MAX_IDLE_STEPS = 100  # steps without improvement after which the next restart begins
 
 Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
@@ -43,7 +44,9 @@ class FinalScore(Protocol):
     known.
     """
 
-    def __call__(self, pair: Pair, output: FloatArray | None, thorough: bool = True) -> tuple[float, FloatArray | None]: ...
+    def __call__(
+        self, pair: Pair, output: FloatArray | None, thorough: bool = True
+    ) -> tuple[float, FloatArray | None]: ...
 
 
 class Candidate(NamedTuple):
@@ -68,7 +71,8 @@ class Exploration:
     """Results of a search."""
 
     candidates: list[Candidate] = field(default_factory=list)  # the best candidates, best first
-    trace: list[tuple[int, float]] = field(default_factory=list)  # number of evaluations and best value, at each improvement
+    # number of evaluations and best value, at each improvement
+    trace: list[tuple[int, float]] = field(default_factory=list)
     evaluations: int = 0  # number of scored pairs
     skipped: int = 0  # number of these pairs on which a solver did not converge
     reason: str = ""  # message of the last skipped pair
@@ -79,7 +83,9 @@ class Exploration:
         return self.candidates[0].value if self.candidates else -math.inf
 
     def add(self, candidate: Candidate, keep: int) -> None:
-        """Insert a candidate. Keep the best candidate of each origin (`pair.why`), and at most `keep` in total."""
+        """Insert a candidate. Keep the best candidate of each origin (`pair.why`), and at most
+        `keep` in total.
+        """
         if not candidate.value > -math.inf:
             return
         if candidate.value > self.best:
@@ -102,14 +108,26 @@ def explore(
     max_candidates: int = 3,
     stop: float = math.inf,
 ) -> Exploration:
-    """Maximize a score over the pairs of a domain, until a limit is reached or a final value reaches `stop`.
+    """Maximize a score over the pairs of a domain, until a limit is reached or a final value
+    reaches `stop`.
 
     ``score(pair, z)`` returns a value and an output that belongs to it, where `z` has `extra` free
     coordinates that are optimized along with the pair. ``settle(pair, output)`` returns the final
-    value, which costs more than the score; without `settle`, the score is final. At most `max_candidates`
-    candidates are returned.
+    value, which costs more than the score; without `settle`, the score is final. At most
+    `max_candidates` candidates are returned.
     """
-    run = _Run(domain, score, extra, settle, evaluations, time.monotonic() + seconds, seconds, seed, max_candidates, stop)
+    run = _Run(
+        domain,
+        score,
+        extra,
+        settle,
+        evaluations,
+        time.monotonic() + seconds,
+        seconds,
+        seed,
+        max_candidates,
+        stop,
+    )
     run.catalogue()
     run.evolution()
     run.restarts()
@@ -145,7 +163,9 @@ class _Run:
             return -math.inf, None
         return (value, output) if not math.isnan(value) else (-math.inf, None)
 
-    def settled(self, pair: Pair, output: FloatArray | None, value: float, why: str | None = None) -> Candidate:
+    def settled(
+        self, pair: Pair, output: FloatArray | None, value: float, why: str | None = None
+    ) -> Candidate:
         """Add a candidate with its final value to the results, and return the candidate."""
         if self.settle is not None:
             try:
@@ -167,7 +187,11 @@ class _Run:
     @property
     def over(self) -> bool:
         """Return whether a limit of the search is reached."""
-        return self.found.evaluations >= self.budget or time.monotonic() > self.deadline or self.found.best >= self.stop
+        return (
+            self.found.evaluations >= self.budget
+            or time.monotonic() > self.deadline
+            or self.found.best >= self.stop
+        )
 
     def catalogue(self) -> None:
         """Score the pairs of the catalog, and compute the final values of the best."""
@@ -178,25 +202,37 @@ class _Run:
                 break
             value, output = self.evaluate(pair, np.zeros(self.extra))
             scored.append((value, i, pair, output))
-        for value, _, pair, output in sorted(scored, key=lambda row: (-row[0], row[1]))[: max(self.max_candidates, 4)]:
+        for value, _, pair, output in sorted(scored, key=lambda row: (-row[0], row[1]))[
+            : max(self.max_candidates, 4)
+        ]:
             self.settled(pair, output, value)
             if self.over:
                 return
 
     def evolution(self) -> None:
-        """Run CMA-ES from several layouts, then again with more patience from the best end points."""
+        """Run CMA-ES from several layouts, then again with more patience from the best
+        end points.
+        """
         end_points: list[tuple[float, int, SearchSpace, FloatArray]] = []
         start_time, horizon = time.monotonic(), self.deadline - 0.2 * self.seconds
         middle = start_time + 0.5 * (horizon - start_time)
-        turn, spent, share = 0, self.found.evaluations, min(0.45, 0.85 - self.restart_share) * self.budget
-        while not self.over and time.monotonic() < middle and self.found.evaluations - spent < share:
+        turn, spent, share = (
+            0,
+            self.found.evaluations,
+            min(0.45, 0.85 - self.restart_share) * self.budget,
+        )
+        while (
+            not self.over and time.monotonic() < middle and self.found.evaluations - spent < share
+        ):
             rng = np.random.default_rng([self.seed, turn])
             shape = self.domain.shape(rng, turn)
             dimension = shape.size + self.extra
             if dimension == 0:  # categories alone leave no coordinate to optimize
                 return
             patience = min(40 * dimension, max(self.budget // 12, 4 * dimension))
-            value, point = self.climb(shape, rng.standard_normal((8, dimension)), 0.8, patience, middle, turn)
+            value, point = self.climb(
+                shape, rng.standard_normal((8, dimension)), 0.8, patience, middle, turn
+            )
             end_points.append((value, turn, shape, point))
             turn += 1
         end_points.sort(key=lambda row: (-row[0], row[1]))
@@ -207,15 +243,29 @@ class _Run:
                 if self.over or left <= 0 or time.monotonic() > horizon:
                     return
                 patience = min(max(200, int(0.25 * self.budget)), left)
-                found, start = self.climb(shape, start[None, :], 0.4 / (1 + again % 3), patience, horizon, 100 + 10 * index + again)
+                found, start = self.climb(
+                    shape,
+                    start[None, :],
+                    0.4 / (1 + again % 3),
+                    patience,
+                    horizon,
+                    100 + 10 * index + again,
+                )
                 if found <= value + 1e-4 * abs(value):
                     break
                 value = found
 
     def climb(
-        self, shape: SearchSpace, starts: FloatArray, step: float, patience: int, until: float, number: int
+        self,
+        shape: SearchSpace,
+        starts: FloatArray,
+        step: float,
+        patience: int,
+        until: float,
+        number: int,
     ) -> tuple[float, FloatArray]:
-        """Run CMA-ES once from the best of some starting points, and return the best value and point.
+        """Run CMA-ES once from the best of some starting points, and return the best value and
+        point.
 
         If the best point is close to the best value so far, its pair becomes a candidate with its
         final value.
@@ -238,7 +288,14 @@ class _Run:
 
         cost(starts)
         if best[2] is not None and best[0] < self.stop:
-            minimize_cma_es(cost, best[1], step, seed=1 + (self.seed * 1009 + number) % (2**31 - 2), evaluations=patience, deadline=until)
+            minimize_cma_es(
+                cost,
+                best[1],
+                step,
+                seed=1 + (self.seed * 1009 + number) % (2**31 - 2),
+                evaluations=patience,
+                deadline=until,
+            )
         if best[2] is not None and (best[0] > 0.98 * self.found.best or not self.found.candidates):
             self.settled(best[2], best[3], best[0], f"found by search, start {number}")
         return float(best[0]), np.asarray(best[1])
@@ -255,11 +312,18 @@ class _Run:
         until = self.deadline - 0.1 * self.seconds
         starts = [candidate.pair for candidate in self.found.candidates[:1]]
         for number in range(most):
-            best = self.best_of([*starts, *(draw(next(counter)) for _ in range(12 - len(starts)))], most, until)
+            best = self.best_of(
+                [*starts, *(draw(next(counter)) for _ in range(12 - len(starts)))], most, until
+            )
             if best is None:
                 return
             given, starts, idle_steps = starts, [], 0
-            while moves is not None and idle_steps < MAX_IDLE_STEPS and best.value < math.inf and self.found.evaluations < most:
+            while (
+                moves is not None
+                and idle_steps < MAX_IDLE_STEPS
+                and best.value < math.inf
+                and self.found.evaluations < most
+            ):
                 if self.over or time.monotonic() > until:
                     break
                 part, pair = moves.step(best.pair)
@@ -272,11 +336,17 @@ class _Run:
                     idle_steps = 0
                 if value >= best.value:
                     best = Candidate(pair, value, output)
-            if best.pair not in given and (best.value > 0.98 * self.found.best or not self.found.candidates):
-                self.settled(best.pair, best.output, best.value, f"found by search, restart {number}")
+            if best.pair not in given and (
+                best.value > 0.98 * self.found.best or not self.found.candidates
+            ):
+                self.settled(
+                    best.pair, best.output, best.value, f"found by search, restart {number}"
+                )
 
     def best_of(self, pairs: Sequence[Pair | None], most: int, until: float) -> Candidate | None:
-        """Return the best of the pairs that can be scored within the evaluation and time limits; None if none was scored."""
+        """Return the best of the pairs that can be scored within the evaluation and time limits;
+        None if none was scored.
+        """
         best: Candidate | None = None
         for pair in pairs:
             if self.over or self.found.evaluations >= most or time.monotonic() > until:
@@ -307,7 +377,9 @@ class _Run:
             self.settled(pair, None, value, "simplest found on a lattice")
 
     def simplify(self) -> None:
-        """Replace the best candidate by a simpler pair that keeps its value within a relative loss of 3e-4."""
+        """Replace the best candidate by a simpler pair that keeps its value within a relative loss
+        of 3e-4.
+        """
         if not self.found.candidates:
             return
         pair, best, output = self.found.candidates[0]
@@ -323,7 +395,13 @@ class _Run:
                 return -math.inf
 
         seconds = max(0.1 * self.seconds, self.deadline - time.monotonic())
-        simple = simplify_pair(self.domain, pair, value_of, best * (1 - 3e-4), seconds=min(seconds, 0.25 * self.seconds))
+        simple = simplify_pair(
+            self.domain,
+            pair,
+            value_of,
+            best * (1 - 3e-4),
+            seconds=min(seconds, 0.25 * self.seconds),
+        )
         if simple is not pair:
             value = value_of(simple)
             # A simple pair is worth more to a reader than the last 3e-4 of the value.
@@ -331,11 +409,14 @@ class _Run:
             self.found.candidates.sort(key=_rank)
 
 
-def simplify_pair(domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float) -> Pair:
-    """Return the simplest pair reached from `pair` by steps inside the domain whose score stays at least `least`.
+def simplify_pair(
+    domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float
+) -> Pair:
+    """Return the simplest pair reached from `pair` by steps inside the domain whose score stays at
+    least `least`.
 
-    Steps give fewer common records, fewer digits and rounder multiplicities. Where zero or a shorter
-    number lies outside the domain, the nearest value inside is used.
+    Steps give fewer common records, fewer digits and rounder multiplicities. Where zero or a
+    shorter number lies outside the domain, the nearest value inside is used.
     """
     deadline = time.monotonic() + seconds
     improved = True

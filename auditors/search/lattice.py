@@ -18,13 +18,23 @@ from dpwitness.core.domains import Domain
 
 
 class _ThresholdExceeded(Exception):
-    """Raised at a pair whose score exceeds the threshold: Hypothesis shrinks examples that raise."""
+    """Raised at a pair whose score exceeds the threshold: Hypothesis shrinks examples
+    that raise.
+    """
 
 
 def search_lattice(
-    domain: Domain, score: Callable[[Pair], float], above: float, *, examples: int, seconds: float, random_seed: int
+    domain: Domain,
+    score: Callable[[Pair], float],
+    above: float,
+    *,
+    examples: int,
+    seconds: float,
+    random_seed: int,
 ) -> tuple[Pair | None, float]:
-    """Return the simplest lattice pair whose score exceeds `above`, or None, with the highest score seen."""
+    """Return the simplest lattice pair whose score exceeds `above`, or None, with the highest score
+    seen.
+    """
     pairs = domain.lattice()
     if pairs is None:
         return None, -math.inf
@@ -63,7 +73,8 @@ def search_lattice(
         if not all(isinstance(error, _ThresholdExceeded) for error in group.exceptions):
             raise
     except Exception as error:
-        # Past the deadline a failing example no longer fails, and Hypothesis reports it as flaky. The pair remains valid.
+        # Past the deadline a failing example no longer fails, and Hypothesis reports it as flaky.
+        # The pair remains valid.
         if type(error).__name__ not in ("Flaky", "FlakyFailure", "FlakyReplay") or not best:
             raise
     return best[0] if best else (None, highest)

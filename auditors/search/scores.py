@@ -1,4 +1,6 @@
-"""Scores that the search maximizes over pairs: a few exact privacy losses, or estimates of the claim's parameter."""
+"""Scores that the search maximizes over pairs: a few exact privacy losses, or estimates of the
+claim's parameter.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class LossScore:
             failure = f"{type(mechanism).__name__} converged on none of {min(len(pilot), 6)} pairs"
             raise InvalidArgument(f"search: mechanism must run on the domain, {failure}")
         self._discrete = has_capability(mechanism, HasSupport)
-        self._scale = np.maximum(np.median([np.median(np.abs(r), axis=0) for r in rows], axis=0), 1e-9)
+        self._scale = np.maximum(
+            np.median([np.median(np.abs(r), axis=0) for r in rows], axis=0), 1e-9
+        )
         self.width = 0 if self._discrete else int(rows[0].shape[1])
 
     def __call__(self, pair: Pair, tail: FloatArray) -> tuple[float, FloatArray | None]:
@@ -56,19 +60,31 @@ class LossScore:
         loss = Loss(self._mechanism, pair)
         if self._discrete:
             try:
-                supports = [np.asarray(self._mechanism.support(d), dtype=float) for d in (pair.d0, pair.d1)]
+                supports = [
+                    np.asarray(self._mechanism.support(d), dtype=float) for d in (pair.d0, pair.d1)
+                ]
                 rows = np.vstack([s.reshape(len(s), -1) for s in supports])
             except InvalidArgument:  # the support is too large to list
                 rows = self._sample_both(pair, 64)
         else:
-            rows = np.vstack([self._scale * np.sinh(np.clip(2 * tail, -30, 30))[None, :], self._points_near_shift(pair)])
+            rows = np.vstack(
+                [
+                    self._scale * np.sinh(np.clip(2 * tail, -30, 30))[None, :],
+                    self._points_near_shift(pair),
+                ]
+            )
         values = loss(rows)
         i = int(np.argmax(values))
         return float(values[i]), rows[i]
 
     def _sample_both(self, pair: Pair, size: int) -> FloatArray:
         """Return `size` sampled outputs on each dataset, with the same seed."""
-        return np.vstack([sampled(self._mechanism, d, size, np.random.default_rng(self._seed)) for d in (pair.d0, pair.d1)])
+        return np.vstack(
+            [
+                sampled(self._mechanism, d, size, np.random.default_rng(self._seed))
+                for d in (pair.d0, pair.d1)
+            ]
+        )
 
     def _points_near_shift(self, pair: Pair) -> FloatArray:
         """Return samples of both sides, and points beyond them in the direction of the shift.
@@ -90,25 +106,38 @@ class LossScore:
 
 
 class PilotScore:
-    """Parameter that an event learned on a few runs is expected to certify. All pairs use the same randomness."""
+    """Parameter that an event learned on a few runs is expected to certify. All pairs use the same
+    randomness.
+    """
 
     def __init__(self, mechanism: Any, claim: Claim, seed: int, runs: int = 1000) -> None:
-        self._run, self._claim, self._seed, self._runs = getattr(mechanism, "sample", mechanism), claim, seed, runs
+        self._run, self._claim, self._seed, self._runs = (
+            getattr(mechanism, "sample", mechanism),
+            claim,
+            seed,
+            runs,
+        )
         if not callable(self._run):
             requirement = "have log_density, or be callable as f(dataset, size, rng)"
-            raise InvalidArgument(f"search: mechanism must {requirement}, got {type(mechanism).__name__}")
+            raise InvalidArgument(
+                f"search: mechanism must {requirement}, got {type(mechanism).__name__}"
+            )
 
     def __call__(self, pair: Pair) -> float:
         """Return the expected certificate, a cautious estimate that is not a bound."""
         try:
-            first, second = (run_side(self._run, d, self._runs, stream(self._seed, i)) for i, d in enumerate((pair.d1, pair.d0)))
+            first, second = (
+                run_side(self._run, d, self._runs, stream(self._seed, i))
+                for i, d in enumerate((pair.d1, pair.d0))
+            )
         except WrongShape as error:
             raise InvalidArgument(f"search: {error}") from None
         return expected_certificate(first, second, self._claim, alpha=0.01, rounds=10**6)
 
 
 class ProfileScore:
-    """Estimate of the claim's parameter on a pair, from the losses of samples. It ranks pairs and proves nothing.
+    """Estimate of the claim's parameter on a pair, from the losses of samples. It ranks pairs and
+    proves nothing.
 
     For (epsilon, delta), the estimate is the epsilon at which the mean of (1 - e^(epsilon - L))+
     is delta. For other notions, it is the largest parameter that an event {L >= t} with at least
@@ -122,7 +151,10 @@ class ProfileScore:
         """Return the larger estimate of the two orders of the pair."""
         loss = Loss(self._mechanism, pair)
         rng = np.random.default_rng(self._seed)
-        zero, one = (loss.signed(sampled(self._mechanism, d, self._samples, rng))[0] for d in (pair.d0, pair.d1))
+        zero, one = (
+            loss.signed(sampled(self._mechanism, d, self._samples, rng))[0]
+            for d in (pair.d0, pair.d1)
+        )
         return max(self._one_order(one), self._one_order(-zero))
 
     def _one_order(self, p_losses: FloatArray) -> float:
@@ -135,7 +167,10 @@ class ProfileScore:
             low, high = 0.0, float(max(finite.max(initial=0.0), 0.0))
             for _ in range(60):
                 middle = (low + high) / 2
-                if float(np.mean(-np.expm1(np.minimum(middle - p_losses, 0.0)))) > claim.delta_budget:
+                if (
+                    float(np.mean(-np.expm1(np.minimum(middle - p_losses, 0.0))))
+                    > claim.delta_budget
+                ):
                     low = middle
                 else:
                     high = middle
@@ -144,6 +179,12 @@ class ProfileScore:
             return 0.0
         thresholds = np.sort(p_losses)[::-1][9::8]
         tpr = np.array([np.mean(p_losses >= t) for t in thresholds])
-        # The false-positive rate is also a mean under P (importance sampling), which resolves far smaller rates.
-        fpr = np.array([np.mean(np.where(p_losses >= t, np.exp(-np.maximum(p_losses, -700.0)), 0.0)) for t in thresholds])
+        # The false-positive rate is also a mean under P (importance sampling), which resolves far
+        # smaller rates.
+        fpr = np.array(
+            [
+                np.mean(np.where(p_losses >= t, np.exp(-np.maximum(p_losses, -700.0)), 0.0))
+                for t in thresholds
+            ]
+        )
         return float(np.max(claim.parameter_at(np.minimum(fpr, 1.0), tpr), initial=0.0))

@@ -67,21 +67,38 @@ def search(
     claim = promised(None, claim, "search").on(None)
     require_callable("score", score, "search", arguments=1, optional=True)
     require_positive("seconds", seconds, "search")
-    evaluations, keep = require_integer("evaluations", evaluations, "search", most=10**12), require_integer("keep", keep, "search")
+    evaluations, keep = (
+        require_integer("evaluations", evaluations, "search", most=10**12),
+        require_integer("keep", keep, "search"),
+    )
     seed = require_integer("seed", seed, "search", least=0)
     pure = claim.is_pure
     black_box = not has_capability(mechanism, WhiteBox)
     if score is not None or black_box or not pure:
         given = score or (PilotScore if black_box else ProfileScore)(mechanism, claim, seed)
         found = explore(
-            domain, lambda pair, _: (given(pair), None), evaluations=evaluations, seconds=seconds, seed=seed, max_candidates=keep
+            domain,
+            lambda pair, _: (given(pair), None),
+            evaluations=evaluations,
+            seconds=seconds,
+            seed=seed,
+            max_candidates=keep,
         )
         return [(c.pair, c.value) for c in found.candidates]
     loss = LossScore(mechanism, pairs_for(domain), seed)
 
-    def settle(pair: Pair, output: FloatArray | None, thorough: bool = True) -> tuple[float, FloatArray | None]:
+    def settle(
+        pair: Pair, output: FloatArray | None, thorough: bool = True
+    ) -> tuple[float, FloatArray | None]:
         starts = None if output is None else output[None, :]
-        worst = worst_output(mechanism, pair, seed=seed, starts=starts, samples=128 if thorough else 16, thorough=thorough)
+        worst = worst_output(
+            mechanism,
+            pair,
+            seed=seed,
+            starts=starts,
+            samples=128 if thorough else 16,
+            thorough=thorough,
+        )
         return worst.loss, worst.output
 
     found = explore(

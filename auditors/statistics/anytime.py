@@ -1,62 +1,69 @@
-"""Anytime-valid certificate: evidence that may be looked at after every round, with events that are learned again on the way.
+"""Anytime-valid certificate: evidence that may be looked at after every round, with events that are
+learned again on the way.
 
-The rounds are those of the coin-flip certificate (`certificate`), in **epochs**. Before an epoch, the earlier
-rounds choose its event and its priors; all rounds of the epoch are then counted. There is no planned number
-of rounds.
+The rounds are those of the coin-flip certificate (`certificate`), in **epochs**. Before an epoch,
+the earlier rounds choose its event and its priors; all rounds of the epoch are then counted. There
+is no planned number of rounds.
 
-**Evidence.** Let X_1, X_2, ... be 0 or 1, and let p_t be the probability of X_t = 1 given the past. For C
-ones and W zeros, a prior pi on (0, 1) fixed before X_1, and a null probability p0, define
+**Evidence.** Let X_1, X_2, ... be 0 or 1, and let p_t be the probability of X_t = 1 given the past.
+For C ones and W zeros, a prior pi on (0, 1) fixed before X_1, and a null probability p0, define
 
     E(p0) = int_{p0}^1 p^C (1 - p)^W dpi(p)  /  max_{p <= p0} p^C (1 - p)^W.
 
-**Theorem 1.** If p_t <= p0 for all t, then E(p0) >= 1/alpha at some time has probability at most alpha.
+**Theorem 1.** If p_t <= p0 for all t, then E(p0) >= 1/alpha at some time has probability at most
+alpha.
 
-*Proof.* The denominator is at least p0^C (1 - p0)^W, so E(p0) <= int_{p0}^1 K(p) dpi(p) with K(p) = (p/p0)^C
-((1 - p)/(1 - p0))^W. For p >= p0, the next factor of K(p) has the mean p_t p/p0 + (1 - p_t)(1 - p)/(1 - p0)
-given the past, which rises with p_t and is 1 at p_t = p0. So K(p) is a non-negative supermartingale that
-starts at 1, and so is its mean under a prior of mass at most 1. Ville's inequality gives the bound. []
+*Proof.* The denominator is at least p0^C (1 - p0)^W, so E(p0) <= int_{p0}^1 K(p) dpi(p) with K(p) =
+(p/p0)^C ((1 - p)/(1 - p0))^W. For p >= p0, the next factor of K(p) has the mean p_t p/p0 + (1 -
+p_t)(1 - p)/(1 - p0) given the past, which rises with p_t and is 1 at p_t = p0. So K(p) is a
+non-negative supermartingale that starts at 1, and so is its mean under a prior of mass at most 1.
+Ville's inequality gives the bound. []
 
-E(p0) falls as p0 grows: the numerator loses mass, the denominator does not fall. The priors are mixtures of
-beta distributions, for which the integral is a closed form in C and W. So a chunk of rounds is added by its
-counts alone, and no round needs a bet of its own.
+E(p0) falls as p0 grows: the numerator loses mass, the denominator does not fall. The priors are
+mixtures of beta distributions, for which the integral is a closed form in C and W. So a chunk of
+rounds is added by its counts alone, and no round needs a bet of its own.
 
-**One epoch.** X_t = 1 if the t-th guess is right. Given the past and that round t guesses, it is right with
-probability theta. Under the claim at parameter x, theta <= theta0(s, x), which falls in the frequency s of
-guesses (`certificate`). Let s_L be the smallest s at which the evidence of the guesses against "the frequency
-is at most s" is below 1/gamma. By Theorem 1, s >= s_L at all times, with probability at least 1 - gamma. Then
-E(theta0(s_L, x)) <= E(theta0(s, x)) at all times. Pure DP needs no s_L: gamma = 0.
+**One epoch.** X_t = 1 if the t-th guess is right. Given the past and that round t guesses, it is
+right with probability theta. Under the claim at parameter x, theta <= theta0(s, x), which falls in
+the frequency s of guesses (`certificate`). Let s_L be the smallest s at which the evidence of the
+guesses against "the frequency is at most s" is below 1/gamma. By Theorem 1, s >= s_L at all times,
+with probability at least 1 - gamma. Then E(theta0(s_L, x)) <= E(theta0(s, x)) at all times. Pure DP
+needs no s_L: gamma = 0.
 
-**All epochs.** Let E_k(x) be the evidence of epoch k, gamma_k = v_k gamma with sum v_k = 1, and w_k >= 0 with
-sum w_k = 1. The evidence against "the parameter is at most x" after epoch (or within epoch) K is
+**All epochs.** Let E_k(x) be the evidence of epoch k, gamma_k = v_k gamma with sum v_k = 1, and w_k
+>= 0 with sum w_k = 1. The evidence against "the parameter is at most x" after epoch (or within
+epoch) K is
 
     E(x) = sum_{k <= K} w_k prod_{j = k..K} E_j(x)  +  sum_{k > K} w_k.
 
-**Theorem 2.** If the parameter is at most x, then E(x) >= 1/(alpha - gamma) at some time has probability at
-most alpha, whatever rule stops the audit, chooses the events, and fixes the lengths of the epochs.
+**Theorem 2.** If the parameter is at most x, then E(x) >= 1/(alpha - gamma) at some time has
+probability at most alpha, whatever rule stops the audit, chooses the events, and fixes the lengths
+of the epochs.
 
-*Proof.* The frequency limits of all epochs hold at all times with probability at least 1 - gamma. Then E_k(x)
-is at most the mean of K(p) of epoch k with theta0(s_k, x) in place of p0, which is a supermartingale given
-the rounds before epoch k, and starts at a value of at most 1. The product over epochs k, ..., K is a
-supermartingale too, and 1 before epoch k. So E(x) is bounded by a supermartingale that starts at 1, and
-Ville's inequality gives the bound. []
+*Proof.* The frequency limits of all epochs hold at all times with probability at least 1 - gamma.
+Then E_k(x) is at most the mean of K(p) of epoch k with theta0(s_k, x) in place of p0, which is a
+supermartingale given the rounds before epoch k, and starts at a value of at most 1. The product
+over epochs k, ..., K is a supermartingale too, and 1 before epoch k. So E(x) is bounded by a
+supermartingale that starts at 1, and Ville's inequality gives the bound. []
 
-Each E_k falls as x grows, so E(x) does. The x with E(x) >= 1/(alpha - gamma) are a half line. Its end is a
-lower confidence limit, and the limits at all times are right together with probability at least 1 - alpha.
-The largest limit so far may be reported. []
+Each E_k falls as x grows, so E(x) does. The x with E(x) >= 1/(alpha - gamma) are a half line. Its
+end is a lower confidence limit, and the limits at all times are right together with probability at
+least 1 - alpha. The largest limit so far may be reported. []
 
-The sum over k is a mixture over the epoch at which betting begins: early events are learned from few rounds,
-and their losses shall not burden the later ones.
+The sum over k is a mixture over the epoch at which betting begins: early events are learned from
+few rounds, and their losses shall not burden the later ones.
 
-**Lost rounds** (`rounds`) count as wrong, and not for the frequency. For each p >= p0 this gives the smallest
-possible factor of K(p), so that the proofs above hold.
+**Lost rounds** (`rounds`) count as wrong, and not for the frequency. For each p >= p0 this gives
+the smallest possible factor of K(p), so that the proofs above hold.
 
-**From above.** The evidence against "theta >= theta0" is that of the wrong guesses against "1 - theta <= 1 -
-theta0". The upper limits on theta and s at error beta/2 each give an upper limit on the parameter that the
-*event of this epoch* can show, at all times together. It says nothing about other events.
+**From above.** The evidence against "theta >= theta0" is that of the wrong guesses against "1 -
+theta <= 1 - theta0". The upper limits on theta and s at error beta/2 each give an upper limit on
+the parameter that the *event of this epoch* can show, at all times together. It says nothing about
+other events.
 
-References: Ville (1939); Robbins (1970) for mixtures; Wasserman, Ramdas and Balakrishnan (2020) for the
-maximum in the denominator; Howard, Ramdas, McAuliffe and Sekhon (2021) for beta mixtures; Ramdas, Grunwald,
-Vovk and Shafer (2023) for optional stopping.
+References: Ville (1939); Robbins (1970) for mixtures; Wasserman, Ramdas and Balakrishnan (2020) for
+the maximum in the denominator; Howard, Ramdas, McAuliffe and Sekhon (2021) for beta mixtures;
+Ramdas, Grunwald, Vovk and Shafer (2023) for optional stopping.
 """
 
 from __future__ import annotations
@@ -69,12 +76,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, betaln, logsumexp, ndtr, xlog1py, xlogy
 
-from dpwitness.auditors.statistics.certificate import Part, allowed, frequency_error, parameter_from_rates
+from dpwitness.auditors.statistics.certificate import (
+    Part,
+    allowed,
+    frequency_error,
+    parameter_from_rates,
+)
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
 
-_INFORMED = 0.9  # mass of the prior that earlier rounds suggest; the rest is Jeffreys' prior, in case that they mislead
+# mass of the prior that earlier rounds suggest; the rest is Jeffreys' prior, in case that they
+# mislead
+_INFORMED = 0.9
 _FIRST_WEIGHT, _WEIGHT, _WEIGHTED = 0.3, 0.1, 6  # w_0, w_1 = ... = w_6; later epochs share the rest
 _PRICE = 3.0  # nats that priors and weights cost in a long audit, measured
 _BISECTIONS = 45
@@ -82,8 +96,11 @@ _LEAST_LOG_ALPHA = -690.0
 _INFINITE = 2000.0  # parameters above this count as infinite
 
 
-def log_evidence(ones: ArrayLike, zeros: ArrayLike, null: ArrayLike, prior: tuple[ArrayLike, ArrayLike]) -> FloatArray:
-    """Return ln E(p0), the evidence of `ones` and `zeros` against "the probability of a one is at most `null`".
+def log_evidence(
+    ones: ArrayLike, zeros: ArrayLike, null: ArrayLike, prior: tuple[ArrayLike, ArrayLike]
+) -> FloatArray:
+    """Return ln E(p0), the evidence of `ones` and `zeros` against "the probability of a one is at
+    most `null`".
 
     Parameters
     ----------
@@ -104,11 +121,16 @@ def log_evidence(ones: ArrayLike, zeros: ArrayLike, null: ArrayLike, prior: tupl
     >>> float(log_evidence(80, 20, 0.5, (0, 0)).round(2))
     16.74
     """
-    ones, zeros, p0 = np.broadcast_arrays(*(np.asarray(each, dtype=float) for each in (ones, zeros, null)))
+    ones, zeros, p0 = np.broadcast_arrays(
+        *(np.asarray(each, dtype=float) for each in (ones, zeros, null))
+    )
     terms = []
     with np.errstate(divide="ignore", invalid="ignore"):
         for mass, before in ((_INFORMED, prior), (1 - _INFORMED, (0.0, 0.0))):
-            a, b = np.asarray(before[0], dtype=float) + 0.5, np.asarray(before[1], dtype=float) + 0.5
+            a, b = (
+                np.asarray(before[0], dtype=float) + 0.5,
+                np.asarray(before[1], dtype=float) + 0.5,
+            )
             above = np.log(mass * betainc(zeros + b, ones + a, 1.0 - p0))
             terms.append(above + betaln(ones + a, zeros + b) - betaln(a, b))
         best = np.minimum(p0, ones / np.maximum(ones + zeros, 1.0))
@@ -116,7 +138,8 @@ def log_evidence(ones: ArrayLike, zeros: ArrayLike, null: ArrayLike, prior: tupl
 
 
 def log_e_value(claim: Claim, epochs: Sequence[Part], x: float, gamma: float) -> float:
-    """Return ln E(x), the evidence against "the parameter of `claim` is at most x"; `gamma` is the error of the frequency limits.
+    """Return ln E(x), the evidence against "the parameter of `claim` is at most x"; `gamma` is the
+    error of the frequency limits.
 
     Examples
     --------
@@ -126,25 +149,36 @@ def log_e_value(claim: Claim, epochs: Sequence[Part], x: float, gamma: float) ->
     5.08
     """
     if not all(part.prior for part in epochs):
-        raise InvalidArgument("stages must all have priors, or none: the counts mix a sequential audit with a fixed plan")
-    logs = [_epoch_evidence(claim, part, x, gamma * epoch_weight(k)) for k, part in enumerate(epochs)]
+        raise InvalidArgument(
+            "stages must all have priors, or none: the counts mix a sequential audit with a "
+            "fixed plan"
+        )
+    logs = [
+        _epoch_evidence(claim, part, x, gamma * epoch_weight(k)) for k, part in enumerate(epochs)
+    ]
     return float(mixed_evidence(logs))
 
 
 def mixed_evidence(logs: ArrayLike) -> FloatArray:
     """Return ln E of the epochs so far from the ln E_k of each, along the first axis."""
     found = np.asarray(logs, dtype=float)
-    weights = np.array([epoch_weight(k) for k in range(len(found))]).reshape(-1, *[1] * (found.ndim - 1))
+    weights = np.array([epoch_weight(k) for k in range(len(found))]).reshape(
+        -1, *[1] * (found.ndim - 1)
+    )
     from_epoch = np.log(weights) + np.cumsum(found[::-1], axis=0)[::-1]
     return np.asarray(np.logaddexp(logsumexp(from_epoch, axis=0), math.log1p(-weights.sum())))
 
 
 def epoch_weight(number: int) -> float:
-    """Return w_k: the weight of betting from epoch k on, and its share of the error of the frequency limits."""
+    """Return w_k: the weight of betting from epoch k on, and its share of the error of the
+    frequency limits.
+    """
     if number == 0:
         return _FIRST_WEIGHT
     later = number - _WEIGHTED
-    return _WEIGHT if later <= 0 else (1 - _FIRST_WEIGHT - _WEIGHTED * _WEIGHT) / (later * (later + 1))
+    return (
+        _WEIGHT if later <= 0 else (1 - _FIRST_WEIGHT - _WEIGHTED * _WEIGHT) / (later * (later + 1))
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -155,7 +189,14 @@ def _epoch_evidence(claim: Claim, part: Part, x: float, gamma: float) -> float:
     if tally.correct + tally.wrong == 0:
         return 0.0
     frequency = 1.0 if claim.is_pure else _frequency_limit(part, gamma)
-    return float(log_evidence(tally.correct, tally.wrong, allowed(claim, x, frequency, tally.directions), (prior.right, prior.wrong)))
+    return float(
+        log_evidence(
+            tally.correct,
+            tally.wrong,
+            allowed(claim, x, frequency, tally.directions),
+            (prior.right, prior.wrong),
+        )
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -164,11 +205,18 @@ def _frequency_limit(part: Part, gamma: float) -> float:
     tally, prior = part.tally, part.prior
     assert prior is not None
     guesses, expected = tally.correct + tally.wrong - part.lost, prior.right + prior.wrong
-    return float(lower_limit(guesses, tally.rounds - guesses, (expected, max(prior.size - expected, 0.0)), gamma))
+    return float(
+        lower_limit(
+            guesses, tally.rounds - guesses, (expected, max(prior.size - expected, 0.0)), gamma
+        )
+    )
 
 
-def lower_limit(ones: ArrayLike, zeros: ArrayLike, prior: tuple[ArrayLike, ArrayLike], alpha: ArrayLike) -> FloatArray:
-    """Return the lower confidence limit of a probability, valid at all times together at error `alpha`; 0 if nothing is refuted.
+def lower_limit(
+    ones: ArrayLike, zeros: ArrayLike, prior: tuple[ArrayLike, ArrayLike], alpha: ArrayLike
+) -> FloatArray:
+    """Return the lower confidence limit of a probability, valid at all times together at error
+    `alpha`; 0 if nothing is refuted.
 
     The arguments are those of `log_evidence`, and a limit is rounded down.
 
@@ -178,7 +226,10 @@ def lower_limit(ones: ArrayLike, zeros: ArrayLike, prior: tuple[ArrayLike, Array
     0.648
     """
     x, level = np.asarray(ones, dtype=float), -np.log(np.asarray(alpha, dtype=float))
-    low, high = np.zeros(np.broadcast_shapes(x.shape, np.shape(zeros))), x / np.maximum(x + zeros, 1.0)
+    low, high = (
+        np.zeros(np.broadcast_shapes(x.shape, np.shape(zeros))),
+        x / np.maximum(x + zeros, 1.0),
+    )
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         refuted = log_evidence(ones, zeros, middle, prior) >= level
@@ -187,7 +238,9 @@ def lower_limit(ones: ArrayLike, zeros: ArrayLike, prior: tuple[ArrayLike, Array
 
 
 def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the largest number between `low` and `high` at which a decreasing condition, true at `low`, holds, rounded down."""
+    """Return the largest number between `low` and `high` at which a decreasing condition, true at
+    `low`, holds, rounded down.
+    """
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -195,13 +248,16 @@ def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def is_refuted(claim: Claim, epochs: Sequence[Part], x: float, alpha: float) -> bool:
-    """Return whether the evidence refutes "the parameter is at most x" at error `alpha` (Theorem 2)."""
+    """Return whether the evidence refutes "the parameter is at most x" at error `alpha` (Theorem
+    2).
+    """
     gamma = float(frequency_error(claim, alpha))
     return log_e_value(claim, epochs, x, gamma) >= -math.log(alpha - gamma)
 
 
 def anytime_bound(claim: Claim, epochs: Sequence[Part], alpha: float) -> float:
-    """Return the lower confidence limit on the claim's parameter at error `alpha`, valid at all times together; 0 certifies nothing.
+    """Return the lower confidence limit on the claim's parameter at error `alpha`, valid at all
+    times together; 0 certifies nothing.
 
     Examples
     --------
@@ -221,17 +277,25 @@ def anytime_bound(claim: Claim, epochs: Sequence[Part], alpha: float) -> float:
 
 
 def anytime_p_value(claim: Claim, epochs: Sequence[Part]) -> float:
-    """Return a p-value of the claim that is valid at all times together: the smallest alpha at which the evidence refutes the claim."""
+    """Return a p-value of the claim that is valid at all times together: the smallest alpha at
+    which the evidence refutes the claim.
+    """
     if not is_refuted(claim, epochs, claim.parameter, 1.0 - 1e-9):
         return 1.0
-    log_alpha = -_largest(lambda log: is_refuted(claim, epochs, claim.parameter, math.exp(-log)), 1e-9, -_LEAST_LOG_ALPHA)
+    log_alpha = -_largest(
+        lambda log: is_refuted(claim, epochs, claim.parameter, math.exp(-log)),
+        1e-9,
+        -_LEAST_LOG_ALPHA,
+    )
     return math.exp(log_alpha)
 
 
 def shown_at_most(claim: Claim, part: Part, beta: float) -> float:
-    """Return an upper confidence limit, at error `beta` and at all times together, on the parameter that an epoch's event can show.
+    """Return an upper confidence limit, at error `beta` and at all times together, on the parameter
+    that an epoch's event can show.
 
-    The event itself shows the smallest parameter that allows its true rates of right and wrong guesses.
+    The event itself shows the smallest parameter that allows its true rates of right and wrong
+    guesses.
     """
     tally, prior = part.tally, part.prior
     assert prior is not None
@@ -246,10 +310,11 @@ def shown_at_most(claim: Claim, part: Part, beta: float) -> float:
 
 
 def e_discoveries(log_e: Sequence[float], alpha: float) -> list[bool]:
-    """Return which hypotheses e-BH rejects, given ln E of each: the false discovery rate is at most `alpha`, whatever their dependence.
+    """Return which hypotheses e-BH rejects, given ln E of each: the false discovery rate is at most
+    `alpha`, whatever their dependence.
 
-    With K hypotheses, e-BH rejects the k with the largest evidence, for the largest k such that each of them
-    has E >= K / (k alpha) (Wang and Ramdas 2022, Theorem 5.1).
+    With K hypotheses, e-BH rejects the k with the largest evidence, for the largest k such that
+    each of them has E >= K / (k alpha) (Wang and Ramdas 2022, Theorem 5.1).
 
     Examples
     --------
@@ -259,10 +324,14 @@ def e_discoveries(log_e: Sequence[float], alpha: float) -> list[bool]:
     [True, False, False]
     """
     ordered = sorted(log_e, reverse=True)
-    passing = [k for k, log in enumerate(ordered, start=1) if log >= math.log(len(ordered) / (k * alpha))]
+    passing = [
+        k for k, log in enumerate(ordered, start=1) if log >= math.log(len(ordered) / (k * alpha))
+    ]
     return [bool(passing) and log >= ordered[passing[-1] - 1] for log in log_e]
 
 
 def equivalent_level(alpha: float) -> float:
-    """Return the error of a test at a fixed number of rounds that needs as many rounds as a long sequential audit at error `alpha`."""
+    """Return the error of a test at a fixed number of rounds that needs as many rounds as a long
+    sequential audit at error `alpha`.
+    """
     return float(ndtr(-math.sqrt(2 * (_PRICE - math.log(alpha)))))

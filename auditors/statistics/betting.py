@@ -27,43 +27,59 @@ from scipy.special import logsumexp
 
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_STAKE_MULTIPLES = np.array([0.6, 1.0, 1.6])  # multiples of the pilot's stake; each gets an equal share of the capital
-_BISECTIONS = 24  # bisections in the search for a limit; the conservative end of the last interval is returned
-_MAX_UP_SHARE, _MAX_DOWN_SHARE = 0.5, 0.9  # shares of the largest allowed stake: 1/mean for upward bets, 1/bound for downward bets
+# multiples of the pilot's stake; each gets an equal share of the capital
+_STAKE_MULTIPLES = np.array([0.6, 1.0, 1.6])
+# bisections in the search for a limit; the conservative end of the last interval is returned
+_BISECTIONS = 24
+# shares of the largest allowed stake: 1/mean for upward bets, 1/bound for downward bets
+_MAX_UP_SHARE, _MAX_DOWN_SHARE = 0.5, 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stakes:
-    """Stakes of the bets that a mean is larger (`up`) or smaller (`down`) than the hypothesis, fixed on a pilot."""
+    """Stakes of the bets that a mean is larger (`up`) or smaller (`down`) than the hypothesis,
+    fixed on a pilot.
+    """
 
     up: FloatArray
     down: FloatArray
 
     @classmethod
     def plan(cls, pilot: FloatArray, bound: float, size: int, alpha: float) -> Stakes:
-        """Return sqrt(2 ln(1/alpha) / (n variance)), the stakes for the smallest deviations that n values can detect."""
+        """Return sqrt(2 ln(1/alpha) / (n variance)), the stakes for the smallest deviations that n
+        values can detect.
+        """
         mean = max(float(pilot.mean()), 0.1 * bound / size)
         spread = max(float(pilot.var()), (0.05 * mean) ** 2, 1e-300)
         stake = math.sqrt(2 * math.log(1 / alpha) / (size * spread))
         return cls(
-            np.minimum(stake * _STAKE_MULTIPLES, _MAX_UP_SHARE / mean), np.minimum(stake * _STAKE_MULTIPLES, _MAX_DOWN_SHARE / bound)
+            np.minimum(stake * _STAKE_MULTIPLES, _MAX_UP_SHARE / mean),
+            np.minimum(stake * _STAKE_MULTIPLES, _MAX_DOWN_SHARE / bound),
         )
 
 
 def log_capital(x: FloatArray, mean: float, stakes: FloatArray, sign: float) -> float:
-    """Return the logarithm of the capital of bets of this sign against `mean`; minus infinity for too large stakes."""
+    """Return the logarithm of the capital of bets of this sign against `mean`; minus infinity for
+    too large stakes.
+    """
     logs = np.full(len(stakes), -np.inf)
     nonzero = x[x != 0]
     for j, stake in enumerate(stakes):
         if sign < 0 or stake * mean < 1:
             with np.errstate(divide="ignore", invalid="ignore"):
-                total = np.log1p(sign * stake * (nonzero - mean)).sum() + (len(x) - len(nonzero)) * math.log1p(-sign * stake * mean)
+                total = np.log1p(sign * stake * (nonzero - mean)).sum() + (
+                    len(x) - len(nonzero)
+                ) * math.log1p(-sign * stake * mean)
             logs[j] = total if np.isfinite(total) else -np.inf
     return float(logsumexp(logs)) - math.log(len(stakes))
 
 
-def bracket(rejected: Callable[[float], bool], low: float, high: float, steps: int = 30) -> tuple[float, float]:
-    """Bisect a test that rejects at `low` (which may be the larger) but not at `high`; return the ends of the last interval."""
+def bracket(
+    rejected: Callable[[float], bool], low: float, high: float, steps: int = 30
+) -> tuple[float, float]:
+    """Bisect a test that rejects at `low` (which may be the larger) but not at `high`; return the
+    ends of the last interval.
+    """
     for _ in range(steps):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if rejected(middle) else (low, middle)
@@ -80,7 +96,9 @@ def lower_mean(x: FloatArray, stakes: Stakes, alpha: float) -> float:
 
 
 def upper_mean(x: FloatArray, bound: float, stakes: Stakes, alpha: float) -> float:
-    """Return the upper confidence limit of the mean at error `alpha`; `bound` if no value is rejected."""
+    """Return the upper confidence limit of the mean at error `alpha`; `bound` if no value is
+    rejected.
+    """
 
     def rejected(m: float) -> bool:
         return log_capital(x, m, stakes.down, -1.0) >= math.log(1 / alpha)

@@ -47,12 +47,15 @@ from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require_integer
 
-SHARE_FOR_FREQUENCY = 1 / 50  # gamma / alpha: s is estimated far more precisely than theta, so a small share suffices
+# gamma / alpha: s is estimated far more precisely than theta, so a small share suffices
+SHARE_FOR_FREQUENCY = 1 / 50
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Counts of a guess rule: `correct` and `wrong` guesses in `rounds` coin flips, and the number of guess `directions`, 1 or 2."""
+    """Counts of a guess rule: `correct` and `wrong` guesses in `rounds` coin flips, and the number
+    of guess `directions`, 1 or 2.
+    """
 
     correct: int
     wrong: int
@@ -64,31 +67,48 @@ class Tally:
             require_integer(name, getattr(self, name), "Tally", least=0)
         require_integer("directions", self.directions, "Tally", least=1, most=2)
         if self.correct + self.wrong > self.rounds:
-            raise InvalidArgument(f"Tally: correct + wrong must be at most rounds = {self.rounds}, got {self.correct + self.wrong}")
+            raise InvalidArgument(
+                f"Tally: correct + wrong must be at most rounds = {self.rounds}, got "
+                f"{self.correct + self.wrong}"
+            )
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(self.correct + other.correct, self.wrong + other.wrong, self.rounds + other.rounds, self.directions)
+        return Tally(
+            self.correct + other.correct,
+            self.wrong + other.wrong,
+            self.rounds + other.rounds,
+            self.directions,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Expected numbers of right and of wrong guesses in `size` rounds, fixed before an epoch of a sequential audit (`anytime`)."""
+    """Expected numbers of right and of wrong guesses in `size` rounds, fixed before an epoch of a
+    sequential audit (`anytime`).
+    """
 
     right: float = 0.0
     wrong: float = 0.0
     size: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (self.right >= 0 and self.wrong >= 0 and self.right + self.wrong <= self.size * (1 + 1e-9) < math.inf):
-            raise InvalidArgument(f"Prior: right + wrong must be at most size = {self.size}, got {self.right} + {self.wrong}")
+        if not (
+            self.right >= 0
+            and self.wrong >= 0
+            and self.right + self.wrong <= self.size * (1 + 1e-9) < math.inf
+        ):
+            raise InvalidArgument(
+                f"Prior: right + wrong must be at most size = {self.size}, got {self.right} "
+                f"+ {self.wrong}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """Counts of one stage, with its lost rounds.
 
-    A stage of a fixed plan has a weight in the combination of stages; the last stage gets the weight that the others leave. An
-    epoch of a sequential audit has a prior instead.
+    A stage of a fixed plan has a weight in the combination of stages; the last stage gets the
+    weight that the others leave. An epoch of a sequential audit has a prior instead.
     """
 
     tally: Tally
@@ -102,36 +122,56 @@ class Part:
 
     def to_json(self) -> dict[str, Any]:
         tally, prior = self.tally, self.prior
-        counts = {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}
+        counts = {
+            "correct": tally.correct,
+            "wrong": tally.wrong,
+            "rounds": tally.rounds,
+            "directions": tally.directions,
+        }
         more = {} if prior is None else {"prior": [prior.right, prior.wrong, prior.size]}
         return {**counts, "lost": self.lost, "weight": self.weight} | more
 
 
 def clopper_pearson_lower(successes: ArrayLike, trials: ArrayLike, alpha: ArrayLike) -> FloatArray:
-    """Return the Clopper-Pearson lower limit of a binomial probability at error `alpha`; 0 where there are no successes."""
+    """Return the Clopper-Pearson lower limit of a binomial probability at error `alpha`; 0 where
+    there are no successes.
+    """
     x, n = np.asarray(successes, dtype=float), np.asarray(trials, dtype=float)
     limit = betaincinv(np.maximum(x, 1e-300), np.maximum(n - x, 0.0) + 1.0, alpha)
     return np.where(x > 0, limit, 0.0)
 
 
 def wilson_lower(share: FloatArray, size: FloatArray | float, z: float) -> FloatArray:
-    """Return Wilson's lower limit of a binomial proportion: close to the exact limit, and a hundred times faster."""
+    """Return Wilson's lower limit of a binomial proportion: close to the exact limit, and a hundred
+    times faster.
+    """
     share = np.clip(share, 0.0, 1.0)
-    return (share + z**2 / (2 * size) - z * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)) / (1 + z**2 / size)
+    return (
+        share + z**2 / (2 * size) - z * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
+    ) / (1 + z**2 / size)
 
 
 def frequency_error(claim: Claim, alpha: ArrayLike) -> FloatArray | float:
-    """Return the part of the error for the frequency of guesses; 0 for pure DP, which does not depend on the frequency."""
+    """Return the part of the error for the frequency of guesses; 0 for pure DP, which does not
+    depend on the frequency.
+    """
     return 0.0 if claim.is_pure else np.asarray(alpha) * SHARE_FOR_FREQUENCY
 
 
 def certified(
-    claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, alpha: ArrayLike, directions: int = 2, lost: int = 0
+    claim: Claim,
+    correct: ArrayLike,
+    wrong: ArrayLike,
+    rounds: ArrayLike,
+    alpha: ArrayLike,
+    directions: int = 2,
+    lost: int = 0,
 ) -> FloatArray:
     """Return the certified lower bound on the claim's free parameter at error `alpha`.
 
-    Counts are arrays and may be fractional (expected counts). A bound of 0 certifies nothing. `lost` is the number of `wrong` guesses that
-    are rounds whose output was lost; these do not count in the frequency of guesses (proof in `rounds`).
+    Counts are arrays and may be fractional (expected counts). A bound of 0 certifies nothing.
+    `lost` is the number of `wrong` guesses that are rounds whose output was lost; these do not
+    count in the frequency of guesses (proof in `rounds`).
 
     Examples
     --------
@@ -142,47 +182,77 @@ def certified(
     c, w = np.asarray(correct, dtype=float), np.asarray(wrong, dtype=float)
     gamma = frequency_error(claim, alpha)
     theta = clopper_pearson_lower(c, c + w, np.asarray(alpha) - gamma)
-    frequency = np.ones_like(theta) if claim.is_pure else clopper_pearson_lower(c + w - lost, rounds, gamma)
+    frequency = (
+        np.ones_like(theta) if claim.is_pure else clopper_pearson_lower(c + w - lost, rounds, gamma)
+    )
     return parameter_from_rates(claim, frequency, theta, directions)
 
 
-def parameter_from_rates(claim: Claim, frequency: FloatArray, theta: FloatArray, directions: int) -> FloatArray:
-    """Return the smallest parameter that allows a rule to guess in a share `frequency` of the rounds, `theta` of them right."""
+def parameter_from_rates(
+    claim: Claim, frequency: FloatArray, theta: FloatArray, directions: int
+) -> FloatArray:
+    """Return the smallest parameter that allows a rule to guess in a share `frequency` of the
+    rounds, `theta` of them right.
+    """
     scale = 1.0 if claim.is_pure else 2.0 / directions
-    right, wrong = np.minimum(scale * frequency * theta, 1.0), np.minimum(scale * frequency * (1 - theta), 1.0)
+    right, wrong = (
+        np.minimum(scale * frequency * theta, 1.0),
+        np.minimum(scale * frequency * (1 - theta), 1.0),
+    )
     return np.where(theta > 0.5, claim.parameter_at(wrong, right), 0.0)
 
 
 def allowed(claim: Claim, x: float, frequency: float, directions: int) -> float:
-    """Return theta0, the largest share of right guesses that a parameter of `x` allows if a share `frequency` is guessed."""
+    """Return theta0, the largest share of right guesses that a parameter of `x` allows if a share
+    `frequency` is guessed.
+    """
     if claim.bounds_epsilon:
         delta = 0.5 * directions * claim.delta_budget
         return 1.0 if delta >= frequency else float(1 - (1 - delta / frequency) * expit(-x))
     low, high = 0.5, 1.0
     for _ in range(7):
         theta = np.linspace(low, high, 65)
-        beyond = np.nonzero(parameter_from_rates(claim, np.full(65, frequency), theta, directions) > x)[0]
+        beyond = np.nonzero(
+            parameter_from_rates(claim, np.full(65, frequency), theta, directions) > x
+        )[0]
         if len(beyond) == 0:
             return high
         low, high = float(theta[max(beyond[0] - 1, 0)]), float(theta[beyond[0]])
     return high
 
 
-def p_value(claim: Claim, correct: ArrayLike, wrong: ArrayLike, rounds: ArrayLike, directions: int = 2, lost: int = 0) -> FloatArray:
-    """Return a valid p-value of the claim: the smallest alpha at which `certified` exceeds the claim's own parameter."""
-    c, w, n = np.broadcast_arrays(np.asarray(correct, float), np.asarray(wrong, float), np.asarray(rounds, float))
+def p_value(
+    claim: Claim,
+    correct: ArrayLike,
+    wrong: ArrayLike,
+    rounds: ArrayLike,
+    directions: int = 2,
+    lost: int = 0,
+) -> FloatArray:
+    """Return a valid p-value of the claim: the smallest alpha at which `certified` exceeds the
+    claim's own parameter.
+    """
+    c, w, n = np.broadcast_arrays(
+        np.asarray(correct, float), np.asarray(wrong, float), np.asarray(rounds, float)
+    )
     low, high = np.full(c.shape, -690.0), np.zeros(c.shape)  # bounds on ln alpha
     for _ in range(60):
         middle = 0.5 * (low + high)
         is_refuted = certified(claim, c, w, n, np.exp(middle), directions, lost) > claim.parameter
         low, high = np.where(is_refuted, low, middle), np.where(is_refuted, middle, high)
-    return np.where(certified(claim, c, w, n, np.exp(high), directions, lost) > claim.parameter, np.exp(high), 1.0)
+    return np.where(
+        certified(claim, c, w, n, np.exp(high), directions, lost) > claim.parameter,
+        np.exp(high),
+        1.0,
+    )
 
 
 def split_batches(runs: int, rng: np.random.Generator) -> tuple[int, int, int]:
-    """Return the number of coin-flip rounds in two batches of `runs` outputs, and how many outputs of D1 and of D0 they use.
+    """Return the number of coin-flip rounds in two batches of `runs` outputs, and how many outputs
+    of D1 and of D0 they use.
 
-    N' = floor(2n - 12 sqrt(n/2)) coins need more than n outputs of one side with probability below 1e-32. Such draws are repeated.
+    N' = floor(2n - 12 sqrt(n/2)) coins need more than n outputs of one side with probability below
+    1e-32. Such draws are repeated.
     """
     require_integer("runs", runs, least=100)
     rounds = int(2 * runs - 12 * np.sqrt(runs / 2))

@@ -1,4 +1,5 @@
-"""The bound that a tally proves for the full trade-off curve and privacy profile of a pair, not for one parameter only.
+"""The bound that a tally proves for the full trade-off curve and privacy profile of a pair, not for
+one parameter only.
 
 Let g be the trade-off curve of the pair itself: the least concave curve above the rates of every
 test in either order of the pair. g rises, g(0) >= 0, and g is its own mirror image in the
@@ -32,13 +33,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY, Tally, clopper_pearson_lower
+from dpwitness.auditors.statistics.certificate import (
+    SHARE_FOR_FREQUENCY,
+    Tally,
+    clopper_pearson_lower,
+)
 from dpwitness.core.protocols.mechanism import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
 class CertifiedPoint:
-    """Point under the true trade-off curve of the pair at a stated confidence, with the observed rates behind it."""
+    """Point under the true trade-off curve of the pair at a stated confidence, with the observed
+    rates behind it.
+    """
 
     fpr: float
     tpr: float
@@ -69,7 +76,9 @@ def certified_point(tally: Tally, alpha: float) -> CertifiedPoint:
 
 
 def lower_profile(point: CertifiedPoint, epsilon: ArrayLike) -> FloatArray:
-    """Return delta_L(epsilon), the lower bound on the privacy profile from the module's docstring."""
+    """Return delta_L(epsilon), the lower bound on the privacy profile from the module's
+    docstring.
+    """
     growth = np.exp(np.minimum(np.asarray(epsilon, dtype=float), 700.0))
     direct = point.tpr - growth * point.fpr
     mirrored = (1.0 - point.fpr) - growth * (1.0 - point.tpr)

@@ -1,4 +1,6 @@
-"""Statistics of the columns of an output matrix, from which the features of a model take their knots, values and directions."""
+"""Statistics of the columns of an output matrix, from which the features of a model take their
+knots, values and directions.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,17 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 _MAX_CATEGORIES = 32  # a column with at most this many values is a category
 _MAX_REPEATED = 64  # exact values of a continuous column that get their own level, at most
-_MAX_WHITENED = 10.0  # size, in interquartile ranges, at which a column is cut to estimate its correlation with others
-_CLEAR_CORRELATION = 5.0  # correlation of two columns, in standard errors, from which distances without correlation are added
+# size, in interquartile ranges, at which a column is cut to estimate its correlation with others
+_MAX_WHITENED = 10.0
+# correlation of two columns, in standard errors, from which distances without correlation are added
+_CLEAR_CORRELATION = 5.0
 HALF = float(np.finfo(float).max) / 2
 
 
 def without_overflow(function: Callable[[FloatArray], Any], x: FloatArray) -> Any:
-    """Return `function(x)` for a mean, a median or quantiles of finite numbers, rescaled if sums or differences overflow."""
+    """Return `function(x)` for a mean, a median or quantiles of finite numbers, rescaled if sums or
+    differences overflow.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         result = function(x)
         return result if np.isfinite(result).all() else 2.0**64 * np.asarray(function(x * 2.0**-64))
@@ -35,7 +41,8 @@ def quartiles(x: FloatArray) -> FloatArray:
 
 
 def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
-    """Return the sorted values of a column that count as categories, and whether they are all of its values.
+    """Return the sorted values of a column that count as categories, and whether they are all of
+    its values.
 
     A column with few values has only categories. Otherwise categories are the values that repeat
     far more often than adjacent values.
@@ -47,25 +54,36 @@ def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
         return keys[:0], False
     from scipy.ndimage import median_filter
 
-    regular = median_filter(counts.astype(float), 21, mode="mirror")  # at an end, the counts of its neighbors count twice
+    # at an end, the counts of its neighbors count twice
+    regular = median_filter(counts.astype(float), 21, mode="mirror")
     repeated = np.flatnonzero((counts >= 4) & (counts > 6 * regular + 4))
-    return keys[np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:_MAX_REPEATED]])], False
+    return keys[
+        np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:_MAX_REPEATED]])
+    ], False
 
 
 def two_knots(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
-    """Return the medians of the two sides: the points where the log-ratio of a Laplace shift changes its slope.
+    """Return the medians of the two sides: the points where the log-ratio of a Laplace shift
+    changes its slope.
 
     If the medians coincide, return two points close to them.
     """
-    low, high = sorted(float(without_overflow(medians, x[side] if side.any() else x)) for side in (label, ~label))
+    low, high = sorted(
+        float(without_overflow(medians, x[side] if side.any() else x)) for side in (label, ~label)
+    )
     first, third = map(float, without_overflow(quartiles, x))
     spread = min(third - first, HALF) or float(np.std(np.clip(x, -1e150, 1e150))) or 1.0
-    step = max(1e-3 * spread, np.spacing(max(-low, high, 0.0)))  # a thousandth of a denormal number may round to 0
-    return np.array([low, high]) if high - low > 1e-3 * spread else np.array([low - step, high + step])
+    # a thousandth of a denormal number may round to 0
+    step = max(1e-3 * spread, np.spacing(max(-low, high, 0.0)))
+    return (
+        np.array([low, high]) if high - low > 1e-3 * spread else np.array([low - step, high + step])
+    )
 
 
 def gap_endpoints(x: FloatArray) -> FloatArray:
-    """Return both endpoints of the largest gaps on a logarithmic scale, for outputs of several magnitudes."""
+    """Return both endpoints of the largest gaps on a logarithmic scale, for outputs of several
+    magnitudes.
+    """
     knots: list[float] = []
     for sign in (-1.0, 1.0):
         side = np.sort(np.abs(x[sign * x > 0]))
@@ -81,21 +99,30 @@ def gap_endpoints(x: FloatArray) -> FloatArray:
 def total_variation(column: FloatArray, label: NDArray[np.bool_]) -> float:
     """Return the total variation distance between the two sides in the values of a column."""
     keys, inverse = np.unique(np.where(np.isnan(column), np.inf, column), return_inverse=True)
-    shares = [np.bincount(inverse[side], minlength=len(keys)) / max(1, int(np.count_nonzero(side))) for side in (label, ~label)]
+    shares = [
+        np.bincount(inverse[side], minlength=len(keys)) / max(1, int(np.count_nonzero(side)))
+        for side in (label, ~label)
+    ]
     return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
 
 def rank_shift(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
-    """Return the larger of two standardized differences between the sides for each column: of mean ranks and of mean squared ranks."""
+    """Return the larger of two standardized differences between the sides for each column: of mean
+    ranks and of mean squared ranks.
+    """
     ranks = np.argsort(np.argsort(x, axis=0), axis=0) / len(x) - 0.5
-    result = [np.abs(r[label].mean(axis=0) - r[~label].mean(axis=0)) / (r.std(axis=0) + 1e-12) for r in (ranks, ranks**2)]
+    result = [
+        np.abs(r[label].mean(axis=0) - r[~label].mean(axis=0)) / (r.std(axis=0) + 1e-12)
+        for r in (ranks, ranks**2)
+    ]
     return np.asarray(np.maximum(*result), dtype=np.float64)
 
 
 def median_shift(x: FloatArray, label: NDArray[np.bool_], *, clear: bool = False) -> FloatArray:
     """Return the difference of the medians of both sides for each column, 0 if it overflows.
 
-    If `clear`, each difference is reduced by the largest that chance is expected to cause in any of the columns.
+    If `clear`, each difference is reduced by the largest that chance is expected to cause in any of
+    the columns.
     """
     one, zero = (without_overflow(medians, x[side]) for side in (label, ~label))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -103,23 +130,34 @@ def median_shift(x: FloatArray, label: NDArray[np.bool_], *, clear: bool = False
         if clear:
             spread = np.abs(x - np.where(label[:, None], one, zero)).mean(axis=0)
             error = spread * np.sqrt(1 / np.count_nonzero(label) + 1 / np.count_nonzero(~label))
-            difference = np.sign(difference) * np.maximum(np.abs(difference) - np.sqrt(2 * np.log(x.shape[1])) * error, 0.0)
+            difference = np.sign(difference) * np.maximum(
+                np.abs(difference) - np.sqrt(2 * np.log(x.shape[1])) * error, 0.0
+            )
         return np.where(np.isfinite(difference), difference, 0.0)
 
 
 def whitening_matrix(z: FloatArray) -> FloatArray | None:
-    """Return a matrix that makes columns uncorrelated, of variance 1; None if no two are clearly correlated, or some depend on others."""
+    """Return a matrix that makes columns uncorrelated, of variance 1; None if no two are clearly
+    correlated, or some depend on others.
+    """
     covariance = np.cov(np.clip(np.nan_to_num(z), -_MAX_WHITENED, _MAX_WHITENED).T)
     deviation = np.sqrt(np.diag(covariance))
     if not (deviation > 1e-150).all():
         return None
     correlation = covariance / np.outer(deviation, deviation)
-    if np.max(np.abs(np.triu(correlation, 1))) < _CLEAR_CORRELATION / np.sqrt(len(z)) or np.linalg.eigvalsh(correlation)[0] < 1e-8:
+    if (
+        np.max(np.abs(np.triu(correlation, 1))) < _CLEAR_CORRELATION / np.sqrt(len(z))
+        or np.linalg.eigvalsh(correlation)[0] < 1e-8
+    ):
         return None
     return np.asarray(np.linalg.inv(np.linalg.cholesky(correlation)).T / deviation[:, None])
 
 
 def moments(features: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the weighted mean of each feature and its standard deviation, which is at least a tiny positive number."""
+    """Return the weighted mean of each feature and its standard deviation, which is at least a tiny
+    positive number.
+    """
     center = np.average(features, axis=0, weights=weights)
-    return center, np.maximum(np.sqrt(np.average((features - center) ** 2, axis=0, weights=weights)), 1e-12)
+    return center, np.maximum(
+        np.sqrt(np.average((features - center) ** 2, axis=0, weights=weights)), 1e-12
+    )

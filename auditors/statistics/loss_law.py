@@ -43,28 +43,42 @@ class LossLaw:
     (0.5, 0.5493)
     """
 
-    loss: FloatArray  # values of L: minus infinity where only Q has mass, infinity where only P has mass
-    p: FloatArray  # mass of each atom under D1; the masses may add to less than 1 in a law that is a lower bound
+    # values of L: minus infinity where only Q has mass, infinity where only P has mass
+    loss: FloatArray
+    # mass of each atom under D1; the masses may add to less than 1 in a law that is a lower bound
+    p: FloatArray
     q: FloatArray  # mass of each atom under D0
-    unseen_p: float = 0.0  # mass outside the atoms, counted as infinite loss in a law that is an upper bound
+    # mass outside the atoms, counted as infinite loss in a law that is an upper bound
+    unseen_p: float = 0.0
     unseen_q: float = 0.0
-    extremes: tuple[float, float] | None = None  # infimum and supremum of L, if they are known better than from atoms that are averages
-    parts: tuple[tuple[LossLaw, int], ...] = ()  # the laws whose independent sum this law is, and how often each occurs
+    # infimum and supremum of L, if they are known better than from atoms that are averages
+    extremes: tuple[float, float] | None = None
+    # the laws whose independent sum this law is, and how often each occurs
+    parts: tuple[tuple[LossLaw, int], ...] = ()
 
     def hockey_stick(self, epsilon: ArrayLike) -> FloatArray:
-        """Return delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = E_P (1 - e^(epsilon - L))_+, at each epsilon."""
+        """Return delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = E_P (1 - e^(epsilon - L))_+, at
+        each epsilon.
+        """
         eps = np.asarray(epsilon, dtype=float)
         flat = eps.ravel()
         out = np.empty(flat.size)
         for i, e in enumerate(flat):
             above = np.searchsorted(self.loss, e, side="right")
-            out[i] = -np.sum(self.p[above:] * np.expm1(e - self.loss[above:]))  # no BLAS: its threads cost more than they save
+            # no BLAS: its threads cost more than they save
+            out[i] = -np.sum(self.p[above:] * np.expm1(e - self.loss[above:]))
         return np.clip(out + self.unseen_p, 0.0, 1.0).reshape(eps.shape)
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon >= 0 with delta(epsilon) <= delta; infinity if there is none, sup L for delta = 0."""
+        """Return the smallest epsilon >= 0 with delta(epsilon) <= delta; infinity if there is none,
+        sup L for delta = 0.
+        """
         if delta <= 0:
-            return max(0.0, self.supremum) if self.extremes is not None or self.unseen_p <= _ROUNDING_MASS else math.inf
+            return (
+                max(0.0, self.supremum)
+                if self.extremes is not None or self.unseen_p <= _ROUNDING_MASS
+                else math.inf
+            )
         if self.p[np.isposinf(self.loss)].sum() + self.unseen_p > delta:
             return math.inf
         if self.hockey_stick(0.0) <= delta:
@@ -80,7 +94,15 @@ class LossLaw:
         """Return the law of the same pair in the other order."""
         extremes = None if self.extremes is None else (-self.extremes[1], -self.extremes[0])
         parts = tuple((part.swapped(), times) for part, times in self.parts)
-        return LossLaw(-self.loss[::-1], self.q[::-1], self.p[::-1], self.unseen_q, self.unseen_p, extremes, parts)
+        return LossLaw(
+            -self.loss[::-1],
+            self.q[::-1],
+            self.p[::-1],
+            self.unseen_q,
+            self.unseen_p,
+            extremes,
+            parts,
+        )
 
     @property
     def supremum(self) -> float:
@@ -102,7 +124,9 @@ class LossLaw:
         return np.float64(self.p[with_mass] @ (self.loss[with_mass] - self.mean()) ** 2)
 
     def renyi(self, order: float) -> float:
-        """Return D_order(P || Q) for order > 1, over the atoms and without the unseen mass. The divergence adds over parts."""
+        """Return D_order(P || Q) for order > 1, over the atoms and without the unseen mass. The
+        divergence adds over parts.
+        """
         if self.parts:
             return sum(times * part.renyi(order) for part, times in self.parts)
         with_mass = self.p > 0
@@ -111,34 +135,54 @@ class LossLaw:
         with np.errstate(divide="ignore"):
             exponent = np.log(self.p[with_mass]) + (order - 1) * self.loss[with_mass]
         top = float(exponent.max(initial=-np.inf))
-        return max(0.0, (top + math.log(np.exp(exponent - top).sum())) / (order - 1)) if np.isfinite(top) else 0.0
+        return (
+            max(0.0, (top + math.log(np.exp(exponent - top).sum())) / (order - 1))
+            if np.isfinite(top)
+            else 0.0
+        )
 
     def roc(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return (threshold, Q(L >= threshold), P(L >= threshold)), the ROC curve of the best attacker, by descending threshold."""
+        """Return (threshold, Q(L >= threshold), P(L >= threshold)), the ROC curve of the best
+        attacker, by descending threshold.
+        """
         levels, back = np.unique(self.loss, return_inverse=True)
         p, q = np.bincount(back, self.p), np.bincount(back, self.q)
-        return levels[::-1], np.minimum(np.cumsum(q[::-1]), 1.0), np.minimum(np.cumsum(p[::-1]), 1.0)
+        return (
+            levels[::-1],
+            np.minimum(np.cumsum(q[::-1]), 1.0),
+            np.minimum(np.cumsum(p[::-1]), 1.0),
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EnclosedLaw:
-    """Law of the loss between two laws: every divergence of the pair lies between theirs, up to rounding and quadrature errors."""
+    """Law of the loss between two laws: every divergence of the pair lies between theirs, up to
+    rounding and quadrature errors.
+    """
 
     lower: LossLaw
     upper: LossLaw  # the same object as `lower` where the law is exact
     route: str  # how the law was computed, for the report
-    label: str  # "exact", or "enclosure" between two laws, up to estimated quadrature errors (in the unseen mass)
+    # "exact", or "enclosure" between two laws, up to estimated quadrature errors (in the unseen
+    # mass)
+    label: str
     dimension: int = 0  # number of output coordinates that are integrated over; 0 for enumeration
-    missing: float = 0.0  # mass of unknown loss that the evaluated outputs leave out, beyond rounding and the estimated errors
+    # mass of unknown loss that the evaluated outputs leave out, beyond rounding and the estimated
+    # errors
+    missing: float = 0.0
     refine: Callable[[Sequence[float]], EnclosedLaw] | None = None
 
     def refined(self, losses: Sequence[float]) -> EnclosedLaw:
-        """Return the law with cells cut where the loss crosses each of `losses`, so that hockey sticks are exact near there."""
+        """Return the law with cells cut where the loss crosses each of `losses`, so that hockey
+        sticks are exact near there.
+        """
         return self if self.refine is None else self.refine(losses)
 
 
 def unaccounted_mass(lower: LossLaw, upper: LossLaw) -> float:
-    """Return the mass that quadrature neither covers nor explains by its estimated errors (in the unseen mass)."""
+    """Return the mass that quadrature neither covers nor explains by its estimated errors (in the
+    unseen mass).
+    """
     missing = 0.0
     for mass, unseen in ((lower.p, upper.unseen_p), (lower.q, upper.unseen_q)):
         gap = max(0.0, 1 - math.fsum(mass))
@@ -147,7 +191,9 @@ def unaccounted_mass(lower: LossLaw, upper: LossLaw) -> float:
 
 
 def atoms(log_p: FloatArray, log_q: FloatArray) -> LossLaw:
-    """Return the law with one atom for each pair of log-masses. Atoms without mass on either side are omitted."""
+    """Return the law with one atom for each pair of log-masses. Atoms without mass on either side
+    are omitted.
+    """
     with_mass = ~(np.isneginf(log_p) & np.isneginf(log_q))
     loss = log_p[with_mass] - log_q[with_mass]
     order = np.argsort(loss, kind="stable")

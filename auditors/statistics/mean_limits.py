@@ -1,4 +1,5 @@
-"""Confidence limits of a mean or a median that hold for every law allowed by the stated assumption, at any number of runs.
+"""Confidence limits of a mean or a median that hold for every law allowed by the stated assumption,
+at any number of runs.
 
 **Range.** By betting (`betting.py`). Bets that a mean is larger need values of at least `low` and
 nothing else: each factor 1 + a (X - m) is non-negative and has mean at most 1 if the mean is at
@@ -37,8 +38,12 @@ from dpwitness.core.protocols.mechanism import FloatArray
 _PILOT_SHARE = 0.1
 
 
-def range_limits(values: FloatArray, low: float, high: float | None, alpha: float) -> tuple[float, float]:
-    """Return the limits, each at error `alpha`, of the mean of values in [low, high]; the upper one is infinite without `high`."""
+def range_limits(
+    values: FloatArray, low: float, high: float | None, alpha: float
+) -> tuple[float, float]:
+    """Return the limits, each at error `alpha`, of the mean of values in [low, high]; the upper one
+    is infinite without `high`.
+    """
     x = values - low
     first = max(1, int(_PILOT_SHARE * len(x)))
     pilot, rest = x[:first], x[first:]
@@ -48,8 +53,12 @@ def range_limits(values: FloatArray, low: float, high: float | None, alpha: floa
     return low + lower_mean(rest, stakes, alpha), upper
 
 
-def moment_limits(values: FloatArray, alpha: float, *, deviation: float | None = None, spread: float | None = None) -> tuple[float, float]:
-    """Return the limits, each at error `alpha`, of a mean if the deviation is at most `deviation`, or `spread` means."""
+def moment_limits(
+    values: FloatArray, alpha: float, *, deviation: float | None = None, spread: float | None = None
+) -> tuple[float, float]:
+    """Return the limits, each at error `alpha`, of a mean if the deviation is at most `deviation`,
+    or `spread` means.
+    """
     n = len(values)
     goal = math.log(1 / alpha)
     t = math.sqrt(2 * goal / n)
@@ -59,7 +68,11 @@ def moment_limits(values: FloatArray, alpha: float, *, deviation: float | None =
     def excess(mean: float, sign: float) -> bool:
         """Return whether the test of this sign refutes `mean`."""
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-            z = values - mean if deviation is not None else np.where(values > 0, values / mean, 0.0) - 1.0
+            z = (
+                values - mean
+                if deviation is not None
+                else np.where(values > 0, values / mean, 0.0) - 1.0
+            )
         x = sign * t * z / unit
         size = np.abs(x)
         influence = np.sign(x) * np.log1p(size + size * size / 2)  # Catoni's psi
@@ -68,13 +81,23 @@ def moment_limits(values: FloatArray, alpha: float, *, deviation: float | None =
     middle = float(values.mean())
     if deviation is None:
         lower = bracket(lambda m: excess(m, 1.0), 0.0, middle, 60)[0] if middle > 0 else 0.0
-        return lower, _refuted_limit(lambda m: excess(m, -1.0), middle, lambda m: 2 * m if m > 0 else 1.0)
-    lower = _refuted_limit(lambda m: excess(m, 1.0), middle, lambda m: middle - max(2 * (middle - m), deviation))
-    return lower, _refuted_limit(lambda m: excess(m, -1.0), middle, lambda m: middle + max(2 * (m - middle), deviation))
+        return lower, _refuted_limit(
+            lambda m: excess(m, -1.0), middle, lambda m: 2 * m if m > 0 else 1.0
+        )
+    lower = _refuted_limit(
+        lambda m: excess(m, 1.0), middle, lambda m: middle - max(2 * (middle - m), deviation)
+    )
+    return lower, _refuted_limit(
+        lambda m: excess(m, -1.0), middle, lambda m: middle + max(2 * (m - middle), deviation)
+    )
 
 
-def _refuted_limit(refuted: Callable[[float], bool], start: float, step: Callable[[float], float]) -> float:
-    """Return the refuted end of the bracket between `start` and the first refuted step; infinite if no step is refuted."""
+def _refuted_limit(
+    refuted: Callable[[float], bool], start: float, step: Callable[[float], float]
+) -> float:
+    """Return the refuted end of the bracket between `start` and the first refuted step; infinite if
+    no step is refuted.
+    """
     inside = outside = start
     for _ in range(200):
         if refuted(outside):
@@ -86,7 +109,9 @@ def _refuted_limit(refuted: Callable[[float], bool], start: float, step: Callabl
 
 
 def median_limits(values: FloatArray, alpha: float) -> tuple[float, float]:
-    """Return the lower and the upper limit, each at error `alpha`, of every median; infinite for too few values."""
+    """Return the lower and the upper limit, each at error `alpha`, of every median; infinite for
+    too few values.
+    """
     n = len(values)
     rank = int(binom.ppf(alpha, n, 0.5))  # least k with P(Bin <= k) >= alpha, so P(Bin < k) < alpha
     if rank < 1:
@@ -95,9 +120,14 @@ def median_limits(values: FloatArray, alpha: float) -> tuple[float, float]:
     return float(ordered[rank - 1]), float(ordered[n - rank])
 
 
-def combined_limits(weights: FloatArray, lower: FloatArray, upper: FloatArray) -> tuple[float, float]:
+def combined_limits(
+    weights: FloatArray, lower: FloatArray, upper: FloatArray
+) -> tuple[float, float]:
     """Return the range of sum_k weights_k ln e_k, where each e_k > 0 lies within its limits."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = (np.where(weights == 0, 0.0, weights * np.log(np.maximum(end, 0.0))) for end in (lower, upper))
+        low, high = (
+            np.where(weights == 0, 0.0, weights * np.log(np.maximum(end, 0.0)))
+            for end in (lower, upper)
+        )
     rising = weights > 0
     return float(np.sum(np.where(rising, low, high))), float(np.sum(np.where(rising, high, low)))

@@ -1,4 +1,6 @@
-"""Logistic regression with Gaussian priors, its evidence, and draws from its posterior (MacKay 1992; Laplace's approximation)."""
+"""Logistic regression with Gaussian priors, its evidence, and draws from its posterior (MacKay
+1992; Laplace's approximation).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
-_STOP_GAIN, _REUSE_GAIN = 1e-8, 1e-5  # relative gains of a step: below the first, stop; below the second, reuse the curvature
+# relative gains of a step: below the first, stop; below the second, reuse the curvature
+_STOP_GAIN, _REUSE_GAIN = 1e-8, 1e-5
 _MAX_STEP = 4.0  # maximum change of the logarithm of a precision in a round
 CONSTANT_PRECISION = 1e-4
 MIN_PRECISION, MAX_PRECISION = 1e-2, 1e6  # range of the prior precision of a group of weights
@@ -22,7 +25,9 @@ MIN_PRECISION, MAX_PRECISION = 1e-2, 1e6  # range of the prior precision of a gr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
-    """Posterior mode of the weights, with a Cholesky factor of the Hessian and the penalized negative log-likelihood."""
+    """Posterior mode of the weights, with a Cholesky factor of the Hessian and the penalized
+    negative log-likelihood.
+    """
 
     weights: FloatArray
     factor: FloatArray  # lower triangular, L L^T = Hessian
@@ -32,7 +37,9 @@ class Fit:
     def draw(self, number: int, rng: Generator) -> FloatArray:
         """Return draws from the Gaussian around the mode: (number, weights)."""
         noise = rng.standard_normal((len(self.weights), number))
-        return np.asarray(self.weights + solve_triangular(self.factor, noise, lower=True, trans="T").T)
+        return np.asarray(
+            self.weights + solve_triangular(self.factor, noise, lower=True, trans="T").T
+        )
 
     def variances(self) -> FloatArray:
         """Return the posterior variance of each weight."""
@@ -49,23 +56,41 @@ def fit_logistic(
     steps: int = _NEWTON_STEPS,
     information: FloatArray | None = None,
 ) -> Fit:
-    """Fit logistic regression on weighted counts by Newton's method, halving steps that raise the loss.
+    """Fit logistic regression on weighted counts by Newton's method, halving steps that raise the
+    loss.
 
-    The curvature, which costs most, is reused once steps gain little. `information` is the curvature at `start`, if known.
+    The curvature, which costs most, is reused once steps gain little. `information` is the
+    curvature at `start`, if known.
     """
     begin = np.zeros(features.shape[1]) if start is None else start
-    arrays = [np.ascontiguousarray(each, dtype=float) for each in (features, ones + zeros, ones, precision, begin)]
+    arrays = [
+        np.ascontiguousarray(each, dtype=float)
+        for each in (features, ones + zeros, ones, precision, begin)
+    ]
     known = np.zeros((0, 0)) if information is None else information
     return Fit(*_newton(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], steps, known))
 
 
 @jit
 def _newton(
-    features: FloatArray, total: FloatArray, ones: FloatArray, precision: FloatArray, start: FloatArray, steps: int, known: FloatArray
+    features: FloatArray,
+    total: FloatArray,
+    ones: FloatArray,
+    precision: FloatArray,
+    start: FloatArray,
+    steps: int,
+    known: FloatArray,
 ) -> tuple[FloatArray, FloatArray, float, FloatArray]:
-    """Return the weights, the Cholesky factor of the Hessian, the loss, and the Hessian without priors; an empty `known` is computed."""
+    """Return the weights, the Cholesky factor of the Hessian, the loss, and the Hessian without
+    priors; an empty `known` is computed.
+    """
     size = len(precision)
-    weights, found, step, scaled = start.copy(), start.copy(), np.empty(size), np.empty(features.shape)
+    weights, found, step, scaled = (
+        start.copy(),
+        start.copy(),
+        np.empty(size),
+        np.empty(features.shape),
+    )
     rates = np.empty(len(total))  # probabilities at `found`
     loss = _loss(features, total, ones, precision, found, rates)
     if known.size == 0:
@@ -101,7 +126,12 @@ def _newton(
 
 @jit
 def _loss(
-    features: FloatArray, total: FloatArray, ones: FloatArray, precision: FloatArray, weights: FloatArray, rates: FloatArray
+    features: FloatArray,
+    total: FloatArray,
+    ones: FloatArray,
+    precision: FloatArray,
+    weights: FloatArray,
+    rates: FloatArray,
 ) -> float:
     """Return the penalized negative log-likelihood, and write the probabilities to `rates`."""
     loss = 0.0
@@ -118,7 +148,9 @@ def _loss(
 
 
 @jit
-def _curvature(features: FloatArray, total: FloatArray, rates: FloatArray, scaled: FloatArray) -> FloatArray:
+def _curvature(
+    features: FloatArray, total: FloatArray, rates: FloatArray, scaled: FloatArray
+) -> FloatArray:
     """Return the Hessian of the negative log-likelihood; `scaled` is overwritten."""
     for i in range(len(total)):
         root = math.sqrt(total[i] * rates[i] * (1.0 - rates[i]))
@@ -130,7 +162,9 @@ def _curvature(features: FloatArray, total: FloatArray, rates: FloatArray, scale
 
 @jit
 def _factorize(known: FloatArray, precision: FloatArray, factor: FloatArray) -> None:
-    """Write the lower Cholesky factor of a Hessian with priors to `factor`, with jitter added to the diagonal if needed."""
+    """Write the lower Cholesky factor of a Hessian with priors to `factor`, with jitter added to
+    the diagonal if needed.
+    """
     jitter, j = 0.0, 0
     while j < len(precision):
         diagonal = (known[j, j] + precision[j] * (1.0 + 1e-9)) * (1.0 + jitter)
@@ -164,30 +198,48 @@ def _solve(factor: FloatArray, x: FloatArray) -> None:
 
 
 def evidence(fit: Fit, precision: FloatArray) -> float:
-    """Return the log marginal likelihood under these prior precisions, by Laplace's approximation, up to a constant."""
+    """Return the log marginal likelihood under these prior precisions, by Laplace's approximation,
+    up to a constant.
+    """
     return float(-fit.loss + 0.5 * np.sum(np.log(precision)) - np.sum(np.log(np.diag(fit.factor))))
 
 
 def fit_grouped(
-    features: FloatArray, ones: FloatArray, zeros: FloatArray, group: NDArray[np.intp], precision: FloatArray, *, learn: bool = True
+    features: FloatArray,
+    ones: FloatArray,
+    zeros: FloatArray,
+    group: NDArray[np.intp],
+    precision: FloatArray,
+    *,
+    learn: bool = True,
 ) -> tuple[Fit, FloatArray]:
-    """Fit logistic regression on counts of two labels, with one prior for each group of weights; the constant has none.
+    """Fit logistic regression on counts of two labels, with one prior for each group of weights;
+    the constant has none.
 
-    A precision is learned by MacKay's fixed point, overrelaxed: the number of weights that the data determine, over |w|^2.
+    A precision is learned by MacKay's fixed point, overrelaxed: the number of weights that the data
+    determine, over |w|^2.
     """
     found, last_step = precision.copy(), np.zeros(len(precision))
     start: FloatArray | None = None
     information: FloatArray | None = None
     for turn in range(_EVIDENCE_ROUNDS if learn else 1):
         prior = np.append(CONSTANT_PRECISION, found[group])
-        fit = fit_logistic(features, ones, zeros, prior, start, _NEWTON_STEPS if turn == 0 else 4, information)
+        fit = fit_logistic(
+            features, ones, zeros, prior, start, _NEWTON_STEPS if turn == 0 else 4, information
+        )
         start, information = fit.weights, fit.information
         if not learn:
             break
-        size, square, variance = (np.bincount(group, v, len(found)) for v in (np.ones(len(group)), start[1:] ** 2, fit.variances()[1:]))
+        size, square, variance = (
+            np.bincount(group, v, len(found))
+            for v in (np.ones(len(group)), start[1:] ** 2, fit.variances()[1:])
+        )
         determined = np.maximum(size - found * variance, 0.0)
-        step = np.log(np.clip((determined + 0.02) / (square + 2e-6), MIN_PRECISION, MAX_PRECISION) / found)
-        factor = np.where(step * last_step >= 0, 1.7, 0.7)  # overrelaxed steps of changing signs could repeat forever
+        step = np.log(
+            np.clip((determined + 0.02) / (square + 2e-6), MIN_PRECISION, MAX_PRECISION) / found
+        )
+        # overrelaxed steps of changing signs could repeat forever
+        factor = np.where(step * last_step >= 0, 1.7, 0.7)
         step = np.clip(factor * step, -_MAX_STEP, _MAX_STEP)
         new = np.clip(found * np.exp(step), MIN_PRECISION, MAX_PRECISION)
         converged = np.max(np.abs(np.log(new / found))) < 0.05

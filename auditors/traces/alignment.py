@@ -1,8 +1,9 @@
 """Randomness alignment: the shift of the noise after which both datasets give the same output.
 
-The module covers noise that is drawn without the data and added later. Where the output is the data's part plus a linear function of the
-noise, the shift transforms the law of one run into the law of the other run. This is the randomness alignment of Wang, Ding, Wang, Kifer
-and Zhang (2019), found from runs instead of from a proof.
+The module covers noise that is drawn without the data and added later. Where the output is the
+data's part plus a linear function of the noise, the shift transforms the law of one run into the
+law of the other run. This is the randomness alignment of Wang, Ding, Wang, Kifer and Zhang (2019),
+found from runs instead of from a proof.
 """
 
 from __future__ import annotations
@@ -34,19 +35,29 @@ class Alignment:
     some: bool  # whether some noise is normal
 
 
-def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, calls: Calls) -> Alignment | str | None:
-    """Return the alignment of a recording with the other dataset; None if none was found, a reason if a proof shows that there is none.
+def align(
+    replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, calls: Calls
+) -> Alignment | str | None:
+    """Return the alignment of a recording with the other dataset; None if none was found, a reason
+    if a proof shows that there is none.
 
-    `replay(shifts)` replays the record on the other dataset with shifted noise; `replayed` and `calls` are those of the unshifted replay.
+    `replay(shifts)` replays the record on the other dataset with shifted noise; `replayed` and
+    `calls` are those of the unshifted replay.
     """
     y1, y0 = np.asarray(recorded["numbers"]), np.asarray(replayed["numbers"])
     free = [i for i in range(len(calls)) if calls.free(i) and calls.output(i) is not None]
-    fits = y1.shape == y0.shape and y1.size > 0 and recorded["texts"] == replayed["texts"] and not replayed["differences"]
+    fits = (
+        y1.shape == y0.shape
+        and y1.size > 0
+        and recorded["texts"] == replayed["texts"]
+        and not replayed["differences"]
+    )
     if not fits or not free or not np.isfinite(y1 - y0).all():
         return None
     noise = _FreeNoise(replay, calls, free, y1, y0)
     steps, goal = noise.steps, y1 - y0
-    if len(steps) == len(y0):  # as many noise variables as numbers: one more run may give all slopes
+    # as many noise variables as numbers: one more run may give all slopes
+    if len(steps) == len(y0):
         moved = noise.run(steps)
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = None if moved is None else np.where(goal == 0, 0.0, goal * steps / (moved - y0))
@@ -58,7 +69,9 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
     columns = [noise.run(steps * (np.arange(len(steps)) == j)) for j in range(len(steps))]
     if any(column is None for column in columns):
         return None
-    jacobian = np.array([(column - y0) / step for column, step in zip(columns, steps, strict=True)]).T
+    jacobian = np.array(
+        [(column - y0) / step for column, step in zip(columns, steps, strict=True)]
+    ).T
     shift = cheapest_shift(jacobian, goal, noise.scales, noise.laws, noise.drawn)
     found = noise.verified(shift, bool(np.linalg.matrix_rank(jacobian) == len(steps)))
     if found is not None:
@@ -70,14 +83,25 @@ def align(replay: Callable[[list[Any]], Json], recorded: Json, replayed: Json, c
 
 
 class _FreeNoise:
-    """Noise of the calls `free`, as one vector that can be shifted; y1 is the recorded output, y0 the output of the unshifted replay."""
+    """Noise of the calls `free`, as one vector that can be shifted; y1 is the recorded output, y0
+    the output of the unshifted replay.
+    """
 
-    def __init__(self, replay: Callable[[list[Any]], Json], calls: Calls, free: list[int], y1: FloatArray, y0: FloatArray) -> None:
+    def __init__(
+        self,
+        replay: Callable[[list[Any]], Json],
+        calls: Calls,
+        free: list[int],
+        y1: FloatArray,
+        y0: FloatArray,
+    ) -> None:
         self._replay, self._calls, self._free, self._y1, self._y0 = replay, calls, free, y1, y0
         sizes = [len(calls.output(i)) for i in free]  # type: ignore[arg-type]
         self._borders = np.cumsum(sizes)[:-1]
         self.laws = [calls.law(i) for i, n in zip(free, sizes, strict=True) for _ in range(n)]
-        self.scales = np.concatenate([np.broadcast_to(scale_of(calls, i), n) for i, n in zip(free, sizes, strict=True)])
+        self.scales = np.concatenate(
+            [np.broadcast_to(scale_of(calls, i), n) for i, n in zip(free, sizes, strict=True)]
+        )
         self.drawn: FloatArray = np.concatenate([calls.output(i) for i in free])
         self._whole = np.isin(self.laws, WHOLE)
         self.steps = np.where(self._whole, 1.0, self.scales)
@@ -85,17 +109,33 @@ class _FreeNoise:
 
     def _by_call(self, shift: FloatArray) -> list[tuple[int, FloatArray]]:
         """Return the parts of a shift that are not zero, with the index of their call."""
-        return [(i, by) for i, by in zip(self._free, np.split(shift, self._borders), strict=True) if np.any(by)]
+        return [
+            (i, by)
+            for i, by in zip(self._free, np.split(shift, self._borders), strict=True)
+            if np.any(by)
+        ]
 
     def run(self, shift: FloatArray) -> FloatArray | None:
-        """Return the output with shifted noise, or None if the shift changes more than the numbers."""
+        """Return the output with shifted noise, or None if the shift changes more than
+        the numbers.
+        """
         found = self._replay([(*self._calls.place(i), by) for i, by in self._by_call(shift)])
         numbers = np.asarray(found["numbers"])
-        return None if found["differences"] or found["raised"] or numbers.shape != self._y0.shape else numbers
+        return (
+            None
+            if found["differences"] or found["raised"] or numbers.shape != self._y0.shape
+            else numbers
+        )
 
     def verified(self, shift: FloatArray | None, only: bool) -> Alignment | None:
-        """Return the alignment for `shift` if the shift is in the noise's support and reproduces the recorded output; otherwise None."""
-        if shift is None or not np.isfinite(shift).all() or np.any(self.drawn + shift < _smallest_values(self.laws)):
+        """Return the alignment for `shift` if the shift is in the noise's support and reproduces
+        the recorded output; otherwise None.
+        """
+        if (
+            shift is None
+            or not np.isfinite(shift).all()
+            or np.any(self.drawn + shift < _smallest_values(self.laws))
+        ):
             return None
         shift = np.where(self._whole, np.round(shift), shift)
         found = self.run(shift)
@@ -103,11 +143,18 @@ class _FreeNoise:
             return None
         shift = np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0)
         gaussian = [self._calls.law(i) in ("gaussian", "discrete_gaussian") for i in self._free]
-        return Alignment({self._calls.place(i): by for i, by in self._by_call(shift)}, only, all(gaussian), any(gaussian))
+        return Alignment(
+            {self._calls.place(i): by for i, by in self._by_call(shift)},
+            only,
+            all(gaussian),
+            any(gaussian),
+        )
 
 
 def _describe_unreachable(jacobian: FloatArray, goal: FloatArray, size: float) -> str:
-    """Return a description of a difference between noisy numbers that no shift of the noise gives; empty if there is none."""
+    """Return a description of a difference between noisy numbers that no shift of the noise gives;
+    empty if there is none.
+    """
     noisy = np.abs(jacobian).max(axis=1) > 0
     if not noisy.any():
         return ""
@@ -115,21 +162,36 @@ def _describe_unreachable(jacobian: FloatArray, goal: FloatArray, size: float) -
     if largest(jacobian[noisy] @ explained - goal[noisy]) <= 1e3 * _RELATIVE_TOLERANCE * size:
         return ""
     rank = np.linalg.matrix_rank(jacobian[noisy])
-    return f"{int(noisy.sum())} noisy numbers of the output share {rank} noise terms: no shift of the noise explains their difference"
+    return (
+        f"{int(noisy.sum())} noisy numbers of the output share {rank} noise terms: no shift of "
+        "the noise explains their difference"
+    )
 
 
 def largest(values: Any) -> float:
-    """Return the largest magnitude in an array; 0 for an empty one, as of an output without numbers."""
+    """Return the largest magnitude in an array; 0 for an empty one, as of an output without
+    numbers.
+    """
     return float(np.max(np.abs(values), initial=0.0))
 
 
 def follows(found: FloatArray | None, expected: FloatArray, size: float) -> bool:
     """Return whether an output equals the expected output, up to rounding to 32 bits."""
-    return found is not None and largest(found - expected) <= 10 * _RELATIVE_TOLERANCE * (size + largest(expected))
+    return found is not None and largest(found - expected) <= 10 * _RELATIVE_TOLERANCE * (
+        size + largest(expected)
+    )
 
 
-def cheapest_shift(jacobian: FloatArray, goal: FloatArray, scales: FloatArray, laws: Sequence[str], drawn: FloatArray) -> FloatArray | None:
-    """Return the cheapest shift of draws of these laws that moves the output by `goal`, within the laws' support, or None."""
+def cheapest_shift(
+    jacobian: FloatArray,
+    goal: FloatArray,
+    scales: FloatArray,
+    laws: Sequence[str],
+    drawn: FloatArray,
+) -> FloatArray | None:
+    """Return the cheapest shift of draws of these laws that moves the output by `goal`, within the
+    laws' support, or None.
+    """
     if all(law in ("gaussian", "discrete_gaussian") for law in laws):
         return _least_squares(jacobian, goal, scales)
     return _least_loss(jacobian, goal, scales, _smallest_values(laws) - drawn)
@@ -140,12 +202,18 @@ def _smallest_values(laws: Sequence[str]) -> FloatArray:
     return np.array([_SMALLEST_VALUE.get(law, -np.inf) for law in laws])
 
 
-def draws_matter(replay: Callable[[list[Any]], Json], calls: Calls, which: list[int], numbers: Any) -> bool:
+def draws_matter(
+    replay: Callable[[list[Any]], Json], calls: Calls, which: list[int], numbers: Any
+) -> bool:
     """Return whether shifts of the draws of calls `which` change the output from `numbers`."""
     if not which:
         return False
     found = replay([(*calls.place(i), np.ones(int(calls.table["size"][i]))) for i in which])
-    return bool(found["differences"] or found["raised"] or not np.array_equal(found["numbers"], numbers, equal_nan=True))
+    return bool(
+        found["differences"]
+        or found["raised"]
+        or not np.array_equal(found["numbers"], numbers, equal_nan=True)
+    )
 
 
 def scale_of(calls: Calls, i: int) -> FloatArray:
@@ -157,16 +225,28 @@ def scale_of(calls: Calls, i: int) -> FloatArray:
 
 
 def _least_squares(jacobian: FloatArray, goal: FloatArray, scales: FloatArray) -> FloatArray | None:
-    """Return the shift of normal noise with the smallest length in units of the noise's standard deviations, or None."""
+    """Return the shift of normal noise with the smallest length in units of the noise's standard
+    deviations, or None.
+    """
     with np.errstate(all="ignore"):
         found, *_ = np.linalg.lstsq(jacobian * scales, goal, rcond=1e-10)
     return found * scales if np.isfinite(found).all() else None
 
 
-def _least_loss(jacobian: FloatArray, goal: FloatArray, scales: FloatArray, lowest: FloatArray) -> FloatArray | None:
-    """Return the shift with the smallest sum of |shift| / scale within the support of the noise, or None."""
+def _least_loss(
+    jacobian: FloatArray, goal: FloatArray, scales: FloatArray, lowest: FloatArray
+) -> FloatArray | None:
+    """Return the shift with the smallest sum of |shift| / scale within the support of the noise, or
+    None.
+    """
     size = max(largest(goal), 1e-300)
     down = [(0.0, None if low == -np.inf else max(-low, 0.0) / size) for low in lowest]
     bounds = [(0.0, None)] * len(scales) + down
-    found = linprog(np.tile(1 / scales, 2), A_eq=np.hstack([jacobian, -jacobian]), b_eq=goal / size, bounds=bounds, method="highs")
+    found = linprog(
+        np.tile(1 / scales, 2),
+        A_eq=np.hstack([jacobian, -jacobian]),
+        b_eq=goal / size,
+        bounds=bounds,
+        method="highs",
+    )
     return (found.x[: len(scales)] - found.x[len(scales) :]) * size if found.status == 0 else None

@@ -1,4 +1,6 @@
-"""Calls of one trace as columns: distances of the inputs, declared sensitivities and budgets, and privacy losses."""
+"""Calls of one trace as columns: distances of the inputs, declared sensitivities and budgets, and
+privacy losses.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,10 @@ class Calls:
     """Columns of the table of calls that `recording.session.Session.replay` returns."""
 
     table: Json
-    moved: dict[Place, FloatArray] = field(default_factory=dict)  # shifts of noise drawn without the data that give the same output
-    drawn_scale: dict[tuple[str, str], float] = field(default_factory=dict)  # scale used inside a primitive, at a line, if not as declared
+    # shifts of noise drawn without the data that give the same output
+    moved: dict[Place, FloatArray] = field(default_factory=dict)
+    # scale used inside a primitive, at a line, if not as declared
+    drawn_scale: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.table["primitive"])
@@ -46,7 +50,11 @@ class Calls:
     def norm(self, i: int) -> str:
         reported = str(self.table["norms"][self.table["primitive"][i]])
         law = self.law(i)
-        return reported or NORM.get(law) or ("linf" if law in ("exponential_mechanism", "permute_and_flip") else "l1")
+        return (
+            reported
+            or NORM.get(law)
+            or ("linf" if law in ("exponential_mechanism", "permute_and_flip") else "l1")
+        )
 
     def place(self, i: int) -> Place:
         return str(self.table["stream"][i]), int(self.table["index"][i])
@@ -64,25 +72,44 @@ class Calls:
         return self.drawn_scale.get((self.name(i), self.where(i)), self.table["scale"][i])
 
     def free(self, i: int) -> bool:
-        """Return whether the call draws noise without the data, which the code adds to something later."""
+        """Return whether the call draws noise without the data, which the code adds to something
+        later.
+        """
         alone = self.source(i) or math.isnan(self.table["linf"][i])
-        return self.law(i) in LOCATION_LAWS and alone and not self.table["linf"][i] > 0 and not self.table["alone"][i]
+        return (
+            self.law(i) in LOCATION_LAWS
+            and alone
+            and not self.table["linf"][i] > 0
+            and not self.table["alone"][i]
+        )
 
     def loose(self) -> bool:
-        """Return whether the output may depend on data and noise together in ways that no input of a call shows.
+        """Return whether the output may depend on data and noise together in ways that no input of
+        a call shows.
 
-        This is the case if noise is drawn without the data, or if no mechanism is called and other draws are made without the data.
+        This is the case if noise is drawn without the data, or if no mechanism is called and other
+        draws are made without the data.
         """
         kinds = [i for i in self.kinds() if self.law(i) != "spend"]
-        alone = bool(kinds) and all(self.source(i) for i in kinds) and any(math.isnan(self.table["linf"][i]) for i in kinds)
+        alone = (
+            bool(kinds)
+            and all(self.source(i) for i in kinds)
+            and any(math.isnan(self.table["linf"][i]) for i in kinds)
+        )
         return alone or any(self.free(i) for i in range(len(self)))
 
     def kinds(self) -> list[int]:
         """Return the index of one call of each primitive."""
-        return np.unique(np.asarray(self.table["primitive"], dtype=int), return_index=True)[1].tolist() if len(self) else []
+        return (
+            np.unique(np.asarray(self.table["primitive"], dtype=int), return_index=True)[1].tolist()
+            if len(self)
+            else []
+        )
 
     def subsampled(self, records: int | None) -> bool:
-        """Return whether records are sampled. The computed loss is then the loss of one subsample, without amplification."""
+        """Return whether records are sampled. The computed loss is then the loss of one subsample,
+        without amplification.
+        """
         for i in range(len(self)):
             law = self.law(i)
             if law in _SELECTS or (law == "choice" and math.isnan(self.table["linf"][i])):
@@ -103,19 +130,36 @@ class Calls:
         return {}
 
     def _make_call(self, i: int) -> Call:
-        t, moved, norm = self.table, self.moved.get(self.place(i)) if self.moved else None, self.norm(i)
+        t, moved, norm = (
+            self.table,
+            self.moved.get(self.place(i)) if self.moved else None,
+            self.norm(i),
+        )
         if moved is not None:
             moves = np.abs(moved)
         else:
             reported, size = t["moves"][i], t["linf"][i]
             moves = (
-                np.atleast_1d(np.asarray(reported, dtype=float)) if reported is not None else np.array([] if math.isnan(size) else [size])
+                np.atleast_1d(np.asarray(reported, dtype=float))
+                if reported is not None
+                else np.array([] if math.isnan(size) else [size])
             )
         scale = t["size"][i] if self.law(i) == "binomial" else self.scale(i)
         declared = (t[key][i] for key in ("sensitivity", "epsilon", "delta"))
-        sensitivity, epsilon, delta = (value if isinstance(value, float) else float(np.max(value)) for value in declared)
+        sensitivity, epsilon, delta = (
+            value if isinstance(value, float) else float(np.max(value)) for value in declared
+        )
         description = float(moves[0]) if moves.size == 1 else distance(moves, norm)
-        return Call(moves, description, scale, sensitivity, epsilon, delta, inputs=t["inputs"][i], alone=int(t["alone"][i]))
+        return Call(
+            moves,
+            description,
+            scale,
+            sensitivity,
+            epsilon,
+            delta,
+            inputs=t["inputs"][i],
+            alone=int(t["alone"][i]),
+        )
 
     @cached_property
     def losses(self) -> tuple[Losses, list[float]]:
@@ -130,7 +174,9 @@ class Calls:
         return losses, each
 
     def charged(self) -> float:
-        """Return the sum of the epsilons that were charged to accountants; NaN if there were none."""
+        """Return the sum of the epsilons that were charged to accountants; NaN if there
+        were none.
+        """
         reported = [self.table["epsilon"][i] for i in range(len(self)) if self.law(i) == "spend"]
         known = [epsilon for epsilon in reported if not math.isnan(epsilon)]
         return float(sum(known)) if known else math.nan
@@ -141,7 +187,10 @@ class Calls:
         spends = [i for i, kind in enumerate(kinds) if kind == "spend"]
         poisson = any(s == "poisson" for s in self.table["samplings"])
         if poisson and "permutation" in kinds and any(self.table["rate"][i] < 1 for i in spends):
-            yield "the accountant assumes that each step draws every record by its own coin; a permutation is drawn instead"
+            yield (
+                "the accountant assumes that each step draws every record by its own coin; a "
+                "permutation is drawn instead"
+            )
         noisy = sum(self.table["noise"][i] > 0 for i in spends)
         drawn = sum(kind == "gaussian" and not self.source(i) for i, kind in enumerate(kinds))
         if noisy and 0 < drawn != noisy:
@@ -159,7 +208,9 @@ class Calls:
             distances = [c.distance if c.moves.size else math.nan for c in calls]
             furthest = members[int(np.argmax(np.nan_to_num(np.array(distances))))]
             known = [d for d in distances if not math.isnan(d)]
-            scales = [c.scale if isinstance(c.scale, float) else float(np.min(c.scale)) for c in calls]
+            scales = [
+                c.scale if isinstance(c.scale, float) else float(np.min(c.scale)) for c in calls
+            ]
             rows.append(
                 TracedCall(
                     name,
@@ -169,7 +220,10 @@ class Calls:
                     self.norm(first),
                     max(known, default=math.nan),
                     together(known, self.norm(first)),
-                    max((c.sensitivity for c in calls if not math.isnan(c.sensitivity)), default=math.nan),
+                    max(
+                        (c.sensitivity for c in calls if not math.isnan(c.sensitivity)),
+                        default=math.nan,
+                    ),
                     min(scales) if self.law(first) in LOCATION_LAWS else math.nan,
                     float(sum(each[i] for i in members)),
                     str(self.table["text"][furthest]),
@@ -179,80 +233,143 @@ class Calls:
         return tuple(rows)
 
     def findings(self) -> Iterator[Finding]:
-        """Yield findings of single calls: inputs that move too far, noise that is too small, and shared noise."""
+        """Yield findings of single calls: inputs that move too far, noise that is too small, and
+        shared noise.
+        """
         reported: set[tuple[str, str, str]] = set()
         for i in self._suspects():
-            for finding in (self._sensitivity_finding(i), self._noise_finding(i), self._shared_noise_finding(i)):
-                if finding is not None and (finding.kind, self.name(i), finding.where) not in reported:
+            for finding in (
+                self._sensitivity_finding(i),
+                self._noise_finding(i),
+                self._shared_noise_finding(i),
+            ):
+                if (
+                    finding is not None
+                    and (finding.kind, self.name(i), finding.where) not in reported
+                ):
                     reported.add((finding.kind, self.name(i), finding.where))
                     yield finding
 
     def _shared_noise_finding(self, i: int) -> Finding | None:
-        """Return a finding if a call makes fewer draws than it adds noise to: differences of such numbers have no noise."""
+        """Return a finding if a call makes fewer draws than it adds noise to: differences of such
+        numbers have no noise.
+        """
         inner = self.table["inner"][i]
         if inner is None or self.law(i) not in _ADDITIVE or inner[2] >= inner[3]:
             return None
-        return Finding("NOISE", f"{self.name(i)}: {int(inner[2])} draw for {int(inner[3])} numbers: they share their noise", self.where(i))
+        return Finding(
+            "NOISE",
+            f"{self.name(i)}: {int(inner[2])} draw for {int(inner[3])} numbers: they share "
+            "their noise",
+            self.where(i),
+        )
 
     def _suspects(self) -> list[int]:
         """Return the calls that declare a sensitivity, largest change of input first."""
-        declares = ~np.isnan(np.array([float(np.max(v)) for v in self.table["sensitivity"]], dtype=float))
-        return sorted(np.flatnonzero(declares).tolist(), key=lambda i: -float(np.nan_to_num(self.table["linf"][i])))
+        declares = ~np.isnan(
+            np.array([float(np.max(v)) for v in self.table["sensitivity"]], dtype=float)
+        )
+        return sorted(
+            np.flatnonzero(declares).tolist(),
+            key=lambda i: -float(np.nan_to_num(self.table["linf"][i])),
+        )
 
     def _sensitivity_finding(self, i: int) -> Finding | None:
         """Return a finding if the input moves by more than the declared sensitivity."""
         call = self.call(i)
         moved = {"l1": call.moves.size, "l2": math.sqrt(call.moves.size)}.get(self.norm(i), 1.0)
-        if not call.moves.size or not call.distance > call.sensitivity * (1 + _ROUNDING) + moved * float(self.table["rounding"][i]):
+        if not call.moves.size or not call.distance > call.sensitivity * (
+            1 + _ROUNDING
+        ) + moved * float(self.table["rounding"][i]):
             return None
-        description = f"input moves by {call.distance:.6g} ({self.norm(i)}), declared {call.sensitivity:.6g}"
+        description = (
+            f"input moves by {call.distance:.6g} ({self.norm(i)}), declared {call.sensitivity:.6g}"
+        )
         return Finding("SENSITIVITY", f"{self.name(i)}: {description}", self.where(i))
 
     def _noise_finding(self, i: int) -> Finding | None:
-        """Return a finding if the noise is smaller than declared or smaller than the declared sensitivity and budget need."""
+        """Return a finding if the noise is smaller than declared or smaller than the declared
+        sensitivity and budget need.
+        """
         law, call = self.law(i), self.call(i)
         if law not in _ADDITIVE:
             return None
         declared_scale, scale = float(np.min(self.table["scale"][i])), float(np.min(call.scale))
         if scale < declared_scale * (1 - 1e-6):
-            return Finding("NOISE", f"{self.name(i)}: noise of scale {scale:.6g} is drawn, {declared_scale:.6g} is declared", self.where(i))
+            return Finding(
+                "NOISE",
+                f"{self.name(i)}: noise of scale {scale:.6g} is drawn, {declared_scale:.6g} "
+                "is declared",
+                self.where(i),
+            )
         if math.isnan(call.epsilon) or math.isnan(scale) or not call.sensitivity > 0:
             return None
         if law in ("laplace", "geometric"):
             slack = -math.log1p(-call.delta) if 0 < call.delta < 1 else 0.0
-            needed_scale = call.sensitivity / (call.epsilon + slack) if call.epsilon + slack > 0 else math.inf
+            needed_scale = (
+                call.sensitivity / (call.epsilon + slack) if call.epsilon + slack > 0 else math.inf
+            )
             too_small = scale < needed_scale * (1 - 1e-6)
         elif call.delta > 0:
             needed_scale = math.nan
-            too_small = scale <= 0 or float(GDP(call.sensitivity / scale).delta(call.epsilon)) > call.delta * (1 + 1e-3)
+            too_small = scale <= 0 or float(
+                GDP(call.sensitivity / scale).delta(call.epsilon)
+            ) > call.delta * (1 + 1e-3)
         else:
             return None
         if not too_small:
             return None
         needs = f", which need {needed_scale:.6g}" if not math.isnan(needed_scale) else ""
-        budget = f"epsilon {call.epsilon:.6g}" + (f" and delta {call.delta:.3g}" if call.delta > 0 else "")
-        return Finding("NOISE", f"{self.name(i)}: scale {scale:.6g} for sensitivity {call.sensitivity:.6g}, {budget}{needs}", self.where(i))
+        budget = f"epsilon {call.epsilon:.6g}" + (
+            f" and delta {call.delta:.3g}" if call.delta > 0 else ""
+        )
+        return Finding(
+            "NOISE",
+            f"{self.name(i)}: scale {scale:.6g} for sensitivity {call.sensitivity:.6g}, "
+            f"{budget}{needs}",
+            self.where(i),
+        )
 
 
 def inner_scales(tables: list[Json]) -> dict[tuple[str, str], float]:
-    """Return the scale that primitives use inside, where all recordings agree on the scale and the scale differs from the declared one."""
+    """Return the scale that primitives use inside, where all recordings agree on the scale and the
+    scale differs from the declared one.
+    """
     seen: dict[tuple[str, str], list[tuple[float, float, bool]]] = {}
     for calls in map(Calls, tables):
         for i, inner in enumerate(calls.table["inner"]):
             if inner is not None and calls.law(i) in _ADDITIVE and not math.isnan(inner[1]):
                 scale = calls.table["scale"][i]
                 same = inner[0] == calls.law(i) and isinstance(scale, float)
-                seen.setdefault((calls.name(i), calls.where(i)), []).append((float(inner[1]), scale if same else math.nan, same))
+                seen.setdefault((calls.name(i), calls.where(i)), []).append(
+                    (float(inner[1]), scale if same else math.nan, same)
+                )
     found = {}
     for key, values in seen.items():
-        ratios = np.array([drawn / declared_scale for drawn, declared_scale, same in values if same and declared_scale > 0])
-        if len(ratios) == len(values) >= 3 and np.ptp(ratios) <= 1e-6 * ratios.max() and abs(ratios[0] - 1) > 1e-6:
+        ratios = np.array(
+            [
+                drawn / declared_scale
+                for drawn, declared_scale, same in values
+                if same and declared_scale > 0
+            ]
+        )
+        if (
+            len(ratios) == len(values) >= 3
+            and np.ptp(ratios) <= 1e-6 * ratios.max()
+            and abs(ratios[0] - 1) > 1e-6
+        ):
             found[key] = min(drawn for drawn, _, _ in values)
     return found
 
 
 def record_count(dataset: Any) -> int | None:
-    """Return the number of records of a dataset, or None if the dataset is not a sequence of records."""
-    if isinstance(dataset, Mapping) or not hasattr(dataset, "__len__") or isinstance(dataset, str | bytes):
+    """Return the number of records of a dataset, or None if the dataset is not a sequence of
+    records.
+    """
+    if (
+        isinstance(dataset, Mapping)
+        or not hasattr(dataset, "__len__")
+        or isinstance(dataset, str | bytes)
+    ):
         return None
     return len(dataset)

@@ -1,6 +1,8 @@
-"""Comparison of coupled runs: whether shifts of the noise, or equal laws of the noise, explain the differences between both sides.
+"""Comparison of coupled runs: whether shifts of the noise, or equal laws of the noise, explain the
+differences between both sides.
 
-Each function takes the evidence on a pair and returns the evidence, extended by the findings of the function.
+Each function takes the evidence on a pair and returns the evidence, extended by the findings of the
+function.
 """
 
 from __future__ import annotations
@@ -48,16 +50,25 @@ def _is_cheapest(runs: PairSession, found: Alignment) -> bool:
     return found.only or found.normal or (runs.claim.is_pure and not found.some)
 
 
-def alignment_holds(runs: PairSession, evidence: Evidence, pairs: Sequence[Run]) -> tuple[Evidence, bool]:
-    """Return whether another recording has an alignment of the same size, or noise has the same effect on both sides.
+def alignment_holds(
+    runs: PairSession, evidence: Evidence, pairs: Sequence[Run]
+) -> tuple[Evidence, bool]:
+    """Return whether another recording has an alignment of the same size, or noise has the same
+    effect on both sides.
 
     `evidence` is aligned by the first recording.
     """
     if any(_moves_alike(runs, evidence, run) for run in pairs[1:2]):
         return evidence, True
     calls = evidence.calls
-    evidence, equal = laws_compared(runs, replace(evidence, calls=replace(calls, moved={})), [recorded for recorded, _ in pairs])
-    if not equal and evidence.laws in ("mixed", "unknown") and _same_slopes(runs, calls, pairs[0][0]):
+    evidence, equal = laws_compared(
+        runs, replace(evidence, calls=replace(calls, moved={})), [recorded for recorded, _ in pairs]
+    )
+    if (
+        not equal
+        and evidence.laws in ("mixed", "unknown")
+        and _same_slopes(runs, calls, pairs[0][0])
+    ):
         return replace(evidence, calls=calls), True
     return evidence, equal
 
@@ -69,12 +80,16 @@ def _moves_alike(runs: PairSession, evidence: Evidence, run: Run) -> bool:
     other, found = aligned(runs, Evidence(Calls(run[1]["table"])), run)
     if not found:
         return False
-    sizes = [np.sort(np.abs(np.concatenate([*side.calls.moved.values(), [0.0]]))) for side in (evidence, other)]
+    sizes = [
+        np.sort(np.abs(np.concatenate([*side.calls.moved.values(), [0.0]])))
+        for side in (evidence, other)
+    ]
     return sizes[0].shape == sizes[1].shape and close(*sizes)
 
 
 def alignment_repeats(runs: PairSession, evidence: Evidence) -> bool:
-    """Return whether all of some new recordings are aligned like `evidence`, or all outputs differ by one constant.
+    """Return whether all of some new recordings are aligned like `evidence`, or all outputs differ
+    by one constant.
 
     Two recordings may agree by chance.
     """
@@ -87,15 +102,23 @@ def alignment_repeats(runs: PairSession, evidence: Evidence) -> bool:
 
 
 def _same_slopes(runs: PairSession, calls: Calls, recorded: Json) -> bool:
-    """Return whether each number of the output moves equally on both sides if all draws move together."""
+    """Return whether each number of the output moves equally on both sides if all draws move
+    together.
+    """
     slopes = []
     for dataset, left_out in ((runs.first, None), (runs.second, runs.left_out)):
         found = []
         for step in (0.0, 1.0, 3.0):
-            by = [(*calls.place(i), np.full(int(calls.table["size"][i]), step)) for i in range(len(calls)) if calls.free(i) and step]
+            by = [
+                (*calls.place(i), np.full(int(calls.table["size"][i]), step))
+                for i in range(len(calls))
+                if calls.free(i) and step
+            ]
             replayed = runs.recorder.replay(recorded, dataset, by, left_out=left_out, brief=True)
             found.append(np.asarray(replayed["numbers"]))
-        if len({f.shape for f in found}) > 1 or not close((found[1] - found[0]) * 3, found[2] - found[0]):
+        if len({f.shape for f in found}) > 1 or not close(
+            (found[1] - found[0]) * 3, found[2] - found[0]
+        ):
             return False
         slopes.append(found[1] - found[0])
     return slopes[0].shape == slopes[1].shape and close(*slopes)
@@ -105,7 +128,12 @@ def _noise_law_on(runs: PairSession, recordings: Sequence[Json], dataset: Any) -
     """Return the law of the noise on one dataset, as in `noise_law`; two recordings must agree."""
 
     def law(recorded: Json) -> NoiseLaw | str:
-        return noise_law(lambda shifts: runs.recorder.replay(recorded, dataset, shifts, brief=shifts is not None), recorded)
+        return noise_law(
+            lambda shifts: runs.recorder.replay(
+                recorded, dataset, shifts, brief=shifts is not None
+            ),
+            recorded,
+        )
 
     found, again = (law(recorded) for recorded in recordings[:2])
     if isinstance(found, str) or isinstance(again, str):
@@ -113,11 +141,15 @@ def _noise_law_on(runs: PairSession, recordings: Sequence[Json], dataset: Any) -
     return found if found.repeats(again) else "mixed"
 
 
-def laws_compared(runs: PairSession, evidence: Evidence, recordings: Sequence[Json]) -> tuple[Evidence, bool]:
-    """Compare the laws of the noise on both datasets, if known. Return whether the laws are equal and the remaining shift is known.
+def laws_compared(
+    runs: PairSession, evidence: Evidence, recordings: Sequence[Json]
+) -> tuple[Evidence, bool]:
+    """Compare the laws of the noise on both datasets, if known. Return whether the laws are equal
+    and the remaining shift is known.
 
-    If the laws are equal, differences of coupled runs are not findings, and the evidence gets the loss of the remaining shift. If the laws
-    differ, the differences are findings. If a law is unknown, the differences are suspicions, which an audit may confirm.
+    If the laws are equal, differences of coupled runs are not findings, and the evidence gets the
+    loss of the remaining shift. If the laws differ, the differences are findings. If a law is
+    unknown, the differences are suspicions, which an audit may confirm.
     """
     recordings = [*recordings, *(runs.record() for _ in range(2 - len(recordings)))]
     law = _noise_law_on(runs, recordings, runs.first)
@@ -132,13 +164,22 @@ def laws_compared(runs: PairSession, evidence: Evidence, recordings: Sequence[Js
     evidence = replace(evidence.without(evidence.coupled()), laws="same")
     found = law.alignment(other)
     if found is None:
-        return evidence.with_finding("OUTPUT", "no shift of the noise explains the difference of the outputs"), False
-    return replace(evidence, calls=replace(law.calls, moved=found.moved), priced=_is_cheapest(runs, found)), True
+        return evidence.with_finding(
+            "OUTPUT", "no shift of the noise explains the difference of the outputs"
+        ), False
+    return replace(
+        evidence, calls=replace(law.calls, moved=found.moved), priced=_is_cheapest(runs, found)
+    ), True
 
 
 def _describe_scales(a: FloatArray, b: FloatArray) -> str:
     """Describe the number of the output whose noise has the most different scales on both sides."""
     if a.shape != b.shape or close(a, b):
-        return "number 0 of the output: the distribution of its noise differs between the two datasets"
+        return (
+            "number 0 of the output: the distribution of its noise differs between the two datasets"
+        )
     k = int(np.argmax(np.abs(a - b)))
-    return f"number {k} of the output: its noise has scale {a[k]:.6g} on one side and {b[k]:.6g} on the other"
+    return (
+        f"number {k} of the output: its noise has scale {a[k]:.6g} on one side and {b[k]:.6g} on "
+        "the other"
+    )

@@ -1,9 +1,11 @@
-"""Few traced runs before a black-box audit: pairs that look worst, an event, and the evidence that explains the verdict.
+"""Few traced runs before a black-box audit: pairs that look worst, an event, and the evidence that
+explains the verdict.
 
-Traced runs have seeds of their own and are never counted. What they show holds for one pair and a few runs, on the assumption that the
-recorded primitives draw from the laws that they declare. So the evidence orders pairs and supports a verdict, but certifies nothing.
-The noise of a replay is that of the recording, so the difference of their outputs is the exact shift of each number. The log-odds for this
-shift are one more order of the outputs, which training data may choose.
+Traced runs have seeds of their own and are never counted. What they show holds for one pair and a
+few runs, on the assumption that the recorded primitives draw from the laws that they declare. So
+the evidence orders pairs and supports a verdict, but certifies nothing. The noise of a replay is
+that of the recording, so the difference of their outputs is the exact shift of each number. The
+log-odds for this shift are one more order of the outputs, which training data may choose.
 """
 
 from __future__ import annotations
@@ -31,13 +33,15 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
-SECONDS, SHARE = 2.0, 0.05  # limits of the CPU time of traced runs, and as a share of a time budget and of the audit's runs
+# limits of the CPU time of traced runs, and as a share of a time budget and of the audit's runs
+SECONDS, SHARE = 2.0, 0.05
 _MOST_SECONDS = 5.0  # limit of the CPU time with a time budget
 _PAIRS_SHARE = 0.4  # share of these limits for the comparison of pairs
 _MAX_TRACED = 24  # maximum number of pairs that are traced
 _WAITING = 4.0  # limit of the wall time, as a multiple of the limit of the CPU time
 _MAX_HEAD = 2  # maximum number of pairs that a trace moves to the head
-_MAX_COORDINATES = 12  # maximum number of draws that are shifted to see whether they reach the output
+# maximum number of draws that are shifted to see whether they reach the output
+_MAX_COORDINATES = 12
 _REPLAYS = 2  # recordings in which the draws must reach the output
 
 
@@ -51,7 +55,9 @@ class Limits:
     @classmethod
     def of(cls, trials: int, seconds: float | None) -> Limits:
         """Return the limits for an audit with this budget."""
-        return cls(int(SHARE * trials), SECONDS if seconds is None else min(_MOST_SECONDS, SHARE * seconds))
+        return cls(
+            int(SHARE * trials), SECONDS if seconds is None else min(_MOST_SECONDS, SHARE * seconds)
+        )
 
 
 class TooLate(Stopped):
@@ -59,7 +65,9 @@ class TooLate(Stopped):
 
 
 class _LimitedRecorder(Recorder):
-    """Recorder that raises Stopped beyond the limits of its runs: TooLate beyond the limit of their time."""
+    """Recorder that raises Stopped beyond the limits of its runs: TooLate beyond the limit of their
+    time.
+    """
 
     def __init__(self, session: Any, seed: int, limits: Limits) -> None:
         super().__init__(session, seed)
@@ -74,7 +82,9 @@ class _LimitedRecorder(Recorder):
 
 
 def is_traceable(mechanism: Any) -> bool:
-    """Return whether the mechanism's runs can be traced: Python code, other than the compiled kernels of this package."""
+    """Return whether the mechanism's runs can be traced: Python code, other than the compiled
+    kernels of this package.
+    """
     if isinstance(mechanism, Target):
         return not mechanism.command
     return not is_builtin_mechanism(getattr(mechanism, "sample", mechanism))
@@ -87,11 +97,18 @@ def _recorder(mechanism: Any, seed: int, limits: Limits, time_limit: float) -> I
 
 
 def worst_pairs(
-    mechanism: Any, pairs: Sequence[Pair], claim: Claim, seed: int, limits: Limits, time_limit: float
+    mechanism: Any,
+    pairs: Sequence[Pair],
+    claim: Claim,
+    seed: int,
+    limits: Limits,
+    time_limit: float,
 ) -> tuple[list[int], bool]:
-    """Return the numbers of pairs on which one traced run and its replay exceed the claim or diverge, and whether the time was not enough.
+    """Return the numbers of pairs on which one traced run and its replay exceed the claim or
+    diverge, and whether the time was not enough.
 
-    The worst pair comes first; there are at most `_MAX_HEAD`. A pair whose runs cannot be traced has no score, and the others keep theirs.
+    The worst pair comes first; there are at most `_MAX_HEAD`. A pair whose runs cannot be traced
+    has no score, and the others keep theirs.
     """
     scores: dict[int, float] = {}
     late = False
@@ -108,9 +125,15 @@ def worst_pairs(
 
 
 def worst_evidence(
-    mechanism: Any, pairs: Sequence[Pair], claim: Claim, seed: int, limits: Limits, time_limit: float
+    mechanism: Any,
+    pairs: Sequence[Pair],
+    claim: Claim,
+    seed: int,
+    limits: Limits,
+    time_limit: float,
 ) -> tuple[TraceEvidence | None, str, FloatArray | None]:
-    """Return the evidence on the pair whose loss exceeds the claim most, or else on the first pair, and a note if there is none.
+    """Return the evidence on the pair whose loss exceeds the claim most, or else on the first pair,
+    and a note if there is none.
 
     The last value is the shift of the output's numbers on the first pair.
     """
@@ -121,16 +144,28 @@ def worst_evidence(
                 found.append(_evidence_on(recorder, pair, claim, mechanism))
             shift = _output_shift(recorder, pairs[0], claim)
     except Stopped:
-        note = f"no trace: its runs would take more than {limits.runs:,} runs or {limits.seconds:.2g} s" if not found else ""
+        note = (
+            f"no trace: its runs would take more than {limits.runs:,} runs or "
+            f"{limits.seconds:.2g} s"
+            if not found
+            else ""
+        )
     except Exception as error:  # data of any kind: what cannot be traced can still be audited
         note = f"no trace: {type(error).__name__}: {error}"
     beyond = [each for each in found if each.exceeds]
-    best = max(beyond, key=lambda each: each.loss / each.claimed) if beyond else found[0] if found else None
+    best = (
+        max(beyond, key=lambda each: each.loss / each.claimed)
+        if beyond
+        else found[0]
+        if found
+        else None
+    )
     return best, note, shift
 
 
 def _output_shift(recorder: Recorder, pair: Pair, claim: Claim) -> FloatArray | None:
-    """Return by how much each number of the output moves from D0 to D1 under the same noise, on average over recordings.
+    """Return by how much each number of the output moves from D0 to D1 under the same noise, on
+    average over recordings.
 
     None if outputs are not numbers, or none of them moves.
     """
@@ -139,7 +174,10 @@ def _output_shift(recorder: Recorder, pair: Pair, claim: Claim) -> FloatArray | 
         recorded = runs.record()
         sides = recorded, runs.replay(recorded, brief=True)
         numbers = [np.asarray(side["numbers"], dtype=float) for side in sides]
-        if any(side["raised"] or side["texts"] for side in sides) or numbers[0].shape != numbers[1].shape:
+        if (
+            any(side["raised"] or side["texts"] for side in sides)
+            or numbers[0].shape != numbers[1].shape
+        ):
             return None
         with np.errstate(invalid="ignore"):  # infinite outputs have no difference
             found.append(numbers[0] - numbers[1])
@@ -154,9 +192,16 @@ def _evidence_on(recorder: Recorder, pair: Pair, claim: Claim, mechanism: Any) -
     evidence = examine(recorder, pair, claim, (), seeded=bool(getattr(mechanism, "seeded", True)))
     expected = getattr(mechanism, "expected_findings", None) or {}
     runs = PairSession.of(recorder, pair, claim)
-    exceeds = "LOSS" not in expected and any(f.kind == "LOSS" for f in evidence.findings) and _noise_reaches_output(runs, evidence)
-    by_loss = [f for f in evidence.findings if f.kind == "LOSS" or f.message.startswith(CHARGED)]  # the output may hide a part of the loss
-    findings = tuple(f for f in evidence.findings if f.kind not in expected and (exceeds or f not in by_loss))
+    exceeds = (
+        "LOSS" not in expected
+        and any(f.kind == "LOSS" for f in evidence.findings)
+        and _noise_reaches_output(runs, evidence)
+    )
+    # the output may hide a part of the loss
+    by_loss = [f for f in evidence.findings if f.kind == "LOSS" or f.message.startswith(CHARGED)]
+    findings = tuple(
+        f for f in evidence.findings if f.kind not in expected and (exceeds or f not in by_loss)
+    )
     loss = evidence.loss if evidence.priced or exceeds else math.nan
     doubt = evidence.doubt
     if not doubt and not findings and loss <= runs.claim.parameter * (1 + 1e-3):
@@ -177,13 +222,18 @@ def _evidence_on(recorder: Recorder, pair: Pair, claim: Claim, mechanism: Any) -
 
 
 def _partial_doubt(runs: PairSession, evidence: Evidence) -> str:
-    """Return why a part of the output, or a part of the noise, is not accounted for; empty if all parts are.
+    """Return why a part of the output, or a part of the noise, is not accounted for; empty if all
+    parts are.
 
-    A part of the output that never changes may have noise that is not recorded. Noise that is drawn without the data, and changes nothing
-    in these runs, may decide about a rare output. Draws without a law of noise, such as seeds, have no price.
+    A part of the output that never changes may have noise that is not recorded. Noise that is drawn
+    without the data, and changes nothing in these runs, may decide about a rare output. Draws
+    without a law of noise, such as seeds, have no price.
     """
     if evidence.suspicions:
-        return f"the runs on both datasets differ, which may be chance: {evidence.suspicions[0].message}"
+        return (
+            "the runs on both datasets differ, which may be chance: "
+            f"{evidence.suspicions[0].message}"
+        )
     recorded = runs.record()
     constant = _parts(recorded)
     for _ in range(REPEATS):
@@ -191,38 +241,60 @@ def _partial_doubt(runs: PairSession, evidence: Evidence) -> str:
             break
         other = runs.record()
         changed = (recorded, other) if constant - _parts(other) else ()
-        if any(outcome(runs.recorder.replay(run, runs.first, brief=True)) != outcome(run) for run in changed):
+        if any(
+            outcome(runs.recorder.replay(run, runs.first, brief=True)) != outcome(run)
+            for run in changed
+        ):
             return UNFAITHFUL
         constant &= _parts(other)
     if constant:
         kind, place, value = min(constant)
-        return f"{kind} {place} of the output is {value} in {REPEATS} runs, so that no recorded noise accounts for it"
+        return (
+            f"{kind} {place} of the output is {value} in {REPEATS} runs, so that no recorded "
+            "noise accounts for it"
+        )
     calls = Calls(runs.recorder.replay(recorded, runs.first)["table"])
     unpriced = [
-        calls.name(i) for i in calls.kinds() if calls.law(i) in ("uniform", "noise") or (calls.law(i) == "choice" and calls.source(i))
+        calls.name(i)
+        for i in calls.kinds()
+        if calls.law(i) in ("uniform", "noise") or (calls.law(i) == "choice" and calls.source(i))
     ]
     if unpriced:
-        return f"the output may depend on the draws of {unpriced[0]}, whose privacy loss is not computed"
+        return (
+            f"the output may depend on the draws of {unpriced[0]}, whose privacy loss is not "
+            "computed"
+        )
     drawn = {i: calls.output(i) for i in range(len(calls)) if calls.free(i)}
-    places = [(i, j) for i, values in drawn.items() if values is not None for j in range(len(values))]
-    for k in np.unique(np.linspace(0, len(places) - 1, _MAX_COORDINATES).astype(int)) if places else ():
+    places = [
+        (i, j) for i, values in drawn.items() if values is not None for j in range(len(values))
+    ]
+    for k in (
+        np.unique(np.linspace(0, len(places) - 1, _MAX_COORDINATES).astype(int)) if places else ()
+    ):
         i, j = places[k]
         shift = np.zeros(int(calls.table["size"][i]))
         shift[j] = np.max(scale_of(calls, i), initial=1.0)
         moved = runs.recorder.replay(recorded, runs.first, [(*calls.place(i), shift)], brief=True)
         if outcome(moved) == outcome(recorded):
-            return f"a draw of {calls.name(i)} at {calls.where(i)} does not change the output, but may decide about one that is rare"
+            return (
+                f"a draw of {calls.name(i)} at {calls.where(i)} does not change the output, but "
+                "may decide about one that is rare"
+            )
     return ""
 
 
 def _parts(run: Json) -> set[tuple[str, int, str]]:
     """Return the numbers and the texts of an output, each with its kind and place."""
-    numbers = {("number", k, f"{value:.17g}") for k, value in enumerate(np.asarray(run["numbers"], dtype=float).tolist())}
+    numbers = {
+        ("number", k, f"{value:.17g}")
+        for k, value in enumerate(np.asarray(run["numbers"], dtype=float).tolist())
+    }
     return numbers | {("text", k, repr(value)) for k, value in enumerate(run["texts"])}
 
 
 def _noise_reaches_output(runs: PairSession, evidence: Evidence) -> bool:
-    """Return whether the output determines the noise of all calls with a loss: shifts of their draws move the output independently.
+    """Return whether the output determines the noise of all calls with a loss: shifts of their
+    draws move the output independently.
 
     Otherwise the output may hide a part of the loss, as the largest of several noisy numbers does.
     """
@@ -230,7 +302,10 @@ def _noise_reaches_output(runs: PairSession, evidence: Evidence) -> bool:
     coordinates = _moving_coordinates(calls)
     if not coordinates:
         return False
-    chosen = [coordinates[k] for k in np.unique(np.linspace(0, len(coordinates) - 1, _MAX_COORDINATES).astype(int))]
+    chosen = [
+        coordinates[k]
+        for k in np.unique(np.linspace(0, len(coordinates) - 1, _MAX_COORDINATES).astype(int))
+    ]
     for _ in range(_REPLAYS):
         recorded = runs.record()
         base = np.asarray(recorded["numbers"], dtype=float)
@@ -240,9 +315,15 @@ def _noise_reaches_output(runs: PairSession, evidence: Evidence) -> bool:
         for i, size, j, step in chosen:
             shift = np.zeros(size)
             shift[j] = step
-            found = runs.recorder.replay(recorded, runs.first, [(*calls.place(i), shift)], brief=True)
+            found = runs.recorder.replay(
+                recorded, runs.first, [(*calls.place(i), shift)], brief=True
+            )
             numbers = np.asarray(found["numbers"], dtype=float)
-            if found["raised"] or numbers.shape != base.shape or not np.isfinite(numbers - base).all():
+            if (
+                found["raised"]
+                or numbers.shape != base.shape
+                or not np.isfinite(numbers - base).all()
+            ):
                 return False
             columns.append((numbers - base) / step)
         if np.linalg.matrix_rank(np.array(columns)) < len(chosen):
@@ -251,7 +332,9 @@ def _noise_reaches_output(runs: PairSession, evidence: Evidence) -> bool:
 
 
 def _moving_coordinates(calls: Calls) -> list[tuple[int, int, int, float]]:
-    """Return the numbers whose noise has to move, or whose input moves: call, size of its draw, index, and a step of the noise."""
+    """Return the numbers whose noise has to move, or whose input moves: call, size of its draw,
+    index, and a step of the noise.
+    """
     found = []
     for i in range(len(calls)):
         if not calls.losses[1][i] > 0:
@@ -259,7 +342,11 @@ def _moving_coordinates(calls: Calls) -> list[tuple[int, int, int, float]]:
         drawn, moves = calls.output(i), calls.call(i).moves
         size = len(drawn) if drawn is not None else int(calls.table["size"][i])
         steps = np.broadcast_to(
-            np.maximum(scale_of(calls, i), 1.0 if drawn is not None and (drawn == np.round(drawn)).all() else 0.0), size
+            np.maximum(
+                scale_of(calls, i),
+                1.0 if drawn is not None and (drawn == np.round(drawn)).all() else 0.0,
+            ),
+            size,
         )
         moving = np.flatnonzero(moves) if len(moves) == size else np.arange(size)
         found += [(i, size, int(j), float(steps[j])) for j in moving]

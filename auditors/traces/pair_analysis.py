@@ -1,8 +1,10 @@
-"""Examination of one pair under the trace: recordings, replays, and findings from their differences.
+"""Examination of one pair under the trace: recordings, replays, and findings from their
+differences.
 
-Where all noise comes from primitives that see the data, both runs share the primitives' outputs, and the code causes every difference.
-Where noise is drawn without the data and added later, control flow and output may depend on data and noise together. Then a difference is
-a finding only if it occurs whatever the noise, in enough runs to rule out chance under the claim.
+Where all noise comes from primitives that see the data, both runs share the primitives' outputs,
+and the code causes every difference. Where noise is drawn without the data and added later, control
+flow and output may depend on data and noise together. Then a difference is a finding only if it
+occurs whatever the noise, in enough runs to rule out chance under the claim.
 """
 
 from __future__ import annotations
@@ -13,7 +15,13 @@ from dataclasses import replace
 import numpy as np
 
 from dpwitness.auditors.traces.calls import Calls, inner_scales
-from dpwitness.auditors.traces.coupling import Run, aligned, alignment_holds, alignment_repeats, laws_compared
+from dpwitness.auditors.traces.coupling import (
+    Run,
+    aligned,
+    alignment_holds,
+    alignment_repeats,
+    laws_compared,
+)
 from dpwitness.auditors.traces.differences import always, describe_replay_difference
 from dpwitness.auditors.traces.evidence import FOR_ALL_NOISE, Evidence
 from dpwitness.auditors.traces.sessions import PairSession, Recorder
@@ -28,15 +36,26 @@ _LONG_RUN = 20_000  # runs with more calls are recorded once only
 _LEVEL = 1e-4  # probability under the claim below which an observation is not chance
 _MAX_RECORDINGS = 21  # largest number of recordings per side to rule out chance
 _DIVERGENCE_SCORE = 1.5  # score of a pair on which the runs diverge, in units of the claim
-_FREE_DIVERGENCE_SCORE = 1.01  # the same where the data alone do not cause it: one dataset may have an output that the other cannot have
+# the same where the data alone do not cause it: one dataset may have an output that the other
+# cannot have
+_FREE_DIVERGENCE_SCORE = 1.01
 NOT_RECORDED = "no call of a noise primitive was recorded"
-UNFAITHFUL = "two runs on one dataset with the same draws differ: a part of the noise is not recorded"
+UNFAITHFUL = (
+    "two runs on one dataset with the same draws differ: a part of the noise is not recorded"
+)
 REPEATS = 12  # further recordings in which a constant output may change
-_SYSTEM = ("os.urandom", "secrets.randbits", "random.SystemRandom.random", "random.SystemRandom.getrandbits")
+_SYSTEM = (
+    "os.urandom",
+    "secrets.randbits",
+    "random.SystemRandom.random",
+    "random.SystemRandom.getrandbits",
+)
 
 
 def glance(recorder: Recorder, pair: Pair, promise: Claim) -> float:
-    """Return a score of how bad a pair looks after one recording and one replay. A search over pairs maximizes the score."""
+    """Return a score of how bad a pair looks after one recording and one replay. A search over
+    pairs maximizes the score.
+    """
     runs = PairSession.of(recorder, pair, promise)
     recorded = runs.record()
     replayed = runs.replay(recorded)
@@ -54,14 +73,21 @@ def glance(recorder: Recorder, pair: Pair, promise: Claim) -> float:
         # only the distance of the outputs is left as a score
         a, b = (np.asarray(side["numbers"], dtype=float) for side in (recorded, replayed))
         worst = max(worst, _FREE_DIVERGENCE_SCORE * bool(replayed["differences"]))
-        worst += float(np.tanh(np.nan_to_num(np.abs(a - b)).max(initial=0.0))) * 1e-3 if a.shape == b.shape else 1e-3
+        worst += (
+            float(np.tanh(np.nan_to_num(np.abs(a - b)).max(initial=0.0))) * 1e-3
+            if a.shape == b.shape
+            else 1e-3
+        )
     return worst + 0.1 * found
 
 
-def examine(recorder: Recorder, pair: Pair, promise: Claim, asked: tuple[str, ...], *, seeded: bool) -> Evidence:
+def examine(
+    recorder: Recorder, pair: Pair, promise: Claim, asked: tuple[str, ...], *, seeded: bool
+) -> Evidence:
     """Return all evidence from recordings of one pair under the user's claim.
 
-    `asked` are names of the primitives that the user gave; `seeded` states whether the seed should decide all randomness.
+    `asked` are names of the primitives that the user gave; `seeded` states whether the seed should
+    decide all randomness.
     """
     runs = PairSession.of(recorder, pair, promise)
     again, pairs, unfaithful = _recordings(runs)
@@ -78,7 +104,11 @@ def examine(recorder: Recorder, pair: Pair, promise: Claim, asked: tuple[str, ..
         evidence = evidence.with_note(f"every run raises: {next(iter(raised))}")
     if unfaithful:
         return evidence
-    evidence = _with_loose_findings(runs, evidence, pairs) if evidence.calls.loose() else _with_strict_findings(evidence, pairs)
+    evidence = (
+        _with_loose_findings(runs, evidence, pairs)
+        if evidence.calls.loose()
+        else _with_strict_findings(evidence, pairs)
+    )
     evidence = _with_worst_loss(runs, evidence, pairs, scales)
     for finding in evidence.calls.findings():
         evidence = evidence.with_finding(finding.kind, finding.message, finding.where)
@@ -88,19 +118,35 @@ def examine(recorder: Recorder, pair: Pair, promise: Claim, asked: tuple[str, ..
 
 
 def _doubt(runs: PairSession, calls: Calls, pairs: list[Run]) -> str:
-    """Return why the recorded calls do not account for the outputs: none was recorded, or no draw reaches the output. Empty otherwise."""
+    """Return why the recorded calls do not account for the outputs: none was recorded, or no draw
+    reaches the output. Empty otherwise.
+    """
     first, outputs = outcome(pairs[0][0]), [outcome(run) for run_pair in pairs for run in run_pair]
     if all(calls.law(i) == "spend" for i in calls.kinds()):
         if any(output != first for output in outputs):
-            return f"{NOT_RECORDED}: the outputs on both datasets have no noise, or their noise is drawn where nothing is recorded"
-        return f"{NOT_RECORDED}, and all outputs on both datasets are equal: on this pair, the output does not show what the mechanism does"
+            return (
+                f"{NOT_RECORDED}: the outputs on both datasets have no noise, or their noise is "
+                "drawn where nothing is recorded"
+            )
+        return (
+            f"{NOT_RECORDED}, and all outputs on both datasets are equal: on this pair, the "
+            "output does not show what the mechanism does"
+        )
     if any(outcome(recorded) != first for recorded, _ in pairs):
         return ""
     for _ in range(REPEATS):
         recorded = runs.record()
         if outcome(recorded) != first:
-            return "" if outcome(runs.recorder.replay(recorded, runs.first, brief=True)) == outcome(recorded) else UNFAITHFUL
-    return f"the recorded noise does not reach the output, which is the same in {len(pairs) + REPEATS} runs"
+            return (
+                ""
+                if outcome(runs.recorder.replay(recorded, runs.first, brief=True))
+                == outcome(recorded)
+                else UNFAITHFUL
+            )
+    return (
+        "the recorded noise does not reach the output, which is the same in "
+        f"{len(pairs) + REPEATS} runs"
+    )
 
 
 def outcome(run: Json) -> tuple[str, bytes, tuple[str, ...]]:
@@ -109,10 +155,12 @@ def outcome(run: Json) -> tuple[str, bytes, tuple[str, ...]]:
 
 
 def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
-    """Return a replay of the first recording on its dataset, recordings with their replays on the other dataset, and a difference.
+    """Return a replay of the first recording on its dataset, recordings with their replays on the
+    other dataset, and a difference.
 
-    The difference is one between two runs on one dataset with the same draws, which only randomness that is not recorded causes; empty if
-    there is none. Each recording is replayed on its dataset, since few outputs may be equal by chance, and one of them twice on the other.
+    The difference is one between two runs on one dataset with the same draws, which only randomness
+    that is not recorded causes; empty if there is none. Each recording is replayed on its dataset,
+    since few outputs may be equal by chance, and one of them twice on the other.
     """
     recorded = runs.record()
     again = runs.recorder.replay(recorded, runs.first)
@@ -121,38 +169,73 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
     for _ in range(0 if recorded["calls"] > _LONG_RUN else _RECORDINGS - 1):
         recorded = runs.record()
         pairs.append((recorded, runs.replay(recorded)))
-        difference = difference or describe_replay_difference(runs.recorder.replay(recorded, runs.first))
+        difference = difference or describe_replay_difference(
+            runs.recorder.replay(recorded, runs.first)
+        )
     recorded, replayed = pairs[0]
-    if not difference and not replayed["differences"] and outcome(runs.replay(recorded, brief=True)) != outcome(replayed):
+    if (
+        not difference
+        and not replayed["differences"]
+        and outcome(runs.replay(recorded, brief=True)) != outcome(replayed)
+    ):
         difference = "the outputs of two replays on the other dataset"
     return again, pairs, difference
 
 
-def _with_worst_loss(runs: PairSession, evidence: Evidence, pairs: list[Run], scales: dict[tuple[str, str], float]) -> Evidence:
+def _with_worst_loss(
+    runs: PairSession, evidence: Evidence, pairs: list[Run], scales: dict[tuple[str, str], float]
+) -> Evidence:
     """Return the evidence with the largest loss of all replays."""
-    others = [] if evidence.calls.moved else [Evidence(Calls(b["table"], drawn_scale=scales)).with_loss(runs) for _, b in pairs[1:]]
+    others = (
+        []
+        if evidence.calls.moved
+        else [Evidence(Calls(b["table"], drawn_scale=scales)).with_loss(runs) for _, b in pairs[1:]]
+    )
     evidence = evidence.with_loss(runs)
     worst = max((other for other in others if other.priced), key=_known_loss, default=evidence)
-    return replace(evidence, calls=worst.calls, loss=worst.loss) if _known_loss(worst) > _known_loss(evidence) else evidence
+    return (
+        replace(evidence, calls=worst.calls, loss=worst.loss)
+        if _known_loss(worst) > _known_loss(evidence)
+        else evidence
+    )
 
 
 def _known_loss(evidence: Evidence) -> float:
     return float(np.nan_to_num(evidence.loss))
 
 
-def _with_unseen_draws(runs: PairSession, evidence: Evidence, pairs: list[Run], difference: str, asked: tuple[str, ...]) -> Evidence:
-    """Add findings for randomness that the record does not contain. `difference` describes a replay that is not faithful."""
+def _with_unseen_draws(
+    runs: PairSession, evidence: Evidence, pairs: list[Run], difference: str, asked: tuple[str, ...]
+) -> Evidence:
+    """Add findings for randomness that the record does not contain. `difference` describes a replay
+    that is not faithful.
+    """
     names = set(evidence.calls.table["names"])
     uncalled = [name for name in asked if not any(n.endswith(name) for n in names)]
     if difference:
         past = runs.recorder.session.past(pairs[0][0]["key"], runs.first, runs.recorder.run_seed())
-        by = f"; numbers were drawn without a known primitive, by: {', '.join(past)}" if past else "; the source is not a known generator"
-        cached = f"; never called: {', '.join(uncalled)}, which may be kept under another name" if uncalled else ""
-        return evidence.with_finding("SOURCE", f"two runs on one dataset with the same record differ: {difference}{by}{cached}")
+        by = (
+            f"; numbers were drawn without a known primitive, by: {', '.join(past)}"
+            if past
+            else "; the source is not a known generator"
+        )
+        cached = (
+            f"; never called: {', '.join(uncalled)}, which may be kept under another name"
+            if uncalled
+            else ""
+        )
+        return evidence.with_finding(
+            "SOURCE",
+            f"two runs on one dataset with the same record differ: {difference}{by}{cached}",
+        )
     if asked and len(uncalled) == len(asked):
-        message = f"no call was recorded of {', '.join(asked)}: kept under another name, or not used"
+        message = (
+            f"no call was recorded of {', '.join(asked)}: kept under another name, or not used"
+        )
         if names:
-            return evidence.with_note(f"{message}; calls were recorded of {', '.join(sorted(names))}")
+            return evidence.with_note(
+                f"{message}; calls were recorded of {', '.join(sorted(names))}"
+            )
         if not any(run["calls"] for run_pair in pairs for run in run_pair):
             return evidence.with_finding("SOURCE", message)
     return evidence
@@ -165,10 +248,14 @@ def _with_unseeded_draws(runs: PairSession, evidence: Evidence, recordings: list
     calls = evidence.calls
     for i in range(len(calls)):
         if calls.name(i) in _SYSTEM:
-            evidence = evidence.with_finding("SOURCE", f"{calls.name(i)}: its result does not depend on the seed", calls.where(i))
+            evidence = evidence.with_finding(
+                "SOURCE", f"{calls.name(i)}: its result does not depend on the seed", calls.where(i)
+            )
     keys = [recorded["key"] for recorded in recordings]
     for message in runs.recorder.session.constant(keys[0], keys[1:]) if len(keys) > 1 else ():
-        evidence = evidence.with_finding("SOURCE", f"{message} gives the same numbers under every seed")
+        evidence = evidence.with_finding(
+            "SOURCE", f"{message} gives the same numbers under every seed"
+        )
     return evidence
 
 
@@ -182,7 +269,9 @@ def _with_strict_findings(evidence: Evidence, pairs: list[Run]) -> Evidence:
         if output.startswith("raises"):
             check_exception_text("one dataset", output.partition("only: ")[2])
             evidence = evidence.with_finding("EXCEPTION", f"it {output}")
-        elif output and not replayed["lost"]:  # after a lost call, the runs no longer share their noise
+        elif (
+            output and not replayed["lost"]
+        ):  # after a lost call, the runs no longer share their noise
             evidence = evidence.with_finding("OUTPUT", f"with the same noise {output}")
     return evidence
 
@@ -199,26 +288,44 @@ def _finding_kind(kind: str) -> str:
     return "CALLS" if "call" in kind else kind.upper()
 
 
-def _with_coupled_confirmed(runs: PairSession, evidence: Evidence, recordings: list[Json]) -> Evidence:
-    """Keep findings from coupled runs of plain generators only if the laws of the noise confirm them."""
+def _with_coupled_confirmed(
+    runs: PairSession, evidence: Evidence, recordings: list[Json]
+) -> Evidence:
+    """Keep findings from coupled runs of plain generators only if the laws of the noise confirm
+    them.
+    """
     losses = tuple(f for f in evidence.findings if f.kind == "LOSS")
     if not evidence.plain() or not (evidence.coupled() or (evidence.calls.moved and losses)):
         return evidence
     if not evidence.laws:
         evidence, _ = laws_compared(runs, evidence, recordings)
         if evidence.laws in ("same", "different"):
-            notes = tuple(note for note in evidence.notes if not note.startswith(("the loss of ", "data and noise are mixed")))
-            return replace(evidence.without(losses), notes=notes).with_loss(runs).with_loss_findings(runs.claim)
+            notes = tuple(
+                note
+                for note in evidence.notes
+                if not note.startswith(("the loss of ", "data and noise are mixed"))
+            )
+            return (
+                replace(evidence.without(losses), notes=notes)
+                .with_loss(runs)
+                .with_loss_findings(runs.claim)
+            )
     if evidence.laws in ("mixed", "unknown"):
         doubtful = evidence.coupled()
-        if evidence.laws == "mixed" and evidence.calls.moved and not alignment_repeats(runs, evidence):
+        if (
+            evidence.laws == "mixed"
+            and evidence.calls.moved
+            and not alignment_repeats(runs, evidence)
+        ):
             doubtful += losses
         return replace(evidence.without(doubtful), suspicions=(*evidence.suspicions, *doubtful))
     return evidence
 
 
 def _with_loose_findings(runs: PairSession, evidence: Evidence, pairs: list[Run]) -> Evidence:
-    """Add findings for noise that is drawn without the data: differences that neither a shift of the noise nor chance explains."""
+    """Add findings for noise that is drawn without the data: differences that neither a shift of
+    the noise nor chance explains.
+    """
     differ = [run for run in pairs if run[1]["output"] or run[1]["differences"]]
     if not differ:
         return evidence
@@ -227,7 +334,9 @@ def _with_loose_findings(runs: PairSession, evidence: Evidence, pairs: list[Run]
             continue
         evidence, found = aligned(runs, evidence, run)
         if found:
-            evidence, holds = alignment_holds(runs, evidence, [run, *(other for other in pairs if other is not run)])
+            evidence, holds = alignment_holds(
+                runs, evidence, [run, *(other for other in pairs if other is not run)]
+            )
             if holds or evidence.findings:
                 return evidence
     recordings = [recorded for recorded, _ in pairs]
@@ -237,37 +346,61 @@ def _with_loose_findings(runs: PairSession, evidence: Evidence, pairs: list[Run]
     if evidence.laws == "different":
         for _, replayed in pairs:
             evidence = _with_differences(evidence, replayed)
-    return evidence if evidence.laws in ("same", "different") else _with_findings_for_all_noise(runs, evidence, recordings, pairs)
+    return (
+        evidence
+        if evidence.laws in ("same", "different")
+        else _with_findings_for_all_noise(runs, evidence, recordings, pairs)
+    )
 
 
-def _with_findings_for_all_noise(runs: PairSession, evidence: Evidence, recordings: list[Json], pairs: list[Run]) -> Evidence:
-    """Add findings for differences that occur in enough recordings of both sides to rule out chance under the claim."""
+def _with_findings_for_all_noise(
+    runs: PairSession, evidence: Evidence, recordings: list[Json], pairs: list[Run]
+) -> Evidence:
+    """Add findings for differences that occur in enough recordings of both sides to rule out chance
+    under the claim.
+    """
     rounds, sure = _rounds_needed(runs.claim)
     own = recordings + [runs.record() for _ in range(rounds - len(recordings))]
     others = [runs.recorder.record(runs.second) for _ in range(rounds)]
     found = list(always(own, others))
-    session, keys, other_keys = runs.recorder.session, [r["key"] for r in own], [r["key"] for r in others]
+    session, keys, other_keys = (
+        runs.recorder.session,
+        [r["key"] for r in own],
+        [r["key"] for r in others],
+    )
     across = {tuple(each) for each in session.varies(keys[0], other_keys[:1], runs.left_out)}
-    within = {tuple(each) for side in (keys, other_keys) for each in session.varies(side[0], side[1:])}
+    within = {
+        tuple(each) for side in (keys, other_keys) for each in session.varies(side[0], side[1:])
+    }
     if not any(kind == "calls" for kind, *_ in within):
-        known = {_finding_kind(each["kind"]): each for _, replayed in pairs for each in replayed["differences"]}
+        known = {
+            _finding_kind(each["kind"]): each
+            for _, replayed in pairs
+            for each in replayed["differences"]
+        }
         for kind, stream, index in sorted(across - within):
             name = _finding_kind(kind)
-            each = known.get(name, {"text": f"call {index} of stream {stream or 'main'} differs", "where": ""})
+            each = known.get(
+                name, {"text": f"call {index} of stream {stream or 'main'} differs", "where": ""}
+            )
             found.append(Finding(name, f"{each['text']}{FOR_ALL_NOISE}", each["where"]))
     for finding in found:
         evidence = evidence.with_finding(finding.kind, finding.message, finding.where, certain=sure)
     if found:
         return evidence
-    note = "data and noise are mixed in ways that the trace cannot separate: run `dpwitness audit` to find out more"
+    note = (
+        "data and noise are mixed in ways that the trace cannot separate: run `dpwitness audit` "
+        "to find out more"
+    )
     return replace(evidence, notes=(*evidence.notes, note), priced=False)
 
 
 def _rounds_needed(claim: Claim) -> tuple[int, bool]:
-    """Return the number of recordings per side that rule out chance under the claim, and whether this number is allowed.
+    """Return the number of recordings per side that rule out chance under the claim, and whether
+    this number is allowed.
 
-    The observation is "always this value on D1, never on D0". Its probability in n runs on each dataset is at most (p (1 - p /
-    e^epsilon))^n.
+    The observation is "always this value on D1, never on D0". Its probability in n runs on each
+    dataset is at most (p (1 - p / e^epsilon))^n.
     """
     epsilon = claim.parameter if claim.bounds_epsilon else max(1.0, claim.parameter)
     p = min(1.0, 0.5 * math.exp(min(epsilon, 50.0)))

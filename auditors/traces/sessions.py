@@ -1,4 +1,6 @@
-"""Recording sessions of a mechanism, in this process or in a target's own interpreter, and the runs of one pair."""
+"""Recording sessions of a mechanism, in this process or in a target's own interpreter, and the runs
+of one pair.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.tracing import foreign_session
-from dpwitness.mechanisms.wrappers.recording.primitive_tables import known_primitives, validate_primitives
+from dpwitness.mechanisms.wrappers.recording.primitive_tables import (
+    known_primitives,
+    validate_primitives,
+)
 from dpwitness.mechanisms.wrappers.recording.primitives import WrongPrimitive
 from dpwitness.mechanisms.wrappers.recording.session import Entry, Session
 
@@ -27,7 +32,15 @@ class TraceSession(Protocol):
     """Interface of a recording session; see `recording.session.Session`."""
 
     def record(self, dataset: Any, seed: int) -> Json: ...
-    def replay(self, key: int, dataset: Any, seed: int, shifts: Any = None, left_out: Any = None, brief: bool = False) -> Json: ...
+    def replay(
+        self,
+        key: int,
+        dataset: Any,
+        seed: int,
+        shifts: Any = None,
+        left_out: Any = None,
+        brief: bool = False,
+    ) -> Json: ...
     def constant(self, first: int, others: list[int]) -> list[str]: ...
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]: ...
     def past(self, key: int, dataset: Any, seed: int) -> list[str]: ...
@@ -36,7 +49,9 @@ class TraceSession(Protocol):
 
 @dataclass(slots=True)
 class Recorder:
-    """Runs of one session under a root seed. Each run has a new seed; the runs and their CPU time are counted."""
+    """Runs of one session under a root seed. Each run has a new seed; the runs and their CPU time
+    are counted.
+    """
 
     session: TraceSession
     seed: int
@@ -52,10 +67,22 @@ class Recorder:
         self.runs += 1
         return self._counted(self.session.record(dataset, self.run_seed()))
 
-    def replay(self, recorded: Json, dataset: Any, shifts: Any = None, *, left_out: Any = None, brief: bool = False) -> Json:
-        """Replay a recording on the dataset, with shifted draws; if `brief`, without the table of calls."""
+    def replay(
+        self,
+        recorded: Json,
+        dataset: Any,
+        shifts: Any = None,
+        *,
+        left_out: Any = None,
+        brief: bool = False,
+    ) -> Json:
+        """Replay a recording on the dataset, with shifted draws; if `brief`, without the table of
+        calls.
+        """
         self.runs += 1
-        return self._counted(self.session.replay(recorded["key"], dataset, self.run_seed(), shifts, left_out, brief))
+        return self._counted(
+            self.session.replay(recorded["key"], dataset, self.run_seed(), shifts, left_out, brief)
+        )
 
     def _counted(self, found: Json) -> Json:
         self.cpu += found["seconds"]
@@ -64,9 +91,11 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class PairSession:
-    """Runs on one pair: the dataset that is recorded, the dataset of the replays, and the claim on this pair.
+    """Runs on one pair: the dataset that is recorded, the dataset of the replays, and the claim on
+    this pair.
 
-    The dataset with more records is recorded: then the draws for a record that is missing on the other side can be left out.
+    The dataset with more records is recorded: then the draws for a record that is missing on the
+    other side can be left out.
     """
 
     recorder: Recorder
@@ -85,7 +114,10 @@ class PairSession:
         if abs(sizes[0] - sizes[1]) != 1:
             return cls(recorder, claim, large, small, None)
         records = [_records(dataset) for dataset in (large, small)]
-        missing_index = next((k for k, (a, b) in enumerate(zip(*records, strict=False)) if not _same(a, b)), len(small))
+        missing_index = next(
+            (k for k, (a, b) in enumerate(zip(*records, strict=False)) if not _same(a, b)),
+            len(small),
+        )
         return cls(recorder, claim, large, small, (len(large), missing_index))
 
     def record(self) -> Json:
@@ -94,11 +126,15 @@ class PairSession:
 
     def replay(self, recorded: Json, shifts: Any = None, *, brief: bool = False) -> Json:
         """Replay a recording on the second dataset."""
-        return self.recorder.replay(recorded, self.second, shifts, left_out=self.left_out, brief=brief)
+        return self.recorder.replay(
+            recorded, self.second, shifts, left_out=self.left_out, brief=brief
+        )
 
 
 def _records(dataset: Any) -> Iterator[Any]:
-    """Return the records of a dataset in order: the rows of a data frame, or the items of a sequence."""
+    """Return the records of a dataset in order: the rows of a data frame, or the items of a
+    sequence.
+    """
     if hasattr(dataset, "itertuples"):
         return iter(dataset.itertuples(index=False))
     return iter(dataset.iter_rows()) if hasattr(dataset, "iter_rows") else iter(dataset)
@@ -114,7 +150,8 @@ def _same(a: Any, b: Any) -> bool:
 
 @contextmanager
 def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterator[TraceSession]:
-    """Open a recording session of a mechanism for the `with` block, with the known primitives and `primitives`.
+    """Open a recording session of a mechanism for the `with` block, with the known primitives and
+    `primitives`.
 
     Raises InvalidArgument if a primitive does not exist.
     """
@@ -129,9 +166,16 @@ def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterat
     own = [getattr(home, "PRIMITIVES", None), getattr(mechanism, "primitives", None)]
     states = global_generators.snapshot()
     try:
-        entries += [entry for each in own for entry in validate_primitives(each, "trace") if entry[0] not in named]
+        entries += [
+            entry
+            for each in own
+            for entry in validate_primitives(each, "trace")
+            if entry[0] not in named
+        ]
         seed, snapshot = global_generators.seed, global_generators.snapshot
-        with Session(run, entries, seed=seed, snapshot=snapshot, home=home, time_limit=time_limit) as session:
+        with Session(
+            run, entries, seed=seed, snapshot=snapshot, home=home, time_limit=time_limit
+        ) as session:
             yield session
     except WrongPrimitive as error:
         raise InvalidArgument(f"trace: {error}") from None

@@ -1,4 +1,6 @@
-"""Entry point of the gray-box audit, `dpwitness.trace`: choose the worst pair, examine its trace, and confirm findings by an audit."""
+"""Entry point of the gray-box audit, `dpwitness.trace`: choose the worst pair, examine its trace,
+and confirm findings by an audit.
+"""
 
 from __future__ import annotations
 
@@ -62,29 +64,33 @@ def trace(
     progress: Progress | None = None,
     target: Json | None = None,
 ) -> TraceResult:
-    """Record the noise primitives of a run on one dataset, replay them on a neighboring dataset, and compare the runs.
+    """Record the noise primitives of a run on one dataset, replay them on a neighboring dataset,
+    and compare the runs.
 
     Parameters
     ----------
     mechanism : Mechanism, Target or callable
         As for `audit`. The mechanism runs a few times, with size 1.
     pair : Pair, list of Pair or Domain, optional
-        Pairs to examine. Default: the mechanism's own domain. Of several pairs, the pair that looks worst is examined.
+        Pairs to examine. Default: the mechanism's own domain. Of several pairs, the pair that looks
+        worst is examined.
     claim : Claim or str, optional
         The end-to-end claim. Default: ``mechanism.claim``.
     primitives : dict or list, optional
-        Primitives in addition to the known ones, as in `mechanisms.recording.primitives.Primitive`: dotted names, or functions of a module,
-        with their descriptions, such as ``{"mine.noise": {"law": "laplace", "input": "value", "scale": "s / epsilon"}}``.
+        Primitives in addition to the known ones, as in `mechanisms.recording.primitives.Primitive`:
+        dotted names, or functions of a module, with their descriptions, such as ``{"mine.noise":
+        {"law": "laplace", "input": "value", "scale": "s / epsilon"}}``.
     domain : Domain, optional
         A domain, as an alternative to `pair`.
     pairs : int
-        Number of pairs of a domain to compare; each pair costs two runs. Default: the first 8 of the domain's catalogue. A search finds
-        further pairs.
+        Number of pairs of a domain to compare; each pair costs two runs. Default: the first 8 of
+        the domain's catalogue. A search finds further pairs.
     confirm : bool
-        Whether an `audit` tests findings on the pair, and on up to two others that look as bad. Without confirmation, the verdict is never
-        VIOLATED.
+        Whether an `audit` tests findings on the pair, and on up to two others that look as bad.
+        Without confirmation, the verdict is never VIOLATED.
     trials, confidence : int, float
-        Number of runs and confidence of the confirming audit. Default: 40,000 runs, or the mechanism's own ``trials``; 0.99.
+        Number of runs and confidence of the confirming audit. Default: 40,000 runs, or the
+        mechanism's own ``trials``; 0.99.
     seed : int
         Root of all randomness.
     time_limit : float
@@ -104,7 +110,8 @@ def trace(
     Raises
     ------
     InvalidArgument
-        If an argument is invalid, or a primitive does not exist. Errors of the mechanism end in the verdict ERROR instead.
+        If an argument is invalid, or a primitive does not exist. Errors of the mechanism end in the
+        verdict ERROR instead.
 
     Examples
     --------
@@ -129,22 +136,36 @@ def trace(
     require_type("name", name, str, "be a text", "trace", optional=True)
     require_run_options(executor, progress, None, "trace")
     own = getattr(mechanism, "trials", None) or TRIALS
-    budget = require_integer("trials", own if trials is None else trials, "trace", least=1000, most=10**12)
+    budget = require_integer(
+        "trials", own if trials is None else trials, "trace", least=1000, most=10**12
+    )
     found_domain, candidates = _domain_or_pairs(mechanism, pair, domain)
-    fields: Json = {"name": name or name_of(mechanism), "confidence": confidence, "seed": seed, "mechanism": mechanism}
-    fields |= {"target": target or describe_target(mechanism), "primitives": {entry[0]: entry[1] for entry in entries}}
+    fields: Json = {
+        "name": name or name_of(mechanism),
+        "confidence": confidence,
+        "seed": seed,
+        "mechanism": mechanism,
+    }
+    fields |= {
+        "target": target or describe_target(mechanism),
+        "primitives": {entry[0]: entry[1] for entry in entries},
+    }
     with opened(mechanism, entries, time_limit) as session:
         recorder = Recorder(session, seed)
         try:
             worst, *others = _choose_pairs(recorder, promise, found_domain, candidates, pairs)
             asked = tuple(entry[0] for entry in entries)
-            evidence = examine(recorder, worst, promise, asked, seeded=bool(getattr(mechanism, "seeded", True)))
+            evidence = examine(
+                recorder, worst, promise, asked, seeded=bool(getattr(mechanism, "seeded", True))
+            )
         except (MechanismFailed, Stopped) as error:
             return _failed(error, time_limit, fields | {"claim": promise} | _costs(recorder, begin))
     fields["claim"], claim_notes = resolved(promise, worst)
     evidence = replace(evidence, notes=(*evidence.notes, *claim_notes))
     result: AuditResult | None = None
-    if confirm and any(f.kind not in _UNCONFIRMED for f in (*evidence.findings, *evidence.suspicions)):
+    if confirm and any(
+        f.kind not in _UNCONFIRMED for f in (*evidence.findings, *evidence.suspicions)
+    ):
         audit_options: Json = {
             "trace": False,
             "trials": budget,
@@ -154,7 +175,14 @@ def trace(
             "progress": progress,
         }
         result = audit(
-            mechanism, claim=promise, pair=[worst, *others], stop="violation", bits=False, name=name, target=target, **audit_options
+            mechanism,
+            claim=promise,
+            pair=[worst, *others],
+            stop="violation",
+            bits=False,
+            name=name,
+            target=target,
+            **audit_options,
         )
     return _make_result(evidence, worst, result, fields | _costs(recorder, begin))
 
@@ -163,15 +191,27 @@ def _failed(error: MechanismFailed | Stopped, time_limit: float, fields: Json) -
     """Return the result of a trace that a failing run ended."""
     timed_out = isinstance(error, Stopped) and str(error) in ("", "time limit")
     message = f"a run took longer than time_limit = {time_limit:g} s" if timed_out else str(error)
-    nothing: Json = {"pair": None, "findings": (), "calls": (), "loss": math.nan, "charged": math.nan}
+    nothing: Json = {
+        "pair": None,
+        "findings": (),
+        "calls": (),
+        "loss": math.nan,
+        "charged": math.nan,
+    }
     return TraceResult(verdict=Verdict.ERROR, notes=(message,), **nothing, **fields)
 
 
 def _costs(recorder: Recorder, begin: float) -> Json:
-    return {"runs": recorder.runs, "seconds": time.perf_counter() - begin, "cpu_seconds": recorder.cpu}
+    return {
+        "runs": recorder.runs,
+        "seconds": time.perf_counter() - begin,
+        "cpu_seconds": recorder.cpu,
+    }
 
 
-def _domain_or_pairs(mechanism: Any, pair: Any, domain: Domain | None) -> tuple[Domain | None, list[Pair]]:
+def _domain_or_pairs(
+    mechanism: Any, pair: Any, domain: Domain | None
+) -> tuple[Domain | None, list[Pair]]:
     """Return the domain to search, or the given pairs."""
     if pair is not None and domain is not None:
         raise InvalidArgument("trace: pair and domain must not be given together")
@@ -179,24 +219,45 @@ def _domain_or_pairs(mechanism: Any, pair: Any, domain: Domain | None) -> tuple[
     if source is None:
         source = getattr(mechanism, "domain", None)
         if source is None:
-            raise InvalidArgument("trace: pair must be given, or a domain: the mechanism declares none")
+            raise InvalidArgument(
+                "trace: pair must be given, or a domain: the mechanism declares none"
+            )
     if isinstance(source, Domain):
         require_domain(source, "trace")
         return source, []
     given_pairs = [source] if isinstance(source, Pair) else source
-    if not isinstance(given_pairs, list | tuple) or not given_pairs or not all(isinstance(p, Pair) for p in given_pairs):
-        raise InvalidArgument(f"trace: pair must be a Pair, a list of them or a Domain, got {short_repr(pair)}")
+    if (
+        not isinstance(given_pairs, list | tuple)
+        or not given_pairs
+        or not all(isinstance(p, Pair) for p in given_pairs)
+    ):
+        raise InvalidArgument(
+            f"trace: pair must be a Pair, a list of them or a Domain, got {short_repr(pair)}"
+        )
     return None, list(given_pairs)
 
 
-def _choose_pairs(recorder: Recorder, promise: Claim, domain: Domain | None, candidates: list[Pair], most: int | None) -> list[Pair]:
-    """Return the pair that looks worst, and other bad pairs on which an audit may confirm the findings."""
+def _choose_pairs(
+    recorder: Recorder,
+    promise: Claim,
+    domain: Domain | None,
+    candidates: list[Pair],
+    most: int | None,
+) -> list[Pair]:
+    """Return the pair that looks worst, and other bad pairs on which an audit may confirm the
+    findings.
+    """
 
     def score(pair: Pair) -> float:
         return glance(recorder, pair, promise)
 
     if domain is not None and most is not None and most > len(pairs_for(domain)):
-        options: Json = {"evaluations": most, "seconds": 3600.0, "seed": recorder.seed, "max_candidates": _EXTRA_PAIRS + 1}
+        options: Json = {
+            "evaluations": most,
+            "seconds": 3600.0,
+            "seed": recorder.seed,
+            "max_candidates": _EXTRA_PAIRS + 1,
+        }
         found = explore(domain, lambda pair, _: (score(pair), None), **options).candidates
         if found:
             return [found[0].pair, *(c.pair for c in found[1:] if c.value > 1)]
@@ -206,18 +267,29 @@ def _choose_pairs(recorder: Recorder, promise: Claim, domain: Domain | None, can
         return candidates
     scores = [score(pair) for pair in candidates]
     order = sorted(range(len(scores)), key=lambda k: -scores[k])
-    return [candidates[order[0]], *(candidates[k] for k in order[1 : _EXTRA_PAIRS + 1] if scores[k] > 1)]
+    return [
+        candidates[order[0]],
+        *(candidates[k] for k in order[1 : _EXTRA_PAIRS + 1] if scores[k] > 1),
+    ]
 
 
-def _make_result(evidence: Evidence, pair: Pair, result: AuditResult | None, fields: Json) -> TraceResult:
+def _make_result(
+    evidence: Evidence, pair: Pair, result: AuditResult | None, fields: Json
+) -> TraceResult:
     """Return the TraceResult of the examined pair and the confirming audit."""
     confirmed = result is not None and result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT)
     expected = dict(getattr(fields["mechanism"], "expected_findings", None) or {})
     found = [*evidence.findings, *(evidence.suspicions if confirmed else ())]
     findings = [f for f in found if confirmed or f.kind not in expected]
-    notes = [*evidence.notes, *(f"expected, {expected[f.kind]}: {f}" for f in found if f not in findings)]
+    notes = [
+        *evidence.notes,
+        *(f"expected, {expected[f.kind]}: {f}" for f in found if f not in findings),
+    ]
     if not confirmed:
-        notes += [f"seen in a few runs, which may be chance, and not confirmed: {finding}" for finding in evidence.suspicions]
+        notes += [
+            f"seen in a few runs, which may be chance, and not confirmed: {finding}"
+            for finding in evidence.suspicions
+        ]
     if result is not None and result.verdict is Verdict.ERROR:
         notes.append(f"the audit ended in {result.headline()}")
     if pair.unchecked:
@@ -225,7 +297,8 @@ def _make_result(evidence: Evidence, pair: Pair, result: AuditResult | None, fie
     doubt, loss = evidence.doubt, evidence.loss
     if evidence.suspicions and result is None and not findings and not doubt:
         doubt, loss = (
-            f"the runs on both datasets differ, which may be chance and was not tried by an audit: {evidence.suspicions[0]}",
+            "the runs on both datasets differ, which may be chance and was not tried by an "
+            f"audit: {evidence.suspicions[0]}",
             math.nan,
         )
     unconfirmed = Verdict.INCONCLUSIVE if findings or doubt else Verdict.NOT_REFUTED

@@ -1,4 +1,6 @@
-"""Identity of an audit: the parts on which its counts depend, as text or hash, and one hash of all parts."""
+"""Identity of an audit: the parts on which its counts depend, as text or hash, and one hash of all
+parts.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,16 @@ _MAX_TEXT = 60  # characters of a part beyond which its hash replaces its text
 
 
 def identity_of(
-    mechanism: Any, target: Json | None, pairs: Sequence[Pair], scores: Sequence[Score], near: Any, **settings: Any
+    mechanism: Any,
+    target: Json | None,
+    pairs: Sequence[Pair],
+    scores: Sequence[Score],
+    near: Any,
+    **settings: Any,
 ) -> Identity:
-    """Return the parts by name: the target and its source, pairs, scores, settings, and versions of code that affect counts."""
+    """Return the parts by name: the target and its source, pairs, scores, settings, and versions of
+    code that affect counts.
+    """
     parts: dict[str, Any] = {
         "target": target or getattr(mechanism, "__qualname__", type(mechanism).__qualname__),
         "source": _source_hash(mechanism, target),
@@ -54,14 +63,21 @@ def identity_hash(identity: Identity) -> str:
 
 
 def differences(there: Identity, here: Identity) -> str:
-    """Return a description of the parts that differ between a stored identity and the present one."""
+    """Return a description of the parts that differ between a stored identity and the
+    present one.
+    """
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-    return "; ".join(f"{name}: {there.get(name, 'not stated')} there, {here.get(name, 'not stated')} here" for name in names)
+    return "; ".join(
+        f"{name}: {there.get(name, 'not stated')} there, {here.get(name, 'not stated')} here"
+        for name in names
+    )
 
 
 @functools.cache
 def _package_hash() -> str:
-    """Return a hash of the code that draws, learns and counts, so that counts of other code are not mixed with its counts."""
+    """Return a hash of the code that draws, learns and counts, so that counts of other code are not
+    mixed with its counts.
+    """
     found = hashlib.sha256()
     for package in (mechanisms, auditors):
         folder = Path(package.__path__[0])
@@ -73,7 +89,11 @@ def _package_hash() -> str:
 def _text_or_hash(value: Any) -> str:
     """Return a value as text, or the hash of a long text."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    return text if len(text) <= _MAX_TEXT else f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return (
+        text
+        if len(text) <= _MAX_TEXT
+        else f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    )
 
 
 def _source_hash(mechanism: Any, target: Json | None) -> str:
@@ -85,7 +105,9 @@ def _source_hash(mechanism: Any, target: Json | None) -> str:
 
 
 def _code_hash(found: Any) -> str:
-    """Return a hash of a function's code, defaults and closure, or of the fields and sampling method of another object."""
+    """Return a hash of a function's code, defaults and closure, or of the fields and sampling
+    method of another object.
+    """
     parts: list[Any] = []
     while isinstance(found, functools.partial):
         parts += [found.args, found.keywords]
@@ -95,9 +117,20 @@ def _code_hash(found: Any) -> str:
         parts.append(getattr(function, "__dict__", None))
         function = getattr(type(function), "sample", vars(type(function)).get("__call__"))
     code = getattr(function, "__code__", None)
-    closed = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if cell != types.CellType()]
-    parts += [getattr(function, "__defaults__", None), getattr(function, "__kwdefaults__", None), closed]
-    content = _code_bytes(code) + json.dumps([_json_or_class_name(part) for part in parts], sort_keys=True).encode()
+    closed = [
+        cell.cell_contents
+        for cell in getattr(function, "__closure__", None) or ()
+        if cell != types.CellType()
+    ]
+    parts += [
+        getattr(function, "__defaults__", None),
+        getattr(function, "__kwdefaults__", None),
+        closed,
+    ]
+    content = (
+        _code_bytes(code)
+        + json.dumps([_json_or_class_name(part) for part in parts], sort_keys=True).encode()
+    )
     return f"sha256 {hashlib.sha256(content).hexdigest()[:16]}"
 
 
@@ -105,7 +138,10 @@ def _code_bytes(code: types.CodeType | None) -> bytes:
     """Return bytecode, constants and names of a code object and of the code objects inside it."""
     if code is None:
         return b""
-    inner = b"".join(_code_bytes(part) if isinstance(part, types.CodeType) else repr(part).encode() for part in code.co_consts)
+    inner = b"".join(
+        _code_bytes(part) if isinstance(part, types.CodeType) else repr(part).encode()
+        for part in code.co_consts
+    )
     return code.co_code + inner + " ".join(code.co_names).encode()
 
 

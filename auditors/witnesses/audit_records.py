@@ -30,8 +30,8 @@ _RETRY = 5.0  # seconds after a failed transaction
 class AuditLedger:
     """Ledger that writes to a store, as `dpwitness.auditors.workers.engine.Ledger` requires.
 
-    A failed write, as on a full disk, does not stop the audit. The rows are kept in memory and written again later; `trouble` holds the
-    error.
+    A failed write, as on a full disk, does not stop the audit. The rows are kept in memory and
+    written again later; `trouble` holds the error.
     """
 
     def __init__(self, store: Store, identity: Identity, name: str, planned: int) -> None:
@@ -44,7 +44,9 @@ class AuditLedger:
         self._stages: dict[tuple[int, int, bool], int] = {}
 
     def describe(self, *, sequential: bool = False) -> str:
-        """Return the progress of the audit in the store, in one line; a sequential audit is never finished."""
+        """Return the progress of the audit in the store, in one line; a sequential audit is never
+        finished.
+        """
         entry = self.entry
         if not self.resumed:
             return f"{self.store.path}: {entry.name} begins"
@@ -52,7 +54,10 @@ class AuditLedger:
             return f"{self.store.path}: {entry.name} goes on, {entry.done:,} runs are done"
         if entry.verdict is not None:
             return f"{self.store.path}: {entry.name} is finished, there is nothing left to run"
-        return f"{self.store.path}: {entry.name} goes on, {entry.done:,} of {entry.planned:,} runs are done"
+        return (
+            f"{self.store.path}: {entry.name} goes on, {entry.done:,} of {entry.planned:,} runs "
+            "are done"
+        )
 
     def fact(self, key: str, find: Callable[[], T]) -> T:
         """Return the value under a key. If it is missing, compute it with `find` and store it."""
@@ -75,10 +80,15 @@ class AuditLedger:
         return {key: json.loads(value) for _, key, value in rows if key.startswith(prefix)}
 
     def end(self, number: int, outcome: Any) -> None:
-        """Store the end of the plan, or of an extension, and delete the stored outputs: only counts are needed afterwards."""
+        """Store the end of the plan, or of an extension, and delete the stored outputs: only counts
+        are needed afterwards.
+        """
         self.flush()
         self._put(*insert_statement("facts", self.entry.id, f"end {number}", json.dumps(outcome)))
-        spans = "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND substr(payload, 1, 1) = ?"
+        spans = (
+            "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND "
+            "substr(payload, 1, 1) = ?"
+        )
         self._put(spans, (self.entry.id, ARCHIVE))
         self.flush()
         with suppress(sqlite3.Error):
@@ -91,10 +101,14 @@ class AuditLedger:
 
     def spans(self, stage: Stage) -> dict[int, int]:
         """Return the last chunk of each stored span of a stage, by the first chunk."""
-        return dict(self.store.query("SELECT first, last FROM spans WHERE stage = ?", self._stage(stage)))
+        return dict(
+            self.store.query("SELECT first, last FROM spans WHERE stage = ?", self._stage(stage))
+        )
 
     def read(self, stage: Stage, first: int) -> Span:
-        """Return the span that begins at this chunk. Raises InvalidArgument if the span cannot be read."""
+        """Return the span that begins at this chunk. Raises InvalidArgument if the span cannot be
+        read.
+        """
         rows = self.store.rows("spans", "stage = ? AND first = ?", self._stage(stage), first)
         try:
             return unpack(first, rows[0][4])
@@ -105,7 +119,17 @@ class AuditLedger:
     def write(self, stage: Stage, span: Span) -> None:
         """Add a span; the next transaction writes it."""
         rounds = sum(part.rounds for _, part in span.parts)
-        self._put(*insert_statement("spans", self._stage(stage), span.first, span.last, rounds, pack(span), how="OR IGNORE"))
+        self._put(
+            *insert_statement(
+                "spans",
+                self._stage(stage),
+                span.first,
+                span.last,
+                rounds,
+                pack(span),
+                how="OR IGNORE",
+            )
+        )
 
     def look(self, runs: int, bound: float) -> None:
         """Record an interim look: the number of runs made before it, and the certified bound."""
@@ -113,21 +137,33 @@ class AuditLedger:
 
     def progress(self, done: int, planned: int) -> None:
         """Record the number of runs done and planned."""
-        self._put("UPDATE audits SET done = max(done, ?), planned = ? WHERE id = ?", (done, planned, self.entry.id))
+        self._put(
+            "UPDATE audits SET done = max(done, ?), planned = ? WHERE id = ?",
+            (done, planned, self.entry.id),
+        )
 
     def reopen(self, planned: int) -> None:
         """Mark an ended audit as unfinished, with a new number of planned runs."""
-        self._put("UPDATE audits SET verdict = NULL, ended = NULL, planned = ? WHERE id = ?", (planned, self.entry.id))
+        self._put(
+            "UPDATE audits SET verdict = NULL, ended = NULL, planned = ? WHERE id = ?",
+            (planned, self.entry.id),
+        )
         self.flush()
         self.entry = replace(self.entry, verdict=None, planned=planned)
 
     def finish(self, result: Result, done: int, planned: int) -> None:
-        """Record the end of the audit, with its result if it has a verdict or has made every run."""
+        """Record the end of the audit, with its result if it has a verdict or has made
+        every run.
+        """
         self.progress(done, planned)
-        unexercised = getattr(result, "exercised", None) is False  # every run was made, but no pair exercises the mechanism
+        # every run was made, but no pair exercises the mechanism
+        unexercised = getattr(result, "exercised", None) is False
         if unexercised or result.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
             mechanism, target = getattr(result, "mechanism", None), result.to_json().get("target")
-            content = result.to_json() | {"witness": getattr(result, "witness", None), "source": place_of(mechanism, target)}
+            content = result.to_json() | {
+                "witness": getattr(result, "witness", None),
+                "source": place_of(mechanism, target),
+            }
             text = json.dumps(strict(content), allow_nan=False)
             values = (time.time(), result.verdict.value, text, self.entry.id)
             self._put("UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", values)
@@ -136,7 +172,8 @@ class AuditLedger:
     def changed_outputs(self, rounds: int) -> InvalidArgument:
         """Return the exception for a stage whose first outputs differ from the stored digest."""
         return self.changed_mechanism(
-            f"the first {rounds:,} rounds of a stored stage give other outputs under the same seed now: "
+            f"the first {rounds:,} rounds of a stored stage give other outputs under the "
+            "same seed now: "
             "the target, or something that it uses, has changed"
         )
 
@@ -144,7 +181,8 @@ class AuditLedger:
         """Return the exception for a mechanism that did not make the stored counts."""
         return InvalidArgument(
             f"store was made by another version of this mechanism: {evidence}; "
-            f"use another store, or remove the audit with `dpwitness store gc {self.store.path} {self.entry.name}`"
+            "use another store, or remove the audit with `dpwitness store gc "
+            f"{self.store.path} {self.entry.name}`"
         )
 
     def flush(self) -> None:
@@ -168,7 +206,9 @@ class AuditLedger:
             self.flush()
 
     def _stage(self, stage: Stage) -> int:
-        """Return the row number of a stage, and add the row if it is missing. Raise MechanismFailed if the stored plan differs."""
+        """Return the row number of a stage, and add the row if it is missing. Raise MechanismFailed
+        if the stored plan differs.
+        """
         _, pair, phase = stage.key
         key = (phase, pair, stage.single)
         if key not in self._stages:
@@ -176,10 +216,21 @@ class AuditLedger:
             rows = self.store.rows("stages", "id = ?", number)
             row = rows[0][5:] if rows else (stage.rounds, stage.chunk)
             if not rows:
-                self._put(*insert_statement("stages", number, self.entry.id, *key, stage.rounds, stage.chunk, how="OR IGNORE"))
+                self._put(
+                    *insert_statement(
+                        "stages",
+                        number,
+                        self.entry.id,
+                        *key,
+                        stage.rounds,
+                        stage.chunk,
+                        how="OR IGNORE",
+                    )
+                )
             elif row != (stage.rounds, stage.chunk):
                 raise MechanismFailed(
-                    f"the plan of this run is not that of {self.store.path}: phase {phase} had {row[0]} rounds in chunks of {row[1]}, "
+                    f"the plan of this run is not that of {self.store.path}: phase {phase} "
+                    f"had {row[0]} rounds in chunks of {row[1]}, "
                     f"and has {stage.rounds} in chunks of {stage.chunk}"
                 )
             self._stages[key] = number

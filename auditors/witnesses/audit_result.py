@@ -1,4 +1,6 @@
-"""Result of a black-box audit: a verdict, its certified bound and confidence, and a witness of a violation."""
+"""Result of a black-box audit: a verdict, its certified bound and confidence, and a witness of a
+violation.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from dpwitness.core.values.json_reader import Json
 
 @dataclass(frozen=True, slots=True)
 class BitLevel:
-    """Verdict on the low bits of floating-point outputs, separate from the verdict on their values."""
+    """Verdict on the low bits of floating-point outputs, separate from the verdict on
+    their values.
+    """
 
     verdict: Verdict
     epsilon_lower: float
@@ -55,7 +59,11 @@ class PairScore:
     confirmed: bool
 
     def to_json(self) -> Json:
-        return {"why": self.pair.why, "expected": strict(self.expected), "confirmed": self.confirmed}
+        return {
+            "why": self.pair.why,
+            "expected": strict(self.expected),
+            "confirmed": self.confirmed,
+        }
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -66,7 +74,8 @@ class AuditResult(Result):
     ----------
     verdict : Verdict
         Verdict at the level of values: VIOLATED, SUSPECT (violated, if what a scan has guessed is
-        right), NOT_REFUTED, INCONCLUSIVE (interrupted, or no pair exercises the mechanism) or ERROR.
+        right), NOT_REFUTED, INCONCLUSIVE (interrupted, or no pair exercises the mechanism) or
+        ERROR.
     exercised : bool or None
         True where outputs on D0 and D1 differ. False where outputs look the same on every pair,
         although a tenth of the claim would have shown a difference: the audit then gives no
@@ -101,14 +110,16 @@ class AuditResult(Result):
     notes : tuple of str
         Remarks for the reader.
     seconds, cpu_seconds : float
-        Duration, and CPU time of this process and all workers, in seconds. The CPU time is 0 if it is unknown: on systems without /proc,
-        and for workers that this process has not started.
+        Duration, and CPU time of this process and all workers, in seconds. The CPU time is 0 if it
+        is unknown: on systems without /proc, and for workers that this process has not started.
     trace : TraceEvidence or None
-        What a few traced runs show: the noise, by how much its input moves, and the loss to which the calls compose. A loss above the
-        claim makes a verdict that would be NOT_REFUTED INCONCLUSIVE.
+        What a few traced runs show: the noise, by how much its input moves, and the loss to which
+        the calls compose. A loss above the claim makes a verdict that would be NOT_REFUTED
+        INCONCLUSIVE.
     causes : tuple of Cause
-        What exceptions, repeated values and all other outputs show by themselves, if exceptions or repeated values suffice to violate the
-        claim. All these statements together hold with the audit's confidence, separately from the verdict.
+        What exceptions, repeated values and all other outputs show by themselves, if exceptions or
+        repeated values suffice to violate the claim. All these statements together hold with the
+        audit's confidence, separately from the verdict.
     guessed : str
         What a scan has guessed about claim, relation or domain; empty for a stated claim.
     tally, stages, basis, alpha, looks, method, scores, mechanism, unstored
@@ -129,11 +140,15 @@ class AuditResult(Result):
     pair: Pair | None = None
     event: Event | None = None
     tally: Tally | None = None
-    stages: tuple[Part, ...] = ()  # counts of all events, if several were tested in turn; the last is `tally`
-    alpha: float = 0.0  # error of the last interim look at the tally, after the correction for looks and pairs
-    basis: Basis | None = None  # counts that certified the bounds, at the interim look that certified most
+    # counts of all events, if several were tested in turn; the last is `tally`
+    stages: tuple[Part, ...] = ()
+    # error of the last interim look at the tally, after the correction for looks and pairs
+    alpha: float = 0.0
+    # counts that certified the bounds, at the interim look that certified most
+    basis: Basis | None = None
     method: str = ""
-    looks: tuple[tuple[int, float], ...] = ()  # runs made before each interim look, and the bound certified by then
+    # runs made before each interim look, and the bound certified by then
+    looks: tuple[tuple[int, float], ...] = ()
     picture: EventHistogram | None = None
     exercised: bool | None = None
     bit_level: BitLevel | None = None
@@ -151,8 +166,16 @@ class AuditResult(Result):
 
     @property
     def evidence(self) -> str:
-        """Return ``statistical`` for counts and an exact binomial limit; ``assumed`` where a trace alone raises the doubt."""
-        return "assumed" if self.verdict is Verdict.INCONCLUSIVE and self.trace is not None and self.trace.contradicts else "statistical"
+        """Return ``statistical`` for counts and an exact binomial limit; ``assumed`` where a trace
+        alone raises the doubt.
+        """
+        return (
+            "assumed"
+            if self.verdict is Verdict.INCONCLUSIVE
+            and self.trace is not None
+            and self.trace.contradicts
+            else "statistical"
+        )
 
     @property
     def limit(self) -> float | None:
@@ -172,9 +195,15 @@ class AuditResult(Result):
 
     @property
     def point(self) -> CertifiedPoint | None:
-        """Return the point under the pair's trade-off curve that the tally proves; None if there were no guesses."""
+        """Return the point under the pair's trade-off curve that the tally proves; None if there
+        were no guesses.
+        """
         tally = self.tally
-        return certified_point(tally, self.alpha) if tally and tally.correct + tally.wrong and self.alpha > 0 else None
+        return (
+            certified_point(tally, self.alpha)
+            if tally and tally.correct + tally.wrong and self.alpha > 0
+            else None
+        )
 
     @property
     def witness(self) -> Json | None:
@@ -194,12 +223,19 @@ class AuditResult(Result):
             return None
         parts = (self.stages if value else ()) or (Part(tally, lost=0 if value else level.lost),)  # type: ignore[union-attr]
         alpha = self.alpha if value else level.alpha or 1 - self.confidence  # type: ignore[union-attr]
-        claim, tested = self.claim if value else self.claim.at_delta, sum(part.tally.rounds for part in parts)
-        if value and self.basis and not self.basis.cells:  # an earlier look may have certified more than the last
+        claim, tested = (
+            self.claim if value else self.claim.at_delta,
+            sum(part.tally.rounds for part in parts),
+        )
+        # an earlier look may have certified more than the last
+        if value and self.basis and not self.basis.cells:
             parts, alpha, tally = self.basis.parts, self.basis.alpha, self.basis.parts[-1].tally
         stage_fields: Json = {}
         if len(parts) > 1:
-            stage_fields = {"stages": [part.to_json() for part in parts[:-1]], "combination": "conditional error"}
+            stage_fields = {
+                "stages": [part.to_json() for part in parts[:-1]],
+                "combination": "conditional error",
+            }
         if len(parts) > 1 or parts[-1].lost:
             stage_fields["lost"] = parts[-1].lost
         if parts[-1].prior is not None:
@@ -208,7 +244,10 @@ class AuditResult(Result):
             stage_fields["tested"] = tested  # a replay makes the same number of rounds as the audit
         alpha_field: Json = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
         if value and self.basis and self.basis.cells:
-            alpha_field = {"cells": [list(side) for side in self.basis.cells], "cells_alpha": self.basis.cells_alpha}
+            alpha_field = {
+                "cells": [list(side) for side in self.basis.cells],
+                "cells_alpha": self.basis.cells_alpha,
+            }
         more = {
             "event": event.to_json(),
             "description": str(self.description) if value else event.describe(),
@@ -223,13 +262,19 @@ class AuditResult(Result):
         if self.event is None:
             return None
         labels = [label for score in self.scores for label in score.labels]
-        score_columns = "; ".join(f"output {i} is the score {label}" for i, label in enumerate(labels))
-        return self.event.describe() + (f" ({score_columns}; the output's own numbers follow)" if labels else "")
+        score_columns = "; ".join(
+            f"output {i} is the score {label}" for i, label in enumerate(labels)
+        )
+        return self.event.describe() + (
+            f" ({score_columns}; the output's own numbers follow)" if labels else ""
+        )
 
     def headline(self) -> str:
         """Return the verdict, the bound and the confidence in one line."""
         first = self.notes[0] if self.notes else ""
-        return headline_of(self.claim, self.verdict, self.parameter_lower, self.confidence, self.detectable, first)
+        return headline_of(
+            self.claim, self.verdict, self.parameter_lower, self.confidence, self.detectable, first
+        )
 
     def to_json(self) -> Json:
         fields = {
@@ -261,27 +306,51 @@ class AuditResult(Result):
         fields |= {"cpu_seconds": round(self.cpu_seconds, 3)} if self.cpu_seconds else {}
         fields |= {"trace": self.trace.to_json()} if self.trace else {}
         fields |= {"causes": [cause.to_json() for cause in self.causes]} if self.causes else {}
-        return claim_document(self, "black box", fields) | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
+        return claim_document(self, "black box", fields) | (
+            {"scores": [score.to_json() for score in self.scores]} if self.scores else {}
+        )
 
 
-def headline_of(claim: Claim, verdict: Verdict, lower: float, confidence: float, detectable: float, note: str) -> str:
+def headline_of(
+    claim: Claim, verdict: Verdict, lower: float, confidence: float, detectable: float, note: str
+) -> str:
     """Return the headline of an audit from its numbers; `note` is the first of its notes."""
     symbol, confidence_text = claim.symbol, f"confidence {confidence:.12g}"
     if verdict is Verdict.VIOLATED:
         if math.isinf(lower):
-            return f"VIOLATED: no finite {symbol} holds, certified against the claim {claim} ({confidence_text})"
-        return f"VIOLATED: {symbol} > {lower:.4g} certified against the claim {claim} ({confidence_text})"
+            return (
+                f"VIOLATED: no finite {symbol} holds, certified against the claim {claim} "
+                f"({confidence_text})"
+            )
+        return (
+            f"VIOLATED: {symbol} > {lower:.4g} certified against the claim {claim} "
+            f"({confidence_text})"
+        )
     if verdict is Verdict.SUSPECT:
         bound = f"no finite {symbol} holds" if math.isinf(lower) else f"{symbol} > {lower:.4g}"
-        return f"SUSPECT: {bound} certified; the claim {claim} is violated if it is what the library promises ({confidence_text})"
+        return (
+            f"SUSPECT: {bound} certified; the claim {claim} is violated if it is what the "
+            f"library promises ({confidence_text})"
+        )
     if verdict is Verdict.NOT_REFUTED:
-        found = f"; a violation of {detectable:.4g} or more, of the same shape, would have been found 9 times in 10"
+        found = (
+            f"; a violation of {detectable:.4g} or more, of the same shape, would have been "
+            "found 9 times in 10"
+        )
         found = found if math.isfinite(detectable) else ""
-        return f"NOT REFUTED: no violation of {claim} found; {symbol} > {lower:.4g} certified ({confidence_text}){found}"
+        return (
+            f"NOT REFUTED: no violation of {claim} found; {symbol} > {lower:.4g} certified "
+            f"({confidence_text}){found}"
+        )
     return f"{verdict.value}: {note or 'no verdict'}"
 
 
 def _tally_json(tally: Tally | None) -> dict[str, int] | None:
     if tally is None:
         return None
-    return {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions}
+    return {
+        "correct": tally.correct,
+        "wrong": tally.wrong,
+        "rounds": tally.rounds,
+        "directions": tally.directions,
+    }

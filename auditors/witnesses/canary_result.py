@@ -1,11 +1,20 @@
-"""Result of a canary audit: the number of right guesses, the refuted parameter, and the assumptions."""
+"""Result of a canary audit: the number of right guesses, the refuted parameter, and the
+assumptions.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from dpwitness.auditors.witnesses.verdicts import SCHEMA, Result, Verdict, claim_document, environment, strict
+from dpwitness.auditors.witnesses.verdicts import (
+    SCHEMA,
+    Result,
+    Verdict,
+    claim_document,
+    environment,
+    strict,
+)
 from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.core.claims import Claim
 from dpwitness.core.values.json_reader import Json
@@ -13,7 +22,9 @@ from dpwitness.core.values.json_reader import Json
 
 @dataclass(frozen=True, slots=True)
 class GuessTest:
-    """Number of guesses and of right guesses, the error `alpha` of their test, and the parameter that they refute."""
+    """Number of guesses and of right guesses, the error `alpha` of their test, and the parameter
+    that they refute.
+    """
 
     guesses: int
     right: int
@@ -21,7 +32,12 @@ class GuessTest:
     lower: float
 
     def to_json(self) -> Json:
-        return {"guesses": self.guesses, "right": self.right, "alpha": self.alpha, "lower": strict(self.lower)}
+        return {
+            "guesses": self.guesses,
+            "right": self.right,
+            "alpha": self.alpha,
+            "lower": strict(self.lower),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +49,15 @@ class CanaryPicture:
     left_out: tuple[int, ...]
     guessed_in: tuple[int, ...]  # counts of canaries guessed to be in the training set
     guessed_out: tuple[int, ...]
-    # number of guesses, number of right guesses, and the parameter that this number of guesses alone would refute
+    # number of guesses, number of right guesses, and the parameter that this number of guesses
+    # alone would refute
     course: tuple[tuple[int, int, float], ...]
 
     def to_json(self) -> Json:
-        histograms = {name: list(getattr(self, name)) for name in ("edges", "included", "left_out", "guessed_in", "guessed_out")}
+        histograms = {
+            name: list(getattr(self, name))
+            for name in ("edges", "included", "left_out", "guessed_in", "guessed_out")
+        }
         return histograms | {"course": [[r, v, strict(lower)] for r, v, lower in self.course]}
 
 
@@ -116,15 +136,25 @@ class CanaryResult(Result):
 
     @property
     def evidence(self) -> str:
-        """Return ``statistical``: the verdict rests on counts and a theorem for independent fair coins."""
+        """Return ``statistical``: the verdict rests on counts and a theorem for independent fair
+        coins.
+        """
         return "statistical"
 
     @property
     def witness(self) -> Json | None:
-        """Return the counts as JSON, from which `dpwitness.replay` recomputes the bound; None unless the claim is violated."""
+        """Return the counts as JSON, from which `dpwitness.replay` recomputes the bound; None
+        unless the claim is violated.
+        """
         if self.verdict is not Verdict.VIOLATED:
             return None
-        counts = {"canaries": self.canaries, "included": self.included, "runs": self.runs, "guesses": self.guesses, "right": self.right}
+        counts = {
+            "canaries": self.canaries,
+            "included": self.included,
+            "runs": self.runs,
+            "guesses": self.guesses,
+            "right": self.right,
+        }
         return seal(
             {
                 "schema_version": SCHEMA,
@@ -148,16 +178,31 @@ class CanaryResult(Result):
     def headline(self) -> str:
         """Return the verdict, the bound, the confidence and the counts in one line."""
         symbol, confidence_text = self.claim.symbol, f"confidence {self.confidence:.12g}"
-        epsilon_text = f" (epsilon > {self.epsilon_lower:.4g} at delta = {self.delta:g})" if symbol != "epsilon" else ""
-        of = f"{self.right} of {self.guesses} guesses right, {self.canaries:,} canaries, {self.runs} run{'s' if self.runs > 1 else ''}"
+        epsilon_text = (
+            f" (epsilon > {self.epsilon_lower:.4g} at delta = {self.delta:g})"
+            if symbol != "epsilon"
+            else ""
+        )
+        of = (
+            f"{self.right} of {self.guesses} guesses right, {self.canaries:,} canaries, "
+            f"{self.runs} run{'s' if self.runs > 1 else ''}"
+        )
         bound = f"{symbol} > {self.parameter_lower:.4g}{epsilon_text} certified"
         if self.verdict is Verdict.VIOLATED:
             return f"VIOLATED: {bound} against the claim {self.claim} ({confidence_text}; {of})"
         law = "Gaussian noise" if self.delta else "randomized response"
-        found = f"{law} of epsilon = {self.detectable:.4g} on isolated canaries would have been found with probability 0.9"
+        found = (
+            f"{law} of epsilon = {self.detectable:.4g} on isolated canaries would have been "
+            "found with probability 0.9"
+        )
         if math.isinf(self.detectable):
-            found = f"with this few canaries, no epsilon of {law} would be found with probability 0.9"
-        return f"NOT REFUTED: no violation of {self.claim} found; {bound} ({confidence_text}; {of}); {found}"
+            found = (
+                f"with this few canaries, no epsilon of {law} would be found with probability 0.9"
+            )
+        return (
+            f"NOT REFUTED: no violation of {self.claim} found; {bound} ({confidence_text}; "
+            f"{of}); {found}"
+        )
 
     def to_json(self) -> Json:
         fields = {

@@ -1,4 +1,6 @@
-"""Causes of a violation: what one part of the outputs shows by itself, with the counts of its own test."""
+"""Causes of a violation: what one part of the outputs shows by itself, with the counts of its own
+test.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,22 @@ class Cause:
     Attributes
     ----------
     kind : {"exceptions", "repeated values", "values"}
-        Part of the outputs. Repeated values are exact values of positive probability among numbers that do not repeat otherwise.
+        Part of the outputs. Repeated values are exact values of positive probability among numbers
+        that do not repeat otherwise.
     words : str
         Description of the part.
     verdict : Verdict
-        VIOLATED if events on this part violate the claim. INCONCLUSIVE if there are too few outputs to learn an event.
+        VIOLATED if events on this part violate the claim. INCONCLUSIVE if there are too few outputs
+        to learn an event.
     lower : float
-        Certified lower bound on the claim's parameter, both of the mechanism, and of the mechanism given that no part before this one
-        occurs.
+        Certified lower bound on the claim's parameter, both of the mechanism, and of the mechanism
+        given that no part before this one occurs.
     event, tally, alpha, lost : Event, Tally, float, int
-        Tested event, its counts, the error of the test, and the number of wrong guesses that are lost rounds.
+        Tested event, its counts, the error of the test, and the number of wrong guesses that are
+        lost rounds.
     within : tuple of int or None
-        Numbers of rounds on D1 and on D0 in which no part before this one occurs; None for the first part.
+        Numbers of rounds on D1 and on D0 in which no part before this one occurs; None for the
+        first part.
     """
 
     kind: str
@@ -52,7 +58,11 @@ class Cause:
             return self
         side = self.event.side if isinstance(self.event, Restricted) else 0
         lower = partial_bound(claim, self.tally, self.alpha, self.lost, self.within, side)
-        return replace(self, lower=lower, verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED)
+        return replace(
+            self,
+            lower=lower,
+            verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,
+        )
 
     def to_json(self) -> Json:
         tally = self.tally
@@ -62,7 +72,8 @@ class Cause:
             "verdict": self.verdict.value,
             "parameter_lower": strict(self.lower),
             "event": self.event.to_json() if self.event else None,
-            "tally": tally and {key: getattr(tally, key) for key in ("correct", "wrong", "rounds", "directions")},
+            "tally": tally
+            and {key: getattr(tally, key) for key in ("correct", "wrong", "rounds", "directions")},
             "alpha": to_jsonable(self.alpha),
             "lost": self.lost,
             "within": self.within and list(self.within),

@@ -19,7 +19,8 @@ from dpwitness.core.values.json_reader import Json
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CertifyResult(Result):
-    """Result of a white-box audit of one pair. Every number is the larger of the numbers for both orders of the pair.
+    """Result of a white-box audit of one pair. Every number is the larger of the numbers for both
+    orders of the pair.
 
     Attributes
     ----------
@@ -99,7 +100,8 @@ class CertifyResult(Result):
 
     @property
     def witness(self) -> Json | None:
-        """Return pair, event and output as JSON, from which `dpwitness.replay` encloses the loss again.
+        """Return pair, event and output as JSON, from which `dpwitness.replay` encloses the loss
+        again.
 
         None unless the claim is violated. The event is {L > `above`}: P(L > t) - e^t P'(L > t)
         exceeds delta at every t below the lower bound.
@@ -108,9 +110,19 @@ class CertifyResult(Result):
             return None
         worst, output = self.worst, None
         if worst is not None:
-            output = {"output": strict(worst.output), "ray": strict(worst.ray), "kind": worst.kind, "loss": strict(worst.loss)}
+            output = {
+                "output": strict(worst.output),
+                "ray": strict(worst.ray),
+                "kind": worst.kind,
+                "loss": strict(worst.loss),
+            }
         event = {"kind": "loss", "above": strict(self.epsilon_lower), "output": output}
-        more = {"event": event, "description": self.event, "route": self.route, "trials": self.trials}
+        more = {
+            "event": event,
+            "description": self.event,
+            "route": self.route,
+            "trials": self.trials,
+        }
         return build_witness(self, "white box", self.pair, self.parameter_lower, more)
 
     @property
@@ -122,8 +134,14 @@ class CertifyResult(Result):
 
     @property
     def about(self) -> str:
-        """Return what the verdict is about, and which mismatch of sampler and density would have been noticed."""
-        return self._with_mismatch("sampler and density follow from one declared law" if self.declared else "from the density")
+        """Return what the verdict is about, and which mismatch of sampler and density would have
+        been noticed.
+        """
+        return self._with_mismatch(
+            "sampler and density follow from one declared law"
+            if self.declared
+            else "from the density"
+        )
 
     def _with_mismatch(self, subject: str) -> str:
         """Return `subject`, and which mismatch of sampler and density would have been noticed."""
@@ -131,28 +149,54 @@ class CertifyResult(Result):
 
     def headline(self) -> str:
         """Return the verdict, the bounds and their evidence in one line."""
-        symbol, bounds_text = self.claim.symbol, f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]"
-        evidence_text = f"{self.about}; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
+        symbol, bounds_text = (
+            self.claim.symbol,
+            f"[{self.parameter_lower:.5g}, {self.parameter_upper:.5g}]",
+        )
+        evidence_text = (
+            f"{self.about}; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
+        )
         if self.verdict is Verdict.VIOLATED and math.isinf(self.parameter_lower):
-            return f"VIOLATED: no finite {symbol} holds on this pair, against the claim {self.claim} ({evidence_text})"
+            return (
+                f"VIOLATED: no finite {symbol} holds on this pair, against the claim "
+                f"{self.claim} ({evidence_text})"
+            )
         if self.verdict is Verdict.VIOLATED:
             return (
-                f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, against the claim {self.claim} ({evidence_text})"
+                f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, "
+                f"against the claim {self.claim} ({evidence_text})"
             )
         low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
         named = self.pair.why not in ("", "given")
         scope = f"for the pair '{self.pair.why}' only" if named else "for this pair only"
-        if self.verdict is Verdict.CERTIFIED and low == high and self.lower_end == self.upper_end == "proved":
-            proof = f"proved; {self.about}" if self.declared else self._with_mismatch("proved from its density")
+        if (
+            self.verdict is Verdict.CERTIFIED
+            and low == high
+            and self.lower_end == self.upper_end == "proved"
+        ):
+            proof = (
+                f"proved; {self.about}"
+                if self.declared
+                else self._with_mismatch("proved from its density")
+            )
             return f"CERTIFIED: {symbol} is {low} {scope}, within the claim {self.claim} ({proof})"
         if self.verdict is Verdict.CERTIFIED:
-            return f"CERTIFIED {scope}: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
+            return (
+                f"CERTIFIED {scope}: {symbol} lies in {bounds_text}, within the claim "
+                f"{self.claim} ({evidence_text})"
+            )
         if self.verdict is Verdict.SUPPORTED:
-            return f"SUPPORTED {scope}, not proved: {symbol} lies in {bounds_text}, within the claim {self.claim} ({evidence_text})"
+            return (
+                f"SUPPORTED {scope}, not proved: {symbol} lies in {bounds_text}, within the "
+                f"claim {self.claim} ({evidence_text})"
+            )
         if self.verdict is Verdict.INCONCLUSIVE and self.route == "none":
             return f"INCONCLUSIVE: {self.notes[0]}"
         if self.verdict is Verdict.INCONCLUSIVE:
-            return f"INCONCLUSIVE: {symbol} lies in {bounds_text} on this pair, the claim is {self.claim} ({evidence_text})"
+            return (
+                f"INCONCLUSIVE: {symbol} lies in {bounds_text} on this pair, the claim is "
+                f"{self.claim} ({evidence_text})"
+            )
         return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
 
     def to_json(self) -> Json:
@@ -161,9 +205,17 @@ class CertifyResult(Result):
             "lower_end": self.lower_end,
             "upper_end": self.upper_end,
             "parameter": self.claim.symbol,
-            **{key: strict(getattr(self, key)) for key in ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")},
-            "profile": {key: strict(getattr(self, key)) for key in ("epsilons", "delta_lower", "delta_upper")},
-            "tradeoff": {key: strict(getattr(self, key)) for key in ("fpr", "tpr_lower", "tpr_upper")},
+            **{
+                key: strict(getattr(self, key))
+                for key in ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")
+            },
+            "profile": {
+                key: strict(getattr(self, key))
+                for key in ("epsilons", "delta_lower", "delta_upper")
+            },
+            "tradeoff": {
+                key: strict(getattr(self, key)) for key in ("fpr", "tpr_lower", "tpr_upper")
+            },
             "pair": self.pair.to_json(),
             "description": self.event,
             "confidence": self.confidence,

@@ -36,7 +36,9 @@ class End:
     """Lower or upper bound on the claim's parameter, with its evidence."""
 
     value: float  # bound on the claim's own parameter: epsilon, mu or rho
-    why: str  # evidence for the bound: a grade with its detail, such as ``statistical(0.001)`` or ``assumed: no output ...``
+    # evidence for the bound: a grade with its detail, such as ``statistical(0.001)`` or ``assumed:
+    # no output ...``
+    why: str
     epsilon: float  # bound on epsilon at the claim's delta (at 0 for GDP, zCDP and RDP)
 
     @property
@@ -52,7 +54,9 @@ class End:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """Bounds that one route gives for a pair: the claim's parameter, the privacy profile and the best attack."""
+    """Bounds that one route gives for a pair: the claim's parameter, the privacy profile and the
+    best attack.
+    """
 
     route: str
     lowers: tuple[End, ...]
@@ -90,7 +94,13 @@ def decide(lowers: Sequence[End], uppers: Sequence[End], edge: float) -> tuple[V
     certifying = [end for end in uppers if end.sound and end.value <= edge]
     if certifying:
         best = min(certifying, key=_value)
-        return Verdict.CERTIFIED, low if low.value <= best.value else replace(low, value=best.value, epsilon=best.epsilon), best
+        return (
+            Verdict.CERTIFIED,
+            low
+            if low.value <= best.value
+            else replace(low, value=best.value, epsilon=best.epsilon),
+            best,
+        )
     if low.value > edge or not high.value <= edge:
         return Verdict.INCONCLUSIVE, low, _raised_upper(high, low)
     return Verdict.SUPPORTED, low, _raised_upper(high, low)
@@ -102,5 +112,7 @@ def _value(end: End) -> float:
 
 
 def _raised_upper(high: End, low: End) -> End:
-    """Return the upper bound, raised to the lower bound of another route where that one is larger."""
+    """Return the upper bound, raised to the lower bound of another route where that one
+    is larger.
+    """
     return replace(high, value=max(high.value, low.value), epsilon=max(high.epsilon, low.epsilon))

@@ -1,4 +1,6 @@
-"""Base class of results about functions: sensitivity, utility, stability, accountants and metamorphic relations."""
+"""Base class of results about functions: sensitivity, utility, stability, accountants and
+metamorphic relations.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from dpwitness.core.values.json_reader import Json
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class FunctionResult(Result):
-    """Base of results about a function, each with a kind, a summary, and the fields of its JSON and of its witness.
+    """Base of results about a function, each with a kind, a summary, and the fields of its JSON and
+    of its witness.
 
     Attributes
     ----------
@@ -56,15 +59,26 @@ class FunctionResult(Result):
         """Return what to do next, if the verdict is not VIOLATED."""
         if self.verdict is Verdict.ERROR:
             return "fix the problem in the first line, then run again"
-        return self._advice() or "no change is needed on this evidence, which is not a proof; more --seconds search further"
+        return (
+            self._advice()
+            or "no change is needed on this evidence, which is not a proof; more --seconds "
+            "search further"
+        )
 
     @property
     def witness(self) -> Json | None:
-        """Return the function and its inputs, which `dpwitness.replay` runs again; None without a finding, or without an exact form."""
+        """Return the function and its inputs, which `dpwitness.replay` runs again; None without a
+        finding, or without an exact form.
+        """
         more = self._witness_fields()
         if more is None or self.function is None:
             return None
-        return function_witness(self.name, getattr(self.function, "target", self.function), self.seed, {"kind": self.kind, **more})
+        return function_witness(
+            self.name,
+            getattr(self.function, "target", self.function),
+            self.seed,
+            {"kind": self.kind, **more},
+        )
 
     def headline(self) -> str:
         """Return the verdict and the summary in one line."""

@@ -52,12 +52,18 @@ def read_frame_files(value: Any, folder: Path) -> Any:
         installed.
     """
     if isinstance(value, list):
-        return [read_frame_files(part, folder) for part in value] if has_frame_files(value) else value
+        return (
+            [read_frame_files(part, folder) for part in value] if has_frame_files(value) else value
+        )
     if not isinstance(value, dict):
         return value
     if value.get("$type") == "parquet":
         return _read_frame(value, folder)
-    return {key: read_frame_files(part, folder) for key, part in value.items()} if has_frame_files(value) else value
+    return (
+        {key: read_frame_files(part, folder) for key, part in value.items()}
+        if has_frame_files(value)
+        else value
+    )
 
 
 def _all_columns(frame: Json) -> list[Json]:
@@ -67,11 +73,16 @@ def _all_columns(frame: Json) -> list[Json]:
 
 def _column_names(frame: Json) -> list[str]:
     """Return the names of the columns of a Parquet file."""
-    return [*(str(column["name"]) for column in frame["columns"]), *(["(index)"] if frame["index"] is not None else [])]
+    return [
+        *(str(column["name"]) for column in frame["columns"]),
+        *(["(index)"] if frame["index"] is not None else []),
+    ]
 
 
 def _write_frame(frame: Json, folder: Path) -> Json | None:
-    """Write a frame to a Parquet file and return the reference to it; None for a frame that stays in the JSON."""
+    """Write a frame to a Parquet file and return the reference to it; None for a frame that stays
+    in the JSON.
+    """
     names = _column_names(frame)
     if frame["rows"] * len(names) <= ENTRIES or len(set(names)) < len(names):
         return None
@@ -84,7 +95,9 @@ def _write_frame(frame: Json, folder: Path) -> Json | None:
         values = from_jsonable(column["values"])
         plain = values.view(np.int64) if values.dtype.kind in "mM" else values
         missing_mask = None if column["missing"] is None else from_jsonable(column["missing"])
-        arrow_columns[name] = arrow.array(plain.tolist() if plain.dtype.kind == "U" else plain, mask=missing_mask)
+        arrow_columns[name] = arrow.array(
+            plain.tolist() if plain.dtype.kind == "U" else plain, mask=missing_mask
+        )
     stream = io.BytesIO()
     parquet.write_table(arrow.table(arrow_columns), stream)
     content = stream.getvalue()
@@ -98,10 +111,18 @@ def _without_values(frame: Json) -> Json:
     """Return the frame without the values that the Parquet file holds."""
 
     def strip_column(column: Json) -> Json:
-        return {**column, "values": {**column["values"], "value": []}, "missing": column["missing"] is not None}
+        return {
+            **column,
+            "values": {**column["values"], "value": []},
+            "missing": column["missing"] is not None,
+        }
 
     index = frame["index"]
-    return {**frame, "columns": list(map(strip_column, frame["columns"])), "index": None if index is None else strip_column(index)}
+    return {
+        **frame,
+        "columns": list(map(strip_column, frame["columns"])),
+        "index": None if index is None else strip_column(index),
+    }
 
 
 def _read_frame(reference: Json, folder: Path) -> Json:
@@ -116,15 +137,23 @@ def _read_frame(reference: Json, folder: Path) -> Json:
         except InvalidArgument as error:
             raise InvalidArgument(f"{name}, the Parquet file of a frame, {error}") from None
         if hashlib.sha256(content).hexdigest() != digest:
-            raise InvalidArgument(f"{name} was edited or damaged: the SHA-256 of its content is not the recorded one")
+            raise InvalidArgument(
+                f"{name} was edited or damaged: the SHA-256 of its content is not the recorded one"
+            )
         try:
             arrow, parquet = library("pyarrow"), library("pyarrow.parquet")
         except UnsupportedData as error:
             raise InvalidArgument(str(error)) from None
         table = parquet.read_table(arrow.BufferReader(content))
-        columns = [_fill_column(column, table.column(i)) for i, column in enumerate(_all_columns(hollow))]
+        columns = [
+            _fill_column(column, table.column(i)) for i, column in enumerate(_all_columns(hollow))
+        ]
         count = len(hollow["columns"])
-        return {**hollow, "columns": columns[:count], "index": columns[count] if len(columns) > count else None}
+        return {
+            **hollow,
+            "columns": columns[:count],
+            "index": columns[count] if len(columns) > count else None,
+        }
     except InvalidArgument:
         raise
     except Exception as error:  # the file may hold anything
@@ -139,5 +168,13 @@ def _fill_column(column: Json, chunked: Any) -> Json:
         values = np.array(["" if v is None else v for v in chunked.to_pylist()], dtype=dtype)
     else:
         stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype
-        values = np.asarray(chunked.fill_null(False if dtype.kind == "b" else 0)).astype(stored).view(dtype)
-    return {**column, "values": to_jsonable(values), "missing": to_jsonable(missing_mask) if column["missing"] else None}
+        values = (
+            np.asarray(chunked.fill_null(False if dtype.kind == "b" else 0))
+            .astype(stored)
+            .view(dtype)
+        )
+    return {
+        **column,
+        "values": to_jsonable(values),
+        "missing": to_jsonable(missing_mask) if column["missing"] else None,
+    }

@@ -15,7 +15,13 @@ import numpy as np
 
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.statistics.certificate import Part, Prior, Tally, certified, clopper_pearson_lower
+from dpwitness.auditors.statistics.certificate import (
+    Part,
+    Prior,
+    Tally,
+    certified,
+    clopper_pearson_lower,
+)
 from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value
 from dpwitness.auditors.statistics.partial_certificate import PARTS
 from dpwitness.auditors.witnesses.causes import Cause
@@ -25,7 +31,8 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 
 _BOUND_TOLERANCE = 1e-6  # relative difference between a stated bound and a computed one
-_SENSITIVITY_MARGIN = 1e-7  # amount by which a sensitivity must exceed its bound, as the bound itself is rounded
+# amount by which a sensitivity must exceed its bound, as the bound itself is rounded
+_SENSITIVITY_MARGIN = 1e-7
 _READ_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 
 
@@ -35,31 +42,47 @@ class Basis:
 
     alpha: float  # error of the interim look that certified `parts`
     parts: tuple[Part, ...]  # counts of all stages at that look, the last stage last
-    # counts on D1 and on D0 of a binned event (RDP, zCDP). Such an event certifies the bound on the claim's parameter.
+    # counts on D1 and on D0 of a binned event (RDP, zCDP). Such an event certifies the bound on the
+    # claim's parameter.
     cells: tuple[tuple[int, ...], ...] = ()
     cells_alpha: float = 0.0  # error of the test of `cells`
 
     def to_json(self) -> Json:
         content: Json = {"alpha": self.alpha, "stages": [part.to_json() for part in self.parts]}
-        return content | ({"cells": [list(side) for side in self.cells], "cells_alpha": self.cells_alpha} if self.cells else {})
+        return content | (
+            {"cells": [list(side) for side in self.cells], "cells_alpha": self.cells_alpha}
+            if self.cells
+            else {}
+        )
 
     @classmethod
     def from_json(cls, data: Json) -> Basis:
         """Return the Basis that `to_json` wrote."""
         cells = tuple(tuple(int(count) for count in side) for side in data.get("cells", ()))
-        return cls(float(data["alpha"]), tuple(map(read_part, data["stages"])), cells, float(data.get("cells_alpha", 0.0)))
+        return cls(
+            float(data["alpha"]),
+            tuple(map(read_part, data["stages"])),
+            cells,
+            float(data.get("cells_alpha", 0.0)),
+        )
 
     def bounds(self, claim: Claim, event: Any) -> tuple[float, float]:
         """Return the lower bounds on the claim's parameter and on epsilon."""
         lower = combined_bound(claim, self.parts, self.alpha)
         epsilon_claim = claim.at_delta
-        epsilon = lower if epsilon_claim is claim or claim.is_pure else combined_bound(epsilon_claim, self.parts, self.alpha)
+        epsilon = (
+            lower
+            if epsilon_claim is claim or claim.is_pure
+            else combined_bound(epsilon_claim, self.parts, self.alpha)
+        )
         if self.cells and isinstance(event, Binned):
             lower = renyi_lower_bound(claim, event, np.array(self.cells), self.cells_alpha)
         return lower, epsilon
 
     def p_value(self, claim: Claim, error: float) -> float:
-        """Return the p-value of the claim given `parts`, if all interim looks together spend `error`."""
+        """Return the p-value of the claim given `parts`, if all interim looks together spend
+        `error`.
+        """
         return min(1.0, combined_p_value(claim, self.parts) * error / self.alpha)
 
 
@@ -68,57 +91,89 @@ class RecomputedBounds:
     """Bounds and verdict that follow from a document's counts."""
 
     verdict: Verdict  # the document's verdict
-    values: dict[str, float] = field(default_factory=dict)  # computed number for each key of the document that was checked
-    unchecked: tuple[str, ...] = ()  # keys whose value the document's counts do not determine, as in documents of earlier versions
+    # computed number for each key of the document that was checked
+    values: dict[str, float] = field(default_factory=dict)
+    # keys whose value the document's counts do not determine, as in documents of earlier versions
+    unchecked: tuple[str, ...] = ()
 
 
 def recompute_bounds(document: Json) -> RecomputedBounds:
     """Recompute the bounds and the verdict of a result from the counts in its JSON document.
 
-    Kinds with counts are ``black box`` with its bit level, ``utility`` and ``sensitivity``. For another
-    kind the result is the stated verdict without values. Raises InvalidArgument if a stated bound or
-    verdict contradicts the counts, or the counts cannot be read.
+    Kinds with counts are ``black box`` with its bit level, ``utility`` and ``sensitivity``. For
+    another kind the result is the stated verdict without values. Raises InvalidArgument if a stated
+    bound or verdict contradicts the counts, or the counts cannot be read.
     """
     try:
         verdict = Verdict(document["verdict"])
-        check = {"black box": _check_black_box, "utility": _check_utility, "sensitivity": _check_sensitivity}.get(document.get("kind", ""))
+        check = {
+            "black box": _check_black_box,
+            "utility": _check_utility,
+            "sensitivity": _check_sensitivity,
+        }.get(document.get("kind", ""))
         return RecomputedBounds(verdict) if check is None else check(document, verdict)
     except InvalidArgument as error:
         content = str(error)
-        raise InvalidArgument(content if content.startswith("result ") else f"result {document.get('name', '')!r}: {content}") from None
+        raise InvalidArgument(
+            content
+            if content.startswith("result ")
+            else f"result {document.get('name', '')!r}: {content}"
+        ) from None
     except _READ_ERRORS as error:
         what = f"has no {error}" if isinstance(error, KeyError) else str(error)
-        raise InvalidArgument(f"result {document.get('name', '')!r} cannot be read: {what}") from None
+        raise InvalidArgument(
+            f"result {document.get('name', '')!r} cannot be read: {what}"
+        ) from None
 
 
 def read_part(data: Json) -> Part:
     """Return the counts of a stage from their JSON."""
     tally = Tally(data["correct"], data["wrong"], data["rounds"], data["directions"])
     if not 0 <= data.get("lost", 0) <= tally.wrong or not 0 <= data.get("weight", 1.0) <= 1:
-        raise InvalidArgument(f"counts must have 0 <= lost <= wrong = {tally.wrong} and a weight in [0, 1], got {data}")
+        raise InvalidArgument(
+            f"counts must have 0 <= lost <= wrong = {tally.wrong} and a weight in [0, 1], "
+            f"got {data}"
+        )
     prior = Prior(*map(float, data["prior"])) if "prior" in data else None
     return Part(tally, float(data.get("weight", 1.0)), data.get("lost", 0), prior)
 
 
-def require_stated_value(document: Json, key: str, found: float, within: float = _BOUND_TOLERANCE) -> None:
+def require_stated_value(
+    document: Json, key: str, found: float, within: float = _BOUND_TOLERANCE
+) -> None:
     """Raise InvalidArgument unless the document states the number `found` under `key`."""
     stated = float(document[key])
-    if not (math.isclose(stated, found, rel_tol=within, abs_tol=1e-9) or (math.isnan(stated) and math.isnan(found))):
-        _raise_contradiction(document, f"its counts give {key} = {found:.6g}, but it states {stated:.6g}")
+    if not (
+        math.isclose(stated, found, rel_tol=within, abs_tol=1e-9)
+        or (math.isnan(stated) and math.isnan(found))
+    ):
+        _raise_contradiction(
+            document, f"its counts give {key} = {found:.6g}, but it states {stated:.6g}"
+        )
 
 
 def require_verdict(document: Json, verdict: Verdict, refuted: bool, why: str) -> None:
-    """Raise InvalidArgument if a verdict of VIOLATED, SUSPECT or NOT_REFUTED contradicts the bound."""
+    """Raise InvalidArgument if a verdict of VIOLATED, SUSPECT or NOT_REFUTED
+    contradicts the bound.
+    """
     right = Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED
     allowed = (right, Verdict.SUSPECT) if refuted and document.get("guessed") else (right,)
-    if verdict in (Verdict.VIOLATED, Verdict.SUSPECT, Verdict.NOT_REFUTED) and verdict not in allowed:
-        _raise_contradiction(document, f"{why} gives {right.value}, but the document states {verdict.value}")
+    if (
+        verdict in (Verdict.VIOLATED, Verdict.SUSPECT, Verdict.NOT_REFUTED)
+        and verdict not in allowed
+    ):
+        _raise_contradiction(
+            document, f"{why} gives {right.value}, but the document states {verdict.value}"
+        )
 
 
 def require_allowed_error(document: Json, stated: float, most: float) -> None:
     """Raise InvalidArgument if a test's error exceeds the error that the confidence allows."""
     if not 0 < stated <= most * (1 + 1e-9):
-        _raise_contradiction(document, f"its confidence allows an error of {most:.6g}, its counts were tested at {stated:.6g}")
+        _raise_contradiction(
+            document,
+            f"its confidence allows an error of {most:.6g}, its counts were tested at {stated:.6g}",
+        )
 
 
 def _raise_contradiction(document: Json, what: str) -> None:
@@ -129,7 +184,10 @@ def _raise_contradiction(document: Json, what: str) -> None:
 def _check_black_box(document: Json, verdict: Verdict) -> RecomputedBounds:
     """Check the bounds, p-value and verdict of a black-box audit."""
     values: dict[str, float] = {}
-    claim, lower = exact_claim(document["claim"], document["claim_numbers"]), float(document["parameter_lower"])
+    claim, lower = (
+        exact_claim(document["claim"], document["claim_numbers"]),
+        float(document["parameter_lower"]),
+    )
     error, unchecked = 1 - float(document["confidence"]), tuple[str, ...]()
     if document.get("tally") is None:
         require_stated_value(document, "parameter_lower", 0.0)
@@ -144,14 +202,32 @@ def _check_black_box(document: Json, verdict: Verdict) -> RecomputedBounds:
             require_stated_value(document, key, found)
     else:
         unchecked = _check_without_basis(document, claim, values)
-    require_verdict(document, verdict, lower > claim.parameter, f"a bound of {lower:.6g} against {claim}")
+    require_verdict(
+        document, verdict, lower > claim.parameter, f"a bound of {lower:.6g} against {claim}"
+    )
     p_value = float(document["p_value"])
-    if lower > claim.parameter and not document.get("basis", {}).get("cells") and not p_value <= error * (1 + _BOUND_TOLERANCE):
-        _raise_contradiction(document, f"a refuted claim has a p-value of at most {error:.6g}, but the document states {p_value:.6g}")
+    if (
+        lower > claim.parameter
+        and not document.get("basis", {}).get("cells")
+        and not p_value <= error * (1 + _BOUND_TOLERANCE)
+    ):
+        _raise_contradiction(
+            document,
+            f"a refuted claim has a p-value of at most {error:.6g}, but the document states "
+            f"{p_value:.6g}",
+        )
     if document.get("bit_level"):
         _check_bit_level(document, claim, error, values)
     for cause in document.get("causes", []):
-        _check_cause(cause | {"name": f"{document.get('name', '')} ({cause['kind']})", "guessed": document.get("guessed")}, claim, error)
+        _check_cause(
+            cause
+            | {
+                "name": f"{document.get('name', '')} ({cause['kind']})",
+                "guessed": document.get("guessed"),
+            },
+            claim,
+            error,
+        )
     return RecomputedBounds(verdict, values, unchecked)
 
 
@@ -166,12 +242,19 @@ def _check_without_basis(document: Json, claim: Claim, values: dict[str, float])
     event = read_event(document["event"]) if document.get("event") else None
     looks = [float(bound) for _, bound in document.get("looks", [])]
     if looks and not math.isclose(lower, max(looks), rel_tol=_BOUND_TOLERANCE, abs_tol=1e-9):
-        _raise_contradiction(document, f"its interim looks certified {max(looks):.6g}, but it states {lower:.6g}")
+        _raise_contradiction(
+            document, f"its interim looks certified {max(looks):.6g}, but it states {lower:.6g}"
+        )
     if isinstance(event, Binned) or not 0 < alpha < 1:
         return ("parameter_lower", "epsilon_lower")
     found = combined_bound(claim, parts, alpha)
-    if lower > found * (1 + _BOUND_TOLERANCE) + 1e-9 and (len(looks) < 2 or looks[-2] != max(looks)):
-        _raise_contradiction(document, f"its counts give at most parameter_lower = {found:.6g}, but it states {lower:.6g}")
+    if lower > found * (1 + _BOUND_TOLERANCE) + 1e-9 and (
+        len(looks) < 2 or looks[-2] != max(looks)
+    ):
+        _raise_contradiction(
+            document,
+            f"its counts give at most parameter_lower = {found:.6g}, but it states {lower:.6g}",
+        )
     if math.isclose(lower, found, rel_tol=_BOUND_TOLERANCE, abs_tol=1e-9):
         values["parameter_lower"] = found
         return ()
@@ -180,20 +263,34 @@ def _check_without_basis(document: Json, claim: Claim, values: dict[str, float])
 
 def _check_bit_level(document: Json, claim: Claim, error: float, values: dict[str, float]) -> None:
     """Check the bound and verdict of the bit level."""
-    level: Json = {"name": f"{document.get('name', '')} (bit level)", "guessed": document.get("guessed")} | document["bit_level"]
+    level: Json = {
+        "name": f"{document.get('name', '')} (bit level)",
+        "guessed": document.get("guessed"),
+    } | document["bit_level"]
     stated, counts, found = float(level["epsilon_lower"]), level.get("tally"), 0.0
     refuted = False
     if counts is not None:
         tally, alpha = read_part(counts).tally, float(level.get("alpha", error))
         require_allowed_error(document, alpha, error)
-        numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, level.get("lost", 0))
+        numbers = (
+            tally.correct,
+            tally.wrong,
+            tally.rounds,
+            alpha,
+            tally.directions,
+            level.get("lost", 0),
+        )
         found = float(certified(claim.at_delta, *numbers))
         refuted = float(certified(claim, *numbers)) > claim.parameter
     if "alpha" in level or counts is None or stated > found:
         require_stated_value(level, "epsilon_lower", found)
-        require_verdict(level, Verdict(level["verdict"]), refuted, f"a bound of {found:.6g} against {claim}")
+        require_verdict(
+            level, Verdict(level["verdict"]), refuted, f"a bound of {found:.6g} against {claim}"
+        )
     elif not refuted:  # documents of earlier versions lack the number of lost rounds
-        require_verdict(level, Verdict(level["verdict"]), False, f"a bound of {found:.6g} against {claim}")
+        require_verdict(
+            level, Verdict(level["verdict"]), False, f"a bound of {found:.6g} against {claim}"
+        )
     values["bit_level.epsilon_lower"] = found
 
 
@@ -203,20 +300,28 @@ def _check_cause(data: Json, claim: Claim, error: float) -> None:
     require_allowed_error(data, cause.alpha * PARTS, error)
     lower = cause.judged(claim).lower
     require_stated_value(data, "parameter_lower", lower)
-    require_verdict(data, cause.verdict, lower > claim.parameter, f"a bound of {lower:.6g} against {claim}")
+    require_verdict(
+        data, cause.verdict, lower > claim.parameter, f"a bound of {lower:.6g} against {claim}"
+    )
 
 
 def _check_sensitivity(document: Json, verdict: Verdict) -> RecomputedBounds:
     """Check that the verdict follows from the measured ratio. No counts are involved."""
     lower, ratio, upper = (float(document[key]) for key in ("ratio_lower", "ratio", "ratio_upper"))
     if lower > ratio * (1 + _BOUND_TOLERANCE) or ratio > upper * (1 + _BOUND_TOLERANCE):
-        _raise_contradiction(document, f"its ratio {ratio:.6g} lies outside its limits, {lower:.6g} and {upper:.6g}")
-    require_verdict(document, verdict, lower > 1 + _SENSITIVITY_MARGIN, f"a ratio of at least {lower:.9g}")
+        _raise_contradiction(
+            document, f"its ratio {ratio:.6g} lies outside its limits, {lower:.6g} and {upper:.6g}"
+        )
+    require_verdict(
+        document, verdict, lower > 1 + _SENSITIVITY_MARGIN, f"a ratio of at least {lower:.9g}"
+    )
     return RecomputedBounds(verdict, {"ratio_lower": lower}, ("ratio",))
 
 
 def _check_utility(document: Json, verdict: Verdict) -> RecomputedBounds:
-    """Check the limits of a frequency by its counts, and the verdict of a mean or a slope by its measured limits."""
+    """Check the limits of a frequency by its counts, and the verdict of a mean or a slope by its
+    measured limits.
+    """
     claimed = document.get("claimed")
     if claimed is None or verdict is Verdict.ERROR:
         return RecomputedBounds(verdict, {}, ("lower", "upper"))
@@ -231,6 +336,11 @@ def _check_utility(document: Json, verdict: Verdict) -> RecomputedBounds:
         }
         for key, found in values.items():
             require_stated_value(document, key, found)
-    refuted = lower > claimed["limit"] and ("margin" not in claimed or float(document["estimate"]) > claimed["limit"] + claimed["margin"])
-    require_verdict(document, verdict, refuted, f"a lower limit of {lower:.6g} against {document['claim']}")
+    refuted = lower > claimed["limit"] and (
+        "margin" not in claimed
+        or float(document["estimate"]) > claimed["limit"] + claimed["margin"]
+    )
+    require_verdict(
+        document, verdict, refuted, f"a lower limit of {lower:.6g} against {document['claim']}"
+    )
     return RecomputedBounds(verdict, values, () if values else ("lower", "upper"))

@@ -21,10 +21,22 @@ from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.canary_result import CanaryResult
 from dpwitness.auditors.witnesses.certify_result import CertifyResult
-from dpwitness.auditors.witnesses.rerun_witnesses import RERUN, RerunResult, read_measurement_witness, remeasure, rerun
+from dpwitness.auditors.witnesses.rerun_witnesses import (
+    RERUN,
+    RerunResult,
+    read_measurement_witness,
+    remeasure,
+    rerun,
+)
 from dpwitness.auditors.witnesses.trace_result import TraceResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.witnesses.witness_reader import Witness, check_seal, load_json, read_checked_witness, read_pair
+from dpwitness.auditors.witnesses.witness_reader import (
+    Witness,
+    check_seal,
+    load_json,
+    read_checked_witness,
+    read_pair,
+)
 from dpwitness.auditors.witnesses.witness_schemas import KINDS
 from dpwitness.auditors.workers.loading import FOREIGN, describe_target, relative
 from dpwitness.auditors.workers.source_search import sha256_of
@@ -34,11 +46,25 @@ from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_codec import unregistered_classes
 from dpwitness.core.values.json_reader import Json, short_json
-from dpwitness.core.values.validation import InvalidArgument, require_integer, require_probability, require_run_options, require_type
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_probability,
+    require_run_options,
+    require_type,
+)
 from dpwitness.mechanisms.wrappers.recording.primitive_tables import validate_primitives
 
 LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
-AnyResult = AuditResult | CertifyResult | SensitivityResult | UtilityResult | RerunResult | TraceResult | CanaryResult
+AnyResult = (
+    AuditResult
+    | CertifyResult
+    | SensitivityResult
+    | UtilityResult
+    | RerunResult
+    | TraceResult
+    | CanaryResult
+)
 
 
 def replay(
@@ -55,11 +81,11 @@ def replay(
 ) -> AnyResult:
     """Test the violation recorded in a witness again.
 
-    The event is tested with fresh randomness. For a white-box witness, the privacy loss is
-    enclosed again. For a sensitivity or stability witness, its pair is evaluated again; for a utility
-    witness, the error is measured again; for an accountant, the figure is computed again; for a metamorphic
-    relation, its case is run again. A canary witness runs nothing: its bound is recomputed from the counts
-    in the file.
+    The event is tested with fresh randomness. For a white-box witness, the privacy loss is enclosed
+    again. For a sensitivity or stability witness, its pair is evaluated again; for a utility
+    witness, the error is measured again; for an accountant, the figure is computed again; for a
+    metamorphic relation, its case is run again. A canary witness runs nothing: its bound is
+    recomputed from the counts in the file.
 
     If the mechanism satisfies the claim of the witness, the replay returns VIOLATED with
     probability at most 1 - `confidence`, whoever wrote the witness. If the mechanism breaks the
@@ -97,8 +123,8 @@ def replay(
 
     Returns
     -------
-    AuditResult, CertifyResult, TraceResult, CanaryResult, SensitivityResult, UtilityResult, StabilityResult, AccountantResult or
-    MetamorphicResult
+    AuditResult, CertifyResult, TraceResult, CanaryResult, SensitivityResult, UtilityResult,
+    StabilityResult, AccountantResult or MetamorphicResult
         Result for the target that ran. For a bit-level witness, verdict and bounds are those of
         the bit level.
 
@@ -109,12 +135,21 @@ def replay(
         run.
     """
     prepared = prepare_replay(witness, mechanism=mechanism, allow=allow, scores=scores)
-    return prepared.run(prepared.load(), trials=trials, confidence=confidence, seed=seed, executor=executor, progress=progress)
+    return prepared.run(
+        prepared.load(),
+        trials=trials,
+        confidence=confidence,
+        seed=seed,
+        executor=executor,
+        progress=progress,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Witness that was read, with its target, which passed the trust rules but is not imported yet."""
+    """Witness that was read, with its target, which passed the trust rules but is not
+    imported yet.
+    """
 
     raw: Json
     file: str
@@ -122,11 +157,17 @@ class Replay:
     given: Any
     plan: PlannedTarget | None
     called: str = ""  # the user's name for the given mechanism
-    scores: tuple[Score | PlannedTarget, ...] = ()  # given scores, or trusted ones not yet imported; without the mechanism's own
+    # given scores, or trusted ones not yet imported; without the mechanism's own
+    scores: tuple[Score | PlannedTarget, ...] = ()
 
     def describe(self) -> str:
         """Return a one-line description of what will run."""
-        return "; score ".join([self._describe_target(), *(score.describe() for score in self.scores if isinstance(score, PlannedTarget))])
+        return "; score ".join(
+            [
+                self._describe_target(),
+                *(score.describe() for score in self.scores if isinstance(score, PlannedTarget)),
+            ]
+        )
 
     def _describe_target(self) -> str:
         """Return a one-line description of the target, without its scores."""
@@ -148,7 +189,8 @@ class Replay:
             raise
         except (Exception, SystemExit) as error:  # the user's module or class may raise anything
             raise InvalidArgument(
-                f"replay: target {short_json(self.plan.target)} could not be loaded: {type(error).__name__}: {str(error)[:300]}"
+                f"replay: target {short_json(self.plan.target)} could not be loaded: "
+                f"{type(error).__name__}: {str(error)[:300]}"
             ) from error
 
     def run(
@@ -161,7 +203,9 @@ class Replay:
         executor: Executor | None = None,
         progress: Progress | None = None,
     ) -> AnyResult:
-        """Replay the witness on `mechanism`, the result of `load`. The other arguments are those of `replay`."""
+        """Replay the witness on `mechanism`, the result of `load`. The other arguments are those of
+        `replay`.
+        """
         drawn = seed is None
         seed = fresh_seed() if seed is None else require_integer("seed", seed, "replay", least=0)
         if confidence is not None:
@@ -171,10 +215,25 @@ class Replay:
         if self.raw.get("kind") == "canaries":
             with _naming_file(self.file):
                 counted = recompute_witness(self.raw, confidence)
-            text = "replay of a canary witness: its bound, recomputed from the counts in the file; nothing was run"
-            return replace(counted, notes=(text, *self._confidence_notes(counted.confidence, None), *notes, *counted.notes))
-        used_confidence = max(self.raw.get("confidence", LEAST), LEAST) if confidence is None else confidence
-        result, text, claims = self._run_kind(mechanism, trials, used_confidence, seed, executor, progress)
+            text = (
+                "replay of a canary witness: its bound, recomputed from the counts in the file; "
+                "nothing was run"
+            )
+            return replace(
+                counted,
+                notes=(
+                    text,
+                    *self._confidence_notes(counted.confidence, None),
+                    *notes,
+                    *counted.notes,
+                ),
+            )
+        used_confidence = (
+            max(self.raw.get("confidence", LEAST), LEAST) if confidence is None else confidence
+        )
+        result, text, claims = self._run_kind(
+            mechanism, trials, used_confidence, seed, executor, progress
+        )
         notes = (*claims, *notes)
         more = (
             text,
@@ -185,34 +244,74 @@ class Replay:
         )
         # the first note of an error or an interrupted run is its cause, so these notes follow it
         cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
-        return replace(result, notes=(*result.notes, *more) if cause_first else (*more, *result.notes))
+        return replace(
+            result, notes=(*result.notes, *more) if cause_first else (*more, *result.notes)
+        )
 
     def _run_kind(
-        self, mechanism: Any, trials: int | None, confidence: float, seed: int, executor: Executor | None, progress: Progress | None
+        self,
+        mechanism: Any,
+        trials: int | None,
+        confidence: float,
+        seed: int,
+        executor: Executor | None,
+        progress: Progress | None,
     ) -> tuple[AnyResult, str, tuple[str, ...]]:
-        """Replay by the kind of the witness; return the result, a note on the witness, and notes on its claim."""
+        """Replay by the kind of the witness; return the result, a note on the witness, and notes on
+        its claim.
+        """
         kind, name = self.raw.get("kind"), self._mechanism_name(mechanism)
         if kind in KINDS:
             with _naming_file(self.file):
                 measured = read_measurement_witness(self.raw, self.trust)
-            return remeasure(measured, mechanism, confidence, seed, name), f"replay of a {kind} witness", ()
+            return (
+                remeasure(measured, mechanism, confidence, seed, name),
+                f"replay of a {kind} witness",
+                (),
+            )
         with _naming_file(self.file):
             if kind in RERUN:
                 return *rerun(self.raw, mechanism, self.trust, seed, name), ()
             if kind == "trace":
                 found = "; ".join(f["kind"] for f in self.raw["findings"])
-                return self._trace_again(mechanism, confidence, seed), f"replay of a trace with the recorded findings {found}", ()
+                return (
+                    self._trace_again(mechanism, confidence, seed),
+                    f"replay of a trace with the recorded findings {found}",
+                    (),
+                )
             witness = read_checked_witness(self.raw, self.file, self.trust.resolve_class)
             claims = _claim_notes(witness, mechanism)
-        text = f"replay of a witness at the {witness.level} level that certified {witness.claim.symbol} > {witness.bound:.4g}"
-        return self._test_again(witness, mechanism, trials, confidence, seed, executor, progress), text, claims
+        text = (
+            f"replay of a witness at the {witness.level} level that certified "
+            f"{witness.claim.symbol} > {witness.bound:.4g}"
+        )
+        return (
+            self._test_again(witness, mechanism, trials, confidence, seed, executor, progress),
+            text,
+            claims,
+        )
 
     def _trace_again(self, mechanism: Any, confidence: float, seed: int) -> TraceResult:
         """Trace the pair of a trace witness again. Nothing that its primitives name is imported."""
-        pair, claim = read_pair(self.raw["pair"], self.trust.resolve_class), exact_claim(self.raw["claim"], self.raw["claim_numbers"])
+        pair, claim = (
+            read_pair(self.raw["pair"], self.trust.resolve_class),
+            exact_claim(self.raw["claim"], self.raw["claim_numbers"]),
+        )
         primitives = validate_primitives(self.raw["primitives"], "replay", required=False)
-        names: Json = {"name": self._mechanism_name(mechanism), "target": self._target_record(mechanism)}
-        return trace(mechanism, pair, claim, primitives, confidence=confidence, seed=seed, confirm=False, **names)
+        names: Json = {
+            "name": self._mechanism_name(mechanism),
+            "target": self._target_record(mechanism),
+        }
+        return trace(
+            mechanism,
+            pair,
+            claim,
+            primitives,
+            confidence=confidence,
+            seed=seed,
+            confirm=False,
+            **names,
+        )
 
     def _test_again(
         self,
@@ -224,8 +323,16 @@ class Replay:
         executor: Executor | None,
         progress: Progress | None,
     ) -> AuditResult | CertifyResult:
-        """Test the event of an audit witness again, or certify the pair of a white-box witness again."""
-        trials = require_integer("trials", max(found.rounds, 1000) if trials is None else trials, "replay", least=1000, most=10**12)
+        """Test the event of an audit witness again, or certify the pair of a white-box witness
+        again.
+        """
+        trials = require_integer(
+            "trials",
+            max(found.rounds, 1000) if trials is None else trials,
+            "replay",
+            least=1000,
+            most=10**12,
+        )
         common: dict[str, Any] = {
             "claim": found.claim,
             "confidence": confidence,
@@ -237,7 +344,14 @@ class Replay:
             return certify(mechanism, found.pair, trials=max(trials, 10_000), **common)
         scores = self._recorded_scores(mechanism)
         return confirm(
-            mechanism, found.event, pair=found.pair, trials=trials, executor=executor, progress=progress, scores=scores, **common
+            mechanism,
+            found.event,
+            pair=found.pair,
+            trials=trials,
+            executor=executor,
+            progress=progress,
+            scores=scores,
+            **common,
         )
 
     def _recorded_scores(self, mechanism: Any) -> tuple[Score, ...]:
@@ -249,7 +363,8 @@ class Replay:
                 own = suggested_score(mechanism)
                 if own is None:
                     raise InvalidArgument(
-                        f"replay: mechanism must have features(outputs), which the event of the witness uses; {name_of(mechanism)} has none"
+                        "replay: mechanism must have features(outputs), which the event of "
+                        f"the witness uses; {name_of(mechanism)} has none"
                     )
                 found.append(replace(own, keys=keys))
                 continue
@@ -261,21 +376,32 @@ class Replay:
 
     def _mechanism_name(self, mechanism: Any) -> str:
         """Return the name of the mechanism that runs. The name in the file is not trusted."""
-        return self.plan.name if self.plan is not None and isinstance(mechanism, functools.partial) else name_of(mechanism)
+        return (
+            self.plan.name
+            if self.plan is not None and isinstance(mechanism, functools.partial)
+            else name_of(mechanism)
+        )
 
     def _target_record(self, mechanism: Any) -> Json | None:
         """Return the target record of the mechanism that runs."""
         if self.plan is None:
             return describe_target(mechanism)
         if self.plan.place.endswith(".py") and self.plan.file is not None:
-            return {"target": f"{relative(self.plan.file)}:{self.plan.name}", **_target_kwargs(self.plan)}
+            return {
+                "target": f"{relative(self.plan.file)}:{self.plan.name}",
+                **_target_kwargs(self.plan),
+            }
         return {"target": self.raw["target"]["target"], **_target_kwargs(self.plan)}
 
     def _run_note(self, result: AnyResult) -> str:
         """Return a note on what ran, and on the recorded name if the two names differ."""
         text = f"ran {self.describe()}"
         recorded = self.raw["name"]
-        return text if recorded == result.name else f"{text}; the witness calls it {short_json(recorded)}"
+        return (
+            text
+            if recorded == result.name
+            else f"{text}; the witness calls it {short_json(recorded)}"
+        )
 
     def _confidence_notes(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
         """Return notes on the confidence of this replay, and on the seed that was drawn for it."""
@@ -283,17 +409,30 @@ class Replay:
             return ()
         notes = []
         if drawn is not None:
-            notes.append(f"seed {drawn}, drawn for this replay from the operating system's entropy: the same seed repeats it")
+            notes.append(
+                f"seed {drawn}, drawn for this replay from the operating system's entropy: "
+                "the same seed repeats it"
+            )
         recorded = self.raw["confidence"]
         if confidence != recorded:
-            notes.append(f"the replay has confidence {confidence:.12g}; the witness was recorded at {recorded:.12g}")
+            notes.append(
+                f"the replay has confidence {confidence:.12g}; the witness was recorded at "
+                f"{recorded:.12g}"
+            )
         return tuple(notes)
 
     @property
     def source_changed(self) -> str:
-        """Return a note if the source of the recorded target has changed since the witness was written; empty otherwise."""
+        """Return a note if the source of the recorded target has changed since the witness was
+        written; empty otherwise.
+        """
         recorded, file = self.raw.get("source"), None if self.plan is None else self.plan.file
-        if not recorded or file is None or file.suffix != ".py" or sha256_of(file) == recorded["sha256"]:
+        if (
+            not recorded
+            or file is None
+            or file.suffix != ".py"
+            or sha256_of(file) == recorded["sha256"]
+        ):
             return ""
         return f"the source of the target, {file.name}, has changed since the witness was written"
 
@@ -319,24 +458,44 @@ def target_arguments(target: Json | None) -> Json:
     For a target that ran in a separate interpreter, return those of its function.
     """
     kwargs: Json = (target or {}).get("kwargs") or {}
-    return kwargs.get("kwargs") or {} if target is not None and target["target"] == FOREIGN else kwargs
+    return (
+        kwargs.get("kwargs") or {} if target is not None and target["target"] == FOREIGN else kwargs
+    )
 
 
 def prepare_replay(
-    witness: str | Path | Json, *, mechanism: Any = None, allow: Sequence[str] = (), called: str = "", scores: Sequence[Any] | None = None
+    witness: str | Path | Json,
+    *,
+    mechanism: Any = None,
+    allow: Sequence[str] = (),
+    called: str = "",
+    scores: Sequence[Any] | None = None,
 ) -> Replay:
     """Read a witness and check its target against the trust rules. Nothing is imported or run."""
-    require_type("witness", witness, (str, os.PathLike, dict), "be a path or what a witness file holds", "replay")
+    require_type(
+        "witness",
+        witness,
+        (str, os.PathLike, dict),
+        "be a path or what a witness file holds",
+        "replay",
+    )
     require_type("allow", allow, (str, list, tuple, set, frozenset), "be a list of names", "replay")
     raw, file = load_json(witness)
     if raw.get("kind") == "claim":
         raise InvalidArgument(f"replay: {file} is the witness of a claim: dpwitness replay {file}")
-    trust = Trust(tuple(allow) if not isinstance(allow, str) else allow, None if isinstance(witness, dict) else Path(witness).parent)
+    trust = Trust(
+        tuple(allow) if not isinstance(allow, str) else allow,
+        None if isinstance(witness, dict) else Path(witness).parent,
+    )
     with _naming_file(file):
-        return _build_replay(raw, file, trust, mechanism, called, collect_scores(scores, None, "replay"))
+        return _build_replay(
+            raw, file, trust, mechanism, called, collect_scores(scores, None, "replay")
+        )
 
 
-def _build_replay(raw: Json, file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]) -> Replay:
+def _build_replay(
+    raw: Json, file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]
+) -> Replay:
     """Build a Replay from a document: check its classes, its target and its scores."""
     dataset_classes = unregistered_classes(raw)
     if raw.get("kind") not in (*KINDS, *RERUN, "trace", "canaries") and not dataset_classes:
@@ -349,35 +508,52 @@ def _build_replay(raw: Json, file: str, trust: Trust, mechanism: Any, called: st
             raise InvalidArgument("mechanism must be given, the witness names no importable target")
         plan = trust.plan(raw["target"])
     scores = tuple(
-        _resolve_score(recorded, i, trust, given) for i, recorded in enumerate(raw.get("scores", [])) if not recorded["suggested"]
+        _resolve_score(recorded, i, trust, given)
+        for i, recorded in enumerate(raw.get("scores", []))
+        if not recorded["suggested"]
     )
     return Replay(raw, file, trust, mechanism, plan, called, scores)
 
 
-def _resolve_score(recorded: Json, i: int, trust: Trust, given: tuple[Score, ...]) -> Score | PlannedTarget:
-    """Return the given score of the recorded name, or else the recorded score, checked by the trust rules."""
+def _resolve_score(
+    recorded: Json, i: int, trust: Trust, given: tuple[Score, ...]
+) -> Score | PlannedTarget:
+    """Return the given score of the recorded name, or else the recorded score, checked by the trust
+    rules.
+    """
     for key in recorded["keys"]:
-        if not (key is None or isinstance(key, str) or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < 256)):
-            raise InvalidArgument(f"scores[{i}].keys must be texts, numbers of columns or null, got {short_json(key)}")
+        if not (
+            key is None
+            or isinstance(key, str)
+            or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < 256)
+        ):
+            raise InvalidArgument(
+                f"scores[{i}].keys must be texts, numbers of columns or null, got {short_json(key)}"
+            )
     for score in given:
         if score.name == recorded["name"]:
             return score
     if recorded["target"] is None:
-        raise InvalidArgument(f"scores must be given: {short_json(recorded['name'])} has no importable target in the witness")
+        raise InvalidArgument(
+            f"scores must be given: {short_json(recorded['name'])} has no importable target "
+            "in the witness"
+        )
     return trust.plan(recorded["target"], f"scores[{i}].target")
 
 
 def _claim_notes(found: Witness, mechanism: Any) -> tuple[str, ...]:
     """Return a note if the claim of the witness differs from the mechanism's own.
 
-    Raises InvalidArgument if the witness records that its claim is the mechanism's own, but the claims differ.
+    Raises InvalidArgument if the witness records that its claim is the mechanism's own, but the
+    claims differ.
     """
     own = getattr(mechanism, "claim", None)
     if not isinstance(own, Claim) or own.on(found.pair) == found.claim:
         return ()
     if found.raw.get("own_claim"):
         raise InvalidArgument(
-            f"claim must be {own}, the mechanism's own claim as recorded in the witness, got {found.claim}; "
+            f"claim must be {own}, the mechanism's own claim as recorded in the witness, got "
+            f"{found.claim}; "
             "the witness or the mechanism was edited"
         )
     return (f"the witness is against {found.claim}; the mechanism itself claims {own}",)

@@ -1,4 +1,6 @@
-"""Replay of witnesses whose inputs are run again: stability, accountants, metamorphic relations, sensitivity and utility."""
+"""Replay of witnesses whose inputs are run again: stability, accountants, metamorphic relations,
+sensitivity and utility.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +33,22 @@ RerunResult = StabilityResult | AccountantResult | MetamorphicResult
 def rerun(raw: Json, mechanism: Any, trust: Trust, seed: int, name: str) -> tuple[RerunResult, str]:
     """Run the inputs of a witness again, and return the result and a note on what was run."""
     if raw["kind"] == "accountant":
-        return replay_figure(raw, mechanism, name), "replay of an accountant witness: the figure was computed again"
+        return replay_figure(
+            raw, mechanism, name
+        ), "replay of an accountant witness: the figure was computed again"
     if raw["kind"] == "metamorphic":
-        found = replay_relation(raw, declared_subject(mechanism, raw["relation"]), seed, name, trust.resolve_class)
+        found = replay_relation(
+            raw, declared_subject(mechanism, raw["relation"]), seed, name, trust.resolve_class
+        )
         return found, "replay of a metamorphic witness: the recorded case was run again"
-    return replay_pair(raw, mechanism, trust, name), "replay of a stability witness: both inputs were run again"
+    return replay_pair(
+        raw, mechanism, trust, name
+    ), "replay of a stability witness: both inputs were run again"
 
 
 _MATH_FUNCTIONS: dict[str, Callable[..., float]] = {
-    f"math:{name}": getattr(math, name) for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "cbrt", "fabs", "dist")
+    f"math:{name}": getattr(math, name)
+    for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "cbrt", "fabs", "dist")
 }
 
 
@@ -66,7 +75,13 @@ def read_measurement_witness(raw: Json, trust: Trust) -> Measured:
         if not float(raw["ratio"]) > 1:
             refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
         recorded = raw["norm"]
-        norm = _load_function(recorded, "norm", trust) if isinstance(recorded, dict) else math.inf if recorded == "inf" else int(recorded)
+        norm = (
+            _load_function(recorded, "norm", trust)
+            if isinstance(recorded, dict)
+            else math.inf
+            if recorded == "inf"
+            else int(recorded)
+        )
         return Measured(raw, read_pair(raw["pair"], trust.resolve_class), norm, None)
     claim = from_jsonable(raw["claim"], "claim")
     if not isinstance(claim, UtilityClaim):
@@ -79,9 +94,15 @@ def read_measurement_witness(raw: Json, trust: Trust) -> Measured:
 
 
 def _load_function(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
-    """Load a norm or a transform: a plain function of `math`, or a target that is trusted to run."""
+    """Load a norm or a transform: a plain function of `math`, or a target that is
+    trusted to run.
+    """
     math_function = _MATH_FUNCTIONS.get(target["target"])
-    found = math_function if math_function is not None and not target.get("kwargs") else trust.plan(target, what).load()
+    found = (
+        math_function
+        if math_function is not None and not target.get("kwargs")
+        else trust.plan(target, what).load()
+    )
     if not callable(found):
         refuse(what, "name a function", target["target"])
     return found
@@ -90,7 +111,9 @@ def _load_function(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
 def remeasure(
     measured: Measured, function: Callable[..., Any], confidence: float, seed: int, name: str
 ) -> SensitivityResult | UtilityResult:
-    """Evaluate the pair of a sensitivity witness again, or measure the error of a utility claim again under `seed`."""
+    """Evaluate the pair of a sensitivity witness again, or measure the error of a utility claim
+    again under `seed`.
+    """
     if not callable(function):
         raise InvalidArgument(f"replay: target must be a function, got {type(function).__name__}")
     raw = measured.raw
@@ -98,8 +121,12 @@ def remeasure(
         if measured.pair is not None:
             return sensitivity_at(function, raw["bound"], measured.pair, measured.norm, name=name)
         assert measured.claim is not None
-        return audit_utility(function, measured.claim, runs=raw["runs"], confidence=confidence, seed=seed, name=name)
+        return audit_utility(
+            function, measured.claim, runs=raw["runs"], confidence=confidence, seed=seed, name=name
+        )
     except InvalidArgument:
         raise
     except Exception as error:  # the user's function may raise anything on the file's data
-        raise InvalidArgument(f"replay: {name} could not be evaluated: {type(error).__name__}: {str(error)[:300]}") from error
+        raise InvalidArgument(
+            f"replay: {name} could not be evaluated: {type(error).__name__}: {str(error)[:300]}"
+        ) from error

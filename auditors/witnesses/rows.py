@@ -1,8 +1,8 @@
 """Rows of a store: columns and checksums.
 
-Each row of an audit ends with a checksum of its other values. A checksum detects damage, such as a flipped bit. It does not
-detect an edit by somebody who computes checksums. Against such edits, bounds and verdicts are computed again from the counts
-(`results/recompute.py`).
+Each row of an audit ends with a checksum of its other values. A checksum detects damage, such as a
+flipped bit. It does not detect an edit by somebody who computes checksums. Against such edits,
+bounds and verdicts are computed again from the counts (`results/recompute.py`).
 """
 
 from __future__ import annotations
@@ -29,34 +29,56 @@ CREATE TABLE spans (stage INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER
 CREATE TABLE writer (process INTEGER NOT NULL, host TEXT NOT NULL, since REAL NOT NULL);
 """
 COLUMNS = {
-    "audits": ("id", "hash", "name", "identity", "begun", "planned", "done", "ended", "verdict", "result"),
+    "audits": (
+        "id",
+        "hash",
+        "name",
+        "identity",
+        "begun",
+        "planned",
+        "done",
+        "ended",
+        "verdict",
+        "result",
+    ),
     "facts": ("audit", "key", "value"),
     "looks": ("audit", "runs", "bound"),
     "stages": ("id", "audit", "phase", "pair", "single", "rounds", "chunk"),
     "spans": ("stage", "first", "last", "rounds", "payload"),
 }
-_KEYS = {"audits": 1, "facts": 2, "looks": 2, "stages": 1, "spans": 2}  # number of leading columns that identify a row
+# number of leading columns that identify a row
+_KEYS = {"audits": 1, "facts": 2, "looks": 2, "stages": 1, "spans": 2}
 
 
 def create(connection: sqlite3.Connection) -> None:
     """Create the tables in an empty file."""
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;")
+    connection.executescript(
+        f"BEGIN; {_SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = "
+        f"{VERSION}; COMMIT;"
+    )
 
 
 def checksum(values: tuple[Any, ...]) -> str:
     """Return a checksum of a row's values and their types."""
     found = hashlib.blake2b(digest_size=8)
     for value in values:
-        content = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
+        content = (
+            value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
+        )
         found.update(f"{type(value).__name__} {len(content)} ".encode() + content)
     return found.hexdigest()
 
 
-def insert_statement(table: str, *values: Any, how: str = "OR REPLACE") -> tuple[str, tuple[Any, ...]]:
+def insert_statement(
+    table: str, *values: Any, how: str = "OR REPLACE"
+) -> tuple[str, tuple[Any, ...]]:
     """Return the statement that inserts a row with its checksum, and its values."""
     row = tuple(map(_to_sqlite, values))
-    return f"INSERT {how} INTO {table} VALUES ({', '.join('?' * (len(row) + 1))})", (*row, checksum(row))
+    return f"INSERT {how} INTO {table} VALUES ({', '.join('?' * (len(row) + 1))})", (
+        *row,
+        checksum(row),
+    )
 
 
 def described(table: str, row: tuple[Any, ...]) -> str:

@@ -23,7 +23,12 @@ JSON, ARCHIVE = b"J", b"Z"  # first byte, which tells the format
 def pack(span: Span) -> bytes:
     """Return a span as bytes."""
     arrays: dict[str, Any] = {}
-    head = {"last": span.last, "raised": span.raised, "seconds": span.seconds, "parts": [_part_json(p, s, arrays) for p, s in span.parts]}
+    head = {
+        "last": span.last,
+        "raised": span.raised,
+        "seconds": span.seconds,
+        "parts": [_part_json(p, s, arrays) for p, s in span.parts],
+    }
     text = json.dumps(head, separators=(",", ":")).encode()
     if not arrays:
         return JSON + text
@@ -70,8 +75,17 @@ def _outputs_json(side: Outputs | None, arrays: dict[str, Any]) -> Any:
         return None
     number = len(arrays) // 2
     arrays[f"values{number}"], arrays[f"codes{number}"] = side.values, side.codes
-    texts = [[code, [list(dataclasses.astuple(each)) for each in held]] for code, held in side.texts.items()]
-    return [number, [[code, name] for code, name in side.names.items()], sorted(side.opaque), texts, side.signs]
+    texts = [
+        [code, [list(dataclasses.astuple(each)) for each in held]]
+        for code, held in side.texts.items()
+    ]
+    return [
+        number,
+        [[code, name] for code, name in side.names.items()],
+        sorted(side.opaque),
+        texts,
+        side.signs,
+    ]
 
 
 def _part_from_json(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
@@ -82,9 +96,24 @@ def _part_from_json(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
             return None
         number, names, opaque, texts, signs = fields
         held = {code: tuple(Texts(*each) for each in several) for code, several in texts}
-        return Outputs(arrays[f"values{number}"], arrays[f"codes{number}"], dict(map(tuple, names)), held, frozenset(opaque), signs)
+        return Outputs(
+            arrays[f"values{number}"],
+            arrays[f"codes{number}"],
+            dict(map(tuple, names)),
+            held,
+            frozenset(opaque),
+            signs,
+        )
 
     sides: list[Sides] = [(outputs(one), outputs(zero)) for one, zero in part["sides"]]
     marks = [int(mark, 16) for mark in part["marks"]]
     tables = [np.array(table, dtype=np.int64) for table in part["tables"]]
-    return Segment(tables, sides, int(part["rounds"]), int(part["lost"]), marks, float(part["seconds"]), bool(part["single"]))
+    return Segment(
+        tables,
+        sides,
+        int(part["rounds"]),
+        int(part["lost"]),
+        marks,
+        float(part["seconds"]),
+        bool(part["single"]),
+    )

@@ -1,7 +1,8 @@
 """Store of audits in an SQLite file, with one writer at a time and any number of readers.
 
-A writer holds an advisory lock on the file, which the operating system releases when the process ends for any reason. Committed
-transactions survive any such end; chunks that were not committed are run again.
+A writer holds an advisory lock on the file, which the operating system releases when the process
+ends for any reason. Committed transactions survive any such end; chunks that were not committed are
+run again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from typing import Any, Self
 
 from dpwitness.auditors.witnesses.audit_identity import Identity, differences, identity_hash
 from dpwitness.auditors.witnesses.recompute import recompute_bounds
-from dpwitness.auditors.witnesses.rows import APPLICATION, COLUMNS, VERSION, checksum, create, described, insert_statement
+from dpwitness.auditors.witnesses.rows import (
+    APPLICATION,
+    COLUMNS,
+    VERSION,
+    checksum,
+    create,
+    described,
+    insert_statement,
+)
 from dpwitness.core.values.json_reader import file_kind
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -29,7 +38,9 @@ _MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An audit in a store, with `done` of `planned` runs. `result` is its result as JSON, or None until the audit ends."""
+    """An audit in a store, with `done` of `planned` runs. `result` is its result as JSON, or None
+    until the audit ends.
+    """
 
     id: int
     hash: str
@@ -49,9 +60,14 @@ class Entry:
         try:
             found = recompute_bounds(self.result).verdict.value
         except InvalidArgument as error:
-            raise InvalidArgument(f"store is damaged or edited at audit {self.name}: {error}") from None
+            raise InvalidArgument(
+                f"store is damaged or edited at audit {self.name}: {error}"
+            ) from None
         if found != self.verdict:
-            raise InvalidArgument(f"store is damaged or edited at audit {self.name}: its result is {found}, its row says {self.verdict}")
+            raise InvalidArgument(
+                f"store is damaged or edited at audit {self.name}: its result is {found}, "
+                f"its row says {self.verdict}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +84,9 @@ class Store:
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: int | None) -> None:
         self.path, self.connection, self._lock = path, connection, lock
-        self.renewed = False  # whether an audit replaces a stored audit of its name, as in a suite that is run again with other settings
+        # whether an audit replaces a stored audit of its name, as in a suite that is run again with
+        # other settings
+        self.renewed = False
 
     def __enter__(self) -> Self:
         return self
@@ -80,13 +98,17 @@ class Store:
         """Close the file and release its lock."""
         with contextlib.suppress(sqlite3.Error):
             self.connection.close()
-        if self._lock is not None:  # after SQLite has closed its descriptor, since closing one descriptor releases all locks of the process
+        # after SQLite has closed its descriptor, since closing one descriptor releases all locks of
+        # the process
+        if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run the statements of a `with` block as one transaction: all of them take effect, or none."""
+        """Run the statements of a `with` block as one transaction: all of them take effect, or
+        none.
+        """
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             yield self.connection
@@ -109,20 +131,29 @@ class Store:
             raise InvalidArgument(f"store is damaged, got {self.path}: {error}") from None
 
     def rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[Any, ...]]:
-        """Return the rows of a table that a condition selects. Raise InvalidArgument if a row has a wrong checksum."""
+        """Return the rows of a table that a condition selects. Raise InvalidArgument if a row has a
+        wrong checksum.
+        """
         found = self._checked_rows(table, where, *values)
         for row, intact in found:
             if not intact:
-                raise InvalidArgument(f"store is damaged, got {self.path}: the checksum of a row is wrong ({described(table, row)})")
+                raise InvalidArgument(
+                    f"store is damaged, got {self.path}: the checksum of a row is wrong "
+                    f"({described(table, row)})"
+                )
         return [row for row, _ in found]
 
-    def _checked_rows(self, table: str, where: str = "1", *values: Any) -> list[tuple[tuple[Any, ...], bool]]:
+    def _checked_rows(
+        self, table: str, where: str = "1", *values: Any
+    ) -> list[tuple[tuple[Any, ...], bool]]:
         """Return the selected rows, each with a flag that is true if its checksum is right."""
         query = f"SELECT {', '.join(COLUMNS[table])}, checksum FROM {table} WHERE {where}"
         return [(row[:-1], row[-1] == checksum(row[:-1])) for row in self.query(query, *values)]
 
     def write(self, table: str, *values: Any) -> None:
-        """Insert a row, or replace the row with the same key, at once. Raise InvalidArgument if the file cannot be written."""
+        """Insert a row, or replace the row with the same key, at once. Raise InvalidArgument if the
+        file cannot be written.
+        """
         try:
             self.connection.execute(*insert_statement(table, *values))
         except sqlite3.Error as error:
@@ -130,13 +161,30 @@ class Store:
 
     def reseal(self, audit: int) -> None:
         """Compute the checksum of an audit's row again after an update."""
-        for row in self.query(f"SELECT {', '.join(COLUMNS['audits'])} FROM audits WHERE id = ?", audit):
-            self.connection.execute("UPDATE audits SET checksum = ? WHERE id = ?", (checksum(row), audit))
+        for row in self.query(
+            f"SELECT {', '.join(COLUMNS['audits'])} FROM audits WHERE id = ?", audit
+        ):
+            self.connection.execute(
+                "UPDATE audits SET checksum = ? WHERE id = ?", (checksum(row), audit)
+            )
 
     def entries(self) -> list[Entry]:
-        """Return the audits in the order in which they began, except audits whose row is damaged."""
-        rows = sorted((row for row, intact in self._checked_rows("audits") if intact), key=lambda row: (row[4], row[0]))
-        content = [(*row[:3], self._parse_json(row[3]), *row[4:9], None if row[9] is None else self._parse_json(row[9])) for row in rows]
+        """Return the audits in the order in which they began, except audits whose row
+        is damaged.
+        """
+        rows = sorted(
+            (row for row, intact in self._checked_rows("audits") if intact),
+            key=lambda row: (row[4], row[0]),
+        )
+        content = [
+            (
+                *row[:3],
+                self._parse_json(row[3]),
+                *row[4:9],
+                None if row[9] is None else self._parse_json(row[9]),
+            )
+            for row in rows
+        ]
         return [Entry(*row) for row in content]
 
     def _parse_json(self, text: str) -> Any:
@@ -144,10 +192,14 @@ class Store:
         try:
             return json.loads(text)
         except ValueError as error:  # possible in a store of version 1, whose rows had no checksums
-            raise InvalidArgument(f"store is damaged, got {self.path}: a text of table audits is not JSON ({error})") from None
+            raise InvalidArgument(
+                f"store is damaged, got {self.path}: a text of table audits is not JSON ({error})"
+            ) from None
 
     def damage(self, *, spans: bool = False) -> list[Damage]:
-        """Return the rows whose checksum is wrong. Rows of spans take long to read and are included only with `spans`."""
+        """Return the rows whose checksum is wrong. Rows of spans take long to read and are included
+        only with `spans`.
+        """
         found = []
         for table in ("audits", "facts", "looks", "stages", *(["spans"] if spans else [])):
             for row, intact in self._checked_rows(table):
@@ -155,7 +207,9 @@ class Store:
                     place = {"audits": row[0], "stages": row[1], "spans": row[0]}.get(table, row[0])
                     if table == "spans" and isinstance(place, int):
                         place = place // 2**29
-                    found.append(Damage(place, row[2] if table == "audits" else None, described(table, row)))
+                    found.append(
+                        Damage(place, row[2] if table == "audits" else None, described(table, row))
+                    )
         return found
 
     def require_intact(self, entry: Entry) -> None:
@@ -168,16 +222,19 @@ class Store:
         """Return the error for a damaged audit, which names the remedy."""
         return InvalidArgument(
             f"store is damaged at audit {name} ({damage.row}), got {self.path}: "
-            f"use another store, or remove the damaged rows with `dpwitness store gc {self.path}`; other audits of this store can be used"
+            "use another store, or remove the damaged rows with `dpwitness store gc "
+            f"{self.path}`; other audits of this store can be used"
         )
 
     def find(self, identity: Identity, name: str) -> Entry | None:
-        """Return the entry of this audit, or None. If the store is `renewed`, drop an audit of this name with other content.
+        """Return the entry of this audit, or None. If the store is `renewed`, drop an audit of this
+        name with other content.
 
         Raises
         ------
         InvalidArgument
-            If the entry is damaged, or if the store holds another audit of this name; the message lists the differences.
+            If the entry is damaged, or if the store holds another audit of this name; the message
+            lists the differences.
         """
         entries, wanted = self.entries(), identity_hash(identity)
         for entry in entries:
@@ -193,15 +250,29 @@ class Store:
             elif entry.name == name:
                 content = differences(entry.identity, identity)
                 raise InvalidArgument(
-                    f"store must hold this audit or none of its name, got {self.path}, where {name} has other content: {content}"
+                    f"store must hold this audit or none of its name, got {self.path}, where "
+                    f"{name} has other content: {content}"
                 )
         return None
 
     def begin(self, identity: Identity, name: str, planned: int) -> Entry:
         """Add an audit and return its entry."""
         with self.transaction() as connection:
-            values = (identity_hash(identity), name, json.dumps(identity), time.time(), planned, 0, None, None, None)
-            number = 1 + max((row[0] for row, _ in self._checked_rows("audits") if row[0] < _MAX_AUDIT_NUMBER), default=0)
+            values = (
+                identity_hash(identity),
+                name,
+                json.dumps(identity),
+                time.time(),
+                planned,
+                0,
+                None,
+                None,
+                None,
+            )
+            number = 1 + max(
+                (row[0] for row, _ in self._checked_rows("audits") if row[0] < _MAX_AUDIT_NUMBER),
+                default=0,
+            )
             connection.execute(*insert_statement("audits", number, *values, how=""))
         found = self.find(identity, name)
         assert found is not None
@@ -218,7 +289,9 @@ class Store:
                 connection.execute("DELETE FROM audits WHERE id = ?", (audit,))
 
     def clear_damage(self) -> int:
-        """Remove every audit with a damaged row, and damaged rows without an audit. Return the number of removed audits."""
+        """Remove every audit with a damaged row, and damaged rows without an audit. Return the
+        number of removed audits.
+        """
         damaged = {damage.audit for damage in self.damage(spans=True)}
         known = {row[0] for row, _ in self._checked_rows("audits")}
         for audit in damaged & known:
@@ -228,7 +301,8 @@ class Store:
                 rows = self._checked_rows(table)
                 if all(intact for _, intact in rows):
                     continue
-                connection.execute(f"DELETE FROM {table}")  # a damaged row cannot always be selected by its key
+                # a damaged row cannot always be selected by its key
+                connection.execute(f"DELETE FROM {table}")
                 for row in (row for row, intact in rows if intact):
                     self.write(table, *row)
         return len(damaged & known)
@@ -237,7 +311,8 @@ class Store:
 def stage_number(audit: int, phase: int, pair: int, single: bool) -> int:
     """Return the row number of a stage.
 
-    The number is a formula of the key, so that a row can be written together with the spans that refer to it.
+    The number is a formula of the key, so that a row can be written together with the spans that
+    refer to it.
     """
     return ((audit * 2**8 + phase) * 2**20 + pair) * 2 + int(single)
 
@@ -245,16 +320,22 @@ def stage_number(audit: int, phase: int, pair: int, single: bool) -> int:
 def open_store(path: str | os.PathLike[str]) -> Store:
     """Open a store to write; create the file if it is missing.
 
-    Raise InvalidArgument if the file is not an intact store of a known version that can be written, or if another process writes to it.
+    Raise InvalidArgument if the file is not an intact store of a known version that can be written,
+    or if another process writes to it.
     """
     path = Path(path)
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0), 0o666)
     except OSError as error:
-        raise InvalidArgument(f"store must be a file that can be written, got {path}: {(error.strerror or str(error)).lower()}") from None
+        raise InvalidArgument(
+            f"store must be a file that can be written, got {path}: "
+            f"{(error.strerror or str(error)).lower()}"
+        ) from None
     try:
         if not stat.S_ISREG(mode := os.fstat(lock).st_mode):
-            raise InvalidArgument(f"store must be a regular file, got {path}: is a {file_kind(mode)}")
+            raise InvalidArgument(
+                f"store must be a regular file, got {path}: is a {file_kind(mode)}"
+            )
         _acquire_lock(lock, path)
         store = Store(path, _connect(path, "rw"), lock)
     except BaseException:
@@ -269,7 +350,9 @@ def open_store(path: str | os.PathLike[str]) -> Store:
 
 
 def read_store(path: str | os.PathLike[str]) -> Store:
-    """Open a store to read only, also while another process writes. Raises InvalidArgument if the file is not a store."""
+    """Open a store to read only, also while another process writes. Raises InvalidArgument if the
+    file is not a store.
+    """
     path = Path(path)
     if not path.is_file():
         raise InvalidArgument(f"store must be an existing file, got {path}")
@@ -285,13 +368,18 @@ def read_store(path: str | os.PathLike[str]) -> Store:
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     """Return a connection to the file, in SQLite's mode ``rw`` or ``ro``."""
     place = f"{path.absolute().as_uri()}?mode={mode}"
-    connection = sqlite3.connect(place, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False)
-    connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")  # a damaged text is found by its checksum
+    connection = sqlite3.connect(
+        place, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False
+    )
+    # a damaged text is found by its checksum
+    connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
     return connection
 
 
 def _acquire_lock(lock: int, path: Path) -> None:
-    """Take the lock of the file. Raise InvalidArgument with the holder if another process holds the lock."""
+    """Take the lock of the file. Raise InvalidArgument with the holder if another process holds the
+    lock.
+    """
     try:
         import fcntl
     except ImportError:  # missing on this system, where SQLite's locks still separate the transactions of two writers
@@ -301,32 +389,48 @@ def _acquire_lock(lock: int, path: Path) -> None:
     except OSError:
         who = "another process"
         with contextlib.suppress(Exception), contextlib.closing(_connect(path, "ro")) as connection:
-            who = "process {} on {}".format(*connection.execute("SELECT process, host FROM writer").fetchone())
+            who = "process {} on {}".format(
+                *connection.execute("SELECT process, host FROM writer").fetchone()
+            )
         raise InvalidArgument(f"store must be free, got {path}: {who} is at work on it") from None
 
 
 def _prepare(store: Store) -> None:
-    """Create the tables of a store that is opened to write, and record this process as its writer."""
-    store.connection.execute("PRAGMA synchronous = NORMAL")  # a power cut may undo the last transaction, but cannot leave a part of one
+    """Create the tables of a store that is opened to write, and record this process as
+    its writer.
+    """
+    # a power cut may undo the last transaction, but cannot leave a part of one
+    store.connection.execute("PRAGMA synchronous = NORMAL")
     empty = store.connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if empty and not store.connection.execute("PRAGMA application_id").fetchone()[0]:
         create(store.connection)
     _require_version(store)
     with store.transaction() as connection:  # also fails here if the file cannot be written
         connection.execute("DELETE FROM writer")
-        connection.execute("INSERT INTO writer VALUES (?, ?, ?)", (os.getpid(), os.uname().nodename, time.time()))
+        connection.execute(
+            "INSERT INTO writer VALUES (?, ?, ?)", (os.getpid(), os.uname().nodename, time.time())
+        )
 
 
 def _require_version(store: Store) -> None:
     """Raise InvalidArgument if the file is not a store, or its structure is damaged."""
-    application, version = (store.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    application, version = (
+        store.connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("application_id", "user_version")
+    )
     if application != APPLICATION:
-        raise InvalidArgument(f"store must be a store of dpwitness, got {store.path}: a database of something else")
+        raise InvalidArgument(
+            f"store must be a store of dpwitness, got {store.path}: a database of something else"
+        )
     if version != VERSION:
-        raise InvalidArgument(f"store must be of version {VERSION}, got {store.path} of version {version}")
+        raise InvalidArgument(
+            f"store must be of version {VERSION}, got {store.path} of version {version}"
+        )
     found = store.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
-        raise InvalidArgument(f"store must be whole, got {store.path}: {' '.join(str(found).split())}")
+        raise InvalidArgument(
+            f"store must be whole, got {store.path}: {' '.join(str(found).split())}"
+        )
 
 
 def _with_path_in_errors(path: Path, work: Callable[[], None]) -> None:
@@ -334,4 +438,6 @@ def _with_path_in_errors(path: Path, work: Callable[[], None]) -> None:
     try:
         work()
     except (sqlite3.Error, UnicodeError) as error:
-        raise InvalidArgument(f"store must be an intact file that can be written, got {path}: {error}") from None
+        raise InvalidArgument(
+            f"store must be an intact file that can be written, got {path}: {error}"
+        ) from None

@@ -1,4 +1,6 @@
-"""Evidence from traced runs of a pair: findings, calls of noise primitives, and the privacy loss to which the calls compose."""
+"""Evidence from traced runs of a pair: findings, calls of noise primitives, and the privacy loss to
+which the calls compose.
+"""
 
 from __future__ import annotations
 
@@ -63,20 +65,26 @@ class TracedCall:
     where: str  # line that calls the primitive
     times: int  # number of calls
     norm: str  # norm of `distance` and `total`
-    # largest distance of the inputs on D1 and on D0 over these calls, in the `norm` of the law. Infinite where only one side is a
-    # number; NaN where there is no input to compare.
+    # largest distance of the inputs on D1 and on D0 over these calls, in the `norm` of the law.
+    # Infinite where only one side is a number; NaN where there is no input to compare.
     distance: float
     total: float  # distance over all these calls together
     declared: float  # sensitivity that the library declares; NaN if it declares none
     scale: float  # smallest scale of the noise
-    epsilon: float  # privacy loss of these calls at delta = 0; infinite for normal noise, NaN if the law is not known
-    input: str = ""  # input of the call that moves furthest, on D1 and on D0: the first position at which they differ
-    # whether the distance is the one by which the noise has to move for the same output, since the noise is drawn independently
-    # of the data
+    # privacy loss of these calls at delta = 0; infinite for normal noise, NaN if the law is not
+    # known
+    epsilon: float
+    # input of the call that moves furthest, on D1 and on D0: the first position at which they
+    # differ
+    input: str = ""
+    # whether the distance is the one by which the noise has to move for the same output, since the
+    # noise is drawn independently of the data
     aligned: bool = False
 
     def describe(self) -> str:
-        """Return a one-line description: name, law, number of calls, distance, declared sensitivity, scale and loss."""
+        """Return a one-line description: name, law, number of calls, distance, declared
+        sensitivity, scale and loss.
+        """
         parts = [f"{self.times} x {self.primitive} ({self.law})"]
         if not math.isnan(self.distance):
             moved_object = "noise has to move by" if self.aligned else "input moves by"
@@ -85,7 +93,9 @@ class TracedCall:
         if not math.isnan(self.scale):
             parts.append(f"scale {self.scale:.4g}")
         if self.distance > 0 or self.epsilon != 0:
-            parts.append("loss not known" if math.isnan(self.epsilon) else f"epsilon {self.epsilon:.4g}")
+            parts.append(
+                "loss not known" if math.isnan(self.epsilon) else f"epsilon {self.epsilon:.4g}"
+            )
         return ", ".join(parts)
 
     def to_json(self) -> Json:
@@ -94,13 +104,17 @@ class TracedCall:
     @classmethod
     def from_json(cls, data: Json) -> Self:
         """Return the calls that `to_json` wrote."""
-        values: Json = {name: float(value) if cls.__annotations__[name] == "float" else value for name, value in data.items()}
+        values: Json = {
+            name: float(value) if cls.__annotations__[name] == "float" else value
+            for name, value in data.items()
+        }
         return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
 class TraceEvidence:
-    """Evidence from a few traced runs of one pair, which a black-box audit makes before its own runs.
+    """Evidence from a few traced runs of one pair, which a black-box audit makes before its own
+    runs.
 
     Attributes
     ----------
@@ -109,16 +123,18 @@ class TraceEvidence:
     claimed : float
         The claim's parameter on this pair.
     loss : float
-        Parameter of the claim's notion to which the losses of the calls compose; NaN if a law is unknown.
+        Parameter of the claim's notion to which the losses of the calls compose; NaN if a law is
+        unknown.
     exceeds : bool
-        Whether the claim is violated if the traced laws are the laws of the noise: the loss is above the claim, all noise
-        reaches the output, and no draw hides a part of the loss.
+        Whether the claim is violated if the traced laws are the laws of the noise: the loss is
+        above the claim, all noise reaches the output, and no draw hides a part of the loss.
     findings : tuple of Finding
     calls : tuple of TracedCall
     runs : int
         Number of traced runs. They are never counted by a test.
     doubt : str
-        Why the calls do not account for the outputs, so that the trace supports nothing; empty if they do.
+        Why the calls do not account for the outputs, so that the trace supports nothing; empty if
+        they do.
     """
 
     pair: str
@@ -132,25 +148,37 @@ class TraceEvidence:
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict on this pair if the recorded primitives draw from the laws that they declare. A trace alone certifies nothing.
+        """Verdict on this pair if the recorded primitives draw from the laws that they declare. A
+        trace alone certifies nothing.
 
         Calls that do not account for the outputs, or no calls at all, support nothing.
         """
         if self.exceeds:
             return Verdict.VIOLATED
         explained = bool(self.calls) and not self.findings and not self.doubt
-        return Verdict.SUPPORTED if explained and self.loss <= self.claimed * (1 + 1e-3) else Verdict.INCONCLUSIVE
+        return (
+            Verdict.SUPPORTED
+            if explained and self.loss <= self.claimed * (1 + 1e-3)
+            else Verdict.INCONCLUSIVE
+        )
 
     def refuted_by_counts(self) -> Self:
-        """Return the evidence where the counts exceed the claim: then the traced runs do not show all that the mechanism does."""
+        """Return the evidence where the counts exceed the claim: then the traced runs do not show
+        all that the mechanism does.
+        """
         if self.verdict is not Verdict.SUPPORTED:
             return self
-        doubt = "the counts exceed the claim: noise is not recorded, or not as declared, or these runs did not take a rare branch"
+        doubt = (
+            "the counts exceed the claim: noise is not recorded, or not as declared, or these "
+            "runs did not take a rare branch"
+        )
         return replace(self, doubt=doubt)
 
     @property
     def contradicts(self) -> bool:
-        """Whether the trace contradicts the claim: its loss exceeds the claim, or the accounting that the claim rests on does not hold."""
+        """Whether the trace contradicts the claim: its loss exceeds the claim, or the accounting
+        that the claim rests on does not hold.
+        """
         return self.exceeds or bool(self._accounting)
 
     @property
@@ -160,13 +188,18 @@ class TraceEvidence:
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """Descriptions of the calls whose loss is not zero, largest loss first, and of the findings."""
+        """Descriptions of the calls whose loss is not zero, largest loss first, and of the
+        findings.
+        """
         moved = [call for call in self.calls if call.distance > 0 or call.epsilon != 0]
-        moved.sort(key=lambda call: -math.inf if math.isnan(call.epsilon) else call.epsilon, reverse=True)
+        moved.sort(
+            key=lambda call: -math.inf if math.isnan(call.epsilon) else call.epsilon, reverse=True
+        )
         lines = [call.describe() + (f" (at {call.where})" if call.where else "") for call in moved]
         if self.verdict is Verdict.SUPPORTED:
             lines.append(
-                f"the calls compose to {self.loss:.4g}, claimed {self.claimed:.4g}, and account for the outputs of {self.runs} runs: "
+                f"the calls compose to {self.loss:.4g}, claimed {self.claimed:.4g}, and "
+                f"account for the outputs of {self.runs} runs: "
                 f"SUPPORTED on this pair, if {_ASSUMPTION} and no run differs from these"
             )
         elif self.doubt:
@@ -177,13 +210,18 @@ class TraceEvidence:
         """Return what the trace shows, and on which assumption, if it contradicts the claim."""
         if not self.exceeds:
             return (
-                f"a traced run on the pair ({self.pair}) contradicts the accounting of the claim: {'; '.join(self._accounting)}; "
+                f"a traced run on the pair ({self.pair}) contradicts the accounting of the "
+                f"claim: {'; '.join(self._accounting)}; "
                 "no count of this audit shows a violation"
             )
-        symbol, at = claim.symbol, f" at delta = {claim.delta_budget:g}" if claim.delta_budget else ""
+        symbol, at = (
+            claim.symbol,
+            f" at delta = {claim.delta_budget:g}" if claim.delta_budget else "",
+        )
         reached = f"no finite {symbol}" if math.isinf(self.loss) else f"{symbol} = {self.loss:.4g}"
         return (
-            f"the calls of a traced run on the pair ({self.pair}) compose to {reached}{at}, claimed {self.claimed:.4g}: "
+            f"the calls of a traced run on the pair ({self.pair}) compose to {reached}{at}, "
+            f"claimed {self.claimed:.4g}: "
             f"VIOLATED if {_ASSUMPTION}, which no count of this audit confirms"
         )
 
@@ -204,7 +242,17 @@ class TraceEvidence:
     @classmethod
     def from_json(cls, data: Json) -> Self:
         """Return the evidence that `to_json` wrote."""
-        findings = tuple(Finding(each["kind"], each["told"], each["where"]) for each in data["findings"])
+        findings = tuple(
+            Finding(each["kind"], each["told"], each["where"]) for each in data["findings"]
+        )
         calls = tuple(map(TracedCall.from_json, data["calls"]))
         numbers = {key: float(data[key]) for key in ("claimed", "loss")}
-        return cls(data["pair"], exceeds=data["exceeds"], findings=findings, calls=calls, runs=data["runs"], doubt=data["doubt"], **numbers)
+        return cls(
+            data["pair"],
+            exceeds=data["exceeds"],
+            findings=findings,
+            calls=calls,
+            runs=data["runs"],
+            doubt=data["doubt"],
+            **numbers,
+        )

@@ -1,4 +1,6 @@
-"""Result of a gray-box trace: the calls of primitives on a pair, the differences found, and the composed loss."""
+"""Result of a gray-box trace: the calls of primitives on a pair, the differences found, and the
+composed loss.
+"""
 
 from __future__ import annotations
 
@@ -77,17 +79,23 @@ class TraceResult(Result):
 
     @property
     def evidence(self) -> str:
-        """Return ``statistical`` where an audit has confirmed the findings, otherwise ``one trace``."""
+        """Return ``statistical`` where an audit has confirmed the findings, otherwise ``one
+        trace``.
+        """
         return "statistical" if self.verdict in _CONFIRMED else "one trace"
 
     @property
     def epsilon_lower(self) -> float:
-        """Return the audit's certified lower bound on epsilon at the claim's delta; 0 without an audit."""
+        """Return the audit's certified lower bound on epsilon at the claim's delta; 0 without an
+        audit.
+        """
         return self.audit.epsilon_lower if self.audit is not None else 0.0
 
     @property
     def parameter_lower(self) -> float:
-        """Return the audit's certified lower bound on the claim's own parameter; 0 without an audit."""
+        """Return the audit's certified lower bound on the claim's own parameter; 0 without an
+        audit.
+        """
         return self.audit.parameter_lower if self.audit is not None else 0.0
 
     @property
@@ -102,7 +110,12 @@ class TraceResult(Result):
         if not self.findings or self.pair is None:
             return None
         found = [f.to_json() for f in self.findings]
-        more = {"kind": "trace", "findings": found, "runs": self.runs, "primitives": self.primitives}
+        more = {
+            "kind": "trace",
+            "findings": found,
+            "runs": self.runs,
+            "primitives": self.primitives,
+        }
         return build_witness(self, "trace", self.pair, self.claim.parameter, more)
 
     @property
@@ -111,13 +124,21 @@ class TraceResult(Result):
         if self.verdict is Verdict.INCONCLUSIVE and self.audit is not None:
             return "look at the lines that the findings name; more --trials may confirm them"
         if self.verdict is Verdict.INCONCLUSIVE and not self.findings:
-            return "dpwitness audit tests the outputs; primitives name functions that draw noise, another pair may show more"
+            return (
+                "dpwitness audit tests the outputs; primitives name functions that draw noise, "
+                "another pair may show more"
+            )
         if self.verdict is Verdict.INCONCLUSIVE:
             return "look at the lines that the findings name"
-        return "no change is needed on this evidence; dpwitness audit tests the outputs, --pairs looks at more pairs"
+        return (
+            "no change is needed on this evidence; dpwitness audit tests the outputs, --pairs "
+            "looks at more pairs"
+        )
 
     def headline(self) -> str:
-        """Return the findings, whether an audit confirmed them, and the number of runs, in one line."""
+        """Return the findings, whether an audit confirmed them, and the number of runs, in one
+        line.
+        """
         if self.verdict is Verdict.ERROR:
             return f"ERROR: {self.notes[0] if self.notes else 'no trace'}"
         kinds = list(dict.fromkeys(f.kind for f in self.findings))
@@ -125,24 +146,37 @@ class TraceResult(Result):
         if self.verdict in _CONFIRMED and self.audit is not None:
             return f"{self.audit.headline()}; {found} ({self.runs} runs)"
         if kinds:
-            audit_text = " and was not confirmed by an audit" if self.audit is not None else ", which was not tried by an audit"
+            audit_text = (
+                " and was not confirmed by an audit"
+                if self.audit is not None
+                else ", which was not tried by an audit"
+            )
             return f"INCONCLUSIVE: {found}{audit_text} ({self.runs} runs)"
         if self.doubt:
             return f"INCONCLUSIVE: {self.doubt} ({self._pair_name()}; {self.runs} runs)"
         loss = self.describe_loss()
-        return f"NOT REFUTED: the trace shows no violation on {self._pair_name()} ({loss}; {self.runs} runs; no proof over other pairs)"
+        return (
+            f"NOT REFUTED: the trace shows no violation on {self._pair_name()} ({loss}; "
+            f"{self.runs} runs; no proof over other pairs)"
+        )
 
     def describe_loss(self) -> str:
         """Return a description of the composed loss of the trace."""
         if math.isnan(self.loss):
             return "the privacy loss of some calls is unknown"
         delta = self.claim.delta_budget
-        text = f"its calls compose to {self.claim.symbol} = {self.loss:.4g}" + (f" at delta = {delta:g}" if delta else "")
+        text = f"its calls compose to {self.claim.symbol} = {self.loss:.4g}" + (
+            f" at delta = {delta:g}" if delta else ""
+        )
         return f"{text}, claimed {self.claim.parameter:.4g}"
 
     def _pair_name(self) -> str:
         """Return the name of the pair for a headline."""
-        return f"the pair '{self.pair.why}'" if self.pair is not None and self.pair.why else "this pair"
+        return (
+            f"the pair '{self.pair.why}'"
+            if self.pair is not None and self.pair.why
+            else "this pair"
+        )
 
     def to_json(self) -> Json:
         fields = {

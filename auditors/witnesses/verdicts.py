@@ -1,4 +1,6 @@
-"""Base class of results and the enumeration of verdicts, with helpers for strict JSON and software versions."""
+"""Base class of results and the enumeration of verdicts, with helpers for strict JSON and software
+versions.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Verdict(enum.Enum):
     ERROR = "ERROR"
 
     def __bool__(self) -> bool:
-        raise TypeError(f"a verdict is not a truth value: compare it, as in `verdict is Verdict.{self.name}`")
+        raise TypeError(
+            f"a verdict is not a truth value: compare it, as in `verdict is Verdict.{self.name}`"
+        )
 
 
 class Result(ABC):
@@ -41,11 +45,15 @@ class Result(ABC):
 
     name: str
     verdict: Verdict
-    shown_by: ClassVar[str] = ""  # module with `html` and `markdown` for a result, set by the top package to avoid an upward import
+    # module with `html` and `markdown` for a result, set by the top package to avoid an upward
+    # import
+    shown_by: ClassVar[str] = ""
 
     @property
     def evidence(self) -> str:
-        """Return the grade of evidence for the verdict: ``proved``, ``statistical``, ``numerical`` or ``assumed``."""
+        """Return the grade of evidence for the verdict: ``proved``, ``statistical``, ``numerical``
+        or ``assumed``.
+        """
         return "numerical"
 
     @abstractmethod
@@ -58,7 +66,10 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         line = " ".join(self.headline().split())
-        return f"<{type(self).__name__} {self.name!s:.60}: {line if len(line) <= _REPR_LIMIT else line[: _REPR_LIMIT - 3] + '...'}>"
+        return (
+            f"<{type(self).__name__} {self.name!s:.60}: "
+            f"{line if len(line) <= _REPR_LIMIT else line[: _REPR_LIMIT - 3] + '...'}>"
+        )
 
     def _repr_html_(self) -> str | None:
         return self._card("html")
@@ -67,14 +78,19 @@ class Result(ABC):
         return self._card("markdown")
 
     def _card(self, card_format: str) -> str | None:
-        """Return a card for a notebook; None if it cannot be made, in which case the notebook shows the repr."""
+        """Return a card for a notebook; None if it cannot be made, in which case the notebook shows
+        the repr.
+        """
         try:
             return str(getattr(import_module(self.shown_by), card_format)(self))
         except Exception:
             return None
 
     def __bool__(self) -> bool:
-        raise TypeError("a result is not a truth value: compare its verdict, as in `result.verdict is Verdict.VIOLATED`")
+        raise TypeError(
+            "a result is not a truth value: compare its verdict, as in `result.verdict is "
+            "Verdict.VIOLATED`"
+        )
 
 
 def strict(value: Any) -> Any:
@@ -95,7 +111,9 @@ def strict(value: Any) -> Any:
 
 
 def document(result: Any, kind: str, claim: str, fields: Json) -> Json:
-    """Return the JSON of a result: `fields`, between the first and the last fields of all results."""
+    """Return the JSON of a result: `fields`, between the first and the last fields of
+    all results.
+    """
     return {
         "schema_version": SCHEMA,
         "kind": kind,
@@ -115,7 +133,10 @@ def document(result: Any, kind: str, claim: str, fields: Json) -> Json:
 def claim_document(result: Any, kind: str, fields: Json) -> Json:
     """Return the JSON of a result about a privacy claim."""
     pair = getattr(result, "pair", None)
-    more = {"claim_numbers": list(result.claim.numbers), "relation": None if pair is None else pair.relation}
+    more = {
+        "claim_numbers": list(result.claim.numbers),
+        "relation": None if pair is None else pair.relation,
+    }
     return document(result, kind, str(result.claim), more | fields)
 
 

@@ -1,4 +1,5 @@
-"""Construction of witnesses: JSON documents with all that is needed to test a violation again, and a hash of their content.
+"""Construction of witnesses: JSON documents with all that is needed to test a violation again, and
+a hash of their content.
 
 Each kind of result adds its own fields.
 """
@@ -62,7 +63,9 @@ def build_witness(result: Violation, level: str, pair: Pair, bound: float, more:
     return seal(found | optional_fields | more)
 
 
-def certifies(claim: Claim, event: Event, parts: Sequence[Part], alpha: float, bound: float) -> bool:
+def certifies(
+    claim: Claim, event: Event, parts: Sequence[Part], alpha: float, bound: float
+) -> bool:
     """Return whether the counts give the bound at this error.
 
     False for a binned event. False also if an earlier interim look certified more.
@@ -75,11 +78,19 @@ def certifies(claim: Claim, event: Event, parts: Sequence[Part], alpha: float, b
 def function_witness(name: str, function: Callable[..., Any], seed: int, more: Json) -> Json:
     """Return the witness of a violated bound on a function; `more` holds the fields of the kind."""
     target = named(function)
-    found = {"schema_version": SCHEMA, "name": name, "target": target, "seed": seed, "versions": environment()}
+    found = {
+        "schema_version": SCHEMA,
+        "name": name,
+        "target": target,
+        "seed": seed,
+        "versions": environment(),
+    }
     source = source_of(function, target)
     return seal(found | more | ({"source": source} if source else {}))
 
 
 def named(function: Callable[..., Any] | None) -> Json | None:
-    """Return the importable target of a function; None for a method, a lambda or a nested function."""
+    """Return the importable target of a function; None for a method, a lambda or a
+    nested function.
+    """
     return None if function is None or inspect.ismethod(function) else describe_target(function)

@@ -21,7 +21,13 @@ from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.class_registry import Resolver
 from dpwitness.core.values.json_codec import from_jsonable
-from dpwitness.core.values.json_reader import Json, read_json, refuse, require_json_limits, short_json
+from dpwitness.core.values.json_reader import (
+    Json,
+    read_json,
+    refuse,
+    require_json_limits,
+    short_json,
+)
 from dpwitness.core.values.validation import InvalidArgument
 
 
@@ -43,9 +49,13 @@ class Witness:
 
 
 def fingerprint(witness: Json) -> str:
-    """Return the SHA-256 of all fields but the hash, as JSON with sorted names and without spaces."""
+    """Return the SHA-256 of all fields but the hash, as JSON with sorted names and
+    without spaces.
+    """
     content = {key: value for key, value in witness.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")).hexdigest()
+    return hashlib.sha256(
+        json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    ).hexdigest()
 
 
 def seal(witness: Json) -> Json:
@@ -75,7 +85,9 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
         except InvalidArgument as error:
             if " must be readable: " in str(error):
                 why = str(error).partition(" must be readable: ")[2]
-                raise InvalidArgument(f"replay: witness file must be readable, got {short_json(str(source))}: {why}") from None
+                raise InvalidArgument(
+                    f"replay: witness file must be readable, got {short_json(str(source))}: {why}"
+                ) from None
             raise
     if not isinstance(data, dict) or "schema_version" not in data:
         raise InvalidArgument(f"replay: {name} is not a witness: it has no schema_version")
@@ -115,9 +127,15 @@ def check_schema(data: Json, name: str) -> None:
     """Raise InvalidArgument if a later version wrote the witness."""
     found = data["schema_version"]
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise InvalidArgument(f"replay: {name}: schema_version must be a whole number, at least 1, got {type(found).__name__}")
+        raise InvalidArgument(
+            f"replay: {name}: schema_version must be a whole number, at least 1, got "
+            f"{type(found).__name__}"
+        )
     if found > SCHEMA:
-        raise InvalidArgument(f"replay: {name} was written by schema {found}, this version reads up to {SCHEMA}; upgrade dpwitness")
+        raise InvalidArgument(
+            f"replay: {name} was written by schema {found}, this version reads up to "
+            f"{SCHEMA}; upgrade dpwitness"
+        )
 
 
 def check_seal(data: Json, name: str) -> tuple[str, ...]:
@@ -129,7 +147,8 @@ def check_seal(data: Json, name: str) -> tuple[str, ...]:
         return ("the witness has no hash of its content, so edits cannot be detected",)
     if data["sha256"] != fingerprint(data):
         raise InvalidArgument(
-            f"replay: {name}: sha256 is not that of the content: the witness was edited or damaged; "
+            f"replay: {name}: sha256 is not that of the content: the witness was edited or "
+            "damaged; "
             "remove this field to read the witness without the check"
         )
     return ()
@@ -143,7 +162,9 @@ def read_pair(fields: Json, classes: Resolver | None = None) -> Pair:
     except InvalidArgument:
         raise
     except Exception as error:  # relations may raise anything on datasets of another kind
-        raise InvalidArgument(f"pair must hold datasets of one kind: {type(error).__name__} {str(error)[:200]}") from None
+        raise InvalidArgument(
+            f"pair must hold datasets of one kind: {type(error).__name__} {str(error)[:200]}"
+        ) from None
 
 
 def read_checked_witness(data: Json, name: str, classes: Resolver | None = None) -> Witness:
@@ -154,7 +175,11 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
         white = data["level"] == "white box"
         claim = exact_claim(data["claim"], data["claim_numbers"])
         event = None if white else read_event(data["event"])
-        rounds = data["trials"] if white else max(_certifying_rounds(data["counts"]), data["counts"].get("tested", 0))
+        rounds = (
+            data["trials"]
+            if white
+            else max(_certifying_rounds(data["counts"]), data["counts"].get("tested", 0))
+        )
         found = Witness(
             data["name"],
             data["level"],
@@ -177,7 +202,10 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
 def _error_naming_file(name: str, error: InvalidArgument) -> InvalidArgument:
     """Return an InvalidArgument that names the file."""
     message = str(error).removeprefix("replay: ")
-    return InvalidArgument(f"replay: {name}: {message}{'; the witness is incomplete' if message.endswith('is missing') else ''}")
+    return InvalidArgument(
+        f"replay: {name}: "
+        f"{message}{'; the witness is incomplete' if message.endswith('is missing') else ''}"
+    )
 
 
 def _certifying_rounds(counts: Json) -> int:
@@ -188,7 +216,11 @@ def _certifying_rounds(counts: Json) -> int:
 def _read_tally(counts: Json) -> Tally:
     """Return the tally of a stage, after checking its counts."""
     if counts["correct"] + counts["wrong"] > counts["rounds"]:
-        refuse("counts.correct + counts.wrong", f"be at most counts.rounds, {counts['rounds']}", counts["correct"] + counts["wrong"])
+        refuse(
+            "counts.correct + counts.wrong",
+            f"be at most counts.rounds, {counts['rounds']}",
+            counts["correct"] + counts["wrong"],
+        )
     return Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
 
 
@@ -199,8 +231,14 @@ def _read_prior(counts: Json) -> Prior | None:
 
 def _earlier_stages(counts: Json) -> list[Part]:
     """Return the stages before the last, after checking their lost rounds and weights."""
-    earlier = [Part(_read_tally(stage), stage["weight"], stage["lost"], _read_prior(stage)) for stage in counts.get("stages", ())]
-    for path, stage in [("counts", counts), *((f"counts.stages[{i}]", stage) for i, stage in enumerate(counts.get("stages", ())))]:
+    earlier = [
+        Part(_read_tally(stage), stage["weight"], stage["lost"], _read_prior(stage))
+        for stage in counts.get("stages", ())
+    ]
+    for path, stage in [
+        ("counts", counts),
+        *((f"counts.stages[{i}]", stage) for i, stage in enumerate(counts.get("stages", ()))),
+    ]:
         if stage.get("lost", 0) > stage["wrong"]:
             refuse(f"{path}.lost", f"be at most the wrong guesses, {stage['wrong']}", stage["lost"])
     squares = sum(part.weight**2 for part in earlier)
@@ -213,34 +251,67 @@ def _check_bound(found: Witness) -> None:
     """Raise InvalidArgument unless the bound follows from the counts and exceeds the claim."""
     raw, claim, level = found.raw, found.claim, found.level
     if level == "white box":
-        if claim.bounds_epsilon and not math.isclose(float(raw["event"]["above"]), found.bound, rel_tol=1e-9):
+        if claim.bounds_epsilon and not math.isclose(
+            float(raw["event"]["above"]), found.bound, rel_tol=1e-9
+        ):
             refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
     else:
         counts = raw["counts"]
-        parts = [*_earlier_stages(counts), Part(_read_tally(counts), lost=counts.get("lost", 0), prior=_read_prior(counts))]
+        parts = [
+            *_earlier_stages(counts),
+            Part(_read_tally(counts), lost=counts.get("lost", 0), prior=_read_prior(counts)),
+        ]
         for name in ("alpha", "cells_alpha"):
             if not counts.get(name, 0) <= (1 - found.confidence) * (1 + 1e-9):
-                refuse(f"counts.{name}", f"be at most 1 - confidence, {1 - found.confidence:.9g}", counts[name])
+                refuse(
+                    f"counts.{name}",
+                    f"be at most 1 - confidence, {1 - found.confidence:.9g}",
+                    counts[name],
+                )
         if isinstance(found.event, Binned):
             best, alpha = _bound_of_cells(claim, found.event, counts), counts.get("cells_alpha")
         else:
-            bounded_claim, alpha = claim if level == "value" else claim.at_delta, counts.get("alpha")
+            bounded_claim, alpha = (
+                claim if level == "value" else claim.at_delta,
+                counts.get("alpha"),
+            )
             directions = parts[-1].tally.directions  # earlier stages had other events
             if found.event is not None and directions < found.event.directions:
-                refuse("counts.directions", f"be that of the event, {found.event.directions}", directions)
+                refuse(
+                    "counts.directions",
+                    f"be that of the event, {found.event.directions}",
+                    directions,
+                )
             best = combined_bound(bounded_claim, parts, alpha or 1 - found.confidence)
-        is_exact = alpha and (len(parts) == 1 or "combination" in counts or parts[0].prior is not None)  # else an earlier version wrote it
-        if not (math.isclose(found.bound, best, rel_tol=1e-6) if is_exact else found.bound <= best * (1 + 1e-9)):
-            refuse("bound", f"be what the counts certify, {'' if is_exact else 'at most '}{best:.9g}", raw["bound"])
+        # else an earlier version wrote it
+        is_exact = alpha and (
+            len(parts) == 1 or "combination" in counts or parts[0].prior is not None
+        )
+        if not (
+            math.isclose(found.bound, best, rel_tol=1e-6)
+            if is_exact
+            else found.bound <= best * (1 + 1e-9)
+        ):
+            refuse(
+                "bound",
+                f"be what the counts certify, {'' if is_exact else 'at most '}{best:.9g}",
+                raw["bound"],
+            )
     if (level != "bit" or claim.bounds_epsilon) and found.bound <= claim.parameter:
         refuse("bound", f"exceed the claim, {claim.symbol} = {claim.parameter:.9g}", raw["bound"])
 
 
 def _bound_of_cells(claim: Claim, event: Binned, counts: Json) -> float:
-    """Return the bound that the cells of a Renyi rule certify. Raise InvalidArgument unless they are those of the event and the claim."""
+    """Return the bound that the cells of a Renyi rule certify. Raise InvalidArgument unless they
+    are those of the event and the claim.
+    """
     cells, alpha = counts.get("cells", ()), counts.get("cells_alpha")
     if alpha is None or any(len(side) != len(event.loss) for side in cells) or not cells:
-        refuse("counts.cells", f"count the {len(event.loss)} cells of the event on each side, with cells_alpha", cells)
+        refuse(
+            "counts.cells",
+            f"count the {len(event.loss)} cells of the event on each side, with cells_alpha",
+            cells,
+        )
     if event.order not in claim.orders_among([event.order]):
         refuse("event.rule.fields.order", "be an order of the claim", event.order)
     return renyi_lower_bound(claim, event, np.array(cells), alpha)

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from dpwitness.core.datasets.relations import parse_relation
-from dpwitness.core.values.json_reader import Rule, anything, boolean, integer, items, listing, nullable, number, one_of, record, text
+from dpwitness.core.values.json_reader import (
+    Rule,
+    anything,
+    boolean,
+    integer,
+    items,
+    listing,
+    nullable,
+    number,
+    one_of,
+    record,
+    text,
+)
 from dpwitness.core.values.validation import InvalidArgument
 
 SCHEMA = 1
@@ -30,9 +42,15 @@ def relation_rule(value: Any, path: str) -> str:
 
 
 _pair = record(d0=anything, d1=anything, relation=relation_rule, why=text())
-_tallied: dict[str, Rule] = {"correct": integer(), "wrong": integer(), "rounds": integer(1, RUNS), "directions": integer(1, 2)}
+_tallied: dict[str, Rule] = {
+    "correct": integer(),
+    "wrong": integer(),
+    "rounds": integer(1, RUNS),
+    "directions": integer(1, 2),
+}
 _weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
-_prior = {"prior": listing(number(lambda v: v >= 0, "at least 0"), 3, 3)}  # of an epoch of a sequential audit
+# of an epoch of a sequential audit
+_prior = {"prior": listing(number(lambda v: v >= 0, "at least 0"), 3, 3)}
 _stage = record(_prior, **_tallied, lost=integer(), weight=_weight)
 _counts = record(
     {
@@ -48,23 +66,44 @@ _counts = record(
     **_tallied,
 )
 _source = nullable(record({"line": integer(1)}, file=text(1000), sha256=text(64)))
-_scores = listing(record(name=text(200, empty=False), target=_target, suggested=boolean, keys=listing(anything, 1, 256)), 1, 64)
-_more: dict[str, Rule] = {"ledger": text(200), "sha256": text(64), "source": _source, "versions": items(text(200)), "own_claim": boolean}
+_scores = listing(
+    record(
+        name=text(200, empty=False),
+        target=_target,
+        suggested=boolean,
+        keys=listing(anything, 1, 256),
+    ),
+    1,
+    64,
+)
+_more: dict[str, Rule] = {
+    "ledger": text(200),
+    "sha256": text(64),
+    "source": _source,
+    "versions": items(text(200)),
+    "own_claim": boolean,
+}
 
 
 def _norm(value: Any, path: str) -> Any:
     """Check a norm: a function, or one of 1, 2 and inf."""
-    return _function(value, path) if isinstance(value, dict) else one_of("1", "2", "inf")(value, path)
+    return (
+        _function(value, path) if isinstance(value, dict) else one_of("1", "2", "inf")(value, path)
+    )
 
 
 def _setting(value: Any, path: str) -> Any:
     """Check a setting: a number, or a list of two."""
-    return listing(number(), 2, 2)(value, path) if isinstance(value, list) else number()(value, path)
+    return (
+        listing(number(), 2, 2)(value, path) if isinstance(value, list) else number()(value, path)
+    )
 
 
 def _values(value: Any, path: str) -> Any:
     """Check a parameter: a number, or a list of numbers."""
-    return listing(number(), 1, 100)(value, path) if isinstance(value, list) else number()(value, path)
+    return (
+        listing(number(), 1, 100)(value, path) if isinstance(value, list) else number()(value, path)
+    )
 
 
 def _interval(value: Any, path: str) -> Any:
@@ -86,7 +125,9 @@ _AUDIT = _NAMED | {
     "trials": integer(1, RUNS),
 }
 SCHEMAS: dict[str, Rule] = {
-    "audit": record(_more | {"scores": _scores}, **_AUDIT, level=one_of("value", "bit"), counts=_counts),
+    "audit": record(
+        _more | {"scores": _scores}, **_AUDIT, level=one_of("value", "bit"), counts=_counts
+    ),
     "white box": record(
         _more | {"evidence": text(400)},
         **_AUDIT | {"event": record(kind=one_of("loss"), above=_extended, output=anything)},
@@ -94,7 +135,14 @@ SCHEMAS: dict[str, Rule] = {
         route=text(2000),
     ),
     "sensitivity": record(
-        _more, kind=one_of("sensitivity"), **_NAMED, seed=_seed, bound=_positive, norm=_norm, pair=_pair, ratio=_extended
+        _more,
+        kind=one_of("sensitivity"),
+        **_NAMED,
+        seed=_seed,
+        bound=_positive,
+        norm=_norm,
+        pair=_pair,
+        ratio=_extended,
     ),
     "utility": record(
         _more,
@@ -156,7 +204,9 @@ SCHEMAS: dict[str, Rule] = {
         bound=_bound,
         confidence=_confidence,
         seed=_seed,
-        findings=listing(record(kind=text(40, empty=False), told=text(20_000), where=text(2000)), 1, 1000),
+        findings=listing(
+            record(kind=text(40, empty=False), told=text(20_000), where=text(2000)), 1, 1000
+        ),
         runs=integer(1, 10**9),
         primitives=items(items(text(400))),
     ),
@@ -169,7 +219,13 @@ SCHEMAS: dict[str, Rule] = {
         method=one_of("counting", "steinke", "curve"),
         fixed=boolean,
         delta=number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
-        counts=record(canaries=integer(1, 10**9), included=integer(), runs=integer(1, 10**6), guesses=integer(1, 10**9), right=integer()),
+        counts=record(
+            canaries=integer(1, 10**9),
+            included=integer(),
+            runs=integer(1, 10**6),
+            guesses=integer(1, 10**9),
+            right=integer(),
+        ),
         alpha=_confidence,
         bound=_bound,
         confidence=_confidence,

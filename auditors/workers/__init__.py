@@ -1,1 +1,3 @@
-"""Execution of rounds in chunks on any executor: counting, fitness checks, repeats and scores. May import the results."""
+"""Execution of rounds in chunks on any executor: counting, fitness checks, repeats and scores. May
+import the results.
+"""

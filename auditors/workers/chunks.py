@@ -28,17 +28,24 @@ _Counters = tuple[Counter, Counter]
 class Segment:
     """Results of consecutive chunks of one segment."""
 
-    tables: Tables = field(default_factory=list)  # for each event, the number of outputs in each of its cells: (2, cells), D1 in row 0
-    sides: list[Sides] = field(default_factory=list)  # outputs (D1, D0) of the chunks whose outputs are stored
+    # for each event, the number of outputs in each of its cells: (2, cells), D1 in row 0
+    tables: Tables = field(default_factory=list)
+    # outputs (D1, D0) of the chunks whose outputs are stored
+    sides: list[Sides] = field(default_factory=list)
     rounds: int = 0
     lost: int = 0  # rounds in batches that raised (see `rounds`)
-    marks: list[int] = field(default_factory=list)  # hashes that detect repeated outputs (see `repeated_outputs`)
+    # hashes that detect repeated outputs (see `repeated_outputs`)
+    marks: list[int] = field(default_factory=list)
     seconds: float = 0.0  # duration of the runs only
     single: bool = False  # whether some runs were executed one at a time
 
     def add(self, other: Segment) -> None:
         """Add the results of the chunks that follow."""
-        self.tables = [a + b for a, b in zip(self.tables, other.tables, strict=True)] if self.tables else list(other.tables)
+        self.tables = (
+            [a + b for a, b in zip(self.tables, other.tables, strict=True)]
+            if self.tables
+            else list(other.tables)
+        )
         self.sides += other.sides
         self.marks += other.marks
         self.rounds += other.rounds
@@ -47,17 +54,33 @@ class Segment:
         self.single |= other.single
 
     def tally(self, directions: int) -> Tally:
-        """Return the numbers of right and wrong guesses from the first event's cells (abstain, D1, D0); lost rounds count as wrong."""
+        """Return the numbers of right and wrong guesses from the first event's cells (abstain, D1,
+        D0); lost rounds count as wrong.
+        """
         table, lost = self.tables[0], self.lost
-        return Tally(int(table[0, 1] + table[1, 2]), int(table[0, 2] + table[1, 1]) + lost, int(table.sum()) + lost, directions)
+        return Tally(
+            int(table[0, 1] + table[1, 2]),
+            int(table[0, 2] + table[1, 1]) + lost,
+            int(table.sum()) + lost,
+            directions,
+        )
 
     def agrees(self, other: Segment) -> bool:
-        """Return whether another run of the same chunks gave the same results; the duration is not compared."""
-        fields = [(each.rounds, each.lost, each.marks, each.single, len(each.tables), len(each.sides)) for each in (self, other)]
+        """Return whether another run of the same chunks gave the same results; the duration is not
+        compared.
+        """
+        fields = [
+            (each.rounds, each.lost, each.marks, each.single, len(each.tables), len(each.sides))
+            for each in (self, other)
+        ]
         return (
             fields[0] == fields[1]
             and all(np.array_equal(a, b) for a, b in zip(self.tables, other.tables, strict=True))
-            and all(_same(a, b) for ours, theirs in zip(self.sides, other.sides, strict=True) for a, b in zip(ours, theirs, strict=True))
+            and all(
+                _same(a, b)
+                for ours, theirs in zip(self.sides, other.sides, strict=True)
+                for a, b in zip(ours, theirs, strict=True)
+            )
         )
 
 
@@ -81,12 +104,18 @@ class Span:
 
     def agrees(self, other: Span) -> bool:
         """Return whether another run of the same chunks gave the same results."""
-        fields = [(each.last, each.raised, [place for place, _ in each.parts]) for each in (self, other)]
-        return fields[0] == fields[1] and all(a.agrees(b) for (_, a), (_, b) in zip(self.parts, other.parts, strict=True))
+        fields = [
+            (each.last, each.raised, [place for place, _ in each.parts]) for each in (self, other)
+        ]
+        return fields[0] == fields[1] and all(
+            a.agrees(b) for (_, a), (_, b) in zip(self.parts, other.parts, strict=True)
+        )
 
 
 @task_lock()
-def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int) -> Span:
+def run_span(
+    stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int
+) -> Span:
     """Run chunks first, ..., last - 1, up to and including the first chunk that loses rounds.
 
     With `again` the chunk that loses rounds is left out, because it will be run again. The outputs
@@ -96,7 +125,9 @@ def run_span(stage: Stage, events: Sequence[Event], keep: int, again: bool, firs
         return _run_chunks(stage, events, keep, again, first, last)
 
 
-def _run_chunks(stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int) -> Span:
+def _run_chunks(
+    stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int
+) -> Span:
     """Run the chunks of `run_span`."""
     started = perf_counter()
     counters = _counting_kernels(stage, events)
@@ -117,10 +148,14 @@ def _run_chunks(stage: Stage, events: Sequence[Event], keep: int, again: bool, f
 
 
 def _counting_kernels(stage: Stage, events: Sequence[Event]) -> _Counters | None:
-    """Return kernels that count one event while outputs are drawn, for D1 and D0; None if the stage is short or a kernel is missing."""
+    """Return kernels that count one event while outputs are drawn, for D1 and D0; None if the stage
+    is short or a kernel is missing.
+    """
     if stage.single or len(events) != 1 or stage.rounds < MIN_KERNEL_ROUNDS:
         return None
-    one, zero = (counter(stage.run, dataset, events[0]) for dataset in (stage.pair.d1, stage.pair.d0))
+    one, zero = (
+        counter(stage.run, dataset, events[0]) for dataset in (stage.pair.d1, stage.pair.d0)
+    )
     return None if one is None or zero is None else (one, zero)
 
 
@@ -146,29 +181,56 @@ def _run_with_kernels(stage: Stage, counters: _Counters, index: int) -> Segment:
     duration = perf_counter() - started
     table = np.array([table for table, _ in result])
     marks = _marks(stage, [head for _, head in result if head is not None])
-    return Segment([table], [], stage.size(index), stage.size(index) - int(table.sum()), marks, duration, False)
+    return Segment(
+        [table], [], stage.size(index), stage.size(index) - int(table.sum()), marks, duration, False
+    )
 
 
-def _run_with_sample(stage: Stage, events: Sequence[Event], index: int, store_outputs: bool) -> Segment:
+def _run_with_sample(
+    stage: Stage, events: Sequence[Event], index: int, store_outputs: bool
+) -> Segment:
     """Run a chunk with `sample` and count its outputs."""
     started = perf_counter()
     sides = stage.sample(index)
     duration = perf_counter() - started
     batches = [side for side in sides if side is not None]
-    tables = [np.array([_tabulate(event, side, stage.rounds) for side in sides], dtype=np.int64) for event in events]
+    tables = [
+        np.array([_tabulate(event, side, stage.rounds) for side in sides], dtype=np.int64)
+        for event in events
+    ]
     lost = stage.size(index) - sum(map(len, batches))
-    return Segment(tables, [sides] if store_outputs else [], stage.size(index), lost, _marks(stage, batches), duration, stage.single)
+    return Segment(
+        tables,
+        [sides] if store_outputs else [],
+        stage.size(index),
+        lost,
+        _marks(stage, batches),
+        duration,
+        stage.single,
+    )
 
 
 def _marks(stage: Stage, batches: Sequence[Outputs]) -> list[int]:
     """Return the marks of the outputs that the stage records."""
-    return [result for side in batches if (result := mark(side)) is not None and result % stage.marked == 0]
+    return [
+        result
+        for side in batches
+        if (result := mark(side)) is not None and result % stage.marked == 0
+    ]
 
 
 def _require_same_results(sampled: Segment, from_kernels: Segment) -> None:
-    """Raise Unfit if ``draws`` of a mechanism does not give the outputs of ``sample``: the counted outputs must be the audited outputs."""
-    if not sampled.lost and (sampled.marks != from_kernels.marks or not np.array_equal(sampled.tables[0], from_kernels.tables[0])):
-        raise Unfit("mechanism draws other outputs than it samples: draws(dataset).sample and sample must give the same outputs")
+    """Raise Unfit if ``draws`` of a mechanism does not give the outputs of ``sample``: the counted
+    outputs must be the audited outputs.
+    """
+    if not sampled.lost and (
+        sampled.marks != from_kernels.marks
+        or not np.array_equal(sampled.tables[0], from_kernels.tables[0])
+    ):
+        raise Unfit(
+            "mechanism draws other outputs than it samples: draws(dataset).sample and sample "
+            "must give the same outputs"
+        )
 
 
 def _tabulate(event: Event, side: Outputs | None, rounds: int) -> NDArray[np.int64]:
@@ -177,10 +239,16 @@ def _tabulate(event: Event, side: Outputs | None, rounds: int) -> NDArray[np.int
 
 
 def require_complete_counts(stage: Stage, span: Span) -> None:
-    """Raise MechanismFailed if a worker's counts do not add up to the requested number of rounds."""
+    """Raise MechanismFailed if a worker's counts do not add up to the requested number
+    of rounds.
+    """
     counted = sum(part.rounds for _, part in span.parts)
     requested = stage.size(span.first, span.last) if span.last > span.first else 0
-    tables = all(int(table.sum()) + part.lost == part.rounds and (table >= 0).all() for _, part in span.parts for table in part.tables)
+    tables = all(
+        int(table.sum()) + part.lost == part.rounds and (table >= 0).all()
+        for _, part in span.parts
+        for table in part.tables
+    )
     if counted != requested or not tables:
         raise MechanismFailed(
             f"a worker returned counts that do not add up: chunks {span.first} to {span.last - 1} "

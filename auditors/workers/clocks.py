@@ -22,7 +22,8 @@ def has_cpu_clock() -> bool:
 
 
 def cpu_seconds() -> float:
-    """Return the CPU time so far of this process and its descendants, such as workers and interpreters of targets; 0 without /proc.
+    """Return the CPU time so far of this process and its descendants, such as workers and
+    interpreters of targets; 0 without /proc.
 
     Ended descendants count as soon as their parent has waited for them.
     """

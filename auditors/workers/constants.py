@@ -1,4 +1,6 @@
-"""Constants in the code of a function, which a search tries as values, as numbers of rows, and as parameters."""
+"""Constants in the code of a function, which a search tries as values, as numbers of rows, and as
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,16 @@ _COMMON = (0, 1, 2, -1, True, False, None, "")
 
 
 def constants_of(transformation: Any) -> list[Any]:
-    """Return numbers and texts in the code, defaults and closures of a function, or in the source file of a target, without running it."""
+    """Return numbers and texts in the code, defaults and closures of a function, or in the source
+    file of a target, without running it.
+    """
     target = getattr(transformation, "target", None)
     file = getattr(target, "file", "")
-    found = _constants_of_file(file) if isinstance(file, str) and file.endswith(".py") else _constants_of_object(transformation, _DEPTH)
+    found = (
+        _constants_of_file(file)
+        if isinstance(file, str) and file.endswith(".py")
+        else _constants_of_object(transformation, _DEPTH)
+    )
     kept: dict[tuple[type, Any], Any] = {}
     for value in found:
         if isinstance(value, int | float | str) and value not in _COMMON and len(kept) < _MOST:
@@ -40,7 +48,9 @@ def _constants_of_object(found: Any, depth: int) -> Iterator[Any]:
     if isinstance(found, types.FunctionType):
         yield from _constants_of_code(found.__code__)
         yield from (*(found.__defaults__ or ()), *(found.__kwdefaults__ or {}).values())
-        reached = [found.__globals__[name] for name in found.__code__.co_names if name in found.__globals__]
+        reached = [
+            found.__globals__[name] for name in found.__code__.co_names if name in found.__globals__
+        ]
         for cell in found.__closure__ or ():
             try:
                 reached.append(cell.cell_contents)
@@ -53,7 +63,11 @@ def _constants_of_object(found: Any, depth: int) -> Iterator[Any]:
 
 
 def _constants_of_code(code: types.CodeType) -> Iterator[Any]:
-    for value in code.co_consts[1:] if code.co_consts and isinstance(code.co_consts[0], str) else code.co_consts:
+    for value in (
+        code.co_consts[1:]
+        if code.co_consts and isinstance(code.co_consts[0], str)
+        else code.co_consts
+    ):
         if isinstance(value, types.CodeType):
             yield from _constants_of_code(value)
         elif isinstance(value, tuple | frozenset):

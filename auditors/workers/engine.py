@@ -1,4 +1,5 @@
-"""Execution of a stage on any executor: tasks run concurrently and are answered in any order; segments are returned in order.
+"""Execution of a stage on any executor: tasks run concurrently and are answered in any order;
+segments are returned in order.
 
 Test rounds are returned as counts. Only training outputs, and a few outputs for pictures, are
 returned as outputs. A `Ledger` stores the answers, and stored answers are not computed again.
@@ -71,9 +72,16 @@ class Ledger(Protocol):
 
 
 def counts(
-    stage: Stage, events: Sequence[Event], executor: Executor, pace: Pace | None = None, *, keep: int = 0, ledger: Ledger | None = None
+    stage: Stage,
+    events: Sequence[Event],
+    executor: Executor,
+    pace: Pace | None = None,
+    *,
+    keep: int = 0,
+    ledger: Ledger | None = None,
 ) -> Iterator[Segment]:
-    """Yield the cell counts of each event for the stage's segments, in order. After a lost batch, rounds run one at a time.
+    """Yield the cell counts of each event for the stage's segments, in order. After a lost batch,
+    rounds run one at a time.
 
     The outputs of the first `keep` rounds are also returned, for events that later rounds will
     test, and for pictures.
@@ -81,7 +89,9 @@ def counts(
     return _segments_in_order(stage, events, keep, False, executor, pace or Pace(), ledger)
 
 
-def outputs(stage: Stage, executor: Executor, pace: Pace | None = None, *, ledger: Ledger | None = None) -> Iterator[Segment]:
+def outputs(
+    stage: Stage, executor: Executor, pace: Pace | None = None, *, ledger: Ledger | None = None
+) -> Iterator[Segment]:
     """Yield the encoded outputs of the stage's segments, in order, for training.
 
     No rounds are lost: from the first batch that raises, rounds run one at a time.
@@ -90,7 +100,13 @@ def outputs(stage: Stage, executor: Executor, pace: Pace | None = None, *, ledge
 
 
 def _segments_in_order(
-    stage: Stage, events: Sequence[Event], keep: int, rerun_lost: bool, executor: Executor, pace: Pace, ledger: Ledger | None
+    stage: Stage,
+    events: Sequence[Event],
+    keep: int,
+    rerun_lost: bool,
+    executor: Executor,
+    pace: Pace,
+    ledger: Ledger | None,
 ) -> Iterator[Segment]:
     """Yield the stage's segments in order.
 
@@ -125,9 +141,21 @@ class _Task:
 class _Scheduler:
     """Scheduler of the tasks of a stage, from chunk `at` on."""
 
-    def __init__(self, asked: _SpanArguments, executor: Executor, pace: Pace, ledger: Ledger | None, at: int) -> None:
-        self.asked, self.stage, self.executor, self.pace, self.ledger = asked, asked[0], executor, pace, ledger
-        self.held = {} if ledger is None else {first: last for first, last in ledger.spans(self.stage).items() if first >= at}
+    def __init__(
+        self, asked: _SpanArguments, executor: Executor, pace: Pace, ledger: Ledger | None, at: int
+    ) -> None:
+        self.asked, self.stage, self.executor, self.pace, self.ledger = (
+            asked,
+            asked[0],
+            executor,
+            pace,
+            ledger,
+        )
+        self.held = (
+            {}
+            if ledger is None
+            else {first: last for first, last in ledger.spans(self.stage).items() if first >= at}
+        )
         self.borders = sorted(self.held)
         self.at = self.next = at  # the next chunk to yield, and the first chunk that is in no task
         self.flying: dict[Future[Span], _Task] = {}
@@ -155,13 +183,19 @@ class _Scheduler:
                     self._receive()
                     self._submit_tasks()
                 yield span
-        except GeneratorExit:  # no task is cancelled, because a process pool may hang (CPython 3.11.2)
+        except (
+            GeneratorExit
+        ):  # no task is cancelled, because a process pool may hang (CPython 3.11.2)
             if self.pace.stopped:
                 wait(self.flying, timeout=self.stage.time_limit)
-            self.pace.under_way = [future for future in (*self.flying, *self.copies) if not future.done()]
+            self.pace.under_way = [
+                future for future in (*self.flying, *self.copies) if not future.done()
+            ]
             raise
         except BaseException:
-            self.pace.under_way = [future for future in (*self.flying, *self.copies) if not future.cancel()]
+            self.pace.under_way = [
+                future for future in (*self.flying, *self.copies) if not future.cancel()
+            ]
             raise
         finally:
             self.pace.copies.update(self.copies)
@@ -176,7 +210,9 @@ class _Scheduler:
         return span
 
     def _submit_tasks(self) -> None:
-        """Submit tasks until enough are in flight, or too many answers wait for an earlier answer."""
+        """Submit tasks until enough are in flight, or too many answers wait for an
+        earlier answer.
+        """
         while len(self.flying) < self.window and len(self.ready) < _MAX_WAITING * self.window:
             while self.next in self.held:
                 self.next = self.held[self.next]
@@ -184,7 +220,11 @@ class _Scheduler:
                 return
             border = bisect_right(self.borders, self.next)
             end = self.borders[border] if border < len(self.borders) else self.stage.chunks
-            last = min(end, self.next + self.pace.chunks(self.stage, self.stage.chunks - self.next, self.workers))
+            last = min(
+                end,
+                self.next
+                + self.pace.chunks(self.stage, self.stage.chunks - self.next, self.workers),
+            )
             self._submit(_Task(self.next, last))
             self.next = last
 
@@ -216,25 +256,36 @@ class _Scheduler:
             self.ledger.write(self.stage, span)
 
     def _handle_late(self, task: _Task) -> None:
-        """Handle a late task: start a second run if a worker is free; raise MechanismFailed after the time limit."""
+        """Handle a late task: start a second run if a worker is free; raise MechanismFailed after
+        the time limit.
+        """
         waited, rounds = time.monotonic() - self.since, self.stage.size(task.first, task.last)
         limit = self.pace.limit(self.stage, rounds)
         if waited > limit:
-            reset_generator_lock()  # the chunk that hangs may hold the lock of the global generators
+            # the chunk that hangs may hold the lock of the global generators
+            reset_generator_lock()
             raise MechanismFailed(_timeout_message(self.stage, limit))
         free = len(self.flying) + len(self.copies) < self.workers
-        if free and self.stage.repeatable and not task.copied and self.pace.straggles(rounds, waited):
+        if (
+            free
+            and self.stage.repeatable
+            and not task.copied
+            and self.pace.straggles(rounds, waited)
+        ):
             task.copied = True
             self._submit(_Task(task.first, task.last, True))
 
 
 def require_equal_runs(future: Future[Span], span: Span) -> None:
-    """Raise Unfit if the second run of a span gave another result than the first, which is the one that counts."""
+    """Raise Unfit if the second run of a span gave another result than the first, which is the one
+    that counts.
+    """
     if future.cancelled() or future.exception() is not None:
         return
     if not future.result().agrees(span):
         raise Unfit(
-            f"chunks {span.first} to {span.last - 1} gave different counts in two runs: the mechanism is not a function of its seed"
+            f"chunks {span.first} to {span.last - 1} gave different counts in two runs: the "
+            "mechanism is not a function of its seed"
         )
 
 
@@ -250,45 +301,62 @@ def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> An
     except MechanismFailed:
         raise
     except TimeoutError:
-        if future.done():  # this error is not from the mechanism, whose TimeoutError would be an output
+        # this error is not from the mechanism, whose TimeoutError would be an output
+        if future.done():
             raise
         reset_generator_lock()
         raise MechanismFailed(_timeout_message(stage, limit)) from None
     except WrongShape as error:
         raise MechanismFailed(str(error)) from None
     except (SystemExit, GeneratorExit, MemoryError) as error:
-        raise MechanismFailed(f"the mechanism ended its run with {type(error).__name__}: {error}") from None
+        raise MechanismFailed(
+            f"the mechanism ended its run with {type(error).__name__}: {error}"
+        ) from None
     except BaseException as error:
         if (explanation := explained(error)) is not None:
             raise MechanismFailed(explanation) from None
         if "pickle" in f"{type(error).__name__} {error}".lower():
-            raise InvalidArgument(f"mechanism must be importable from a module to run in processes: {error}") from None
+            raise InvalidArgument(
+                f"mechanism must be importable from a module to run in processes: {error}"
+            ) from None
         raise
 
 
 def _timeout_message(stage: Stage, limit: float) -> str:
     """Return the message for a chunk that exceeds its time limit."""
-    allowed = f"time_limit = {stage.time_limit:g} s" + (f" and than {limit:.3g} s" if limit > stage.time_limit else "")
-    return f"a chunk of {stage.chunk} rounds took longer than {allowed}; raise time_limit or lower trials"
+    allowed = f"time_limit = {stage.time_limit:g} s" + (
+        f" and than {limit:.3g} s" if limit > stage.time_limit else ""
+    )
+    return (
+        f"a chunk of {stage.chunk} rounds took longer than {allowed}; raise time_limit or lower "
+        "trials"
+    )
 
 
 TASK_SECONDS = 0.25  # target duration of a task, in seconds
-_MAX_SERVED = 64  # workers that one coordinator can serve with tasks of this duration; with more workers, tasks are longer
+# workers that one coordinator can serve with tasks of this duration; with more workers, tasks are
+# longer
+_MAX_SERVED = 64
 _HUNG_FACTOR = 10  # multiple of the expected duration after which a task counts as hung
-_LATE_AFTER = (1.0, 4.0)  # seconds, and multiple of the expected duration: beyond both, a task is started a second time
+# seconds, and multiple of the expected duration: beyond both, a task is started a second time
+_LATE_AFTER = (1.0, 4.0)
 _DEFAULT_WORKERS = 8  # assumed number of workers if the executor does not report it
 
 
 @dataclass(slots=True)
 class Pace:
-    """Duration of the rounds so far, weighted toward recent ones, and the tasks that are still running after their stage."""
+    """Duration of the rounds so far, weighted toward recent ones, and the tasks that are still
+    running after their stage.
+    """
 
     window: int | None = None  # maximum number of tasks in flight; None: 2 * workers + 1
     seconds: float = 0.0
     rounds: int = 0
     stopped: bool = False  # stopped early by an interim look: tasks in flight may finish
-    under_way: list[Future[Any]] = field(default_factory=list)  # tasks that could not be cancelled when the stage ended
-    copies: dict[Future[Span], Span] = field(default_factory=dict)  # second runs of tasks that another worker has already answered
+    # tasks that could not be cancelled when the stage ended
+    under_way: list[Future[Any]] = field(default_factory=list)
+    # second runs of tasks that another worker has already answered
+    copies: dict[Future[Span], Span] = field(default_factory=dict)
 
     def took(self, seconds: float, rounds: int) -> None:
         """Add the duration of these rounds to the weighted totals."""
@@ -301,7 +369,11 @@ class Pace:
     def chunks(self, stage: Stage, left: int, workers: int) -> int:
         """Return the number of chunks for the next task."""
         chunk_seconds = self.expected(stage.chunk)
-        wanted_chunks = int(TASK_SECONDS * max(1.0, workers / _MAX_SERVED) / chunk_seconds) if chunk_seconds > 0 else 1
+        wanted_chunks = (
+            int(TASK_SECONDS * max(1.0, workers / _MAX_SERVED) / chunk_seconds)
+            if chunk_seconds > 0
+            else 1
+        )
         return max(1, min(wanted_chunks, left // (2 * workers), 4096))
 
     def limit(self, stage: Stage, rounds: int) -> float:
@@ -319,7 +391,9 @@ def worker_count(executor: Executor) -> int:
 
 
 def is_remote(executor: Executor) -> bool:
-    """Return whether an executor's workers are not processes that this process has started, so that it cannot read their CPU time."""
+    """Return whether an executor's workers are not processes that this process has started, so that
+    it cannot read their CPU time.
+    """
     return bool(getattr(executor, "remote", False))
 
 
@@ -332,7 +406,9 @@ class Inline(Executor):
     _max_workers = 1
 
     def __init__(self) -> None:
-        self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
+            queue.SimpleQueue()
+        )
         threading.Thread(target=self._work, daemon=True, name="dpwitness").start()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:

@@ -1,9 +1,12 @@
-"""Runs of a mechanism in fresh states: in new processes that have run nothing before, or with everything forgotten that runs have kept.
+"""Runs of a mechanism in fresh states: in new processes that have run nothing before, or with
+everything forgotten that runs have kept.
 
-Noise that is kept between calls, such as a memoized answer, looks like a constant within one process. A fresh process draws the noise
-again. A new interpreter imports the mechanism once and is forked for each state, so that a state costs milliseconds. A class or function of
-the main script is defined by the statements of the script that it needs; the rest of the script does not run. A mechanism that cannot be
-pickled runs in this process, after its memos are emptied (`targets/memos`).
+Noise that is kept between calls, such as a memoized answer, looks like a constant within one
+process. A fresh process draws the noise again. A new interpreter imports the mechanism once and is
+forked for each state, so that a state costs milliseconds. A class or function of the main script is
+defined by the statements of the script that it needs; the rest of the script does not run. A
+mechanism that cannot be pickled runs in this process, after its memos are emptied
+(`targets/memos`).
 """
 
 from __future__ import annotations
@@ -32,40 +35,62 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 
 T = TypeVar("T")
 
-STATES = 8  # fresh states: noise of two values that is kept passes unnoticed in all of them with probability 2^-8 at most
+# fresh states: noise of two values that is kept passes unnoticed in all of them with probability
+# 2^-8 at most
+STATES = 8
 PIECE = 4  # runs between two looks at the clock
 _START_SECONDS = 20.0  # time limit for the start of an interpreter and the imports of the mechanism
-_LEAST_STATES = 2  # restarts of the worker process of a library or program, which may be slow to start
+# restarts of the worker process of a library or program, which may be slow to start
+_LEAST_STATES = 2
 _INSIDE = "DPWITNESS_FRESH"  # environment variable of a new interpreter, which starts no others
 _SERVE = "from dpwitness.auditors.workers.fresh_processes import serve; serve()"
 
 
 def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
-    """Return the outputs (D1, D0) of the stage's chunks, one in each fresh state; of some states only if they take longer than `seconds`.
+    """Return the outputs (D1, D0) of the stage's chunks, one in each fresh state; of some states
+    only if they take longer than `seconds`.
 
-    Runs are made one at a time, so that they have no call in common. States in which every run raises are left out: the environment may
-    differ.
+    Runs are made one at a time, so that they have no call in common. States in which every run
+    raises are left out: the environment may differ.
     """
     target = getattr(stage.run, "__self__", None)
     if isinstance(target, Target):
         found = _in_new_workers(stage, target, seconds)
     else:
-        found = in_new_processes(partial(_state_without_memos, stage, seconds / stage.chunks), stage.chunks, seconds)
+        found = in_new_processes(
+            partial(_state_without_memos, stage, seconds / stage.chunks), stage.chunks, seconds
+        )
         if not found:
             found = _in_this_process(stage, seconds)
     return [sides for sides in found if not all(_always_raises(side) for side in sides)]
 
 
 def _always_raises(side: Outputs | None) -> bool:
-    return side is None or len(side) == 0 or all(name.startswith("raises ") for name in side.structures())
+    return (
+        side is None
+        or len(side) == 0
+        or all(name.startswith("raises ") for name in side.structures())
+    )
 
 
 def _state(stage: Stage, index: int, seconds: float) -> Sides:
-    """Return the outputs of one chunk, or of the first runs of it if they take longer than `seconds`."""
+    """Return the outputs of one chunk, or of the first runs of it if they take longer than
+    `seconds`.
+    """
     try:
-        return _pieces(replace(stage, chunk=PIECE, single=True), index * (stage.chunk // PIECE), stage.chunk // PIECE, seconds)
+        return _pieces(
+            replace(stage, chunk=PIECE, single=True),
+            index * (stage.chunk // PIECE),
+            stage.chunk // PIECE,
+            seconds,
+        )
     except WrongShape:  # such as a number in place of an array of one number
-        return _pieces(replace(stage, chunk=PIECE), index * (stage.chunk // PIECE), stage.chunk // PIECE, seconds)
+        return _pieces(
+            replace(stage, chunk=PIECE),
+            index * (stage.chunk // PIECE),
+            stage.chunk // PIECE,
+            seconds,
+        )
 
 
 def _pieces(stage: Stage, first: int, count: int, seconds: float) -> Sides:
@@ -76,12 +101,16 @@ def _pieces(stage: Stage, first: int, count: int, seconds: float) -> Sides:
         if time.perf_counter() > until:
             break
     sides = [[piece[side] for piece in pieces] for side in (0, 1)]
-    one, zero = (concatenate([batch for batch in batches if batch is not None]) for batches in sides)
+    one, zero = (
+        concatenate([batch for batch in batches if batch is not None]) for batches in sides
+    )
     return one, zero
 
 
 def _state_without_memos(stage: Stage, seconds: float, index: int) -> Sides:
-    """Return the outputs of one chunk, after the memos of an object that was pickled with its content are emptied."""
+    """Return the outputs of one chunk, after the memos of an object that was pickled with its
+    content are emptied.
+    """
     with memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds).emptied():
         return _state(stage, index, seconds)
 
@@ -99,7 +128,9 @@ def _in_new_workers(stage: Stage, target: Target, seconds: float) -> list[Sides]
 
 @task_lock()
 def _in_this_process(stage: Stage, seconds: float) -> list[Sides]:
-    """Run each state in this process, after all memos of the mechanism are emptied; they are restored at the end."""
+    """Run each state in this process, after all memos of the mechanism are emptied; they are
+    restored at the end.
+    """
     with stage.globally_seeded(0):
         memos = memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds)
     found = []
@@ -110,10 +141,11 @@ def _in_this_process(stage: Stage, seconds: float) -> list[Sides]:
 
 
 def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> list[T]:
-    """Return ``work(0)``, ..., ``work(count - 1)``, each computed in its own fork of a new interpreter.
+    """Return ``work(0)``, ..., ``work(count - 1)``, each computed in its own fork of a new
+    interpreter.
 
-    The list is empty if `work` cannot be pickled or imported there, and shorter if it takes longer than several times `seconds`, raises, or
-    processes cannot be forked.
+    The list is empty if `work` cannot be pickled or imported there, and shorter if it takes longer
+    than several times `seconds`, raises, or processes cannot be forked.
     """
     if _INSIDE in os.environ:  # a module that audits when it is imported
         return []
@@ -121,8 +153,17 @@ def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> li
         content = pickle.dumps(sys.path), pickle.dumps(_main_sources()), pickle.dumps((work, count))
     except Exception:  # of any object
         return []
-    environment = os.environ | {_INSIDE: "1", "PYTHONWARNINGS": "ignore", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", f"import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); {_SERVE}"]
+    environment = os.environ | {
+        _INSIDE: "1",
+        "PYTHONWARNINGS": "ignore",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); {_SERVE}",
+    ]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     try:
         worker = subprocess.Popen(command, env=environment, **pipes)
@@ -137,7 +178,11 @@ def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> li
         worker.stdin.close()
         while (answer := pickle.load(worker.stdout)) is not None:
             found.append(answer[0])
-    except (OSError, EOFError, pickle.UnpicklingError):  # the process has ended, or was killed because it takes too long
+    except (
+        OSError,
+        EOFError,
+        pickle.UnpicklingError,
+    ):  # the process has ended, or was killed because it takes too long
         pass
     finally:
         timer.cancel()
@@ -159,7 +204,9 @@ def _main_sources() -> list[tuple[str, str]]:
 
 
 def serve() -> None:
-    """Serve one request of `in_new_processes` on the standard input and output of this new interpreter."""
+    """Serve one request of `in_new_processes` on the standard input and output of this new
+    interpreter.
+    """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the mechanism prints must not mix with the answers
     vars(sys.modules["__main__"]).clear()  # the names of `_SERVE` are not those of the main script
@@ -175,7 +222,9 @@ def serve() -> None:
 
 
 def _answer_of_fork(work: Callable[[int], Any], index: int) -> bytes:
-    """Return the pickled answer of ``work(index)`` in a fork of this process; nothing if it raises."""
+    """Return the pickled answer of ``work(index)`` in a fork of this process; nothing
+    if it raises.
+    """
     if not hasattr(os, "fork"):
         return pickle.dumps((work(index),))
     reading, writing = os.pipe()
@@ -210,7 +259,9 @@ class _Unpickler(pickle.Unpickler):
 
 
 def define(name: str, sources: Sequence[tuple[str, str]], module: types.ModuleType) -> None:
-    """Run the statements of the sources that define `name`, and those that define the names which these need."""
+    """Run the statements of the sources that define `name`, and those that define the names which
+    these need.
+    """
     statements = list[ast.stmt]()
     for _, source in sources:
         with contextlib.suppress(SyntaxError):  # a cell with magic commands
@@ -222,7 +273,9 @@ def define(name: str, sources: Sequence[tuple[str, str]], module: types.ModuleTy
         for place, names in enumerate(binds):
             if wanted in names and place not in chosen:
                 chosen.add(place)
-                used = {node.id for node in ast.walk(statements[place]) if isinstance(node, ast.Name)} - set(dir(builtins))
+                used = {
+                    node.id for node in ast.walk(statements[place]) if isinstance(node, ast.Name)
+                } - set(dir(builtins))
                 open_names += sorted(used - needed)
                 needed |= used
     kept = [each for place, each in enumerate(statements) if place in chosen or _is_future(each)]
@@ -235,17 +288,31 @@ def _is_future(statement: ast.stmt) -> bool:
 
 
 def _bound_names(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement of a module binds; none for statements that do more than bind, such as loops."""
+    """Return the names that a statement of a module binds; none for statements that do more than
+    bind, such as loops.
+    """
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
     if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        return {
+            node.id
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
     if isinstance(statement, ast.If | ast.Try):
-        parts = [*statement.body, *statement.orelse, *(each for handler in getattr(statement, "handlers", ()) for each in handler.body)]
+        parts = [
+            *statement.body,
+            *statement.orelse,
+            *(each for handler in getattr(statement, "handlers", ()) for each in handler.body),
+        ]
         names = [_bound_names(each) for each in parts if not isinstance(each, ast.Pass)]
-        tested = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)} if isinstance(statement, ast.If) else set()
+        tested = (
+            {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
+            if isinstance(statement, ast.If)
+            else set()
+        )
         if all(names) and "__name__" not in tested:
             return set[str]().union(*names)
     return set()

@@ -1,4 +1,5 @@
-"""Fused drawing and counting: one compiled loop of a mechanism's kernel and an event's kernel, over a block that fits in the cache.
+"""Fused drawing and counting: one compiled loop of a mechanism's kernel and an event's kernel, over
+a block that fits in the cache.
 
 The counts equal those of separate sampling and counting: the same outputs from the same stream, and
 the same rule. Without a cache on disk, compiling a loop takes one or two seconds, so the loop is
@@ -37,7 +38,9 @@ class Counter:
     kernel: Kernel
 
     def count(self, size: int, rng: Generator) -> tuple[NDArray[np.int64], Outputs]:
-        """Return the counts of `size` rounds (abstain, D1, D0), and the outputs of the first rounds, at most 256."""
+        """Return the counts of `size` rounds (abstain, D1, D0), and the outputs of the first
+        rounds, at most 256.
+        """
         table = np.zeros(3, dtype=np.int64)
         if size == 0:
             return table, Outputs(np.empty((0, 1)), np.empty(0))
@@ -60,15 +63,22 @@ def counter(run: Run, dataset: Any, event: Event) -> Counter | None:
     draws = _draws_of(run, dataset)
     if draws is None:
         return None
-    kernel = cached_kernel(event, draws.width, float(encode(np.empty((1, draws.width)), 1).codes[0]))
+    kernel = cached_kernel(
+        event, draws.width, float(encode(np.empty((1, draws.width)), 1).codes[0])
+    )
     return None if kernel is None else Counter(draws, kernel)
 
 
 def _draws_of(run: Run, dataset: Any) -> Draws | None:
-    """Return the mechanism's `draws` for a dataset if they exist and match its `sample`; otherwise None."""
+    """Return the mechanism's `draws` for a dataset if they exist and match its `sample`; otherwise
+    None.
+    """
     owner = getattr(run, "__self__", None)
     classes = type(owner).__mro__
-    sample_level, draws_level = (next((i for i, kind in enumerate(classes) if name in vars(kind)), None) for name in ("sample", "draws"))
+    sample_level, draws_level = (
+        next((i for i, kind in enumerate(classes) if name in vars(kind)), None)
+        for name in ("sample", "draws")
+    )
     if (
         sample_level is None
         or draws_level is None
@@ -79,17 +89,27 @@ def _draws_of(run: Run, dataset: Any) -> Draws | None:
     try:
         draws = owner.draws(dataset)  # type: ignore[union-attr]
         fits = isinstance(draws, Draws) and hasattr(draws.fill, "py_func")
-        return draws if fits and (is_builtin_mechanism(run) or _give_same_outputs(run, dataset, draws)) else None
+        return (
+            draws
+            if fits and (is_builtin_mechanism(run) or _give_same_outputs(run, dataset, draws))
+            else None
+        )
     except Exception:  # the run itself will raise the error and is counted then
         return None
 
 
 def _give_same_outputs(run: Run, dataset: Any, draws: Draws) -> bool:
-    """Return whether `run` and `draws` give bitwise equal first outputs and leave the generator in the same state."""
+    """Return whether `run` and `draws` give bitwise equal first outputs and leave the generator in
+    the same state.
+    """
     one, two = np.random.default_rng(0), np.random.default_rng(0)
     rows = run(dataset, _COMPARED_OUTPUTS, one)
-    blocks = np.concatenate([draws.sample(size, two) for size in (_COMPARED_OUTPUTS // 2, _COMPARED_OUTPUTS // 2)])
-    shaped = isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape == blocks.shape
+    blocks = np.concatenate(
+        [draws.sample(size, two) for size in (_COMPARED_OUTPUTS // 2, _COMPARED_OUTPUTS // 2)]
+    )
+    shaped = (
+        isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape == blocks.shape
+    )
     return shaped and rows.tobytes() == blocks.tobytes() and one.bytes(8) == two.bytes(8)
 
 
@@ -99,7 +119,14 @@ def _fused_loop(fill: Callable[..., None], count: Callable[..., None]) -> Callab
     from dpwitness.core.numerics.jit import jit  # loads Numba
 
     @jit
-    def loop(arguments: tuple[Any, ...], rule: tuple[Any, ...], size: int, head: FloatArray, table: NDArray[np.int64], rng: Any) -> None:
+    def loop(
+        arguments: tuple[Any, ...],
+        rule: tuple[Any, ...],
+        size: int,
+        head: FloatArray,
+        table: NDArray[np.int64],
+        rng: Any,
+    ) -> None:
         fill(*arguments, head, rng)
         count(*rule, head, table)
         block = np.empty((_BLOCK_ROWS, head.shape[1]))

@@ -28,7 +28,9 @@ class GlobalGeneratorLock:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Hold the lock for a chunk that is not known to draw from the global generators; chunks waiting to seed them go first."""
+        """Hold the lock for a chunk that is not known to draw from the global generators; chunks
+        waiting to seed them go first.
+        """
         with self.free:
             self.free.wait_for(lambda: self.holder is None and not self.wanted)
             self.watched += 1
@@ -41,9 +43,11 @@ class GlobalGeneratorLock:
 
     @contextmanager
     def seeding(self) -> Iterator[None]:
-        """Hold the lock exclusively, for work that draws from the global generators; a thread may hold it several times.
+        """Hold the lock exclusively, for work that draws from the global generators; a thread may
+        hold it several times.
 
-        An abandoned task that wakes up finds generators that others have used, and must not seed them.
+        An abandoned task that wakes up finds generators that others have used, and must not seed
+        them.
         """
         if self.abandoned:
             raise RuntimeError("the task took too long and was abandoned")
@@ -77,8 +81,8 @@ def current_lock() -> GlobalGeneratorLock:
 def task_lock() -> Iterator[None]:
     """Use one lock for all chunks of a task.
 
-    After `reset_generator_lock`, an abandoned task keeps its old lock, so its later chunks do not block other
-    tasks.
+    After `reset_generator_lock`, an abandoned task keeps its old lock, so its later chunks do not
+    block other tasks.
     """
     _THREAD_STATE.lock = current_lock()
     try:

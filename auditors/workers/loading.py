@@ -1,4 +1,6 @@
-"""Description of a mechanism by an importable name and arguments, and import of a mechanism from this description."""
+"""Description of a mechanism by an importable name and arguments, and import of a mechanism from
+this description.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,15 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.recognition import formed, split_form
 from dpwitness.mechanisms.wrappers.sessions import Interactive
 
-FOREIGN = "dpwitness.mechanisms.foreign:Target"  # as files name a target of another interpreter, wherever its class lies
+# as files name a target of another interpreter, wherever its class lies
+FOREIGN = "dpwitness.mechanisms.foreign:Target"
 QUERY = "dpwitness.mechanisms.wrappers.programs.sql:Query"
 
 
 def relative(path: str | Path) -> str:
-    """Return a path relative to the current folder, with forward slashes, for files that move between machines."""
+    """Return a path relative to the current folder, with forward slashes, for files that move
+    between machines.
+    """
     try:
         return Path(os.path.relpath(path)).as_posix()
     except ValueError:  # the path lies on another drive
@@ -36,7 +41,9 @@ def relative(path: str | Path) -> str:
 
 
 def describe_target(mechanism: Any) -> Json | None:
-    """Return how to build the mechanism again: module, name and, for a dataclass, its fields. None if it cannot be imported."""
+    """Return how to build the mechanism again: module, name and, for a dataclass, its fields. None
+    if it cannot be imported.
+    """
     if isinstance(mechanism, Interactive) and mechanism.base is not None:
         base, adversary = describe_target(mechanism.base), mechanism.adversary
         is_adversary = base is not None and isinstance(adversary, Adversary)
@@ -45,34 +52,57 @@ def describe_target(mechanism: Any) -> Json | None:
     module, name = getattr(owner, "__module__", None), getattr(owner, "__qualname__", "")
     if module in (None, "__main__") or "<" in name:
         return None
-    target = {"target": FOREIGN if isinstance(mechanism, Target) else public_name(owner) if isinstance(owner, type) else f"{module}:{name}"}
+    target = {
+        "target": FOREIGN
+        if isinstance(mechanism, Target)
+        else public_name(owner)
+        if isinstance(owner, type)
+        else f"{module}:{name}"
+    }
     if owner is mechanism:
         return target
     if not dataclasses.is_dataclass(mechanism):
         return None
     try:
-        fields = {f.name: to_jsonable(_constructor_value(getattr(mechanism, f.name))) for f in dataclasses.fields(mechanism) if f.init}
+        fields = {
+            f.name: to_jsonable(_constructor_value(getattr(mechanism, f.name)))
+            for f in dataclasses.fields(mechanism)
+            if f.init
+        }
     except InvalidArgument:
         return None
     if isinstance(mechanism, Target) and mechanism.command:
         kept_fields = {"time_limit", "memory_limit", "text"}
-        fields = {"command": list(mechanism.command), "cwd": relative(mechanism.cwd or "."), **{key: fields[key] for key in kept_fields}}
+        fields = {
+            "command": list(mechanism.command),
+            "cwd": relative(mechanism.cwd or "."),
+            **{key: fields[key] for key in kept_fields},
+        }
     elif isinstance(mechanism, Target):
-        fields = {key: value for key, value in fields.items() if key not in ("command", "cwd", "text")}
+        fields = {
+            key: value for key, value in fields.items() if key not in ("command", "cwd", "text")
+        }
         if os.path.isabs(fields["file"]):
             fields["file"] = relative(fields["file"])
-        if fields["python"] and not relative(fields["python"]).startswith(".."):  # other interpreters exist on this machine only
-            fields["python"] = relative(fields["python"]) if os.path.isabs(fields["python"]) else fields["python"]
+        # other interpreters exist on this machine only
+        if fields["python"] and not relative(fields["python"]).startswith(".."):
+            fields["python"] = (
+                relative(fields["python"]) if os.path.isabs(fields["python"]) else fields["python"]
+            )
     return target | {"kwargs": fields}
 
 
 def _constructor_value(value: Any) -> Any:
-    """Return a field's value in a form that the constructor accepts: a claim becomes its spelling."""
+    """Return a field's value in a form that the constructor accepts: a claim becomes
+    its spelling.
+    """
     return str(value) if isinstance(value, Claim) else value
 
 
 def source_of(mechanism: Any, target: Json | None) -> Json | None:
-    """Return file, line and hash of the source of a target; None for this project's own and for unknown sources."""
+    """Return file, line and hash of the source of a target; None for this project's own and for
+    unknown sources.
+    """
     from dpwitness.auditors.workers.source_search import defining_module, sha256_of
 
     if target is None:
@@ -80,9 +110,14 @@ def source_of(mechanism: Any, target: Json | None) -> Json | None:
     line = None
     if isinstance(mechanism, Target):
         file = mechanism.file if mechanism.file.endswith(".py") else None
-        script = command_script(mechanism.command, mechanism.cwd or "") if mechanism.command else None
+        script = (
+            command_script(mechanism.command, mechanism.cwd or "") if mechanism.command else None
+        )
         if script is not None and (digest := sha256_of(script)) is not None:
-            return {"file": relative(script) if not relative(script).startswith("..") else script.name, "sha256": digest}
+            return {
+                "file": relative(script) if not relative(script).startswith("..") else script.name,
+                "sha256": digest,
+            }
     else:
         home = defining_module(mechanism)
         file = getattr(sys.modules.get(home), "__file__", None)
@@ -92,7 +127,9 @@ def source_of(mechanism: Any, target: Json | None) -> Json | None:
     if file is None or not file.endswith(".py") or (digest := sha256_of(Path(file))) is None:
         return None
     inside = not relative(file).startswith("..")
-    return {"file": relative(file) if inside else Path(file).name, "sha256": digest} | ({} if line is None else {"line": line})
+    return {"file": relative(file) if inside else Path(file).name, "sha256": digest} | (
+        {} if line is None else {"line": line}
+    )
 
 
 def _definition_line(mechanism: Any) -> int | None:
@@ -108,7 +145,8 @@ def _definition_line(mechanism: Any) -> int | None:
 
 
 def find_target(target: str) -> Any:
-    """Import ``MODULE:NAME`` or ``FILE.py:NAME`` and return the named object. A class is not instantiated.
+    """Import ``MODULE:NAME`` or ``FILE.py:NAME`` and return the named object. A class is not
+    instantiated.
 
     Raises
     ------
@@ -117,14 +155,17 @@ def find_target(target: str) -> Any:
     """
     place, _, name = target.rpartition(":")
     if not place or not name:
-        raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
+        raise InvalidArgument(
+            f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}"
+        )
     name, _ = split_form(name)
     registered = known_class(f"{place}:{name}")  # also by the module of an earlier layout
     return named(imported(place, target), name, place) if registered is None else registered
 
 
 def load_target(target: str, kwargs: Json | None = None) -> Any:
-    """Import ``MODULE:NAME`` or ``FILE.py:NAME``, build a class with `kwargs`, or bind a function to them.
+    """Import ``MODULE:NAME`` or ``FILE.py:NAME``, build a class with `kwargs`, or bind a function
+    to them.
 
     This function is for targets that the user names. Targets named in a file go through
     `dpwitness.auditors.workers.trust`.
@@ -136,7 +177,11 @@ def load_target(target: str, kwargs: Json | None = None) -> Any:
     """
     found = find_target(target)
     name = target.rpartition(":")[2]
-    return built(found, name, {key: from_jsonable(value, f"kwargs.{key}") for key, value in (kwargs or {}).items()})
+    return built(
+        found,
+        name,
+        {key: from_jsonable(value, f"kwargs.{key}") for key, value in (kwargs or {}).items()},
+    )
 
 
 def imported(place: str, target: str) -> Any:
@@ -144,14 +189,22 @@ def imported(place: str, target: str) -> Any:
     if place.endswith(".py"):
         return _import_file(Path(place).resolve(), place)
     if not all(part.isidentifier() for part in place.split(".")):
-        raise InvalidArgument(f"target must name a module such as package.module, or a file that ends in .py, got {target!r}")
+        raise InvalidArgument(
+            "target must name a module such as package.module, or a file that ends in .py, "
+            f"got {target!r}"
+        )
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        return importlib.import_module(re.sub(r"(?<=^dpwitness\.proofs_checks\.)(?=\w+_claims$)", "claims.", place))  # moved there
+        # moved there
+        return importlib.import_module(
+            re.sub(r"(?<=^dpwitness\.proofs_checks\.)(?=\w+_claims$)", "claims.", place)
+        )
     except ModuleNotFoundError as error:
         if error.name is not None and (place == error.name or place.startswith(error.name + ".")):
-            raise InvalidArgument(f"target must be importable, got {target!r}: no module named {error.name!r}") from None
+            raise InvalidArgument(
+                f"target must be importable, got {target!r}: no module named {error.name!r}"
+            ) from None
         raise
 
 
@@ -165,7 +218,8 @@ def _import_file(path: Path, place: str) -> Any:
     where = getattr(found, "__file__", None)
     if where is None or Path(where).resolve() != path:
         raise InvalidArgument(
-            f"target must have a unique file name, got {place!r}: a module {path.stem!r} is already loaded from {where or 'Python itself'}"
+            f"target must have a unique file name, got {place!r}: a module {path.stem!r} is "
+            f"already loaded from {where or 'Python itself'}"
         )
     return found
 
@@ -175,13 +229,17 @@ def named(module: Any, name: str, place: str) -> Any:
     found = module
     for part in name.split("."):
         if not hasattr(found, part):
-            raise InvalidArgument(f"target must name something in {place}, got {name!r}, which is not there")
+            raise InvalidArgument(
+                f"target must name something in {place}, got {name!r}, which is not there"
+            )
         found = getattr(found, part)
     return found
 
 
 def built(found: Any, name: str, kwargs: Json) -> Any:
-    """Return an object of a class, a function bound to its keywords, or the mechanism of the form that the name holds."""
+    """Return an object of a class, a function bound to its keywords, or the mechanism of the form
+    that the name holds.
+    """
     _, form = split_form(name)
     if form:
         return formed(found, kwargs, form)

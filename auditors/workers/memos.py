@@ -1,4 +1,6 @@
-"""Memos of a mechanism: caches of functions, and containers that runs fill again after they are emptied."""
+"""Memos of a mechanism: caches of functions, and containers that runs fill again after they are
+emptied.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class Memos:
     """Caches of functions, and keys of containers that runs fill again."""
 
     caches: list[Any]
-    containers: list[tuple[_Container, list[Any] | None]]  # the keys of a dict that are emptied; None for everything
+    # the keys of a dict that are emptied; None for everything
+    containers: list[tuple[_Container, list[Any] | None]]
 
     @contextmanager
     def emptied(self) -> Iterator[None]:
@@ -46,8 +49,8 @@ class Memos:
 def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, seconds: float) -> Memos:
     """Return the memos that a mechanism can reach; not all if this takes longer than `seconds`.
 
-    A dict, list or set is a memo if runs work without its content, and put something in again. Of the attributes of an object, single ones
-    may be memos.
+    A dict, list or set is a memo if runs work without its content, and put something in again. Of
+    the attributes of an object, single ones may be memos.
     """
     caches, found = _reachable(run)
     until, containers = time.perf_counter() + seconds, list[tuple[_Container, list[Any] | None]]()
@@ -58,14 +61,24 @@ def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, second
             containers.append((each, None))
         elif isinstance(each, dict):
             keys = [
-                key for key in list(each)[:_MOST_CONTAINERS] if time.perf_counter() < until and _is_memo(each, [key], run, datasets, seed)
+                key
+                for key in list(each)[:_MOST_CONTAINERS]
+                if time.perf_counter() < until and _is_memo(each, [key], run, datasets, seed)
             ]
             containers += [(each, keys)] if keys else []
     return Memos(caches, containers)
 
 
-def _is_memo(container: _Container, keys: list[Any] | None, run: Callable[..., Any], datasets: Sequence[Any], seed: int) -> bool:
-    """Return whether runs work and put something in again after a container, or these keys, are emptied. The content is restored."""
+def _is_memo(
+    container: _Container,
+    keys: list[Any] | None,
+    run: Callable[..., Any],
+    datasets: Sequence[Any],
+    seed: int,
+) -> bool:
+    """Return whether runs work and put something in again after a container, or these keys, are
+    emptied. The content is restored.
+    """
     content = container.copy()
     _empty(container, keys)
     try:
@@ -95,7 +108,9 @@ def _restore(container: _Container, content: _Container) -> None:
 
 
 def _reachable(run: Callable[..., Any]) -> tuple[list[Any], list[_Container]]:
-    """Return the caches of functions, and the containers, that a function or object can reach, except those of installed libraries."""
+    """Return the caches of functions, and the containers, that a function or object can reach,
+    except those of installed libraries.
+    """
     seen, waiting = set[int](), [run]
     kept, caches, containers = list[Any](), list[Any](), list[_Container]()
     while waiting and len(seen) < _MOST_OBJECTS:
@@ -106,7 +121,9 @@ def _reachable(run: Callable[..., Any]) -> tuple[list[Any], list[_Container]]:
         kept.append(found)  # so that no other object gets its id
         if callable(getattr(found, "cache_clear", None)) and hasattr(found, "cache_info"):
             caches.append(found)
-        if isinstance(found, dict | list | set) and all(callable(getattr(found, name, None)) for name in ("clear", "copy")):
+        if isinstance(found, dict | list | set) and all(
+            callable(getattr(found, name, None)) for name in ("clear", "copy")
+        ):
             containers.append(found)
         with suppress(Exception):  # objects may raise anything
             waiting += _parts(found)
@@ -125,20 +142,42 @@ def _parts(found: Any) -> list[Any]:
         return [found.__self__, found.__func__]
     if isinstance(found, types.FunctionType):
         names = _names(found.__code__)
-        used = [found.__globals__[name] for name in names if name in found.__globals__] if _is_own(found.__module__) else []
+        used = (
+            [found.__globals__[name] for name in names if name in found.__globals__]
+            if _is_own(found.__module__)
+            else []
+        )
         for cell in found.__closure__ or ():
             with suppress(ValueError):  # an empty cell
                 used.append(cell.cell_contents)
         modules = [each for each in used if isinstance(each, types.ModuleType)]
         used = [each for each in used if not isinstance(each, types.ModuleType)]
-        used += [vars(each)[name] for each in modules if _is_own(each.__name__) for name in names & vars(each).keys()]
-        return [*used, *(found.__defaults__ or ()), *(found.__kwdefaults__ or {}).values(), vars(found)]
+        used += [
+            vars(each)[name]
+            for each in modules
+            if _is_own(each.__name__)
+            for name in names & vars(each).keys()
+        ]
+        return [
+            *used,
+            *(found.__defaults__ or ()),
+            *(found.__kwdefaults__ or {}).values(),
+            vars(found),
+        ]
     if isinstance(found, type):
-        return [each for each in vars(found).values() if _holds(each)] if _is_own(found.__module__) else []
+        return (
+            [each for each in vars(found).values() if _holds(each)]
+            if _is_own(found.__module__)
+            else []
+        )
     inside = [getattr(found, "__wrapped__", None)]
     module = type(found).__module__
     if _is_own(module) or module.startswith("dpwitness."):  # such as a wrapper
-        slots = [getattr(found, name, None) for each in type(found).__mro__ for name in getattr(each, "__slots__", ())]
+        slots = [
+            getattr(found, name, None)
+            for each in type(found).__mro__
+            for name in getattr(each, "__slots__", ())
+        ]
         inside += [type(found), vars(found) if hasattr(found, "__dict__") else None, *slots]
     if isinstance(found, property | staticmethod | classmethod | functools.cached_property):
         inside += [getattr(found, name, None) for name in ("fget", "__func__", "func")]
@@ -146,13 +185,17 @@ def _parts(found: Any) -> list[Any]:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """Return the global names and attributes that a function uses, with those of the functions inside."""
+    """Return the global names and attributes that a function uses, with those of the functions
+    inside.
+    """
     inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
     return set(code.co_names).union(*map(_names, inner))
 
 
 def _is_own(name: str | None) -> bool:
-    """Return whether the module of this name is the user's: neither of the standard library nor of an installed package."""
+    """Return whether the module of this name is the user's: neither of the standard library nor of
+    an installed package.
+    """
     if name is None or name == "__main__":
         return True
     if name.partition(".")[0] in {"dpwitness", *sys.stdlib_module_names}:

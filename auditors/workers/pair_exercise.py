@@ -1,14 +1,15 @@
-"""Test of whether a pair exercises the mechanism: equal output distributions on both datasets say nothing about the claim.
+"""Test of whether a pair exercises the mechanism: equal output distributions on both datasets say
+nothing about the claim.
 
 Two kinds of evidence are used, each with half of `LEVEL`. The first is the guesses of the tested
 event, of which half are right if the distributions are equal. The second is a Kolmogorov-Smirnov
 test of each column of all pilot and training outputs, on every pair.
 
 Equal distributions are reported only if the audit had power. A mechanism with a tenth of the claim
-(`CLAIM_FRACTION`) would have shown a difference in the test with probability `POWER`. On each of several
-pairs, a mechanism with the full claim would have shown a difference in its pilot. An audit with too
-few runs for this remains NOT_REFUTED: its bound and its smallest detectable violation show how weak
-it is.
+(`CLAIM_FRACTION`) would have shown a difference in the test with probability `POWER`. On each of
+several pairs, a mechanism with the full claim would have shown a difference in its pilot. An audit
+with too few runs for this remains NOT_REFUTED: its bound and its smallest detectable violation show
+how weak it is.
 """
 
 from __future__ import annotations
@@ -34,21 +35,29 @@ CLAIM_FRACTION = 0.1  # fraction of the claim's parameter
 LEARNING = 0.4  # standard errors lost by learning the event
 # maximum rows and columns compared; number of distinct values up to which each value is tested
 _MAX_ROWS, _MAX_COLUMNS, _MAX_VALUES = (2**15, 32, 64)
-_MAX_DISTANCE = 0.1  # cap of the total variation distance, because large claims would make the power look better than it is
+# cap of the total variation distance, because large claims would make the power look better than it
+# is
+_MAX_DISTANCE = 0.1
 _CERTAIN = 1e-12  # p-value of a difference that no number of further batches makes doubtful
 _ZERO_EPSILON = PureDP(1e-12)
 
-ADVICE = "try a pair whose values change the result, the pairs of a domain (--domain), or a search (--search)"
+ADVICE = (
+    "try a pair whose values change the result, the pairs of a domain (--domain), or a search "
+    "(--search)"
+)
 
 
 @dataclass(slots=True)
 class OutputComparison:
-    """Comparison of pilot and training outputs: number of batches, smallest p-value, rounds of the smallest batch, and the only output."""
+    """Comparison of pilot and training outputs: number of batches, smallest p-value, rounds of the
+    smallest batch, and the only output.
+    """
 
     batches: int = 0
     p_value: float = 1.0
     fewest: int = 0
-    only: str | None = ""  # text of the output, if all outputs so far are equal; None if they are not
+    # text of the output, if all outputs so far are equal; None if they are not
+    only: str | None = ""
 
     def add(self, one: Outputs, zero: Outputs) -> None:
         """Compare a batch of outputs on D1 with a batch on D0."""
@@ -57,7 +66,9 @@ class OutputComparison:
             self.p_value = min(self.p_value, difference(one, zero))
         self.fewest = min(self.fewest or 2**62, len(one) + len(zero))
         if self.only is not None:
-            texts = {_only_output(side) for side in (one, zero) if len(side)} | ({self.only} if self.only else set())
+            texts = {_only_output(side) for side in (one, zero) if len(side)} | (
+                {self.only} if self.only else set()
+            )
             self.only = texts.pop() if len(texts) == 1 else None
 
 
@@ -82,50 +93,86 @@ def difference(one: Outputs, zero: Outputs) -> float:
     """
     if min(len(one), len(zero)) < 8:
         return 1.0
-    both = concatenate([one.take(np.arange(min(len(one), _MAX_ROWS))), zero.take(np.arange(min(len(zero), _MAX_ROWS)))])
+    both = concatenate(
+        [
+            one.take(np.arange(min(len(one), _MAX_ROWS))),
+            zero.take(np.arange(min(len(zero), _MAX_ROWS))),
+        ]
+    )
     n, m = min(len(one), _MAX_ROWS), min(len(zero), _MAX_ROWS)
     found, columns = 1.0, both.matrix().T[: _MAX_COLUMNS + 1]
     for number, column in enumerate(columns):
         with np.errstate(invalid="ignore", over="ignore"):
-            folded = [] if number == 0 else [np.abs(column - np.nanmedian(column))] if np.isfinite(column).any() else []
+            folded = (
+                []
+                if number == 0
+                else [np.abs(column - np.nanmedian(column))]
+                if np.isfinite(column).any()
+                else []
+            )
         for values in (column, *folded):
             rank = np.unique(values, return_inverse=True)[1].ravel()
             counts = [np.bincount(side, minlength=rank.max() + 1) for side in (rank[:n], rank[n:])]
             gap = float(np.max(np.abs(np.cumsum(counts[0]) / n - np.cumsum(counts[1]) / m)))
             found = min(found, float(kolmogorov(gap * math.sqrt(n * m / (n + m)))))
-            if len(counts[0]) <= _MAX_VALUES:  # a rare value hardly changes the distribution function
+            # a rare value hardly changes the distribution function
+            if len(counts[0]) <= _MAX_VALUES:
                 each, total = counts[0], counts[0] + counts[1]
-                tails = np.minimum(bdtr(each, total, n / (n + m)), bdtrc(each - 1.0, total, n / (n + m)))
+                tails = np.minimum(
+                    bdtr(each, total, n / (n + m)), bdtrc(each - 1.0, total, n / (n + m))
+                )
                 found = min(found, 2 * len(each) * float(np.min(tails)))
     return min(1.0, found * 3 * len(columns))
 
 
-def exercised(claim: Claim, parts: Sequence[Part], seen: OutputComparison, pairs: int) -> tuple[bool | None, str]:
-    """Return whether outputs on D0 and D1 differ, or None if the audit lacks the power to decide; and a note if they do not differ."""
+def exercised(
+    claim: Claim, parts: Sequence[Part], seen: OutputComparison, pairs: int
+) -> tuple[bool | None, str]:
+    """Return whether outputs on D0 and D1 differ, or None if the audit lacks the power to decide;
+    and a note if they do not differ.
+    """
     rounds = sum(part.tally.rounds for part in parts)
     if not rounds or not seen.batches or claim.parameter <= 0:
         return None, ""
-    if combined_p_value(_ZERO_EPSILON, parts) < LEVEL / 2 or seen.p_value * seen.batches < LEVEL / 2:
+    if (
+        combined_p_value(_ZERO_EPSILON, parts) < LEVEL / 2
+        or seen.p_value * seen.batches < LEVEL / 2
+    ):
         return True, ""
     deviations = float(ndtri(POWER)) + LEARNING
-    powerful = _total_variation(claim, CLAIM_FRACTION) >= (deviations - float(ndtri(LEVEL / 2))) / math.sqrt(rounds)
+    powerful = _total_variation(claim, CLAIM_FRACTION) >= (
+        deviations - float(ndtri(LEVEL / 2))
+    ) / math.sqrt(rounds)
     if pairs > 1:
-        powerful &= _total_variation(claim, 1.0) >= (deviations + float(-ndtri(0.5 / pairs))) / math.sqrt(seen.fewest)
+        powerful &= _total_variation(claim, 1.0) >= (
+            deviations + float(-ndtri(0.5 / pairs))
+        ) / math.sqrt(seen.fewest)
     moved = False if powerful else None
     if seen.only:
-        return moved, f"every output on D0 and D1 is {seen.only}: check that the mechanism computes its result; if it does, {ADVICE}"
+        return (
+            moved,
+            f"every output on D0 and D1 is {seen.only}: check that the mechanism computes "
+            f"its result; if it does, {ADVICE}",
+        )
     if not powerful:
         return None, ""
     which = "this pair" if pairs == 1 else f"these {pairs} pairs"
-    would = f"a mechanism with {claim.symbol} = {claim.parameter * CLAIM_FRACTION:.3g}, a tenth of the claim, would have shown a difference"
+    would = (
+        f"a mechanism with {claim.symbol} = {claim.parameter * CLAIM_FRACTION:.3g}, a tenth of "
+        "the claim, would have shown a difference"
+    )
     same = f"its outputs on D0 and D1 look the same, although {would} with probability {POWER:g}"
     return False, f"{which} may not exercise the mechanism: {same}; {ADVICE}"
 
 
 def _total_variation(claim: Claim, share: float) -> float:
-    """Return the total variation distance of Laplace (pure DP) or Gaussian noise with this share of the claim's parameter; 0 if unknown."""
+    """Return the total variation distance of Laplace (pure DP) or Gaussian noise with this share of
+    the claim's parameter; 0 if unknown.
+    """
     try:
-        law = law_with_parameter("laplace" if claim.is_pure else "gaussian", claim, claim.parameter * share)
+        law = law_with_parameter(
+            "laplace" if claim.is_pure else "gaussian", claim, claim.parameter * share
+        )
     except (InvalidArgument, ValueError):
         return 0.0
     return min(_MAX_DISTANCE if share < 1 else 1.0, float(np.sum(np.maximum(law.p - law.q, 0.0))))

@@ -1,4 +1,5 @@
-"""Transfer of large pairs of datasets to processes of this machine: written to a file once, and read once by each process.
+"""Transfer of large pairs of datasets to processes of this machine: written to a file once, and
+read once by each process.
 
 A pool pickles each task with its stage and pair. Measured with frames of 100,000 rows (6.6 MB per
 pair), two processes and 60 tasks: 3.3 seconds in total if the pair is sent with each task, 2.7
@@ -22,11 +23,13 @@ from dpwitness.core.values.dataframe_backends import fix
 _MAX_INLINE_BYTES = 2**14  # maximum size in bytes of a pair that is sent with each task
 _CACHED_PAIRS = 2  # pairs that a process caches
 
-_files: WeakKeyDictionary[Pair, str] = WeakKeyDictionary()  # file of each pair that was sent; empty for a small pair
+# file of each pair that was sent; empty for a small pair
+_files: WeakKeyDictionary[Pair, str] = WeakKeyDictionary()
 
 
 def pickle_reduction(pair: Pair) -> Any:
-    """Return the pickle reduction of a pair for a process of this machine: a large pair as the name of a file.
+    """Return the pickle reduction of a pair for a process of this machine: a large pair as the name
+    of a file.
 
     The file exists as long as the pair.
     """
@@ -37,7 +40,9 @@ def pickle_reduction(pair: Pair) -> Any:
 
 
 def _write_file(pair: Pair, content: Any) -> str:
-    """Write the pickled pair to a temporary file, which is removed with the pair, and return the file's name."""
+    """Write the pickled pair to a temporary file, which is removed with the pair, and return the
+    file's name.
+    """
     handle, file = tempfile.mkstemp(prefix="dpwitness-pair-")
     finalize(pair, _remove_file, file, os.getpid())
     with open(handle, "wb") as out:

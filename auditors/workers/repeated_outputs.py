@@ -1,4 +1,5 @@
-"""Detection of repeated rounds, as from noise that is cached between calls, or equal in two workers.
+"""Detection of repeated rounds, as from noise that is cached between calls, or equal in two
+workers.
 
 Each side of a chunk has a mark: a hash of its first rows. Rows that repeat by chance must have a
 high probability. No distribution gives n independent outcomes x a probability above prod_v (n_v /
@@ -17,19 +18,24 @@ import numpy as np
 
 from dpwitness.auditors.events.outputs import Outputs, row_keys
 
-_LENGTHS = (24, 256)  # sequence lengths: the first is enough for numbers, the second for labels and bits
+# sequence lengths: the first is enough for numbers, the second for labels and bits
+_LENGTHS = (24, 256)
 _MIN_ENTROPY = 52.0
 _MAX_MARKS = 2**15
 
 
 def mark(outputs: Outputs) -> int | None:
-    """Return a hash of the first rows; None if too few of them differ to distinguish repetition from chance."""
+    """Return a hash of the first rows; None if too few of them differ to distinguish repetition
+    from chance.
+    """
     for length in _LENGTHS:
         if len(outputs) < length:
             return None
         codes, values = outputs.codes[:length], outputs.values[:length]
-        different = set(values[:, 0].tolist()) if values.shape[1] else ()  # in a set, NaN differs from itself
-        if len(different) < length or np.isnan(values[:, 0]).any():  # some rows are equal, so the entropy decides
+        # in a set, NaN differs from itself
+        different = set(values[:, 0].tolist()) if values.shape[1] else ()
+        # some rows are equal, so the entropy decides
+        if len(different) < length or np.isnan(values[:, 0]).any():
             keys = row_keys(np.column_stack([codes, values]))
             _, counts = np.unique(keys, return_counts=True)
             if float(np.sum(counts * np.log(length / counts))) < _MIN_ENTROPY:
@@ -40,7 +46,9 @@ def mark(outputs: Outputs) -> int | None:
 
 
 class RepeatDetector:
-    """Set of the marks seen so far, in constant memory: a full set keeps only the multiples of the next power of 2."""
+    """Set of the marks seen so far, in constant memory: a full set keeps only the multiples of the
+    next power of 2.
+    """
 
     def __init__(self) -> None:
         self._seen: set[int] = set()

@@ -1,4 +1,5 @@
-"""Calls of a mechanism, in batches or one round at a time; and the rules for counting a call that raises an exception.
+"""Calls of a mechanism, in batches or one round at a time; and the rules for counting a call that
+raises an exception.
 
 **Assumption about a mechanism.** For every n, ``run(dataset, n, rng)`` draws n independent outcomes
 of one distribution, values and exceptions. The call returns the outcomes if none is an exception,
@@ -51,7 +52,9 @@ _IMMUTABLE = (float, int, bool, str, bytes, type(None))  # immutable items
 
 
 def is_builtin_mechanism(run: Run) -> bool:
-    """Return whether `run` is the method of a dpwitness mechanism, which draws only from `rng` and returns new arrays."""
+    """Return whether `run` is the method of a dpwitness mechanism, which draws only from `rng` and
+    returns new arrays.
+    """
     owner = getattr(run, "__self__", None)
     return type(owner).__module__.startswith("dpwitness.") and not isinstance(owner, Isolated)
 
@@ -69,18 +72,35 @@ def batch(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs | None:
         _raise_unless_output(error)
         return encode([error], 1) if size == 1 else None
     encoded = encode(raw, size)
-    if isinstance(raw, np.ndarray) and np.may_share_memory(encoded.values, raw) and not is_builtin_mechanism(run):
+    if (
+        isinstance(raw, np.ndarray)
+        and np.may_share_memory(encoded.values, raw)
+        and not is_builtin_mechanism(run)
+    ):
         return encoded.copied()  # the mechanism may reuse its buffer
     return encoded
 
 
-def singles(run: Run, datasets: Sequence[Any], sides: NDArray[np.int64], rngs: Sequence[Generator]) -> list[Outputs]:
-    """Return the encoded outputs on each dataset of runs one at a time; `sides` lists the dataset of each run in order."""
+def singles(
+    run: Run, datasets: Sequence[Any], sides: NDArray[np.int64], rngs: Sequence[Generator]
+) -> list[Outputs]:
+    """Return the encoded outputs on each dataset of runs one at a time; `sides` lists the dataset
+    of each run in order.
+    """
     worker = getattr(run, "__self__", None)
-    if isinstance(worker, Target) and run.__name__ == "sample":  # its process runs one dataset after the other
+    # its process runs one dataset after the other
+    if isinstance(worker, Target) and run.__name__ == "sample":
         order = dict.fromkeys(sides.tolist())
-        encoded = {s: encode(worker.sample_each(datasets[s], int(np.sum(sides == s)), rngs[s]), int(np.sum(sides == s))) for s in order}
-        return [encoded.get(s, Outputs(np.empty((0, 1)), np.empty(0))) for s in range(len(datasets))]
+        encoded = {
+            s: encode(
+                worker.sample_each(datasets[s], int(np.sum(sides == s)), rngs[s]),
+                int(np.sum(sides == s)),
+            )
+            for s in order
+        }
+        return [
+            encoded.get(s, Outputs(np.empty((0, 1)), np.empty(0))) for s in range(len(datasets))
+        ]
     buffers = [_SingleRuns() for _ in datasets]
     for side in sides.tolist():
         try:
@@ -93,16 +113,23 @@ def singles(run: Run, datasets: Sequence[Any], sides: NDArray[np.int64], rngs: S
 
 
 def run_side(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs:
-    """Return the encoded outputs of `size` runs on one dataset; a batch that raises is run again one at a time.
+    """Return the encoded outputs of `size` runs on one dataset; a batch that raises is run again
+    one at a time.
 
     The outputs must not be used for counts that certify, see the module's docstring.
     """
     encoded = batch(run, dataset, size, rng)
-    return singles(run, [dataset], np.zeros(size, dtype=np.int64), [rng])[0] if encoded is None else encoded
+    return (
+        singles(run, [dataset], np.zeros(size, dtype=np.int64), [rng])[0]
+        if encoded is None
+        else encoded
+    )
 
 
 def _call(run: Run, dataset: Any, size: int, rng: Generator) -> Any:
-    """Return the outputs of a call, in this process only: a forked child that returns from the call as well must not continue the audit."""
+    """Return the outputs of a call, in this process only: a forked child that returns from the call
+    as well must not continue the audit.
+    """
     process = os.getpid()
     try:
         return run(dataset, size, rng)
@@ -112,7 +139,9 @@ def _call(run: Run, dataset: Any, size: int, rng: Generator) -> Any:
 
 
 def _raise_unless_output(error: Exception) -> None:
-    """Raise MechanismFailed if the error is not an output: a failed mechanism, or running out of memory."""
+    """Raise MechanismFailed if the error is not an output: a failed mechanism, or running out of
+    memory.
+    """
     if isinstance(error, MechanismFailed):
         raise error
     if isinstance(error, MemoryError):
@@ -120,7 +149,9 @@ def _raise_unless_output(error: Exception) -> None:
 
 
 class _SingleRuns:
-    """Buffer of outputs of single runs: outputs of one kind are encoded together and returned in their original order."""
+    """Buffer of outputs of single runs: outputs of one kind are encoded together and returned in
+    their original order.
+    """
 
     def __init__(self) -> None:
         self._kinds: dict[Any, tuple[list[int], list[Any]]] = {}
@@ -129,11 +160,20 @@ class _SingleRuns:
     def add(self, raw: Any) -> None:
         """Add the result of a single run."""
         kind: Any = ("own", self._size)
-        if isinstance(raw, np.ndarray) and raw.shape[:1] == (1,) and raw.dtype.kind in "fiub" and type(raw) is np.ndarray:
+        if (
+            isinstance(raw, np.ndarray)
+            and raw.shape[:1] == (1,)
+            and raw.dtype.kind in "fiub"
+            and type(raw) is np.ndarray
+        ):
             kind, raw = (raw.dtype, raw.shape), raw.copy()
         elif isinstance(raw, list | tuple) and len(raw) == 1:
             kind = "list"
-            raw = raw[0] if isinstance(raw[0], (*_IMMUTABLE, BaseException)) else _copy_if_possible(raw[0])
+            raw = (
+                raw[0]
+                if isinstance(raw[0], (*_IMMUTABLE, BaseException))
+                else _copy_if_possible(raw[0])
+            )
         else:
             raw = encode(raw, 1)
         positions, group = self._kinds.setdefault(kind, ([], []))
@@ -156,7 +196,9 @@ class _SingleRuns:
 
 
 def _copy_if_possible(item: Any) -> Any:
-    """Return a deep copy, because the mechanism may modify the item later; the item itself if it cannot be copied."""
+    """Return a deep copy, because the mechanism may modify the item later; the item itself if it
+    cannot be copied.
+    """
     try:
         return copy.deepcopy(item)
     except Exception:

@@ -1,4 +1,6 @@
-"""Mechanisms whose outputs include scores, and the test that scores are numbers and functions of each output alone."""
+"""Mechanisms whose outputs include scores, and the test that scores are numbers and functions of
+each output alone.
+"""
 
 from __future__ import annotations
 
@@ -37,25 +39,39 @@ class ScoredMechanism:
             if size > 1:
                 raise
             raw = [error.with_traceback(None)]
-        return ScoredOutputs(raw, np.column_stack([self._columns(score, raw, size) for score in self.scores]))
+        return ScoredOutputs(
+            raw, np.column_stack([self._columns(score, raw, size) for score in self.scores])
+        )
 
     def _columns(self, score: Score, raw: Any, size: int) -> FloatArray:
-        """Return one score of all outputs; raise Unfit if the score of the first output depends on the others."""
+        """Return one score of all outputs; raise Unfit if the score of the first output depends on
+        the others.
+        """
         if isinstance(raw, Parts):
             parts = [part if isinstance(part, list) or np.ndim(part) else [part] for part in raw]
             return np.concatenate([score.columns(part, len(part)) for part in parts])
         found = score.columns(raw, size)
         if size > 1 and not same(found[:1], score.columns(raw[:1], 1)):
-            raise Unfit(f"score {score.name} is not a function of each output alone: its values change with the other outputs of a batch")
+            raise Unfit(
+                f"score {score.name} is not a function of each output alone: its values "
+                "change with the other outputs of a batch"
+            )
         return found
 
 
-def usable_scores_of(stage: Stage, scores: Sequence[Score]) -> tuple[tuple[Score, ...], list[str], int]:
-    """Return the usable scores with their usable columns, notes on the others, and the number of runs used.
+def usable_scores_of(
+    stage: Stage, scores: Sequence[Score]
+) -> tuple[tuple[Score, ...], list[str], int]:
+    """Return the usable scores with their usable columns, notes on the others, and the number of
+    runs used.
 
     A column is usable if it holds numbers that are functions of each output alone.
     """
-    batches = [batch for side, dataset in enumerate((stage.pair.d1, stage.pair.d0)) for batch in _test_batches(stage, dataset, side)]
+    batches = [
+        batch
+        for side, dataset in enumerate((stage.pair.d1, stage.pair.d0))
+        for batch in _test_batches(stage, dataset, side)
+    ]
     usable_scores, notes = [], []
     for score in scores:
         keys: dict[Key, str] = {}
@@ -74,7 +90,9 @@ def usable_scores_of(stage: Stage, scores: Sequence[Score]) -> tuple[tuple[Score
 
 
 def _test_batches(stage: Stage, dataset: Any, side: int) -> Iterator[tuple[Any, int]]:
-    """Yield a batch of outputs and its size; if the batch raises, yield the single runs that do not raise."""
+    """Yield a batch of outputs and its size; if the batch raises, yield the single runs that do not
+    raise.
+    """
     try:
         yield stage.run(dataset, _TEST_OUTPUTS, stream(stage.seed, *stage.key, side)), _TEST_OUTPUTS
     except MechanismFailed:
@@ -97,11 +115,19 @@ def _column_problems(score: Score, raw: Any, size: int) -> Iterator[tuple[Key, s
     try:
         found = columns_of(score.function(guarded(raw)), size)
         second_call = columns_of(score.function(guarded(raw)), size)
-        single_calls = [columns_of(score.function(guarded(raw[i : i + 1])), 1) for i in range(min(size, _SINGLE_OUTPUTS))]
+        single_calls = [
+            columns_of(score.function(guarded(raw[i : i + 1])), 1)
+            for i in range(min(size, _SINGLE_OUTPUTS))
+        ]
     except MechanismFailed:
         raise
     except ValueError as error:
-        yield None, str(error) if str(error).startswith("it gave") else f"it raises ValueError: {str(error)[:200]}"
+        yield (
+            None,
+            str(error)
+            if str(error).startswith("it gave")
+            else f"it raises ValueError: {str(error)[:200]}",
+        )
         return
     except Exception as error:
         yield None, f"it raises {type(error).__name__}: {str(error)[:200]}"
@@ -115,7 +141,11 @@ def _column_problems(score: Score, raw: Any, size: int) -> Iterator[tuple[Key, s
             elif not same(values, numeric_column(second_call[key], size)):
                 yield key, "it gave different values for the same outputs"
             elif not same(values[: len(one_by_one)], one_by_one):
-                yield key, "it is not a function of each output alone: its values change with the other outputs of a batch"
+                yield (
+                    key,
+                    "it is not a function of each output alone: its values change with the "
+                    "other outputs of a batch",
+                )
             else:
                 yield key, ""
         except KeyError:

@@ -1,4 +1,6 @@
-"""Source file and line of a mechanism, for readers and for code-hosting sites that annotate source lines."""
+"""Source file and line of a mechanism, for readers and for code-hosting sites that annotate source
+lines.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,28 @@ def _place_of_target(file: str, name: str) -> tuple[Path | None, int | None, str
     path = Path(file) if file.endswith(".py") else adapter_file(file)
     if path is None or not path.is_file():
         return None, None, ""
-    module = f"dpwitness.benchmarks.libraries.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else ""
+    module = (
+        f"dpwitness.benchmarks.libraries.{path.parent.name}.{path.stem}"
+        if path.parent.parent == FOLDER
+        else ""
+    )
     return path, line_of(path, name), module
 
 
 def _place_of_object(found: Any) -> tuple[Path | None, int | None, str]:
-    """Return file, line and module of the innermost callable; for an instance, those of its class."""
+    """Return file, line and module of the innermost callable; for an instance, those of
+    its class.
+    """
     try:
         for _ in range(50):
-            inner = next((getattr(found, name) for name in ("func", "__func__", "py_func", "__wrapped__") if _wraps(found, name)), None)
+            inner = next(
+                (
+                    getattr(found, name)
+                    for name in ("func", "__func__", "py_func", "__wrapped__")
+                    if _wraps(found, name)
+                ),
+                None,
+            )
             if inner is None:
                 break
             found = inner
@@ -62,7 +77,9 @@ def _place_of_object(found: Any) -> tuple[Path | None, int | None, str]:
         owner = found if code is not None or isinstance(found, type) else type(found)
         file = Path(code.co_filename if code is not None else inspect.getfile(owner))
         line = int(code.co_firstlineno) if code is not None else inspect.getsourcelines(owner)[1]
-    except Exception:  # a user's object may raise anything, and a missing place must not lose the verdict
+    except (
+        Exception
+    ):  # a user's object may raise anything, and a missing place must not lose the verdict
         return None, None, ""
     return (file, line, str(owner.__module__ or "")) if file.is_file() else (None, None, "")
 
@@ -73,11 +90,15 @@ def _wraps(found: Any, name: str) -> bool:
     `func` counts only for a partial, since user-defined objects may have an attribute of this
     name.
     """
-    return callable(getattr(found, name, None)) and (name != "func" or isinstance(found, functools.partial))
+    return callable(getattr(found, name, None)) and (
+        name != "func" or isinstance(found, functools.partial)
+    )
 
 
 def _place_of_name(text: str) -> tuple[Path | None, int | None, str]:
-    """Return file, line and module of ``MODULE:NAME`` or ``FILE.py:NAME``, without importing anything."""
+    """Return file, line and module of ``MODULE:NAME`` or ``FILE.py:NAME``, without importing
+    anything.
+    """
     place, _, name = text.rpartition(":")
     if place.endswith(".py"):
         path = Path(place)

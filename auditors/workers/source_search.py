@@ -1,4 +1,6 @@
-"""Location of modules without importing them, and inspection of source files without running them."""
+"""Location of modules without importing them, and inspection of source files without
+running them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ _MAX_SOURCE_BYTES = 16 * 2**20
 def standard(module: str) -> bool:
     """Return whether a module is built in or part of the standard library."""
     top = module.partition(".")[0]
-    return top in sys.stdlib_module_names or top in sys.builtin_module_names or top in ("builtins", "__main__")
+    return (
+        top in sys.stdlib_module_names
+        or top in sys.builtin_module_names
+        or top in ("builtins", "__main__")
+    )
 
 
 def defining_module(found: Any) -> str:
@@ -35,7 +41,9 @@ def defining_module(found: Any) -> str:
             found = found.py_func
         else:
             break
-    itself = isinstance(found, type | types.FunctionType) or (hasattr(found, "__qualname__") and hasattr(found, "__module__"))
+    itself = isinstance(found, type | types.FunctionType) or (
+        hasattr(found, "__qualname__") and hasattr(found, "__module__")
+    )
     owner = found if itself else type(found)
     return str(getattr(owner, "__module__", None) or "builtins")
 
@@ -55,20 +63,35 @@ def module_files(module: str, folder: Path) -> list[Path]:
     for i in range(len(parts)):
         name = ".".join(parts[: i + 1])
         loaded = sys.modules.get(name)
-        spec = getattr(loaded, "__spec__", None) if loaded is not None else _find_spec(name, search, folder)
+        spec = (
+            getattr(loaded, "__spec__", None)
+            if loaded is not None
+            else _find_spec(name, search, folder)
+        )
         origin = getattr(loaded, "__file__", None) or getattr(spec, "origin", None)
-        inside = getattr(loaded, "__path__", None) or getattr(spec, "submodule_search_locations", None)
+        inside = getattr(loaded, "__path__", None) or getattr(
+            spec, "submodule_search_locations", None
+        )
         if spec is None and loaded is None:
-            raise InvalidArgument(f"target must be importable, got {short_json(module)}: no module named {name!r}")
+            raise InvalidArgument(
+                f"target must be importable, got {short_json(module)}: no module named {name!r}"
+            )
         if origin not in (None, "built-in", "frozen", "namespace"):
             files.append(Path(str(origin)))
         elif inside is None:
-            raise InvalidArgument(f"target {short_json(module)} is built in, and a witness may not run built-in modules")
+            raise InvalidArgument(
+                f"target {short_json(module)} is built in, and a witness may not run "
+                "built-in modules"
+            )
         search = None if inside is None else list(inside)
         if search is None and i + 1 < len(parts):
-            raise InvalidArgument(f"target must be importable, got {short_json(module)}: {name!r} is not a package")
+            raise InvalidArgument(
+                f"target must be importable, got {short_json(module)}: {name!r} is not a package"
+            )
     if not files:
-        raise InvalidArgument(f"target must be importable, got {short_json(module)}: it is a folder without code")
+        raise InvalidArgument(
+            f"target must be importable, got {short_json(module)}: it is a folder without code"
+        )
     return files
 
 
@@ -77,13 +100,18 @@ def _find_spec(name: str, search: list[str] | None, folder: Path) -> Any:
 
     Other finders on `sys.meta_path` are asked for top-level names only, which imports nothing.
     """
-    here = [] if str(folder) in sys.path or "" in sys.path else [str(folder)]  # `imported` will insert it in the same way
+    # `imported` will insert it in the same way
+    here = [] if str(folder) in sys.path or "" in sys.path else [str(folder)]
     path = [*here, *(entry or str(folder) for entry in sys.path)] if search is None else search
     spec = importlib.machinery.PathFinder.find_spec(name, path)
     if spec is not None or search is not None:
         return spec
     for finder in sys.meta_path:
-        if finder in (importlib.machinery.PathFinder, importlib.machinery.BuiltinImporter, importlib.machinery.FrozenImporter):
+        if finder in (
+            importlib.machinery.PathFinder,
+            importlib.machinery.BuiltinImporter,
+            importlib.machinery.FrozenImporter,
+        ):
             continue
         try:
             spec = finder.find_spec(name, None)
@@ -105,7 +133,9 @@ def imports_of(file: Path) -> set[str]:
 
 
 def line_of(file: Path, name: str) -> int | None:
-    """Return the line at which a function or class is defined in a source file, without running the file."""
+    """Return the line at which a function or class is defined in a source file, without running the
+    file.
+    """
     try:
         body = ast.parse(read_bytes(file, most=_MAX_SOURCE_BYTES)).body
     except (InvalidArgument, SyntaxError, ValueError, RecursionError, MemoryError):

@@ -33,9 +33,24 @@ _MAX_MARKS = 2**15  # approximate maximum number of marks of a stage (see `repea
 
 
 class Phase:
-    """Phase numbers in the keys of the random streams; extensions of a test use numbers after the last."""
+    """Phase numbers in the keys of the random streams; extensions of a test use numbers after the
+    last.
+    """
 
-    PROBE, PILOT, SECOND_PILOT, TRAIN, TEST, BIT_TRAIN, BIT_TEST, TIMING, SCORES, SECOND_BIT_TRAIN, FIRST_TEST, EXTENSION = range(12)
+    (
+        PROBE,
+        PILOT,
+        SECOND_PILOT,
+        TRAIN,
+        TEST,
+        BIT_TRAIN,
+        BIT_TEST,
+        TIMING,
+        SCORES,
+        SECOND_BIT_TRAIN,
+        FIRST_TEST,
+        EXTENSION,
+    ) = range(12)
     MORE_CALLS, FRESH = 251, 252  # no store holds them
     THIRD_BIT_TRAIN, THIRD_PILOT, CAUSES = 253, 254, 255  # the largest numbers that a store holds
 
@@ -44,20 +59,22 @@ class Phase:
 class Stage:
     """Rounds of one phase on one pair, divided into chunks and segments."""
 
-    run: Callable[[Any, int, Generator], Any]  # ``run(dataset, size, rng)``; must be picklable if the executor uses processes
+    # ``run(dataset, size, rng)``; must be picklable if the executor uses processes
+    run: Callable[[Any, int, Generator], Any]
     pair: Pair
     seed: int  # root seed
     key: tuple[int, int, int]  # (audit, pair, phase)
     rounds: int  # number of all rounds
     chunk: int  # rounds per chunk; the last chunk may be shorter
     time_limit: float  # of one chunk, in seconds; ten times the expected duration if that is longer
-    single: bool = False  # whether rounds run one at a time, because a batch raised in an earlier stage (see `rounds`)
-    # whether the mechanism drew from a global generator in an earlier stage. If so, it runs in one thread at a time. In other stages, a
-    # chunk that draws from a global generator is run again in this way, with the same streams. The decision does not depend on its
-    # outputs.
+    # whether rounds run one at a time, because a batch raised in an earlier stage (see `rounds`)
+    single: bool = False
+    # whether the mechanism drew from a global generator in an earlier stage. If so, it runs in one
+    # thread at a time. In other stages, a chunk that draws from a global generator is run again in
+    # this way, with the same streams. The decision does not depend on its outputs.
     shared: bool = False
-    # whether equal streams give equal outputs. Only then may a chunk be run twice: of two different answers the faster would be chosen,
-    # and speed may depend on the outputs.
+    # whether equal streams give equal outputs. Only then may a chunk be run twice: of two different
+    # answers the faster would be chosen, and speed may depend on the outputs.
     repeatable: bool = True
 
     @property
@@ -80,7 +97,9 @@ class Stage:
 
     @property
     def marked(self) -> int:
-        """Divisor of the marks that are stored (see `repeats`), so that their number is bounded for long stages."""
+        """Divisor of the marks that are stored (see `repeats`), so that their number is bounded for
+        long stages.
+        """
         return int(2 ** max(0, (2 * self.chunks // _MAX_MARKS).bit_length()))
 
     def size(self, first: int, last: int | None = None) -> int:
@@ -96,7 +115,8 @@ class Stage:
         return self.run_seeded(index, lambda: self.flip(index)[0])
 
     def run_seeded(self, index: int, work: Callable[[], T]) -> T:
-        """Return `work()` for a chunk, after seeding the global generators if `work` draws from them.
+        """Return `work()` for a chunk, after seeding the global generators if `work` draws from
+        them.
 
         If `work` turns out to draw from unseeded global generators, `work` is run again after
         seeding.
@@ -121,10 +141,14 @@ class Stage:
             yield
 
     def streams(self, index: int) -> tuple[list[Generator], list[int]]:
-        """Return the chunk's generators (coin flips, rounds on D1, rounds on D0), and words that seed the global generators."""
+        """Return the chunk's generators (coin flips, rounds on D1, rounds on D0), and words that
+        seed the global generators.
+        """
         return streams(self.seed, (*self.key, index), 3)
 
-    def sides(self, index: int) -> tuple[tuple[int, int], tuple[int, ...], list[Generator], Generator]:
+    def sides(
+        self, index: int
+    ) -> tuple[tuple[int, int], tuple[int, ...], list[Generator], Generator]:
         """Return the plan of a chunk.
 
         The plan consists of the numbers of rounds on (D1, D0), the order of the datasets (0 is D1),
@@ -137,22 +161,34 @@ class Stage:
         return (ones, size - ones), (0, 1) if coins.random() < 0.5 else (1, 0), rngs, coins
 
     def ahead(self, first: int, last: int) -> AbstractContextManager[None]:
-        """Let a worker process receive the batches of chunks first, ..., last - 1 before `sample` needs their outputs."""
+        """Let a worker process receive the batches of chunks first, ..., last - 1 before `sample`
+        needs their outputs.
+        """
         target = getattr(self.run, "__self__", None)
         if self.single or last - first < 2 or not isinstance(target, Target):
             return nullcontext()
         datasets = (self.pair.d1, self.pair.d0)
         plans = (self.sides(index) for index in range(first, last))
         return target.pipelined(
-            ((datasets[side], sizes[side], rngs[side]) for sizes, order, rngs, _ in plans for side in order if sizes[side]), self.chunk
+            (
+                (datasets[side], sizes[side], rngs[side])
+                for sizes, order, rngs, _ in plans
+                for side in order
+                if sizes[side]
+            ),
+            self.chunk,
         )
 
     def flip(self, index: int) -> tuple[Sides, list[Generator]]:
-        """Run a chunk and return its outputs (see `sample`), and the generators of its rounds in their final state."""
+        """Run a chunk and return its outputs (see `sample`), and the generators of its rounds in
+        their final state.
+        """
         sizes, order, rngs, coins = self.sides(index)
         datasets = (self.pair.d1, self.pair.d0)
         if self.single:
-            first, second = singles(self.run, datasets, coins.permutation(np.repeat([0, 1], sizes)), rngs)
+            first, second = singles(
+                self.run, datasets, coins.permutation(np.repeat([0, 1], sizes)), rngs
+            )
             return (first, second), rngs
         result: list[Outputs | None] = [None, None]
         for side in order:

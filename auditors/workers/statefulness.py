@@ -1,4 +1,5 @@
-"""Fitness checks of a mechanism: independent rounds, randomness only from the given generator, and one output shape.
+"""Fitness checks of a mechanism: independent rounds, randomness only from the given generator, and
+one output shape.
 
 Every check has a false-alarm probability below 1e-9 for a correct mechanism. An alarm makes the
 verdict ERROR.
@@ -22,19 +23,26 @@ from dpwitness.core.protocols.mechanism import MechanismFailed
 
 
 class Unfit(MechanismFailed):
-    """Raised when rounds do not meet the assumptions of a certificate; counts collected so far certify nothing."""
+    """Raised when rounds do not meet the assumptions of a certificate; counts collected so far
+    certify nothing.
+    """
 
 
 _ALARM_PROBABILITY = 1e-10
 _MAX_CORRELATION_RUNS = 2**17  # number of runs tested for correlation
 _MAX_BLOCK_ROWS = 2**14  # rows that are compared in blocks
 _MOST_COPIES = 0.33  # maximum of P(N = c) / P(N > 0) over c > 1 and the means of a Poisson number N
-_MIN_DIFFERENT = 8  # rows that differ from the most frequent row, from which a batch counts as random
+# rows that differ from the most frequent row, from which a batch counts as random
+_MIN_DIFFERENT = 8
 
 
 def same_outputs(a: Outputs, b: Outputs) -> bool:
     """Return whether two encoded batches are equal, with NaN equal to NaN."""
-    return len(a) == len(b) and a.names == b.names and np.array_equal(row_keys(a.matrix()), row_keys(b.matrix()))
+    return (
+        len(a) == len(b)
+        and a.names == b.names
+        and np.array_equal(row_keys(a.matrix()), row_keys(b.matrix()))
+    )
 
 
 def digest(sides: Sequence[Outputs]) -> str:
@@ -44,11 +52,14 @@ def digest(sides: Sequence[Outputs]) -> str:
 
 
 def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
-    """Raise Unfit if training outputs show broken randomness; `chunks` holds a pair (D1, D0) of batches for each chunk."""
+    """Raise Unfit if training outputs show broken randomness; `chunks` holds a pair (D1, D0) of
+    batches for each chunk.
+    """
     for side, name in enumerate(("D1", "D0")):
         batches = [chunk[side] for chunk in chunks if len(chunk[side]) > 1]
         check_structure(batches, name)
-        width = max((batch.values.shape[1] for batch in batches), default=1)  # equal rows have equal keys only at equal width
+        # equal rows have equal keys only at equal width
+        width = max((batch.values.shape[1] for batch in batches), default=1)
         keys = [row_keys(batch.matrix(width)) for batch in batches]
         for first, second in pairwise(keys):
             n = min(len(first), len(second))
@@ -56,11 +67,20 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
                 continue
             _, counts = np.unique(first[:n], return_counts=True)
             if n - counts.max() >= _MIN_DIFFERENT:
-                raise Unfit(f"mechanism ignores rng: two calls on {name} with different streams returned identical outputs")
+                raise Unfit(
+                    f"mechanism ignores rng: two calls on {name} with different streams "
+                    "returned identical outputs"
+                )
         constant = [np.all(key == key[0]) for key in keys]
-        if len(keys) > 1 and all(constant) and len({int(key[0]) for key in keys}) > 1 and min(map(len, keys)) >= 32:
+        if (
+            len(keys) > 1
+            and all(constant)
+            and len({int(key[0]) for key in keys}) > 1
+            and min(map(len, keys)) >= 32
+        ):
             raise Unfit(
-                f"rounds are not independent: on {name} all runs of one call are equal but calls differ; draw fresh noise for each run"
+                f"rounds are not independent: on {name} all runs of one call are equal but "
+                "calls differ; draw fresh noise for each run"
             )
         _check_serial(batches, keys, name)
 
@@ -70,10 +90,14 @@ def check_structure(batches: Sequence[Outputs], name: str) -> None:
     shapes = {batch.names[batch.codes[0]] for batch in batches if len(batch.names) == 1}
     arrays = sorted(shape for shape in shapes if shape.endswith("]"))
     if len(arrays) > 1:
-        raise Unfit(f"mechanism changed its output between calls on {name}: {' and then '.join(arrays)}")
+        raise Unfit(
+            f"mechanism changed its output between calls on {name}: {' and then '.join(arrays)}"
+        )
 
 
-def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]], name: str) -> None:
+def _check_serial(
+    batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]], name: str
+) -> None:
     """Raise Unfit if consecutive runs are correlated.
 
     The tested signal is whether an output is the most frequent one; if few outputs are equal, it is
@@ -87,56 +111,90 @@ def _check_serial(batches: Sequence[Outputs], keys: Sequence[NDArray[np.uint64]]
     if len(values) < len(flat) / 4:
         signal = (flat == values[np.argmax(counts)]).astype(float)
     else:
-        numbers = np.concatenate([batch.matrix(1, structure=False)[:, 0] for batch in batches])[: len(flat)]
+        numbers = np.concatenate([batch.matrix(1, structure=False)[:, 0] for batch in batches])[
+            : len(flat)
+        ]
         different, value_index, ties = np.unique(numbers, return_inverse=True, return_counts=True)
         if np.isnan(numbers).any() or len(different) < len(numbers) / 4:
             return
-        signal = (np.cumsum(ties) - ties / 2)[value_index] / len(numbers)  # equal numbers have equal ranks, independent of their order
+        # equal numbers have equal ranks, independent of their order
+        signal = (np.cumsum(ties) - ties / 2)[value_index] / len(numbers)
     signal -= signal.mean()
     spread = float(signal @ signal)
     if spread > 30 and abs(float(signal[:-1] @ signal[1:])) / spread * np.sqrt(len(signal)) > 7:
-        raise Unfit(f"mechanism keeps state between rounds: neighboring runs on {name} are correlated")
+        raise Unfit(
+            f"mechanism keeps state between rounds: neighboring runs on {name} are correlated"
+        )
 
 
 def _check_copies(counts: NDArray[np.int64], name: str) -> None:
-    """Raise Unfit if too many different outputs occur equally often, but not once; `counts` holds how often each occurs.
+    """Raise Unfit if too many different outputs occur equally often, but not once; `counts` holds
+    how often each occurs.
 
-    If outputs are independent and their number is Poisson, an output that occurs has a given number of occurrences above 1 with
-    probability below `_MOST_COPIES`, whatever its probability. A fixed number of outputs multiplies probabilities by sqrt(2 pi n) at most.
+    If outputs are independent and their number is Poisson, an output that occurs has a given number
+    of occurrences above 1 with probability below `_MOST_COPIES`, whatever its probability. A fixed
+    number of outputs multiplies probabilities by sqrt(2 pi n) at most.
     """
     times, outputs = np.unique(counts, return_counts=True)
     most = int(outputs[times > 1].max(initial=0))
-    if most and bdtrc(most - 1, len(counts), _MOST_COPIES) * np.sqrt(2 * np.pi * counts.sum()) * len(times) < _ALARM_PROBABILITY:
+    if (
+        most
+        and bdtrc(most - 1, len(counts), _MOST_COPIES)
+        * np.sqrt(2 * np.pi * counts.sum())
+        * len(times)
+        < _ALARM_PROBABILITY
+    ):
         often = int(times[times > 1][np.argmax(outputs[times > 1])])
-        raise Unfit(f"rounds are not independent: on {name} {most} of {len(counts)} different outputs occur {often} times each")
+        raise Unfit(
+            f"rounds are not independent: on {name} {most} of {len(counts)} different "
+            f"outputs occur {often} times each"
+        )
 
 
 def check_rows(sides: Sequence[Outputs], event: Event) -> None:
-    """Raise Unfit if the guesses of an event on (D1, D0) vary between blocks of consecutive rows beyond chance.
+    """Raise Unfit if the guesses of an event on (D1, D0) vary between blocks of consecutive rows
+    beyond chance.
 
-    The event may be learned from a random half of the rows, because their order is then still exchangeable. That costs a factor of n + 1
-    for each dataset, the inverse of the least probability of the most probable number of guesses.
+    The event may be learned from a random half of the rows, because their order is then still
+    exchangeable. That costs a factor of n + 1 for each dataset, the inverse of the least
+    probability of the most probable number of guesses.
     """
     guesses = [event.guess(side.take(np.arange(min(len(side), _MAX_BLOCK_ROWS)))) for side in sides]
-    cells = [np.column_stack([guess == value for value in np.unique(np.concatenate(guesses))]).astype(float) for guess in guesses]
+    cells = [
+        np.column_stack([guess == value for value in np.unique(np.concatenate(guesses))]).astype(
+            float
+        )
+        for guess in guesses
+    ]
     logs, size, fewest = [], 2, min(map(len, cells))
     while size <= fewest // 4:
-        blocks = [each[: len(each) // size * size].reshape(-1, size, each.shape[1]).sum(axis=1) for each in cells]
+        blocks = [
+            each[: len(each) // size * size].reshape(-1, size, each.shape[1]).sum(axis=1)
+            for each in cells
+        ]
         logs.append(log_dependence(*blocks))
         size *= 2
-    if logs and mean_evidence(logs) - sum(math.log(len(each) + 1) for each in cells) >= -math.log(_ALARM_PROBABILITY):
-        raise Unfit("rows are not independent: outputs of nearby rows are more alike than those of others")
+    if logs and mean_evidence(logs) - sum(math.log(len(each) + 1) for each in cells) >= -math.log(
+        _ALARM_PROBABILITY
+    ):
+        raise Unfit(
+            "rows are not independent: outputs of nearby rows are more alike than those of others"
+        )
 
 
 def check_calls(logs: Sequence[float]) -> float:
-    """Raise Unfit if counts vary between calls or processes beyond chance; otherwise return the evidence that they do.
+    """Raise Unfit if counts vary between calls or processes beyond chance; otherwise return the
+    evidence that they do.
 
-    `logs` holds the log-evidence of each stage (`statistics/dependence`), in the order of the stages.
+    `logs` holds the log-evidence of each stage (`statistics/dependence`), in the order of the
+    stages.
     """
     evidence = total_evidence(logs)
     if evidence >= -math.log(_ALARM_PROBABILITY):
         raise Unfit(
-            "rounds are not independent: counts vary between calls, or between processes, more than independent runs allow. The runs of a "
-            "call share noise, or the mechanism keeps state or noise between rounds; draw fresh noise for each run"
+            "rounds are not independent: counts vary between calls, or between processes, "
+            "more than independent runs allow. The runs of a "
+            "call share noise, or the mechanism keeps state or noise between rounds; draw "
+            "fresh noise for each run"
         )
     return evidence

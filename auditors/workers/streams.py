@@ -17,11 +17,15 @@ _FRESH_BITS = 48  # every JSON reader represents integers of this size exactly
 
 def audit_key(name: str) -> int:
     """Return a 64-bit number for an audit's name, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(name.encode(errors="backslashreplace"), digest_size=8).digest())
+    return int.from_bytes(
+        hashlib.blake2b(name.encode(errors="backslashreplace"), digest_size=8).digest()
+    )
 
 
 def fresh_seed() -> int:
-    """Return a seed from the operating system's entropy, which nobody can know or choose in advance."""
+    """Return a seed from the operating system's entropy, which nobody can know or choose in
+    advance.
+    """
     return secrets.randbits(_FRESH_BITS)
 
 
@@ -31,7 +35,9 @@ def stream(seed: int, *key: int) -> Generator:
 
 
 class _FixedSeed(ISpawnableSeedSequence):
-    """Seed of one generator from given words: faster than one SeedSequence per generator, which would dominate the cost of a chunk."""
+    """Seed of one generator from given words: faster than one SeedSequence per generator, which
+    would dominate the cost of a chunk.
+    """
 
     __slots__ = ("words",)
 
@@ -48,8 +54,14 @@ class _FixedSeed(ISpawnableSeedSequence):
 
 
 def streams(seed: int, key: tuple[int, ...], count: int) -> tuple[list[Generator], list[int]]:
-    """Return `count` generators of one key from one seed sequence, and four further 32-bit words."""
-    words = SeedSequence(entropy=seed, spawn_key=key).generate_state(_SEED_WORDS * count + 2, np.uint64)
-    seeds: list[Any] = [_FixedSeed(words[_SEED_WORDS * i : _SEED_WORDS * (i + 1)]) for i in range(count)]
+    """Return `count` generators of one key from one seed sequence, and four further
+    32-bit words.
+    """
+    words = SeedSequence(entropy=seed, spawn_key=key).generate_state(
+        _SEED_WORDS * count + 2, np.uint64
+    )
+    seeds: list[Any] = [
+        _FixedSeed(words[_SEED_WORDS * i : _SEED_WORDS * (i + 1)]) for i in range(count)
+    ]
     generators = [Generator(SFC64(seed)) for seed in seeds]
     return generators, words[-2:].view(np.uint32).tolist()

@@ -27,10 +27,26 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.workers.loading import FOREIGN, QUERY, built, imported, named
-from dpwitness.auditors.workers.source_search import defining_module, imports_of, line_of, module_files, standard
+from dpwitness.auditors.workers.source_search import (
+    defining_module,
+    imports_of,
+    line_of,
+    module_files,
+    standard,
+)
 from dpwitness.core.values.class_registry import is_registered, known_class, public_name
 from dpwitness.core.values.json_codec import from_jsonable
-from dpwitness.core.values.json_reader import Json, items, listing, nullable, number, printable, record, short_json, text
+from dpwitness.core.values.json_reader import (
+    Json,
+    items,
+    listing,
+    nullable,
+    number,
+    printable,
+    record,
+    short_json,
+    text,
+)
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.program import command_script, resolved
 from dpwitness.mechanisms.wrappers.recognition import split_form
@@ -39,20 +55,32 @@ _DOTTED_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _OWN_MODULE = re.compile(
     r"dpwitness\.((core|mechanisms)(\.(?!programs|recording)[a-z_]+){0,2}|proofs_checks(\.claims)?\.[a-z_]+_(claims|worlds?))"
 )
-_OWN_FUNCTIONS = tuple(f"dpwitness.auditors{room}:feature_distance" for room in ("", ".sensitivity", ".measured.sensitivity"))
+_OWN_FUNCTIONS = tuple(
+    f"dpwitness.auditors{room}:feature_distance"
+    for room in ("", ".sensitivity", ".measured.sensitivity")
+)
 _INSTALL_FOLDERS = {"site-packages", "dist-packages"}
 _TARGET_RULE = record({"kwargs": items(lambda value, _: value)}, target=text(1000, empty=False))
 _limit = number(lambda v: 0 <= v <= 1e9, "a number, at least 0")
 _sql = text(20_000)
 _any = items(lambda value, _: value)
 _QUERY_RULE = record(
-    {"table": text(100), "setup": _sql, "claim": nullable(lambda v, _: v), "domain": nullable(_any)}, dsn=text(1000), query=_sql
+    {
+        "table": text(100),
+        "setup": _sql,
+        "claim": nullable(lambda v, _: v),
+        "domain": nullable(_any),
+    },
+    dsn=text(1000),
+    query=_sql,
 )
 _MAX_SIZE = 200_000  # largest dimension, length or number of rounds of a mechanism
 
 
 class NeedsPermission(InvalidArgument):
-    """Error for a target that runs only if the user allows it; `word` is the text to pass to ``--allow``."""
+    """Error for a target that runs only if the user allows it; `word` is the text to pass to
+    ``--allow``.
+    """
 
     def __init__(self, reason: str, word: str) -> None:
         super().__init__(f"{reason}; to run it, pass --allow {printable(shlex.quote(word))}")
@@ -60,8 +88,14 @@ class NeedsPermission(InvalidArgument):
 
 
 def permissions_for(target: Json | None, scores: Sequence[Json] = ()) -> list[str]:
-    """Return the ``--allow`` texts that ``dpwitness replay`` needs in the current folder for a target and for `scores`."""
-    found = [word for each in (target, *(score["target"] for score in scores)) for word in _allow_texts(each)]
+    """Return the ``--allow`` texts that ``dpwitness replay`` needs in the current folder for a
+    target and for `scores`.
+    """
+    found = [
+        word
+        for each in (target, *(score["target"] for score in scores))
+        for word in _allow_texts(each)
+    ]
     return list(dict.fromkeys(found))
 
 
@@ -86,11 +120,15 @@ def split_target(target: str, what: str = "target") -> tuple[str, str]:
     place, _, name = target.rpartition(":")
     name, _ = split_form(name)
     if not place or not name:
-        raise InvalidArgument(f"{what} must have the form MODULE:NAME or FILE.py:NAME, got {short_json(target)}")
+        raise InvalidArgument(
+            f"{what} must have the form MODULE:NAME or FILE.py:NAME, got {short_json(target)}"
+        )
     if not _DOTTED_NAME.fullmatch(name) or "__" in name:
         raise InvalidArgument(f"{what} must name a function or a class, got {short_json(name)}")
     if not place.endswith(".py") and not _DOTTED_NAME.fullmatch(place):
-        raise InvalidArgument(f"{what} must name a module or a file that ends in .py, got {short_json(place)}")
+        raise InvalidArgument(
+            f"{what} must name a module or a file that ends in .py, got {short_json(place)}"
+        )
     return place, name
 
 
@@ -109,31 +147,50 @@ class PlannedTarget:
 
     def describe(self) -> str:
         """Return target, file, line and arguments in one line."""
-        where = "" if self.file is None else f" ({_short_path(self.file)}{'' if self.line is None else f', line {self.line}'})"
+        where = (
+            ""
+            if self.file is None
+            else f" ({_short_path(self.file)}{'' if self.line is None else f', line {self.line}'})"
+        )
         arguments = json.dumps(self.kwargs)
         arguments = arguments if len(arguments) <= 400 else f"{arguments[:397]}..."
-        return f"{printable(self.target)}{printable(where)}" + (f", arguments {arguments}" if self.kwargs else "")
+        return f"{printable(self.target)}{printable(where)}" + (
+            f", arguments {arguments}" if self.kwargs else ""
+        )
 
     def load(self) -> Any:
         """Import the target, and build it if it is a class.
 
         Raises InvalidArgument if the target does not exist, or is not a callable that may run.
         """
-        registered = known_class(f"{self.place}:{self.name}") if self.file is None else None  # also by the module of an earlier layout
+        # also by the module of an earlier layout
+        registered = known_class(f"{self.place}:{self.name}") if self.file is None else None
         found = self._import() if registered is None else registered
         self.trust.check_object(found, self)
         kwargs = {
-            key: from_jsonable(value, f"{self.argument}.kwargs.{key[:60]}", self.trust.resolve_class) for key, value in self.kwargs.items()
+            key: from_jsonable(
+                value, f"{self.argument}.kwargs.{key[:60]}", self.trust.resolve_class
+            )
+            for key, value in self.kwargs.items()
         }
         return built(found, self.target.rpartition(":")[2], kwargs)
 
     def _import(self) -> Any:
-        """Import the target. Raise InvalidArgument if another file than the planned one defines its module."""
-        module = imported(self.place if self.file is None or not self.place.endswith(".py") else str(self.file), self.target)
+        """Import the target. Raise InvalidArgument if another file than the planned one defines its
+        module.
+        """
+        module = imported(
+            self.place if self.file is None or not self.place.endswith(".py") else str(self.file),
+            self.target,
+        )
         where = getattr(module, "__file__", None)
-        itself = self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"  # not a target that a worker loads
+        # not a target that a worker loads
+        itself = self.file is not None and split_form(self.target)[0] == f"{self.place}:{self.name}"
         if itself and (where is None or Path(where).resolve() != Path(str(self.file)).resolve()):
-            raise InvalidArgument(f"{self.argument} must come from {self.file}, but {self.place} was imported from {where}")
+            raise InvalidArgument(
+                f"{self.argument} must come from {self.file}, but {self.place} was imported "
+                f"from {where}"
+            )
         return named(module, self.name, self.place)
 
 
@@ -141,13 +198,17 @@ class PlannedTarget:
 class Trust:
     """Rules that decide which targets of one file may run."""
 
-    allow: Sequence[str] = ()  # ``MODULE:NAME`` or ``FILE.py:NAME`` that the user allows to run, and paths of interpreters
-    base: Path | None = None  # folder of the file. Relative paths of target files are also resolved from here.
+    # ``MODULE:NAME`` or ``FILE.py:NAME`` that the user allows to run, and paths of interpreters
+    allow: Sequence[str] = ()
+    # folder of the file. Relative paths of target files are also resolved from here.
+    base: Path | None = None
     folder: Path = field(default_factory=Path.cwd)  # current folder
 
     def __post_init__(self) -> None:
         if isinstance(self.allow, str) or not all(isinstance(entry, str) for entry in self.allow):
-            raise InvalidArgument(f"replay: allow must be a list of MODULE:NAME, got {self.allow!r}")
+            raise InvalidArgument(
+                f"replay: allow must be a list of MODULE:NAME, got {self.allow!r}"
+            )
 
     def plan(self, target: Any, what: str = "target") -> PlannedTarget:
         """Check a target of the file without importing it.
@@ -167,26 +228,42 @@ class Trust:
             return self._plan_query(plan)
         if place.partition(".")[0] == "dpwitness" and not place.endswith(".py"):
             if not _OWN_MODULE.fullmatch(place) and fields["target"] not in _OWN_FUNCTIONS:
-                raise InvalidArgument(f"{what} {short_json(plan.target)} is not a mechanism of this project")
+                raise InvalidArgument(
+                    f"{what} {short_json(plan.target)} is not a mechanism of this project"
+                )
             _require_small_sizes(plan.kwargs, f"{what}.kwargs")
             return plan
         file = self._permitted_file(place, name, what)
-        return PlannedTarget(plan.target, place, name, plan.kwargs, self, what, file, line_of(file, name))
+        return PlannedTarget(
+            plan.target, place, name, plan.kwargs, self, what, file, line_of(file, name)
+        )
 
     def _permitted_file(self, place: str, name: str, what: str) -> Path:
         """Return the file of a module or path, if it may run."""
         if not place.endswith(".py") and standard(place):
-            raise InvalidArgument(f"{what} {short_json(f'{place}:{name}')} is in the standard library, which a witness may not run")
-        files = [self._resolve_file(place, name)] if place.endswith(".py") else module_files(place, self.folder)
+            raise InvalidArgument(
+                f"{what} {short_json(f'{place}:{name}')} is in the standard library, which a "
+                "witness may not run"
+            )
+        files = (
+            [self._resolve_file(place, name)]
+            if place.endswith(".py")
+            else module_files(place, self.folder)
+        )
         if not self._allowed(place, name, files[-1]):
             for file in files:
                 if not self._in_user_folder(file):
                     target = f"{place}:{name}"
-                    raise NeedsPermission(f"{what} {short_json(target)} lies in {file}, outside the current folder", target)
+                    raise NeedsPermission(
+                        f"{what} {short_json(target)} lies in {file}, outside the current folder",
+                        target,
+                    )
         return files[-1]
 
     def _resolve_file(self, place: str, name: str) -> Path:
-        """Resolve a relative path under the current folder, or under the witness's folder and its parents."""
+        """Resolve a relative path under the current folder, or under the witness's folder and its
+        parents.
+        """
         path = Path(place)
         tried = [self.folder / path]
         if self.base is not None and not path.is_absolute():
@@ -199,7 +276,8 @@ class Trust:
             except (OSError, ValueError):
                 continue
         raise InvalidArgument(
-            f"target must name an existing file, got {short_json(place)}; if it has moved, pass its new path: --target FILE.py:{name}"
+            f"target must name an existing file, got {short_json(place)}; if it has moved, "
+            f"pass its new path: --target FILE.py:{name}"
         )
 
     def _allowed(self, place: str, name: str, file: Path) -> bool:
@@ -219,60 +297,99 @@ class Trust:
         if folder == Path(folder.anchor) or not real.is_relative_to(folder):
             return False
         library = Path(sysconfig.get_path("stdlib")).resolve()
-        return not (_INSTALL_FOLDERS & set(real.relative_to(folder).parts)) and not real.is_relative_to(library)
+        return not (
+            _INSTALL_FOLDERS & set(real.relative_to(folder).parts)
+        ) and not real.is_relative_to(library)
 
     def check_object(self, found: Any, plan: PlannedTarget) -> None:
         """Raise InvalidArgument for an object that an importable module merely re-exports."""
         home = defining_module(found)
-        if isinstance(found, types.ModuleType) or (standard(home) and not _is_user_script(home, plan)):
+        if isinstance(found, types.ModuleType) or (
+            standard(home) and not _is_user_script(home, plan)
+        ):
             raise InvalidArgument(
-                f"{plan.argument} {short_json(plan.target)} is built in or in the standard library, which a witness may not run"
+                f"{plan.argument} {short_json(plan.target)} is built in or in the standard "
+                "library, which a witness may not run"
             )
         if plan.file is None:
-            runs = isinstance(found, type) and callable(getattr(found, "sample", None)) and is_registered(public_name(found))
-            measured = isinstance(found, types.FunctionType) and home.startswith("dpwitness.proofs_checks.") and _OWN_MODULE.fullmatch(home)
+            runs = (
+                isinstance(found, type)
+                and callable(getattr(found, "sample", None))
+                and is_registered(public_name(found))
+            )
+            measured = (
+                isinstance(found, types.FunctionType)
+                and home.startswith("dpwitness.proofs_checks.")
+                and _OWN_MODULE.fullmatch(home)
+            )
             if not (runs or measured or plan.target in (*_OWN_FUNCTIONS, FOREIGN, QUERY)):
-                raise InvalidArgument(f"{plan.argument} {short_json(plan.target)} is not a mechanism of this project")
+                raise InvalidArgument(
+                    f"{plan.argument} {short_json(plan.target)} is not a mechanism of this project"
+                )
             return
         expected = plan.file.stem if plan.place.endswith(".py") else plan.place
         if home != expected and not self._allowed(plan.place, plan.name, plan.file):
             self._check_defining_module(home, plan)
 
     def _check_defining_module(self, home: str, plan: PlannedTarget) -> None:
-        """Check the module that defines an object, if this is not the module that names the object."""
+        """Check the module that defines an object, if this is not the module that names
+        the object.
+        """
         if home.partition(".")[0] == "dpwitness" and _OWN_MODULE.fullmatch(home):
             return
         if not all(self._in_user_folder(file) for file in module_files(home, self.folder)):
-            reason = f"{plan.argument} {short_json(plan.target)} is defined in the module {home}, outside the current folder"
+            reason = (
+                f"{plan.argument} {short_json(plan.target)} is defined in the module {home}, "
+                "outside the current folder"
+            )
             raise NeedsPermission(reason, f"{plan.place}:{plan.name}")
 
     def resolve_class(self, name: str, path: str) -> type:
         """Import a dataset class that is not this project's, under the rules for targets."""
         place, cls = split_target(name, path)
         if place.partition(".")[0] == "dpwitness":
-            raise InvalidArgument(f"{path} must be one of this project's dataset classes, got {short_json(name)}")
+            raise InvalidArgument(
+                f"{path} must be one of this project's dataset classes, got {short_json(name)}"
+            )
         plan = self.plan({"target": name}, path)
-        found = named(imported(place if not place.endswith(".py") else str(plan.file), name), cls, place)
+        found = named(
+            imported(place if not place.endswith(".py") else str(plan.file), name), cls, place
+        )
         self.check_object(found, plan)
         if not isinstance(found, type):
             raise InvalidArgument(f"{path} must name a class, got {short_json(name)}")
         return found
 
     def _plan_query(self, plan: PlannedTarget) -> PlannedTarget:
-        """Check a database query, which may read files: the user must name its database and its text."""
+        """Check a database query, which may read files: the user must name its database and its
+        text.
+        """
         query_fields = _QUERY_RULE(plan.kwargs, f"{plan.argument}.kwargs")
-        parts = [query_fields["dsn"], query_fields["query"], *filter(None, [query_fields.get("setup")])]
+        parts = [
+            query_fields["dsn"],
+            query_fields["query"],
+            *filter(None, [query_fields.get("setup")]),
+        ]
         if (word := " ".join(parts)) not in self.allow:
-            raise NeedsPermission(f"{plan.argument} is a database query, which runs only if it is named", word)
+            raise NeedsPermission(
+                f"{plan.argument} is a database query, which runs only if it is named", word
+            )
         return plan
 
     def _plan_foreign(self, plan: PlannedTarget) -> PlannedTarget:
-        """Check a target that runs in a separate interpreter: its file, its name and the interpreter."""
+        """Check a target that runs in a separate interpreter: its file, its name and the
+        interpreter.
+        """
         from dpwitness.mechanisms.wrappers.programs.environments import adapter_file, environments
 
         free = items(lambda v, _: v)
         rule = record(
-            {"python": nullable(text(1000)), "kwargs": free, "time_limit": _limit, "memory_limit": _limit},
+            {
+                "python": nullable(text(1000)),
+                "kwargs": free,
+                "time_limit": _limit,
+                "memory_limit": _limit,
+            },
             file=text(1000, empty=False),
             name=text(200, empty=False),
         )
@@ -284,7 +401,9 @@ class Trust:
         known = python is None or python in environments()
         if not known and not any(_same_path(python, one) for one in (*self.allow, sys.executable)):
             raise NeedsPermission(
-                f"{plan.argument} runs in the interpreter {short_json(python)}, which is not an environment of `dpwitness targets`", python
+                f"{plan.argument} runs in the interpreter {short_json(python)}, which is not "
+                "an environment of `dpwitness targets`",
+                python,
             )
         adapter = None if place.endswith(".py") else adapter_file(place)
         if adapter is None:
@@ -295,7 +414,10 @@ class Trust:
             file = adapter
         name, _ = split_form(name)
         if name.partition(".")[0] in imports_of(file):
-            raise InvalidArgument(f"{plan.argument} must be defined in {_short_path(file)}, {short_json(name)} is only imported there")
+            raise InvalidArgument(
+                f"{plan.argument} must be defined in {_short_path(file)}, {short_json(name)} "
+                "is only imported there"
+            )
         return PlannedTarget(
             f"{place}:{name}",
             "dpwitness.mechanisms.wrappers.programs.target",
@@ -308,18 +430,31 @@ class Trust:
         )
 
     def _plan_program(self, plan: PlannedTarget) -> PlannedTarget:
-        """Check a program: the user must name its full command, and its folder if this is not the current one."""
+        """Check a program: the user must name its full command, and its folder if this is not the
+        current one.
+        """
         rule = record(
-            {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit}, command=listing(text(10_000), 1, 1000)
+            {"cwd": text(1000), "text": text(10), "time_limit": _limit, "memory_limit": _limit},
+            command=listing(text(10_000), 1, 1000),
         )
         fields = rule(plan.kwargs, f"{plan.argument}.kwargs")
         folder = (self.folder / fields.get("cwd", ".")).resolve()
-        word = shlex.join(fields["command"]) + ("" if folder == self.folder.resolve() else f" in {folder}")
+        word = shlex.join(fields["command"]) + (
+            "" if folder == self.folder.resolve() else f" in {folder}"
+        )
         if word not in self.allow:
             raise NeedsPermission(f"{plan.argument} runs the program {short_json(word)}", word)
-        file = command_script(fields["command"], str(folder)) or Path(resolved(fields["command"], str(folder)))
+        file = command_script(fields["command"], str(folder)) or Path(
+            resolved(fields["command"], str(folder))
+        )
         return PlannedTarget(
-            word, "dpwitness.mechanisms.wrappers.programs.target", "Target", fields | {"cwd": str(folder)}, self, plan.argument, file
+            word,
+            "dpwitness.mechanisms.wrappers.programs.target",
+            "Target",
+            fields | {"cwd": str(folder)},
+            self,
+            plan.argument,
+            file,
         )
 
 
@@ -334,7 +469,8 @@ def _require_small_sizes(kwargs: Any, path: str) -> None:
         for key, value in item.items() if isinstance(item, dict) else ():
             if isinstance(value, int) and abs(value) > _MAX_SIZE and key != "records":
                 raise InvalidArgument(
-                    f"{here}.{key} must be at most {_MAX_SIZE:,} in a witness, got {short_json(value)}; "
+                    f"{here}.{key} must be at most {_MAX_SIZE:,} in a witness, got "
+                    f"{short_json(value)}; "
                     "for larger sizes, pass the mechanism"
                 )
             left.append((f"{here}.{key[:60]}", value))
@@ -349,8 +485,14 @@ def _same_path(one: str, other: str) -> bool:
 
 
 def _is_user_script(home: str, plan: PlannedTarget) -> bool:
-    """Return whether a user's file has the name of a standard module that was not loaded from the library."""
-    return plan.file is not None and home == plan.file.stem and getattr(sys.modules.get(home), "__file__", None) == str(plan.file)
+    """Return whether a user's file has the name of a standard module that was not loaded from the
+    library.
+    """
+    return (
+        plan.file is not None
+        and home == plan.file.stem
+        and getattr(sys.modules.get(home), "__file__", None) == str(plan.file)
+    )
 
 
 def _short_path(path: Path) -> str:

@@ -8,7 +8,12 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import BrokenExecutor, CancelledError
 
-_CONNECTION_ERRORS = ("CommClosedError", "ClosedClientError", "FutureCancelledError", "FuturesCancelledError")
+_CONNECTION_ERRORS = (
+    "CommClosedError",
+    "ClosedClientError",
+    "FutureCancelledError",
+    "FuturesCancelledError",
+)
 
 
 def explained(error: BaseException) -> str | None:
@@ -25,7 +30,12 @@ def explained(error: BaseException) -> str | None:
     kind, module = type(error).__name__, type(error).__module__.partition(".")[0]
     if module == "distributed" and kind == "KilledWorker":
         deaths = getattr(error, "allowed_failures", 0) + 1
-        return f"{deaths} worker processes died, one after the other, while they ran the same rounds of the mechanism"
-    if isinstance(error, CancelledError | asyncio.CancelledError) or (module == "distributed" and kind in _CONNECTION_ERRORS):
+        return (
+            f"{deaths} worker processes died, one after the other, while they ran the same "
+            "rounds of the mechanism"
+        )
+    if isinstance(error, CancelledError | asyncio.CancelledError) or (
+        module == "distributed" and kind in _CONNECTION_ERRORS
+    ):
         return "the cluster is lost: its scheduler no longer answers, or has cancelled the tasks"
     return None

@@ -1,4 +1,6 @@
-"""Attacks on audits of accountants: right and wrong epsilons below 0, and other figures with the wrong sign."""
+"""Attacks on audits of accountants: right and wrong epsilons below 0, and other figures with the
+wrong sign.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def _laplace(shift: float) -> Divergence:
 
 def _response(epsilon: float) -> Divergence:
     p = 1 / (1 + math.exp(-epsilon))
-    return lambda x: p * max(-math.expm1(x - epsilon), 0.0) + (1 - p) * max(-math.expm1(x + epsilon), 0.0)
+    return lambda x: (
+        p * max(-math.expm1(x - epsilon), 0.0) + (1 - p) * max(-math.expm1(x + epsilon), 0.0)
+    )
 
 
 # mechanism and its parameter with a range, and the divergence for a value of this parameter
@@ -43,23 +47,52 @@ _LAWS: tuple[tuple[str, str, tuple[float, float], Callable[[float], Divergence]]
 
 
 def _exact(divergence: Divergence, delta: float) -> float:
-    """Return the smallest epsilon at delta, which is negative where delta exceeds the divergence at 0."""
-    return float(brentq(lambda x: divergence(x) - delta, math.log1p(-delta) - 1e-9, 60.0, xtol=1e-14, rtol=1e-14))
+    """Return the smallest epsilon at delta, which is negative where delta exceeds the divergence at
+    0.
+    """
+    return float(
+        brentq(
+            lambda x: divergence(x) - delta, math.log1p(-delta) - 1e-9, 60.0, xtol=1e-14, rtol=1e-14
+        )
+    )
 
 
-def _question(rng: Generator) -> tuple[str, dict[str, str], dict[str, tuple[float, float]], Callable[..., float]]:
+def _question(
+    rng: Generator,
+) -> tuple[str, dict[str, str], dict[str, tuple[float, float]], Callable[..., float]]:
     """Return a random mechanism, its parameters, their ranges, and its exact epsilon."""
     mechanism, name, (low, high), law = _LAWS[int(rng.integers(len(_LAWS)))]
-    ranges = {name: (low * float(rng.uniform(1, 2)), high / float(rng.uniform(1, 2))), "delta": (float(rng.uniform(0.01, 0.1)), 0.9)}
-    return mechanism, {name: name, "delta": "delta"}, ranges, lambda **at: _exact(law(at[name]), at["delta"])
+    ranges = {
+        name: (low * float(rng.uniform(1, 2)), high / float(rng.uniform(1, 2))),
+        "delta": (float(rng.uniform(0.01, 0.1)), 0.9),
+    }
+    return (
+        mechanism,
+        {name: name, "delta": "delta"},
+        ranges,
+        lambda **at: _exact(law(at[name]), at["delta"]),
+    )
 
 
-def _audited(rng: Generator, accountant: Callable[..., float], mechanism: str, names: Any, ranges: Any) -> Any:
-    return audit_accountant(accountant, mechanism, "epsilon", names, ranges=ranges, evaluations=_EVALUATIONS, seconds=60, seed=seed_of(rng))
+def _audited(
+    rng: Generator, accountant: Callable[..., float], mechanism: str, names: Any, ranges: Any
+) -> Any:
+    return audit_accountant(
+        accountant,
+        mechanism,
+        "epsilon",
+        names,
+        ranges=ranges,
+        evaluations=_EVALUATIONS,
+        seconds=60,
+        seed=seed_of(rng),
+    )
 
 
 def right_epsilon(rng: Generator) -> str:
-    """Run an attack with a right accountant: the true epsilon, 0 instead of a negative one, or more than the true epsilon."""
+    """Run an attack with a right accountant: the true epsilon, 0 instead of a negative one, or more
+    than the true epsilon.
+    """
     mechanism, names, ranges, exact = _question(rng)
     excess = float(10 ** rng.uniform(-6, 0))
     kind, accountant = (
@@ -69,16 +102,26 @@ def right_epsilon(rng: Generator) -> str:
         ("infinite where negative", lambda **at: exact(**at) if exact(**at) > 0 else math.inf),
     )[int(rng.integers(4))]
     found = _audited(rng, accountant, mechanism, names, ranges)
-    explained = any(note.startswith("negative figures that are not too low") for note in found.notes)
+    explained = any(
+        note.startswith("negative figures that are not too low") for note in found.notes
+    )
     if kind == "true" and found.verdict is Verdict.NOT_REFUTED and not explained:
         return f"{mechanism}: negative epsilons are not explained: {found.notes}"
-    return failure_unless_verdict(found, {Verdict.NOT_REFUTED}, f"{kind} epsilon of {mechanism}: {found.headline()}")
+    return failure_unless_verdict(
+        found, {Verdict.NOT_REFUTED}, f"{kind} epsilon of {mechanism}: {found.headline()}"
+    )
 
 
 def wrong_epsilon(rng: Generator) -> str:
-    """Run an attack with an accountant whose epsilon is too low by a constant, by its sign, or only where it is negative."""
+    """Run an attack with an accountant whose epsilon is too low by a constant, by its sign, or only
+    where it is negative.
+    """
     mechanism, names, ranges, exact = _question(rng)
-    deficit, constant, factor = float(10 ** rng.uniform(-7, 0)), -float(rng.uniform(0.01, 5)), float(rng.uniform(1.01, 3))
+    deficit, constant, factor = (
+        float(10 ** rng.uniform(-7, 0)),
+        -float(rng.uniform(0.01, 5)),
+        float(rng.uniform(1.01, 3)),
+    )
     kind, accountant = (
         ("too low by a constant", lambda **at: exact(**at) - deficit),
         ("constant and negative", lambda **_: constant),
@@ -87,14 +130,22 @@ def wrong_epsilon(rng: Generator) -> str:
         ("of the best mechanism", lambda **at: math.log1p(-at["delta"])),
     )[int(rng.integers(5))]
     found = _audited(rng, accountant, mechanism, names, ranges)
-    missed = failure_unless_verdict(found, {Verdict.VIOLATED}, f"epsilon of {mechanism} {kind}: {found.headline()}")
+    missed = failure_unless_verdict(
+        found, {Verdict.VIOLATED}, f"epsilon of {mechanism} {kind}: {found.headline()}"
+    )
     truth = exact(**found.at) if not missed else 0.0
     stated = found.exact if truth > 0 or found.figure < 0 else truth
-    return missed or ("" if abs(stated - truth) < 1e-6 else f"{mechanism}: states {found.exact:.9g} for {truth:.9g}, {found.headline()}")
+    return missed or (
+        ""
+        if abs(stated - truth) < 1e-6
+        else f"{mechanism}: states {found.exact:.9g} for {truth:.9g}, {found.headline()}"
+    )
 
 
 def wrong_sign(rng: Generator) -> str:
-    """Run an attack with a figure other than epsilon that is negative beyond rounding, also where the exact figure is tiny."""
+    """Run an attack with a figure other than epsilon that is negative beyond rounding, also where
+    the exact figure is tiny.
+    """
     returns, names = (
         ("delta", {"sigma": "sigma", "epsilon": "epsilon"}),
         ("rdp", {"sigma": "sigma", "order": "order"}),
@@ -104,8 +155,19 @@ def wrong_sign(rng: Generator) -> str:
     )[int(rng.integers(5))]
     figure, epsilon = -float(10 ** rng.uniform(-10, 3)), float(rng.uniform(1, 30))
     ranges = {"epsilon": (epsilon, epsilon)} if "epsilon" in names else {}
-    found = audit_accountant(lambda **_: figure, "gaussian", returns, names, ranges=ranges, evaluations=20, seconds=60, seed=seed_of(rng))
-    return failure_unless_verdict(found, {Verdict.VIOLATED}, f"{returns} = {figure:.3g}: {found.headline()}")
+    found = audit_accountant(
+        lambda **_: figure,
+        "gaussian",
+        returns,
+        names,
+        ranges=ranges,
+        evaluations=20,
+        seconds=60,
+        seed=seed_of(rng),
+    )
+    return failure_unless_verdict(
+        found, {Verdict.VIOLATED}, f"{returns} = {figure:.3g}: {found.headline()}"
+    )
 
 
 ATTACKS = (

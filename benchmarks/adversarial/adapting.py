@@ -1,7 +1,8 @@
-"""Attacks by mechanisms whose behavior depends on state, batch size or other rows, or that leak in one phase of the audit only.
+"""Attacks by mechanisms whose behavior depends on state, batch size or other rows, or that leak in
+one phase of the audit only.
 
-A mechanism that satisfies its claim may end in ERROR, and is reported as VIOLATED no more often than stated.
-A leaking mechanism must not end in NOT REFUTED.
+A mechanism that satisfies its claim may end in ERROR, and is reported as VIOLATED no more often
+than stated. A leaking mechanism must not end in NOT REFUTED.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness import Verdict, audit
-from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, failure_unless_verdict, false_alarm, response, seed_of
+from dpwitness.benchmarks.adversarial.attack import (
+    PAIR,
+    Attack,
+    failure_unless_verdict,
+    false_alarm,
+    response,
+    seed_of,
+)
 from dpwitness.mechanisms import PureDP
 
 Mechanism = Callable[[Any, int, Generator], Any]
@@ -25,7 +33,13 @@ class Counting:
     """Mechanism that switches to another mechanism after a number of calls, or of outputs."""
 
     def __init__(self, before: Mechanism, after: Mechanism, limit: float, *, outputs: bool) -> None:
-        self.before, self.after, self.limit, self.outputs, self.seen = before, after, limit, outputs, 0
+        self.before, self.after, self.limit, self.outputs, self.seen = (
+            before,
+            after,
+            limit,
+            outputs,
+            0,
+        )
 
     def __call__(self, dataset: Any, size: int, rng: Generator) -> Any:
         chosen = self.before if self.seen < self.limit else self.after
@@ -35,7 +49,13 @@ class Counting:
 
 def _settings(rng: Generator, alpha: float) -> dict[str, Any]:
     """Draw the settings of an audit."""
-    return {"pair": PAIR, "trials": int(rng.integers(1500, 4001)), "confidence": 1 - alpha, "seed": seed_of(rng), "bits": False}
+    return {
+        "pair": PAIR,
+        "trials": int(rng.integers(1500, 4001)),
+        "confidence": 1 - alpha,
+        "seed": seed_of(rng),
+        "bits": False,
+    }
 
 
 def _count_uses(mechanism: Mechanism, outputs: bool, settings: dict[str, Any]) -> int:
@@ -46,8 +66,13 @@ def _count_uses(mechanism: Mechanism, outputs: bool, settings: dict[str, Any]) -
 
 
 def sound_but_stateful(alpha: float, rng: Generator) -> str:
-    """Run an attack with randomized response at its claim, with swapped outputs after some calls, after some outputs, or by batch size."""
-    epsilon, kind = float(rng.uniform(0.5, 2.0)), str(rng.choice(["calls", "outputs", "batch", "parity"]))
+    """Run an attack with randomized response at its claim, with swapped outputs after some calls,
+    after some outputs, or by batch size.
+    """
+    epsilon, kind = (
+        float(rng.uniform(0.5, 2.0)),
+        str(rng.choice(["calls", "outputs", "batch", "parity"])),
+    )
     sound = response(epsilon)
 
     def swapped(dataset: Any, size: int, draws: Generator) -> Any:
@@ -59,14 +84,23 @@ def sound_but_stateful(alpha: float, rng: Generator) -> str:
         other = size < limit if kind == "batch" else size % 2
         return (swapped if other else sound)(dataset, size, draws)
 
-    mechanism = by_batch if kind in ("batch", "parity") else Counting(sound, swapped, limit, outputs=kind == "outputs")
+    mechanism = (
+        by_batch
+        if kind in ("batch", "parity")
+        else Counting(sound, swapped, limit, outputs=kind == "outputs")
+    )
     result = audit(mechanism, claim=PureDP(epsilon), name="attack", **_settings(rng, alpha))
     return false_alarm(result, f"response {epsilon:.3f} swapped by {kind}, limit {limit}")
 
 
 def dependent_rows(alpha: float, rng: Generator) -> str:
-    """Run an attack with randomized response at its claim, with dependent rows in one call: copies, chains, or one draw for the batch."""
-    epsilon, kind = float(rng.uniform(0.5, 2.0)), str(rng.choice(["copies", "chain", "mirror", "one draw"]))
+    """Run an attack with randomized response at its claim, with dependent rows in one call: copies,
+    chains, or one draw for the batch.
+    """
+    epsilon, kind = (
+        float(rng.uniform(0.5, 2.0)),
+        str(rng.choice(["copies", "chain", "mirror", "one draw"])),
+    )
     sound, width, stay = response(epsilon), int(rng.integers(2, 9)), float(rng.uniform(0.2, 0.9))
 
     def dependent(dataset: Any, size: int, draws: Generator) -> Any:
@@ -82,25 +116,40 @@ def dependent_rows(alpha: float, rng: Generator) -> str:
         return rows[np.maximum.accumulate(np.where(fresh, np.arange(size), 0))]
 
     result = audit(dependent, claim=PureDP(epsilon), **_settings(rng, alpha))
-    return false_alarm(result, f"response {epsilon:.3f}, rows by {kind}, width {width}, stay {stay:.2f}")
+    return false_alarm(
+        result, f"response {epsilon:.3f}, rows by {kind}, width {width}, stay {stay:.2f}"
+    )
 
 
 def leak_that_hides(rng: Generator) -> str:
-    """Run an attack with a mechanism that leaks only before or only after some calls, as if it distinguished training from testing."""
-    claim, outputs, settings = float(rng.uniform(0.5, 1.0)), bool(rng.random() < 0.5), _settings(rng, 0.01)
+    """Run an attack with a mechanism that leaks only before or only after some calls, as if it
+    distinguished training from testing.
+    """
+    claim, outputs, settings = (
+        float(rng.uniform(0.5, 1.0)),
+        bool(rng.random() < 0.5),
+        _settings(rng, 0.01),
+    )
     sound, leaks = response(claim), response(claim + 3.0)
     total = _count_uses(sound, outputs, settings)
     limit = max(1, int(total * rng.uniform(0.02, 0.95)))
     first_leaks = bool(rng.random() < 0.5)
-    mechanism = Counting(*((leaks, sound) if first_leaks else (sound, leaks)), limit, outputs=outputs)
+    mechanism = Counting(
+        *((leaks, sound) if first_leaks else (sound, leaks)), limit, outputs=outputs
+    )
     result = audit(mechanism, claim=PureDP(claim), name="attack", **settings)
     allowed = (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE)
-    description = f"{'leaks first' if first_leaks else 'leaks later'}, changes after {limit} of {total} {'outputs' if outputs else 'calls'}"
+    description = (
+        f"{'leaks first' if first_leaks else 'leaks later'}, changes after {limit} of {total} "
+        f"{'outputs' if outputs else 'calls'}"
+    )
     return failure_unless_verdict(result, allowed, description)
 
 
 def leak_by_batch(rng: Generator) -> str:
-    """Run an attack with a mechanism that leaks only in batches of several runs, as vectorized code may. An audit makes no single runs."""
+    """Run an attack with a mechanism that leaks only in batches of several runs, as vectorized code
+    may. An audit makes no single runs.
+    """
     claim, smallest_batch = float(rng.uniform(0.5, 1.0)), int(rng.integers(2, 17))
     sound, leaks = response(claim), response(claim + 3.0)
 
@@ -109,15 +158,23 @@ def leak_by_batch(rng: Generator) -> str:
 
     result = audit(run, claim=PureDP(claim), **_settings(rng, 0.01))
     return failure_unless_verdict(
-        result, (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE), f"leaks in batches of {smallest_batch} or more"
+        result,
+        (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE),
+        f"leaks in batches of {smallest_batch} or more",
     )
 
 
 ATTACKS = (
     Attack(
-        "correct mechanism with state or batch-dependent outputs reported as VIOLATED, alpha .05", partial(sound_but_stateful, 0.05), 0.05
+        "correct mechanism with state or batch-dependent outputs reported as VIOLATED, alpha .05",
+        partial(sound_but_stateful, 0.05),
+        0.05,
     ),
-    Attack("correct mechanism with dependent rows reported as VIOLATED, alpha .05", partial(dependent_rows, 0.05), 0.05),
+    Attack(
+        "correct mechanism with dependent rows reported as VIOLATED, alpha .05",
+        partial(dependent_rows, 0.05),
+        0.05,
+    ),
     Attack("leak before or after a number of calls passes", leak_that_hides),
     Attack("leak in batches only passes", leak_by_batch),
 )

@@ -21,7 +21,9 @@ _MAX_FAILURES_LISTED = 5  # number of failures per attack in the JSON
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of one run: the failure of the program (empty if none), and the error probability that the program stated for this run."""
+    """Result of one run: the failure of the program (empty if none), and the error probability that
+    the program stated for this run.
+    """
 
     fault: str
     stated: float
@@ -31,8 +33,9 @@ class Outcome:
 class Attack:
     """An attack on one statement of the program.
 
-    `run` draws parameters from the generator and attacks once. It returns a description of the failure, or "" if the program was right,
-    or an `Outcome` if the stated error differs between runs. An exception counts as a failure.
+    `run` draws parameters from the generator and attacks once. It returns a description of the
+    failure, or "" if the program was right, or an `Outcome` if the stated error differs between
+    runs. An exception counts as a failure.
     """
 
     name: str
@@ -67,33 +70,58 @@ class Rate:
             self.faults[number] = outcome.fault
 
     def __add__(self, other: Rate) -> Rate:
-        sums = (self.failures + other.failures, self.runs + other.runs, self.stated_sum + other.stated_sum)
+        sums = (
+            self.failures + other.failures,
+            self.runs + other.runs,
+            self.stated_sum + other.stated_sum,
+        )
         return Rate(*sums, {**self.faults, **other.faults})
 
     @property
     def stated(self) -> float:
         """Mean of the stated errors.
 
-        If the errors differ, the binomial tail at their mean bounds the exact tail (Hoeffding 1956).
+        If the errors differ, the binomial tail at their mean bounds the exact tail (Hoeffding
+        1956).
         """
         return min(1.0, self.stated_sum / max(self.runs, 1))
 
     @property
     def p_value(self) -> float:
-        """Probability of at least this number of failures if each run fails with the stated probability."""
+        """Probability of at least this number of failures if each run fails with the stated
+        probability.
+        """
         if self.stated <= 0:
             return 0.0 if self.failures else 1.0
         return float(binom.sf(self.failures - 1, self.runs, self.stated))
 
     def row(self, name: str, threshold: float) -> Row:
         """Return the row of the table; the row is met if the p-value exceeds `threshold`."""
-        allowed_failures = int(binom.isf(threshold, self.runs, self.stated)) if self.stated > 0 else 0
+        allowed_failures = (
+            int(binom.isf(threshold, self.runs, self.stated)) if self.stated > 0 else 0
+        )
         unit = f"of {self.runs}, stated {self.stated:.3g}, p-value {self.p_value:.2g}"
-        return Row(name, allowed_failures / self.runs, self.failures / self.runs, unit, at_most=True, counts=(self.failures, self.runs))
+        return Row(
+            name,
+            allowed_failures / self.runs,
+            self.failures / self.runs,
+            unit,
+            at_most=True,
+            counts=(self.failures, self.runs),
+        )
 
     def details(self, name: str) -> Mapping[str, Any]:
-        first = [f"run {number}: {self.faults[number]}" for number in sorted(self.faults)[:_MAX_FAILURES_LISTED]]
-        return {"attack": name, "stated": self.stated, "counts": [self.failures, self.runs], "p_value": self.p_value, "failures": first}
+        first = [
+            f"run {number}: {self.faults[number]}"
+            for number in sorted(self.faults)[:_MAX_FAILURES_LISTED]
+        ]
+        return {
+            "attack": name,
+            "stated": self.stated,
+            "counts": [self.failures, self.runs],
+            "p_value": self.p_value,
+            "failures": first,
+        }
 
 
 def refusal(call: Callable[[], Any], what: str) -> str:
@@ -111,12 +139,16 @@ def failure_unless_verdict(found: Any, allowed: Iterable[Verdict], what: str) ->
 
 
 def false_alarm(found: Any, what: str) -> str:
-    """Return a failure message if a mechanism that satisfies its claim is reported as VIOLATED, else ""."""
+    """Return a failure message if a mechanism that satisfies its claim is reported as VIOLATED,
+    else "".
+    """
     return f"VIOLATED: {what}" if found.verdict is Verdict.VIOLATED else ""
 
 
 def response(epsilon: float) -> Callable[..., Any]:
-    """Return randomized response on the parity of the first record, with odds e^epsilon. The mechanism is exactly epsilon-DP."""
+    """Return randomized response on the parity of the first record, with odds e^epsilon. The
+    mechanism is exactly epsilon-DP.
+    """
 
     def run(dataset: Any, size: int, rng: Generator) -> Any:
         truth = int(np.asarray(dataset).flat[0]) % 2

@@ -35,17 +35,28 @@ _FORMS: dict[str, Callable[[list[float]], Any]] = {
 
 
 def empty_output(rng: Generator) -> str:
-    """Attack with noisy records above a threshold in an empty form on one side, on both, or sometimes: a trace must not fail."""
+    """Attack with noisy records above a threshold in an empty form on one side, on both, or
+    sometimes: a trace must not fail.
+    """
     name, random_choice = str(rng.choice(list(_FORMS))), bool(rng.random() < 0.3)
-    threshold, law = float(rng.choice([0.5, 1.5, 9.0])), str(rng.choice(["laplace", "normal", "gumbel"]))
+    threshold, law = (
+        float(rng.choice([0.5, 1.5, 9.0])),
+        str(rng.choice(["laplace", "normal", "gumbel"])),
+    )
     around = bool(rng.random() < 0.5)
 
     def run(dataset: Any, size: int, rng: Generator) -> Any:
         found = []
         for _ in range(size):
-            kept = dataset[dataset + (rng.normal(size=len(dataset)) if random_choice else 0) > threshold]
+            kept = dataset[
+                dataset + (rng.normal(size=len(dataset)) if random_choice else 0) > threshold
+            ]
             draw = getattr(rng, law)
-            found.append(_FORMS[name]((draw(kept, 5.0) if around else kept + draw(0.0, 5.0, len(kept))).tolist()))
+            found.append(
+                _FORMS[name](
+                    (draw(kept, 5.0) if around else kept + draw(0.0, 5.0, len(kept))).tolist()
+                )
+            )
         return found
 
     pair = Pair(np.array([1.0]), np.array([1.0, 2.0]), "add-remove")
@@ -53,10 +64,16 @@ def empty_output(rng: Generator) -> str:
     audited = audit(run, claim="pure:1", pair=pair, trials=1000, seed=seed_of(rng), bits=False)
     failed = any(note.startswith("no trace") and "would take" not in note for note in audited.notes)
     wrong = failed or Verdict.ERROR in (traced.verdict, audited.verdict)
-    return f"{name}, {law}, threshold {threshold}: {traced.headline():.90}; {audited.headline():.90}" if wrong else ""
+    return (
+        f"{name}, {law}, threshold {threshold}: {traced.headline():.90}; {audited.headline():.90}"
+        if wrong
+        else ""
+    )
 
 
-def _names(probability: float, epsilon: float, stable: bool) -> Callable[[Any, int, Generator], Any]:
+def _names(
+    probability: float, epsilon: float, stable: bool
+) -> Callable[[Any, int, Generator], Any]:
     """Return noisy counts of names above a threshold that one record passes with `probability`.
 
     A stable function counts all names that it knows, so that its epsilon is as stated.
@@ -64,10 +81,15 @@ def _names(probability: float, epsilon: float, stable: bool) -> Callable[[Any, i
     threshold = 1 - math.log(2 * probability) / epsilon
 
     def run(dataset: Any, size: int, rng: Generator) -> Any:
-        names, counts = np.unique(np.array([*dataset, *(_KNOWN if stable else ())]), return_counts=True)
+        names, counts = np.unique(
+            np.array([*dataset, *(_KNOWN if stable else ())]), return_counts=True
+        )
         counts = counts - (1 if stable else 0)
         noisy = counts + rng.laplace(0.0, 1 / epsilon, (size, len(names)))
-        return [dict(zip(names[row > threshold].tolist(), row[row > threshold].tolist(), strict=True)) for row in noisy]
+        return [
+            dict(zip(names[row > threshold].tolist(), row[row > threshold].tolist(), strict=True))
+            for row in noisy
+        ]
 
     return run
 
@@ -76,13 +98,27 @@ _KNOWN = ("ann", "bob", "cat", "dora", "eve", "finn")
 
 
 def _audited(rng: Generator, stable: bool) -> tuple[Any, str]:
-    """Return the audit of released names on four pairs, one of which adds a name to the names of the dataset, and a description."""
+    """Return the audit of released names on four pairs, one of which adds a name to the names of
+    the dataset, and a description.
+    """
     probability, epsilon = float(10 ** rng.uniform(-2.3, -1.7)), float(rng.uniform(0.5, 1.0))
     base = [name for name in _KNOWN[:3] for _ in range(int(rng.integers(6, 16)))]
-    pairs = [Pair(base, [*base, name], "add-remove", name) for name in rng.permutation([*_KNOWN[:3], str(rng.choice(_KNOWN[3:]))]).tolist()]
+    pairs = [
+        Pair(base, [*base, name], "add-remove", name)
+        for name in rng.permutation([*_KNOWN[:3], str(rng.choice(_KNOWN[3:]))]).tolist()
+    ]
     claim = PureDP(epsilon * float(rng.uniform(1.0, 1.5)))
     mechanism = _names(probability, epsilon, stable)
-    result = audit(mechanism, claim=claim, pair=pairs, trials=60_000, confidence=0.999, seed=seed_of(rng), bits=False, causes=False)
+    result = audit(
+        mechanism,
+        claim=claim,
+        pair=pairs,
+        trials=60_000,
+        confidence=0.999,
+        seed=seed_of(rng),
+        bits=False,
+        causes=False,
+    )
     return result, f"{result.headline():.80}: names of probability {probability:.4f} at {claim}"
 
 

@@ -1,4 +1,6 @@
-"""Attacks on `certify` with steps of DP-SGD that clip parts of the gradients, clip in another norm, or clip sums of records."""
+"""Attacks on `certify` with steps of DP-SGD that clip parts of the gradients, clip in another norm,
+or clip sums of records.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from dpwitness.benchmarks.adversarial.attack import Attack, seed_of
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import ApproxDP
 
-Clipping = Callable[[FloatArray, list[FloatArray]], FloatArray]  # function of a gradient and its blocks
+# function of a gradient and its blocks
+Clipping = Callable[[FloatArray, list[FloatArray]], FloatArray]
 _ALARM = 1e-3  # certify's probability of an ERROR for a right sampler, at its default confidence
 
 
@@ -29,8 +32,12 @@ def _norm(vector: FloatArray, order: float = 2) -> float:
 _RIGHT: Clipping = lambda whole, _: _scaled(whole, _norm(whole))  # noqa: E731
 _WRONG: dict[str, Clipping] = {
     "each block": lambda _, blocks: np.concatenate([_scaled(each, _norm(each)) for each in blocks]),
-    "all but the last block": lambda _, blocks: np.append(_RIGHT(np.concatenate(blocks[:-1]), []), blocks[-1]),
-    "all but the first block": lambda _, blocks: np.append(blocks[0], _RIGHT(np.concatenate(blocks[1:]), [])),
+    "all but the last block": lambda _, blocks: np.append(
+        _RIGHT(np.concatenate(blocks[:-1]), []), blocks[-1]
+    ),
+    "all but the first block": lambda _, blocks: np.append(
+        blocks[0], _RIGHT(np.concatenate(blocks[1:]), [])
+    ),
     "length of the first block": lambda whole, blocks: _scaled(whole, _norm(blocks[0])),
     "length of the last block": lambda whole, blocks: _scaled(whole, _norm(blocks[-1])),
     "longest block": lambda whole, blocks: _scaled(whole, max(map(_norm, blocks))),
@@ -44,21 +51,39 @@ _WRONG: dict[str, Clipping] = {
 
 
 def _step(rng: Generator, clip: Clipping, batch: int) -> tuple[m.GradientSteps, str]:
-    """Return a step without sampling that clips sums of `batch` gradients in turn, and its parameters as text."""
+    """Return a step without sampling that clips sums of `batch` gradients in turn, and its
+    parameters as text.
+    """
     blocks = rng.integers(1, 5, int(rng.choice([2, 3, 5]))).tolist()
-    noise, bound, places = float(rng.uniform(0.7, 1.5)), float(10 ** rng.uniform(-1, 1)), np.cumsum(blocks)[:-1]
+    noise, bound, places = (
+        float(rng.uniform(0.7, 1.5)),
+        float(10 ** rng.uniform(-1, 1)),
+        np.cumsum(blocks)[:-1],
+    )
 
     def update(gradients: FloatArray, rng: Generator) -> Any:
-        sums = [gradients[k : k + batch].sum(axis=0) / bound for k in range(0, len(gradients), batch)]
+        sums = [
+            gradients[k : k + batch].sum(axis=0) / bound for k in range(0, len(gradients), batch)
+        ]
         clipped = [clip(each, np.split(each, places)) for each in sums]
         return bound * (np.sum(clipped, axis=0) + noise * rng.normal(size=sum(blocks)))
 
-    numbers: dict[str, Any] = {"noise_multiplier": noise, "clipping_norm": bound, "dimension": sum(blocks), "records": 3, "delta": 1e-3}
-    return m.GradientSteps(**numbers, update=update), f"blocks {blocks}, noise {noise:.2f}, norm {bound:.2f}"
+    numbers: dict[str, Any] = {
+        "noise_multiplier": noise,
+        "clipping_norm": bound,
+        "dimension": sum(blocks),
+        "records": 3,
+        "delta": 1e-3,
+    }
+    return m.GradientSteps(
+        **numbers, update=update
+    ), f"blocks {blocks}, noise {noise:.2f}, norm {bound:.2f}"
 
 
 def _verdicts(rng: Generator, step: m.GradientSteps) -> list[Verdict]:
-    """Return the verdicts of `certify` on the worst and the crowded pair, for a claim that leaves room for its numerics."""
+    """Return the verdicts of `certify` on the worst and the crowded pair, for a claim that leaves
+    room for its numerics.
+    """
     claim = ApproxDP(1.2 * step.claim.epsilon, step.delta)
     return [
         certify(step, pair, claim, trials=10_000, density_runs=0, seed=seed_of(rng)).verdict
@@ -68,20 +93,37 @@ def _verdicts(rng: Generator, step: m.GradientSteps) -> list[Verdict]:
 
 def wrong_clipping(rng: Generator) -> str:
     """Attack with clipping of a wrong kind: the named pairs must not both support the claim."""
-    name = str(rng.choice([*_WRONG, "sums of records"], p=[0.9 / len(_WRONG)] * len(_WRONG) + [0.1]))
-    step, text = _step(rng, _WRONG.get(name, _RIGHT), 1 if name in _WRONG else int(rng.integers(2, 4)))
+    name = str(
+        rng.choice([*_WRONG, "sums of records"], p=[0.9 / len(_WRONG)] * len(_WRONG) + [0.1])
+    )
+    step, text = _step(
+        rng, _WRONG.get(name, _RIGHT), 1 if name in _WRONG else int(rng.integers(2, 4))
+    )
     found = _verdicts(rng, step)
-    return "" if {Verdict.ERROR, Verdict.VIOLATED} & set(found) else f"{[each.value for each in found]}: {name}, {text}"
+    return (
+        ""
+        if {Verdict.ERROR, Verdict.VIOLATED} & set(found)
+        else f"{[each.value for each in found]}: {name}, {text}"
+    )
 
 
 def right_clipping(rng: Generator) -> str:
     """Attack with the right clipping: neither VIOLATED nor an ERROR of its density."""
     step, text = _step(rng, _RIGHT, 1)
     found = _verdicts(rng, step)
-    return f"{[each.value for each in found]}: {text}" if {Verdict.ERROR, Verdict.VIOLATED} & set(found) else ""
+    return (
+        f"{[each.value for each in found]}: {text}"
+        if {Verdict.ERROR, Verdict.VIOLATED} & set(found)
+        else ""
+    )
 
 
 ATTACKS = (
     Attack("step with wrong clipping supported on the named pairs", wrong_clipping, runs=24),
-    Attack("step with the right clipping accused on the named pairs", right_clipping, 2 * _ALARM, runs=5),
+    Attack(
+        "step with the right clipping accused on the named pairs",
+        right_clipping,
+        2 * _ALARM,
+        runs=5,
+    ),
 )

@@ -1,4 +1,6 @@
-"""Attacks by mechanisms that never look at their data, and whose runs depend on each other: VIOLATED must stay rare."""
+"""Attacks by mechanisms that never look at their data, and whose runs depend on each other:
+VIOLATED must stay rare.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _CLAIMS = ("pure:1", "pure:0.3", "approx:0.5,1e-5", "gdp:0.5", "zcdp:0.2")
 
 
 def dependent(kind: str, strength: float, share: float) -> Mechanism:
-    """Return noise of which a part is drawn once per call, or for some rows together; the dataset is not used."""
+    """Return noise of which a part is drawn once per call, or for some rows together; the dataset
+    is not used.
+    """
 
     def run(_: Any, size: int, rng: Generator) -> Any:
         own = rng.laplace(0.0, 1.0, size)
@@ -40,7 +44,9 @@ def dependent(kind: str, strength: float, share: float) -> Mechanism:
             return own + np.where(np.arange(size) < share * size, rng.laplace(0.0, strength), 0.0)
         if kind == "blocks":
             block = 2 + int(30 * share)
-            return np.repeat(rng.laplace(0.0, strength, size // block + 1), block)[:size] + 0.3 * own
+            return (
+                np.repeat(rng.laplace(0.0, strength, size // block + 1), block)[:size] + 0.3 * own
+            )
         if kind == "mirrored":
             half = rng.laplace(0.0, 1.0, size // 2 + 1)
             return np.concatenate([half, -half])[:size]
@@ -54,14 +60,24 @@ KINDS = ("location", "scale", "some calls", "some rows", "blocks", "mirrored", "
 
 
 def _drawn(rng: Generator) -> tuple[Mechanism, str]:
-    kind, strength, share = str(rng.choice(KINDS)), float(np.exp(rng.uniform(-1.0, 2.0))), float(rng.uniform(0.02, 0.6))
+    kind, strength, share = (
+        str(rng.choice(KINDS)),
+        float(np.exp(rng.uniform(-1.0, 2.0))),
+        float(rng.uniform(0.02, 0.6)),
+    )
     return dependent(kind, strength, share), f"{kind} of strength {strength:.2f}, share {share:.2f}"
 
 
 def in_plan(sequential: bool, rng: Generator) -> str:
-    """Audit a mechanism whose runs of a call depend on each other, with a fixed plan or sequentially."""
+    """Audit a mechanism whose runs of a call depend on each other, with a fixed plan or
+    sequentially.
+    """
     mechanism, what = _drawn(rng)
-    settings: dict[str, Any] = {"sequential": True, "trials": 3000} if sequential else {"trials": int(rng.integers(1000, 4000))}
+    settings: dict[str, Any] = (
+        {"sequential": True, "trials": 3000}
+        if sequential
+        else {"trials": int(rng.integers(1000, 4000))}
+    )
     result = audit(
         mechanism,
         claim=str(rng.choice(_CLAIMS)),
@@ -91,7 +107,10 @@ def in_watch(rng: Generator) -> str:
 def in_given_outputs(rng: Generator) -> str:
     """Give outputs in blocks of calls, or the same outputs several times."""
     size, sides, copies = int(rng.integers(1000, 3000)), [], int(rng.choice([1, 2, 5]))
-    mechanism, what = dependent("blocks", float(np.exp(rng.uniform(0.0, 2.0))), float(rng.uniform(0.0, 1.0))), "blocks"
+    mechanism, what = (
+        dependent("blocks", float(np.exp(rng.uniform(0.0, 2.0))), float(rng.uniform(0.0, 1.0))),
+        "blocks",
+    )
     for _ in range(2):
         rows = rng.laplace(0.0, 1.0, size) if copies > 1 else mechanism(None, size, rng)
         sides.append(rng.permutation(np.repeat(rows, copies)) if copies > 1 else rows)
@@ -150,16 +169,22 @@ run.seeded = False
 def _module(kind: str, law: str, fresh: float, rng: Generator, folder: str) -> Any:
     """Return a new module with a mechanism that keeps its noise."""
     name = f"kept_noise_{seed_of(rng)}"
-    (Path(folder) / f"{name}.py").write_text(_MODULE.format(law=law, memo=MEMOS[kind], fresh=fresh), encoding="utf-8")
+    (Path(folder) / f"{name}.py").write_text(
+        _MODULE.format(law=law, memo=MEMOS[kind], fresh=fresh), encoding="utf-8"
+    )
     sys.path.insert(0, folder)
     invalidate_caches()
     return import_module(name)
 
 
 def kept_noise(rng: Generator) -> Outcome:
-    """Audit a mechanism that keeps its noise in its process: in a module, or as a function that cannot be imported."""
+    """Audit a mechanism that keeps its noise in its process: in a module, or as a function that
+    cannot be imported.
+    """
     importable = bool(rng.random() < 0.5)
-    kind = str(rng.choice(sorted(MEMOS) if importable else ["lru_cache", "dict", "default argument"]))
+    kind = str(
+        rng.choice(sorted(MEMOS) if importable else ["lru_cache", "dict", "default argument"])
+    )
     law = str(rng.choice(["laplace(0, 5)", "normal(0, 20)", "integers(0, 2)", "choice(7)"]))
     fresh, sequential = float(rng.choice([0.0, 0.3])), bool(rng.random() < 0.5)
     with tempfile.TemporaryDirectory() as folder:
@@ -186,7 +211,13 @@ def kept_noise(rng: Generator) -> Outcome:
             )
         finally:
             sys.path.remove(folder)
-    return Outcome(false_alarm(result, f"{kind}, {law}, fresh {fresh}, sequential {sequential}, importable {importable}"), _ALPHA)
+    return Outcome(
+        false_alarm(
+            result,
+            f"{kind}, {law}, fresh {fresh}, sequential {sequential}, importable {importable}",
+        ),
+        _ALPHA,
+    )
 
 
 def kept_by_transformation(rng: Generator) -> str:
@@ -195,18 +226,24 @@ def kept_by_transformation(rng: Generator) -> str:
         module = _module(str(rng.choice(sorted(MEMOS))), "normal(0, 50)", 0.0, rng, folder)
         space = VectorOf(Atom("i32", bounds=(0, 10)))
         try:
-            result = audit_stability(module.transformation, lambda d: 10 * d, space, "symmetric", "absolute", seconds=0.5)
+            result = audit_stability(
+                module.transformation, lambda d: 10 * d, space, "symmetric", "absolute", seconds=0.5
+            )
         finally:
             sys.path.remove(folder)
     return false_alarm(result, "a transformation that keeps its noise")
 
 
 def in_relation(rng: Generator) -> str:
-    """Compare the spread at epsilon and at twice the epsilon, where each call has a scale of its own."""
+    """Compare the spread at epsilon and at twice the epsilon, where each call has a scale of its
+    own.
+    """
     strength = float(np.exp(rng.uniform(0.0, 1.5)))
 
     def at_epsilon(epsilon: float) -> Mechanism:
-        return lambda dataset, size, draws: draws.gamma(1.0 / strength) * draws.laplace(0.0, 1.0 / epsilon, size)
+        return lambda dataset, size, draws: (
+            draws.gamma(1.0 / strength) * draws.laplace(0.0, 1.0 / epsilon, size)
+        )
 
     found = more_epsilon_spreads_no_more(at_epsilon, [(1.0, np.zeros(1))], seed=seed_of(rng))
     return f"{found.finding}, a scale of strength {strength:.2f} per call" if found.finding else ""

@@ -1,4 +1,6 @@
-"""Attacks with leaks in one part of an output, below or next to noise: an audit that ignores a part must not pass it."""
+"""Attacks with leaks in one part of an output, below or next to noise: an audit that ignores a part
+must not pass it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness import Verdict, audit
-from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, failure_unless_verdict, response, seed_of
+from dpwitness.benchmarks.adversarial.attack import (
+    PAIR,
+    Attack,
+    failure_unless_verdict,
+    response,
+    seed_of,
+)
 from dpwitness.mechanisms import PureDP
 
 _Left, _Right = namedtuple("_Left", "value"), namedtuple("_Right", "value")
@@ -52,22 +60,39 @@ def _attrs(noise: float, bit: int) -> Any:
     return series
 
 
-# A leaf maps (noise, bit, place) to an output that holds the bit in one position. `place` is a random number that varies the position.
+# A leaf maps (noise, bit, place) to an output that holds the bit in one position. `place` is a
+# random number that varies the position.
 Leaf = Callable[[float, int, int], Any]
 PLAIN: dict[str, Leaf] = {
-    "order of a dict": lambda noise, bit, place: {f"k{i}": noise for i in ((0, 1) if bit else (1, 0))},
-    "order of an OrderedDict": lambda noise, bit, place: OrderedDict((f"k{i}", noise) for i in ((0, 1) if bit else (1, 0))),
+    "order of a dict": lambda noise, bit, place: {
+        f"k{i}": noise for i in ((0, 1) if bit else (1, 0))
+    },
+    "order of an OrderedDict": lambda noise, bit, place: OrderedDict(
+        (f"k{i}", noise) for i in ((0, 1) if bit else (1, 0))
+    ),
     "key of a dict": lambda noise, bit, place: {f"key {place + bit}": noise},
     "sign of zero": lambda noise, bit, place: [noise, -0.0 if bit else 0.0],
     "integer above 2^70": lambda noise, bit, place: [noise, 2 ** (70 + place) + bit],
-    "integer in a dict above 2^70": lambda noise, bit, place: {"n": 2 ** (70 + place) + bit, "noise": noise},
-    "digit of a Decimal": lambda noise, bit, place: (noise, Decimal("1." + "0" * (25 + place) + str(bit))),
+    "integer in a dict above 2^70": lambda noise, bit, place: {
+        "n": 2 ** (70 + place) + bit,
+        "noise": noise,
+    },
+    "digit of a Decimal": lambda noise, bit, place: (
+        noise,
+        Decimal("1." + "0" * (25 + place) + str(bit)),
+    ),
     "zeros of a Decimal": lambda noise, bit, place: (noise, Decimal("1.0" if bit else "1.00")),
-    "zone of a datetime": lambda noise, bit, place: (noise, dt.datetime(2020, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=bit)))),
+    "zone of a datetime": lambda noise, bit, place: (
+        noise,
+        dt.datetime(2020, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=bit))),
+    ),
     "fold of a datetime": lambda noise, bit, place: (noise, dt.datetime(2020, 1, 1, fold=bit)),
     "name of a named tuple": lambda noise, bit, place: _CLASSES[bit](noise),
     "member of an enum": lambda noise, bit, place: (noise, list(_Color)[bit]),
-    "type of an array": lambda noise, bit, place: [noise, np.zeros(1, dtype=("int32", "int64")[bit])],
+    "type of an array": lambda noise, bit, place: [
+        noise,
+        np.zeros(1, dtype=("int32", "int64")[bit]),
+    ],
     "shape of an array": lambda noise, bit, place: [noise, np.zeros((1, 2) if bit else (2, 1))],
     "None against NaN": lambda noise, bit, place: [noise, None if bit else float("nan")],
     "bool against int": lambda noise, bit, place: [noise, True if bit else 1],
@@ -81,24 +106,54 @@ PLAIN: dict[str, Leaf] = {
     "imaginary part of a complex": lambda noise, bit, place: [noise, complex(1, bit)],
 }
 FRAMES: dict[str, Leaf] = {
-    "name of a Series": lambda noise, bit, place: _pandas().Series([noise], name=f"users={place + bit}"),
-    "index of a Series": lambda noise, bit, place: _pandas().Series([noise] * 2, index=["a", f"u{place + bit}"]),
-    "type of a Series": lambda noise, bit, place: _pandas().Series([noise, 1.0], dtype=("float64", "object")[bit]),
+    "name of a Series": lambda noise, bit, place: _pandas().Series(
+        [noise], name=f"users={place + bit}"
+    ),
+    "index of a Series": lambda noise, bit, place: _pandas().Series(
+        [noise] * 2, index=["a", f"u{place + bit}"]
+    ),
+    "type of a Series": lambda noise, bit, place: _pandas().Series(
+        [noise, 1.0], dtype=("float64", "object")[bit]
+    ),
     "attrs of a Series": lambda noise, bit, place: _attrs(noise, bit),
-    "label of a column": lambda noise, bit, place: _pandas().DataFrame({"a": [noise], f"c{place + bit}": [1.0]}),
-    "order of the columns": lambda noise, bit, place: _pandas().DataFrame({"ab"[i]: [noise] for i in ((0, 1) if bit else (1, 0))}),
-    "index of a frame": lambda noise, bit, place: _pandas().DataFrame({"a": [noise]}, index=[place + bit]),
-    "name of an index": lambda noise, bit, place: _pandas().DataFrame({"a": [noise]}, index=_pandas().Index([0], name=f"i{bit}")),
-    "text cell": lambda noise, bit, place: _pandas().DataFrame({"a": [noise, 1.0], "t": ["x", f"v{bit}"]}),
+    "label of a column": lambda noise, bit, place: _pandas().DataFrame(
+        {"a": [noise], f"c{place + bit}": [1.0]}
+    ),
+    "order of the columns": lambda noise, bit, place: _pandas().DataFrame(
+        {"ab"[i]: [noise] for i in ((0, 1) if bit else (1, 0))}
+    ),
+    "index of a frame": lambda noise, bit, place: _pandas().DataFrame(
+        {"a": [noise]}, index=[place + bit]
+    ),
+    "name of an index": lambda noise, bit, place: _pandas().DataFrame(
+        {"a": [noise]}, index=_pandas().Index([0], name=f"i{bit}")
+    ),
+    "text cell": lambda noise, bit, place: _pandas().DataFrame(
+        {"a": [noise, 1.0], "t": ["x", f"v{bit}"]}
+    ),
     "flag cell": lambda noise, bit, place: _pandas().DataFrame({"a": [noise], "f": [bool(bit)]}),
-    "unused category": lambda noise, bit, place: (noise, _pandas().Series(_pandas().Categorical(["a"], categories=["a", f"b{bit}"]))),
+    "unused category": lambda noise, bit, place: (
+        noise,
+        _pandas().Series(_pandas().Categorical(["a"], categories=["a", f"b{bit}"])),
+    ),
     "order of the categories": lambda noise, bit, place: (
         noise,
-        _pandas().Series(_pandas().Categorical(["a"], categories=["a", "b"] if bit else ["b", "a"])),
+        _pandas().Series(
+            _pandas().Categorical(["a"], categories=["a", "b"] if bit else ["b", "a"])
+        ),
     ),
-    "nanosecond of a Timestamp": lambda noise, bit, place: (noise, _pandas().Timestamp(1_600_000_000_000_000_000 + bit)),
-    "nanosecond of a Timedelta": lambda noise, bit, place: (noise, _pandas().Timedelta(10**9 * place + bit)),
-    "end of an Interval": lambda noise, bit, place: (noise, _pandas().Interval(0, 1, closed="left" if bit else "right")),
+    "nanosecond of a Timestamp": lambda noise, bit, place: (
+        noise,
+        _pandas().Timestamp(1_600_000_000_000_000_000 + bit),
+    ),
+    "nanosecond of a Timedelta": lambda noise, bit, place: (
+        noise,
+        _pandas().Timedelta(10**9 * place + bit),
+    ),
+    "end of an Interval": lambda noise, bit, place: (
+        noise,
+        _pandas().Interval(0, 1, closed="left" if bit else "right"),
+    ),
     "Period": lambda noise, bit, place: (noise, _pandas().Period("2020-01", freq="M") + bit),
     "NA against NaT": lambda noise, bit, place: (noise, _pandas().NA if bit else _pandas().NaT),
 }
@@ -112,7 +167,9 @@ def _nested(value: Any, container_kinds: list[int]) -> Any:
 
 
 def hidden_leak(leaves: dict[str, Leaf], trials: int, rng: Generator) -> str:
-    """Run an attack with one random leaf at a random depth that reveals the dataset in all or in some runs."""
+    """Run an attack with one random leaf at a random depth that reveals the dataset in all or in
+    some runs.
+    """
     name, place = str(rng.choice(list(leaves))), int(rng.integers(0, 40))
     container_kinds = [int(step) for step in rng.integers(0, 3, int(rng.integers(0, 3)))]
     often = float(rng.choice([1.0, rng.uniform(0.3, 1.0)]))
@@ -121,12 +178,20 @@ def hidden_leak(leaves: dict[str, Leaf], trials: int, rng: Generator) -> str:
     def run(dataset: Any, size: int, draws: Generator) -> list[Any]:
         noise, shows = response(1.0)(dataset, size, draws), draws.random(size) < often
         return [
-            _nested(leaves[name](float(noise[i]), int(dataset[0]) ^ swap if shows[i] else 0, place), container_kinds) for i in range(size)
+            _nested(
+                leaves[name](float(noise[i]), int(dataset[0]) ^ swap if shows[i] else 0, place),
+                container_kinds,
+            )
+            for i in range(size)
         ]
 
-    result = audit(run, claim=PureDP(1.0), pair=PAIR, trials=trials, seed=seed_of(rng), name="attack")
+    result = audit(
+        run, claim=PureDP(1.0), pair=PAIR, trials=trials, seed=seed_of(rng), name="attack"
+    )
     return failure_unless_verdict(
-        result, (Verdict.VIOLATED, Verdict.INCONCLUSIVE), f"leak in {name}, place {place}, nested {container_kinds}, share {often:.2f}"
+        result,
+        (Verdict.VIOLATED, Verdict.INCONCLUSIVE),
+        f"leak in {name}, place {place}, nested {container_kinds}, share {often:.2f}",
     )
 
 

@@ -1,4 +1,6 @@
-"""Attacks on the reader of loop programs: random programs, and random changes of them, run as they are read or are refused."""
+"""Attacks on the reader of loop programs: random programs, and random changes of them, run as they
+are read or are refused.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,14 @@ from dpwitness.proofs_checks.alignments.meaning import Exact, difference, run
 from dpwitness.proofs_checks.alignments.reader import read
 
 HEADER = "from dpwitness.proofs_checks import provable\n"
-PROMISE = '@provable(cost="epsilon", where="epsilon > 0 and threshold > 0 and limit >= 1 and block >= 1", neighbors="one")\n'
-SIGNATURE = "def f(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 2, block: int = 3):\n"
+PROMISE = (
+    '@provable(cost="epsilon", where="epsilon > 0 and threshold > 0 and limit >= 1 and block >= '
+    '1", neighbors="one")\n'
+)
+SIGNATURE = (
+    "def f(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 2, block: "
+    "int = 3):\n"
+)
 _RUNS_OF_A_PROGRAM = 6
 _numbers = itertools.count()
 
@@ -37,16 +45,21 @@ class Writer:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.kinds = {"epsilon": "real", "threshold": "real", "limit": "int", "block": "int"}  # of names that have values
+        # of names that have values
+        self.kinds = {"epsilon": "real", "threshold": "real", "limit": "int", "block": "int"}
         self.used: dict[str, str] = {}  # kinds of all variables
         self.lists: list[str] = []
         self.fixed = set(self.kinds)
 
     def text(self) -> str:
         """Return the text of a function."""
-        before = [f"    {name} = []" for name in self.rng.sample(["out", "kept"], self.rng.randrange(3))]
+        before = [
+            f"    {name} = []" for name in self.rng.sample(["out", "kept"], self.rng.randrange(3))
+        ]
         self.lists = [line.split()[0] for line in before]
-        before += [line for _ in range(self.rng.randrange(5)) for line in self.statement(1, loop=False)]
+        before += [
+            line for _ in range(self.rng.randrange(5)) for line in self.statement(1, loop=False)
+        ]
         loop: list[str] = []
         if self.rng.random() < 0.85:
             start = dict(self.kinds)
@@ -54,12 +67,30 @@ class Writer:
             loop = [f"    for {'i, q in enumerate(queries)' if indexed else 'q in queries'}:"]
             self.kinds |= {"q": "real", **({"i": "int"} if indexed else {})}
             self.fixed |= {"q", "i"}
-            loop += [line for _ in range(self.rng.randint(1, 5)) for line in self.statement(2, loop=True)]
+            loop += [
+                line for _ in range(self.rng.randint(1, 5)) for line in self.statement(2, loop=True)
+            ]
             self.kinds = start
-        after = [line for _ in range(self.rng.randrange(3)) for line in self.statement(1, loop=False)]
-        items = [*self.lists, *(self.expression(self.kind(), 2) for _ in range(self.rng.randrange(3)))] or [self.expression("real", 2)]
-        returned = items[0] if len(items) == 1 and self.rng.random() < 0.8 else ", ".join(items) + ","
-        return "\n".join([HEADER + PROMISE + SIGNATURE.rstrip(), *before, *loop, *after, f"    return {returned}", ""])
+        after = [
+            line for _ in range(self.rng.randrange(3)) for line in self.statement(1, loop=False)
+        ]
+        items = [
+            *self.lists,
+            *(self.expression(self.kind(), 2) for _ in range(self.rng.randrange(3))),
+        ] or [self.expression("real", 2)]
+        returned = (
+            items[0] if len(items) == 1 and self.rng.random() < 0.8 else ", ".join(items) + ","
+        )
+        return "\n".join(
+            [
+                HEADER + PROMISE + SIGNATURE.rstrip(),
+                *before,
+                *loop,
+                *after,
+                f"    return {returned}",
+                "",
+            ]
+        )
 
     def kind(self) -> str:
         return self.rng.choice(("real", "real", "real", "int", "bool"))
@@ -70,15 +101,23 @@ class Writer:
         if pick < 0.2 and depth < 5:
             return self.branch(depth, loop=loop)
         if pick < 0.35 and self.lists:
-            return [f"{indent}{self.rng.choice(self.lists)}.append({self.expression(self.kind(), 3)})"]
+            return [
+                f"{indent}{self.rng.choice(self.lists)}.append({self.expression(self.kind(), 3)})"
+            ]
         if pick < 0.4:
             return [f"{indent}{'break' if loop and depth > 2 else 'pass'}"]
         known = [name for name in self.kinds if name not in self.fixed]
         if pick < 0.55 and (numbers := [name for name in known if self.kinds[name] != "bool"]):
             name = self.rng.choice(numbers)
-            operator = self.rng.choice(("+=", "-=", "*=") if self.kinds[name] == "real" else ("+=", "-="))
+            operator = self.rng.choice(
+                ("+=", "-=", "*=") if self.kinds[name] == "real" else ("+=", "-=")
+            )
             return [f"{indent}{name} {operator} {self.expression(self.kinds[name], 2)}"]
-        name = self.rng.choice(known) if known and self.rng.random() < 0.5 else self.rng.choice("abcdxyz")
+        name = (
+            self.rng.choice(known)
+            if known and self.rng.random() < 0.5
+            else self.rng.choice("abcdxyz")
+        )
         kind = self.used.setdefault(name, self.kind())
         value = self.expression(kind if self.rng.random() < 0.98 else self.kind(), 3)
         self.kinds[name] = kind
@@ -92,13 +131,19 @@ class Writer:
         tests = ["if", *["elif"] * (self.rng.random() < 0.2)]
         for word in tests:
             lines.append(f"{indent}{word} {self.expression('bool', 3)}:")
-            lines += [line for _ in range(self.rng.randint(1, 2)) for line in self.statement(depth + 1, loop=loop)]
+            lines += [
+                line
+                for _ in range(self.rng.randint(1, 2))
+                for line in self.statement(depth + 1, loop=loop)
+            ]
             ends.append(self.kinds)
             self.kinds = dict(start)
         if self.rng.random() < 0.5:
             lines += [f"{indent}else:", *self.statement(depth + 1, loop=loop)]
         ends.append(self.kinds)
-        self.kinds = {name: kind for name, kind in ends[0].items() if all(name in end for end in ends)}
+        self.kinds = {
+            name: kind for name, kind in ends[0].items() if all(name in end for end in ends)
+        }
         return lines
 
     def expression(self, kind: str, depth: int) -> str:
@@ -110,13 +155,29 @@ class Writer:
         if kind == "bool":
             return self.truth(names, depth - 1, leaf=leaf)
         if leaf:
-            literals = ("0.0", "1.0", "0.5", "2.0", "0.1", "0.3") if kind == "real" else ("0", "1", "2", "3", "len(queries)")
+            literals = (
+                ("0.0", "1.0", "0.5", "2.0", "0.1", "0.3")
+                if kind == "real"
+                else ("0", "1", "2", "3", "len(queries)")
+            )
             return self.rng.choice([*names, self.rng.choice(literals)])
         first, second = self.expression(kind, depth - 1), self.expression(kind, depth - 1)
-        forms = [f"{first} + {second}", f"({first} - {second})", f"({first}) * ({second})", f"-({first})", f"abs({first})"]
+        forms = [
+            f"{first} + {second}",
+            f"({first} - {second})",
+            f"({first}) * ({second})",
+            f"-({first})",
+            f"abs({first})",
+        ]
         forms.append(f"({first} if {self.expression('bool', depth - 1)} else {second})")
         if kind == "int":
-            return self.rng.choice([*forms, f"({first}) % {self.rng.choice(('limit', 'block', 'len(queries)', '3', '(1 + 1)'))}"])
+            return self.rng.choice(
+                [
+                    *forms,
+                    f"({first}) % "
+                    f"{self.rng.choice(('limit', 'block', 'len(queries)', '3', '(1 + 1)'))}",
+                ]
+            )
         mixed = f"({first}) * ({self.expression('int', 1)})"
         forms += [mixed, f"({first}) / {self.rng.choice(('2', '3', '0.1', '(1 + 2)'))}"]
         return self.rng.choice([*forms, *[self.noise(depth - 1)] * 3])
@@ -130,18 +191,41 @@ class Writer:
         if leaf:
             return self.rng.choice([*forms, "True", "1 < 2 < 3"])
         first, second = self.expression("bool", depth), self.expression("bool", depth)
-        forms += [f"({first} and {second})", f"({first} or {second})", f"not ({first})", f"({first}) == ({second})"]
-        return self.rng.choice([*forms, f"({parts[0]} {compared[0]} {parts[1]} {compared[1]} {parts[2]})"])
+        forms += [
+            f"({first} and {second})",
+            f"({first} or {second})",
+            f"not ({first})",
+            f"({first}) == ({second})",
+        ]
+        return self.rng.choice(
+            [*forms, f"({parts[0]} {compared[0]} {parts[1]} {compared[1]} {parts[2]})"]
+        )
 
     def noise(self, depth: int) -> str:
         """Return a random noise call."""
-        scale = self.rng.choice(("1 / epsilon", "2 * limit / epsilon", "threshold", "0.5", "epsilon * 2 / (3 * block)", "1"))
+        scale = self.rng.choice(
+            (
+                "1 / epsilon",
+                "2 * limit / epsilon",
+                "threshold",
+                "0.5",
+                "epsilon * 2 / (3 * block)",
+                "1",
+            )
+        )
         center = self.expression(self.rng.choice(("real", "real", "int")), depth)
-        calls = (f"laplace(scale={scale})", f"laplace({center}, {scale})", f"laplace(loc={center}, scale={scale})")
-        return "rng." + self.rng.choice((*calls, f"exponential({scale})", f"exponential(scale={scale})"))
+        calls = (
+            f"laplace(scale={scale})",
+            f"laplace({center}, {scale})",
+            f"laplace(loc={center}, scale={scale})",
+        )
+        return "rng." + self.rng.choice(
+            (*calls, f"exponential({scale})", f"exponential(scale={scale})")
+        )
 
 
-# Syntax outside the subset, and tricks with the syntax inside. V is a variable, E an expression and B a condition of the program.
+# Syntax outside the subset, and tricks with the syntax inside. V is a variable, E an expression and
+# B a condition of the program.
 STATEMENTS = r"""
 V = yield 1|V = yield|global V|nonlocal V|del V|del V, queries|import abs|import math as V|from math import fabs as abs|assert B
 raise ValueError|return E|continue|while B: V = 1|with rng as V: pass|try: V = E\nexcept: pass|def V(): return E
@@ -165,35 +249,48 @@ V = 1e308 * 10|V = 10 ** 400
 """
 HEADS = {  # replacements of a part of the text
     "for q in queries": (
-        "for q in queries[:]|for q, in zip(queries)|for q in enumerate(queries)|for q in reversed(queries)|"
-        "for *q, in [queries]|for q in [*queries]|for epsilon in queries|for abs in queries|async for q in queries"
+        "for q in queries[:]|for q, in zip(queries)|for q in enumerate(queries)|for q in "
+        "reversed(queries)|"
+        "for *q, in [queries]|for q in [*queries]|for epsilon in queries|for abs in "
+        "queries|async for q in queries"
     ),
     "for i, q": (
-        "for *i, q|for i, *q|for (i, q)|for [i, q]|for (i,), q|for i[0], q|for i.real, q|for rng.i, q|for q, i|for q, q|"
+        "for *i, q|for i, *q|for (i, q)|for [i, q]|for (i,), q|for i[0], q|for i.real, q|for "
+        "rng.i, q|for q, i|for q, q|"
         "for *x, q|for i, (q)|for i, epsilon|for a, q|for limit, q"
     ),
     "enumerate(queries)": (
-        "enumerate(queries, 1)|enumerate(queries, start=1)|zip(queries, queries)|enumerate(enumerate(queries))|"
+        "enumerate(queries, 1)|enumerate(queries, start=1)|zip(queries, "
+        "queries)|enumerate(enumerate(queries))|"
         "enumerate(*[queries])|queries"
     ),
     "    return ": (
-        "    else:\n        pass\n    return |    else:\n        x = 1.0\n    return |    yield |    return *|"
+        "    else:\n        pass\n    return |    else:\n        x = 1.0\n    return |    "
+        "yield |    return *|"
         "    return lambda: |    return not |    return await "
     ),
     "def f": ("async def f|def g|f = 1\ndef f"),
     "(queries, rng,": ("(queries, rng, /,|(queries, rng, *,|(queries, rng, *rest,|(rng, queries,"),
     "int = 3)": (
-        "int = 3, **rest)|int = 3) -> (yes := 1)|int = True)|int = 3.0)|float = 3)|complex = 3)|int)|int = 0)|"
+        "int = 3, **rest)|int = 3) -> (yes := 1)|int = True)|int = 3.0)|float = 3)|complex = "
+        "3)|int)|int = 0)|"
         "int = 3, x: float = 1.0)|int = 3, abs: float = 1.0)|int = 3, *, x: float = 0.5)"
     ),
     "= 0.5": ("= -0.5"),
     "@provable": (
-        "abs = lambda x: 1\n@provable|enumerate = zip\n@provable|len = abs\n@provable|from math import fabs as abs\n@provable|"
+        "abs = lambda x: 1\n@provable|enumerate = zip\n@provable|len = abs\n@provable|from "
+        "math import fabs as abs\n@provable|"
         "@lambda f: f\n@provable|from functools import cache\n@cache\n@provable"
     ),
     "from dpwitness": "from __future__ import annotations\nfrom dpwitness",
-    '"epsilon"': ('"epsilon # x"|"epsilon + rng.laplace(scale=1)"|"(x := epsilon)"|"lambda: epsilon"|"queries"|"epsilon / 0"'),
-    "epsilon > 0": ("epsilon|epsilon > 0 and limit % block >= 0|0 < epsilon < 9|[epsilon > 0]|epsilon > 0 if 1 else 0"),
+    '"epsilon"': (
+        '"epsilon # x"|"epsilon + rng.laplace(scale=1)"|"(x := epsilon)"|"lambda: '
+        'epsilon"|"queries"|"epsilon / 0"'
+    ),
+    "epsilon > 0": (
+        "epsilon|epsilon > 0 and limit % block >= 0|0 < epsilon < 9|[epsilon > 0]|epsilon > "
+        "0 if 1 else 0"
+    ),
 }
 
 
@@ -204,12 +301,16 @@ def program_differs(rng: Generator) -> str:
 
 
 def changed_program_differs(rng: Generator) -> str:
-    """Change a random program at a random place, mostly to one outside the subset. It is refused, or both agree."""
+    """Change a random program at a random place, mostly to one outside the subset. It is refused,
+    or both agree.
+    """
     return disagreement(changed(random.Random(seed_of(rng))), seed_of(rng))[1]
 
 
 def disagreement(text: str, seed: int) -> tuple[bool, str]:
-    """Return whether the reader accepts a text, and where Python and the program that was read differ."""
+    """Return whether the reader accepts a text, and where Python and the program that was read
+    differ.
+    """
     try:
         function = function_of(text)
     except Exception:  # Python itself refuses the text
@@ -239,23 +340,46 @@ def changed(rng: random.Random) -> str:
 
 
 def inserted(text: str, statement: str, rng: random.Random) -> str:
-    """Return the text with a statement at a random place of the body, alone or below a condition."""
+    """Return the text with a statement at a random place of the body, alone or below a
+    condition.
+    """
     lines = text.splitlines()
-    first = next((k for k, line in enumerate(lines) if line.startswith(("def f", "async def f"))), len(lines) - 3) + 1
+    first = (
+        next(
+            (k for k, line in enumerate(lines) if line.startswith(("def f", "async def f"))),
+            len(lines) - 3,
+        )
+        + 1
+    )
     at = rng.randint(min(first, len(lines) - 1), len(lines) - 1)
     indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
-    names = sorted({part for part in text.replace("(", " ").replace(")", " ").split() if part in {*"abcdxyz", "q", "i"}}) or ["x"]
+    names = sorted(
+        {
+            part
+            for part in text.replace("(", " ").replace(")", " ").split()
+            if part in {*"abcdxyz", "q", "i"}
+        }
+    ) or ["x"]
     conditions = ["q > 0", "epsilon > 1", "True", "limit > 1", f"{rng.choice(names)} > 0"]
     filled = statement
-    for letter, choices in (("V", names), ("E", [*names, "1.0", "epsilon", "2"]), ("B", conditions)):
+    for letter, choices in (
+        ("V", names),
+        ("E", [*names, "1.0", "epsilon", "2"]),
+        ("B", conditions),
+    ):
         filled = "".join(rng.choice(choices) if part == letter else part for part in _words(filled))
     if rng.random() < 0.3:
         filled = f"if {rng.choice(conditions)}:\n    " + filled.replace("\n", "\n    ")
-    return "\n".join([*lines[:at], *(indent + line for line in filled.split("\n")), *lines[at:], ""])
+    return "\n".join(
+        [*lines[:at], *(indent + line for line in filled.split("\n")), *lines[at:], ""]
+    )
 
 
 def _words(text: str) -> list[str]:
-    return ["".join(group) for _, group in itertools.groupby(text, lambda letter: letter.isalnum() or letter == "_")]
+    return [
+        "".join(group)
+        for _, group in itertools.groupby(text, lambda letter: letter.isalnum() or letter == "_")
+    ]
 
 
 class _Concrete(Formulas):
@@ -271,7 +395,9 @@ class _Concrete(Formulas):
 
     def constant(self, value: float, kind: str) -> Any:
         """Return a parameter, a query or noise."""
-        return self.z3.RealVal(str(Fraction(repr(value)))) if kind == "real" else self.z3.IntVal(value)
+        return (
+            self.z3.RealVal(str(Fraction(repr(value)))) if kind == "real" else self.z3.IntVal(value)
+        )
 
     def impossible(self, test: Any) -> bool:
         """Return whether a condition is false."""
@@ -293,7 +419,10 @@ def formulas_differ(rng: Generator) -> str:
     except InvalidArgument:
         return ""
     terms, size = _Concrete(), int(rng.integers(1, 4))
-    queries, noise = rng.normal(0, 2, size).round(2).tolist(), rng.normal(0, 2, (size + 2) * len(program.noises)).round(2).tolist()
+    queries, noise = (
+        rng.normal(0, 2, size).round(2).tolist(),
+        rng.normal(0, 2, (size + 2) * len(program.noises)).round(2).tolist(),
+    )
     expected = plain(run(program, program.defaults, queries, iter(noise), Exact)[0])
     found = terms.plain(run(program, program.defaults, queries, iter(noise), terms)[0])
     return "" if found == expected else f"z3 has {found}, fractions have {expected}\n{text}"

@@ -1,4 +1,6 @@
-"""Attacks on other statements of the program: the power of a plan, and the detectable mismatch of density and sampler."""
+"""Attacks on other statements of the program: the power of a plan, and the detectable mismatch of
+density and sampler.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,21 @@ _HALVES = Pair(np.repeat([0.0, 1.0], 5), np.repeat([1.0, 0.0], 5), "linf")
 
 
 def planned_response(rng: Generator) -> str:
-    """Run an attack on plans: audit randomized response that violates its claim, with the number of runs from `plan`."""
-    claim, true = PureDP(float(rng.choice([0.5, 0.7, 1.0, 1.4]))), float(rng.choice([1.2, 1.25, 1.3, 1.4]))
+    """Run an attack on plans: audit randomized response that violates its claim, with the number of
+    runs from `plan`.
+    """
+    claim, true = (
+        PureDP(float(rng.choice([0.5, 0.7, 1.0, 1.4]))),
+        float(rng.choice([1.2, 1.25, 1.3, 1.4])),
+    )
     true *= claim.epsilon
     needed = _runs_from_claim(claim, true)
     result = audit(response(true), claim=claim, pair=PAIR, trials=needed, seed=seed_of(rng))
-    return "" if result.verdict is Verdict.VIOLATED else f"missed epsilon {true:.3f} against {claim} in {needed} runs"
+    return (
+        ""
+        if result.verdict is Verdict.VIOLATED
+        else f"missed epsilon {true:.3f} against {claim} in {needed} runs"
+    )
 
 
 @functools.cache
@@ -52,14 +63,20 @@ _BROKEN: tuple[
 
 
 def planned_mechanism(rng: Generator) -> str:
-    """Run an attack with a broken mechanism, audited with the number of runs in a plan for this mechanism."""
+    """Run an attack with a broken mechanism, audited with the number of runs in a plan for this
+    mechanism.
+    """
     number, claim = int(rng.integers(len(_BROKEN))), PureDP(float(rng.choice([0.6, 0.7, 0.8])))
     mechanism, pair = _BROKEN[number]
     needed = _runs_for_mechanism(number, claim)
     if needed is None or needed > _MAX_PLANNED_RUNS:
         return ""
     result = audit(mechanism, claim=claim, pair=pair, trials=needed, seed=seed_of(rng), bits=False)
-    return "" if result.verdict is Verdict.VIOLATED else f"missed {mechanism} against {claim} in {needed} runs"
+    return (
+        ""
+        if result.verdict is Verdict.VIOLATED
+        else f"missed {mechanism} against {claim} in {needed} runs"
+    )
 
 
 @functools.cache
@@ -71,7 +88,9 @@ def _runs_for_mechanism(number: int, claim: PureDP) -> int | None:
 
 
 class Mismatched:
-    """Mechanism with the density of one mechanism and the sampler of another, as in a faulty user class."""
+    """Mechanism with the density of one mechanism and the sampler of another, as in a faulty user
+    class.
+    """
 
     def __init__(self, density: Any, sampler: Any) -> None:
         self._density, self._sampler = density, sampler
@@ -95,7 +114,9 @@ def _scaled_sampler(name: str, factor: float) -> Mismatched:
 @functools.cache
 def _detectable_error(name: str) -> float:
     """Return the stated error of the noise scale that the program detects with probability 0.9."""
-    mismatch: Any = certify(_scaled_sampler(name, 1.0), PAIR, _MECHANISMS[name].claim, trials=_RUNS).mismatch
+    mismatch: Any = certify(
+        _scaled_sampler(name, 1.0), PAIR, _MECHANISMS[name].claim, trials=_RUNS
+    ).mismatch
     return float(getattr(mismatch, "scale", np.nan))
 
 
@@ -106,37 +127,65 @@ def unnoticed(rng: Generator) -> str:
     if not np.isfinite(stated):
         return f"{name}: the result does not state the mismatch that it detects"
     factor = 1 + stated if larger else 1 / (1 + stated)
-    result = certify(_scaled_sampler(name, factor), PAIR, _MECHANISMS[name].claim, trials=_RUNS, seed=seed_of(rng))
-    return "" if result.verdict is Verdict.ERROR else f"{result.verdict.value}: {name} with {factor:.4f} times the noise"
+    result = certify(
+        _scaled_sampler(name, factor),
+        PAIR,
+        _MECHANISMS[name].claim,
+        trials=_RUNS,
+        seed=seed_of(rng),
+    )
+    return (
+        ""
+        if result.verdict is Verdict.ERROR
+        else f"{result.verdict.value}: {name} with {factor:.4f} times the noise"
+    )
 
 
 class ReducedNoiseLaplace(m.Laplace):
-    """User-defined subclass of a mechanism of dpwitness that scales the noise without changing the density."""
+    """User-defined subclass of a mechanism of dpwitness that scales the noise without changing the
+    density.
+    """
 
     factor = 1.0
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> Any:
-        return replace(m.Laplace(self.epsilon), noise_multiplier=self.factor).sample(dataset, size, rng)
+        return replace(m.Laplace(self.epsilon), noise_multiplier=self.factor).sample(
+            dataset, size, rng
+        )
 
 
 def certified_mismatch(rng: Generator) -> str:
-    """Run an attack with a sampler that has too little noise for its claim, next to a density that satisfies the claim."""
-    noise_deficit, kind = float(10 ** rng.uniform(-2.5, -1)), str(rng.choice(["Laplace", "Gaussian", "variant"], p=[0.4, 0.1, 0.5]))
-    epsilon = 1 / (1 - noise_deficit * float(rng.uniform(0.0, 1.0)))  # the density has epsilon 1, the sampler at least 1 / (1 - missing)
+    """Run an attack with a sampler that has too little noise for its claim, next to a density that
+    satisfies the claim.
+    """
+    noise_deficit, kind = (
+        float(10 ** rng.uniform(-2.5, -1)),
+        str(rng.choice(["Laplace", "Gaussian", "variant"], p=[0.4, 0.1, 0.5])),
+    )
+    # the density has epsilon 1, the sampler at least 1 / (1 - missing)
+    epsilon = 1 / (1 - noise_deficit * float(rng.uniform(0.0, 1.0)))
     claim: Claim = ApproxDP(epsilon, 1e-3) if kind == "Gaussian" else PureDP(epsilon)
-    mechanism: Any = ReducedNoiseLaplace(1.0) if kind == "variant" else _scaled_sampler(kind, 1 - noise_deficit)
+    mechanism: Any = (
+        ReducedNoiseLaplace(1.0) if kind == "variant" else _scaled_sampler(kind, 1 - noise_deficit)
+    )
     settings: dict[str, Any] = {"route": "sampling"} if kind == "Gaussian" else {}
     try:
         ReducedNoiseLaplace.factor = 1 - noise_deficit
         result = certify(mechanism, PAIR, claim, trials=_RUNS, seed=seed_of(rng), **settings)
     finally:
         ReducedNoiseLaplace.factor = 1.0
-    return "" if result.verdict is not Verdict.CERTIFIED else f"CERTIFIED {claim} of {kind} with {noise_deficit:.2%} of the noise missing"
+    return (
+        ""
+        if result.verdict is not Verdict.CERTIFIED
+        else f"CERTIFIED {claim} of {kind} with {noise_deficit:.2%} of the noise missing"
+    )
 
 
 ATTACKS = (
     Attack("violation missed by a plan at power .9: from the claim", planned_response, 1 - _POWER),
-    Attack("violation missed by a plan at power .9: from the mechanism", planned_mechanism, 1 - _POWER),
+    Attack(
+        "violation missed by a plan at power .9: from the mechanism", planned_mechanism, 1 - _POWER
+    ),
     Attack("mismatch of the stated size not noticed", unnoticed, 0.1),
     Attack("sampler with too little noise CERTIFIED", certified_mismatch, 0.1),
 )

@@ -17,10 +17,21 @@ from scipy.stats import binom, norm
 
 from dpwitness import Verdict, audit, replay
 from dpwitness.auditors.statistics.certificate import Part, Tally
-from dpwitness.auditors.statistics.combination import combined_bound, reweight_for_extension, shares_spent
+from dpwitness.auditors.statistics.combination import (
+    combined_bound,
+    reweight_for_extension,
+    shares_spent,
+)
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.witness_reader import seal
-from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of
+from dpwitness.benchmarks.adversarial.attack import (
+    PAIR,
+    Attack,
+    Outcome,
+    false_alarm,
+    response,
+    seed_of,
+)
 from dpwitness.mechanisms import PureDP
 
 EXTENSIONS = 6  # number of extensions in attacks on counts
@@ -30,12 +41,16 @@ _MAX_ROUNDS = 10**12  # maximum rounds of one extension in attacks on counts
 
 
 def extended(parts: list[Part]) -> list[Part]:
-    """Return the parts at the start of an extension; rounds of the extension are added to the last part."""
+    """Return the parts at the start of an extension; rounds of the extension are added to the last
+    part.
+    """
     return [*reweight_for_extension(parts), Part(Tally(0, 0, 0, parts[-1].tally.directions))]
 
 
 def stated(alpha: float, extensions: int) -> float:
-    """Return the total error probability that an audit states for its first verdict and all its extensions."""
+    """Return the total error probability that an audit states for its first verdict and all its
+    extensions.
+    """
     return alpha * shares_spent(extensions)
 
 
@@ -55,7 +70,8 @@ def _rounds_to_significance(right: int, rounds: int, share: float, alpha: float)
 
 
 def extended_counts(alpha: float, rng: Generator) -> str:
-    """Attack the counts of randomized response at its claim, and return a description of the false alarm, or "".
+    """Attack the counts of randomized response at its claim, and return a description of the false
+    alarm, or "".
 
     Each extension has the length at which the observed deviation would suffice for a violation.
     """
@@ -65,8 +81,13 @@ def extended_counts(alpha: float, rng: Generator) -> str:
     parts, first = [Part(Tally(right, rounds - right, rounds))], rounds
     for number in range(EXTENSIONS + 1):
         if combined_bound(claim, parts, level(alpha, number)) > epsilon:
-            return f"response {epsilon:.3f}, {first} rounds at first, {rounds} after extension {number}"
-        target_rounds = _rounds_to_significance(right, rounds, right_share, level(alpha, number + 1))
+            return (
+                f"response {epsilon:.3f}, {first} rounds at first, {rounds} after extension "
+                f"{number}"
+            )
+        target_rounds = _rounds_to_significance(
+            right, rounds, right_share, level(alpha, number + 1)
+        )
         more = min(max(target_rounds - rounds, 1 + rounds // 20), _MAX_ROUNDS)
         added = int(rng.binomial(more, right_share))
         right, rounds = right + added, rounds + more
@@ -76,10 +97,11 @@ def extended_counts(alpha: float, rng: Generator) -> str:
 
 
 def exact_extension(rng: Generator) -> str:
-    """Compute the exact error of one extension, and return a description if the error is too large, otherwise "".
+    """Compute the exact error of one extension, and return a description if the error is too large,
+    otherwise "".
 
-    The attacker chooses the best of a few lengths for each count. All counts are enumerated, at error
-    probabilities down to 1e-9.
+    The attacker chooses the best of a few lengths for each count. All counts are enumerated, at
+    error probabilities down to 1e-9.
     """
     alpha, epsilon = float(rng.choice([0.05, 0.01, 1e-9])), float(rng.uniform(0.5, 1.5))
     share, claim = 1 / (1 + math.exp(-epsilon)), PureDP(epsilon)
@@ -93,12 +115,23 @@ def exact_extension(rng: Generator) -> str:
             continue
         accused = combined_bound(claim, parts, alpha) > epsilon
         error += mass * (
-            1.0 if accused else max(_violation_probability(claim, parts, length, level(alpha, 1), share) for length in lengths)
+            1.0
+            if accused
+            else max(
+                _violation_probability(claim, parts, length, level(alpha, 1), share)
+                for length in lengths
+            )
         )
-    return "" if error <= stated(alpha, 1) else f"error {error:.4g} at alpha {alpha:g}, response {epsilon:.3f}, {rounds} rounds"
+    return (
+        ""
+        if error <= stated(alpha, 1)
+        else f"error {error:.4g} at alpha {alpha:g}, response {epsilon:.3f}, {rounds} rounds"
+    )
 
 
-def _violation_probability(claim: PureDP, parts: list[Part], length: int, alpha: float, share: float) -> float:
+def _violation_probability(
+    claim: PureDP, parts: list[Part], length: int, alpha: float, share: float
+) -> float:
     """Return the probability that an extension of this length ends in a violation.
 
     A violation is monotone in the number of correct guesses.
@@ -120,7 +153,13 @@ def extended_store(rng: Generator) -> str:
     """
     epsilon, alpha = float(rng.uniform(0.5, 1.5)), 0.2
     mechanism, share = response(epsilon), 1 / (1 + math.exp(-epsilon))
-    settings: dict[str, Any] = {"claim": PureDP(epsilon), "pair": PAIR, "trials": 1000, "confidence": 1 - alpha, "seed": seed_of(rng)}
+    settings: dict[str, Any] = {
+        "claim": PureDP(epsilon),
+        "pair": PAIR,
+        "trials": 1000,
+        "confidence": 1 - alpha,
+        "seed": seed_of(rng),
+    }
     with tempfile.TemporaryDirectory() as folder:
         file, total = Path(folder) / "life.db", 1000
         result = audit(mechanism, **settings, store=file)
@@ -129,17 +168,28 @@ def extended_store(rng: Generator) -> str:
                 break
             counts = [result.tally, *(part.tally for part in result.stages)]
             right, wrong = max(((tally.correct, tally.wrong) for tally in counts), key=sum)
-            target_rounds = _rounds_to_significance(right, right + wrong, share, level(alpha, number))
+            target_rounds = _rounds_to_significance(
+                right, right + wrong, share, level(alpha, number)
+            )
             total = min(max(total + target_rounds - right - wrong, total + 200), 6000 + total)
             result = audit(mechanism, **settings, store=file, extend_to=total)
     return false_alarm(result, f"response {epsilon:.3f}, extended to {total} runs")
 
 
 def searched_seed(rng: Generator) -> Outcome:
-    """Attack `replay`: the author of a witness tries seeds until the audit and the replay of a correct mechanism report a violation."""
+    """Attack `replay`: the author of a witness tries seeds until the audit and the replay of a
+    correct mechanism report a violation.
+    """
     epsilon, confidence = float(rng.uniform(0.5, 1.5)), float(rng.choice([0.5, 0.8]))
     mechanism, claim = response(epsilon), PureDP(epsilon)
-    settings: dict[str, Any] = {"claim": claim, "pair": PAIR, "trials": 1000, "confidence": confidence, "bits": False, "stop": "never"}
+    settings: dict[str, Any] = {
+        "claim": claim,
+        "pair": PAIR,
+        "trials": 1000,
+        "confidence": confidence,
+        "bits": False,
+        "stop": "never",
+    }
     for _ in range(40):
         result = audit(mechanism, **settings, seed=int(rng.integers(2**31)))
         if result.witness is not None:
@@ -154,13 +204,30 @@ def searched_seed(rng: Generator) -> Outcome:
         witness = seal({**witness, "seed": int(rng.integers(2**31))})
     confirmed = replay(witness, mechanism=mechanism)
     assert isinstance(confirmed, AuditResult)
-    return Outcome(false_alarm(confirmed, f"response {epsilon:.3f}, confirmed after {tried} seeds"), 1 - confirmed.confidence)
+    return Outcome(
+        false_alarm(confirmed, f"response {epsilon:.3f}, confirmed after {tried} seeds"),
+        1 - confirmed.confidence,
+    )
 
 
 ATTACKS = (
-    Attack("optional stopping of extensions, alpha .05", partial(extended_counts, 0.05), stated(0.05, EXTENSIONS), 12_000),
-    Attack("optional stopping of extensions, alpha .01", partial(extended_counts, 0.01), stated(0.01, EXTENSIONS), 12_000),
+    Attack(
+        "optional stopping of extensions, alpha .05",
+        partial(extended_counts, 0.05),
+        stated(0.05, EXTENSIONS),
+        12_000,
+    ),
+    Attack(
+        "optional stopping of extensions, alpha .01",
+        partial(extended_counts, 0.01),
+        stated(0.01, EXTENSIONS),
+        12_000,
+    ),
     Attack("optional stopping of one extension, exact, alpha down to 1e-9", exact_extension),
-    Attack("optional stopping of extensions in a store, alpha .2", extended_store, stated(0.2, _STORE_EXTENSIONS)),
+    Attack(
+        "optional stopping of extensions in a store, alpha .2",
+        extended_store,
+        stated(0.2, _STORE_EXTENSIONS),
+    ),
     Attack("witness with a searched seed confirmed", searched_seed, 0.5),
 )

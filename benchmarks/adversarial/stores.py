@@ -53,7 +53,13 @@ def _folder() -> Iterator[Path]:
 
 def _settings(rng: Generator, epsilon: float) -> dict[str, Any]:
     """Draw the settings of an audit."""
-    return {"claim": PureDP(epsilon), "pair": PAIR, "trials": int(rng.integers(1000, 2001)), "seed": seed_of(rng), "name": "attack"}
+    return {
+        "claim": PureDP(epsilon),
+        "pair": PAIR,
+        "trials": int(rng.integers(1000, 2001)),
+        "seed": seed_of(rng),
+        "name": "attack",
+    }
 
 
 def run_command(*arguments: str) -> tuple[int, str]:
@@ -70,7 +76,9 @@ def run_command(*arguments: str) -> tuple[int, str]:
 
 
 def stale(rng: Generator) -> str:
-    """Run an attack with a mechanism whose privacy parameter changes outside its own code between two audits with one store."""
+    """Run an attack with a mechanism whose privacy parameter changes outside its own code between
+    two audits with one store.
+    """
     claim, kind = float(rng.uniform(0.3, 1.0)), str(rng.choice(["module", "global", "closure"]))
     setting = _SlottedSetting(claim)
 
@@ -80,7 +88,9 @@ def stale(rng: Generator) -> str:
     def change(epsilon: float) -> None:
         MODULE.epsilon = BOX["epsilon"] = setting.epsilon = epsilon  # type: ignore[attr-defined]
 
-    mechanism = {"module": _through_module, "global": _through_global, "closure": through_closure}[kind]
+    mechanism = {"module": _through_module, "global": _through_global, "closure": through_closure}[
+        kind
+    ]
     settings = _settings(rng, claim) | {"confidence": 0.999}
     with _folder() as folder:
         change(claim)
@@ -98,7 +108,9 @@ def stale(rng: Generator) -> str:
 
 
 def merged(rng: Generator) -> str:
-    """Run an attack with two stores of the same audit, run separately, of which one may be unfinished."""
+    """Run an attack with two stores of the same audit, run separately, of which one may be
+    unfinished.
+    """
     epsilon = float(rng.uniform(0.3, 1.0))
     settings, stop_early = _settings(rng, epsilon), bool(rng.random() < 0.5)
 
@@ -112,30 +124,50 @@ def merged(rng: Generator) -> str:
         files = ("a.db", "b.db") if rng.random() < 0.5 else ("b.db", "a.db")
         code, text = run_command("store", "merge", str(folder / files[0]), str(folder / files[1]))
         if code:
-            return f"refused to merge {'a finished and a stopped' if stop_early else 'two finished'} store(s): {text.strip()[:200]}"
+            return (
+                "refused to merge "
+                f"{'a finished and a stopped' if stop_early else 'two finished'} store(s): "
+                f"{text.strip()[:200]}"
+            )
         rerun = audit(response(epsilon), **settings, store=folder / files[0])
-    return "" if _comparable_fields(rerun) == _comparable_fields(original_result) else "the merged store gives another result"
+    return (
+        ""
+        if _comparable_fields(rerun) == _comparable_fields(original_result)
+        else "the merged store gives another result"
+    )
 
 
 def _comparable_fields(result_again: Any) -> Any:
     """Return the fields of a result except for times and notes."""
-    return {key: value for key, value in result_again.to_json().items() if key not in ("seconds", "notes")}
+    return {
+        key: value
+        for key, value in result_again.to_json().items()
+        if key not in ("seconds", "notes")
+    }
 
 
-def _check_damaged_store(file: Path, rerun: Callable[[], Any], honest: Any, what: str, export: bool) -> str:
-    """Return "" if a damaged store is refused or gives the original results, else a failure message.
+def _check_damaged_store(
+    file: Path, rerun: Callable[[], Any], honest: Any, what: str, export: bool
+) -> str:
+    """Return "" if a damaged store is refused or gives the original results, else a failure
+    message.
 
     The store is read by `audit`, ``store ls`` and, if `export`, ``store export``.
     """
     code, text = run_command("store", "ls", str(file), "--json")
     if code not in (0, 2) or "an unexpected error" in text or "Traceback" in text:
         return f"{what}: store ls ends with code {code}: {text.strip()[:150]}"
-    if code == 0 and (verdicts := {entry["verdict"] for entry in json.loads(text)} - {honest["verdict"], None}):
+    if code == 0 and (
+        verdicts := {entry["verdict"] for entry in json.loads(text)} - {honest["verdict"], None}
+    ):
         return f"{what}: store ls shows {verdicts}"
     if export and run_command("store", "export", str(file), str(file.parent / "out"))[0] == 0:
         exported = json.loads((file.parent / "out" / "audit.json").read_text(encoding="utf-8"))
         for entry in exported["results"]:
-            if any(entry[key] != honest[key] for key in ("verdict", "parameter_lower", "epsilon_lower", "p_value", "confidence")):
+            if any(
+                entry[key] != honest[key]
+                for key in ("verdict", "parameter_lower", "epsilon_lower", "p_value", "confidence")
+            ):
                 return f"{what}: store export shows other numbers"
     try:
         result_again = rerun()
@@ -148,8 +180,12 @@ def _check_damaged_store(file: Path, rerun: Callable[[], Any], honest: Any, what
     )
 
 
-def _audit_damaged_store(damage: Callable[[Generator, Path], str], export: bool, rng: Generator) -> str:
-    """Write a store, damage the file, and check that it is refused or gives the original results."""
+def _audit_damaged_store(
+    damage: Callable[[Generator, Path], str], export: bool, rng: Generator
+) -> str:
+    """Write a store, damage the file, and check that it is refused or gives the
+    original results.
+    """
     claim = float(rng.uniform(0.3, 1.0))
     mechanism = response(claim + (4.0 if rng.random() < 0.5 else 0.0))
     settings = _settings(rng, claim)
@@ -157,7 +193,9 @@ def _audit_damaged_store(damage: Callable[[Generator, Path], str], export: bool,
         file = folder / "s.db"
         honest = _comparable_fields(audit(mechanism, **settings, store=file))
         what = damage(rng, file)
-        return _check_damaged_store(file, lambda: audit(mechanism, **settings, store=file), honest, what, export)
+        return _check_damaged_store(
+            file, lambda: audit(mechanism, **settings, store=file), honest, what, export
+        )
 
 
 def _flip_bit(rng: Generator, file: Path) -> str:
@@ -173,23 +211,32 @@ def _flip_bit(rng: Generator, file: Path) -> str:
 def _edit_conclusion(rng: Generator, file: Path) -> str:
     """Edit a conclusion in one of the places where a store holds it."""
     with contextlib.closing(sqlite3.connect(file)) as connection, connection:
-        (verdict, result), place = connection.execute("SELECT verdict, result FROM audits").fetchone(), int(rng.integers(4))
+        (verdict, result), place = (
+            connection.execute("SELECT verdict, result FROM audits").fetchone(),
+            int(rng.integers(4)),
+        )
         other = "NOT_REFUTED" if verdict == "VIOLATED" else "VIOLATED"
         if place == 0:
             connection.execute("UPDATE audits SET verdict = ?", (other,))
             return "verdict edited"
         if place == 1:
             edited = json.loads(result)
-            key = str(rng.choice(["verdict", "parameter_lower", "epsilon_lower", "p_value", "confidence"]))
+            key = str(
+                rng.choice(["verdict", "parameter_lower", "epsilon_lower", "p_value", "confidence"])
+            )
             edited[key] = other if key == "verdict" else float(rng.uniform(0.01, 0.98))
             connection.execute("UPDATE audits SET result = ?", (json.dumps(edited),))
             return f"{key} of the result edited"
-        end = json.loads(connection.execute("SELECT value FROM facts WHERE key = 'end 0'").fetchone()[0])
+        end = json.loads(
+            connection.execute("SELECT value FROM facts WHERE key = 'end 0'").fetchone()[0]
+        )
         if place == 2:
             end["tested"][-1]["lower"] = 0.0 if verdict == "VIOLATED" else 9.0
         else:
             counts = end["tested"][-1]["parts"][-1][0]
-            counts[0], counts[1] = (counts[0] + counts[1], 0) if verdict != "VIOLATED" else (0, counts[0] + counts[1])
+            counts[0], counts[1] = (
+                (counts[0] + counts[1], 0) if verdict != "VIOLATED" else (0, counts[0] + counts[1])
+            )
         connection.execute("UPDATE facts SET value = ? WHERE key = 'end 0'", (json.dumps(end),))
         return "bound of the end edited" if place == 2 else "counts of the end edited"
 
@@ -198,5 +245,8 @@ ATTACKS = (
     Attack("stored verdict of a mechanism that has changed", stale),
     Attack("honest stores of one audit refused by merge", merged),
     Attack("store with a flipped bit believed", partial(_audit_damaged_store, _flip_bit, False)),
-    Attack("store with an edited conclusion believed", partial(_audit_damaged_store, _edit_conclusion, True)),
+    Attack(
+        "store with an edited conclusion believed",
+        partial(_audit_damaged_store, _edit_conclusion, True),
+    ),
 )

@@ -1,4 +1,6 @@
-"""Attacks on traces with noise that is not recorded, and with no noise at all: the recorded calls must not support the claim."""
+"""Attacks on traces with noise that is not recorded, and with no noise at all: the recorded calls
+must not support the claim.
+"""
 
 from __future__ import annotations
 
@@ -58,15 +60,24 @@ _FORMS = ("number", "whole", "bit", "rare bit", "sum", "beside", "unused")
 
 
 def _value(form: str, moved: float, noisy: float, recorded: float) -> Any:
-    """Return the output of one run: `noisy` is the data with noise that is not recorded, `recorded` has recorded noise only."""
+    """Return the output of one run: `noisy` is the data with noise that is not recorded, `recorded`
+    has recorded noise only.
+    """
     if form == "sum":
         return 0.1 * moved + noisy + 10 * recorded
-    values = {"number": noisy, "whole": round(noisy), "rare bit": int(noisy > 3.5), "beside": [recorded, float(noisy > 2)]}
+    values = {
+        "number": noisy,
+        "whole": round(noisy),
+        "rare bit": int(noisy > 3.5),
+        "beside": [recorded, float(noisy > 2)],
+    }
     return values.get(form, int(noisy > 0.5))
 
 
 def supported(rng: Generator) -> str:
-    """Attack with noise from a source that no trace records, alone or beside recorded noise: the trace must not support any claim."""
+    """Attack with noise from a source that no trace records, alone or beside recorded noise: the
+    trace must not support any claim.
+    """
     source, form = _SOURCES[int(rng.integers(len(_SOURCES)))], str(rng.choice(_FORMS))
     scale, claim = float(rng.uniform(0.3, 1.0)), float(rng.uniform(1.0, 4.0))
 
@@ -88,7 +99,9 @@ def supported(rng: Generator) -> str:
 
 
 def without_noise(rng: Generator) -> str:
-    """Attack with a function without noise whose outputs are equal on both datasets: neither support nor an accusation."""
+    """Attack with a function without noise whose outputs are equal on both datasets: neither
+    support nor an accusation.
+    """
     size_only, records = bool(rng.random() < 0.5), int(rng.integers(1, 6))
     constant: Any = [3.0, "a", (1, 2.5), None, [], {"n": 1}][int(rng.integers(6))]
 
@@ -97,11 +110,20 @@ def without_noise(rng: Generator) -> str:
 
     base = rng.normal(size=records)
     pair = Pair(base, np.append(base[:-1], 7.0), "replace-one")
-    traced, audited = trace(run, pair, "pure:1"), audit(run, claim="pure:1", pair=pair, trials=1000, seed=seed_of(rng))
+    traced, audited = (
+        trace(run, pair, "pure:1"),
+        audit(run, claim="pure:1", pair=pair, trials=1000, seed=seed_of(rng)),
+    )
     if traced.verdict is not Verdict.INCONCLUSIVE or not traced.doubt or traced.findings:
         return f"trace: {traced.headline():.150}"
-    support = audited.trace is not None and any("SUPPORTED" in line for line in audited.trace.explanation)
-    return f"audit: {audited.headline():.150}" if support or audited.verdict is Verdict.VIOLATED else ""
+    support = audited.trace is not None and any(
+        "SUPPORTED" in line for line in audited.trace.explanation
+    )
+    return (
+        f"audit: {audited.headline():.150}"
+        if support or audited.verdict is Verdict.VIOLATED
+        else ""
+    )
 
 
 ATTACKS = (

@@ -1,9 +1,11 @@
-"""Oracle with the training data of an audit: what the best learner could certify if it knew the losses, but not their outputs.
+"""Oracle with the training data of an audit: what the best learner could certify if it knew the
+losses, but not their outputs.
 
-The audit's stages are simulated with the known law of the loss: training, and a first test whose outputs train the second event. If there
-are few atoms, the oracle knows which losses occur, but not which output has which: the prior of each output's loss is uniform over
-them. Otherwise it knows the order of all outputs by their loss, and chooses thresholds from the training counts. Neither is available to
-an audit. Where an audit certifies as much as this oracle, only more runs help.
+The audit's stages are simulated with the known law of the loss: training, and a first test whose
+outputs train the second event. If there are few atoms, the oracle knows which losses occur, but not
+which output has which: the prior of each output's loss is uniform over them. Otherwise it knows the
+order of all outputs by their loss, and chooses thresholds from the training counts. Neither is
+available to an audit. Where an audit certifies as much as this oracle, only more runs help.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dpwitness.auditors.audit.budget import EARLY_ALPHA, RARE_GUESSES, is_staged, training_rounds
-from dpwitness.auditors.events.posterior import CertificateGoal, Draws, Table, direct_choice, draw_shares, validated_choice
+from dpwitness.auditors.events.posterior import (
+    CertificateGoal,
+    Draws,
+    Table,
+    direct_choice,
+    draw_shares,
+    validated_choice,
+)
 from dpwitness.auditors.events.scorers import MAX_PLAIN_ATOMS
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
@@ -28,11 +37,17 @@ FEW_ATOMS = 64  # largest number of atoms whose order is not known
 _Guess = NDArray[np.float64]  # guess of the event at each atom: 1, 0 or -1
 
 
-def learning_oracle(law: LossLaw, claim: Claim, trials: int, alpha: float, rng: Generator, width: int = 1) -> float:
-    """Return the bound that one simulated audit of this oracle certifies; outputs have `width` numbers."""
+def learning_oracle(
+    law: LossLaw, claim: Claim, trials: int, alpha: float, rng: Generator, width: int = 1
+) -> float:
+    """Return the bound that one simulated audit of this oracle certifies; outputs have `width`
+    numbers.
+    """
     masses = np.array([law.p / law.p.sum(), law.q / law.q.sum()])
     staged, error = is_staged(trials, width), alpha * (1 - EARLY_ALPHA)
-    wanted = training_rounds(trials, width, easy=staged and (width == 1 or len(law.loss) <= MAX_PLAIN_ATOMS))
+    wanted = training_rounds(
+        trials, width, easy=staged and (width == 1 or len(law.loss) <= MAX_PLAIN_ATOMS)
+    )
     first = 2 * training_rounds(trials, width) - wanted
     counts, rounds = _drawn(masses, wanted, rng), trials - wanted
     goal = CertificateGoal(claim, error, rounds)
@@ -48,17 +63,23 @@ def learning_oracle(law: LossLaw, claim: Claim, trials: int, alpha: float, rng: 
 def _drawn(masses: FloatArray, rounds: int, rng: Generator) -> NDArray[np.int64]:
     """Return the counts of the atoms on D1 and on D0 in coin-flip rounds."""
     ones = int(rng.binomial(rounds, 0.5))
-    return np.array([rng.multinomial(n, mass) for n, mass in zip((ones, rounds - ones), masses, strict=True)])
+    return np.array(
+        [rng.multinomial(n, mass) for n, mass in zip((ones, rounds - ones), masses, strict=True)]
+    )
 
 
 def _tally(guess: _Guess, counts: NDArray[np.int64]) -> Tally:
     """Return the counts of the event."""
     right = counts[0, guess > 0].sum() + counts[1, guess < 0].sum()
     made = counts[:, guess != 0].sum()
-    return Tally(int(right), int(made - right), int(counts.sum()), max(1, len(np.unique(guess[guess != 0]))))
+    return Tally(
+        int(right), int(made - right), int(counts.sum()), max(1, len(np.unique(guess[guess != 0])))
+    )
 
 
-def _learned_guess(law: LossLaw, counts: NDArray[np.int64], goal: CertificateGoal, rng: Generator) -> _Guess:
+def _learned_guess(
+    law: LossLaw, counts: NDArray[np.int64], goal: CertificateGoal, rng: Generator
+) -> _Guess:
     """Return the guess at each atom that the training counts choose."""
     guess, seen = np.zeros(len(law.loss)), np.flatnonzero(counts.sum(axis=0))
     if len(law.loss) <= FEW_ATOMS:
@@ -86,8 +107,12 @@ def _learned_guess(law: LossLaw, counts: NDArray[np.int64], goal: CertificateGoa
     return guess
 
 
-def _drawn_atoms(law: LossLaw, counts: NDArray[np.int64], goal: CertificateGoal, rng: Generator) -> tuple[NDArray[np.intp], Draws]:
-    """Return the order of the atoms by their expected share of D1, and draws of their masses, if each atom has one of the law's losses."""
+def _drawn_atoms(
+    law: LossLaw, counts: NDArray[np.int64], goal: CertificateGoal, rng: Generator
+) -> tuple[NDArray[np.intp], Draws]:
+    """Return the order of the atoms by their expected share of D1, and draws of their masses, if
+    each atom has one of the law's losses.
+    """
     share = np.clip(expit(law.loss), 1e-12, 1 - 1e-12)
     log_weight = counts[0][:, None] * np.log(share) + counts[1][:, None] * np.log1p(-share)
     weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))

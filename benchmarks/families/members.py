@@ -1,6 +1,8 @@
-"""Families of mechanisms on which small budgets are hard: each function draws a random member with an exact log-likelihood ratio.
+"""Families of mechanisms on which small budgets are hard: each function draws a random member with
+an exact log-likelihood ratio.
 
-The law of the loss is that of a large sample with exact losses, each of which has its share of mass under both datasets.
+The law of the loss is that of a large sample with exact losses, each of which has its share of mass
+under both datasets.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _LAW_ROWS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Mechanism on the datasets [0] and [1]: `draw(side, size, rng)` returns outputs, `loss(outputs)` their exact privacy losses."""
+    """Mechanism on the datasets [0] and [1]: `draw(side, size, rng)` returns outputs,
+    `loss(outputs)` their exact privacy losses.
+    """
 
     draw: Callable[[int, int, Generator], Any]
     loss: Callable[[Any], FloatArray]
@@ -41,7 +45,9 @@ class Member:
 
     def law(self, rng: Generator) -> LossLaw:
         """Return the law of the loss of a large sample from both sides."""
-        loss = np.sort(np.concatenate([self.loss(self.draw(side, _LAW_ROWS, rng)) for side in (1, 0)]))
+        loss = np.sort(
+            np.concatenate([self.loss(self.draw(side, _LAW_ROWS, rng)) for side in (1, 0)])
+        )
         return LossLaw(loss, expit(loss) / _LAW_ROWS, expit(-loss) / _LAW_ROWS)
 
 
@@ -50,15 +56,27 @@ def hot_cell(rng: Generator) -> Member:
     first = rng.integers(1, 8, rng.integers(4, 20)).astype(float)
     second, cell = first.copy(), rng.integers(len(first))
     second[cell] += 1
-    constant = sum(sign * (gammaln(a.sum()) - gammaln(a).sum()) for sign, a in ((1, second), (-1, first)))
-    return Member(lambda side, n, r: r.dirichlet((first, second)[side], n), lambda x: constant + np.log(x[:, cell]), PURE)
+    constant = sum(
+        sign * (gammaln(a.sum()) - gammaln(a).sum()) for sign, a in ((1, second), (-1, first))
+    )
+    return Member(
+        lambda side, n, r: r.dirichlet((first, second)[side], n),
+        lambda x: constant + np.log(x[:, cell]),
+        PURE,
+    )
 
 
 def sparse_vector(rng: Generator) -> Member:
-    """Draw the answers of a sparse vector technique that never stops, to many queries that all move by 1."""
+    """Draw the answers of a sparse vector technique that never stops, to many queries that all move
+    by 1.
+    """
     size, epsilon, up = rng.integers(20, 101), rng.uniform(0.3, 1.0), rng.random() < 0.5
     rising = rng.integers(0, 2, size).astype(bool) | up
-    threshold, scale, noise = rng.uniform(0, 6) / epsilon, 1 / epsilon, rng.uniform(0.7, 2) / epsilon
+    threshold, scale, noise = (
+        rng.uniform(0, 6) / epsilon,
+        1 / epsilon,
+        rng.uniform(0.7, 2) / epsilon,
+    )
     level, log_weight = laplace_nodes(np.array([0.0, 1.0, threshold]), scale, min(scale, noise))
     log_weight += laplace_log_density(level - threshold, scale)
 
@@ -86,12 +104,22 @@ def radius(rng: Generator) -> Member:
 
     def draw(side: int, n: int, r: Generator) -> Any:
         z = r.standard_normal((n, size))
-        return z / np.linalg.norm(z, axis=1, keepdims=True) * np.abs(mean + side + width * r.standard_normal((n, 1)))
+        return (
+            z
+            / np.linalg.norm(z, axis=1, keepdims=True)
+            * np.abs(mean + side + width * r.standard_normal((n, 1)))
+        )
 
     def log_density(t: FloatArray, center: float) -> FloatArray:
-        return np.logaddexp(-((t - center) ** 2) / 2 / width**2, -((t + center) ** 2) / 2 / width**2)
+        return np.logaddexp(
+            -((t - center) ** 2) / 2 / width**2, -((t + center) ** 2) / 2 / width**2
+        )
 
-    return Member(draw, lambda x: log_density(t := np.linalg.norm(x, axis=1), mean + 1) - log_density(t, mean), APPROX)
+    return Member(
+        draw,
+        lambda x: log_density(t := np.linalg.norm(x, axis=1), mean + 1) - log_density(t, mean),
+        APPROX,
+    )
 
 
 def scale(rng: Generator) -> Member:
@@ -100,9 +128,17 @@ def scale(rng: Generator) -> Member:
     power = 2 if normal else 1
 
     def draw(side: int, n: int, r: Generator) -> Any:
-        return (r.standard_normal((n, size)) if normal else r.laplace(size=(n, size))) * (factor if side else 1.0)
+        return (r.standard_normal((n, size)) if normal else r.laplace(size=(n, size))) * (
+            factor if side else 1.0
+        )
 
-    return Member(draw, lambda x: (np.abs(x) ** power).sum(axis=1) / power * (1 - factor**-power) - size * np.log(factor), APPROX)
+    return Member(
+        draw,
+        lambda x: (
+            (np.abs(x) ** power).sum(axis=1) / power * (1 - factor**-power) - size * np.log(factor)
+        ),
+        APPROX,
+    )
 
 
 def weak_bits(rng: Generator) -> Member:
@@ -111,7 +147,9 @@ def weak_bits(rng: Generator) -> Member:
     bits = rng.integers(0, 2, size)
     rates = expit(epsilon)
     return Member(
-        lambda side, n, r: np.where(r.random((n, size)) < rates, (1 - bits, bits)[side], (bits, 1 - bits)[side]),
+        lambda side, n, r: np.where(
+            r.random((n, size)) < rates, (1 - bits, bits)[side], (bits, 1 - bits)[side]
+        ),
         lambda x: np.asarray(epsilon * (2 * (x == bits) - 1).sum(axis=1)),
         PURE,
     )
@@ -123,11 +161,17 @@ def poisson(rng: Generator) -> Member:
     step = rng.uniform(0.5, 1.0) * np.sqrt(mean)
     means = np.full((2, size), mean)
     means[1, 0] += step
-    return Member(lambda side, n, r: r.poisson(means[side], (n, size)), lambda x: x[:, 0] * np.log1p(step / mean) - step, APPROX)
+    return Member(
+        lambda side, n, r: r.poisson(means[side], (n, size)),
+        lambda x: x[:, 0] * np.log1p(step / mean) - step,
+        APPROX,
+    )
 
 
 def heavy_tails(rng: Generator) -> Member:
-    """Draw Student noise of one or two degrees of freedom, on columns of which several move together."""
+    """Draw Student noise of one or two degrees of freedom, on columns of which several move
+    together.
+    """
     size, freedom = rng.integers(3, 13), rng.integers(1, 3)
     moving = rng.integers(2, size + 1)
     steps = np.zeros(size)
@@ -141,7 +185,9 @@ def heavy_tails(rng: Generator) -> Member:
 
 
 def objective(rng: Generator) -> Member:
-    """Draw the minimizer of a quadratic loss with a perturbed objective: Gamma noise around two centers, in a skew basis."""
+    """Draw the minimizer of a quadratic loss with a perturbed objective: Gamma noise around two
+    centers, in a skew basis.
+    """
     size, noise = int(rng.integers(2, 5)), rng.uniform(0.8, 2.0)
     basis = np.linalg.inv(np.eye(size) + 0.3 * rng.standard_normal((size, size)))
     step = rng.standard_normal(size)
@@ -149,7 +195,10 @@ def objective(rng: Generator) -> Member:
 
     def draw(side: int, n: int, r: Generator) -> Any:
         z = r.standard_normal((n, size))
-        return (z / np.linalg.norm(z, axis=1, keepdims=True) * r.gamma(size, noise, (n, 1)) + side * step) @ basis
+        return (
+            z / np.linalg.norm(z, axis=1, keepdims=True) * r.gamma(size, noise, (n, 1))
+            + side * step
+        ) @ basis
 
     def loss(x: Any) -> FloatArray:
         b = x @ np.linalg.inv(basis)
@@ -168,16 +217,32 @@ def category_lists(rng: Generator) -> Member:
     epsilon = rng.uniform(0.5, 1.2) / np.sqrt(moving.sum())
     kept = np.expm1(epsilon) / (np.exp(epsilon) + kinds - 1)
     return Member(
-        lambda side, n, r: np.where(r.random((n, size)) < kept, (first, second)[side], r.integers(0, kinds, (n, size))),
-        lambda x: np.asarray(epsilon * ((x == second).sum(axis=1) - (x == first).sum(axis=1)), dtype=float),
+        lambda side, n, r: np.where(
+            r.random((n, size)) < kept, (first, second)[side], r.integers(0, kinds, (n, size))
+        ),
+        lambda x: np.asarray(
+            epsilon * ((x == second).sum(axis=1) - (x == first).sum(axis=1)), dtype=float
+        ),
         PURE,
     )
 
 
-FAMILIES = (hot_cell, sparse_vector, radius, scale, weak_bits, poisson, heavy_tails, objective, category_lists)
+FAMILIES = (
+    hot_cell,
+    sparse_vector,
+    radius,
+    scale,
+    weak_bits,
+    poisson,
+    heavy_tails,
+    objective,
+    category_lists,
+)
 
 
-def members(family: Callable[[Generator], Member], count: int, seed: int) -> Iterator[tuple[str, Member, LossLaw]]:
+def members(
+    family: Callable[[Generator], Member], count: int, seed: int
+) -> Iterator[tuple[str, Member, LossLaw]]:
     """Yield `count` members of a family with their names and laws."""
     for number in range(count):
         rng = np.random.default_rng([seed, number, FAMILIES.index(family)])

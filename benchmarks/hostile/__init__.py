@@ -1,1 +1,3 @@
-"""Hostile inputs and the fuzz campaign that runs them. May import everything except the commands."""
+"""Hostile inputs and the fuzz campaign that runs them. May import everything except the
+commands.
+"""

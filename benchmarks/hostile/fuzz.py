@@ -1,6 +1,7 @@
 """Fuzz campaign of ten thousand inputs.
 
-Each input must end in time, without a traceback, with a documented exit code, and without leftover processes.
+Each input must end in time, without a traceback, with a documented exit code, and without leftover
+processes.
 """
 
 from __future__ import annotations
@@ -23,15 +24,32 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.benchmarks.hostile.fuzz_inputs import HOSTILE_FILE, Run, environments, options, signals, targets
+from dpwitness.benchmarks.hostile.fuzz_inputs import (
+    HOSTILE_FILE,
+    Run,
+    environments,
+    options,
+    signals,
+    targets,
+)
 from dpwitness.benchmarks.table import Row, Table
 
-COUNTS = {"options": 4000, "files": 3000, "calls": 2500, "targets": 300, "signals": 100, "environments": 150}
+COUNTS = {
+    "options": 4000,
+    "files": 3000,
+    "calls": 2500,
+    "targets": 300,
+    "signals": 100,
+    "environments": 150,
+}
 SEED = 20_261_121
 _DOCUMENTED = (0, 1, 2, 3)
-_TIME_LIMIT = 120.0  # time limit of one input in seconds, on a busy machine: a search alone takes 30
+# time limit of one input in seconds, on a busy machine: a search alone takes 30
+_TIME_LIMIT = 120.0
 _TOKEN_VARIABLE = "DPWITNESS_FUZZ"
-_OWN_FRAME = re.compile(r'File "[^"]*/(dpwitness|mechanisms|auditors|proofs_checks|reports)/[^"]*\.py"')
+_OWN_FRAME = re.compile(
+    r'File "[^"]*/(dpwitness|mechanisms|auditors|proofs_checks|reports)/[^"]*\.py"'
+)
 
 
 @dataclass(slots=True)
@@ -47,13 +65,18 @@ class Tally:
     faults: list[str] = field(default_factory=list)
     codes: dict[str, int] = field(default_factory=dict)
 
-    def take(self, what: str, code: int | None, text: str, left: int, also: tuple[int, ...] = ()) -> None:
-        """Count one input: its exit code (None if it hung), its output, and the number of leftover processes."""
+    def take(
+        self, what: str, code: int | None, text: str, left: int, also: tuple[int, ...] = ()
+    ) -> None:
+        """Count one input: its exit code (None if it hung), its output, and the number of leftover
+        processes.
+        """
         self.inputs += 1
         self.codes[str(code)] = self.codes.get(str(code), 0) + 1
         found = {
             "hangs": code is None,
-            "tracebacks": "Traceback (most recent call last)" in text and bool(_OWN_FRAME.search(text)),
+            "tracebacks": "Traceback (most recent call last)" in text
+            and bool(_OWN_FRAME.search(text)),
             "undocumented": code is not None and code not in (*_DOCUMENTED, *also),
             "orphans": left > 0,
             "unknown": "an unexpected error" in text,
@@ -64,15 +87,23 @@ class Tally:
                 self.faults.append(f"{name} (exit code {code}): {what}: {text[-300:]!a}")
 
 
-def campaign(seed: int = SEED, counts: dict[str, int] | None = None, say: Callable[[str], None] = lambda _: None) -> dict[str, Tally]:
-    """Run `counts` inputs of each kind (default: `COUNTS`) in a temporary folder, passing a line to `say` when a kind is finished."""
+def campaign(
+    seed: int = SEED,
+    counts: dict[str, int] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Tally]:
+    """Run `counts` inputs of each kind (default: `COUNTS`) in a temporary folder, passing a line to
+    `say` when a kind is finished.
+    """
     kinds: dict[str, Callable[[int, int, Tally], None]] = {
         "options": lambda seed, count, tally: _run_in_process(options(seed, count), tally),
         "files": _replay_mutants,
         "calls": _call_api,
         "targets": lambda seed, count, tally: _run_in_process(targets(seed, count), tally),
         "signals": lambda seed, count, tally: _run_as_programs(signals(seed, count), tally),
-        "environments": lambda seed, count, tally: _run_as_programs(environments(seed, count), tally),
+        "environments": lambda seed, count, tally: _run_as_programs(
+            environments(seed, count), tally
+        ),
     }
     found: dict[str, Tally] = {}
     for kind, count in (COUNTS if counts is None else counts).items():
@@ -80,7 +111,10 @@ def campaign(seed: int = SEED, counts: dict[str, int] | None = None, say: Callab
         started = time.monotonic()
         with _folder():
             kinds[kind](seed, count, found[kind])
-        say(f"{kind}: {found[kind].inputs} inputs, {len(found[kind].faults)} faults, {time.monotonic() - started:.0f} s")
+        say(
+            f"{kind}: {found[kind].inputs} inputs, {len(found[kind].faults)} faults, "
+            f"{time.monotonic() - started:.0f} s"
+        )
         for fault in found[kind].faults:
             say(f"  {fault}")
     return found
@@ -101,7 +135,9 @@ def _folder() -> Iterator[None]:
 
 
 def _run_in_process(runs: Iterator[Run], tally: Tally) -> None:
-    """Run command lines through `main` in this process, a hundred times faster than in new processes."""
+    """Run command lines through `main` in this process, a hundred times faster than in new
+    processes.
+    """
     for run in runs:
         code, text, left = _call_main(list(run.arguments))
         tally.take(str(run), code, text, left)
@@ -114,7 +150,9 @@ class _Hung(BaseException):
 
 
 def _call_main(arguments: list[str]) -> tuple[int | None, str, int]:
-    """Run one command line in this process; return its exit code, its output, and the number of leftover processes."""
+    """Run one command line in this process; return its exit code, its output, and the number of
+    leftover processes.
+    """
     from dpwitness.cli import main
 
     out, token, timed_out = io.StringIO(), uuid.uuid4().hex, [False]
@@ -151,7 +189,9 @@ def signs(data: Any, size: int, rng: np.random.Generator) -> Any:
     """
     values = rng.uniform(-1.0, 1.0, (size, 3))
     agree = rng.random(size) < (0.9 if data[0] else 0.1)
-    values[:, 2] = np.abs(values[:, 2]) * np.sign(values[:, 0] * values[:, 1]) * np.where(agree, 1, -1)
+    values[:, 2] = (
+        np.abs(values[:, 2]) * np.sign(values[:, 0] * values[:, 1]) * np.where(agree, 1, -1)
+    )
     return values
 
 
@@ -161,18 +201,26 @@ def _replay_mutants(seed: int, count: int, tally: Tally) -> None:
     from dpwitness.benchmarks.damaged_witnesses import mutants
     from dpwitness.mechanisms import Laplace, Pair
 
-    line = audit(Laplace(1.0, arithmetic="grid", noise_multiplier=0.3), trials=10_000, seed=seed, bits=False)
-    trees = audit(signs, claim="pure:1", pair=Pair([0.0], [1.0]), trials=20_000, seed=seed, bits=False)
+    line = audit(
+        Laplace(1.0, arithmetic="grid", noise_multiplier=0.3), trials=10_000, seed=seed, bits=False
+    )
+    trees = audit(
+        signs, claim="pure:1", pair=Pair([0.0], [1.0]), trials=20_000, seed=seed, bits=False
+    )
     for number, result in enumerate((line, trees)):
         assert result.witness is not None and (number == 0 or result.method == "trees")
-        for mutant in mutants(json.loads(json.dumps(result.witness)), (count + number) // 2, seed + number):
+        for mutant in mutants(
+            json.loads(json.dumps(result.witness)), (count + number) // 2, seed + number
+        ):
             Path("witness.json").write_bytes(mutant.content)
             code, text, left = _call_main(["replay", "witness.json", "--trials", "1000"])
             tally.take(mutant.what, code, text, left)
 
 
 def _call_api(seed: int, count: int, tally: Tally) -> None:
-    """Call the Python API with junk arguments; anything except a result or a one-line InvalidArgument counts as a traceback."""
+    """Call the Python API with junk arguments; anything except a result or a one-line
+    InvalidArgument counts as a traceback.
+    """
     import warnings
 
     from dpwitness.benchmarks.hostile.junk import calls, fault
@@ -181,27 +229,43 @@ def _call_api(seed: int, count: int, tally: Tally) -> None:
         warnings.simplefilter("ignore")
         for call in calls(seed, count):
             failure = fault(call)
-            tally.take(str(call), 0, f'Traceback (most recent call last) File "/dpwitness/x.py" {failure}' if failure else "", 0)
+            tally.take(
+                str(call),
+                0,
+                f'Traceback (most recent call last) File "/dpwitness/x.py" {failure}'
+                if failure
+                else "",
+                0,
+            )
 
 
 def _run_as_programs(runs: Iterator[Run], tally: Tally) -> None:
     """Run command lines as programs with default signal handlers.
 
-    A signal that is ignored in this process (nohup, a background job) would also be ignored in the programs.
+    A signal that is ignored in this process (nohup, a background job) would also be ignored in the
+    programs.
     """
     before = [(signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_DFL))]
     before.append((signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler)))
     try:
         for run in runs:
             code, text, left = _run_program(run)
-            tally.take(str(run), code, text, left, also=(-signal.SIGKILL,) if run.signal == signal.SIGKILL else ())
+            tally.take(
+                str(run),
+                code,
+                text,
+                left,
+                also=(-signal.SIGKILL,) if run.signal == signal.SIGKILL else (),
+            )
     finally:
         for number, handler in before:
             signal.signal(number, handler)
 
 
 def _run_program(run: Run) -> tuple[int | None, str, int]:
-    """Run one command line as a program; return its exit code, its output, and the number of leftover processes."""
+    """Run one command line as a program; return its exit code, its output, and the number of
+    leftover processes.
+    """
     token = uuid.uuid4().hex
     command = [sys.executable, "-m", "dpwitness", *run.arguments]
     environment = {**os.environ, **run.environment, _TOKEN_VARIABLE: token}
@@ -209,7 +273,12 @@ def _run_program(run: Run) -> tuple[int | None, str, int]:
         command = ["/bin/bash", "-c", f'"$@" {run.redirection}', "-", *command]
     with tempfile.TemporaryFile("w+b") as output_file:
         process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=output_file, stderr=output_file, start_new_session=True
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output_file,
+            stderr=output_file,
+            start_new_session=True,
         )
         try:
             if run.signal:
@@ -227,7 +296,9 @@ def _run_program(run: Run) -> tuple[int | None, str, int]:
 
 
 def _send_signal(process: subprocess.Popen[bytes], run: Run) -> None:
-    """Send the run's signal after the program has installed its signal handlers; earlier signals would only hit the interpreter."""
+    """Send the run's signal after the program has installed its signal handlers; earlier signals
+    would only hit the interpreter.
+    """
     for _ in range(1200):
         if process.poll() is not None or _handles_signals(process.pid):
             break
@@ -249,7 +320,9 @@ def _handles_signals(pid: int) -> bool:
 
 
 def _count_leftovers(token: str) -> int:
-    """Return the number of processes with the token in their environment two seconds after the end, and kill them."""
+    """Return the number of processes with the token in their environment two seconds after the end,
+    and kill them.
+    """
     for _ in range(80):
         found = [pid for pid in _processes_with_token(token) if pid != os.getpid()]
         if not found:
@@ -281,8 +354,12 @@ def measure() -> Table:
         for name in ("tracebacks", "hangs", "orphans", "undocumented"):
             what = "undocumented exit codes" if name == "undocumented" else name
             rows.append(Row(f"{kind}: {what}", 0, getattr(tally, name), "inputs", at_most=True))
-        rows.append(Row(f"{kind}: unforeseen errors in one line", 0, tally.unknown, "inputs", at_most=True))
+        rows.append(
+            Row(f"{kind}: unforeseen errors in one line", 0, tally.unknown, "inputs", at_most=True)
+        )
     notes = [f"seed {SEED}; {sum(tally.inputs for tally in found.values())} inputs"]
-    notes += [f"{kind}: exit codes {dict(sorted(tally.codes.items()))}" for kind, tally in found.items()]
+    notes += [
+        f"{kind}: exit codes {dict(sorted(tally.codes.items()))}" for kind, tally in found.items()
+    ]
     notes += [fault for tally in found.values() for fault in tally.faults[:5]]
     return Table("fuzz", tuple(rows), tuple(notes))

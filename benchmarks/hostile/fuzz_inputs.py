@@ -1,4 +1,6 @@
-"""Inputs of the fuzz campaign: command lines, target files, environments and signals, determined by a seed."""
+"""Inputs of the fuzz campaign: command lines, target files, environments and signals, determined by
+a seed.
+"""
 
 from __future__ import annotations
 
@@ -92,9 +94,20 @@ class Acts:
     def chdir(d, n, r): os.chdir("/"); return fine(d, n, r)
     def patches(d, n, r): import json; json.dumps = None; return fine(d, n, r)
 '''
-ACTS = [line.split()[1].partition("(")[0] for line in HOSTILE_FILE.partition("class Acts:")[2].splitlines() if line.startswith("    def ")]
+ACTS = [
+    line.split()[1].partition("(")[0]
+    for line in HOSTILE_FILE.partition("class Acts:")[2].splitlines()
+    if line.startswith("    def ")
+]
 
-LAPLACE = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1, "arithmetic": "grid"}', "--trials", "1000"]
+LAPLACE = [
+    "audit",
+    "dpwitness.mechanisms:Laplace",
+    "--kwargs",
+    '{"epsilon": 1, "arithmetic": "grid"}',
+    "--trials",
+    "1000",
+]
 PAIR = ["--claim", "pure:1", "--d0", "[0]", "--d1", "[1]", "--trials", "1000"]
 _TEXTS = (
     "", "x", "-", "--", "=", "\udcff", "\x1b[31m", "é" * 300, "a\nb", "../..", "/proc/none", "nan", "inf", "-inf", "1e400", "0x10", "٣",
@@ -122,13 +135,25 @@ _VALUES: dict[str, tuple[str, ...]] = {
     "--python": ("/bin/true", "/nonexistent", "", "x"),
     "--executor": ("threads:2", "processes:2", "threads:0", "dask-local:x", "mpi", "dask://nobody", *_TEXTS),
 }  # fmt: skip
-_FLAGS = ("--json", "--bits", "--white-box", "--in-process", "--help", "--version", "--nothing", "-k", "-x")
+_FLAGS = (
+    "--json",
+    "--bits",
+    "--white-box",
+    "--in-process",
+    "--help",
+    "--version",
+    "--nothing",
+    "-k",
+    "-x",
+)
 _COMMANDS = ("audit", "claims", "list", "replay", "check", "report", "plan", "Audit", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the command line: arguments, additional environment, shell redirection, signal, and delay of the signal."""
+    """One run of the command line: arguments, additional environment, shell redirection, signal,
+    and delay of the signal.
+    """
 
     arguments: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
@@ -138,16 +163,23 @@ class Run:
     again: bool = False  # whether the signal is sent twice
 
     def __str__(self) -> str:
-        arguments_text = " ".join(argument if len(argument) < 60 else argument[:60] + "..." for argument in self.arguments)
+        arguments_text = " ".join(
+            argument if len(argument) < 60 else argument[:60] + "..." for argument in self.arguments
+        )
         more = [f"{key}={value}" for key, value in self.environment.items()] + [self.redirection]
         signal_text = (
-            f" [{signal.Signals(self.signal).name} after {self.delay:.2f} s{' twice' if self.again else ''}]" if self.signal else ""
+            f" [{signal.Signals(self.signal).name} after {self.delay:.2f} "
+            f"s{' twice' if self.again else ''}]"
+            if self.signal
+            else ""
         )
         return ascii(" ".join([*more, "dpwitness", arguments_text]).strip()) + signal_text
 
 
 def options(seed: int, count: int) -> Iterator[Run]:
-    """Yield command lines that end at once, or that run a thousand rounds of a mechanism of dpwitness."""
+    """Yield command lines that end at once, or that run a thousand rounds of a mechanism of
+    dpwitness.
+    """
     rng = random.Random(f"options {seed}")
     bases = [
         LAPLACE, [*LAPLACE, *PAIR[2:6]], [*LAPLACE, "--search"], ["claims", "show", "CM-06"], ["claims", "list"], ["list", "mechanisms"],
@@ -160,7 +192,9 @@ def options(seed: int, count: int) -> Iterator[Run]:
     for _ in range(count):
         if rng.random() < 0.1:
             base = list(rng.choice(single_commands))
-            yield Run((*base, rng.choice(_FLAGS[4:] + _TEXTS)) if rng.random() < 0.5 else tuple(base))
+            yield Run(
+                (*base, rng.choice(_FLAGS[4:] + _TEXTS)) if rng.random() < 0.5 else tuple(base)
+            )
             continue
         found = list(rng.choice(bases))
         for _ in range(rng.choice((1, 1, 2, 3))):
@@ -186,17 +220,31 @@ def _change_argument(arguments: list[str], rng: random.Random) -> None:
 
 
 def targets(seed: int, count: int) -> Iterator[Run]:
-    """Yield audits of misbehaving functions, which misbehave always or occasionally, with one worker or two."""
+    """Yield audits of misbehaving functions, which misbehave always or occasionally, with one
+    worker or two.
+    """
     rng = random.Random(f"targets {seed}")
     for i in range(count):
         how, rate = ACTS[i % len(ACTS)], rng.choice((1.0, 1.0, 0.2, 0.02))
         limits = ["--time-limit", "2", "--memory", "4"]
         more = rng.choice(([], ["--json"], ["--workers", "2"], ["--report", "out"]))
-        yield Run(("audit", "hostile.py:act", "--kwargs", f'{{"how": "{how}", "rate": {rate}}}', *PAIR, *limits, *more))
+        yield Run(
+            (
+                "audit",
+                "hostile.py:act",
+                "--kwargs",
+                f'{{"how": "{how}", "rate": {rate}}}',
+                *PAIR,
+                *limits,
+                *more,
+            )
+        )
 
 
 def signals(seed: int, count: int) -> Iterator[Run]:
-    """Yield runs that get a signal at a random moment: audits in workers and in pools, and checks of claims."""
+    """Yield runs that get a signal at a random moment: audits in workers and in pools, and checks
+    of claims.
+    """
     rng = random.Random(f"signals {seed}")
     slow = ["audit", "hostile.py:fine", *PAIR[:-1], "1e10"]
     commands = [
@@ -207,7 +255,10 @@ def signals(seed: int, count: int) -> Iterator[Run]:
     for i in range(count):
         sign = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)[i % 4]
         yield Run(
-            tuple(rng.choice(commands)), signal=sign, delay=rng.uniform(0.0, 4.0), again=sign != signal.SIGKILL and rng.random() < 0.25
+            tuple(rng.choice(commands)),
+            signal=sign,
+            delay=rng.uniform(0.0, 4.0),
+            again=sign != signal.SIGKILL and rng.random() < 0.25,
         )
 
 
@@ -234,4 +285,8 @@ def environments(seed: int, count: int) -> Iterator[Run]:
         [*LAPLACE, "--report", "/dev/full"], ["claims", "show", "CM-06"],
     ]  # fmt: skip
     for _ in range(count):
-        yield Run(tuple(rng.choice(commands)), environment=rng.choice(variables), redirection=rng.choice(streams))
+        yield Run(
+            tuple(rng.choice(commands)),
+            environment=rng.choice(variables),
+            redirection=rng.choice(streams),
+        )

@@ -1,6 +1,7 @@
 """Junk for the public functions: valid calls in which one or two arguments are replaced by junk.
 
-Each call must return a result or raise a one-line `InvalidArgument`. `calls` yields any number of calls, determined by a seed.
+Each call must return a result or raise a one-line `InvalidArgument`. `calls` yields any number of
+calls, determined by a seed.
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ class _Hostile:
     def _raise(self, *_: Any) -> Any:
         raise RuntimeError("junk")
 
-    __repr__ = __str__ = __len__ = __iter__ = __bool__ = __float__ = __int__ = __eq__ = __lt__ = __array__ = _raise
+    __repr__ = __str__ = __len__ = __iter__ = __bool__ = __float__ = __int__ = __eq__ = __lt__ = (
+        __array__
+    ) = _raise
     __hash__ = None  # type: ignore[assignment]
 
 
 def _junk_makers() -> list[Callable[[], Any]]:
-    """Return functions that create junk, so that no call sees an object that an earlier call modified."""
+    """Return functions that create junk, so that no call sees an object that an earlier call
+    modified.
+    """
     from dpwitness.mechanisms import Laplace, PureDP, Records
 
     def endless() -> list[Any]:
@@ -60,55 +65,89 @@ def _junk_makers() -> list[Callable[[], Any]]:
 class Call:
     """One call with junk arguments: ``call()`` executes it, ``str(call)`` describes it."""
 
-    def __init__(self, function: Callable[..., Any], arguments: dict[str, Any], spoiled: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], arguments: dict[str, Any], spoiled: dict[str, Any]
+    ) -> None:
         self._function, self._arguments, self._spoiled = function, arguments, spoiled
 
     def __call__(self) -> Any:
         return self._function(**{**self._arguments, **self._spoiled})
 
     def __str__(self) -> str:
-        arguments_text = ", ".join(f"{name}={short_repr(value)}" for name, value in self._spoiled.items())
+        arguments_text = ", ".join(
+            f"{name}={short_repr(value)}" for name, value in self._spoiled.items()
+        )
         return f"{getattr(self._function, '__name__', self._function)}({arguments_text})"
 
 
 def fault(call: Call) -> str:
-    """Return "" for a call that returns a result or raises a one-line InvalidArgument, else a description of the failure."""
+    """Return "" for a call that returns a result or raises a one-line InvalidArgument, else a
+    description of the failure.
+    """
     try:
         call()
     except InvalidArgument as error:
         text = str(error)
-        return "" if text and text.isprintable() and len(text) < 1000 else f"{call}: message {text[:200]!r}"
+        return (
+            ""
+            if text and text.isprintable() and len(text) < 1000
+            else f"{call}: message {text[:200]!r}"
+        )
     except Exception as error:
         return f"{call}: {type(error).__name__}: {str(error)[:200]}"
     return ""
 
 
 def calls(seed: int, count: int) -> Iterator[Call]:
-    """Yield calls of all public functions and constructors, in a random order determined by the seed."""
+    """Yield calls of all public functions and constructors, in a random order determined by the
+    seed.
+    """
     rng = random.Random(seed)
     functions, values = _public_calls(), _junk_makers()
     for _ in range(count):
         function, make = rng.choice(functions)
         arguments = make()
-        names = [name for name in inspect.signature(function).parameters if name not in _UNCHANGED_PARAMETERS]
-        # exceptions of a user's function are passed on, so junk for function arguments must not be callable
+        names = [
+            name
+            for name in inspect.signature(function).parameters
+            if name not in _UNCHANGED_PARAMETERS
+        ]
+        # exceptions of a user's function are passed on, so junk for function arguments must not be
+        # callable
         chosen = rng.sample(names, min(len(names), 1 + (rng.random() < 0.2)))
-        spoiled = {name: _uncallable_junk(rng, values) if name in _FUNCTION_PARAMETERS else rng.choice(values)() for name in chosen}
+        spoiled = {
+            name: _uncallable_junk(rng, values)
+            if name in _FUNCTION_PARAMETERS
+            else rng.choice(values)()
+            for name in chosen
+        }
         yield Call(function, arguments, spoiled)
 
 
 def pair_calls(seed: int, count: int) -> Iterator[Call]:
-    """Yield pairs of nested junk: lists, tuples, dicts and arrays of each other and of all junk values."""
+    """Yield pairs of nested junk: lists, tuples, dicts and arrays of each other and of all junk
+    values.
+    """
     from dpwitness.core.datasets.pairs import RELATIONS, Pair
 
     rng, values = random.Random(seed), _junk_makers()
 
     def nested(depth: int) -> Any:
         if depth > 2 or rng.random() > 0.35:
-            return rng.choice(values)() if rng.random() < 0.7 else rng.choice([1, 0.5, "a", np.array([1.0, 2.0])])
+            return (
+                rng.choice(values)()
+                if rng.random() < 0.7
+                else rng.choice([1, 0.5, "a", np.array([1.0, 2.0])])
+            )
         items = [nested(depth + 1) for _ in range(rng.randrange(4))]
         kind = rng.randrange(3)
-        return {rng.choice("abc$"): item for item in items} if kind == 2 else tuple(items) if kind else items
+        return (
+            {rng.choice("abc$"): item for item in items}
+            if kind == 2
+            else tuple(items)
+            if kind
+            else items
+        )
 
     for _ in range(count):
         d0 = nested(0)
@@ -128,10 +167,14 @@ def _uncallable_junk(rng: random.Random, values: list[Callable[[], Any]]) -> Any
 
 
 def _public_calls() -> list[_ValidCall]:
-    """Return public callables, each with a function that creates the arguments of a small valid call."""
+    """Return public callables, each with a function that creates the arguments of a small valid
+    call.
+    """
     from dpwitness import mechanisms
 
-    constructors: list[_ValidCall] = [(cls, functools.partial(dict, arguments)) for cls, arguments in _mechanism_calls(mechanisms)]
+    constructors: list[_ValidCall] = [
+        (cls, functools.partial(dict, arguments)) for cls, arguments in _mechanism_calls(mechanisms)
+    ]
     return [*_audit_calls(), *_claim_calls(), *_dataset_calls(), *constructors]
 
 
@@ -156,16 +199,47 @@ def _audit_calls() -> list[_ValidCall]:
     outputs = np.random.default_rng(0).laplace(size=(2, 1200))
     witness = dpw.audit(leaky, claim="pure:0.1", pair=pair(), trials=20_000, seed=1).witness
     return [
-        (dpw.audit, lambda: {"mechanism": leaky, "claim": "pure:1", "pair": pair(), "trials": 1000}),
-        (dpw.audit, lambda: {"mechanism": leaky, "claim": "pure:1", "domain": m.Records(1), "trials": 1000}),
+        (
+            dpw.audit,
+            lambda: {"mechanism": leaky, "claim": "pure:1", "pair": pair(), "trials": 1000},
+        ),
+        (
+            dpw.audit,
+            lambda: {"mechanism": leaky, "claim": "pure:1", "domain": m.Records(1), "trials": 1000},
+        ),
         (dpw.certify, lambda: {"mechanism": m.Laplace(1.0), "pair": pair(), "trials": 10_000}),
-        (dpw.domains.search, lambda: {"mechanism": leaky, "domain": m.Records(1), "claim": m.PureDP(1.0), **quick}),
-        (dpw.audit_sensitivity, lambda: {"function": np.sum, "claimed_bound": 1.0, "domain": m.Records(2), **quick}),
+        (
+            dpw.domains.search,
+            lambda: {"mechanism": leaky, "domain": m.Records(1), "claim": m.PureDP(1.0), **quick},
+        ),
+        (
+            dpw.audit_sensitivity,
+            lambda: {"function": np.sum, "claimed_bound": 1.0, "domain": m.Records(2), **quick},
+        ),
         (sensitivity_at, lambda: {"function": np.sum, "claimed_bound": 1.0, "pair": pair()}),
         (dpw.audit_utility, lambda: {"error": error, "claim": MeanBound(1.2), "runs": 200}),
-        (dpw.audit_outputs, lambda: {"outputs0": outputs[0], "outputs1": outputs[1], "claim": "pure:1"}),
-        (dpw.results.limit, lambda: {"mechanism": m.Laplace(1.0), "pair": pair(), "claim": "pure:1", "trials": 20_000, "confidence": 0.95}),
-        (dpw.check_mechanism, lambda: {"mechanism": m.Laplace(1.0), "trials": 1000, "checks": ["check_dataset_is_left_alone"]}),
+        (
+            dpw.audit_outputs,
+            lambda: {"outputs0": outputs[0], "outputs1": outputs[1], "claim": "pure:1"},
+        ),
+        (
+            dpw.results.limit,
+            lambda: {
+                "mechanism": m.Laplace(1.0),
+                "pair": pair(),
+                "claim": "pure:1",
+                "trials": 20_000,
+                "confidence": 0.95,
+            },
+        ),
+        (
+            dpw.check_mechanism,
+            lambda: {
+                "mechanism": m.Laplace(1.0),
+                "trials": 1000,
+                "checks": ["check_dataset_is_left_alone"],
+            },
+        ),
         (dpw.replay, lambda: {"witness": witness, "mechanism": leaky, "trials": 1000}),
         (worst_output, lambda: {"mechanism": m.Laplace(1.0), "pair": pair()}),
     ]
@@ -185,7 +259,10 @@ def _claim_calls() -> list[_ValidCall]:
         (dpw.ZCDP, lambda: {"rho": 1.0}),
         (dpw.claims.RenyiCurve, lambda: {"orders": (2.0, 4.0), "epsilons": (0.3, 0.7)}),
         (dpw.claims.TradeoffCurve, lambda: {"alpha": [0.0, 0.3, 1.0], "beta": [1.0, 0.3, 0.0]}),
-        (dpw.claims.DPSGD, lambda: {"sampling_probability": 0.1, "noise_multiplier": 1.0, "steps": 10}),
+        (
+            dpw.claims.DPSGD,
+            lambda: {"sampling_probability": 0.1, "noise_multiplier": 1.0, "steps": 10},
+        ),
         (dpw.claims.MetricDP, lambda: {"epsilon": 1.0, "distance": 2.0}),
         (dpw.claims.CoordinateDP, lambda: {"epsilons": (1.0, 2.0)}),
         (dpw.claims.GroupDP, lambda: {"size": 2, "claim": dpw.PureDP(1.0)}),
@@ -196,7 +273,9 @@ def _claim_calls() -> list[_ValidCall]:
 
 
 def _dataset_calls() -> list[_ValidCall]:
-    """Return the calls that build domains, datasets and pairs; pairs, which take any objects, are tried four times as often."""
+    """Return the calls that build domains, datasets and pairs; pairs, which take any objects, are
+    tried four times as often.
+    """
     import dpwitness as dpw
     from dpwitness import mechanisms as m
 
@@ -214,7 +293,9 @@ def _dataset_calls() -> list[_ValidCall]:
 
 
 def _mechanism_calls(m: Any) -> list[tuple[Any, dict[str, Any]]]:
-    """Return the constructors of the reference mechanisms, each with the arguments of an existing instance."""
+    """Return the constructors of the reference mechanisms, each with the arguments of an existing
+    instance.
+    """
     from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
     built: dict[Any, dict[str, Any]] = {}

@@ -1,1 +1,3 @@
-"""Benchmark of the kernel: mutants of the checker, forged witnesses, and the published witnesses."""
+"""Benchmark of the kernel: mutants of the checker, forged witnesses, and the published
+witnesses.
+"""

@@ -1,4 +1,6 @@
-"""Answers of the checker to fixed questions: a changed checker is detected if one of its answers changes."""
+"""Answers of the checker to fixed questions: a changed checker is detected if one of its answers
+changes.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,20 @@ F = Fraction
 LAST: Json = {"correct": 310, "wrong": 41, "rounds": 900, "directions": 2, "lost": 0, "weight": 0}
 CURVE = [F(0), F(1), F(1, 10), F(6, 10), F(4, 10), F(2, 10), F(1), F(0)]
 FLAT_END = [F(0), F(1), F(1, 2), F(3, 10), F(9, 10), F(1, 20), F(1), F(1, 20)]
-RULE: Json = {"loss": [F(-2, 5), F(0), F(7, 10)], "order": F(2), "forward": True, "bets": [F(3, 10), F(1, 5)]}
+RULE: Json = {
+    "loss": [F(-2, 5), F(0), F(7, 10)],
+    "order": F(2),
+    "forward": True,
+    "bets": [F(3, 10), F(1, 5)],
+}
 
-BOUNDS = {"pure": 1.7707070626088, "approx": 1.7669507015542, "stages": 1.6258223160359, "cells": 0.0451735311502}  # see `bounds_of`
+# see `bounds_of`
+BOUNDS = {
+    "pure": 1.7707070626088,
+    "approx": 1.7669507015542,
+    "stages": 1.6258223160359,
+    "cells": 0.0451735311502,
+}
 
 
 def proved(checker: ModuleType, refuted: Callable[[F], bool]) -> float:
@@ -33,13 +46,23 @@ def proved(checker: ModuleType, refuted: Callable[[F], bool]) -> float:
 def bounds_of(checker: ModuleType) -> dict[str, float]:
     """Return the bounds that the checker proves for the witnesses."""
     one = {"correct": 450, "wrong": 60, "rounds": 1000, "directions": 2, "lost": 0}
-    pure, approx, alpha = ("pure", [F(1), F(0)], F(1)), ("approx", [F(1), F(1, 1000)], F(1)), F(4, 100)
+    pure, approx, alpha = (
+        ("pure", [F(1), F(0)], F(1)),
+        ("approx", [F(1), F(1, 1000)], F(1)),
+        F(4, 100),
+    )
     cells = [[900, 700, 1400], [1500, 700, 800]]
     return {
         "pure": proved(checker, lambda x: checker.refutes(pure, x, [one], alpha)),
         "approx": proved(checker, lambda x: checker.refutes(approx, x, [one], alpha)),
         "stages": proved(checker, lambda x: checker.refutes(pure, x, [STAGE, LAST], alpha)),
-        "cells": proved(checker, lambda x: checker.cells_excess(("zcdp", [F(1, 100)], F(1, 100)), x, RULE, cells, F(2, 100)) > 0),
+        "cells": proved(
+            checker,
+            lambda x: (
+                checker.cells_excess(("zcdp", [F(1, 100)], F(1, 100)), x, RULE, cells, F(2, 100))
+                > 0
+            ),
+        ),
     }
 
 
@@ -84,7 +107,9 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     for value, form in FORMS:
         yield lambda v=value, f=form: k.fits(v, f)
     for name in ("x" * 200, "dpwitness.auditors:LowBits", "dpwitness.auditors:Binned"):
-        yield lambda name=name: k.decode_rule({"$type": "object", "class": name, "fields": {}}, {"LowBits"})
+        yield lambda name=name: k.decode_rule(
+            {"$type": "object", "class": name, "fields": {}}, {"LowBits"}
+        )
     for rule in rules()[::5]:
         yield lambda r=rule: k.directions(r, k.EVENTS)
     for text in TEXTS:
@@ -92,16 +117,30 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     yield lambda: [
         k.effort((kind, [F(1)] * 2, F(1)), stages)
         for kind in ("pure", "zcdp")
-        for stages in ([LAST], [STAGE, LAST], [{**STAGE, "weight": 1}] * 3, [{**LAST, "cells": [[1] * 7] * 2}])
+        for stages in (
+            [LAST],
+            [STAGE, LAST],
+            [{**STAGE, "weight": 1}] * 3,
+            [{**LAST, "cells": [[1] * 7] * 2}],
+        )
     ]
     for stages in (99, 3):
-        counts = {**LAST, "stages": [{**STAGE, "weight": 0.1}] * stages, "alpha": 0.04, "combination": "conditional error"}
+        counts = {
+            **LAST,
+            "stages": [{**STAGE, "weight": 0.1}] * stages,
+            "alpha": 0.04,
+            "combination": "conditional error",
+        }
         counts = {name: value for name, value in counts.items() if name != "weight"}
-        yield lambda counts=counts: k.check_counts(("zcdp", [F(1, 10)], F(1, 10)), "value", 0.5, 0.95, counts)
+        yield lambda counts=counts: k.check_counts(
+            ("zcdp", [F(1, 10)], F(1, 10)), "value", 0.5, 0.95, counts
+        )
     for kind in ("rdp", "pure"):
         for bound in (2000.0, 2000.5, "inf"):
             counts = {"correct": 450, "wrong": 60, "rounds": 1000, "directions": 2, "alpha": 0.04}
-            yield lambda kind=kind, bound=bound, c=counts: k.check_counts((kind, [F(2), F(1)], F(1)), "value", bound, 0.95, c)
+            yield lambda kind=kind, bound=bound, c=counts: k.check_counts(
+                (kind, [F(2), F(1)], F(1)), "value", bound, 0.95, c
+            )
     for witness in witnesses(bounds):
         yield lambda witness=witness: k.check(k.json.dumps(witness))
     yield lambda: printed(k, bounds)
@@ -117,7 +156,9 @@ def _plain(value: Any) -> Any:
 
 
 def _questions_on_functions(k: ModuleType) -> Iterator[Callable[..., Any]]:
-    """Yield calls of the numerical functions: binomial tails, exponential, logarithm, normal law, bisection."""
+    """Yield calls of the numerical functions: binomial tails, exponential, logarithm, normal law,
+    bisection.
+    """
     one = k.ONE
     for n, j, a, c in (
         (0, 0, 1, 1),
@@ -133,49 +174,100 @@ def _questions_on_functions(k: ModuleType) -> Iterator[Callable[..., Any]]:
             yield lambda n=n, j=j, a=a, c=c, unit=unit, stop=stop: k.tail(n, j, a, c, unit, stop)
         yield lambda n=n, j=j, a=a, c=c: (k.side(n, 2, 3, 6, a, c, 2**20, 4), k.tail(n, j, a, c))
     for x in (F(0), F(1, 3), F(-1, 3), F(7)):
-        yield lambda x=x: (k.floor(x), k.ceil(x), k.exp(k.floor(x)), k.normal(k.floor(x)), k.density(k.floor(x)))
+        yield lambda x=x: (
+            k.floor(x),
+            k.ceil(x),
+            k.exp(k.floor(x)),
+            k.normal(k.floor(x)),
+            k.density(k.floor(x)),
+        )
     yield lambda: k.exp(-400 * one)
-    for n, d in ((1, 1), (0, 1), (1, 0), (10, 1), (1, 10), (2**70 - 1, 2**35), (3, 4), (5, 7), (7, 5), (5 * one, one + 1)):
+    for n, d in (
+        (1, 1),
+        (0, 1),
+        (1, 0),
+        (10, 1),
+        (1, 10),
+        (2**70 - 1, 2**35),
+        (3, 4),
+        (5, 7),
+        (7, 5),
+        (5 * one, one + 1),
+    ):
         yield lambda n=n, d=d: k.log(n, d)
     for t in (-17, -3, 9, 16, 17, 40):
-        yield lambda t=t: (k.normal(t * one), k.exp(t * one // 3), k.exp(t * one), k.density(t * one))
-    yield lambda: [k.bisect(lambda i, end=end: i >= end, 0, 100, width) for end in (0, 1, 33, 100) for width in (1, 5)]
+        yield lambda t=t: (
+            k.normal(t * one),
+            k.exp(t * one // 3),
+            k.exp(t * one),
+            k.density(t * one),
+        )
+    yield lambda: [
+        k.bisect(lambda i, end=end: i >= end, 0, 100, width)
+        for end in (0, 1, 33, 100)
+        for width in (1, 5)
+    ]
     yield lambda: [k.quantile(p) for p in (one // 20, k.TINY, one)]
 
 
 def _questions_on_claims(k: ModuleType) -> Iterator[Callable[..., Any]]:
     """Yield calls that ask for the largest probability of a right guess that a claim allows."""
     one = k.ONE
-    for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE), ("gdp", [F(1)])):
+    for kind, numbers in (
+        ("pure", [F(1), F(0)]),
+        ("approx", [F(1), F(1, 100)]),
+        ("fdp", CURVE),
+        ("gdp", [F(1)]),
+    ):
         for total in (one, one // 50, one * 3 // 2):
             for several in (False, True):
                 yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(9, 7), t, s)
     yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
     yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
-    yield lambda: k.lines("fdp", [F(0), F(1), F(1, 4), F(3, 4), F(1, 2), F(1, 2), F(1), F(0)], F(1), False)
+    yield lambda: k.lines(
+        "fdp", [F(0), F(1), F(1, 4), F(3, 4), F(1, 2), F(1, 2), F(1), F(0)], F(1), False
+    )
     yield lambda: [
-        k.lines("fdp", curve, x, several) for curve in (CURVE, FLAT_END) for x in (F(1, 9), F(5, 7)) for several in (False, True)
+        k.lines("fdp", curve, x, several)
+        for curve in (CURVE, FLAT_END)
+        for x in (F(1, 9), F(5, 7))
+        for several in (False, True)
     ]
-    yield lambda: [k.lines("approx", [F(1), F(1, 3)], F(9, 7), several) for several in (False, True)]
+    yield lambda: [
+        k.lines("approx", [F(1), F(1, 3)], F(9, 7), several) for several in (False, True)
+    ]
     yield lambda: k.allowed(("approx", [F(1), F(1, 2)], F(1)), F(1), one // 10, False)
     yield lambda: k.budgets(("rdp", [F(7, 3), F(1), F(8), F(1, 5)], F(1)), F(1, 3))
-    rough = [(one + (one * i >> 6), (one >> 8) * (1 + i * i * 37 % 101)) for i in range(1, 97)]  # many local optima
+    # many local optima
+    rough = [(one + (one * i >> 6), (one >> 8) * (1 + i * i * 37 % 101)) for i in range(1, 97)]
     yield lambda: k.renyi_allowed([(2 * one, one * 10**6)], one // 2)
     yield lambda: [k.renyi_allowed(rough[start:], one // 2) for start in range(0, 60, 7)]
-    yield lambda: [[*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]]
+    yield lambda: [
+        [*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]
+    ]
     for total in (one // 3, one * 3 // 2, one):
-        yield lambda t=total: k.allowed(("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, False)
+        yield lambda t=total: k.allowed(
+            ("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, False
+        )
     for x in (F(1, 7), F(3), F(50)):
         yield lambda x=x: k.allowed(("rdp", [F(2), F(1)], F(50)), x, one // 1000, False)
     yield lambda: k.allowed(("zcdp", [F(1)], F(1)), F(2), one // 3, False)
     wide = {"correct": 700, "wrong": 200, "rounds": 1000, "directions": 1, "lost": 0}
-    yield lambda: [k.refutes(("approx", [F(1), F(1, 100)], F(1)), F(x, 20), [wide], F(1, 20)) for x in range(10, 40)]
+    yield lambda: [
+        k.refutes(("approx", [F(1), F(1, 100)], F(1)), F(x, 20), [wide], F(1, 20))
+        for x in range(10, 40)
+    ]
 
 
 def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
     """Yield calls on lost rounds, on the error of several stages, and on their p-values."""
     one = k.ONE
-    for n, j, a, c, error in ((900, 500, 1, 1, 20), (900, 880, one - 1, 1, 10**9), (900, 9, one * 3, 1, 2), (7, 7, one, one + 7, 2**140)):
+    for n, j, a, c, error in (
+        (900, 500, 1, 1, 20),
+        (900, 880, one - 1, 1, 10**9),
+        (900, 9, one * 3, 1, 2),
+        (7, 7, one, one + 7, 2**140),
+    ):
         yield lambda n=n, j=j, a=a, c=c, e=error: k.chance(n, j, a, c, one // e)
     for n, j, rate in ((10, 1, 0.01), (100, 40, 0.3), (100, 100, 0.5), (10**7, 5000, 4e-4)):
         yield lambda n=n, j=j, r=rate: f"{k.log_tail(n, j, r):.9f}"
@@ -189,20 +281,37 @@ def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
             (one // 9, 0, one // 10**40),
         ):
             yield lambda s=share, e=level, m=more, b=many: k.conditional_error(e, m, b, s)
-        yield lambda s=share: [k.conditional_error(one // 50, one // 2, one, s), k.conditional_error(k.LEAST, 0, k.LEAST, s)]
+        yield lambda s=share: [
+            k.conditional_error(one // 50, one // 2, one, s),
+            k.conditional_error(k.LEAST, 0, k.LEAST, s),
+        ]
     yield lambda: k.frequency(100, 50, one - 1)
     for stages in ([LAST], [STAGE, LAST], [STAGE, {**STAGE, "weight": 0.7}, LAST]):
         yield lambda stages=stages: steps_of(k, stages)
-    yield lambda: k.refutes(("pure", [F(1), F(0)], F(1)), F(0), [{**LAST, "correct": 900, "wrong": 0}], F(k.LEAST, one))
-    yield lambda: [k.normal_integral(-one, b * one, one // 3, one // 2, terms) for b in (-1, 2) for terms in (1, 2, 40)]
+    yield lambda: k.refutes(
+        ("pure", [F(1), F(0)], F(1)), F(0), [{**LAST, "correct": 900, "wrong": 0}], F(k.LEAST, one)
+    )
+    yield lambda: [
+        k.normal_integral(-one, b * one, one // 3, one // 2, terms)
+        for b in (-1, 2)
+        for terms in (1, 2, 40)
+    ]
     for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE)):
         claim = (kind, numbers, F(1))
-        yield lambda c=claim: k.p_values(c, F(3, 2), STAGE, F(1, 100) if c[0] != "pure" else F(0), True, k.LEAST)
+        yield lambda c=claim: k.p_values(
+            c, F(3, 2), STAGE, F(1, 100) if c[0] != "pure" else F(0), True, k.LEAST
+        )
         for right, wrong in ((5, 0), (0, 5), (0, 0)):
             stage = {**STAGE, "correct": right, "wrong": wrong, "lost": 0}
-            yield lambda c=claim, s=stage: k.p_values(c, F(3, 2), s, F(1, 100) if c[0] != "pure" else F(0), False, k.ONE // 20)
-        yield lambda c=claim: [k.refutes(c, F(x, 20), [{**STAGE, "weight": 1}, STAGE, LAST], F(1, 20)) for x in (10, 26, 33)]
-    three = [STAGE, {**STAGE, "correct": 200, "wrong": 40, "rounds": 500, "weight": 0.6}, LAST]  # they prove 1.5756233342
+            yield lambda c=claim, s=stage: k.p_values(
+                c, F(3, 2), s, F(1, 100) if c[0] != "pure" else F(0), False, k.ONE // 20
+            )
+        yield lambda c=claim: [
+            k.refutes(c, F(x, 20), [{**STAGE, "weight": 1}, STAGE, LAST], F(1, 20))
+            for x in (10, 26, 33)
+        ]
+    # they prove 1.5756233342
+    three = [STAGE, {**STAGE, "correct": 200, "wrong": 40, "rounds": 500, "weight": 0.6}, LAST]
     for x in (F(15755, 10**4), F(15757, 10**4)):
         yield lambda x=x: k.refutes(("pure", [F(1), F(0)], F(1)), x, three, F(1, 20))
 
@@ -210,19 +319,40 @@ def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
 def _questions_on_cells(k: ModuleType) -> Iterator[Callable[..., Any]]:
     """Yield calls of the rule for Renyi claims, which counts outputs in cells."""
     one = k.ONE
-    for order, forward, kind in ((2, True, "zcdp"), (3, False, "rdp"), (1, True, "rdp"), (4, True, "rdp")):
+    for order, forward, kind in (
+        (2, True, "zcdp"),
+        (3, False, "rdp"),
+        (1, True, "rdp"),
+        (4, True, "rdp"),
+    ):
         rule, numbers = {**RULE, "order": F(order), "forward": forward}, [F(3), F(1, 2), F(1), F(1)]
         yield lambda r=rule, n=numbers, c=kind: [
-            k.cells_excess((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in (F(0), F(9, 10))
+            k.cells_excess((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20))
+            for x in (F(0), F(9, 10))
         ]
     thirds = {**RULE, "loss": [F(-2, 5), F(0), F(5, 7)], "order": F(7, 3)}
-    yield lambda: k.cells_excess(("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, [[90, 70, 140], [150, 70, 80]], F(1, 20))
+    yield lambda: k.cells_excess(
+        ("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, [[90, 70, 140], [150, 70, 80]], F(1, 20)
+    )
     many = ("rdp", [F(1), F(1), F(1), F(1), F(4), F(1, 8)], F(1))
-    yield lambda: [k.cells_excess(many, F(x, 9), {**RULE, "order": F(4)}, [[90, 70, 140], [150, 70, 80]], F(1, 20)) for x in range(9)]
+    yield lambda: [
+        k.cells_excess(
+            many, F(x, 9), {**RULE, "order": F(4)}, [[90, 70, 140], [150, 70, 80]], F(1, 20)
+        )
+        for x in range(9)
+    ]
     for bets in ([1.0, 0.0], [0.985, 0.0], [0.989, 0.989]):
-        yield lambda bets=bets: k.cells_excess(("zcdp", [], F(1)), F(0), {**RULE, "bets": list(map(F, bets))}, [[1, 1, 1]] * 2, F(1, 20))
+        yield lambda bets=bets: k.cells_excess(
+            ("zcdp", [], F(1)),
+            F(0),
+            {**RULE, "bets": list(map(F, bets))},
+            [[1, 1, 1]] * 2,
+            F(1, 20),
+        )
     yield lambda: k.cells_excess(("zcdp", [], F(1)), F(0), RULE, [[0, 0, 0], [1, 1, 1]], F(1, 20))
-    yield lambda: [k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)]
+    yield lambda: [
+        k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)
+    ]
 
 
 def replaced(k: ModuleType, call: Callable[[], Any], **functions: Callable[..., Any]) -> Any:
@@ -239,7 +369,9 @@ def steps_of(k: ModuleType, stages: list[Json]) -> list[Any]:
     """Return the arguments with which the stages of a combination are tested."""
     seen = list[Any]()
 
-    def p_values(claim: Any, x: F, stage: Json, gamma: F, several: bool, error: int) -> tuple[int, int]:
+    def p_values(
+        claim: Any, x: F, stage: Json, gamma: F, several: bool, error: int
+    ) -> tuple[int, int]:
         seen.append((gamma, several, error))
         return k.ONE // 60, k.ONE // 50
 
@@ -255,32 +387,51 @@ def steps_of(k: ModuleType, stages: list[Json]) -> list[Any]:
 
 
 def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
-    """Yield calls whose parts are replaced: enclosures that are far apart, and values at which a comparison decides.
+    """Yield calls whose parts are replaced: enclosures that are far apart, and values at which a
+    comparison decides.
 
-    A limit taken from the wrong side of an enclosure, or a search that stops elsewhere, would otherwise change digits that no answer shows.
+    A limit taken from the wrong side of an enclosure, or a search that stops elsewhere, would
+    otherwise change digits that no answer shows.
     """
     one, log, exp, normal = k.ONE, k.log, k.exp, k.normal
     wide: dict[str, Any] = {
         "log": lambda n, d: (log(n, d)[0] - (one >> 20), log(n, d)[1] + (one >> 21)),
         "exp": lambda x: (exp(x)[0] - (exp(x)[0] >> 20), exp(x)[1] + (exp(x)[1] >> 21)),
-        "normal": lambda t: (normal(t)[0] - (normal(t)[0] >> 20), normal(t)[1] + (normal(t)[1] >> 21)),
+        "normal": lambda t: (
+            normal(t)[0] - (normal(t)[0] >> 20),
+            normal(t)[1] + (normal(t)[1] >> 21),
+        ),
     }
-    for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("gdp", [F(1)]), ("rdp", [F(2), F(1, 3), F(8), F(1)])):
+    for kind, numbers in (
+        ("pure", [F(1), F(0)]),
+        ("approx", [F(1), F(1, 100)]),
+        ("gdp", [F(1)]),
+        ("rdp", [F(2), F(1, 3), F(8), F(1)]),
+    ):
         claim = kind, numbers, F(1)
         for total in (one // 3, one):
-            yield lambda c=claim, t=total: replaced(k, lambda: k.allowed(c, F(9, 7), t, False), **wide)
+            yield lambda c=claim, t=total: replaced(
+                k, lambda: k.allowed(c, F(9, 7), t, False), **wide
+            )
     cells: Any = (("zcdp", [F(1)], F(1)), F(1, 9), RULE, [[90, 70, 140], [150, 70, 80]], F(1, 20))
     yield lambda: replaced(k, lambda: k.cells_excess(*cells), **wide)
     fractions = [F(-2, 5), F(-1, 3), F(-1, 7), F(1, 11), F(2, 9), F(5, 7)]
     thirds = {**RULE, "loss": fractions, "order": F(7, 3)}
     other: Any = (("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, *cells[3:])
     for each in (cells, other):
-        yield lambda c=each: replaced(k, lambda: k.cells_excess(*c), mean_limit=lambda values, *rest: sum(values) % one)
+        yield lambda c=each: replaced(
+            k, lambda: k.cells_excess(*c), mean_limit=lambda values, *rest: sum(values) % one
+        )
     for excess in (0, 1):
-        yield lambda e=excess: replaced(k, lambda: k.refutes(*cells[:2], [{"cells": []}], F(1), RULE), cells_excess=lambda *_: e)
+        yield lambda e=excess: replaced(
+            k, lambda: k.refutes(*cells[:2], [{"cells": []}], F(1), RULE), cells_excess=lambda *_: e
+        )
     yield lambda: [k.mean_limit([value], [50], F(3, 10), F(1, 20)) for value in (0, 2 * one)]
-    yield lambda: replaced(k, lambda: k.mean_limit([one], [1], F(3, 10), F(1, 20)), log=lambda n, d: (5, 5))
-    for digits in (0, 370, 376):  # tails that fall in steps of 2^digits, and tails that never fall below the error
+    yield lambda: replaced(
+        k, lambda: k.mean_limit([one], [1], F(3, 10), F(1, 20)), log=lambda n, d: (5, 5)
+    )
+    # tails that fall in steps of 2^digits, and tails that never fall below the error
+    for digits in (0, 370, 376):
         for least in (1, one // 50):
             yield lambda d=digits, e=least: searched(k, lambda s: max(s >> d << d, e), one // 64)
     yield lambda: searched(k, first_below(one // 64), one // 64)
@@ -292,8 +443,12 @@ def first_below(error: int) -> Callable[[int], int]:
     return lambda s: next(values)
 
 
-def searched(k: ModuleType, tail_at: Callable[[int], int], error: int) -> tuple[int, list[tuple[int, int]]]:
-    """Return the limit of a frequency, and the points that its search visits, with another binomial tail."""
+def searched(
+    k: ModuleType, tail_at: Callable[[int], int], error: int
+) -> tuple[int, list[tuple[int, int]]]:
+    """Return the limit of a frequency, and the points that its search visits, with another binomial
+    tail.
+    """
     visited = list[tuple[int, int]]()
 
     def chance(n: int, j: int, a: int, c: int, error: int) -> int:
@@ -307,7 +462,12 @@ def printed(k: ModuleType, bounds: dict[str, float]) -> tuple[Any, ...]:
     """Return what the program prints on files, and its exit codes."""
     found: list[Any] = []
     with tempfile.TemporaryDirectory() as folder:
-        texts = {"right": k.json.dumps(audit(bound=bounds["pure"])), "wrong": k.json.dumps(audit(bound=9.0)), "damaged": "{", "none": None}
+        texts = {
+            "right": k.json.dumps(audit(bound=bounds["pure"])),
+            "wrong": k.json.dumps(audit(bound=9.0)),
+            "damaged": "{",
+            "none": None,
+        }
         for name, text in texts.items():
             if text is not None:
                 Path(folder, name).write_text(text, encoding="utf-8")

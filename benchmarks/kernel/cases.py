@@ -8,28 +8,54 @@ from typing import Any
 from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.core.values.json_reader import Json
 
-STAGE: Json = {"correct": 120, "wrong": 30, "rounds": 400, "directions": 2, "lost": 3, "weight": 0.4}
+STAGE: Json = {
+    "correct": 120,
+    "wrong": 30,
+    "rounds": 400,
+    "directions": 2,
+    "lost": 3,
+    "weight": 0.4,
+}
 LAST: Json = {"correct": 310, "wrong": 41, "rounds": 900, "directions": 2}
 EVENT: Json = {
     "kind": "low bits",
-    "rule": {"$type": "object", "class": "dpwitness.auditors:LowBits", "fields": {"column": 0, "below": -53.0, "side": -1}},
+    "rule": {
+        "$type": "object",
+        "class": "dpwitness.auditors:LowBits",
+        "fields": {"column": 0, "below": -53.0, "side": -1},
+    },
 }
 
 
 def array(*values: Any, shape: tuple[int, ...] | None = None, dtype: str = "<f8") -> Json:
     """Return the JSON of an array."""
-    return {"$type": "array", "dtype": dtype, "shape": list(shape or (len(values),)), "value": list(values)}
+    return {
+        "$type": "array",
+        "dtype": dtype,
+        "shape": list(shape or (len(values),)),
+        "value": list(values),
+    }
 
 
 def labelled(x: list[float], copies: list[Any]) -> Json:
     """Return the JSON of labelled vectors with one feature."""
-    fields = {"x": array(*x, shape=(len(x), 1)), "y": array(*[1.0] * len(x)), "multiplicity": array(*copies, dtype="<i8")}
+    fields = {
+        "x": array(*x, shape=(len(x), 1)),
+        "y": array(*[1.0] * len(x)),
+        "multiplicity": array(*copies, dtype="<i8"),
+    }
     return {"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": fields}
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each object or list inside a value with each of its keys."""
-    for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+    for key in (
+        list(value)
+        if isinstance(value, dict)
+        else range(len(value))
+        if isinstance(value, list)
+        else ()
+    ):
         yield value, key
         yield from places(value[key])
 
@@ -41,7 +67,16 @@ def pair(relation: str, d0: Any, d1: Any) -> Json:
 
 def pairs() -> Iterator[Json]:
     """Yield pairs that are neighbors, that are not, and that cannot be compared."""
-    for relation in ("replace-one", "add-remove", "l1", "l2", "linf", "replace-one:k=2", "add-remove:unit=user", "event"):
+    for relation in (
+        "replace-one",
+        "add-remove",
+        "l1",
+        "l2",
+        "linf",
+        "replace-one:k=2",
+        "add-remove:unit=user",
+        "event",
+    ):
         yield pair(relation, array(0.0, 1.0, 2.0), array(0.0, 1.5, 2.0))
         yield pair(relation, array(0.0, 1.0, 2.0), array(0.0, 1.0))
         yield pair(relation, array(0.0, 1.0, 2.0), array(0.9, 1.9, 2.0))
@@ -50,17 +85,35 @@ def pairs() -> Iterator[Json]:
         yield pair(relation, array(0, 5, dtype="<i8"), array(0, 6, dtype="<i8"))
         yield pair(relation, array(0, 5, dtype="<i8"), array(0.0, 6.0))
     yield pair("replace-one", array(1.0, 2.0, 3.0), array(2.0, 1.0, 3.0))
-    yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(9.0, 2.0, 3.0, 4.0, shape=(2, 2)))
+    yield pair(
+        "replace-one",
+        array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)),
+        array(9.0, 2.0, 3.0, 4.0, shape=(2, 2)),
+    )
     yield pair("replace-one", labelled([1.0, 2.0], [1, 1]), labelled([2.0, 3.0], [1, 1]))
     yield pair("replace-one", [1, 2], [1, 2])
     yield pair("replace-one", [{"a": 1}, 2], [{"a": 1}, 3])
     yield pair("replace-one", {"a": 1}, {"a": 2})
-    yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(1.0, 2.0, 3.0, 5.0, shape=(2, 2)))
-    yield pair("replace-one", array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)), array(1.0, 2.0, 3.0, 5.0, shape=(4, 1)))
+    yield pair(
+        "replace-one",
+        array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)),
+        array(1.0, 2.0, 3.0, 5.0, shape=(2, 2)),
+    )
+    yield pair(
+        "replace-one",
+        array(1.0, 2.0, 3.0, 4.0, shape=(2, 2)),
+        array(1.0, 2.0, 3.0, 5.0, shape=(4, 1)),
+    )
     for width in (1, 2):
-        yield pair("replace-one", array(1.0, 2.0, shape=(1, 2)), array(*[1.0, 3.0][:width], shape=(1, width)))
+        yield pair(
+            "replace-one",
+            array(1.0, 2.0, shape=(1, 2)),
+            array(*[1.0, 3.0][:width], shape=(1, width)),
+        )
     yield pair("replace-one", labelled([1.0, 2.0], [2, 1]), labelled([1.0, 2.0], [1, 2]))
-    yield pair("replace-one", labelled([1.0, 2.0, 3.0], [1, 1, 1]), labelled([1.0, 4.0, 5.0], [1, 1, 1]))
+    yield pair(
+        "replace-one", labelled([1.0, 2.0, 3.0], [1, 1, 1]), labelled([1.0, 4.0, 5.0], [1, 1, 1])
+    )
     yield pair("add-remove", labelled([1.0, 2.0], [2, 1]), labelled([1.0, 2.0], [2, 2]))
     yield pair("add-remove", array(shape=(0, 2)), array(1.0, 2.0, shape=(1, 2)))
     yield pair("l1", [0.0], [2**60])
@@ -70,18 +123,21 @@ def pairs() -> Iterator[Json]:
     yield pair("l1", [0, 0], [0.0, 0])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8])
     yield pair("l2", [0.0, 0.0], [0.6, 0.8000001])
-    for end in (0.5000000000000001, 0.5000000000000002, 0.5000000000000004):  # a step over two entries may have been divided by its norm
+    # a step over two entries may have been divided by its norm
+    for end in (0.5000000000000001, 0.5000000000000002, 0.5000000000000004):
         yield pair("l1", [0.0, 0.0], [end, end])
     yield pair("linf", [0.25, 0.0], [1.25, 1.0])
     yield pair("l1", array(999.75, 1e20), array(0.0, 1e20))
     yield pair("l1", array(0.25, 1e20), array(1.25, 1e20))
-    yield pair("linf", [2.0**50 + 0.25], [2.0**50 + 1.5])  # rounding explains a step of 1.25, but not in a distance of at most 1 + 2^-20
+    # rounding explains a step of 1.25, but not in a distance of at most 1 + 2^-20
+    yield pair("linf", [2.0**50 + 0.25], [2.0**50 + 1.5])
     for step in (2**-20, 2**-19):
         yield pair("l1", [2.0**31 + 2**-21], [2.0**31 + 1 + 2**-21 + step])
     yield pair("l1", [0.0], [-0.0])
     yield pair("l1", [1, 5e-324], [1, 1.0])
     yield pair("l1", 0.5, 1.5)
-    yield pair("l1", [0.1], [1.1])  # the distance exceeds 1 by more than half of what rounding explains
+    # the distance exceeds 1 by more than half of what rounding explains
+    yield pair("l1", [0.1], [1.1])
     yield pair("l1", [True], [2])
     yield pair("x" * 200, [1], [2])
     vectors = labelled([1.0], [1])
@@ -89,7 +145,11 @@ def pairs() -> Iterator[Json]:
         yield pair("replace-one", vectors | change, labelled([2.0], [1]))
     yield pair("l2", [0.1] * 3, [0.1, 0.7, 0.9])
     yield pair("l2", array({"$type": "float", "value": "inf"}), array(1.0))
-    yield pair("replace-one", array({"$type": "float", "value": "nan"}, 1.0), array({"$type": "float", "value": "nan"}, 2.0))
+    yield pair(
+        "replace-one",
+        array({"$type": "float", "value": "nan"}, 1.0),
+        array({"$type": "float", "value": "nan"}, 2.0),
+    )
     yield pair("replace-one", array({"$type": "float", "value": "NaN"}), array(2.0))
     yield pair("l1", array(1.0, 2.0, shape=(1, 2)), array(1.0, 2.5, shape=(1, 2)))
     for shape in ((1,), (3,), (2, 1), (2, 0), (), (10**9, 10**9), (2**31, 2**31, 0), (-2,)):
@@ -105,7 +165,16 @@ def pairs() -> Iterator[Json]:
     yield pair("replace-one", 5, 5.0)
     yield pair("replace-one", array(0, 1, dtype="<i8"), array(0, 2**63, dtype="<i8"))
     yield pair("replace-one", array(0, 1, dtype="<i8"), array(0, 2**63 - 1, dtype="<i8"))
-    for relation in ("replace-one:k=0", "replace-one:k=01", "replace-one:k=1", "add-remove:k=2", "own:x", "l1:k=2", "L1", "l3"):
+    for relation in (
+        "replace-one:k=0",
+        "replace-one:k=01",
+        "replace-one:k=1",
+        "add-remove:k=2",
+        "own:x",
+        "l1:k=2",
+        "L1",
+        "l3",
+    ):
         yield pair(relation, array(0.0, 1.0), array(0.5, 1.0))
 
 
@@ -158,25 +227,53 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     yield audit(bound=bounds["pure"], claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
     yield audit(bound=bounds["pure"], claim="gdp:3", claim_numbers=[3.0], level="bit")
     yield audit(bound=0.5, claim="zcdp:0.2", claim_numbers=[0.2], level="bit")
-    nearly = bounds["pure"] + 4e-10  # a claim that the counts just do not refute, and a bound just above it
+    # a claim that the counts just do not refute, and a bound just above it
+    nearly = bounds["pure"] + 4e-10
     yield audit(bound=nearly + 4e-10, claim="pure:1.7707070630", claim_numbers=[nearly, 0.0])
     yield audit(bound=bounds["pure"], claim="other:3", claim_numbers=[3.0])
     yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001])
-    yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], level="bit")
-    yield audit(bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], counts=counts | {"lost": 5})
-    heavy = [{**STAGE, "weight": weight} for weight in (0.8, 0.7)]  # their squares exceed 1, their cubes do not
-    yield audit(bound=bounds["stages"], counts=LAST | {"stages": heavy, "lost": 0, "combination": "conditional error", "alpha": 0.04})
+    yield audit(
+        bound=bounds["approx"], claim="approx:1,0.001", claim_numbers=[1.0, 0.001], level="bit"
+    )
+    yield audit(
+        bound=bounds["approx"],
+        claim="approx:1,0.001",
+        claim_numbers=[1.0, 0.001],
+        counts=counts | {"lost": 5},
+    )
+    # their squares exceed 1, their cubes do not
+    heavy = [{**STAGE, "weight": weight} for weight in (0.8, 0.7)]
+    yield audit(
+        bound=bounds["stages"],
+        counts=LAST
+        | {"stages": heavy, "lost": 0, "combination": "conditional error", "alpha": 0.04},
+    )
     stages = {"stages": [STAGE], "lost": 0, "combination": "conditional error", "alpha": 0.04}
-    for more in ({}, {"combination": "other"}, {"stages": [{**STAGE, "weight": 1.01}]}, {"stages": [{**STAGE, "lost": 31}]}):
+    for more in (
+        {},
+        {"combination": "other"},
+        {"stages": [{**STAGE, "weight": 1.01}]},
+        {"stages": [{**STAGE, "lost": 31}]},
+    ):
         for factor in (1, 1 - 1.05e-6, 1 + 1.05e-6, 1 + 0.95e-6):
             yield audit(bound=bounds["stages"] * factor, counts=LAST | stages | more)
-    border = [{**STAGE, "weight": weight} for weight in (1, 3e-5, 1e-5)]  # the sum of their squares is 1 + 1e-9
+    # the sum of their squares is 1 + 1e-9
+    border = [{**STAGE, "weight": weight} for weight in (1, 3e-5, 1e-5)]
     for some in (border, [{name: STAGE[name] for name in STAGE if name != "weight"}]):
         yield audit(bound=bounds["stages"], counts=LAST | stages | {"stages": some})
     binned = {"cells": [[900, 700, 1400], [1500, 700, 800]], "cells_alpha": 0.02}
     events: Json = {"$type": "tuple", "value": [EVENT["rule"]] * 2}
-    rule: Json = {"events": events, "loss": array(-0.4, 0.0, 0.7), "order": 2, "forward": True, "bets": array(0.3, 0.2)}
-    event: Json = {"kind": "binned", "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule}}
+    rule: Json = {
+        "events": events,
+        "loss": array(-0.4, 0.0, 0.7),
+        "order": 2,
+        "forward": True,
+        "bets": array(0.3, 0.2),
+    }
+    event: Json = {
+        "kind": "binned",
+        "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule},
+    }
     settings: tuple[tuple[str, Any], ...] = (
         ("order", 1),
         ("order", 3),
@@ -192,12 +289,42 @@ def witnesses(bounds: dict[str, float]) -> Iterator[Json]:
     )
     for name, setting in settings:
         other = {**event, "rule": {**event["rule"], "fields": {**rule, name: setting}}}
-        yield audit(bound=bounds["cells"], claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned, event=other)
-    yield audit(bound=bounds["cells"], claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | {"cells": binned["cells"]}, event=event)
-    yield audit(bound=bounds["cells"], claim="approx:2,0.01", claim_numbers=[2.0, 0.01], counts=counts | binned, event=event)
+        yield audit(
+            bound=bounds["cells"],
+            claim="zcdp:0.01",
+            claim_numbers=[0.01],
+            counts=counts | binned,
+            event=other,
+        )
+    yield audit(
+        bound=bounds["cells"],
+        claim="zcdp:0.01",
+        claim_numbers=[0.01],
+        counts=counts | {"cells": binned["cells"]},
+        event=event,
+    )
+    yield audit(
+        bound=bounds["cells"],
+        claim="approx:2,0.01",
+        claim_numbers=[2.0, 0.01],
+        counts=counts | binned,
+        event=event,
+    )
     for factor in (1, 1 - 3e-9, 1 + 3e-9):
-        yield audit(bound=bounds["cells"] * factor, claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned, event=event)
-    yield audit(bound=bounds["cells"], claim="zcdp:0.01", claim_numbers=[0.01], counts=counts | binned | {"cells_alpha": 0.06}, event=event)
+        yield audit(
+            bound=bounds["cells"] * factor,
+            claim="zcdp:0.01",
+            claim_numbers=[0.01],
+            counts=counts | binned,
+            event=event,
+        )
+    yield audit(
+        bound=bounds["cells"],
+        claim="zcdp:0.01",
+        claim_numbers=[0.01],
+        counts=counts | binned | {"cells_alpha": 0.06},
+        event=event,
+    )
     yield {**right, "level": "white box", "sha256": audit(level="white box")["sha256"]}
     yield seal({name: value for name, value in right.items() if name not in ("counts", "sha256")})
     for name in right:
@@ -222,15 +349,38 @@ SCORE: Json = {"name": "s", "target": None, "suggested": True, "keys": [1]}
 CHANGES: tuple[Json, ...] = (  # of fields that decide nothing: accepted and refused
     *(
         {"target": target}
-        for target in _each(TARGET, {"target": ""}, {"target": "x" * 1000}, {"target": "x" * 1001}, {"kwargs": {}}, {**TARGET, "more": 1})
+        for target in _each(
+            TARGET,
+            {"target": ""},
+            {"target": "x" * 1000},
+            {"target": "x" * 1001},
+            {"kwargs": {}},
+            {**TARGET, "more": 1},
+        )
     ),
     *({"seed": seed} for seed in (0, -1, 2**128, 2**128 + 1, 1.0)),
     *({"trials": trials} for trials in (0, 1, 10**12, 10**12 + 1)),
-    *({"confidence": c} for c in (0, 1, -0.5, 1e-300, 0.949, 0.9600001, 0.96, 5e-324, 1 - 2.0**-53, "0.95")),
+    *(
+        {"confidence": c}
+        for c in (0, 1, -0.5, 1e-300, 0.949, 0.9600001, 0.96, 5e-324, 1 - 2.0**-53, "0.95")
+    ),
     *({"schema_version": version} for version in (0, 1.0, 2)),
     *({"level": level} for level in ("bit", "other", 3)),
-    *({"scores": scores} for scores in _each([], [SCORE], [SCORE] * 65, [{**SCORE, "keys": []}], [{**SCORE, "suggested": 1}], [{}])),
-    *({"source": source} for source in (None, {"file": "f", "sha256": "s"}, {"file": "f", "sha256": "s", "line": 0}, {"file": "f"})),
+    *(
+        {"scores": scores}
+        for scores in _each(
+            [], [SCORE], [SCORE] * 65, [{**SCORE, "keys": []}], [{**SCORE, "suggested": 1}], [{}]
+        )
+    ),
+    *(
+        {"source": source}
+        for source in (
+            None,
+            {"file": "f", "sha256": "s"},
+            {"file": "f", "sha256": "s", "line": 0},
+            {"file": "f"},
+        )
+    ),
     *({"versions": versions} for versions in _each({}, {"numpy": "2"}, {"numpy": 2}, [])),
     *(
         {name: value}
@@ -244,13 +394,43 @@ CHANGES: tuple[Json, ...] = (  # of fields that decide nothing: accepted and ref
         )
     ),
     *({"name": "x" * size} for size in (0, 2000, 2001)),
-    *({"event": event} for event in ({}, {**EVENT, "more": 1}, {**EVENT, "rule": 3}, {**EVENT, "kind": "x" * 101})),
+    *(
+        {"event": event}
+        for event in ({}, {**EVENT, "more": 1}, {**EVENT, "rule": 3}, {**EVENT, "kind": "x" * 101})
+    ),
     *(
         {"claim": text}
-        for text in ("pure:5", "pure:1.0", "pure:1e0", "pure:+1", "pure: 1", "pure:1,0", "pure:01", "pure:", "1", "pure:1e999", "")
+        for text in (
+            "pure:5",
+            "pure:1.0",
+            "pure:1e0",
+            "pure:+1",
+            "pure: 1",
+            "pure:1,0",
+            "pure:01",
+            "pure:",
+            "1",
+            "pure:1e999",
+            "",
+        )
     ),
-    *({"claim": text, "claim_numbers": [1.0]} for text in ("metric:1", "group:2,pure:1", "nothing", "gdp:1", "zcdp:1")),
-    *({"claim_numbers": numbers} for numbers in ([1, 0], [1.0], [1.0, 0.0, 0.0], [1.0, -0.0], [1.0, 1e-9], [True, 0], [2.0, 0.0], [])),
+    *(
+        {"claim": text, "claim_numbers": [1.0]}
+        for text in ("metric:1", "group:2,pure:1", "nothing", "gdp:1", "zcdp:1")
+    ),
+    *(
+        {"claim_numbers": numbers}
+        for numbers in (
+            [1, 0],
+            [1.0],
+            [1.0, 0.0, 0.0],
+            [1.0, -0.0],
+            [1.0, 1e-9],
+            [True, 0],
+            [2.0, 0.0],
+            [],
+        )
+    ),
     *({"bound": bound} for bound in (0, -1.0, 5e-324, "nan", True, 1e300)),
 )
 TEXTS = (
@@ -284,13 +464,24 @@ FORMS: tuple[tuple[Any, Any], ...] = (
     *((value, (int, 1, 3)) for value in (0, 1, 3, 4, 1.0, True, "2")),
     *((value, (float, 1, 3)) for value in (0.5, 1.0, 3, 3.5, True, "2")),
     *((value, (str, 1, 3)) for value in ("", "a", "abc", "abcd", 2)),
-    *((value, [(float, 1, 3), 1, 2]) for value in ([], [1], [1, 3.0], [1, 4], [0.5], [1, 1, 1], [True], ["a"], (1,), 1)),
+    *(
+        (value, [(float, 1, 3), 1, 2])
+        for value in ([], [1], [1, 3.0], [1, 4], [0.5], [1, 1, 1], [True], ["a"], (1,), 1)
+    ),
     *((value, [(int, 1, 3), 1, 2]) for value in ([1, 3], [1, 4], [0, 2], [1.0])),
     *((value, [[(int, 1, 3), 0, 1], 1, 2]) for value in _each([[]], [[1], [4]], [1])),
     *((value, {True, None, "a"}) for value in (True, 1, None, "a", "b")),
     *(
         (value, {"a": (int, 1, 3), "b?": (int, 1, 3)})
-        for value in ({}, {"a": 1}, {"a": 4}, {"a": 1, "b": 2}, {"a": 1, "b": 4}, {"a": 1, "c": 1}, 1)
+        for value in (
+            {},
+            {"a": 1},
+            {"a": 4},
+            {"a": 1, "b": 2},
+            {"a": 1, "b": 4},
+            {"a": 1, "c": 1},
+            1,
+        )
     ),
     *((value, [{1, "a"}, 0, 2]) for value in _each([1], ["a"], [2], [True], [1, 1, 1])),
     *((value, [((int, 1, 3), {"a"}), 0, 2]) for value in _each([1], ["a"], [4], [1, "a"])),

@@ -1,4 +1,6 @@
-"""Random events for the fuzzer of the kernel: every class of rule, score and feature that a witness may name."""
+"""Random events for the fuzzer of the kernel: every class of rule, score and feature that a witness
+may name.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,15 @@ from dpwitness.auditors.events.features import (
     Trees,
     WhitenedDistances,
 )
-from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore
+from dpwitness.auditors.events.rules import (
+    Atoms,
+    Ball,
+    Intervals,
+    Lattice,
+    LowBits,
+    Threshold,
+    WeightedScore,
+)
 from dpwitness.core.protocols.mechanism import FloatArray
 
 CLASSES = (
@@ -41,7 +51,18 @@ CLASSES = (
         "Ramps",
         "Affine",
     ),
-    *("SignedLog", "Sorted", "Products", "Distances", "WhitenedDistances", "ProjectedRamps", "Places", "Trees", "Event", "Laplace"),
+    *(
+        "SignedLog",
+        "Sorted",
+        "Products",
+        "Distances",
+        "WhitenedDistances",
+        "ProjectedRamps",
+        "Places",
+        "Trees",
+        "Event",
+        "Laplace",
+    ),
 )
 
 
@@ -75,17 +96,25 @@ def random_simple_event(rng: Generator) -> Event:
     low, high = _limits(rng)
     kind = int(rng.integers(6))
     if kind == 0:
-        return LowBits(_column(rng), float(rng.choice([-40.0, -53.5, np.inf])), int(rng.choice([-1, 1])))
+        return LowBits(
+            _column(rng), float(rng.choice([-40.0, -53.5, np.inf])), int(rng.choice([-1, 1]))
+        )
     if kind == 1:
         edges = _rising(rng, size - 1, infinite=True)
         return Intervals(_column(rng), edges, _guesses(rng, size), int(rng.integers(-1, 2)))
     if kind == 2:
-        return Lattice(_column(rng), rng.integers(-9, 9, (size, 2)).astype(np.float64), _guesses(rng, size))
+        return Lattice(
+            _column(rng), rng.integers(-9, 9, (size, 2)).astype(np.float64), _guesses(rng, size)
+        )
     if kind == 3:
         width = int(rng.integers(1, 4))
         rows = rng.choice([0.0, 1.5, np.inf, np.nan], (size, width))
         names = tuple("abcd"[:size]) if rng.random() < 0.5 else ()
-        exact = np.array([[1.0, 2.0]] * int(rng.integers(3))).reshape(-1, 2) if width > 1 and rng.random() < 0.5 else None
+        exact = (
+            np.array([[1.0, 2.0]] * int(rng.integers(3))).reshape(-1, 2)
+            if width > 1 and rng.random() < 0.5
+            else None
+        )
         return Atoms(rows, _guesses(rng, size), names, exact)
     if kind == 4:
         return Ball(rng.normal(size=size), low, high, int(rng.choice([-1, 1])))
@@ -98,7 +127,9 @@ def random_event(rng: Generator) -> Event:
         return random_simple_event(rng)
     mask = random_simple_event(rng) if rng.random() < 0.5 else None
     codes = _rising(rng, int(rng.integers(3)))
-    return Restricted(random_simple_event(rng), codes, mask, bool(rng.integers(2)), int(rng.integers(-1, 2)))
+    return Restricted(
+        random_simple_event(rng), codes, mask, bool(rng.integers(2)), int(rng.integers(-1, 2))
+    )
 
 
 def _score(rng: Generator) -> WeightedScore:
@@ -114,7 +145,11 @@ def _score(rng: Generator) -> WeightedScore:
 
 def _block(rng: Generator, width: int) -> Block:
     """Return a group of features of outputs with `width` numbers."""
-    kind, column, size = int(rng.integers(11)), int(rng.integers(width + 1)), int(rng.integers(1, 4))
+    kind, column, size = (
+        int(rng.integers(11)),
+        int(rng.integers(width + 1)),
+        int(rng.integers(1, 4)),
+    )
     knots = _rising(rng, size + 1)
     if kind == 0:
         return Levels(column, _rising(rng, size, infinite=True))
@@ -125,7 +160,13 @@ def _block(rng: Generator, width: int) -> Block:
         return Places(at, float(rng.choice([1.0, np.inf])))
     if kind == 3:
         children = np.array([1, -1, -1]), np.array([2, -1, -1])
-        return Trees(np.array([column, 0, 0]), np.array([0.5, 0.0, 0.0]), *children, np.array([0.0, 1.0, -1.0]), np.array([0] * size))
+        return Trees(
+            np.array([column, 0, 0]),
+            np.array([0.5, 0.0, 0.0]),
+            *children,
+            np.array([0.0, 1.0, -1.0]),
+            np.array([0] * size),
+        )
     scaled = at, rng.normal(size=size), rng.uniform(0.5, 2, size)
     if kind == 4:
         return ProjectedRamps(*scaled, rng.normal(size=size), knots)

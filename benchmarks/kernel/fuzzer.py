@@ -1,7 +1,9 @@
-"""Fuzzer of the kernel, with a grammar of the schema of witnesses: valid witnesses, mutated and sealed again, and forged ones.
+"""Fuzzer of the kernel, with a grammar of the schema of witnesses: valid witnesses, mutated and
+sealed again, and forged ones.
 
-For each witness that the kernel accepts, the strict reader must accept it too, and the printed statement must hold: its bound and its
-claim by the program's statistics, its relation by fractions of the datasets.
+For each witness that the kernel accepts, the strict reader must accept it too, and the printed
+statement must hold: its bound and its claim by the program's statistics, its relation by fractions
+of the datasets.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from numpy.random import Generator
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.witnesses.witness_reader import check_seal, fingerprint, load_json, read_checked_witness
+from dpwitness.auditors.witnesses.witness_reader import (
+    check_seal,
+    fingerprint,
+    load_json,
+    read_checked_witness,
+)
 from dpwitness.benchmarks.kernel.cases import SCORE, TARGET, array, audit, pair, places
 from dpwitness.benchmarks.kernel.events import CLASSES, random_event, random_simple_event
 from dpwitness.core.claims import Claim, exact_claim, exact_text, parse_claim
@@ -34,7 +41,28 @@ from dpwitness.proofs_checks.kernel import checker
 
 SECONDS = 1.0  # of CPU time for one witness
 HOSTILE: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1, 2, 1.0, 0.0, -0.0, 0.5, -0.5, 1e-320, 1e308, -1e308, 2**53 + 1, 2**63, 10**19, 10**400, 10**2001),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        2,
+        1.0,
+        0.0,
+        -0.0,
+        0.5,
+        -0.5,
+        1e-320,
+        1e308,
+        -1e308,
+        2**53 + 1,
+        2**63,
+        10**19,
+        10**400,
+        10**2001,
+    ),
     *(
         "",
         "inf",
@@ -72,13 +100,35 @@ TEXTS = {
         "group:2,pure:1",
     ),
     "relation": (
-        *("replace-one", "add-remove", "l1", "l2", "linf", "replace-one:k=2", "add-remove:k=3", "event", "stated"),
+        *(
+            "replace-one",
+            "add-remove",
+            "l1",
+            "l2",
+            "linf",
+            "replace-one:k=2",
+            "add-remove:k=3",
+            "event",
+            "stated",
+        ),
         "own:x",
         "label",
         "l0",
     ),
     "level": ("value", "bit", "white box", "trace", ""),
-    "kind": ("audit", "sensitivity", "claim", "low bits", "binned", "intervals", "lattice", "atoms", "ball", "threshold", "restricted"),
+    "kind": (
+        "audit",
+        "sensitivity",
+        "claim",
+        "low bits",
+        "binned",
+        "intervals",
+        "lattice",
+        "atoms",
+        "ball",
+        "threshold",
+        "restricted",
+    ),
     "dtype": ("<f8", "<i8", "<f4", "|b1", ">f8", "<U3", "object"),
     "class": (
         "dpwitness.mechanisms:LabelledVectors",
@@ -121,8 +171,18 @@ def random_claim(rng: Generator) -> Claim:
         str(
             rng.choice(
                 [
-                    *(f"pure:{x!r}", f"pure:{x:.3g}", f"approx:{x!r},{10 ** rng.uniform(-6, -2)!r}", f"gdp:{x!r}", f"rdp:2,{x!r}"),
-                    *(f"rdp:1.5={x!r},4={2 * x!r}", f"zcdp:{x / 4!r}", "fdp:" + ",".join(f"{a!r}={(1 - a) ** 2!r}" for a in curve)),
+                    *(
+                        f"pure:{x!r}",
+                        f"pure:{x:.3g}",
+                        f"approx:{x!r},{10 ** rng.uniform(-6, -2)!r}",
+                        f"gdp:{x!r}",
+                        f"rdp:2,{x!r}",
+                    ),
+                    *(
+                        f"rdp:1.5={x!r},4={2 * x!r}",
+                        f"zcdp:{x / 4!r}",
+                        "fdp:" + ",".join(f"{a!r}={(1 - a) ** 2!r}" for a in curve),
+                    ),
                 ],
                 p=[0.3, 0.2, 0.2, 0.1, 0.06, 0.03, 0.03, 0.08],
             )
@@ -140,7 +200,10 @@ def random_tally(rng: Generator) -> Tally:
 
 def random_pair(rng: Generator) -> Json:
     """Return a pair of neighbors, or of datasets that nearly are."""
-    relation, size = str(rng.choice(["replace-one", "add-remove", "l1", "l2", "linf", "replace-one:k=2"])), int(rng.integers(1, 5))
+    relation, size = (
+        str(rng.choice(["replace-one", "add-remove", "l1", "l2", "linf", "replace-one:k=2"])),
+        int(rng.integers(1, 5)),
+    )
     scale = float(rng.choice([0.0, 1.0, 1e6, 1e20]))
     d0 = (rng.normal(size=size) * scale).round(int(rng.integers(0, 4))).tolist()
     d1 = list(d0)
@@ -155,39 +218,74 @@ def random_pair(rng: Generator) -> Json:
         d1[int(rng.integers(size))] += float(rng.choice([1.0, 0.25, 100.0]))
     form = rng.integers(4)
     if form == 0 or relation[0] == "l":
-        return pair(relation, d0, d1) if rng.random() < 0.3 else pair(relation, array(*d0), array(*d1))
+        return (
+            pair(relation, d0, d1) if rng.random() < 0.3 else pair(relation, array(*d0), array(*d1))
+        )
     if form == 1:
-        return pair(relation, *(array(*(v for x in d for v in (x, 1.0)), shape=(len(d), 2)) for d in (d0, d1)))
+        return pair(
+            relation,
+            *(array(*(v for x in d for v in (x, 1.0)), shape=(len(d), 2)) for d in (d0, d1)),
+        )
     if form == 2:
         fields = [
-            {"x": array(*d, shape=(len(d), 1)), "y": array(*[1.0] * len(d)), "multiplicity": array(*[2**10] * (len(d) - 1), 1, dtype="<i8")}
+            {
+                "x": array(*d, shape=(len(d), 1)),
+                "y": array(*[1.0] * len(d)),
+                "multiplicity": array(*[2**10] * (len(d) - 1), 1, dtype="<i8"),
+            }
             for d in (d0, d1)
         ]
-        return pair(relation, *({"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": f} for f in fields))
+        return pair(
+            relation,
+            *(
+                {"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": f}
+                for f in fields
+            ),
+        )
     return pair(relation, [int(x) for x in d0], [int(x) for x in d1])
 
 
 def random_witness(rng: Generator) -> Json:
     """Return the content of a witness whose bound is that of its counts: mostly a valid one."""
-    claim, alpha, confidence = random_claim(rng), float(10 ** rng.uniform(-5, -1.3)), float(rng.choice([0.95, 0.9, 0.99]))
+    claim, alpha, confidence = (
+        random_claim(rng),
+        float(10 ** rng.uniform(-5, -1.3)),
+        float(rng.choice([0.95, 0.9, 0.99])),
+    )
     alpha = min(alpha, (1 - confidence) * float(rng.choice([1, 0.5, 0.8])))
     level, tally = "value", random_tally(rng)
     event = random_event(rng)
     tally = replace(tally, directions=max(tally.directions, event.directions))
     parts = [Part(tally)]
-    counts: Json = {"correct": tally.correct, "wrong": tally.wrong, "rounds": tally.rounds, "directions": tally.directions, "alpha": alpha}
+    counts: Json = {
+        "correct": tally.correct,
+        "wrong": tally.wrong,
+        "rounds": tally.rounds,
+        "directions": tally.directions,
+        "alpha": alpha,
+    }
     if claim.kind in ("rdp", "zcdp") and rng.random() < 0.4:
-        losses, nested = np.sort(rng.normal(size=3)).round(3), (random_event(rng), random_simple_event(rng))
+        losses, nested = (
+            np.sort(rng.normal(size=3)).round(3),
+            (random_event(rng), random_simple_event(rng)),
+        )
         order, forward = float(claim.orders_among([2.0])[0]), bool(rng.random() < 0.5)
         binned = Binned(nested, losses, order, forward, np.array([0.3, 0.2]))
         counts["directions"] = 2
-        cells = [rng.multinomial(tally.rounds, law).tolist() for law in ([0.6, 0.3, 0.1], [0.1, 0.3, 0.6])]
+        cells = [
+            rng.multinomial(tally.rounds, law).tolist()
+            for law in ([0.6, 0.3, 0.1], [0.1, 0.3, 0.6])
+        ]
         counts = {**counts, "cells": cells, "cells_alpha": counts.pop("alpha")}
         bound, event = renyi_lower_bound(claim, binned, np.array(cells), alpha), binned
     else:
         if rng.random() < 0.1:
             parts.insert(0, Part(replace(random_tally(rng), directions=tally.directions), 0.6))
-            counts |= {"stages": [parts[0].to_json()], "combination": "conditional error", "lost": 0}
+            counts |= {
+                "stages": [parts[0].to_json()],
+                "combination": "conditional error",
+                "lost": 0,
+            }
         level = str(rng.choice(["value", "bit"], p=[0.8, 0.2]))
         bound = combined_bound(claim if level == "value" else claim.at_delta, parts, alpha)
     optional: Json = {
@@ -214,9 +312,19 @@ def random_witness(rng: Generator) -> Json:
 
 def mutate(rng: Generator, witness: Json, other: Json) -> None:
     """Change one field of a witness in place; `other` is a witness from which values are taken."""
-    parts = [witness.get(name) for name in ("pair", "counts", "counts", "claim_numbers", "event", "event", "event")]
-    parts.append({name: witness[name] for name in ("source", "versions", "scores", "target") if name in witness})
-    fields = [(witness, name) for name in witness]  # one of them, or a part of one, which is then changed as often as larger ones
+    parts = [
+        witness.get(name)
+        for name in ("pair", "counts", "counts", "claim_numbers", "event", "event", "event")
+    ]
+    parts.append(
+        {
+            name: witness[name]
+            for name in ("source", "versions", "scores", "target")
+            if name in witness
+        }
+    )
+    # one of them, or a part of one, which is then changed as often as larger ones
+    fields = [(witness, name) for name in witness]
     found = fields if rng.random() < 0.3 else list(places(parts[int(rng.integers(len(parts)))]))
     if not found:
         return
@@ -246,13 +354,17 @@ def mutate(rng: Generator, witness: Json, other: Json) -> None:
             else -value
         )
     elif isinstance(value, float):
-        parent[key] = value * float(rng.choice([-1, 0, 1 + 1e-12, 1 - 1e-7, 1 + 1e-5, 0.9, 1.1, 2, 1e-300]))
+        parent[key] = value * float(
+            rng.choice([-1, 0, 1 + 1e-12, 1 - 1e-7, 1 + 1e-5, 0.9, 1.1, 2, 1e-300])
+        )
     elif isinstance(value, dict) and "d0" in value:
         parent[key] = random_pair(rng)
 
 
 def text_of(rng: Generator, witness: Json) -> str:
-    """Return a sealed witness as JSON, sometimes with damage that keeps the seal or breaks the form."""
+    """Return a sealed witness as JSON, sometimes with damage that keeps the seal or breaks the
+    form.
+    """
     content = {name: value for name, value in witness.items() if name != "sha256"}
     try:
         found = json.dumps({**content, "sha256": fingerprint(content)})
@@ -265,22 +377,32 @@ def text_of(rng: Generator, witness: Json) -> str:
         return found.replace("{", '{"name": 1, ', 1)
     if damage == 2:
         return found.replace(
-            ": 1,", ": " + str(rng.choice(["NaN", "Infinity", "1e-30000000", "1e999999999", "-0", "1" * 5000, "01", "1."])) + ",", 1
+            ": 1,",
+            ": "
+            + str(
+                rng.choice(
+                    ["NaN", "Infinity", "1e-30000000", "1e999999999", "-0", "1" * 5000, "01", "1."]
+                )
+            )
+            + ",",
+            1,
         )
     if damage == 3:
         return found[: int(rng.integers(len(found)))]
     if damage == 4:
         depth = int(rng.choice([70, 79, 80, 81, 1000, 100_000]))
-        return found.replace('"kwargs"', '"kwargs": ' + "[" * depth + "]" * depth + ', "k"', 1).replace(
-            ": 1,", ": " + "[" * depth + "]" * depth + ",", 1
-        )
+        return found.replace(
+            '"kwargs"', '"kwargs": ' + "[" * depth + "]" * depth + ', "k"', 1
+        ).replace(": 1,", ": " + "[" * depth + "]" * depth + ",", 1)
     if damage == 5:
         return found.replace("0.95", "0.950000000000000000000000001", 1)
     return found
 
 
 def fault(text: str) -> tuple[str, str]:
-    """Return what is wrong with the kernel's answer to a witness, an empty text if nothing is, and the answer."""
+    """Return what is wrong with the kernel's answer to a witness, an empty text if nothing is, and
+    the answer.
+    """
     start = time.process_time()
     try:
         lines, word = checker.check(text), "ACCEPTED"
@@ -296,7 +418,9 @@ def fault(text: str) -> tuple[str, str]:
 
 
 def false_statement(text: str, lines: list[str]) -> str:
-    """Return why the strict reader refuses a witness, or why the statement about it is false; an empty text if neither."""
+    """Return why the strict reader refuses a witness, or why the statement about it is false; an
+    empty text if neither.
+    """
     try:
         data, name = load_json(parse(text))
         check_seal(data, name)
@@ -305,21 +429,34 @@ def false_statement(text: str, lines: list[str]) -> str:
         return f"the reader refuses it: {error}"
     claim, relation, bound, confidence = (line.partition(": ")[2] for line in lines)
     notion, counts = exact_claim(data["claim"], data["claim_numbers"]), data["counts"]
-    if claim != f"{data['claim']} is refuted" or tuple(parse_claim(data["claim"]).numbers) != notion.numbers:
+    if (
+        claim != f"{data['claim']} is refuted"
+        or tuple(parse_claim(data["claim"]).numbers) != notion.numbers
+    ):
         return "the claim is another one"
     if not 0 < float(confidence) < 1 or float(confidence) != data["confidence"]:
         return "the confidence is another one"
-    alpha = min(counts.get("cells_alpha" if "cells" in counts else "alpha", 1.0), 1 - float(confidence))
+    alpha = min(
+        counts.get("cells_alpha" if "cells" in counts else "alpha", 1.0), 1 - float(confidence)
+    )
     if "cells" in counts:
-        lower = renyi_lower_bound(notion, from_jsonable(data["event"]["rule"]), np.array(counts["cells"]), alpha)
+        lower = renyi_lower_bound(
+            notion, from_jsonable(data["event"]["rule"]), np.array(counts["cells"]), alpha
+        )
         claimed = lower
     else:
         parts = [
-            Part(Tally(*(each[n] for n in ("correct", "wrong", "rounds", "directions"))), each.get("weight", 1.0), each.get("lost", 0))
+            Part(
+                Tally(*(each[n] for n in ("correct", "wrong", "rounds", "directions"))),
+                each.get("weight", 1.0),
+                each.get("lost", 0),
+            )
             for each in (*counts.get("stages", ()), counts)
         ]
         claimed = combined_bound(notion, parts, alpha)
-        lower = claimed if data["level"] == "value" else combined_bound(notion.at_delta, parts, alpha)
+        lower = (
+            claimed if data["level"] == "value" else combined_bound(notion.at_delta, parts, alpha)
+        )
     shown = float(re.findall(r"> ([0-9.]+)", bound)[0])
     if not shown <= lower * (1 + 1e-9) + 1e-9:
         return f"the counts prove {lower:.12g} only"
@@ -333,10 +470,19 @@ def are_neighbors(stated: Json, relation: str) -> bool:
     d0, d1 = (from_jsonable(stated[side]) for side in ("d0", "d1"))
     name, _, options = relation.partition(":")
     if name[0] == "l":
-        steps = [abs(Fraction(a) - Fraction(b)) for a, b in zip(np.atleast_1d(d0).tolist(), np.atleast_1d(d1).tolist(), strict=True)]
+        steps = [
+            abs(Fraction(a) - Fraction(b))
+            for a, b in zip(np.atleast_1d(d0).tolist(), np.atleast_1d(d1).tolist(), strict=True)
+        ]
         room = Fraction(1, 10**6) if "rounding" in relation else 0
         norm = name.partition(",")[0]
-        size = max(steps) if norm == "linf" else sum(step * step for step in steps) if norm == "l2" else sum(steps)
+        size = (
+            max(steps)
+            if norm == "linf"
+            else sum(step * step for step in steps)
+            if norm == "l2"
+            else sum(steps)
+        )
         return size <= (1 + room) ** (2 if norm == "l2" else 1)
     rows = [_rows(d) for d in (d0, d1)]
     counts = [sum((Counter({row: n}) for row, n in side), Counter()) for side in rows]
@@ -346,7 +492,9 @@ def are_neighbors(stated: Json, relation: str) -> bool:
         return 0 < removed + added <= most
     if hasattr(d0, "multiplicity"):
         return removed == added and 0 < removed <= most
-    return len(rows[0]) == len(rows[1]) and 0 < sum(a != b for a, b in zip(*rows, strict=True)) <= most
+    return (
+        len(rows[0]) == len(rows[1]) and 0 < sum(a != b for a, b in zip(*rows, strict=True)) <= most
+    )
 
 
 def _rows(dataset: Any) -> list[tuple[Any, int]]:
@@ -354,7 +502,9 @@ def _rows(dataset: Any) -> list[tuple[Any, int]]:
     if hasattr(dataset, "multiplicity"):
         return [
             ((row.tobytes(), label), copies)
-            for row, label, copies in zip(dataset.x + 0.0, dataset.y + 0.0, dataset.multiplicity.tolist(), strict=True)
+            for row, label, copies in zip(
+                dataset.x + 0.0, dataset.y + 0.0, dataset.multiplicity.tolist(), strict=True
+            )
         ]
     if isinstance(dataset, np.ndarray):
         return [(row.tobytes(), 1) for row in dataset]
@@ -372,5 +522,7 @@ def witnesses(rng: Generator, size: int) -> Iterator[str]:
 
 
 def fuzz(rng: Generator, size: int = 50) -> str:
-    """Return what is wrong with the kernel's answers to random witnesses; an empty text if nothing is."""
+    """Return what is wrong with the kernel's answers to random witnesses; an empty text if nothing
+    is.
+    """
     return next(filter(None, (fault(text)[0] for text in witnesses(rng, size))), "")

@@ -1,7 +1,8 @@
 """Mutants of the checker, made by program, and the test whether its answers change.
 
-Whole numbers grow by one or double, comparisons are flipped, or include or exclude their border, sums and differences, products and
-quotients, min and max, and and or are exchanged, conditions are negated.
+Whole numbers grow by one or double, comparisons are flipped, or include or exclude their border,
+sums and differences, products and quotients, min and max, and and or are exchanged, conditions are
+negated.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from dpwitness.proofs_checks.kernel import checker
 
 PATH = Path(checker.__file__)
 SECONDS = 12  # limit of CPU time for all answers of a mutant, four times what the checker needs
-COMPARISONS = {ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt)}
+COMPARISONS = {
+    ast.Lt: (ast.LtE, ast.GtE),
+    ast.LtE: (ast.Lt, ast.Gt),
+    ast.Gt: (ast.GtE, ast.LtE),
+    ast.GtE: (ast.Gt, ast.Lt),
+}
 OTHER = {ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,)}
 OPERATORS = {
     ast.Add: ast.Sub,
@@ -63,7 +69,9 @@ def mutants() -> Iterator[Mutant]:
 
 
 def _changed(node: ast.AST, choice: int) -> str:
-    """Change a node in place and return what was changed; an empty text if there is no such change."""
+    """Change a node in place and return what was changed; an empty text if there is no
+    such change.
+    """
     if isinstance(node, ast.Constant) and type(node.value) is int:
         before, node.value = node.value, (node.value + 1, 2 * node.value)[choice]
         return f"{before} -> {node.value}" if node.value != before else ""
@@ -95,7 +103,9 @@ def right_answers() -> list[str]:
 
 
 def is_detected(mutant: Mutant, right: list[str]) -> bool:
-    """Return whether a mutant answers a question differently, takes too long or cannot be loaded."""
+    """Return whether a mutant answers a question differently, takes too long or cannot
+    be loaded.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise SystemExit
@@ -104,7 +114,10 @@ def is_detected(mutant: Mutant, right: list[str]) -> bool:
     signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
     try:
         exec(compile(ast.fix_missing_locations(mutant.tree), "<mutant>", "exec"), vars(module))
-        return any(answer(question) != answered for question, answered in zip(questions(module), right, strict=True))
+        return any(
+            answer(question) != answered
+            for question, answered in zip(questions(module), right, strict=True)
+        )
     except (Exception, SystemExit):
         return True
     finally:

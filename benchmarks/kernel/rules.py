@@ -1,4 +1,6 @@
-"""Rules of events for questions to the checker: one of each class, and each of them with one part changed."""
+"""Rules of events for questions to the checker: one of each class, and each of them with one part
+changed.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,15 @@ from dpwitness.auditors.events.features import (
     Trees,
     WhitenedDistances,
 )
-from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore
+from dpwitness.auditors.events.rules import (
+    Atoms,
+    Ball,
+    Intervals,
+    Lattice,
+    LowBits,
+    Threshold,
+    WeightedScore,
+)
 from dpwitness.benchmarks.kernel.cases import array, places
 
 INF, ZERO, ONE, TWO = np.inf, np.array([0.0]), np.array([1.0]), np.array([1.0, 2.0])
@@ -44,7 +54,17 @@ FEATURES: tuple[tuple[Block, int], ...] = (
     (WhitenedDistances(*SCALED, TWO, TWO, np.eye(2)), 3),
     (ProjectedRamps(*SCALED, TWO, np.array([0.0, 1.0, 3.0])), 2),
     (Places(AT, INF), 8),
-    (Trees(np.array([2, 0, 9]), np.zeros(3), np.array([1, -1, -1]), np.array([2, -1, -1]), np.zeros(3), np.array([0, 2])), 1),
+    (
+        Trees(
+            np.array([2, 0, 9]),
+            np.zeros(3),
+            np.array([1, -1, -1]),
+            np.array([2, -1, -1]),
+            np.zeros(3),
+            np.array([0, 2]),
+        ),
+        1,
+    ),
 )
 SIMPLE: tuple[Event, ...] = (
     LowBits(0, -40.0, 1),
@@ -52,7 +72,12 @@ SIMPLE: tuple[Event, ...] = (
     Intervals(0, np.array([-INF, INF]), np.array([0.0, -1.0, 0.0]), -1),
     Intervals(0, np.array([]), ZERO),
     Lattice(1, np.array([[1.0, 2.0], [3.0, INF]]), np.array([-1.0, 1.0])),
-    Atoms(np.array([[1.0, np.nan], [2.0, 3.0]]), np.array([1.0, 1.0]), ("a", "b"), np.array([[1.0, 3.0], [1.0, INF]])),
+    Atoms(
+        np.array([[1.0, np.nan], [2.0, 3.0]]),
+        np.array([1.0, 1.0]),
+        ("a", "b"),
+        np.array([[1.0, 3.0], [1.0, INF]]),
+    ),
     Atoms(np.array([[1.0], [2.0]]), np.array([1.0, -1.0])),
     Ball(TWO, 0.0, 2.0, 1),
     Ball(ONE, 1.0, INF, -1),
@@ -61,11 +86,20 @@ SIMPLE: tuple[Event, ...] = (
 )
 EVENTS: tuple[Event, ...] = (
     *SIMPLE,
-    *(Threshold(WeightedScore(2, ((block, np.ones(count)),)), 0.0, 1.0) for block, count in FEATURES),
+    *(
+        Threshold(WeightedScore(2, ((block, np.ones(count)),)), 0.0, 1.0)
+        for block, count in FEATURES
+    ),
     Restricted(SIMPLE[1], TWO, SIMPLE[0], True, 0),
     Restricted(SIMPLE[1], np.array([]), None, False, -1),
     Restricted(SIMPLE[0], ONE),
-    Binned((SIMPLE[0], Restricted(SIMPLE[0], ONE)), np.array([-50.0, 0.0, 50.0]), 2.0, True, np.array([0.0, 0.5])),
+    Binned(
+        (SIMPLE[0], Restricted(SIMPLE[0], ONE)),
+        np.array([-50.0, 0.0, 50.0]),
+        2.0,
+        True,
+        np.array([0.0, 0.5]),
+    ),
     Restricted(Restricted(SIMPLE[0], ONE), ONE),
 )
 OTHER: tuple[Any, ...] = (
@@ -98,7 +132,14 @@ OTHER: tuple[Any, ...] = (
     ),
     *({"$type": "float", "value": word} for word in ("inf", "-inf", "nan")),
     *({"$type": "tuple", "value": entries} for entries in ([], ["a"], ["a", "b"])),
-    *(array(1.0), array(2.0, 1.0), array(1.0, 1.0), array(1, 2, dtype="<i8"), array(1.0, 2.0, shape=(1, 2)), array(1.0, 2.0, shape=(2, 1))),
+    *(
+        array(1.0),
+        array(2.0, 1.0),
+        array(1.0, 1.0),
+        array(1, 2, dtype="<i8"),
+        array(1.0, 2.0, shape=(1, 2)),
+        array(1.0, 2.0, shape=(2, 1)),
+    ),
     "dpwitness.auditors:LowBits",
     "dpwitness.auditors:Binned",
     "dpwitness.auditors:Affine",
@@ -147,7 +188,11 @@ def _sized() -> Iterator[Any]:
             (Places(at, 1.0), 3 * size + 2),
         ]
         for block, count in features:
-            yield Threshold(WeightedScore(0, ((block, np.ones(count)),)), 0.0, 1.0).to_json()["rule"]
+            yield Threshold(WeightedScore(0, ((block, np.ones(count)),)), 0.0, 1.0).to_json()[
+                "rule"
+            ]
         trees = Trees(np.array([0]), ZERO, np.array([-1]), np.array([-1]), ZERO, at)
         yield Threshold(WeightedScore(0, ((trees, ONE),)), 0.0, 1.0).to_json()["rule"]
-        yield Binned((SIMPLE[0],) * size, np.zeros(size + 1), 2.0, True, np.array([0.0, 0.5])).to_json()["rule"]
+        yield Binned(
+            (SIMPLE[0],) * size, np.zeros(size + 1), 2.0, True, np.array([0.0, 0.5])
+        ).to_json()["rule"]

@@ -1,7 +1,8 @@
 """Rows of the third-party suite: audited targets, number of runs, and the known truth.
 
-No row names a pair of datasets: pairs come from the domain that the target file declares. For rows with a key K1 to K20 there are verdicts
-of other tools or published analyses. The suite must reproduce these verdicts, for values and for low bits.
+No row names a pair of datasets: pairs come from the domain that the target file declares. For rows
+with a key K1 to K20 there are verdicts of other tools or published analyses. The suite must
+reproduce these verdicts, for values and for low bits.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from dpwitness.core.datasets.pairs import Pair
 INF = math.inf
 KEPT = 0.0  # truth of a target that satisfies its claim; the exact parameter is not stated
 THEORY = "analysis of the mechanism"
-UNROUNDED = "Noise is added to the answer as a 64-bit float and not rounded to a grid; neighbouring answers reach different sets of floats."
+UNROUNDED = (
+    "Noise is added to the answer as a 64-bit float and not rounded to a grid; neighbouring "
+    "answers reach different sets of floats."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +34,26 @@ class Row:
     environment: str  # table of the file of pinned versions
     adapter: str  # file of `benchmarks/libraries`, or a program
     target: str  # function in the file, or argument of the program
-    # smallest parameter that the target satisfies for values; 0 if the target satisfies its claim; None if unknown
+    # smallest parameter that the target satisfies for values; 0 if the target satisfies its claim;
+    # None if unknown
     truth: float | None = KEPT
-    bits: bool | None = True  # whether the low bits of the outputs satisfy the claim; None if unknown
+    # whether the low bits of the outputs satisfy the claim; None if unknown
+    bits: bool | None = True
     trials: int = 200_000  # total number of runs; smaller for slow targets
     pairs: int = 12  # candidate pairs from the target's domain
     law: law.Law | None = None  # function that returns the exact law of the privacy loss on a pair
     key: str = ""  # K1 to K20, or empty
     source: str = THEORY  # origin of the truth
     settled: bool = True  # whether `trials` runs are enough for the verdict
-    cause: str = ""  # reason for the failure of a program. Python targets state the reason themselves.
+    # reason for the failure of a program. Python targets state the reason themselves.
+    cause: str = ""
 
     @property
     def name(self) -> str:
         """Return the name of the row: key, environment and function."""
-        return "-".join(part for part in (self.key, self.environment, self.target.replace("_", "-")) if part)
+        return "-".join(
+            part for part in (self.key, self.environment, self.target.replace("_", "-")) if part
+        )
 
 
 def _value(data: Any) -> float:
@@ -68,7 +77,9 @@ _CLASSICAL = law.additive(closed_form.gaussian, _value, math.sqrt(2 * math.log(1
 
 
 def _bins_replaced(pair: Pair) -> Any:
-    """Return the law of two noisy bin counts if one record is replaced: a record that changes its bin moves one count up, one down."""
+    """Return the law of two noisy bin counts if one record is replaced: a record that changes its
+    bin moves one count up, one down.
+    """
     counts = [np.histogram(d, bins=2, range=(0, 1))[0] for d in (pair.d1, pair.d0)]
     return closed_form.discrete_laplace(*(counts[0] - counts[1]).tolist())
 
@@ -82,7 +93,9 @@ def _logistic(x: float) -> float:
 
 
 def _rows_of(environment: str, adapter: str, /, **defaults: Any) -> Any:
-    """Return a function that creates rows of one environment and adapter, with the given defaults."""
+    """Return a function that creates rows of one environment and adapter, with the
+    given defaults.
+    """
     return functools.partial(Row, environment, adapter, **defaults)
 
 
@@ -111,8 +124,12 @@ _privsyn = _rows_of("privsyn-core", "privsyn_targets", trials=3000, pairs=2, bit
 _tree = _rows_of("dpcrpy", "dpcrpy_targets", trials=100_000, pairs=6, bits=None)
 _pipeline = _rows_of("pipeline-dp", "pipeline_dp_targets", trials=20_000, pairs=6, bits=None)
 _synth = _rows_of("smartnoise-synth", "smartnoise_synth_targets", trials=4000, pairs=4, bits=None)
-_synth5 = _rows_of("smartnoise-synth-1.0.5", "smartnoise_synth_targets", trials=20_000, pairs=6, bits=None)
-_levels = _rows_of("ldp-hierarchical", "ldp_hierarchical_targets", trials=100_000, pairs=6, bits=None)
+_synth5 = _rows_of(
+    "smartnoise-synth-1.0.5", "smartnoise_synth_targets", trials=20_000, pairs=6, bits=None
+)
+_levels = _rows_of(
+    "ldp-hierarchical", "ldp_hierarchical_targets", trials=100_000, pairs=6, bits=None
+)
 
 _objects = _rows_of("diffprivlib", "diffprivlib_objects_targets", bits=None)
 _sessions = _rows_of("opendp", "opendp_objects_targets", trials=20_000, pairs=4)
@@ -121,7 +138,8 @@ _stdlib = _rows_of("stdlib-js", "stdlib.js", trials=400_000)
 _boost = _rows_of("boost", "boost.cpp", trials=1_000_000)
 
 _SUE, _OUE = (_logistic(0.25), 1 - _logistic(0.25)), (0.5, 1 - _logistic(0.5))
-_MISSED_RESET = tuple((1 - (1 - p) * (1 - q), q) for p, q in (_SUE, _OUE))  # in release 1.1.2 either of two coins sets the item's bit
+# in release 1.1.2 either of two coins sets the item's bit
+_MISSED_RESET = tuple((1 - (1 - p) * (1 - q), q) for p, q in (_SUE, _OUE))
 
 
 def _epsilon(p: float, q: float) -> float:
@@ -141,16 +159,57 @@ ROWS: tuple[Row, ...] = (
     _ldp("unary", truth=0.5, law=_unary(*_SUE), key="K10"),
     _tools("histogram", law=_GEOMETRIC, key="K11"),
     _tools("histogram_replaced", truth=2.0, law=_bins_replaced, key="K12"),
-    _model("decision_tree_replaced", trials=100_000, bits=True, truth=2.0, law=law.decision_tree, key="K13"),
-    _tools("mean", bits=False, law=_SUM, key="K14"),
-    _tools("nanmean", truth=1000.0, bits=None, law=law.additive(closed_form.laplace, _present, 0.001), key="K15"),
     _model(
-        "linear_regression", trials=180_000, truth=33.0, law=law.linear_regression, key="K16", source="0.99 / 0.01 in a third of epsilon"
+        "decision_tree_replaced",
+        trials=100_000,
+        bits=True,
+        truth=2.0,
+        law=law.decision_tree,
+        key="K13",
     ),
-    _model("logistic_regression", trials=160_000, truth=3.2607, law=law.logistic_regression, key="K17"),
-    _model("gaussian_nb", trials=60_000, truth=33.0, key="K18", source="a change by 101 for 1 in a third of epsilon"),
-    _opacus("step", trials=200_000, pairs=1, bits=False, law=law.additive(closed_form.gaussian, _value, 4.0), key="K19"),
-    _opacus("epoch_shuffled", trials=6000, pairs=3, bits=None, truth=3.125, key="K20", source="simulation of the steps' law"),
+    _tools("mean", bits=False, law=_SUM, key="K14"),
+    _tools(
+        "nanmean",
+        truth=1000.0,
+        bits=None,
+        law=law.additive(closed_form.laplace, _present, 0.001),
+        key="K15",
+    ),
+    _model(
+        "linear_regression",
+        trials=180_000,
+        truth=33.0,
+        law=law.linear_regression,
+        key="K16",
+        source="0.99 / 0.01 in a third of epsilon",
+    ),
+    _model(
+        "logistic_regression", trials=160_000, truth=3.2607, law=law.logistic_regression, key="K17"
+    ),
+    _model(
+        "gaussian_nb",
+        trials=60_000,
+        truth=33.0,
+        key="K18",
+        source="a change by 101 for 1 in a third of epsilon",
+    ),
+    _opacus(
+        "step",
+        trials=200_000,
+        pairs=1,
+        bits=False,
+        law=law.additive(closed_form.gaussian, _value, 4.0),
+        key="K19",
+    ),
+    _opacus(
+        "epoch_shuffled",
+        trials=6000,
+        pairs=3,
+        bits=None,
+        truth=3.125,
+        key="K20",
+        source="simulation of the steps' law",
+    ),
     # rows without a key
     _numpy("gaussian", trials=2_000_000, pairs=1, bits=False, law=_GAUSSIAN),
     _numpy("geometric", law=_GEOMETRIC),
@@ -190,7 +249,12 @@ ROWS: tuple[Row, ...] = (
     _opendp("laplace_int_large"),
     _opendp("canonical_noise", trials=100_000),
     _opendp("noisy_max", trials=100_000),
-    _opendp("randomized_response_bool", truth=math.log(3), trials=100_000, law=law.response(2, math.log(3))),
+    _opendp(
+        "randomized_response_bool",
+        truth=math.log(3),
+        trials=100_000,
+        law=law.response(2, math.log(3)),
+    ),
     _opendp("randomized_response", trials=100_000, law=law.response(4, 1.0)),
     _opendp("bounded_sum", trials=100_000, law=_SUM),
     _opendp("bounded_mean", trials=100_000, law=_SUM),
@@ -235,7 +299,14 @@ ROWS: tuple[Row, ...] = (
     _multi("fake_data", truth=math.log(2 * (math.e - 1) + 1)),
     _opacus("step_secure", trials=300_000, bits=False, settled=False),
     _opacus("epoch_poisson", trials=3000, pairs=3, bits=None),
-    _opacus("expected_batch_size", trials=10_000, pairs=4, truth=INF, bits=None, source="a scale that depends on the number of records"),
+    _opacus(
+        "expected_batch_size",
+        trials=10_000,
+        pairs=4,
+        truth=INF,
+        bits=None,
+        source="a scale that depends on the number of records",
+    ),
     _tumult("laplace", law=_LAPLACE),
     _tumult("geometric", law=_GEOMETRIC),
     _tumult("geometric_large", law=_GEOMETRIC),
@@ -245,14 +316,23 @@ ROWS: tuple[Row, ...] = (
     _smart("total", bits=None),
     _ee("laplace", law=_LAPLACE),
     _ee("clamped_sum"),
-    _ee("clamped_mean", truth=math.log(2) + 0.05, source="the noise of two records is half of that of one"),
+    _ee(
+        "clamped_mean",
+        truth=math.log(2) + 0.05,
+        source="the noise of two records is half of that of one",
+    ),
     _ee("clamped_mean_replaced"),
     _ee("clamped_mean_outside", truth=INF, source="records are not clamped, their mean is"),
     _ee("vector_mean_laplace", truth=INF),
     _ee("vector_mean_gaussian"),
     _ee("histogram"),
     _ee("median"),
-    _ee("quantile", truth=1.8, settled=False, source="scores that move by .9 and by .1 the other way, noise for 1"),
+    _ee(
+        "quantile",
+        truth=1.8,
+        settled=False,
+        source="scores that move by .9 and by .1 the other way, noise for 1",
+    ),
     _tras("laplace"),
     _tras("gaussian"),
     _tras("randomized_response", truth=INF),
@@ -295,11 +375,28 @@ ROWS: tuple[Row, ...] = (
     _levels("unary"),
     _levels("direct_one_level"),
     # objects, sessions, and programs that are not written in Python
-    _objects("linear_regression_object", trials=40_000, pairs=6, truth=33.0, source="0.99 / 0.01 in a third of epsilon"),
-    _objects("gaussian_nb_object", trials=30_000, pairs=6, truth=33.0, source="a change by 101 for 1 in a third of epsilon"),
+    _objects(
+        "linear_regression_object",
+        trials=40_000,
+        pairs=6,
+        truth=33.0,
+        source="0.99 / 0.01 in a third of epsilon",
+    ),
+    _objects(
+        "gaussian_nb_object",
+        trials=30_000,
+        pairs=6,
+        truth=33.0,
+        source="a change by 101 for 1 in a third of epsilon",
+    ),
     _objects("decision_tree_object", trials=20_000, pairs=6, bits=True),
     _objects("standard_scaler_object", trials=20_000, pairs=4),
-    _objects("budget", trials=20_000, pairs=4, source="four answers of a quarter of epsilon, and a refusal that no data decide"),
+    _objects(
+        "budget",
+        trials=20_000,
+        pairs=4,
+        source="four answers of a quarter of epsilon, and a refusal that no data decide",
+    ),
     _sessions("adaptive_composition"),
     _sessions("privacy_filter"),
     _sessions("odometer"),

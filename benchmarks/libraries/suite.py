@@ -22,7 +22,8 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.phrasing.wording import dataset, slugs
 from dpwitness.suites.case import Case
 
-_PAIRS, _TRIALS, _CONFIDENCE = 8, 40_000, 0.999  # budget of a trace, and of the audit that confirms its findings
+# budget of a trace, and of the audit that confirms its findings
+_PAIRS, _TRIALS, _CONFIDENCE = 8, 40_000, 0.999
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +47,46 @@ class TargetCase(Case):
         """Return the additional JSON fields of the published page."""
         row, about = self.row, self.mechanism.describe()
         assert row is not None
-        known = {key: about.get(key) for key in ("library", "version", "python", "numpy", "seeded", "doc", "cause")}
-        known["doc"], known["cause"] = known["doc"] or f"{about['library']} as a program.", known["cause"] or row.cause
-        more = {"key": row.key, "environment": row.environment, "target": row.target, "truth": row.truth, "bits_safe": row.bits}
-        cost = {"cpu_seconds": round(self.mechanism.cpu_seconds, 1), "limit": self._detection_limit(result)}
+        known = {
+            key: about.get(key)
+            for key in ("library", "version", "python", "numpy", "seeded", "doc", "cause")
+        }
+        known["doc"], known["cause"] = (
+            known["doc"] or f"{about['library']} as a program.",
+            known["cause"] or row.cause,
+        )
+        more = {
+            "key": row.key,
+            "environment": row.environment,
+            "target": row.target,
+            "truth": row.truth,
+            "bits_safe": row.bits,
+        }
+        cost = {
+            "cpu_seconds": round(self.mechanism.cpu_seconds, 1),
+            "limit": self._detection_limit(result),
+        }
         return {"third_party": strict(known | more | cost | {"gray_box": gray_box(row)})}
 
     def _detection_limit(self, result: AuditResult) -> float | None:
-        """Return the highest bound that any event could certify on the audited pair with the same number of runs."""
+        """Return the highest bound that any event could certify on the audited pair with the same
+        number of runs.
+        """
         assert self.row is not None
         if self.row.law is None or result.pair is None or not result.claim.bounds_epsilon:
             return None
         exact = self.row.law(result.pair)
-        return None if exact is None else limit_of_law(exact, result.claim, result.trials, 1 - result.confidence)
+        return (
+            None
+            if exact is None
+            else limit_of_law(exact, result.claim, result.trials, 1 - result.confidence)
+        )
 
 
 def target_of(row: Row) -> Target:
-    """Return the target of a row: the adapter's function in its environment's interpreter, or a program."""
+    """Return the target of a row: the adapter's function in its environment's interpreter, or a
+    program.
+    """
     found = environments()[row.environment]
     if found.programs:
         return Target(command=found.command(row.adapter, row.target))
@@ -72,7 +96,8 @@ def target_of(row: Row) -> Target:
 def gray_box(row: Row) -> Json | None:
     """Trace a row in a few runs.
 
-    Return the findings, whether an audit on the same pair confirms them, and the cost; None for programs.
+    Return the findings, whether an audit on the same pair confirms them, and the cost; None for
+    programs.
     """
     target = target_of(row)
     domain = target.domain
@@ -80,7 +105,12 @@ def gray_box(row: Row) -> Json | None:
     if target.command:  # the noise of a program cannot be recorded
         return None
     try:
-        found = trace(target, pairs_for(domain)[: min(row.pairs, _PAIRS)], trials=min(row.trials, _TRIALS), confidence=_CONFIDENCE)
+        found = trace(
+            target,
+            pairs_for(domain)[: min(row.pairs, _PAIRS)],
+            trials=min(row.trials, _TRIALS),
+            confidence=_CONFIDENCE,
+        )
     finally:
         target.close()
     return {
@@ -98,22 +128,39 @@ def gray_box(row: Row) -> Json | None:
 
 def cases() -> Iterator[TargetCase]:
     """Yield the cases of all rows, those with a key first."""
-    for row in sorted(ROWS, key=lambda row: (int(row.key[1:]) if row.key else 1000, ROWS.index(row))):
+    for row in sorted(
+        ROWS, key=lambda row: (int(row.key[1:]) if row.key else 1000, ROWS.index(row))
+    ):
         truth = None if row.truth is None else Truth(row.truth, row.source, row.bits)
         stop = "never" if row.law is not None else "gross"
         target = target_of(row)
-        yield TargetCase(row.name, target, truth=truth, settled=row.settled, trials=row.trials, stop=stop, row=row)
+        yield TargetCase(
+            row.name,
+            target,
+            truth=truth,
+            settled=row.settled,
+            trials=row.trials,
+            stop=stop,
+            row=row,
+        )
 
 
 def write_rows(results: Sequence[Json], missing: Mapping[str, str], folder: Path) -> None:
-    """Write ``third-party.json``, from which ``python -m dpwitness.benchmarks.pages.third_party_page`` makes the published page."""
+    """Write ``third-party.json``, from which ``python -m
+    dpwitness.benchmarks.pages.third_party_page`` makes the published page.
+    """
     write_json(folder / "third-party.json", page_content(results, missing))
 
 
 def page_content(results: Sequence[Json], missing: Mapping[str, str]) -> Json:
-    """Return the content of the page as JSON: settings, a row for each result, and the environments that are not installed."""
+    """Return the content of the page as JSON: settings, a row for each result, and the environments
+    that are not installed.
+    """
     parts = slugs(str(result["name"]) for result in results)
-    files = [f"witness-{part}.json" if result.get("witness") else None for result, part in zip(results, parts, strict=True)]
+    files = [
+        f"witness-{part}.json" if result.get("witness") else None
+        for result, part in zip(results, parts, strict=True)
+    ]
     rows = list(map(_row_json, results, files))
     first = results[0] if results else {}
     settings = {key: first.get(key) for key in ("seed", "confidence", "environment")}
@@ -126,14 +173,22 @@ def _row_json(result: Mapping[str, Any], witness: str | None) -> Json:
         *("name", "claim", "relation", "verdict", "parameter", "parameter_lower"),
         *("epsilon_lower", "trials", "right", "description"),
     )
-    pair = result.get("pair") if result.get("verdict") == "VIOLATED" else level.get("pair") or result.get("pair")
+    pair = (
+        result.get("pair")
+        if result.get("verdict") == "VIOLATED"
+        else level.get("pair") or result.get("pair")
+    )
     return {
         **{key: result.get(key) for key in copied_keys},
         **result["third_party"],
         "bit_verdict": level.get("verdict"),
         "bit_epsilon_lower": level.get("epsilon_lower"),
         "bit_description": level.get("description"),
-        "pair": {"why": pair["why"], "d0": dataset(pair["d0"]), "d1": dataset(pair["d1"])} if pair else None,
-        "error": (result.get("notes") or [""])[0] if result.get("verdict") in ("ERROR", "INCONCLUSIVE") else "",
+        "pair": {"why": pair["why"], "d0": dataset(pair["d0"]), "d1": dataset(pair["d1"])}
+        if pair
+        else None,
+        "error": (result.get("notes") or [""])[0]
+        if result.get("verdict") in ("ERROR", "INCONCLUSIVE")
+        else "",
         "witness": witness,
     }

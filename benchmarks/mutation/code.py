@@ -1,9 +1,11 @@
-"""Benchmark of the contract suite: the share of random mutants of the auditors' code that `tests/contract` detects.
+"""Benchmark of the contract suite: the share of random mutants of the auditors' code that
+`tests/contract` detects.
 
-A mutant changes one node: a number is halved or doubled, a comparison or a sign is flipped, a `not` is removed, or a condition is made
-true. The code is installed into a folder of its own for each worker, where one file at a time is changed and the contract suite runs. A
-mutant is detected if a test fails or the suite does not end in time. Survivors are listed; `REASONS` has those that change nothing that a
-user sees.
+A mutant changes one node: a number is halved or doubled, a comparison or a sign is flipped, a `not`
+is removed, or a condition is made true. The code is installed into a folder of its own for each
+worker, where one file at a time is changed and the contract suite runs. A mutant is detected if a
+test fails or the suite does not end in time. Survivors are listed; `REASONS` has those that change
+nothing that a user sees.
 """
 
 from __future__ import annotations
@@ -50,7 +52,12 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "in", ast.NotIn: "not in",
     ast.Is: "is", ast.IsNot: "is not",
 }  # fmt: skip
-_SIGNS: dict[type[ast.operator], tuple[str, str]] = {ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*")}
+_SIGNS: dict[type[ast.operator], tuple[str, str]] = {
+    ast.Add: ("+", "-"),
+    ast.Sub: ("-", "+"),
+    ast.Mult: ("*", "/"),
+    ast.Div: ("/", "*"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,9 @@ def _mutants_of(path: Path) -> Iterator[CodeMutant]:
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
     tree = ast.parse(source)
-    skipped = {id(child) for node in ast.walk(tree) for part in _not_run(node) for child in ast.walk(part)}
+    skipped = {
+        id(child) for node in ast.walk(tree) for part in _not_run(node) for child in ast.walk(part)
+    }
     for node in ast.walk(tree):
         if id(node) in skipped or not isinstance(node, ast.expr):
             continue
@@ -96,12 +105,28 @@ def _mutants_of(path: Path) -> Iterator[CodeMutant]:
             start, end = position(*first), position(*last)
             at = source.find(old, start, end)
             if at >= 0:
-                yield CodeMutant(str(path.relative_to(ROOT)), first[0], at, at + len(old), old, new, lines[first[0] - 1])
+                yield CodeMutant(
+                    str(path.relative_to(ROOT)),
+                    first[0],
+                    at,
+                    at + len(old),
+                    old,
+                    new,
+                    lines[first[0] - 1],
+                )
     for node in ast.walk(tree):
-        if isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(node.test, ast.Constant):
+        if isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(
+            node.test, ast.Constant
+        ):
             start, end = position(*_begin(node.test)), position(*_end(node.test))
             yield CodeMutant(
-                str(path.relative_to(ROOT)), node.test.lineno, start, end, source[start:end], "True", lines[node.test.lineno - 1]
+                str(path.relative_to(ROOT)),
+                node.test.lineno,
+                start,
+                end,
+                source[start:end],
+                "True",
+                lines[node.test.lineno - 1],
             )
 
 
@@ -109,7 +134,11 @@ def _not_run(node: ast.AST) -> Iterator[ast.AST]:
     """Yield parts that no call runs: annotations, decorators, and texts."""
     if isinstance(node, ast.FunctionDef):
         yield from node.decorator_list
-        yield from (part.annotation for part in ast.walk(node.args) if isinstance(part, ast.arg) and part.annotation)
+        yield from (
+            part.annotation
+            for part in ast.walk(node.args)
+            if isinstance(part, ast.arg) and part.annotation
+        )
         yield from [node.returns] if node.returns else []
     if isinstance(node, ast.AnnAssign):
         yield node.annotation
@@ -132,7 +161,12 @@ def _end(node: ast.expr) -> _Place:
 
 def _changes(node: ast.expr) -> Iterator[tuple[_Place, _Place, str, str]]:
     """Yield where to look for a text, the text, and its replacement."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool) and node.value:
+    if (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, int | float)
+        and not isinstance(node.value, bool)
+        and node.value
+    ):
         for factor in (0.5, 2):
             value = node.value * factor
             new = int(value) if isinstance(node.value, int) and value == int(value) else value
@@ -145,17 +179,30 @@ def _changes(node: ast.expr) -> Iterator[tuple[_Place, _Place, str, str]]:
         yield _end(node.left), _begin(node.right), sign, other
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield _begin(node), _begin(node.operand), "not ", ""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant):
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and not isinstance(node.operand, ast.Constant)
+    ):
         yield _begin(node), _begin(node.operand), "-", ""
 
 
 def sample(count: int, seed: int) -> list[CodeMutant]:
-    """Return `count` random mutants: a kind of change first, then one of its mutants, so that numbers do not dominate."""
+    """Return `count` random mutants: a kind of change first, then one of its mutants, so that
+    numbers do not dominate.
+    """
     rng, kinds = random.Random(seed), dict[str, list[CodeMutant]]()
     for mutant in mutants():
         is_number = mutant.old[0].isdigit()
         kinds.setdefault(
-            "number" if is_number else "condition" if mutant.new == "True" else "sign" if mutant.old in "+-*/" else "logic", []
+            "number"
+            if is_number
+            else "condition"
+            if mutant.new == "True"
+            else "sign"
+            if mutant.old in "+-*/"
+            else "logic",
+            [],
         ).append(mutant)
     chosen: dict[CodeMutant, None] = {}
     while len(chosen) < count:
@@ -164,7 +211,9 @@ def sample(count: int, seed: int) -> list[CodeMutant]:
 
 
 def measure(seed: int | None = None, *, count: int = MUTANTS, workers: int | None = None) -> Table:
-    """Run the contract suite on random mutants, in an hour on two cores, and return the share that it detects."""
+    """Run the contract suite on random mutants, in an hour on two cores, and return the share that
+    it detects.
+    """
     seed = secrets.randbits(32) if seed is None else seed
     chosen = sample(count, seed)
     with tempfile.TemporaryDirectory() as name:
@@ -180,10 +229,28 @@ def measure(seed: int | None = None, *, count: int = MUTANTS, workers: int | Non
             copies.put(Path(name, str(k)))
         with ThreadPoolExecutor(number) as pool:
             detected = list(pool.map(_is_detected, repeat(copies), chosen, repeat(limit)))
-    alive = [mutant for mutant, found in zip(chosen, detected, strict=True) if not found and not mutant.reason]
-    excused = [mutant for mutant, found in zip(chosen, detected, strict=True) if not found and mutant.reason]
-    rows = (Row("mutants of the auditors that the contract suite detects", LEAST, sum(detected) / max(1, count - len(excused)), "share"),)
-    notes = (f"seed {seed}: {count} mutants, {sum(detected)} detected, {len(excused)} excused", *(mutant.describe() for mutant in alive))
+    alive = [
+        mutant
+        for mutant, found in zip(chosen, detected, strict=True)
+        if not found and not mutant.reason
+    ]
+    excused = [
+        mutant
+        for mutant, found in zip(chosen, detected, strict=True)
+        if not found and mutant.reason
+    ]
+    rows = (
+        Row(
+            "mutants of the auditors that the contract suite detects",
+            LEAST,
+            sum(detected) / max(1, count - len(excused)),
+            "share",
+        ),
+    )
+    notes = (
+        f"seed {seed}: {count} mutants, {sum(detected)} detected, {len(excused)} excused",
+        *(mutant.describe() for mutant in alive),
+    )
     return Table("mutation-code", rows, notes)
 
 
@@ -201,16 +268,45 @@ def _install(folder: Path) -> None:
         str(ROOT),
     ]
     subprocess.run(command, check=True)
-    shutil.copytree(ROOT / "tests" / "contract", folder / "contract", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "tests" / "contract",
+        folder / "contract",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
 
 
 def _fails(folder: Path, limit: float | None) -> bool:
     """Return whether a test of the contract suite fails, or the suite does not end in time."""
-    environment = {**os.environ, "PYTHONPATH": str(folder / "packages"), "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", str(folder / "contract")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(folder / "packages"),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        str(folder / "contract"),
+    ]
     try:
-        return subprocess.run(command, check=False, env=environment, cwd=folder, timeout=limit, capture_output=True).returncode != 0
+        return (
+            subprocess.run(
+                command,
+                check=False,
+                env=environment,
+                cwd=folder,
+                timeout=limit,
+                capture_output=True,
+            ).returncode
+            != 0
+        )
     except subprocess.TimeoutExpired:
         return True
 
@@ -220,12 +316,18 @@ def _is_detected(copies: SimpleQueue[Path], mutant: CodeMutant, limit: float) ->
     path = folder / "packages" / "dpwitness" / mutant.path
     original = path.read_text(encoding="utf-8")
     try:
-        path.write_text(original[: mutant.start] + mutant.new + original[mutant.end :], encoding="utf-8")
+        path.write_text(
+            original[: mutant.start] + mutant.new + original[mutant.end :], encoding="utf-8"
+        )
         if "jit" in original:  # compiled callers in other files hold a copy of a compiled function
             for cached in (folder / "packages").rglob("*.nb[ci]"):
                 cached.unlink()
         found = _fails(folder, limit)
-        print(f"{'detected' if found else 'alive   '} {mutant.describe()}", file=sys.stderr, flush=True)
+        print(
+            f"{'detected' if found else 'alive   '} {mutant.describe()}",
+            file=sys.stderr,
+            flush=True,
+        )
         return found
     finally:
         path.write_text(original, encoding="utf-8")

@@ -1,11 +1,13 @@
-"""Mutation tests of the checks: a changed constant or inequality of a check must change its claim's verdict or proved number.
+"""Mutation tests of the checks: a changed constant or inequality of a check must change its claim's
+verdict or proved number.
 
-A check is useful only if it can fail. Every numeric constant of a claim's check, and of the functions and module constants that the check
-uses, is halved and doubled. Every inequality is flipped, and min and max are exchanged. Each mutant is run. A mutant is detected (it
-*turns* the claim) if the verdict changes, if the check gives no verdict, or if the proved number changes.
+A check is useful only if it can fail. Every numeric constant of a claim's check, and of the
+functions and module constants that the check uses, is halved and doubled. Every inequality is
+flipped, and min and max are exchanged. Each mutant is run. A mutant is detected (it *turns* the
+claim) if the verdict changes, if the check gives no verdict, or if the proved number changes.
 
-Constants that set the effort of a search, or its grid, are not part of a claim's content: the rules in `EXCUSES` leave them out, and the
-campaign counts them.
+Constants that set the effort of a search, or its grid, are not part of a claim's content: the rules
+in `EXCUSES` leave them out, and the campaign counts them.
 """
 
 from __future__ import annotations
@@ -28,14 +30,35 @@ from dpwitness.proofs_checks.engine.finding import ClaimFinding
 from dpwitness.proofs_checks.engine.ledger import CELLS, settle
 
 PACKAGE = "dpwitness.proofs_checks"
-FLIPPED_COMPARISONS = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
+FLIPPED_COMPARISONS = {
+    ast.Lt: ast.Gt,
+    ast.Gt: ast.Lt,
+    ast.LtE: ast.GtE,
+    ast.GtE: ast.LtE,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+}
 SIGNS = {ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 SWAPPED = {"min": "max", "max": "min"}
 
 SETTINGS = {
     "trials", "runs", "seed", "evaluations", "confidence", "cells", "relative", "seconds", "size", "name", "axis", "timeout",
 }  # fmt: skip
-GRIDS = {"linspace", "geomspace", "arange", "range", "workprec", "meshgrid", "repeat", "reshape", "zeros", "ones", "eye", "full", "of"}
+GRIDS = {
+    "linspace",
+    "geomspace",
+    "arange",
+    "range",
+    "workprec",
+    "meshgrid",
+    "repeat",
+    "reshape",
+    "zeros",
+    "ones",
+    "eye",
+    "full",
+    "of",
+}
 EXCUSES = {
     "setting": "effort of a search: a number of runs, points or cells, a seed, a confidence, a time",
     "grid": "region of a search, or the shape of an array",
@@ -75,14 +98,19 @@ class Outcome:
     found: str  # headline or error of the mutated check
 
 
-# -- mutants -----------------------------------------------------------------------------------------------------------
+# -- mutants
+# --------------------------------------------------------------------------------------------------
 
 
 def mutants(declared: Declaration) -> Iterator[tuple[Mutant, Definition, int, Any]]:
-    """Yield every mutant of a claim's check with the changed definition, the index of the node in `ast.walk`, and the new value."""
+    """Yield every mutant of a claim's check with the changed definition, the index of the node in
+    `ast.walk`, and the new value.
+    """
     for place in places(declared):
         lines = inspect.getsource(sys.modules[place.module]).splitlines()
-        parents = {child: node for node in ast.walk(place.tree) for child in ast.iter_child_nodes(node)}
+        parents = {
+            child: node for node in ast.walk(place.tree) for child in ast.iter_child_nodes(node)
+        }
         skipped = _nodes_not_run(place)
         for number, node in enumerate(ast.walk(place.tree)):
             if node in skipped:
@@ -90,7 +118,20 @@ def mutants(declared: Declaration) -> Iterator[tuple[Mutant, Definition, int, An
             for change, value in _changes(node):
                 line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
                 excuse = _excuse(node, parents, place)
-                yield Mutant(declared.id, place.where, line, column, change, lines[line - 1].strip(), excuse), place, number, value
+                yield (
+                    Mutant(
+                        declared.id,
+                        place.where,
+                        line,
+                        column,
+                        change,
+                        lines[line - 1].strip(),
+                        excuse,
+                    ),
+                    place,
+                    number,
+                    value,
+                )
 
 
 def _nodes_not_run(place: Definition) -> set[ast.AST]:
@@ -100,7 +141,11 @@ def _nodes_not_run(place: Definition) -> set[ast.AST]:
     roots: list[ast.AST | None] = []
     for node in ast.walk(place.tree):
         if isinstance(node, ast.FunctionDef):
-            roots += [*node.decorator_list, node.returns, *(a.annotation for a in [*node.args.args, *node.args.kwonlyargs])]
+            roots += [
+                *node.decorator_list,
+                node.returns,
+                *(a.annotation for a in [*node.args.args, *node.args.kwonlyargs]),
+            ]
         if isinstance(node, ast.AnnAssign):
             roots.append(node.annotation)
     return {child for root in roots if root is not None for child in ast.walk(root)}
@@ -133,7 +178,14 @@ def _number(value: Any) -> int | float | None:
         except ValueError:
             return None
         return found if math.isfinite(found) and found else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and value and math.isfinite(value) else None
+    return (
+        value
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and value
+        and math.isfinite(value)
+        else None
+    )
 
 
 def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: Definition) -> str:
@@ -151,9 +203,18 @@ def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: Definition) -
             return "setting"
         if isinstance(above, ast.Call) and below is not above.func and _called_name(above) in GRIDS:
             return "setting" if _called_name(above) in ("of", "workprec") else "grid"
-        if isinstance(above, ast.Call) and below is not above.func and _called_name(above) in ("free", "case"):
+        if (
+            isinstance(above, ast.Call)
+            and below is not above.func
+            and _called_name(above) in ("free", "case")
+        ):
             return _called_name(above)
-        if isinstance(above, ast.Call) and below is not above.func and _called_name(above) in CASES and _calls_attained(place):
+        if (
+            isinstance(above, ast.Call)
+            and below is not above.func
+            and _called_name(above) in CASES
+            and _calls_attained(place)
+        ):
             return "case"
         if isinstance(above, ast.arguments) and place.checked:
             return "point"
@@ -162,33 +223,57 @@ def _excuse(node: ast.AST, parents: dict[ast.AST, ast.AST], place: Definition) -
 
 
 def _called_name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+    return (
+        call.func.attr
+        if isinstance(call.func, ast.Attribute)
+        else call.func.id
+        if isinstance(call.func, ast.Name)
+        else ""
+    )
 
 
 def _calls_attained(place: Definition) -> bool:
-    return any(isinstance(node, ast.Call) and _called_name(node) == "attained" for node in ast.walk(place.tree))
+    return any(
+        isinstance(node, ast.Call) and _called_name(node) == "attained"
+        for node in ast.walk(place.tree)
+    )
 
 
-CASES = {"audit_sensitivity", "LabelledBall", "KernelLearner", "TestDataDependentLearner", "GLMOutputPerturbation", "moved"}
-LOOKS = {"corners", "both_ways", "noisy", "moved", "longest"}  # functions that give, or search for, examples that attain a bound
+CASES = {
+    "audit_sensitivity",
+    "LabelledBall",
+    "KernelLearner",
+    "TestDataDependentLearner",
+    "GLMOutputPerturbation",
+    "moved",
+}
+# functions that give, or search for, examples that attain a bound
+LOOKS = {"corners", "both_ways", "noisy", "moved", "longest"}
 CONSTANTS = {
     "PRECISION": "setting", "STEPS": "grid", "NEAR": "grid", "NEVER": "setting", "W3_OUTPUTS": "grid", "PLACES": "grid",
 }  # fmt: skip
 
 
-# -- running them ------------------------------------------------------------------------------------------------------
+# -- running them
+# --------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def installed_mutant(place: Definition, number: int, value: Any) -> Iterator[None]:
-    """Context manager that replaces a function or constant by its mutant in all modules that hold it, and restores the original."""
+    """Context manager that replaces a function or constant by its mutant in all modules that hold
+    it, and restores the original.
+    """
     tree = ast.parse(textwrap.dedent(ast.unparse(_mutated_tree(place.tree, number, value))))
     namespace = vars(sys.modules[place.module])
     if place.function is None:
         scratch = dict(namespace)
         exec(compile(tree, "<mutant>", "exec"), scratch)
         before, after = namespace[place.name], scratch[place.name]
-        holders = [vars(m) for name, m in sys.modules.items() if name.startswith(PACKAGE) and vars(m).get(place.name) is before]
+        holders = [
+            vars(m)
+            for name, m in sys.modules.items()
+            if name.startswith(PACKAGE) and vars(m).get(place.name) is before
+        ]
         for holder in holders:
             holder[place.name] = after
         try:
@@ -202,7 +287,11 @@ def installed_mutant(place: Definition, number: int, value: Any) -> Iterator[Non
     exec(compile(tree, function.__code__.co_filename, "exec"), {**namespace}, scratch)
     (new,) = scratch.values()
     original_code = function.__code__, function.__defaults__, function.__kwdefaults__
-    function.__code__, function.__defaults__, function.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    function.__code__, function.__defaults__, function.__kwdefaults__ = (
+        new.__code__,
+        new.__defaults__,
+        new.__kwdefaults__,
+    )
     try:
         yield
     finally:
@@ -225,10 +314,16 @@ def _mutated_tree(tree: ast.AST, number: int, value: Any) -> ast.AST:
     return copy
 
 
-def run(declared: Declaration, *, only: Callable[[Mutant], bool] = lambda mutant: True, seconds: float = 10.0) -> list[Outcome]:
+def run(
+    declared: Declaration,
+    *,
+    only: Callable[[Mutant], bool] = lambda mutant: True,
+    seconds: float = 10.0,
+) -> list[Outcome]:
     """Run the mutants of a claim's check and return their outcomes.
 
-    Mutants with an excuse are not run and have the kind ``excused``. Mutants without an excuse are run if `only` accepts them.
+    Mutants with an excuse are not run and have the kind ``excused``. Mutants without an excuse are
+    run if `only` accepts them.
     """
     reached: set[tuple[str, int]] = set()
     with _record_lines(reached):
@@ -236,7 +331,11 @@ def run(declared: Declaration, *, only: Callable[[Mutant], bool] = lambda mutant
     cells, original = _fewest_cells(declared, original)
     found = []
     for mutant, place, number, value in mutants(declared):
-        if not mutant.excuse and place.function is not None and (place.module, mutant.line) not in reached:
+        if (
+            not mutant.excuse
+            and place.function is not None
+            and (place.module, mutant.line) not in reached
+        ):
             found.append(Outcome(replace(mutant, excuse="unused"), "excused", ""))
         elif mutant.excuse:
             found.append(Outcome(mutant, "excused", ""))
@@ -251,7 +350,9 @@ def run(declared: Declaration, *, only: Callable[[Mutant], bool] = lambda mutant
 
 
 def _fewest_cells(declared: Declaration, original: ClaimFinding) -> tuple[int, ClaimFinding]:
-    """Return the smallest limit of cells, of five limits, at which the check keeps its verdict, and the finding with that limit."""
+    """Return the smallest limit of cells, of five limits, at which the check keeps its verdict, and
+    the finding with that limit.
+    """
     for cells in (60, 200, 600, 2000, CELLS):
         if declared.boxed and original.evidence.signs is not None:
             found = settle(declared, seconds=60.0, quick=True, cells=cells)
@@ -267,7 +368,8 @@ def _compare(original: ClaimFinding, changed: ClaimFinding) -> str:
         return "number"  # the nonzero difference that computer algebra reports
     reported = not original.declaration.boxed and "z3" not in original.evidence.method
     if reported and original.grade == "proved" and original.evidence.text != changed.evidence.text:
-        return "number"  # the text of a proof at a point contains its numbers; z3's numbers are arbitrary solutions
+        # the text of a proof at a point contains its numbers; z3's numbers are arbitrary solutions
+        return "number"
     return "same" if _all_close(_numbers(original), _numbers(changed)) else "number"
 
 
@@ -276,9 +378,14 @@ def _numbers(found: ClaimFinding) -> list[float]:
     reached, signs, result = found.evidence.enclosure, found.evidence.signs, found.evidence.result
     reported = [found.evidence.numbers[name] for name in sorted(found.evidence.numbers)]
     ends = [] if reached is None else [1 + reached.lower, 1 + reached.upper]
-    measured = [getattr(result, name, None) for name in ("estimate", "ratio_lower", "parameter_lower", "epsilon_lower")]
+    measured = [
+        getattr(result, name, None)
+        for name in ("estimate", "ratio_lower", "parameter_lower", "epsilon_lower")
+    ]
     shares = [] if signs is None else [round(signs.positive, 2)]
-    return [float(x) for x in _flatten([ends, shares, reported, measured]) if isinstance(x, int | float)]
+    return [
+        float(x) for x in _flatten([ends, shares, reported, measured]) if isinstance(x, int | float)
+    ]
 
 
 def _flatten(value: Any) -> Iterator[Any]:
@@ -293,15 +400,21 @@ def _flatten(value: Any) -> Iterator[Any]:
 
 def _all_close(first: list[float], second: list[float]) -> bool:
     return len(first) == len(second) and all(
-        a == b or math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-12) or (math.isnan(a) and math.isnan(b))
+        a == b
+        or math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-12)
+        or (math.isnan(a) and math.isnan(b))
         for a, b in zip(first, second, strict=True)
     )
 
 
 @contextmanager
 def _record_lines(reached: set[tuple[str, int]]) -> Iterator[None]:
-    """Context manager that adds the lines of the claims' modules that run to `reached`, as (module, line)."""
-    files = {inspect.getsourcefile(m): name for name, m in sys.modules.items() if is_claims_module(name)}
+    """Context manager that adds the lines of the claims' modules that run to `reached`, as (module,
+    line).
+    """
+    files = {
+        inspect.getsourcefile(m): name for name, m in sys.modules.items() if is_claims_module(name)
+    }
 
     def enter(frame: types.FrameType, event: str, _: Any) -> Any:
         module = files.get(frame.f_code.co_filename)

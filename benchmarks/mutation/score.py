@@ -1,7 +1,9 @@
-"""Mutation campaign over the ledger: the claims that are mutated, the score, and the reasons for mutants that change nothing.
+"""Mutation campaign over the ledger: the claims that are mutated, the score, and the reasons for
+mutants that change nothing.
 
-A mutant is detected if it changes the claim's verdict, if the check gives no verdict, or if it changes the proved number that the page of
-claims prints and the tests compare. Each undetected mutant needs a reason in `REASONS`; otherwise the campaign fails.
+A mutant is detected if it changes the claim's verdict, if the check gives no verdict, or if it
+changes the proved number that the page of claims prints and the tests compare. Each undetected
+mutant needs a reason in `REASONS`; otherwise the campaign fails.
 """
 
 from __future__ import annotations
@@ -21,61 +23,192 @@ LEAST = 0.95  # share of the mutants without an excuse that must be detected
 
 REASONS: tuple[tuple[str, str, str, str], ...] = (
     # (function or constant, substring of the line, substring of the change, reason)
-    ("logistic_claims.objective_excess", "if surplus >= 0", "", "both branches are one number; the first cuts its ball at zero"),
-    ("logistic_claims.corrected_budget_excess", "remaining = ", "", "stated slack: each branch holds beyond the border between them"),
-    ("interactive_claims.renyi_bound", "if not y < 1", "", "a guard: beyond it nothing is proved, and y stays below 1/2 here"),
-    ("interactive_claims.renyi_bound", "(1 - y)", "", "stated slack of the bound: y is small where it decides"),
-    ("glm_claims.wide_excess", "t * t >= 3", "3 -> 1.5", "a guard: t^2 is above 3 on the whole domain"),
+    (
+        "logistic_claims.objective_excess",
+        "if surplus >= 0",
+        "",
+        "both branches are one number; the first cuts its ball at zero",
+    ),
+    (
+        "logistic_claims.corrected_budget_excess",
+        "remaining = ",
+        "",
+        "stated slack: each branch holds beyond the border between them",
+    ),
+    (
+        "interactive_claims.renyi_bound",
+        "if not y < 1",
+        "",
+        "a guard: beyond it nothing is proved, and y stays below 1/2 here",
+    ),
+    (
+        "interactive_claims.renyi_bound",
+        "(1 - y)",
+        "",
+        "stated slack of the bound: y is small where it decides",
+    ),
+    (
+        "glm_claims.wide_excess",
+        "t * t >= 3",
+        "3 -> 1.5",
+        "a guard: t^2 is above 3 on the whole domain",
+    ),
     (
         "alignment_claims.call_obligation",
         "_size(q - q_neighbour) <= 1",
         "",
         "a call flips or no call flips, however little the answers change",
     ),
-    ("alignment_claims.call_obligation", "", "", "any flipped call refutes the claim; which call does not matter"),
-    ("alignment_claims._size", "x >= 0", "", "any flipped call refutes the claim; a flipped size makes costs negative"),
-    ("alignment_claims.winner_obligations", "rival != 0", "", "the winner is not its own rival: it wins either way"),
-    ("alignment_claims.threshold_obligations", "first = ", "", "the threshold moves by 1 or not at all: only equality occurs"),
-    ("alignment_claims.threshold_obligations", "above >= 1", "", "the number of calls above cancels; the condition only excludes 0"),
-    ("alignment_claims.threshold_obligations", "calls + 1", "", "stated slack: k calls may be bounded by the price of more"),
-    ("alignment_claims.threshold_obligations", "bounded = ", "", "a sign that the other constraints imply"),
-    ("interactive_claims.each_round_is_private", "", "", "the alignment preserves every comparison, in both directions"),
-    ("interactive_accuracy_claims.updates_are_few", "sigma > 0", "", "signs cancel: sigma and R enter by their squares"),
-    ("interactive_accuracy_claims.answers_are_accurate", "sigma > 0", "", "a sign that the other constraints imply"),
+    (
+        "alignment_claims.call_obligation",
+        "",
+        "",
+        "any flipped call refutes the claim; which call does not matter",
+    ),
+    (
+        "alignment_claims._size",
+        "x >= 0",
+        "",
+        "any flipped call refutes the claim; a flipped size makes costs negative",
+    ),
+    (
+        "alignment_claims.winner_obligations",
+        "rival != 0",
+        "",
+        "the winner is not its own rival: it wins either way",
+    ),
+    (
+        "alignment_claims.threshold_obligations",
+        "first = ",
+        "",
+        "the threshold moves by 1 or not at all: only equality occurs",
+    ),
+    (
+        "alignment_claims.threshold_obligations",
+        "above >= 1",
+        "",
+        "the number of calls above cancels; the condition only excludes 0",
+    ),
+    (
+        "alignment_claims.threshold_obligations",
+        "calls + 1",
+        "",
+        "stated slack: k calls may be bounded by the price of more",
+    ),
+    (
+        "alignment_claims.threshold_obligations",
+        "bounded = ",
+        "",
+        "a sign that the other constraints imply",
+    ),
+    (
+        "interactive_claims.each_round_is_private",
+        "",
+        "",
+        "the alignment preserves every comparison, in both directions",
+    ),
+    (
+        "interactive_accuracy_claims.updates_are_few",
+        "sigma > 0",
+        "",
+        "signs cancel: sigma and R enter by their squares",
+    ),
+    (
+        "interactive_accuracy_claims.answers_are_accurate",
+        "sigma > 0",
+        "",
+        "a sign that the other constraints imply",
+    ),
     ("aggregation_claims.printed_averaging_loses_one_step", "b > 0", "", "B enters by its square"),
-    ("ridge_claims.excess_risk_is_a_square", "t * t / 2", "2 -> 4", "stated slack: a smaller variance leaves no mean either"),
-    ("glm_claims.utility_ridge_is_enough_for_privacy", "n <= 1", "", "the least n is far above 1 at this point"),
+    (
+        "ridge_claims.excess_risk_is_a_square",
+        "t * t / 2",
+        "2 -> 4",
+        "stated slack: a smaller variance leaves no mean either",
+    ),
+    (
+        "glm_claims.utility_ridge_is_enough_for_privacy",
+        "n <= 1",
+        "",
+        "the least n is far above 1 at this point",
+    ),
     ("simplex_claims.algorithm_draws", "drawn < 1", "", "m is .17 at this point, far below 1"),
-    ("prediction_claims.the_minimiser_moves_little", "best = ", "", "each of the three cases attains the bound: one of them is enough"),
-    ("regret_claims.steady_regret", "", "", "the second term vanishes at these costs; the first is the regret"),
-    ("logistic_objective_claims.experiments_keep_their_promise", "Enclosure(-1.0, -1.0)", "", "where a maximum starts"),
-    ("logistic_objective_claims.experiments_keep_their_promise", "truth = ", "", "the supremum is the same in every dimension above one"),
-    ("independent_claims.draw_obligations", "If(value >= 0", "", "both sizes change their sign, which exchanges the datasets"),
-    ("independent_claims.the_substitution_is_right", "norm = ", "", "a factor cancels: only what the ratio depends on is claimed"),
+    (
+        "prediction_claims.the_minimiser_moves_little",
+        "best = ",
+        "",
+        "each of the three cases attains the bound: one of them is enough",
+    ),
+    (
+        "regret_claims.steady_regret",
+        "",
+        "",
+        "the second term vanishes at these costs; the first is the regret",
+    ),
+    (
+        "logistic_objective_claims.experiments_keep_their_promise",
+        "Enclosure(-1.0, -1.0)",
+        "",
+        "where a maximum starts",
+    ),
+    (
+        "logistic_objective_claims.experiments_keep_their_promise",
+        "truth = ",
+        "",
+        "the supremum is the same in every dimension above one",
+    ),
+    (
+        "independent_claims.draw_obligations",
+        "If(value >= 0",
+        "",
+        "both sizes change their sign, which exchanges the datasets",
+    ),
+    (
+        "independent_claims.the_substitution_is_right",
+        "norm = ",
+        "",
+        "a factor cancels: only what the ratio depends on is claimed",
+    ),
     (
         "regret_claims.regret_of_the_leader",
         "Box(v=",
         "",
         "probabilities: the largest variance lies in the middle, and wider ranges add none",
     ),
-    ("ridge_claims.inside_theta_it_survives_opposed_records", "PrivateRidge(", "", "a setting of the mechanism that the pair does not use"),
+    (
+        "ridge_claims.inside_theta_it_survives_opposed_records",
+        "PrivateRidge(",
+        "",
+        "a setting of the mechanism that the pair does not use",
+    ),
     (
         "ridge_claims.inside_theta_it_survives_opposed_records",
         "at = ",
         "",
         "the output in the text of the evidence; the check computes with another variable",
     ),
-    ("transfer_claims.responses", "LossLaw(", "", "one of the two laws, which the mean does not need"),
+    (
+        "transfer_claims.responses",
+        "LossLaw(",
+        "",
+        "one of the two laws, which the mean does not need",
+    ),
 )
 
 
 def proofs() -> list[Declaration]:
-    """Return the claims whose verdict is a proof. Audits and experiments are excluded: their results depend on seeds."""
-    return [it for it in declarations().values() if it.kind == "certificate" or it.reach is not None]
+    """Return the claims whose verdict is a proof. Audits and experiments are excluded: their
+    results depend on seeds.
+    """
+    return [
+        it for it in declarations().values() if it.kind == "certificate" or it.reach is not None
+    ]
 
 
 def reason(mutant: Mutant) -> str:
-    """Return the reason in `REASONS` why a mutant may stay undetected; an empty text if there is none."""
+    """Return the reason in `REASONS` why a mutant may stay undetected; an empty text if there is
+    none.
+    """
     for where, text, change, why in REASONS:
         if mutant.where == where and text in mutant.text and change in mutant.change:
             return why
@@ -102,7 +235,9 @@ class Score:
         return (self.verdict + self.number) / max(1, self.counted)
 
 
-def campaign(claims: Iterable[str] | None = None, *, report_line: Callable[[str], Any] | None = None) -> list[Outcome]:
+def campaign(
+    claims: Iterable[str] | None = None, *, report_line: Callable[[str], Any] | None = None
+) -> list[Outcome]:
     """Run every mutant of the proofs, or of the given `claims`, and return the outcomes.
 
     The callback `report_line` receives a line of text after each claim.
@@ -119,7 +254,9 @@ def campaign(claims: Iterable[str] | None = None, *, report_line: Callable[[str]
 
 
 def sample(claims: Sequence[str], share: float, seed: int) -> list[Outcome]:
-    """Run a random share of the mutants of the given claims and return the outcomes; the mutants that run depend on `seed`."""
+    """Run a random share of the mutants of the given claims and return the outcomes; the mutants
+    that run depend on `seed`.
+    """
     known, found = declarations(), []
     for id in claims:
         chosen = partial(_random_choice, random.Random(f"{seed} {id}"), share)
@@ -151,26 +288,39 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     lines = [
         "## Mutants of the claims' proofs",
         "",
-        f"Every numeric constant of the checks of {claims} claims that rest on a proof was halved and doubled, every inequality "
+        f"Every numeric constant of the checks of {claims} claims that rest on a proof was "
+        "halved and doubled, every inequality "
         "flipped, min and max exchanged. "
-        f"**{100 * found.turned:.1f} % of {found.counted} mutants changed their claim**: {found.verdict} its verdict, {found.number} the "
-        f"proved number that is published. {len(found.listed)} changed nothing and are listed with the reason; "
+        f"**{100 * found.turned:.1f} % of {found.counted} mutants changed their claim**: "
+        f"{found.verdict} its verdict, {found.number} the "
+        f"proved number that is published. {len(found.listed)} changed nothing and are "
+        "listed with the reason; "
         f"{len(found.unexplained)} without one.",
         "",
-        "Left out by rule: " + "; ".join(f"{count} ({EXCUSES[rule]})" for rule, count in sorted(found.excused.items())) + ".",
+        "Left out by rule: "
+        + "; ".join(f"{count} ({EXCUSES[rule]})" for rule, count in sorted(found.excused.items()))
+        + ".",
         "",
         "Made by `dpwitness bench mutation`.",
         "",
     ]
     if found.listed or found.unexplained:
-        lines += ["| claim | in | change | why the claim does not change |", "| --- | --- | --- | --- |"]
+        lines += [
+            "| claim | in | change | why the claim does not change |",
+            "| --- | --- | --- | --- |",
+        ]
         for o in (*found.unexplained, *found.listed):
             text = o.mutant.text.replace("|", "\\|")
-            lines.append(f"| {o.mutant.claim} | `{text[:90]}` | `{o.mutant.change}` | {reason(o.mutant) or '**no reason**'} |")
+            lines.append(
+                f"| {o.mutant.claim} | `{text[:90]}` | `{o.mutant.change}` | "
+                f"{reason(o.mutant) or '**no reason**'} |"
+            )
     return "\n".join(lines).rstrip() + "\n"
 
 
 def count(claims: Iterable[str] | None = None) -> int:
-    """Return the number of mutants of the proofs, or of the given `claims`, without running them."""
+    """Return the number of mutants of the proofs, or of the given `claims`, without
+    running them.
+    """
     chosen = None if claims is None else set(claims)
     return sum(1 for it in proofs() if chosen is None or it.id in chosen for _ in mutants(it))

@@ -1,4 +1,6 @@
-"""Command ``python -m dpwitness.benchmarks.pages FOLDER``, which builds the site of the published pages."""
+"""Command ``python -m dpwitness.benchmarks.pages FOLDER``, which builds the site of the published
+pages.
+"""
 
 from dpwitness.benchmarks.pages.site import main
 

@@ -1,6 +1,8 @@
-"""Audits of accountants that adapters declare, in several releases of a library, and names without an audit: the data of a page's sections.
+"""Audits of accountants that adapters declare, in several releases of a library, and names without
+an audit: the data of a page's sections.
 
-The witness of one release is compared again in the later releases. What fails is kept as one line, and does not stop the other audits.
+The witness of one release is compared again in the later releases. What fails is kept as one line,
+and does not stop the other audits.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpwitness.auditors.functions.accounting.audit import compare_at
-from dpwitness.auditors.functions.accounting.declared_targets import DeclaredAccountant, audit_declared
+from dpwitness.auditors.functions.accounting.declared_targets import (
+    DeclaredAccountant,
+    audit_declared,
+)
 from dpwitness.auditors.functions.accounting.result import AccountantResult, plain
 from dpwitness.auditors.scanning.package_discovery import discover
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -32,7 +37,8 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 _SECONDS = 30.0  # of the search for one accountant
 _CALL_SECONDS = 60.0  # longest duration of one batch of calls
 _INDEX_SECONDS = 60.0  # longest duration of a question to the package index
-_VALUES = ("distance", "bound", "support", "budget", "delta of an absent key")  # kinds of findings that are no errors
+# kinds of findings that are no errors
+_VALUES = ("distance", "bound", "support", "budget", "delta of an absent key")
 _KEYS = ("library", "version", "target", "kind")
 _FAILURES = (InvalidArgument, MechanismFailed, OSError)
 
@@ -43,11 +49,16 @@ def exact_parts(sources: Sequence[str], before: Json) -> Iterator[tuple[str, Jso
     Parameters
     ----------
     sources : sequence of str
-        ``ADAPTER=PYTHON``, or files of frozen findings. An adapter may be given with several interpreters, one for each release.
+        ``ADAPTER=PYTHON``, or files of frozen findings. An adapter may be given with several
+        interpreters, one for each release.
     before : dict
         This part of the page's JSON of an earlier run. Rows of sources that are not given are kept.
     """
-    found: Json = {"rows": [], "uncovered": [], "failed": {}} | before | {"checked": datetime.now(UTC).date().isoformat()}
+    found: Json = (
+        {"rows": [], "uncovered": [], "failed": {}}
+        | before
+        | {"checked": datetime.now(UTC).date().isoformat()}
+    )
     pythons: dict[str, dict[str, str]] = {}
     for source in sources:
         adapter, _, python = source.partition("=")
@@ -67,7 +78,9 @@ def exact_parts(sources: Sequence[str], before: Json) -> Iterator[tuple[str, Jso
             failure = {name: _line(error)}
         fresh = {_key(row) for row in rows}
         found["rows"] = [row for row in found["rows"] if _key(row) not in fresh] + rows
-        found["failed"] = {key: line for key, line in found["failed"].items() if key != name} | failure
+        found["failed"] = {
+            key: line for key, line in found["failed"].items() if key != name
+        } | failure
         yield name, found
     for adapter, known in pythons.items():
         compare_releases([row for row in found["rows"] if row.get("adapter") == adapter], known)
@@ -79,11 +92,15 @@ def _key(row: Json) -> tuple[str, ...]:
 
 
 def _newest(found: Sequence[Json]) -> list[Json]:
-    """Return the counts of names of the newest release of each library, the last one of equal releases."""
+    """Return the counts of names of the newest release of each library, the last one of equal
+    releases.
+    """
     kept: dict[str, Json] = {}
     for each in found:
         before = kept.get(each["library"])
-        if before is None or order_of_release(each.get("version", "")) >= order_of_release(before.get("version", "")):
+        if before is None or order_of_release(each.get("version", "")) >= order_of_release(
+            before.get("version", "")
+        ):
             kept[each["library"]] = each
     return list(kept.values())
 
@@ -97,9 +114,11 @@ def released(adapter: str, python: str) -> tuple[str, str]:
 
 
 def accountant_rows(adapter: str, python: str, known: Sequence[Json] = ()) -> Iterator[Json]:
-    """Yield a row for each accountant that an adapter declares in TARGETS, audited in an interpreter with its library.
+    """Yield a row for each accountant that an adapter declares in TARGETS, audited in an
+    interpreter with its library.
 
-    Witnesses in `known` rows, those of other releases, come first: where one holds, no search is needed.
+    Witnesses in `known` rows, those of other releases, come first: where one holds, no search is
+    needed.
     """
     library, version = released(adapter, python)
     about: Json = {"library": library, "version": version, "adapter": adapter, "kind": "accountant"}
@@ -107,14 +126,29 @@ def accountant_rows(adapter: str, python: str, known: Sequence[Json] = ()) -> It
         if declaration.get("kind") == DeclaredAccountant.KIND:
             target = Target(adapter, name, python, {}, _CALL_SECONDS)
             try:
-                same = [row for row in known if row.get("witness") and (row["adapter"], row["target"]) == (adapter, name)]
-                holding = (found for found in (compared_again(row, python) for row in same) if found.verdict is Verdict.VIOLATED)
+                same = [
+                    row
+                    for row in known
+                    if row.get("witness") and (row["adapter"], row["target"]) == (adapter, name)
+                ]
+                holding = (
+                    found
+                    for found in (compared_again(row, python) for row in same)
+                    if found.verdict is Verdict.VIOLATED
+                )
                 found = next(holding, None)
                 if found is None:
-                    found = audit_declared(DeclaredAccountant(target, declaration), seconds=_SECONDS)
+                    found = audit_declared(
+                        DeclaredAccountant(target, declaration), seconds=_SECONDS
+                    )
                 yield about | {"target": name} | _finding(found)
             except _FAILURES as error:
-                yield about | {"target": name, "verdict": "ERROR", "finding": _line(error), "cause": ""}
+                yield about | {
+                    "target": name,
+                    "verdict": "ERROR",
+                    "finding": _line(error),
+                    "cause": "",
+                }
             finally:
                 target.close()
 
@@ -139,13 +173,18 @@ def _line(error: Exception) -> str:
 
 
 def compare_releases(rows: Sequence[Json], pythons: Mapping[str, str]) -> None:
-    """Compare the witnesses of one adapter's rows in the later releases, and write the outcomes into the rows."""
+    """Compare the witnesses of one adapter's rows in the later releases, and write the outcomes
+    into the rows.
+    """
     for row in [row for row in rows if row.get("witness")]:
         for version, python in pythons.items():
             if order_of_release(version) > order_of_release(row["version"]):
                 try:
                     found = compared_again(row, python)
-                    outcome = {"verdict": found.verdict.value, "finding": found.headline().partition(": ")[2]}
+                    outcome = {
+                        "verdict": found.verdict.value,
+                        "finding": found.headline().partition(": ")[2],
+                    }
                 except _FAILURES as error:
                     outcome = {"verdict": "ERROR", "finding": _line(error)}
                 row.setdefault("again", {})[version] = outcome
@@ -153,21 +192,40 @@ def compare_releases(rows: Sequence[Json], pythons: Mapping[str, str]) -> None:
 
 def compared_again(row: Json, python: str) -> AccountantResult:
     """Return the comparison at the witness of a row, in the interpreter of another release."""
-    begin, raw, target = time.perf_counter(), row["witness"], Target(row["adapter"], row["target"], python, {}, _CALL_SECONDS)
-    at = {key: tuple(value) if isinstance(value, list) else value for key, value in raw["at"].items()}
+    begin, raw, target = (
+        time.perf_counter(),
+        row["witness"],
+        Target(row["adapter"], row["target"], python, {}, _CALL_SECONDS),
+    )
+    at = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in raw["at"].items()
+    }
     try:
         accountant = DeclaredAccountant.of(target)
-        return compare_at(accountant, raw["mechanism"], raw["returns"], raw["parameters"], at, 0, row["target"], begin)
+        return compare_at(
+            accountant,
+            raw["mechanism"],
+            raw["returns"],
+            raw["parameters"],
+            at,
+            0,
+            row["target"],
+            begin,
+        )
     finally:
         target.close()
 
 
 def finding_rows(file: Path) -> Iterator[Json]:
-    """Yield a row for each finding of a file of frozen findings of a scan: a violation, or an error on one of two neighbors only."""
+    """Yield a row for each finding of a file of frozen findings of a scan: a violation, or an error
+    on one of two neighbors only.
+    """
     found = json.loads(file.read_text(encoding="utf-8"))  # outputs in the file may be NaN
     for each in found["findings"]:
         value = each["kind"] in _VALUES and each["confidence"] == "high"
-        moved = f"{each['kind']} {each['found']}, claimed {each['allowed']}" if value else each["kind"]
+        moved = (
+            f"{each['kind']} {each['found']}, claimed {each['allowed']}" if value else each["kind"]
+        )
         yield {
             "library": found["library"],
             "version": found["version"],
@@ -180,7 +238,9 @@ def finding_rows(file: Path) -> Iterator[Json]:
 
 
 def uncovered(adapter: str, python: str, library: str) -> Json:
-    """Return the number of public names of a library, and those that no target file of its adapter folder mentions."""
+    """Return the number of public names of a library, and those that no target file of its adapter
+    folder mentions.
+    """
     with tempfile.TemporaryDirectory() as folder:
         objects = discover(package=library, python=python, working_folder=folder).objects
     public = {str(each["name"]).rpartition(".")[2] for each in objects}
@@ -191,7 +251,9 @@ def uncovered(adapter: str, python: str, library: str) -> Json:
 
 
 def _words(file: Path) -> Iterator[str]:
-    """Yield the names and attributes in the code of a file, and its texts, which may be names of attributes."""
+    """Yield the names and attributes in the code of a file, and its texts, which may be names of
+    attributes.
+    """
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Attribute | ast.Name):
             yield node.attr if isinstance(node, ast.Attribute) else node.id
@@ -202,10 +264,14 @@ def _words(file: Path) -> Iterator[str]:
 
 
 def newest_release(library: str) -> str:
-    """Return the newest release of a distribution by the package index; an empty text if the index has none, or does not answer."""
+    """Return the newest release of a distribution by the package index; an empty text if the index
+    has none, or does not answer.
+    """
     command = [sys.executable, "-m", "pip", "index", "versions", library]
     try:
-        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_INDEX_SECONDS)
+        run = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_INDEX_SECONDS
+        )
     except subprocess.TimeoutExpired:
         return ""
     found = re.match(rf"{re.escape(library)} \(([^)]+)\)", run.stdout)

@@ -1,4 +1,6 @@
-"""Sections of the third-party page without statistics: accountants and transformations, newest releases, and names without an audit."""
+"""Sections of the third-party page without statistics: accountants and transformations, newest
+releases, and names without an audit.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,54 @@ from dpwitness.reports.phrasing.wording import code, count, escaped_markdown, ta
 _SHOWN = 15  # public names that the page lists
 
 
-def upstream(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], newest: Mapping[str, str]) -> str:
-    """Return whether a finding is in later releases: by its witness, compared again there, or by the audits of the same target there."""
-    same = [other for other in rows if (other["library"], other["target"]) == (row["library"], row["target"])]
-    later = {other["version"]: other["verdict"] for other in same if _is_later(other, row["version"])}
-    again = {version: found["verdict"] for version, found in row.get("again", {}).items() if version in later}
-    holding = [version for version, verdict_there in (again or later).items() if verdict_there == "VIOLATED"]
+def upstream(
+    row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], newest: Mapping[str, str]
+) -> str:
+    """Return whether a finding is in later releases: by its witness, compared again there, or by
+    the audits of the same target there.
+    """
+    same = [
+        other
+        for other in rows
+        if (other["library"], other["target"]) == (row["library"], row["target"])
+    ]
+    later = {
+        other["version"]: other["verdict"] for other in same if _is_later(other, row["version"])
+    }
+    again = {
+        version: found["verdict"]
+        for version, found in row.get("again", {}).items()
+        if version in later
+    }
+    holding = [
+        version
+        for version, verdict_there in (again or later).items()
+        if verdict_there == "VIOLATED"
+    ]
     last = max(holding, key=order_of_release, default="")
-    gone = [version for version, verdict_there in (again or later).items() if verdict_there in ("NOT_REFUTED", "CERTIFIED")]
-    after = min((version for version in gone if order_of_release(version) > order_of_release(last)), key=order_of_release, default="")
+    gone = [
+        version
+        for version, verdict_there in (again or later).items()
+        if verdict_there in ("NOT_REFUTED", "CERTIFIED")
+    ]
+    after = min(
+        (version for version in gone if order_of_release(version) > order_of_release(last)),
+        key=order_of_release,
+        default="",
+    )
     if after and again:
         other_way = "; another witness holds there" if later[after] == "VIOLATED" else ""
         return f"repaired since {after}{other_way}"
     if after or last:
         return f"not found in {after}" if after else f"still in {last}"
     known = newest.get(row["library"], "")
-    return "in the newest release" if known == row["version"] else f"{known} was not audited" if known else "unknown"
+    return (
+        "in the newest release"
+        if known == row["version"]
+        else f"{known} was not audited"
+        if known
+        else "unknown"
+    )
 
 
 def _is_later(row: Mapping[str, Any], version: str) -> bool:
@@ -40,49 +74,77 @@ def order_of_release(version: str) -> list[int]:
 
 
 def section(exact: Json, rows: Sequence[Json]) -> list[str]:
-    """Return the sections of the page: rows without statistics, refuted rows and newest releases, and names without an audit."""
+    """Return the sections of the page: rows without statistics, refuted rows and newest releases,
+    and names without an audit.
+    """
     every = [*rows, *exact["rows"]]
     violated = [row for row in every if row["verdict"] == "VIOLATED"]
     releases = {(row["library"], row["version"]) for row in every if "dev" not in row["version"]}
     lines = [
-        [f"{row['library']} {row['version']}", code(row["target"]), row["kind"], verdict(row["verdict"]).lower(), _seen(row)]
+        [
+            f"{row['library']} {row['version']}",
+            code(row["target"]),
+            row["kind"],
+            verdict(row["verdict"]).lower(),
+            _seen(row),
+        ]
         for row in exact["rows"]
     ]
-    states = {(row["library"], row["version"], row["target"]): upstream(row, every, exact["newest"]) for row in violated}
-    status = [[f"{library} {version}", code(target), state] for (library, version, target), state in states.items()]
+    states = {
+        (row["library"], row["version"], row["target"]): upstream(row, every, exact["newest"])
+        for row in violated
+    }
+    status = [
+        [f"{library} {version}", code(target), state]
+        for (library, version, target), state in states.items()
+    ]
     distinct = {(row["library"], row["target"]) for row in violated}
     counted = [each["library"] for each in exact["uncovered"]]
     others = sorted({row["library"] for row in every} - set(counted), key=str.lower)
     return [
         "## Without statistics",
-        f"Accountants are compared with exact figures, and transformations with their stability maps, in exact arithmetic. A row that is "
-        f"*inconclusive* is an error on one of two neighbors only, or a case that the documentation leaves open. Together with the rows of "
-        f"runs, {len(violated)} of {len(every)} rows are refuted at the level of values ({len(distinct)} targets, some in several "
+        "Accountants are compared with exact figures, and transformations with their "
+        "stability maps, in exact arithmetic. A row that is "
+        "*inconclusive* is an error on one of two neighbors only, or a case that the "
+        "documentation leaves open. Together with the rows of "
+        f"runs, {len(violated)} of {len(every)} rows are refuted at the level of values "
+        f"({len(distinct)} targets, some in several "
         f"releases), in {len(releases)} releases that were audited.",
         "\n".join(table(["release", "target", "kind", "verdict", "finding"], lines)),
         *_failed(exact.get("failed", {})),
         "## Refuted rows and newest releases",
-        f"Newest releases of the package index on {exact['checked']}. *Repaired since* a release: the figure at the row's parameters is "
-        "not too low there, nor in a later release; a version with *dev* is a state of the library's repository. "
+        f"Newest releases of the package index on {exact['checked']}. *Repaired since* a "
+        "release: the figure at the row's parameters is "
+        "not too low there, nor in a later release; a version with *dev* is a state of the "
+        "library's repository. "
         "*Not found in* a release: the same target was audited there and nothing was found.",
         "\n".join(table(["release", "target", "state"], status)),
         "## Not audited",
-        "Public functions and classes of a library, by discovery in its interpreter, whose names no target file of the adapter mentions. "
+        "Public functions and classes of a library, by discovery in its interpreter, whose "
+        "names no target file of the adapter mentions. "
         "A name that is mentioned may be audited with some of its arguments only.",
-        "\n".join(_uncovered_line(each) for each in sorted(exact["uncovered"], key=lambda each: str(each["library"]).lower())),
-        "Public names of these libraries and programs were not counted; the targets of their rows are all that was audited of them: "
+        "\n".join(
+            _uncovered_line(each)
+            for each in sorted(exact["uncovered"], key=lambda each: str(each["library"]).lower())
+        ),
+        "Public names of these libraries and programs were not counted; the targets of their "
+        "rows are all that was audited of them: "
         f"{', '.join(others)}.",
     ]
 
 
 def _failed(failures: Mapping[str, str]) -> list[str]:
     """Return what could not be audited, a line for each source."""
-    lines = [f"- {escaped_markdown(name)}: {escaped_markdown(line)}" for name, line in failures.items()]
+    lines = [
+        f"- {escaped_markdown(name)}: {escaped_markdown(line)}" for name, line in failures.items()
+    ]
     return ["Could not be audited:", "\n".join(lines)] if lines else []
 
 
 def _seen(row: Json) -> str:
-    return escaped_markdown("; ".join(part for part in (row["finding"], row["cause"]) if part)) or "-"
+    return (
+        escaped_markdown("; ".join(part for part in (row["finding"], row["cause"]) if part)) or "-"
+    )
 
 
 def _uncovered_line(found: Json) -> str:
@@ -90,4 +152,7 @@ def _uncovered_line(found: Json) -> str:
     more = f" and {count(len(others) - _SHOWN)} more" if len(others) > _SHOWN else ""
     release = f"{found['library']} {found.get('version', '')}".strip()
     names = ", ".join(map(code, others[:_SHOWN]))
-    return f"- **{release}**: {count(len(others))} of {count(found['public'])} public names: {names}{more}"
+    return (
+        f"- **{release}**: {count(len(others))} of {count(found['public'])} public names: "
+        f"{names}{more}"
+    )

@@ -50,10 +50,16 @@ def tables(page: str) -> Iterator[Table]:
             continue
         if len(block) > 2:
             heads = [text(head) for head in block[0]]
-            yield Table(titles[2], titles[3], tuple(dict(zip(heads, cells, strict=False)) for cells in block[2:]))
+            yield Table(
+                titles[2],
+                titles[3],
+                tuple(dict(zip(heads, cells, strict=False)) for cells in block[2:]),
+            )
         block = []
         if title := _TITLE.fullmatch(line):
-            titles |= {level: "" for level in titles if level > len(title[1])} | {len(title[1]): title[2]}
+            titles |= {level: "" for level in titles if level > len(title[1])} | {
+                len(title[1]): title[2]
+            }
 
 
 def value(cell: str) -> float:

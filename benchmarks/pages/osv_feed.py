@@ -1,4 +1,6 @@
-"""Feed of OSV records from the published audits of third-party libraries: one file per record in ``published/osv``."""
+"""Feed of OSV records from the published audits of third-party libraries: one file per record in
+``published/osv``.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,16 @@ from dpwitness.core.values.atomic_files import json_text, write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.formats.osv_format import osv
 
-_NEW = "2026-11-24T00:00:00Z"  # time of records that the feed does not have yet, unless the caller gives another
+# time of records that the feed does not have yet, unless the caller gives another
+_NEW = "2026-11-24T00:00:00Z"
 _TIMES = ("modified", "published")
-_UNPROMISED = "does not say which relation"  # in the cause of rows whose claim the library may not make for the audited relation
+# in the cause of rows whose claim the library may not make for the audited relation
+_UNPROMISED = "does not say which relation"
 
 
 def publish_osv(folder: Path | str, modified: str = _NEW) -> list[Path]:
-    """Write the records of ``third-party.json`` into ``osv/``, and delete the files of records that are gone.
+    """Write the records of ``third-party.json`` into ``osv/``, and delete the files of records that
+    are gone.
 
     Parameters
     ----------
@@ -33,9 +38,13 @@ def publish_osv(folder: Path | str, modified: str = _NEW) -> list[Path]:
     """
     root = Path(folder)
     published = json.loads((root / "third-party.json").read_text(encoding="utf-8"))
-    rows = [row for row in published["rows"] if not row["error"] and _UNPROMISED not in row["cause"]]
+    rows = [
+        row for row in published["rows"] if not row["error"] and _UNPROMISED not in row["cause"]
+    ]
     results = [_result(row, published["settings"], root) for row in rows]
-    files = [_write(record, root / "osv" / f"{record['id']}.json") for record in osv(results, modified)]
+    files = [
+        _write(record, root / "osv" / f"{record['id']}.json") for record in osv(results, modified)
+    ]
     for stale in set((root / "osv").glob("*.json")) - set(files):
         stale.unlink()
     return files
@@ -43,13 +52,27 @@ def publish_osv(folder: Path | str, modified: str = _NEW) -> list[Path]:
 
 def _result(row: Json, settings: Json, root: Path) -> Json:
     """Return a published row as the result of an audit."""
-    found: dict[str, Any] = {key: row.get(key) for key in ("claim", "relation", "verdict", "parameter", "parameter_lower", "cause")}
-    found |= {"name": row["target"], "library": row["library"], "version": row["version"], "description": row.get("description")}
+    found: dict[str, Any] = {
+        key: row.get(key)
+        for key in ("claim", "relation", "verdict", "parameter", "parameter_lower", "cause")
+    }
+    found |= {
+        "name": row["target"],
+        "library": row["library"],
+        "version": row["version"],
+        "description": row.get("description"),
+    }
     found |= {"kind": "black box", "evidence": "statistical", "confidence": settings["confidence"]}
     if row["verdict"] == Verdict.VIOLATED.value:
-        found["headline"] = f"{row['doc']} {row['parameter']} > {row['parameter_lower']:.4g} is certified against the claim {row['claim']}."
+        found["headline"] = (
+            f"{row['doc']} {row['parameter']} > {row['parameter_lower']:.4g} is certified "
+            f"against the claim {row['claim']}."
+        )
         file = f"third-party/{row['witness']}"
-        found |= {"witness_file": file, "witness": json.loads((root / file).read_text(encoding="utf-8"))}
+        found |= {
+            "witness_file": file,
+            "witness": json.loads((root / file).read_text(encoding="utf-8")),
+        }
     return found
 
 
@@ -58,7 +81,11 @@ def _write(record: Json, file: Path) -> Path:
     if file.exists():
         old = json.loads(file.read_text(encoding="utf-8"))
         same = {**record, **{key: old.get(key) for key in _TIMES}}
-        record = old if same == old else {**record, "published": old.get("published", record["published"])}
+        record = (
+            old
+            if same == old
+            else {**record, "published": old.get("published", record["published"])}
+        )
     file.parent.mkdir(exist_ok=True)
     write_text(file, json_text(record))
     return file

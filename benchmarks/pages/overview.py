@@ -14,14 +14,17 @@ from dpwitness.reports.phrasing.scope import QUESTION
 
 _SHOWN_IN = {"papers-checks": "papers"}  # page -> page whose section of the overview contains it
 _LEAD = (
-    "Published results of dpwitness: four papers, third-party libraries, and its own error rates. Every page names the command "
+    "Published results of dpwitness: four papers, third-party libraries, and its own error "
+    "rates. Every page names the command "
     "that computes it."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Section of the overview: the name of the page, its first paragraph, and a chart if the page's numbers can be read."""
+    """Section of the overview: the name of the page, its first paragraph, and a chart if the page's
+    numbers can be read.
+    """
 
     name: str
     label: str
@@ -30,7 +33,11 @@ class Section:
     drawn: SectionCharts | None
 
 
-def overview(there: Sequence[tuple[str, str, str]], texts: Mapping[str, str], pages: Sequence[tuple[str, str]]) -> str:
+def overview(
+    there: Sequence[tuple[str, str, str]],
+    texts: Mapping[str, str],
+    pages: Sequence[tuple[str, str]],
+) -> str:
     """Return the HTML of ``index.html``.
 
     Parameters
@@ -52,12 +59,25 @@ def overview(there: Sequence[tuple[str, str, str]], texts: Mapping[str, str], pa
         for old, new in html_links.items():
             opening = opening.replace(old, new)
         sections.append(Section(name, label, about, block(opening), drawn))
-    values = {"question": QUESTION, "lead": _LEAD, "sections": sections, "signs": {name: sign for name, (sign, _) in SIGNS.items()}}
-    return render("overview.html", pages=pages, here="index.html", styles=("style.css", "overview.css"), **values)
+    values = {
+        "question": QUESTION,
+        "lead": _LEAD,
+        "sections": sections,
+        "signs": {name: sign for name, (sign, _) in SIGNS.items()},
+    }
+    return render(
+        "overview.html",
+        pages=pages,
+        here="index.html",
+        styles=("style.css", "overview.css"),
+        **values,
+    )
 
 
 def first_paragraph(text: str) -> str:
-    """Return the first paragraph of a markdown page, with a list directly after it; an empty text if there is none."""
+    """Return the first paragraph of a markdown page, with a list directly after it; an empty text
+    if there is none.
+    """
     parts = [part for part in text.split("\n\n") if part.strip()]
     for part, after in itertools.pairwise([*parts, ""]):
         if not part.startswith(("#", "|", "!", "<", "    ", "- ")):

@@ -1,7 +1,8 @@
-"""Page on power: certified bounds relative to an oracle's limit, and the causes of the gap, from the JSON of `dpwitness bench power`.
+"""Page on power: certified bounds relative to an oracle's limit, and the causes of the gap, from
+the JSON of `dpwitness bench power`.
 
-``python -m dpwitness.benchmarks.pages.power_page FOLDER before.json after.json`` writes ``power.md`` and its plot. All numbers come from
-the JSON.
+``python -m dpwitness.benchmarks.pages.power_page FOLDER before.json after.json`` writes
+``power.md`` and its plot. All numbers come from the JSON.
 """
 
 from __future__ import annotations
@@ -22,36 +23,51 @@ from dpwitness.reports.plots.drawing import drawing
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 
 _INTRODUCTION = (
-    "A verdict NOT_REFUTED is worth as much as the chance that a violation would have been found. Here complete "
-    "audits run on every mechanism of the zoo and of the papers whose law of the privacy loss is known, on a given pair. Their "
-    "certified bounds, at confidence 0.95, are divided by the *limit*: the median bound of the best event, known in advance, "
-    "with as many runs. Each case is represented by its median over the seeds. By chance, a ratio can exceed 1."
+    "A verdict NOT_REFUTED is worth as much as the chance that a violation would have been "
+    "found. Here complete "
+    "audits run on every mechanism of the zoo and of the papers whose law of the privacy "
+    "loss is known, on a given pair. Their "
+    "certified bounds, at confidence 0.95, are divided by the *limit*: the median bound of "
+    "the best event, known in advance, "
+    "with as many runs. Each case is represented by its median over the seeds. By chance, a "
+    "ratio can exceed 1."
 )
 _FAMILIES = (
-    "Families of mechanisms that are hard to audit, with parameters drawn by a seed: the median over three members, each with three "
+    "Families of mechanisms that are hard to audit, with parameters drawn by a seed: the "
+    "median over three members, each with three "
     "seeds of the audit."
 )
 _CAUSES = (
-    "Certified / limit is the product of three factors: *rounds* that train an event certify nothing; *looks* (interim "
-    "analyses) take a share of alpha; the *event* that was learned differs from the oracle's (the chance of the seeds is "
+    "Certified / limit is the product of three factors: *rounds* that train an event certify "
+    "nothing; *looks* (interim "
+    "analyses) take a share of alpha; the *event* that was learned differs from the oracle's "
+    "(the chance of the seeds is "
     "included here). Medians over the cases."
 )
 _ORACLE = (
-    "An audit that knows the law, and spends every run on a test of the best event, depends on chance too: the best event "
-    "may be so rare that a few counts decide. With as many seeds per case, the oracle attains these medians over many repeats:"
+    "An audit that knows the law, and spends every run on a test of the best event, depends "
+    "on chance too: the best event "
+    "may be so rare that a few counts decide. With as many seeds per case, the oracle "
+    "attains these medians over many repeats:"
 )
 _SHORT = (
-    "Below are the cases under the required 10 % quantile. Next to each is an oracle that has the training data of an audit and no more, "
-    "and the audit's stages. If outputs are few, it knows which privacy losses occur, but not which output has which loss. Otherwise it "
-    "knows the order of all outputs by their loss, and chooses thresholds from the training counts. An audit knows neither. Where the "
-    "audit is above the 10 % quantile of this oracle over repeats, a better learner would not help: only more runs do. Elsewhere "
+    "Below are the cases under the required 10 % quantile. Next to each is an oracle that "
+    "has the training data of an audit and no more, "
+    "and the audit's stages. If outputs are few, it knows which privacy losses occur, but "
+    "not which output has which loss. Otherwise it "
+    "knows the order of all outputs by their loss, and chooses thresholds from the training "
+    "counts. An audit knows neither. Where the "
+    "audit is above the 10 % quantile of this oracle over repeats, a better learner would "
+    "not help: only more runs do. Elsewhere "
     "the audit loses because it learns the order."
 )
 _QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
 
 
 def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) -> str:
-    """Return the markdown of the page from two tables of `bench power`, an earlier one and the present one."""
+    """Return the markdown of the page from two tables of `bench power`, an earlier one and the
+    present one.
+    """
     lines = [
         "# Power: certified bounds compared with those of an oracle",
         "",
@@ -71,7 +87,14 @@ def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) ->
     lines += ["## Today", "", *_quantile_table(after["details"], after["rows"]), ""]
     if oracles := [b for b in after["details"] if "oracle" in b]:
         lines += ["## An oracle", "", _ORACLE, "", *_oracle_table(oracles), ""]
-    lines += ["## Causes of the gap to the limit", "", _CAUSES, "", *_causes_table(after["details"]), ""]
+    lines += [
+        "## Causes of the gap to the limit",
+        "",
+        _CAUSES,
+        "",
+        *_causes_table(after["details"]),
+        "",
+    ]
     if short := [b for b in after["details"] if b.get("short")]:
         lines += ["## Short cases", "", _SHORT, "", *_short_table(short), ""]
     if families := [row for row in after["rows"] if row["case"].startswith("family: ")]:
@@ -81,8 +104,18 @@ def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) ->
 
 
 def _families_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = [(row["case"].removeprefix("family: "), figure(float(row["measured"]), 3), float(row["required"])) for row in rows]
-    cells = [(what, value, f"{required:g} ({'met' if float(value) >= required else '**missed**'})") for what, value, required in found]
+    found = [
+        (
+            row["case"].removeprefix("family: "),
+            figure(float(row["measured"]), 3),
+            float(row["required"]),
+        )
+        for row in rows
+    ]
+    cells = [
+        (what, value, f"{required:g} ({'met' if float(value) >= required else '**missed**'})")
+        for what, value, required in found
+    ]
     return table(("family", "median", "required"), cells)
 
 
@@ -100,17 +133,31 @@ def _quantile_table(budgets: Sequence[Budget], required: Sequence[Mapping[str, A
     def format_share(budget: Budget, what: str, share: float) -> str:
         value = _quantile(budget, share)
         least = required_values.get(f"certified / limit at {budget['trials']:,} trials: {what}")
-        return figure(value, 3) + ("" if least is None else f" ({'met' if value >= least else '**missed**'}: {least:g} required)")
+        return figure(value, 3) + (
+            ""
+            if least is None
+            else f" ({'met' if value >= least else '**missed**'}: {least:g} required)"
+        )
 
     head = ["trials", "cases", "seeds", *(what for what, _ in _QUANTILES)]
     return table(
-        head, [[count(b["trials"]), count(len(b["cases"])), count(b["seeds"]), *(format_share(b, *q) for q in _QUANTILES)] for b in budgets]
+        head,
+        [
+            [
+                count(b["trials"]),
+                count(len(b["cases"])),
+                count(b["seeds"]),
+                *(format_share(b, *q) for q in _QUANTILES),
+            ]
+            for b in budgets
+        ],
     )
 
 
 def _oracle_table(budgets: Sequence[Budget]) -> list[str]:
     return table(
-        ["trials", *(what for what, _ in _QUANTILES)], [[count(b["trials"]), *(figure(x, 3) for x in b["oracle"])] for b in budgets]
+        ["trials", *(what for what, _ in _QUANTILES)],
+        [[count(b["trials"]), *(figure(x, 3) for x in b["oracle"])] for b in budgets],
     )
 
 
@@ -141,7 +188,13 @@ def _short_table(budgets: Sequence[Budget]) -> list[str]:
 
 def _causes_table(budgets: Sequence[Budget]) -> list[str]:
     names = ("rounds", "looks", "event")
-    rows = [[count(b["trials"]), *(figure(median(case[name] for case in b["cases"]), 3) for name in names)] for b in budgets]
+    rows = [
+        [
+            count(b["trials"]),
+            *(figure(median(case[name] for case in b["cases"]), 3) for name in names),
+        ]
+        for b in budgets
+    ]
     return table(["trials", *names], rows)
 
 
@@ -150,20 +203,37 @@ def _cases_table(before: Sequence[Budget], after: Sequence[Budget]) -> list[str]
     columns = [("before, ", b) for b in before] + [("", b) for b in after]
     ratios = [_ratios(b) for _, b in columns]
     names = sorted(
-        {name for found in ratios for name in found}, key=lambda name: (min(found.get(name, 9.0) for found in ratios[len(before) :]), name)
+        {name for found in ratios for name in found},
+        key=lambda name: (min(found.get(name, 9.0) for found in ratios[len(before) :]), name),
     )
     head = ["case", *(f"{word}{b['trials']:,}" for word, b in columns)]
-    return table(head, [[name, *(figure(found.get(name), 3) for found in ratios)] for name in names])
+    return table(
+        head, [[name, *(figure(found.get(name), 3) for found in ratios)] for name in names]
+    )
 
 
 def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
-    """Draw the median, 10 % quantile and worst case over the number of trials; filled markers are today's, open markers earlier values."""
+    """Draw the median, 10 % quantile and worst case over the number of trials; filled markers are
+    today's, open markers earlier values.
+    """
     with drawing(path) as axes:
         for (what, share), mark in zip(_QUANTILES, "osv", strict=True):
-            for budgets, face, word in ((after, "black", what), (before, "white", f"{what}, before")):
+            for budgets, face, word in (
+                (after, "black", what),
+                (before, "white", f"{what}, before"),
+            ):
                 x, y = [b["trials"] for b in budgets], [_quantile(b, share) for b in budgets]
                 style = "-" if face == "black" else ":"
-                axes.plot(x, y, mark + style, color="black", markerfacecolor=face, linewidth=1, markersize=5, label=word)
+                axes.plot(
+                    x,
+                    y,
+                    mark + style,
+                    color="black",
+                    markerfacecolor=face,
+                    linewidth=1,
+                    markersize=5,
+                    label=word,
+                )
         axes.set_xscale("log")
         axes.set_ylim(0, 1.05)
         axes.set_xlabel("trials")

@@ -1,4 +1,6 @@
-"""Builder of the static site: an HTML page for each published markdown page, with navigation and an index."""
+"""Builder of the static site: an HTML page for each published markdown page, with navigation and an
+index.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,23 @@ PAGES = (  # (name, label, subject) of the pages in the navigation; pages withou
     ("zoo", "Zoo", "correct and broken mechanisms whose true privacy is known"),
     ("papers", "Papers", "checks of every claim of four papers"),
     ("papers-checks", "Checks", "the check of each of these claims"),
-    ("third-party", "Libraries", "releases of third-party libraries, each run in its own interpreter"),
-    ("violations", "Violations", "violations of libraries on all pages, each bug of a release counted once"),
+    (
+        "third-party",
+        "Libraries",
+        "releases of third-party libraries, each run in its own interpreter",
+    ),
+    (
+        "violations",
+        "Violations",
+        "violations of libraries on all pages, each bug of a release counted once",
+    ),
     ("findings", "Findings", "privacy bugs that no public issue named before"),
     ("scan", "Scan", "mechanisms of packages that a scan finds by itself"),
-    ("library-scans", "Trackers", "privacy bugs that scans of libraries find, compared with the libraries' issue trackers"),
+    (
+        "library-scans",
+        "Trackers",
+        "privacy bugs that scans of libraries find, compared with the libraries' issue trackers",
+    ),
     ("reproductions", "Figures", "published figures, reproduced"),
     ("recall", "Recall", "documented bugs of libraries, before and after their repair"),
     ("peers", "Peers", "the same mechanisms audited by other tools"),
@@ -57,14 +71,22 @@ def build(folder: Path | str) -> list[Path]:
         If the folder contains no published page.
     """
     root = Path(folder)
-    present = [(name, label, subject) for name, label, subject in PAGES if (root / f"{name}.md").is_file()]
+    present = [
+        (name, label, subject) for name, label, subject in PAGES if (root / f"{name}.md").is_file()
+    ]
     if not present:
-        raise InvalidArgument(f"site: folder must hold a published page such as papers.md, got {str(folder)!r}")
+        raise InvalidArgument(
+            f"site: folder must hold a published page such as papers.md, got {str(folder)!r}"
+        )
     pages = [("index.html", "Overview"), *((f"{name}.html", label) for name, label, _ in present)]
 
     def picture(file: str) -> str | None:
         path = root / file
-        return path.read_text(encoding="utf-8") if re.fullmatch(r"[\w.-]+\.svg", file) and path.is_file() else None
+        return (
+            path.read_text(encoding="utf-8")
+            if re.fullmatch(r"[\w.-]+\.svg", file) and path.is_file()
+            else None
+        )
 
     with atomic_folder(root) as draft:
         texts = {name: (root / f"{name}.md").read_text(encoding="utf-8") for name, _, _ in present}
@@ -73,14 +95,21 @@ def build(folder: Path | str) -> list[Path]:
             title, here = text.splitlines()[0].lstrip("# "), f"{name}.html"
             if name in AUDITS:
                 document = read_document(root / f"{name}.json")
-                write_text(draft / f"{name}.html", html(document, entries_of(document), Album(), pages=pages, here=here))
+                write_text(
+                    draft / f"{name}.html",
+                    html(document, entries_of(document), Album(), pages=pages, here=here),
+                )
             else:
-                write_text(draft / f"{name}.html", page(title, text, pages=pages, here=here, pictures=picture))
+                write_text(
+                    draft / f"{name}.html",
+                    page(title, text, pages=pages, here=here, pictures=picture),
+                )
     return [root / file for file, _ in pages]
 
 
 def publish_zoo(report: Path | str, folder: Path | str) -> None:
-    """Publish a report of ``dpwitness suite zoo``: write ``zoo.json``, ``zoo.md``, and ``zoo/witness-NAME.json`` for each violation.
+    """Publish a report of ``dpwitness suite zoo``: write ``zoo.json``, ``zoo.md``, and
+    ``zoo/witness-NAME.json`` for each violation.
 
     Raises
     ------
@@ -95,16 +124,22 @@ def publish_zoo(report: Path | str, folder: Path | str) -> None:
             result["witness_file"] = f"zoo/{Path(result['witness_file']).name}"
             write_json(root / result["witness_file"], result["witness"])
     head = {key: document[key] for key in ("title", "command", "environment")}
-    text = markdown(entries_of(document), **head, together=family(document["results"]), overview=None)
+    text = markdown(
+        entries_of(document), **head, together=family(document["results"]), overview=None
+    )
     write_text(root / "zoo.md", text)
     write_json(root / "zoo.json", document)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``python -m dpwitness.benchmarks.pages FOLDER [AUDIT.json of the zoo]``: publish the zoo if given, and build the site."""
+    """Run ``python -m dpwitness.benchmarks.pages FOLDER [AUDIT.json of the zoo]``: publish the zoo
+    if given, and build the site.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if len(given) not in (1, 2):
-        raise SystemExit("usage: python -m dpwitness.benchmarks.pages FOLDER [AUDIT.json of the zoo]")
+        raise SystemExit(
+            "usage: python -m dpwitness.benchmarks.pages FOLDER [AUDIT.json of the zoo]"
+        )
     if len(given) == 2:
         publish_zoo(given[1], given[0])
     records = publish_osv(given[0]) if (Path(given[0]) / "third-party.json").is_file() else []

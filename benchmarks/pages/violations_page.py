@@ -1,7 +1,8 @@
-"""Page that counts the violations of third-party libraries on all published pages, each bug once in a release.
+"""Page that counts the violations of third-party libraries on all published pages, each bug once in
+a release.
 
-``python -m dpwitness.benchmarks.pages.violations_page reports/published`` writes ``violations.md`` from the JSON of the audits of libraries
-and of the recall campaign, and from the table of findings.
+``python -m dpwitness.benchmarks.pages.violations_page reports/published`` writes ``violations.md``
+from the JSON of the audits of libraries and of the recall campaign, and from the table of findings.
 """
 
 from __future__ import annotations
@@ -22,16 +23,23 @@ _SAME = Path(__file__).with_name("same_violations.toml")
 _RECALL = Path(__file__).resolve().parents[1] / "libraries"
 _PAGES = {"third-party": "Libraries", "recall": "Recall", "findings": "Findings"}
 _INTRODUCTION = (
-    "The published pages confirm {violations} violations by values in {releases} releases of {libraries} libraries: {bugs} bugs, some of "
+    "The published pages confirm {violations} violations by values in {releases} releases of "
+    "{libraries} libraries: {bugs} bugs, some of "
     "them in several releases. {audited} releases were audited in all."
 )
 _DEFINITION = (
-    "A *violation by values* is a claim of a release that the values of its outputs refute: counts that certify more than the claim at the "
-    "confidence of the page, outputs of a transformation further apart than its map allows, an accountant's figure below the exact one, or "
-    "a bug that the page of findings demonstrates. A release is a library and a version. A bug that several pages or several rows show in "
-    "one release counts once there (`benchmarks/pages/same_violations.toml` has the names of these rows, by reading), and once in each "
-    "other release. Not counted are violations by floating-point bits, exceptions or aborts alone, those of guessed claims (SUSPECT), and "
-    "inconclusive rows. Causes are distinguished as finely as their pages do: one repair may mend several of them."
+    "A *violation by values* is a claim of a release that the values of its outputs refute: "
+    "counts that certify more than the claim at the "
+    "confidence of the page, outputs of a transformation further apart than its map allows, "
+    "an accountant's figure below the exact one, or "
+    "a bug that the page of findings demonstrates. A release is a library and a version. A "
+    "bug that several pages or several rows show in "
+    "one release counts once there (`benchmarks/pages/same_violations.toml` has the names of "
+    "these rows, by reading), and once in each "
+    "other release. Not counted are violations by floating-point bits, exceptions or aborts "
+    "alone, those of guessed claims (SUSPECT), and "
+    "inconclusive rows. Causes are distinguished as finely as their pages do: one repair may "
+    "mend several of them."
 )
 
 
@@ -47,7 +55,8 @@ class Violation:
 
 
 def confirmed(published: Path) -> list[Violation]:
-    """Return the violations by values of all pages, with those that have another name on another page.
+    """Return the violations by values of all pages, with those that have another name on another
+    page.
 
     Parameters
     ----------
@@ -64,12 +73,16 @@ def confirmed(published: Path) -> list[Violation]:
 
 
 def audited(published: Path) -> set[tuple[str, str]]:
-    """Return all releases, as (library, version), of which a page has a result, violated or not; states of repositories are no releases."""
+    """Return all releases, as (library, version), of which a page has a result, violated or not;
+    states of repositories are no releases.
+    """
     suite = read_json(published / "third-party.json", "publish")
     libraries = _recall_libraries()
     recalled = read_json(published / "recall.json", "publish")["runs"]
     found = {(row["library"], row["version"]) for row in (*suite["rows"], *suite["exact"]["rows"])}
-    found |= {(libraries[run["entry"]], run["release"]) for run in recalled if run["outcome"] != "ERROR"}
+    found |= {
+        (libraries[run["entry"]], run["release"]) for run in recalled if run["outcome"] != "ERROR"
+    }
     return {release for release in found if "dev" not in release[1]}
 
 
@@ -82,10 +95,17 @@ def _every(published: Path) -> Iterator[tuple[str, str, str, str]]:
     libraries = _recall_libraries()
     for run in read_json(published / "recall.json", "publish")["runs"]:
         if run["outcome"] == "VIOLATED":
-            yield "recall", libraries[run["entry"]], run["release"], run["entry"] + (" after" if run["side"] == "after" else "")
+            yield (
+                "recall",
+                libraries[run["entry"]],
+                run["release"],
+                run["entry"] + (" after" if run["side"] == "after" else ""),
+            )
     for each in tables((published / "findings.md").read_text(encoding="utf-8")):
         if each.has("finding", "library", "release"):
-            yield from (("findings", row["library"], row["release"], row["finding"]) for row in each.rows)
+            yield from (
+                ("findings", row["library"], row["release"], row["finding"]) for row in each.rows
+            )
 
 
 def _recall_libraries() -> dict[str, str]:
@@ -93,7 +113,10 @@ def _recall_libraries() -> dict[str, str]:
     found: dict[str, str] = {}
     for path in _RECALL.glob("*/entries.toml"):
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-        found |= {name: str(entry.get("library", data["library"])) for name, entry in data["entries"].items()}
+        found |= {
+            name: str(entry.get("library", data["library"]))
+            for name, entry in data["entries"].items()
+        }
     return found
 
 
@@ -101,7 +124,8 @@ def page(violations: Sequence[Violation], releases_audited: int) -> str:
     """Return the markdown of the page."""
     distinct = {(each.library, each.version, each.bug) for each in violations}
     releases = sorted(
-        {(each.library, each.version) for each in violations}, key=lambda one: (one[0].lower(), order_of_release(one[1]), one[1])
+        {(each.library, each.version) for each in violations},
+        key=lambda one: (one[0].lower(), order_of_release(one[1]), one[1]),
     )
     counts = _INTRODUCTION.format(
         violations=len(distinct),
@@ -113,9 +137,20 @@ def page(violations: Sequence[Violation], releases_audited: int) -> str:
     rows = []
     for release in releases:
         own = [each for each in violations if (each.library, each.version) == release]
-        pages = [f"[{label}]({name}.md)" for name, label in _PAGES.items() if any(each.page == name for each in own)]
+        pages = [
+            f"[{label}]({name}.md)"
+            for name, label in _PAGES.items()
+            if any(each.page == name for each in own)
+        ]
         bugs = sorted({each.bug for each in own})
-        rows.append((f"{release[0]} {release[1]}", str(len(bugs)), escaped_markdown(", ".join(bugs)), ", ".join(pages)))
+        rows.append(
+            (
+                f"{release[0]} {release[1]}",
+                str(len(bugs)),
+                escaped_markdown(", ".join(bugs)),
+                ", ".join(pages),
+            )
+        )
     lines = [
         "# Violations of libraries, counted",
         "",

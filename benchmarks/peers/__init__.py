@@ -1,1 +1,3 @@
-"""Comparison of auditing tools on shared mechanisms: certified bounds, false alarms, and processor time."""
+"""Comparison of auditing tools on shared mechanisms: certified bounds, false alarms, and processor
+time.
+"""

@@ -1,4 +1,6 @@
-"""Campaign: runs each tool on each case, in the tool's interpreter, and stores each outcome as soon as it is there."""
+"""Campaign: runs each tool on each case, in the tool's interpreter, and stores each outcome as soon
+as it is there.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ PUBLISHED = ROOT / "reports" / "published" / "peers.json"
 CONFIDENCE = 0.95  # of the best settings of every tool
 NOT_INSTALLED, ANSWER, NOT_EXPRESSIBLE = "not installed", "answer", "not expressible"
 Key = tuple[str, str, str, float, int]  # tool, settings, case, CPU seconds and seed
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,9 @@ class Run:
 
 
 def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
-    """Return the runs of a campaign by tool, settings, case, CPU seconds and seed; empty if there is no file."""
+    """Return the runs of a campaign by tool, settings, case, CPU seconds and seed; empty if there
+    is no file.
+    """
     return read_runs(Run, file)
 
 
@@ -69,11 +78,13 @@ def campaign(
     wanted : iterable of tuple
         Settings, name of the case, CPU seconds and seed of each run.
     checkouts : mapping
-        Folder with a clone of the repository, by name of the tool, for the tools that the registry does not have.
+        Folder with a clone of the repository, by name of the tool, for the tools that the registry
+        does not have.
     say : callable
         Receives one line per run.
     file : Path
-        File of the outcomes, written after each run. What was not installed is tried again by the next campaign.
+        File of the outcomes, written after each run. What was not installed is tried again by the
+        next campaign.
     """
     combinations = list(wanted)
     for tool in tools:
@@ -91,7 +102,10 @@ def describe(run: Run, title: str) -> str:
         return f"{title}: not installed: {run.note}"
     bound = "" if run.bound is None else f", epsilon > {run.bound:.4g}"
     violated = ", violated" if run.violated else ""
-    return f"{title} ({run.settings}), {run.case}, {run.budget:g} s: {run.state}{bound}{violated} {run.note}"
+    return (
+        f"{title} ({run.settings}), {run.case}, {run.budget:g} s: {run.state}{bound}{violated} "
+        f"{run.note}"
+    )
 
 
 def attacks(
@@ -101,9 +115,11 @@ def attacks(
     known: Iterable[Run] = (),
     recordings: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Run]:
-    """Run one tool on several cases in one process. A case that ends the process is an error, and another process does the rest.
+    """Run one tool on several cases in one process. A case that ends the process is an error, and
+    another process does the rest.
 
-    The size of a known run with another seed is the first size that an attack tries. A case with a file in `recordings` reads it.
+    The size of a known run with another seed is the first size that an attack tries. A case with a
+    file in `recordings` reads it.
     """
     rest, sizes = list(keys), {run.key[:-1]: run.size for run in known}
     try:
@@ -119,13 +135,19 @@ def attacks(
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *tool.path(checkouts)])} | dict.fromkeys(_THREADS, "1"),
+            env=os.environ
+            | {"PYTHONPATH": os.pathsep.join([str(ROOT), *tool.path(checkouts)])}
+            | dict.fromkeys(_THREADS, "1"),
         ) as process:
             assert process.stdout is not None
             for line in filter(lambda text: text.startswith("{"), process.stdout):
                 yield Run(*rest.pop(0), **json.loads(line))
         if rest:
-            yield Run(*rest.pop(0), "error", note=f"the process of the tool ended with code {process.returncode}")
+            yield Run(
+                *rest.pop(0),
+                "error",
+                note=f"the process of the tool ended with code {process.returncode}",
+            )
 
 
 def _asked(key: Key, size: int, recording: str) -> dict[str, object]:

@@ -1,4 +1,6 @@
-"""Mechanisms of the zoo on which tools are compared: those of the papers of the peers, with known truth and a given worst pair."""
+"""Mechanisms of the zoo on which tools are compared: those of the papers of the peers, with known
+truth and a given worst pair.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from dpwitness.core.claims import ApproxDP
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.textbook.zoo import Specimen, zoo
 
-# The mechanisms of the experiments of StatDP and DP-Sniper that are in the zoo, and the Gaussian mechanism of Delta-Siege.
+# The mechanisms of the experiments of StatDP and DP-Sniper that are in the zoo, and the Gaussian
+# mechanism of Delta-Siege.
 NAMES = (
     "laplace",
     "truncated-geometric",

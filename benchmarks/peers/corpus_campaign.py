@@ -1,4 +1,6 @@
-"""Campaign on the recall corpus: this project's audit of each release with a bug, and the other tools on the pair of that audit."""
+"""Campaign on the recall corpus: this project's audit of each release with a bug, and the other
+tools on the pair of that audit.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ from typing import Any
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.clocks import read_clock
 from dpwitness.benchmarks.peers import campaign
-from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_EXPRESSIBLE, NOT_INSTALLED, ROOT, Key, Run, attacks, describe
+from dpwitness.benchmarks.peers.campaign import (
+    ANSWER,
+    CONFIDENCE,
+    NOT_EXPRESSIBLE,
+    NOT_INSTALLED,
+    ROOT,
+    Key,
+    Run,
+    attacks,
+    describe,
+)
 from dpwitness.benchmarks.peers.recordings import NoForm, record, recording
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, Tool
 from dpwitness.benchmarks.peers.tools import tools as all_tools
@@ -22,17 +34,26 @@ from dpwitness.benchmarks.recall.stored_runs import write_runs
 from dpwitness.core.values.validation import InvalidArgument
 
 PUBLISHED = ROOT / "reports" / "published" / "peers-recall.json"
-BUDGETS = (10.0, 60.0)  # CPU seconds of one attack, with those of the library; more if our audit does not find the bug with fewer
+# CPU seconds of one attack, with those of the library; more if our audit does not find the bug with
+# fewer
+BUDGETS = (10.0, 60.0)
 SEED = 1
-_PATIENCE = 2  # multiple of the CPU seconds, with those of the start, after which this project's audit is ended
+# multiple of the CPU seconds, with those of the start, after which this project's audit is ended
+_PATIENCE = 2
 _ORDER = 34  # seed of the order of entries
 
 
 def entries() -> list[Entry]:
-    """Return the runnable entries of the corpus in an order that a seed draws: a campaign may run the first ones only."""
+    """Return the runnable entries of the corpus in an order that a seed draws: a campaign may run
+    the first ones only.
+    """
     found = [entry for entry in corpus() if entry.runnable and not entry.harmless]
-    first, later = [entry for entry in found if entry.part != SECOND], [entry for entry in found if entry.part == SECOND]
-    return random.Random(_ORDER).sample(first, len(first)) + later  # entries that were added after the draw follow
+    first, later = (
+        [entry for entry in found if entry.part != SECOND],
+        [entry for entry in found if entry.part == SECOND],
+    )
+    # entries that were added after the draw follow
+    return random.Random(_ORDER).sample(first, len(first)) + later
 
 
 def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
@@ -42,7 +63,11 @@ def stored(file: Path = PUBLISHED) -> dict[Key, Run]:
 
 def missed(chosen: Iterable[Entry], runs: Mapping[Key, Run], budget: float) -> list[Entry]:
     """Return the entries whose bug our audit does not find with this budget."""
-    own = [run for run in runs.values() if run.tool == OWN and run.budget == budget and run.state != NOT_INSTALLED]
+    own = [
+        run
+        for run in runs.values()
+        if run.tool == OWN and run.budget == budget and run.state != NOT_INSTALLED
+    ]
     cases = {run.case for run in own if not run.violated}
     return [entry for entry in chosen if entry.name in cases]
 
@@ -75,14 +100,24 @@ def corpus_campaign(
     others = [tool for tool in tools if tool.name != OWN]
     titles = {name: tool.title for name, tool in all_tools().items()}
     for entry in chosen:
-        wanted = [(tool.name, settings, entry.name, budget, SEED) for tool in others for settings in SETTINGS]
+        wanted = [
+            (tool.name, settings, entry.name, budget, SEED)
+            for tool in others
+            for settings in SETTINGS
+        ]
         for run in _prepared(entry, wanted, file, budget):
             _keep(run, file)
             say(describe(run, titles[run.tool]))
     for tool in others:
         known = stored(file)
-        recorded = {entry.name: str(recording(entry, budget)) for entry in chosen if recording(entry, budget).exists()}
-        keys = [(tool.name, settings, name, budget, SEED) for settings in SETTINGS for name in recorded]
+        recorded = {
+            entry.name: str(recording(entry, budget))
+            for entry in chosen
+            if recording(entry, budget).exists()
+        }
+        keys = [
+            (tool.name, settings, name, budget, SEED) for settings in SETTINGS for name in recorded
+        ]
         missing = [key for key in keys if key not in known or known[key].state == NOT_INSTALLED]
         for run in attacks(tool, missing, checkouts, recordings=recorded):
             _keep(run, file)
@@ -90,7 +125,8 @@ def corpus_campaign(
 
 
 def _prepared(entry: Entry, wanted: Sequence[Key], file: Path, budget: float) -> Iterable[Run]:
-    """Yield this project's outcome on an entry if it is not stored, and record the outputs that wanted runs need.
+    """Yield this project's outcome on an entry if it is not stored, and record the outputs that
+    wanted runs need.
 
     Yields the wanted runs, without running a tool, if the entry has no form in any of them.
     """
@@ -111,7 +147,9 @@ def _prepared(entry: Entry, wanted: Sequence[Key], file: Path, budget: float) ->
 
 
 def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
-    """Audit the target of an entry as ``dpwitness bench recall`` does, in CPU time; return the outcome and the JSON of the pair or None."""
+    """Audit the target of an entry as ``dpwitness bench recall`` does, in CPU time; return the
+    outcome and the JSON of the pair or None.
+    """
     assert entry.before.environment is not None
     try:
         entry.before.environment.setup(lambda line: None)
@@ -122,7 +160,9 @@ def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
     command = recall.command(entry, python, recall.SHARE * budget)
     texts = _output(command, most)
     if texts is None:
-        return Run(*key, "no answer", cpu_seconds=most, note=f"needs more than {most:g} CPU seconds"), None
+        return Run(
+            *key, "no answer", cpu_seconds=most, note=f"needs more than {most:g} CPU seconds"
+        ), None
     outcome, headline = recall.read(*texts, entry.bits)
     try:
         result = json.loads(texts[0])
@@ -131,16 +171,30 @@ def _audit(entry: Entry, key: Key) -> tuple[Run, Any]:
     headline = headline.replace(str(ROOT), "~")[:300]
     seconds = float(result.get("cpu_seconds") or result.get("seconds") or 0.0)
     if seconds > budget:
-        return Run(*key, "no answer", cpu_seconds=seconds, note=f"needs {seconds:.0f} CPU seconds: {headline}"), result.get("pair")
-    state, violated = "error" if outcome == Verdict.ERROR.value else ANSWER, outcome == Verdict.VIOLATED.value
-    return Run(*key, state, violated=violated, cpu_seconds=seconds, note=headline), result.get("pair")
+        return Run(
+            *key,
+            "no answer",
+            cpu_seconds=seconds,
+            note=f"needs {seconds:.0f} CPU seconds: {headline}",
+        ), result.get("pair")
+    state, violated = (
+        "error" if outcome == Verdict.ERROR.value else ANSWER,
+        outcome == Verdict.VIOLATED.value,
+    )
+    return Run(*key, state, violated=violated, cpu_seconds=seconds, note=headline), result.get(
+        "pair"
+    )
 
 
 def _output(command: Sequence[str], most: float) -> tuple[str, str] | None:
-    """Return what a command prints, or None if it and its workers take more than `most` CPU seconds."""
+    """Return what a command prints, or None if it and its workers take more than `most` CPU
+    seconds.
+    """
     clock = read_clock("cpu")
     begin = clock()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         while True:
             try:
                 return process.communicate(timeout=1)
@@ -160,4 +214,6 @@ def _keep(run: Run | None, file: Path, pairs: Mapping[str, Any] | None = None) -
     """Write a run, or the pairs, into the file."""
     runs = stored(file) | ({} if run is None else {run.key: run})
     found = _pairs(file) if pairs is None else dict(pairs)
-    write_runs(runs.values(), file, confidence=CONFIDENCE, order=_ORDER, pairs=dict(sorted(found.items())))
+    write_runs(
+        runs.values(), file, confidence=CONFIDENCE, order=_ORDER, pairs=dict(sorted(found.items()))
+    )

@@ -1,4 +1,6 @@
-"""Figures and section of the page for the bugs of the recall corpus: recall of each tool, and bugs that only a peer finds."""
+"""Figures and section of the page for the bugs of the recall corpus: recall of each tool, and bugs
+that only a peer finds.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import median
 
-from dpwitness.benchmarks.peers.campaign import ANSWER, CONFIDENCE, NOT_EXPRESSIBLE, NOT_INSTALLED, Run
+from dpwitness.benchmarks.peers.campaign import (
+    ANSWER,
+    CONFIDENCE,
+    NOT_EXPRESSIBLE,
+    NOT_INSTALLED,
+    Run,
+)
 from dpwitness.benchmarks.peers.corpus_campaign import BUDGETS
 from dpwitness.benchmarks.peers.figures import Runs
 from dpwitness.benchmarks.peers.tools import OWN, SETTINGS, tools
@@ -15,18 +23,26 @@ from dpwitness.benchmarks.table import Row
 from dpwitness.reports.phrasing.wording import table
 
 _METHOD = (
-    "The bugs are those of [recall](recall.md) that run from releases of a registry. The peers have no search for datasets of these "
-    "domains, so each gets the pair on which our audit ended, or the first pair of our catalog if the audit has none. Our audit gets the "
-    "target alone, and has to find the pair. Outputs become vectors of numbers, -1 for a missing one, and columns far from 1 are scaled. "
-    f"Each tool has {BUDGETS[0]:g} CPU seconds, with those of the library, or {BUDGETS[1]:g} if our audit does not find the bug in the "
-    "first: the library runs once, all peers read the same outputs in the same order, and each pays the library's processor time for the "
+    "The bugs are those of [recall](recall.md) that run from releases of a registry. The "
+    "peers have no search for datasets of these "
+    "domains, so each gets the pair on which our audit ended, or the first pair of our "
+    "catalog if the audit has none. Our audit gets the "
+    "target alone, and has to find the pair. Outputs become vectors of numbers, -1 for a "
+    "missing one, and columns far from 1 are scaled. "
+    f"Each tool has {BUDGETS[0]:g} CPU seconds, with those of the library, or {BUDGETS[1]:g} "
+    "if our audit does not find the bug in the "
+    "first: the library runs once, all peers read the same outputs in the same order, and "
+    "each pays the library's processor time for the "
     "outputs that it takes. Our audit has the same CPU seconds "
-    "(`--seconds --clock cpu`) and its default settings, at confidence 0.99. The *best* settings of the peers are at "
-    f"confidence {CONFIDENCE:g}. Exceptions, aborted processes, texts, stability maps, accountants, and zCDP and Gaussian claims have no "
+    "(`--seconds --clock cpu`) and its default settings, at confidence 0.99. The *best* "
+    "settings of the peers are at "
+    f"confidence {CONFIDENCE:g}. Exceptions, aborted processes, texts, stability maps, "
+    "accountants, and zCDP and Gaussian claims have no "
     "form in the peers; they count as not expressible, and not as misses."
 )
 _NOT_RUN = (
-    "A violation is searched in the release with the bug only; the peers have not been run on the repaired releases. Our audit finds "
+    "A violation is searched in the release with the bug only; the peers have not been run "
+    "on the repaired releases. Our audit finds "
     f"some of the bugs with {BUDGETS[1]:g} CPU seconds with {BUDGETS[0]:g} by now."
 )
 
@@ -61,33 +77,67 @@ def audited(runs: Runs) -> list[str]:
 
 def recall(runs: Runs, tool: str, settings: str, cases: Collection[str]) -> Recall:
     """Return the figures of a tool with these settings on some entries."""
-    found = [run for run in runs.values() if (run.tool, run.settings) == (tool, settings) and run.case in cases]
+    found = [
+        run
+        for run in runs.values()
+        if (run.tool, run.settings) == (tool, settings) and run.case in cases
+    ]
     found = [run for run in found if run.state != NOT_INSTALLED]
     without = sum(run.state == NOT_EXPRESSIBLE for run in found)
     answers = sum(run.state == ANSWER for run in found)
-    return Recall(sum(run.violated for run in found), len(found) - without, len(found), len(found) - without - answers)
+    return Recall(
+        sum(run.violated for run in found),
+        len(found) - without,
+        len(found),
+        len(found) - without - answers,
+    )
 
 
 def only_a_peer_finds(runs: Runs) -> list[str]:
-    """Return the entries in which a peer finds a violation with some settings, and our audit does not with the same CPU seconds."""
+    """Return the entries in which a peer finds a violation with some settings, and our audit does
+    not with the same CPU seconds.
+    """
     own = {(run.case, run.budget) for run in runs.values() if run.tool == OWN and run.violated}
     found: dict[tuple[str, float], set[str]] = {}
     for run in runs.values():
         if run.violated and run.tool != OWN and (run.case, run.budget) not in own:
-            found.setdefault((run.case, run.budget), set()).add(f"{tools()[run.tool].title}, {run.settings}")
-    return [f"{case}, {budget:g} s ({'; '.join(sorted(by))})" for (case, budget), by in sorted(found.items())]
+            found.setdefault((run.case, run.budget), set()).add(
+                f"{tools()[run.tool].title}, {run.settings}"
+            )
+    return [
+        f"{case}, {budget:g} s ({'; '.join(sorted(by))})"
+        for (case, budget), by in sorted(found.items())
+    ]
 
 
 def rows(all_runs: Runs) -> list[Row]:
-    """Return the rows of the benchmark's table: our recall relative to the best peer, and bugs that only a peer finds."""
+    """Return the rows of the benchmark's table: our recall relative to the best peer, and bugs that
+    only a peer finds.
+    """
     runs = with_largest_budget(all_runs)
     cases = audited(runs)
     if not cases:
         return []
-    most = max(recall(runs, name, settings, cases).found for name in tools() if name != OWN for settings in SETTINGS)
+    most = max(
+        recall(runs, name, settings, cases).found
+        for name in tools()
+        if name != OWN
+        for settings in SETTINGS
+    )
     return [
-        Row("bugs of the recall corpus found", most, recall(runs, OWN, "default", cases).found, "entries"),
-        Row("bugs of the recall corpus that only a peer finds", 0, len(only_a_peer_finds(runs)), "entries", at_most=True),
+        Row(
+            "bugs of the recall corpus found",
+            most,
+            recall(runs, OWN, "default", cases).found,
+            "entries",
+        ),
+        Row(
+            "bugs of the recall corpus that only a peer finds",
+            0,
+            len(only_a_peer_finds(runs)),
+            "entries",
+            at_most=True,
+        ),
     ]
 
 
@@ -98,26 +148,55 @@ def notes(all_runs: Runs) -> list[str]:
     for name, settings in product(tools(), SETTINGS):
         one = recall(runs, name, settings, cases)
         if one.audited:
-            counts = f"{one.found} of {one.expressible} expressible, of {one.audited} in all; {one.late} without an answer"
+            counts = (
+                f"{one.found} of {one.expressible} expressible, of {one.audited} in all; "
+                f"{one.late} without an answer"
+            )
             lines.append(f"{tools()[name].title}, {settings}, recall corpus: {counts}")
     return lines + [f"only a peer finds {line}" for line in only_a_peer_finds(all_runs)]
 
 
 def section(all_runs: Runs, runnable: int) -> list[str]:
-    """Return the lines of the section; none without runs. `runnable` is the number of entries of the corpus that can run."""
+    """Return the lines of the section; none without runs. `runnable` is the number of entries of
+    the corpus that can run.
+    """
     runs = with_largest_budget(all_runs)
     cases = audited(runs)
     if not cases:
         return []
     seconds = [run.cpu_seconds for run in runs.values() if run.tool == OWN and run.case in cases]
-    extent = "all" if len(cases) == runnable else f"the first {len(cases)} in an order that a seed has drawn"
-    lines = ["## Bugs of libraries", "", _METHOD, "", f"The corpus has {runnable} bugs that run; here are {extent}. {_NOT_RUN}", ""]
+    extent = (
+        "all"
+        if len(cases) == runnable
+        else f"the first {len(cases)} in an order that a seed has drawn"
+    )
+    lines = [
+        "## Bugs of libraries",
+        "",
+        _METHOD,
+        "",
+        f"The corpus has {runnable} bugs that run; here are {extent}. {_NOT_RUN}",
+        "",
+    ]
     lines += [*_recall_table(runs, cases), ""]
-    lines += [f"Our audits took {median(seconds):.0f} CPU seconds in the median, and at most {max(seconds):.0f}.", ""]
+    lines += [
+        f"Our audits took {median(seconds):.0f} CPU seconds in the median, and at most "
+        f"{max(seconds):.0f}.",
+        "",
+    ]
     missed = only_a_peer_finds(runs)
-    lines += [f"Only a peer finds: {'; '.join(missed)}." if missed else "No peer finds a bug that our audit misses in these runs.", ""]
+    lines += [
+        f"Only a peer finds: {'; '.join(missed)}."
+        if missed
+        else "No peer finds a bug that our audit misses in these runs.",
+        "",
+    ]
     if fewer := [line for line in only_a_peer_finds(all_runs) if line not in missed]:
-        lines += [f"With fewer CPU seconds only a peer finds: {'; '.join(fewer)}. Our audit finds them with more.", ""]
+        lines += [
+            f"With fewer CPU seconds only a peer finds: {'; '.join(fewer)}. Our audit finds "
+            "them with more.",
+            "",
+        ]
     return [*lines, *_entries_table(runs, cases), "", *_reasons(runs, cases), ""]
 
 
@@ -127,8 +206,26 @@ def _recall_table(runs: Runs, cases: Sequence[str]) -> list[str]:
         one = recall(runs, name, settings, cases)
         if one.audited:
             shares = [f"{one.found} of {whole}" for whole in (one.expressible, one.audited)]
-            found.append([tools()[name].title, settings, *shares, str(one.audited - one.expressible), str(one.late)])
-    return table(["tool", "settings", "found of expressible", "found of all", "not expressible", "no answer"], found)
+            found.append(
+                [
+                    tools()[name].title,
+                    settings,
+                    *shares,
+                    str(one.audited - one.expressible),
+                    str(one.late),
+                ]
+            )
+    return table(
+        [
+            "tool",
+            "settings",
+            "found of expressible",
+            "found of all",
+            "not expressible",
+            "no answer",
+        ],
+        found,
+    )
 
 
 def _entries_table(runs: Runs, cases: Sequence[str]) -> list[str]:
@@ -137,12 +234,17 @@ def _entries_table(runs: Runs, cases: Sequence[str]) -> list[str]:
     for run in runs.values():
         by.setdefault((run.case, run.tool), []).append(run)
     budget = {run.case: f"{run.budget:g}" for run in runs.values()}
-    rows = [[f"`{case}`", budget[case], *(_entry(by.get((case, name), [])) for name in names)] for case in cases]
+    rows = [
+        [f"`{case}`", budget[case], *(_entry(by.get((case, name), [])) for name in names)]
+        for case in cases
+    ]
     return table(["entry", "CPU s", *(tools()[name].title for name in names)], rows)
 
 
 def _entry(found: Sequence[Run]) -> str:
-    """Return the text for one tool on one entry: found, by which settings, or why there is no violation."""
+    """Return the text for one tool on one entry: found, by which settings, or why there is no
+    violation.
+    """
     if not found:
         return ""
     by = sorted(run.settings for run in found if run.violated)
@@ -163,4 +265,7 @@ def _reasons(runs: Runs, cases: Collection[str]) -> list[str]:
         if all(run.state == NOT_EXPRESSIBLE for run in found):
             for note in {run.note for run in found}:
                 by.setdefault(note, set()).add(case)
-    return [f"- Not expressible in any peer: {', '.join(sorted(names))}: {note}." for note, names in sorted(by.items())]
+    return [
+        f"- Not expressible in any peer: {', '.join(sorted(names))}: {note}."
+        for note, names in sorted(by.items())
+    ]

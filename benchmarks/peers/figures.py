@@ -1,4 +1,6 @@
-"""Figures of a campaign: certified bound over truth, violations found, false alarms, and processor time to 95 % of the truth."""
+"""Figures of a campaign: certified bound over truth, violations found, false alarms, and processor
+time to 95 % of the truth.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,23 @@ class Summary:
     """Figures of one tool with one of its settings and one budget."""
 
     answers: int  # runs with an answer
-    ratio: float | None  # median of bound over truth, over the cases with a bound and a finite truth
-    found: tuple[int, int]  # broken cases of which a run states a violation, and those with a run that the tool can express
-    alarms: tuple[int, int]  # statements of a violation of a true claim, and runs on true claims with an answer
+    # median of bound over truth, over the cases with a bound and a finite truth
+    ratio: float | None
+    # broken cases of which a run states a violation, and those with a run that the tool can express
+    found: tuple[int, int]
+    # statements of a violation of a true claim, and runs on true claims with an answer
+    alarms: tuple[int, int]
     without: int  # cases that the tool cannot express
     late: int  # runs without an answer in the processor time, or with an error
 
 
 def selected(runs: Runs, tool: str, settings: str, budget: float) -> list[Run]:
     """Return the runs of a tool with these settings and this budget."""
-    return [run for run in runs.values() if (run.tool, run.settings, run.budget) == (tool, settings, budget)]
+    return [
+        run
+        for run in runs.values()
+        if (run.tool, run.settings, run.budget) == (tool, settings, budget)
+    ]
 
 
 def budgets(runs: Runs) -> list[float]:
@@ -40,18 +49,29 @@ def budgets(runs: Runs) -> list[float]:
 
 def main_budget(runs: Runs) -> float:
     """Return the budget of most runs, the smallest of those with equally many."""
-    return max(budgets(runs), key=lambda budget: (sum(run.budget == budget for run in runs.values()), -budget))
+    return max(
+        budgets(runs),
+        key=lambda budget: (sum(run.budget == budget for run in runs.values()), -budget),
+    )
 
 
 def budget_of(runs: Runs, tool: str) -> float:
-    """Return the smallest budget, from the main budget on, at which a tool has an answer; the main budget if there is none."""
+    """Return the smallest budget, from the main budget on, at which a tool has an answer; the main
+    budget if there is none.
+    """
     first = main_budget(runs)
-    answered = [run.budget for run in runs.values() if run.tool == tool and run.settings == "best" and run.state == ANSWER]
+    answered = [
+        run.budget
+        for run in runs.values()
+        if run.tool == tool and run.settings == "best" and run.state == ANSWER
+    ]
     return min((budget for budget in answered if budget >= first), default=first)
 
 
 def ratio(runs: Iterable[Run], case: str) -> float | None:
-    """Return the median of bound over truth of the runs on a case; None without a bound, or if the truth is infinite."""
+    """Return the median of bound over truth of the runs on a case; None without a bound, or if the
+    truth is infinite.
+    """
     truth = Case(case).truth
     bounds = [run.bound for run in runs if run.case == case and run.bound is not None]
     return median(bounds) / truth if bounds and math.isfinite(truth) else None
@@ -76,7 +96,9 @@ def summary(runs: Sequence[Run]) -> Summary:
 
 
 def seconds_to_truth(runs: Runs, tool: str, case: str) -> float | None:
-    """Return the smallest measured budget at which the median bound of the best settings is near the truth; None if there is none."""
+    """Return the smallest measured budget at which the median bound of the best settings is near
+    the truth; None if there is none.
+    """
     for budget in budgets(runs):
         found = ratio(selected(runs, tool, "best", budget), case)
         if found is not None and found >= NEAR:
@@ -85,7 +107,9 @@ def seconds_to_truth(runs: Runs, tool: str, case: str) -> float | None:
 
 
 def only_a_peer(runs: Runs) -> list[str]:
-    """Return the broken cases of which a peer states a violation, and this project does not with the same settings and CPU seconds."""
+    """Return the broken cases of which a peer states a violation, and this project does not with
+    the same settings and CPU seconds.
+    """
     found: dict[tuple[str, str, float], set[str]] = {}
     for run in runs.values():
         if run.violated and Case(run.case).broken:
@@ -96,13 +120,18 @@ def only_a_peer(runs: Runs) -> list[str]:
         if tried and not any(run.violated for run in tried):
             reasons = "; ".join(sorted({run.note for run in tried if run.state != ANSWER}))
             peers = ", ".join(tools()[name].title for name in sorted(by))
-            missed.append(f"{case}, {settings} settings, {budget:g} s: {peers}" + (f" (this tool {reasons})" if reasons else ""))
+            missed.append(
+                f"{case}, {settings} settings, {budget:g} s: {peers}"
+                + (f" (this tool {reasons})" if reasons else "")
+            )
     return missed
 
 
 def selected_own(runs: Runs, case: str, settings: str) -> list[Run]:
     """Return the runs of this project's audit on a case with these settings."""
-    return [run for run in runs.values() if (run.tool, run.case, run.settings) == (OWN, case, settings)]
+    return [
+        run for run in runs.values() if (run.tool, run.case, run.settings) == (OWN, case, settings)
+    ]
 
 
 def table(runs: Runs, bugs: Sequence[Row] = (), bug_notes: Sequence[str] = ()) -> Table:
@@ -118,34 +147,65 @@ def table(runs: Runs, bugs: Sequence[Row] = (), bug_notes: Sequence[str] = ()) -
     Returns
     -------
     Table
-        Violations found relative to the best peer, cases that only a peer finds, and false alarms. Notes list all tools.
+        Violations found relative to the best peer, cases that only a peer finds, and false alarms.
+        Notes list all tools.
     """
     rows, notes = list[Row](), list[str]()
     for budget in budgets(runs):
         for settings in SETTINGS:
-            figures = {name: summary(found) for name in tools() if (found := selected(runs, name, settings, budget))}
+            figures = {
+                name: summary(found)
+                for name in tools()
+                if (found := selected(runs, name, settings, budget))
+            }
             notes += [_note(name, settings, budget, one) for name, one in figures.items()]
             if OWN in figures and settings == "best":
                 own, peers = figures.pop(OWN), figures.values()
                 most = max((one.found[0] for one in peers), default=0)
-                rows.append(Row(f"broken mechanisms found, {budget:g} CPU s", most, own.found[0], "cases"))
-                rows.append(Row(f"false alarms at the claim, {budget:g} CPU s", 0, own.alarms[0], "runs", at_most=True))
+                rows.append(
+                    Row(f"broken mechanisms found, {budget:g} CPU s", most, own.found[0], "cases")
+                )
+                rows.append(
+                    Row(
+                        f"false alarms at the claim, {budget:g} CPU s",
+                        0,
+                        own.alarms[0],
+                        "runs",
+                        at_most=True,
+                    )
+                )
     missed = only_a_peer(runs)
     if rows:
-        rows.append(Row("broken mechanisms that only a peer finds", 0, len(missed), "cases", at_most=True))
+        rows.append(
+            Row("broken mechanisms that only a peer finds", 0, len(missed), "cases", at_most=True)
+        )
     rows += bugs
-    absent = sorted({f"{tools()[run.tool].title}: {run.note}" for run in runs.values() if run.state == NOT_INSTALLED})
+    absent = sorted(
+        {
+            f"{tools()[run.tool].title}: {run.note}"
+            for run in runs.values()
+            if run.state == NOT_INSTALLED
+        }
+    )
     left_out = [f"not compared: {name}: {reason}" for name, reason in omitted().items()]
     return Table(
         "peers",
         tuple(rows),
-        (*notes, *bug_notes, *(f"only a peer finds {line}" for line in missed), *(f"not installed: {line}" for line in absent), *left_out),
+        (
+            *notes,
+            *bug_notes,
+            *(f"only a peer finds {line}" for line in missed),
+            *(f"not installed: {line}" for line in absent),
+            *left_out,
+        ),
     )
 
 
 def _note(name: str, settings: str, budget: float, one: Summary) -> str:
     share = "no bound" if one.ratio is None else f"bound / truth {one.ratio:.3f}"
     return (
-        f"{tools()[name].title}, {settings}, {budget:g} CPU s: {share}; {one.found[0]} of {one.found[1]} broken found; "
-        f"{one.alarms[0]} of {one.alarms[1]} false alarms; {one.without} of {len(NAMES)} not expressible; {one.late} without an answer"
+        f"{tools()[name].title}, {settings}, {budget:g} CPU s: {share}; {one.found[0]} of "
+        f"{one.found[1]} broken found; "
+        f"{one.alarms[0]} of {one.alarms[1]} false alarms; {one.without} of {len(NAMES)} not "
+        f"expressible; {one.late} without an answer"
     )

@@ -1,6 +1,8 @@
-"""Recorded outputs of bugs of the recall corpus: each library runs in its own interpreter once, and all tools read the same outputs.
+"""Recorded outputs of bugs of the recall corpus: each library runs in its own interpreter once, and
+all tools read the same outputs.
 
-A tool pays the processor time of the library for each output that it takes, so recordings change no figure.
+A tool pays the processor time of the library for each output that it takes, so recordings change no
+figure.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 Outputs = NDArray[np.float64]
 MISSING = -1.0  # number for a missing output, which the experiments of DP-Sniper use
-_LARGE = 100.0  # columns whose usual size is larger are divided by it, because networks need small numbers
+# columns whose usual size is larger are divided by it, because networks need small numbers
+_LARGE = 100.0
 _UNBOUNDED = 1e9  # number for an infinite output
 _MOST = 1_000_000  # outputs per dataset
 _BATCH, _BATCH_SECONDS = 4096, 0.5
@@ -33,23 +36,30 @@ _PATIENCE = 4  # multiple of the CPU seconds by the clock after which a recordin
 
 
 class NoForm(Exception):
-    """The entry has no form in any tool that compares distributions of numbers at an (epsilon, delta) claim."""
+    """The entry has no form in any tool that compares distributions of numbers at an (epsilon,
+    delta) claim.
+    """
 
 
 def recording(entry: Entry, cpu_seconds: float) -> Path:
-    """Return the file of the outputs of an entry that were recorded in these CPU seconds, in the user's cache."""
+    """Return the file of the outputs of an entry that were recorded in these CPU seconds, in the
+    user's cache.
+    """
     return home().parent / "recordings" / f"{entry.name}-{cpu_seconds:g}.npz"
 
 
 def _location(entry: Entry) -> tuple[str, str, str]:
-    """Return the file and the name of the target, and the interpreter of the release with the bug."""
+    """Return the file and the name of the target, and the interpreter of the release
+    with the bug.
+    """
     assert entry.before.environment is not None
     file, _, name = entry.target.rpartition(":")
     return file, name, str(entry.before.environment.interpreter)
 
 
 def record(entry: Entry, pair: Any, cpu_seconds: float) -> None:
-    """Run the release with the bug on both datasets until its CPU seconds are spent, and write the outputs.
+    """Run the release with the bug on both datasets until its CPU seconds are spent, and write the
+    outputs.
 
     Parameters
     ----------
@@ -63,7 +73,8 @@ def record(entry: Entry, pair: Any, cpu_seconds: float) -> None:
     Raises
     ------
     NoForm
-        If the claim is not an (epsilon, delta) claim, or the outputs are not vectors of numbers. The message has the reason.
+        If the claim is not an (epsilon, delta) claim, or the outputs are not vectors of numbers.
+        The message has the reason.
     """
     file, name, python = _location(entry)
     if kind := declared_kind(entry, python):
@@ -80,7 +91,15 @@ def record(entry: Entry, pair: Any, cpu_seconds: float) -> None:
     path = recording(entry, cpu_seconds)
     path.parent.mkdir(parents=True, exist_ok=True)
     first, second = numbers(outputs)
-    np.savez(path, first=first, second=second, cost=cost, epsilon=claim.epsilon, delta=claim.delta_budget, bits=entry.bits)
+    np.savez(
+        path,
+        first=first,
+        second=second,
+        cost=cost,
+        epsilon=claim.epsilon,
+        delta=claim.delta_budget,
+        bits=entry.bits,
+    )
 
 
 def _claim(target: Target) -> ApproxDP:
@@ -101,7 +120,9 @@ def _datasets(target: Target, pair: Any) -> tuple[Any, Any]:
     return first.d0, first.d1
 
 
-def _drawn(target: Target, datasets: tuple[Any, Any], cpu_seconds: float) -> tuple[tuple[Outputs, Outputs], float]:
+def _drawn(
+    target: Target, datasets: tuple[Any, Any], cpu_seconds: float
+) -> tuple[tuple[Outputs, Outputs], float]:
     """Return equally many outputs on both datasets, and the CPU seconds per output."""
     rng, parts = np.random.default_rng(0), (list[Outputs](), list[Outputs]())
     size, runs, end = 10, 0, time.monotonic() + _PATIENCE * cpu_seconds
@@ -116,7 +137,9 @@ def _drawn(target: Target, datasets: tuple[Any, Any], cpu_seconds: float) -> tup
                 raise NoForm(f"the library raises {error_text(error)[:120]}") from None
         runs += size
         per_run = target.cpu_seconds / (2 * runs)
-        size = int(min(max(_BATCH_SECONDS / max(per_run, 1e-9), 1), most, 4 * size, max(_MOST - runs, 1)))
+        size = int(
+            min(max(_BATCH_SECONDS / max(per_run, 1e-9), 1), most, 4 * size, max(_MOST - runs, 1))
+        )
     try:
         return (np.vstack(parts[0]), np.vstack(parts[1])), target.cpu_seconds / (2 * runs)
     except ValueError:
@@ -134,7 +157,11 @@ def vectors(outputs: Any, size: int) -> Outputs:
     rows: Sequence[Any] = outputs
     if not isinstance(outputs, np.ndarray):
         width = next((len(row) for row in outputs if isinstance(row, list | tuple)), None)
-        rows = outputs if width is None else [[None] * width if row is None else row for row in outputs]
+        rows = (
+            outputs
+            if width is None
+            else [[None] * width if row is None else row for row in outputs]
+        )
     try:
         return np.asarray(rows, dtype=np.float64).reshape(size, -1)
     except (TypeError, ValueError):
@@ -142,7 +169,8 @@ def vectors(outputs: Any, size: int) -> Outputs:
 
 
 def numbers(outputs: tuple[Outputs, Outputs]) -> list[Outputs]:
-    """Return outputs with finite numbers only, for missing and infinite numbers, and with large columns divided by their usual size.
+    """Return outputs with finite numbers only, for missing and infinite numbers, and with large
+    columns divided by their usual size.
 
     Examples
     --------
@@ -152,6 +180,14 @@ def numbers(outputs: tuple[Outputs, Outputs]) -> list[Outputs]:
     if outputs[0].shape[1] != outputs[1].shape[1]:
         raise NoForm("outputs are vectors of different lengths")
     both = np.abs(np.vstack(outputs))
-    usual = np.array([np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else 1.0 for column in both.T])
+    usual = np.array(
+        [
+            np.median(column[np.isfinite(column)]) if np.isfinite(column).any() else 1.0
+            for column in both.T
+        ]
+    )
     scale = np.where(usual > _LARGE, usual, 1.0)
-    return [np.nan_to_num(part / scale, nan=MISSING, posinf=_UNBOUNDED, neginf=-_UNBOUNDED) for part in outputs]
+    return [
+        np.nan_to_num(part / scale, nan=MISSING, posinf=_UNBOUNDED, neginf=-_UNBOUNDED)
+        for part in outputs
+    ]

@@ -1,8 +1,10 @@
-"""Benchmark of peers: other auditing tools and this one, on shared mechanisms and on bugs of libraries, with the same CPU seconds.
+"""Benchmark of peers: other auditing tools and this one, on shared mechanisms and on bugs of
+libraries, with the same CPU seconds.
 
-``dpwitness bench peers`` runs what the published campaigns lack and can be installed from the registry, and prints the figures. The other
-tools need a clone: ``python -m dpwitness.benchmarks.peers.run --checkout dp_sniper=FOLDER --checkout delta_siege=FOLDER
---checkout dp_auditorium_tester=FOLDER``. ``--page FOLDER`` writes the published page from the stored runs.
+``dpwitness bench peers`` runs what the published campaigns lack and can be installed from the
+registry, and prints the figures. The other tools need a clone: ``python -m
+dpwitness.benchmarks.peers.run --checkout dp_sniper=FOLDER --checkout delta_siege=FOLDER --checkout
+dp_auditorium_tester=FOLDER``. ``--page FOLDER`` writes the published page from the stored runs.
 """
 
 from __future__ import annotations
@@ -27,8 +29,12 @@ PARTS = ("zoo", "corpus")
 
 
 def measure() -> Table:
-    """Run all attacks that are not stored yet, those on bugs of libraries with the smaller budget, and return the figures."""
-    wanted = [(settings, case, BUDGET, seed) for settings in SETTINGS for case in NAMES for seed in SEEDS]
+    """Run all attacks that are not stored yet, those on bugs of libraries with the smaller budget,
+    and return the figures.
+    """
+    wanted = [
+        (settings, case, BUDGET, seed) for settings in SETTINGS for case in NAMES for seed in SEEDS
+    ]
     zoo.campaign(tools().values(), wanted, {}, _say)
     corpus.corpus_campaign(corpus.entries(), tools().values(), {}, _say)
     return _table(zoo.PUBLISHED, corpus.PUBLISHED)
@@ -37,7 +43,10 @@ def measure() -> Table:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a part of the campaigns and print the figures so far."""
     args = _parser().parse_args(arguments)
-    files = [args.stored / file.name if args.stored else file for file in (zoo.PUBLISHED, corpus.PUBLISHED)]
+    files = [
+        args.stored / file.name if args.stored else file
+        for file in (zoo.PUBLISHED, corpus.PUBLISHED)
+    ]
     if args.page:
         bugs = corpus_page.section(corpus.stored(files[1]), len(corpus.entries()))
         write_page(zoo.stored(files[0]), args.page, bugs)
@@ -48,26 +57,76 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="compare auditing tools on shared mechanisms and on bugs of libraries")
-    parser.add_argument(
-        "--checkout", action="append", default=[], metavar="TOOL=FOLDER", help="clone of a tool that the registry does not have"
+    parser = argparse.ArgumentParser(
+        description="compare auditing tools on shared mechanisms and on bugs of libraries"
     )
-    parser.add_argument("--tool", action="append", choices=list(tools()), help="tool to run; default: all")
-    parser.add_argument("--part", choices=PARTS, help="mechanisms of the zoo, or bugs of the recall corpus; default: both")
-    parser.add_argument("--settings", action="append", choices=SETTINGS, help="of the part zoo; default: both")
-    parser.add_argument("--cpu-seconds", action="append", type=float, help=f"of one attack of the part zoo; default: {BUDGET:g}")
-    parser.add_argument("--seed", action="append", type=int, help=f"of the part zoo; default: {', '.join(map(str, SEEDS))}")
-    parser.add_argument("--entries", type=int, help="number of entries of the recall corpus, in an order that a seed draws; default: all")
-    parser.add_argument("--stored", metavar="FOLDER", type=Path, help="folder of the stored runs; default: the published ones")
-    parser.add_argument("--figures", action="store_true", help="print the figures of the stored runs, and run nothing")
-    parser.add_argument("--page", metavar="FOLDER", type=Path, help="write peers.md and peers.svg from the stored runs, and run nothing")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"mechanisms of the zoo; default: all of {', '.join(NAMES)}")
+    parser.add_argument(
+        "--checkout",
+        action="append",
+        default=[],
+        metavar="TOOL=FOLDER",
+        help="clone of a tool that the registry does not have",
+    )
+    parser.add_argument(
+        "--tool", action="append", choices=list(tools()), help="tool to run; default: all"
+    )
+    parser.add_argument(
+        "--part",
+        choices=PARTS,
+        help="mechanisms of the zoo, or bugs of the recall corpus; default: both",
+    )
+    parser.add_argument(
+        "--settings", action="append", choices=SETTINGS, help="of the part zoo; default: both"
+    )
+    parser.add_argument(
+        "--cpu-seconds",
+        action="append",
+        type=float,
+        help=f"of one attack of the part zoo; default: {BUDGET:g}",
+    )
+    parser.add_argument(
+        "--seed",
+        action="append",
+        type=int,
+        help=f"of the part zoo; default: {', '.join(map(str, SEEDS))}",
+    )
+    parser.add_argument(
+        "--entries",
+        type=int,
+        help="number of entries of the recall corpus, in an order that a seed draws; default: all",
+    )
+    parser.add_argument(
+        "--stored",
+        metavar="FOLDER",
+        type=Path,
+        help="folder of the stored runs; default: the published ones",
+    )
+    parser.add_argument(
+        "--figures",
+        action="store_true",
+        help="print the figures of the stored runs, and run nothing",
+    )
+    parser.add_argument(
+        "--page",
+        metavar="FOLDER",
+        type=Path,
+        help="write peers.md and peers.svg from the stored runs, and run nothing",
+    )
+    parser.add_argument(
+        "cases",
+        nargs="*",
+        metavar="CASE",
+        help=f"mechanisms of the zoo; default: all of {', '.join(NAMES)}",
+    )
     return parser
 
 
 def _run(args: argparse.Namespace, zoo_file: Path, corpus_file: Path) -> None:
     """Run the parts of the campaigns that the arguments name."""
-    checkouts = {name: Path(folder).resolve() for name, _, folder in (text.partition("=") for text in args.checkout)}
+    checkouts = {
+        name: Path(folder).resolve()
+        for name, _, folder in (text.partition("=") for text in args.checkout)
+    }
     chosen = [tool for name, tool in tools().items() if name in (args.tool or tools())]
     if args.part != "corpus":
         wanted = [
@@ -82,8 +141,12 @@ def _run(args: argparse.Namespace, zoo_file: Path, corpus_file: Path) -> None:
         _run_corpus(args.entries, chosen, checkouts, corpus_file)
 
 
-def _run_corpus(count: int | None, chosen: Collection[Tool], checkouts: Mapping[str, Path], file: Path) -> None:
-    """Run the tools on the first entries, and with more CPU seconds on those whose bug our audit does not find."""
+def _run_corpus(
+    count: int | None, chosen: Collection[Tool], checkouts: Mapping[str, Path], file: Path
+) -> None:
+    """Run the tools on the first entries, and with more CPU seconds on those whose bug our audit
+    does not find.
+    """
     entries = corpus.entries()[:count]
     for budget in corpus.BUDGETS:
         corpus.corpus_campaign(entries, chosen, checkouts, _say, file, budget)

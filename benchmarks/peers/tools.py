@@ -28,7 +28,8 @@ class Tool:
     default: str  # its default settings
     best: str  # the best settings that we found
     requirements: tuple[str, ...] = ()  # what pip installs
-    checkout: str = ""  # folder of the package in a clone of its repository; empty if pip installs the tool
+    # folder of the package in a clone of its repository; empty if pip installs the tool
+    checkout: str = ""
 
     def interpreter(self, checkouts: Mapping[str, Path]) -> str:
         """Return the interpreter that has the tool; make its environment first if it is missing.
@@ -36,12 +37,16 @@ class Tool:
         Raises
         ------
         InvalidArgument
-            If the tool needs a clone of its repository that was not given, or pip fails. The message says what to do.
+            If the tool needs a clone of its repository that was not given, or pip fails. The
+            message says what to do.
         """
         if self.name == OWN:
             return sys.executable
         if self.checkout and self.name not in checkouts:
-            raise InvalidArgument(f"{self.title} is not in the registry: clone {self.home}, and give --checkout {self.name}=FOLDER")
+            raise InvalidArgument(
+                f"{self.title} is not in the registry: clone {self.home}, and give "
+                f"--checkout {self.name}=FOLDER"
+            )
         environment = Environment(f"peers-{self.name}", (*self.requirements, *_shared()))
         environment.setup(lambda line: None)
         return str(environment.interpreter)
@@ -54,7 +59,10 @@ class Tool:
 def tools() -> dict[str, Tool]:
     """Return all tools by name, this project's first."""
     tables = tomllib.loads(FILE.read_text(encoding="utf-8"))["tools"]
-    return {name: Tool(name, **table | {"requirements": tuple(table.get("requirements", ()))}) for name, table in tables.items()}
+    return {
+        name: Tool(name, **table | {"requirements": tuple(table.get("requirements", ()))})
+        for name, table in tables.items()
+    }
 
 
 def omitted() -> dict[str, str]:

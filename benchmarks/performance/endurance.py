@@ -1,4 +1,6 @@
-"""Benchmark of long audits: recovery after random kills, memory and store over 1e10 rounds, and bookkeeping time."""
+"""Benchmark of long audits: recovery after random kills, memory and store over 1e10 rounds, and
+bookkeeping time.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def rows() -> list[Row]:
 
 
 def killed(folder: Path, kills: int) -> list[Row]:
-    """Kill an audit of a Python target on two processes at random moments, resume it, and compare with an undisturbed audit."""
+    """Kill an audit of a Python target on two processes at random moments, resume it, and compare
+    with an undisturbed audit.
+    """
     (folder / "mine.py").write_text(_TARGET_FILE, encoding="utf-8")
     start_time = time.monotonic()
     undisturbed = _audit(folder, "whole.db", None)
@@ -58,15 +62,32 @@ def killed(folder: Path, kills: int) -> list[Row]:
             _audit(folder, f"{number}.db", rng.uniform(0.0, duration))
         equal_count += _audit(folder, f"{number}.db", None) == undisturbed
         (folder / f"{number}.db").unlink()
-    output = f"killed {families * RUNS_BETWEEN} times: resumed audits with the counts of an undisturbed one"
+    output = (
+        f"killed {families * RUNS_BETWEEN} times: resumed audits with the counts of an "
+        "undisturbed one"
+    )
     return [Row(output, 1.0, equal_count / families, "share", counts=(equal_count, families))]
 
 
 def _audit(folder: Path, store: str, seconds: float | None) -> str:
     """Return the command's JSON output without the time; empty if the process was killed."""
-    command = [sys.executable, "-m", "dpwitness", "audit", "mine.py:noisy", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]
+    command = [
+        sys.executable,
+        "-m",
+        "dpwitness",
+        "audit",
+        "mine.py:noisy",
+        "--claim",
+        "pure:1",
+        "--d0",
+        "[0]",
+        "--d1",
+        "[1]",
+    ]
     command += ["--in-process", "--workers", "2", "--trials", "2000000", "--store", store, "--json"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     if seconds is not None:
         time.sleep(seconds)
         process.send_signal(signal.SIGKILL)
@@ -81,21 +102,40 @@ def long(folder: Path) -> list[Row]:
     """Measure audits of Laplace noise with 1e8 and with 1e10 rounds, each in a fresh process."""
     found = {}
     for trials in (SHORT, LONG):
-        command = [sys.executable, "-c", _LONG_AUDIT_SCRIPT, str(trials), str(folder / f"{trials}.db")]
+        command = [
+            sys.executable,
+            "-c",
+            _LONG_AUDIT_SCRIPT,
+            str(trials),
+            str(folder / f"{trials}.db"),
+        ]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         found[trials] = json.loads(output.splitlines()[-1])
     size = os.path.getsize(folder / f"{LONG}.db") / 1e6
     return [
-        Row(f"{LONG:.0e} rounds: share of the planned rounds that ran", 1.0, found[LONG][2] / LONG, "share"),
+        Row(
+            f"{LONG:.0e} rounds: share of the planned rounds that ran",
+            1.0,
+            found[LONG][2] / LONG,
+            "share",
+        ),
         Row(f"{LONG:.0e} rounds: processor time", math.inf, found[LONG][1], "s", at_most=True),
-        Row(f"memory at {LONG:.0e} rounds beyond that at {SHORT:.0e}", 10.0, found[LONG][0] - found[SHORT][0], "MiB", at_most=True),
+        Row(
+            f"memory at {LONG:.0e} rounds beyond that at {SHORT:.0e}",
+            10.0,
+            found[LONG][0] - found[SHORT][0],
+            "MiB",
+            at_most=True,
+        ),
         Row(f"store at {LONG:.0e} rounds", 50.0, size, "MB", at_most=True),
         Row("chunk bookkeeping, of processor time", 0.02, bookkeeping(), "share", at_most=True),
     ]
 
 
 def bookkeeping() -> float:
-    """Return the fraction of processor time that a stage of Laplace rounds spends outside its tasks of a quarter of a second each."""
+    """Return the fraction of processor time that a stage of Laplace rounds spends outside its tasks
+    of a quarter of a second each.
+    """
     import numpy as np
 
     from dpwitness.auditors.audit.budget import MAX_CHUNK_ROUNDS
@@ -105,7 +145,15 @@ def bookkeeping() -> float:
 
     mechanism = Laplace(1.0)
     event = Intervals(0, np.array([1.2]), np.array([0.0, 1.0]))
-    stage = Stage(mechanism.sample, mechanism.worst_pair(), 1, (0, 0, Phase.TEST), 2 * 10**9, MAX_CHUNK_ROUNDS, 60.0)
+    stage = Stage(
+        mechanism.sample,
+        mechanism.worst_pair(),
+        1,
+        (0, 0, Phase.TEST),
+        2 * 10**9,
+        MAX_CHUNK_ROUNDS,
+        60.0,
+    )
     executor, pace = Inline(), Pace()
     list(counts(stage, [event], executor, Pace()))  # compiles and warms up
     before, task_seconds = resource.getrusage(resource.RUSAGE_SELF), 0.0

@@ -1,4 +1,6 @@
-"""Benchmark of the distribution of noise at 1e9 draws: cells of known probability, moments, and tails to 1e-9."""
+"""Benchmark of the distribution of noise at 1e9 draws: cells of known probability, moments, and
+tails to 1e-9.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ class Noise:
     tails: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
-        self.cells, self.powers, self.tails = np.zeros(self.chances.size), np.zeros(4), np.zeros((2, self.far.size))
+        self.cells, self.powers, self.tails = (
+            np.zeros(self.chances.size),
+            np.zeros(4),
+            np.zeros((2, self.far.size)),
+        )
 
     def run(self, draws: int, seed: int = 1) -> None:
         """Draw and count."""
@@ -53,15 +59,24 @@ class Noise:
             square = x * x
             self.powers += (x.sum(), square.sum(), x @ square, square @ square)
             tail_values = x[np.abs(x) >= self.far[0], None]
-            self.tails += [(tail_values >= self.far).sum(axis=0), (tail_values <= -self.far).sum(axis=0)]
+            self.tails += [
+                (tail_values >= self.far).sum(axis=0),
+                (tail_values <= -self.far).sum(axis=0),
+            ]
             self.size += _BLOCK_SIZE
 
     def p_values(self) -> dict[str, float]:
-        """Return p-values of the cells, of the worst moment, and of the worst tail (exact binomial test), Bonferroni-corrected."""
+        """Return p-values of the cells, of the worst moment, and of the worst tail (exact binomial
+        test), Bonferroni-corrected.
+        """
         stated_moments = np.array(self.moments)
         spread = np.sqrt((stated_moments[1::2] - stated_moments[:4] ** 2) / self.size)
         worst_deviation = np.max(np.abs(self.powers / self.size - stated_moments[:4]) / spread)
-        tails = [binomtest(int(k), self.size, p).pvalue for side in self.tails for k, p in zip(side, self.beyond, strict=True)]
+        tails = [
+            binomtest(int(k), self.size, p).pvalue
+            for side in self.tails
+            for k, p in zip(side, self.beyond, strict=True)
+        ]
         return {
             "chi-square": float(chisquare(self.cells, self.size * self.chances).pvalue),
             "first four moments": min(1.0, 8 * float(norm.sf(worst_deviation))),
@@ -69,16 +84,30 @@ class Noise:
         }
 
 
-def density(name: str, draw: Draw, cdf: Callable[[FloatArray], FloatArray], far: FloatArray, moments: Sequence[float]) -> Noise:
+def density(
+    name: str,
+    draw: Draw,
+    cdf: Callable[[FloatArray], FloatArray],
+    far: FloatArray,
+    moments: Sequence[float],
+) -> Noise:
     """Return noise with a density, with cells of equal probability."""
     equal_probabilities = np.full(_CELL_COUNT, 1.0 / _CELL_COUNT)
     return Noise(
-        name, draw, lambda x: np.minimum(cdf(x) * _CELL_COUNT, _CELL_COUNT - 1), equal_probabilities, moments, far, _TAIL_PROBABILITIES
+        name,
+        draw,
+        lambda x: np.minimum(cdf(x) * _CELL_COUNT, _CELL_COUNT - 1),
+        equal_probabilities,
+        moments,
+        far,
+        _TAIL_PROBABILITIES,
     )
 
 
 def integer_noise(name: str, draw: Draw, log_mass: Callable[[FloatArray], FloatArray]) -> Noise:
-    """Return integer noise, with a cell for each integer of mass above 1e-7, and one cell for each remaining tail."""
+    """Return integer noise, with a cell for each integer of mass above 1e-7, and one cell for each
+    remaining tail.
+    """
     integers = np.arange(1.0, 1001.0)
     mass, zero_mass = np.exp(log_mass(integers)), math.exp(log_mass(np.zeros(1))[0])
     upper = np.cumsum(mass[::-1])[::-1]  # P(X >= k), k = 1, 2, ...
@@ -88,13 +117,24 @@ def integer_noise(name: str, draw: Draw, log_mass: Callable[[FloatArray], FloatA
     moments = [0.0 if k % 2 else float(2 * (mass * integers**k).sum()) for k in range(1, 9)]
     chances = np.concatenate([half[::-1], [zero_mass], half])
     return Noise(
-        name, draw, lambda x: np.clip(x, -last_cell, last_cell) + last_cell, chances / chances.sum(), moments, integers[far], upper[far]
+        name,
+        draw,
+        lambda x: np.clip(x, -last_cell, last_cell) + last_cell,
+        chances / chances.sum(),
+        moments,
+        integers[far],
+        upper[far],
     )
 
 
 def noises() -> list[Noise]:
     """Return a `Noise` for each jitted mechanism."""
-    zero, laplace, gaussian, geometric = np.zeros(1), Laplace(1.0), Gaussian(1.0, 1e-5), Geometric(1.0)
+    zero, laplace, gaussian, geometric = (
+        np.zeros(1),
+        Laplace(1.0),
+        Gaussian(1.0, 1e-5),
+        Geometric(1.0),
+    )
     normal = (0.0, 1.0, 0.0, 3.0, 0.0, 15.0, 0.0, 105.0)
     return [
         density(
@@ -111,7 +151,11 @@ def noises() -> list[Noise]:
             -ndtri(_TAIL_PROBABILITIES),
             normal,
         ),
-        integer_noise("geometric", lambda size, rng: geometric.sample(zero, size, rng).ravel(), lambda k: geometric_log_mass(k, 1.0)),
+        integer_noise(
+            "geometric",
+            lambda size, rng: geometric.sample(zero, size, rng).ravel(),
+            lambda k: geometric_log_mass(k, 1.0),
+        ),
     ]
 
 
@@ -121,6 +165,7 @@ def rows(draws: int = DRAWS) -> list[Row]:
     for noise in noises():
         noise.run(draws)
         found += [
-            Row(f"{noise.name} noise, {draws:.0e} draws: {label}", SIGNIFICANT, p, "p-value") for label, p in noise.p_values().items()
+            Row(f"{noise.name} noise, {draws:.0e} draws: {label}", SIGNIFICANT, p, "p-value")
+            for label, p in noise.p_values().items()
         ]
     return found

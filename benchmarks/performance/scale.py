@@ -1,4 +1,6 @@
-"""Benchmark of scaling: speed of two workers against one, and of Dask against processes, as the best rounds per second of several runs."""
+"""Benchmark of scaling: speed of two workers against one, and of Dask against processes, as the
+best rounds per second of several runs.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +56,18 @@ class Work:
 
 
 def rounds(stage: Stage, first: int, last: int) -> tuple[int, int, float, float]:
-    """Run chunks first, ..., last - 1 as an audit's test does; return the rounds, the process id, and its CPU time before and after."""
+    """Run chunks first, ..., last - 1 as an audit's test does; return the rounds, the process id,
+    and its CPU time before and after.
+    """
     before = time.process_time()
     span = run_span(stage, [_EVENT], 0, False, first, last)
     return sum(part.rounds for _, part in span.parts), os.getpid(), before, time.process_time()
 
 
 def throughput(pool: Executor, work: Work) -> tuple[float, float]:
-    """Return rounds per second with as many tasks in flight as in an audit: by elapsed time, and by CPU time of all processes."""
+    """Return rounds per second with as many tasks in flight as in an audit: by elapsed time, and by
+    CPU time of all processes.
+    """
     count = max(4, round(SECONDS / work.task))
     under_way: deque[Future[Any]] = deque()
     finished = []
@@ -94,19 +100,26 @@ def works() -> list[Work]:
 
 
 def scale(specs: Sequence[str] = SPECS) -> dict[Key, tuple[float, float]]:
-    """Return the best rounds per second, as in `throughput`; all executors stay open and take turns."""
+    """Return the best rounds per second, as in `throughput`; all executors stay open and take
+    turns.
+    """
     best: dict[Key, tuple[float, float]] = {}
     work_items = works()
     with ExitStack() as stack:
         pools = {}
         for spec in specs:
             pools[spec] = stack.enter_context(executor(spec))
-            for future in [pools[spec].submit(rounds, work.stage, 0, 1) for work in work_items for _ in range(4)]:
+            for future in [
+                pools[spec].submit(rounds, work.stage, 0, 1)
+                for work in work_items
+                for _ in range(4)
+            ]:
                 future.result()
         for _ in range(REPEATS):
             for work in work_items:
                 for spec, pool in pools.items():
-                    if spec.startswith("threads") and work.name == "Python":  # Python code holds the interpreter lock
+                    # Python code holds the interpreter lock
+                    if spec.startswith("threads") and work.name == "Python":
                         continue
                     key = (spec, work.name, work.task)
                     found, best_so_far = throughput(pool, work), best.get(key, (0.0, 0.0))
@@ -119,14 +132,42 @@ def measure() -> Table:
     best = scale()
     rows = []
     for label, faster_spec, base_spec, required, names, time_index in (
-        ("Dask / processes, 2 workers, by the clock", "dask-local:2", "processes:2", 0.9, ("Python", "jitted"), 0),
-        ("Dask / processes, 2 workers, processor time", "dask-local:2", "processes:2", 0.9, ("Python", "jitted"), 1),
-        ("2 processes / 1, by the clock", "processes:2", "processes:1", 1.9, ("Python", "jitted"), 0),
+        (
+            "Dask / processes, 2 workers, by the clock",
+            "dask-local:2",
+            "processes:2",
+            0.9,
+            ("Python", "jitted"),
+            0,
+        ),
+        (
+            "Dask / processes, 2 workers, processor time",
+            "dask-local:2",
+            "processes:2",
+            0.9,
+            ("Python", "jitted"),
+            1,
+        ),
+        (
+            "2 processes / 1, by the clock",
+            "processes:2",
+            "processes:1",
+            1.9,
+            ("Python", "jitted"),
+            0,
+        ),
         ("2 threads / 1, by the clock", "threads:2", "threads:1", 1.9, ("jitted",), 0),
     ):
         for name in names:
             for task in TASKS:
-                ratio = best[faster_spec, name, task][time_index] / best[base_spec, name, task][time_index]
+                ratio = (
+                    best[faster_spec, name, task][time_index]
+                    / best[base_spec, name, task][time_index]
+                )
                 rows.append(Row(f"{label}: {name}, tasks of {task:g} s", required, ratio, "ratio"))
     rows += endurance.rows()
-    return Table("scale", tuple(rows), (f"best of {REPEATS}; elapsed time is meaningful only on an idle machine",))
+    return Table(
+        "scale",
+        tuple(rows),
+        (f"best of {REPEATS}; elapsed time is meaningful only on an idle machine",),
+    )

@@ -1,8 +1,11 @@
-"""Benchmark of slow mechanisms: targets that sort, fit and group tables for milliseconds in each run, audited with default options.
+"""Benchmark of slow mechanisms: targets that sort, fit and group tables for milliseconds in each
+run, audited with default options.
 
-Half of the targets are sound. The others have one fault each, of the kinds that libraries have had: a wrong sensitivity, a bound that is
-not enforced, noise that is left out or reused, a list of the groups that exist, an exception. A run costs at least 5 ms of real work,
-most of it on public records that are joined with the private ones, so that a minute of CPU time is enough for some thousand runs.
+Half of the targets are sound. The others have one fault each, of the kinds that libraries have had:
+a wrong sensitivity, a bound that is not enforced, noise that is left out or reused, a list of the
+groups that exist, an exception. A run costs at least 5 ms of real work, most of it on public
+records that are joined with the private ones, so that a minute of CPU time is enough for some
+thousand runs.
 """
 
 from __future__ import annotations
@@ -26,14 +29,20 @@ from dpwitness.core.values.validation import InvalidArgument
 BUDGET = 60.0  # CPU seconds of each audit
 _COMPARED_RUNS, _REPETITIONS = 1500, 2  # of a sound target with and without a trace
 _PUBLIC = 60_000  # public records that a run sorts or groups
-_UNIT, _WIDE, _CODES = Records(12, 0.0, 1.0), Records(12, 0.0, 10.0), Records(12, 0, 3, integer=True)
+_UNIT, _WIDE, _CODES = (
+    Records(12, 0.0, 1.0),
+    Records(12, 0.0, 10.0),
+    Records(12, 0, 3, integer=True),
+)
 
 Run = Callable[[FloatArray, Generator], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class SlowTarget:
-    """Mechanism whose run is one call of `run`, with a pure claim of 1; `fault` is empty for a sound target."""
+    """Mechanism whose run is one call of `run`, with a pure claim of 1; `fault` is empty for a
+    sound target.
+    """
 
     run: Run
     domain: Records
@@ -72,7 +81,9 @@ def _frame(x: FloatArray) -> Any:
 
     values = np.concatenate([_public(), x])
     owner = np.arange(len(values)) >= _PUBLIC
-    return pd.DataFrame({"value": values, "group": np.floor(values * 4).astype(int), "private": owner})
+    return pd.DataFrame(
+        {"value": values, "group": np.floor(values * 4).astype(int), "private": owner}
+    )
 
 
 def _grouped(x: FloatArray) -> Any:
@@ -80,7 +91,9 @@ def _grouped(x: FloatArray) -> Any:
 
 
 def _responses(x: FloatArray) -> FloatArray:
-    """Return the responses of the private records, predicted by a fit to public records and clipped."""
+    """Return the responses of the private records, predicted by a fit to public records and
+    clipped.
+    """
     public = np.vander(_public()[:6000], 24)
     fitted, *_ = np.linalg.lstsq(public, np.sin(6 * _public()[:6000]), rcond=None)
     return np.clip(np.vander(x, 24) @ fitted, 0.0, 1.0)
@@ -129,7 +142,9 @@ def _above_threshold(x: FloatArray, rng: Generator) -> list[bool]:
 
 
 def _two_means(x: FloatArray, rng: Generator) -> FloatArray:
-    """Run two steps of Lloyd's algorithm with noisy counts and sums; a record moves two counts and two sums."""
+    """Run two steps of Lloyd's algorithm with noisy counts and sums; a record moves two counts and
+    two sums.
+    """
     ordered, centers = _ranked(x), np.array([0.25, 0.75])
     for _ in range(2):
         nearest = np.argmin(np.abs(ordered[:, None] - centers), axis=1)
@@ -149,7 +164,9 @@ def _noisy_stump(x: FloatArray, rng: Generator) -> tuple[float, float, float]:
 
 
 def _clipped_gradients(x: FloatArray, rng: Generator) -> float:
-    """Make four steps with clipped gradients, each a quarter of the budget; a record moves the sum by 2."""
+    """Make four steps with clipped gradients, each a quarter of the budget; a record moves the sum
+    by 2.
+    """
     y = _responses(x)
     weight = 0.0
     for _ in range(4):
@@ -159,7 +176,11 @@ def _clipped_gradients(x: FloatArray, rng: Generator) -> float:
 
 
 def _count_in_words(x: FloatArray, rng: Generator) -> str:
-    found = np.count_nonzero(_ranked(x) > 0.5) + rng.geometric(1 - np.exp(-1.0)) - rng.geometric(1 - np.exp(-1.0))
+    found = (
+        np.count_nonzero(_ranked(x) > 0.5)
+        + rng.geometric(1 - np.exp(-1.0))
+        - rng.geometric(1 - np.exp(-1.0))
+    )
     return f"about {int(found)} records"
 
 
@@ -172,7 +193,9 @@ def _sum_clipped_at_the_wrong_bound(x: FloatArray, rng: Generator) -> float:
 
 def _groups_that_exist(x: FloatArray, rng: Generator) -> dict[str, float]:
     found = _grouped(np.clip(x, 0, 1)).loc[True]["count"]
-    return {f"group {group}": float(count + rng.laplace(0.0, 2.0)) for group, count in found.items()}
+    return {
+        f"group {group}": float(count + rng.laplace(0.0, 2.0)) for group, count in found.items()
+    }
 
 
 def _ridge_with_the_scale_of_a_mean(x: FloatArray, rng: Generator) -> FloatArray:
@@ -197,9 +220,15 @@ def _most_frequent_code_without_the_factor(x: FloatArray, rng: Generator) -> str
 
 
 def _threshold_without_a_stop(x: FloatArray, rng: Generator) -> list[bool]:
-    """Answer 40 queries with the budget of one; a record moves half of them up and half of them down."""
+    """Answer 40 queries with the budget of one; a record moves half of them up and half of them
+    down.
+    """
     above, threshold = np.count_nonzero(_ranked(x) > 0.5), 6.0 + rng.laplace(0.0, 2.0)
-    return [bool(count + rng.laplace(0.0, 4.0) > threshold) for count in (above, len(x) - above) for _ in range(20)]
+    return [
+        bool(count + rng.laplace(0.0, 4.0) > threshold)
+        for count in (above, len(x) - above)
+        for _ in range(20)
+    ]
 
 
 def _two_means_with_exact_counts(x: FloatArray, rng: Generator) -> FloatArray:
@@ -207,7 +236,9 @@ def _two_means_with_exact_counts(x: FloatArray, rng: Generator) -> FloatArray:
     ordered, centers = _ranked(x), np.array([0.25, 0.75])
     nearest = np.argmin(np.abs(ordered[:, None] - centers), axis=1)
     sums = np.bincount(nearest, weights=ordered, minlength=2) + rng.laplace(0.0, 2.0, 2)
-    return np.append(sums / np.maximum(np.bincount(nearest, minlength=2), 1), np.bincount(nearest, minlength=2))
+    return np.append(
+        sums / np.maximum(np.bincount(nearest, minlength=2), 1), np.bincount(nearest, minlength=2)
+    )
 
 
 def _stump_with_the_best_split(x: FloatArray, rng: Generator) -> tuple[float, float]:
@@ -253,7 +284,9 @@ SOUND = [
 FAULTY = [
     SlowTarget(_sum_clipped_at_the_wrong_bound, _WIDE, "the noise is for records of at most 1"),
     SlowTarget(_groups_that_exist, _UNIT, "the names of the groups depend on one record"),
-    SlowTarget(_ridge_with_the_scale_of_a_mean, _UNIT, "the noise is divided by the number of records"),
+    SlowTarget(
+        _ridge_with_the_scale_of_a_mean, _UNIT, "the noise is divided by the number of records"
+    ),
     SlowTarget(_median_by_local_sensitivity, _UNIT, "the scale of the noise depends on the data"),
     SlowTarget(_most_frequent_code_without_the_factor, _CODES, "the noise is four times too small"),
     SlowTarget(_threshold_without_a_stop, _UNIT, "the answers do not stop"),
@@ -268,9 +301,11 @@ PARTS = ("faulty", "sound", "trace")
 
 
 def measure(parts: Sequence[str] = ()) -> Table:
-    """Audit targets with default options, compare the CPU time of audits with and without a trace, and return the table.
+    """Audit targets with default options, compare the CPU time of audits with and without a trace,
+    and return the table.
 
-    All parts run by default. ``faulty`` and ``sound`` may be followed by a colon and a text that names of targets must contain.
+    All parts run by default. ``faulty`` and ``sound`` may be followed by a colon and a text that
+    names of targets must contain.
     """
     chosen = [part.partition(":") for part in parts or PARTS]
     if unknown := [name for name, _, _ in chosen if name not in PARTS]:
@@ -278,23 +313,58 @@ def measure(parts: Sequence[str] = ()) -> Table:
     rows, details = list[Row](), list[dict[str, Any]]()
     for part, _, only in chosen:
         if part == "trace":
-            rows.append(Row("CPU time with / without a trace, sound targets", 1.05, trace_cost(SOUND[:4]), "ratio", at_most=True))
+            rows.append(
+                Row(
+                    "CPU time with / without a trace, sound targets",
+                    1.05,
+                    trace_cost(SOUND[:4]),
+                    "ratio",
+                    at_most=True,
+                )
+            )
             continue
-        found = [_details(part, target) for target in (FAULTY if part == "faulty" else SOUND) if only in target.name]
-        right = sum((each["verdict"] == Verdict.VIOLATED.value) == (part == "faulty") for each in found)
-        case = f"violations found within {BUDGET:g} CPU s" if part == "faulty" else "sound targets without a violation"
+        found = [
+            _details(part, target)
+            for target in (FAULTY if part == "faulty" else SOUND)
+            if only in target.name
+        ]
+        right = sum(
+            (each["verdict"] == Verdict.VIOLATED.value) == (part == "faulty") for each in found
+        )
+        case = (
+            f"violations found within {BUDGET:g} CPU s"
+            if part == "faulty"
+            else "sound targets without a violation"
+        )
         rows.append(Row(case, float(len(found)), float(right), "targets"))
         details += found
-    wrong = [each["name"] for each in details if (each["verdict"] == Verdict.VIOLATED.value) != (each["part"] == "faulty")]
-    notes = ["All targets claim pure:1; most pairs come from the domain of 12 records.", *(f"wrong verdict: {name}" for name in wrong)]
+    wrong = [
+        each["name"]
+        for each in details
+        if (each["verdict"] == Verdict.VIOLATED.value) != (each["part"] == "faulty")
+    ]
+    notes = [
+        "All targets claim pure:1; most pairs come from the domain of 12 records.",
+        *(f"wrong verdict: {name}" for name in wrong),
+    ]
     return Table("slow", tuple(rows), tuple(notes), tuple(details))
 
 
 def _details(part: str, target: SlowTarget) -> dict[str, Any]:
     """Audit a target, and return what the JSON of the benchmark shows of it."""
     found = audit_one(target)
-    bounds = {"certified": found.parameter_lower, "runs": found.trials, "cpu_seconds": round(found.cpu_seconds, 1)}
-    return {"part": part, "name": target.name, "fault": target.fault, "verdict": found.verdict.value, **bounds}
+    bounds = {
+        "certified": found.parameter_lower,
+        "runs": found.trials,
+        "cpu_seconds": round(found.cpu_seconds, 1),
+    }
+    return {
+        "part": part,
+        "name": target.name,
+        "fault": target.fault,
+        "verdict": found.verdict.value,
+        **bounds,
+    }
 
 
 def audit_one(target: SlowTarget, seconds: float = BUDGET, **options: Any) -> Any:
@@ -303,7 +373,9 @@ def audit_one(target: SlowTarget, seconds: float = BUDGET, **options: Any) -> An
 
 
 def trace_cost(targets: list[SlowTarget]) -> float:
-    """Return the CPU time of audits with a trace, divided by that of the same audits without one, in turn."""
+    """Return the CPU time of audits with a trace, divided by that of the same audits without one,
+    in turn.
+    """
     spent = {True: 0.0, False: 0.0}
     for _ in range(_REPETITIONS):
         for target in targets:

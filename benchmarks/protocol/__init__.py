@@ -1,1 +1,3 @@
-"""The audit protocol for programs in other languages: a check of conformance, test vectors, and shims."""
+"""The audit protocol for programs in other languages: a check of conformance, test vectors, and
+shims.
+"""

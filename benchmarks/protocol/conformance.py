@@ -1,4 +1,6 @@
-"""Conformance test of a program: every message and every error of the protocol, step by step, with one line per fault."""
+"""Conformance test of a program: every message and every error of the protocol, step by step, with
+one line per fault.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,14 @@ from dpwitness.mechanisms.wrappers.programs.program_messages import (
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied
 
-_SEED, _OTHER_SEED = (1, 2, 3, 4), (2**32 - 1, 2**31, 2**32 - 3, 2**31 + 7)  # the second needs unsigned 32-bit integers
+# the second needs unsigned 32-bit integers
+_SEED, _OTHER_SEED = (1, 2, 3, 4), (2**32 - 1, 2**31, 2**32 - 3, 2**31 + 7)
 _ROWS = 1000
 _PAUSE_SECONDS = 0.03  # seconds to wait for unrequested output
 _MAX_PRINTED = 2**20  # most bytes on standard error
 _END = 5.0  # seconds within which a program must end after its standard input has ended
-_DATASET_NUMBER = CACHE_SIZE - 1  # largest number of a dataset; the worker class does not assign it in this test
+# largest number of a dataset; the worker class does not assign it in this test
+_DATASET_NUMBER = CACHE_SIZE - 1
 _AHEAD = range(1, 65)  # sizes of requests that are sent at once
 _MAX_PAIRS = 4  # pairs of a domain's catalogue; at least one of them must change an answer
 
@@ -57,7 +61,9 @@ class _Skip(Exception):
     """Signal that a step does not apply; the text is the reason."""
 
 
-def check_protocol(slot: Command, pair: tuple[Any, Any] | None = None, time_limit: float = 10.0) -> Iterator[Finding]:
+def check_protocol(
+    slot: Command, pair: tuple[Any, Any] | None = None, time_limit: float = 10.0
+) -> Iterator[Finding]:
     """Test a program for conformance with the protocol, and yield the finding of each step.
 
     Parameters
@@ -204,7 +210,10 @@ class _ConformanceTest:
         self.answers["first"] = self.ask()
         if isinstance(self.answers["first"], Exception):
             error = self.answers["first"]
-            raise _Wrong(f"raised {error_text(error)} on its own domain's dataset; other datasets: --d0 and --d1")
+            raise _Wrong(
+                f"raised {error_text(error)} on its own domain's dataset; other datasets: "
+                "--d0 and --d1"
+            )
 
     def sizes(self) -> None:
         """Test batches of 1, 2 and 65536 runs."""
@@ -218,14 +227,19 @@ class _ConformanceTest:
             raise _Skip("it answers in lines")
         description = _apparent_type(found)
         if description:
-            raise _Wrong(f"hello and header declare {found.dtype.name}, the bytes look like {description}")
+            raise _Wrong(
+                f"hello and header declare {found.dtype.name}, the bytes look like {description}"
+            )
 
     def same_seed(self) -> None:
         """Test that one seed gives one answer."""
         again = self.ask()
         if not self.program.about["seedable"]:
             if _same(again, self.answers["first"]) and _has_distinct_outputs(again):
-                raise _Wrong("two runs of a program that takes no seed gave the same outputs: each run must draw fresh noise")
+                raise _Wrong(
+                    "two runs of a program that takes no seed gave the same outputs: each "
+                    "run must draw fresh noise"
+                )
             raise _Skip("hello declares that the program takes no seed")
         if not _same(again, self.answers["first"]):
             raise _Wrong("one seed gave two answers, although hello declares the program seedable")
@@ -235,12 +249,29 @@ class _ConformanceTest:
         self.needs_seed()
         one, other = self.answers["first"], self.ask(_OTHER_SEED)
         if _same(other, one) and _has_distinct_outputs(one):
-            raise _Wrong("two seeds gave one answer: the seed is ignored, although hello declares the program seedable")
-        if not _same(other, one) and not _has_distinct_outputs(one) and not _has_distinct_outputs(other):
-            raise _Wrong(f"{_ROWS} runs of a request gave the same output, which changes with the seed: runs must be independent")
-        used = sum(not _same(self.ask(tuple(word + (i == place) for i, word in enumerate(_SEED))), one) for place in range(4))
-        if _has_distinct_outputs(one) and used < 2:  # with one 32-bit word, two of an audit's many batches could get the same seed
-            raise _Wrong(f"{used} of the four words of a seed change an answer; all four should, and at least two must")
+            raise _Wrong(
+                "two seeds gave one answer: the seed is ignored, although hello declares the "
+                "program seedable"
+            )
+        if (
+            not _same(other, one)
+            and not _has_distinct_outputs(one)
+            and not _has_distinct_outputs(other)
+        ):
+            raise _Wrong(
+                f"{_ROWS} runs of a request gave the same output, which changes with the "
+                "seed: runs must be independent"
+            )
+        used = sum(
+            not _same(self.ask(tuple(word + (i == place) for i, word in enumerate(_SEED))), one)
+            for place in range(4)
+        )
+        # with one 32-bit word, two of an audit's many batches could get the same seed
+        if _has_distinct_outputs(one) and used < 2:
+            raise _Wrong(
+                f"{used} of the four words of a seed change an answer; all four should, and "
+                "at least two must"
+            )
 
     def no_memory(self) -> None:
         """Test that other requests in between do not change an answer."""
@@ -248,14 +279,23 @@ class _ConformanceTest:
         self.ask(_OTHER_SEED, 7)
         self.ask(_OTHER_SEED, 3, self.data(1))
         if not _same(self.ask(), self.answers["first"]):
-            raise _Wrong("the same seed gave another answer after other requests: state is kept between them")
+            raise _Wrong(
+                "the same seed gave another answer after other requests: state is kept between them"
+            )
 
     def fresh(self) -> None:
         """Test that a fresh process gives the same answer."""
         self.close()
         same = _same(self.ask(), self.answers["first"])
-        if not self.program.about["seedable"] and same and _has_distinct_outputs(self.answers["first"]):
-            raise _Wrong("two processes of a program that takes no seed gave the same outputs: each process must use a new seed")
+        if (
+            not self.program.about["seedable"]
+            and same
+            and _has_distinct_outputs(self.answers["first"])
+        ):
+            raise _Wrong(
+                "two processes of a program that takes no seed gave the same outputs: each "
+                "process must use a new seed"
+            )
         self.needs_seed()
         if not same:
             raise _Wrong("the same seed gave another answer in a fresh process")
@@ -274,8 +314,15 @@ class _ConformanceTest:
     def other_data(self) -> None:
         """Test that the datasets change the answer."""
         self.needs_seed()
-        if all(_same(self.ask(dataset=sent_as(data)), self.answers["first"]) for pair in self.pairs() for data in pair):
-            raise _Wrong("other datasets gave the same answer: are they read? Give datasets with different answers by --d0 and --d1")
+        if all(
+            _same(self.ask(dataset=sent_as(data)), self.answers["first"])
+            for pair in self.pairs()
+            for data in pair
+        ):
+            raise _Wrong(
+                "other datasets gave the same answer: are they read? Give datasets with "
+                "different answers by --d0 and --d1"
+            )
 
     def in_json(self) -> None:
         """Test that a dataset in JSON gives the same answer as in float64."""
@@ -284,12 +331,17 @@ class _ConformanceTest:
             raise _Skip("it reads one encoding only, or its datasets are not arrays")
         found = self.ask(dataset=Sent(b"in JSON", None, dataset_json(data)))
         if self.program.about["seedable"] and not _same(found, self.answers["first"]):
-            raise _Wrong("a dataset in JSON gave another answer than the same one as float64, though hello names both")
+            raise _Wrong(
+                "a dataset in JSON gave another answer than the same one as float64, though "
+                "hello names both"
+            )
 
     def replaced(self) -> None:
         """Test that a dataset that is sent under a used number replaces the old one."""
         for which in (1, 0):
-            found = self.raw([*self.message(self.data(which)), run_line(_DATASET_NUMBER, _ROWS, _SEED)], _ROWS)
+            found = self.raw(
+                [*self.message(self.data(which)), run_line(_DATASET_NUMBER, _ROWS, _SEED)], _ROWS
+            )
         if self.program.about["seedable"] and not _same(found, self.answers["first"]):
             raise _Wrong("a dataset that was sent under a used number did not replace the old one")
 
@@ -305,7 +357,10 @@ class _ConformanceTest:
         data = self.datasets()[0]
         if not isinstance(data, np.ndarray) or data.dtype.kind != "f" or not data.ndim:
             raise _Skip("its datasets are not arrays of floats")
-        for changed in (data[:0], *(np.full_like(data, value) for value in (np.nan, np.inf, -np.inf))):
+        for changed in (
+            data[:0],
+            *(np.full_like(data, value) for value in (np.nan, np.inf, -np.inf)),
+        ):
             self.ask(size=2, dataset=sent_as(changed))
 
     def ahead(self) -> None:
@@ -330,7 +385,10 @@ class _ConformanceTest:
         """Test that the program prints little on standard error."""
         self.look()
         if self.printed > _MAX_PRINTED:
-            raise _Wrong(f"wrote {self.printed} bytes to standard error, more than {_MAX_PRINTED}: printing costs time")
+            raise _Wrong(
+                f"wrote {self.printed} bytes to standard error, more than {_MAX_PRINTED}: "
+                "printing costs time"
+            )
 
     def end(self) -> None:
         """Test that the program ends with exit code 0 after its standard input has ended."""
@@ -351,7 +409,9 @@ class _ConformanceTest:
         return sent.message(_DATASET_NUMBER, self.program.about["datasets"])
 
     def raw(self, parts: list[Any], size: int, *, any_size: bool = False) -> Any:
-        """Return the answer to raw bytes. Datasets sent before may have lost their numbers and are sent again."""
+        """Return the answer to raw bytes. Datasets sent before may have lost their numbers and are
+        sent again.
+        """
         program = self.program
         program.slots.clear()
 
@@ -373,22 +433,40 @@ class _ConformanceTest:
 def _same(one: Any, other: Any) -> bool:
     """Return whether two answers are equal bit for bit."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+        return (
+            one.dtype == other.dtype
+            and one.shape == other.shape
+            and one.tobytes() == other.tobytes()
+        )
     return type(one).__name__ == type(other).__name__ and repr(one) == repr(other)
 
 
 def _has_distinct_outputs(found: Any) -> bool:
     """Return whether the outputs of an answer differ."""
-    return len({row.tobytes() for row in found} if isinstance(found, np.ndarray) else set(map(repr, found))) > 1
+    return (
+        len(
+            {row.tobytes() for row in found}
+            if isinstance(found, np.ndarray)
+            else set(map(repr, found))
+        )
+        > 1
+    )
 
 
 def _apparent_type(found: NDArray[Any]) -> str:
-    """Return the number type that explains the bytes of a block, if the stated type does not; otherwise ""."""
+    """Return the number type that explains the bytes of a block, if the stated type does not;
+    otherwise "".
+    """
     flat = np.ascontiguousarray(found).reshape(-1)
     flat = flat[np.isfinite(flat) & (flat != 0)]
     if not len(flat) or _is_plausible(flat):
         return ""
-    for name, dtype in (("big-endian float64", ">f8"), ("big-endian int64", ">i8"), ("float64", "<f8"), ("int64", "<i8")):
+    for name, dtype in (
+        ("big-endian float64", ">f8"),
+        ("big-endian int64", ">i8"),
+        ("float64", "<f8"),
+        ("int64", "<i8"),
+    ):
         if np.dtype(dtype) != found.dtype and _is_plausible(flat.view(dtype)):
             return name
     return ""

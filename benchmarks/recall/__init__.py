@@ -1,1 +1,3 @@
-"""Recall of audits on documented bugs of libraries, before and after their repair: corpus, campaign and figures."""
+"""Recall of audits on documented bugs of libraries, before and after their repair: corpus, campaign
+and figures.
+"""

@@ -1,4 +1,6 @@
-"""Campaign of audits over the corpus: installs releases, audits each side of an entry, and stores each verdict as soon as it is known."""
+"""Campaign of audits over the corpus: installs releases, audits each side of an entry, and stores
+each verdict as soon as it is known.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ NOT_INSTALLED = "NOT INSTALLED"  # outcome of a side whose release could not be 
 BUDGETS = (1, 10)  # CPU minutes
 RunKey = tuple[str, str, int, bool]
 _SEED = 34
-SHARE = 0.65  # part of the CPU budget that is given to the runs; start, imports of the library and learning take the rest
+# part of the CPU budget that is given to the runs; start, imports of the library and learning take
+# the rest
+SHARE = 0.65
 _TOO_SHORT = re.compile(r"is too short: .*give seconds=(\d+)")
 _LIMIT = 3  # multiple of the budget after which a process is ended
 
@@ -41,7 +45,8 @@ class Run:
     outcome: str  # a verdict, or `NOT_INSTALLED`
     headline: str
     cpu_seconds: float
-    later: bool = False  # whether the run was made after the figures of a part set aside had been published
+    # whether the run was made after the figures of a part set aside had been published
+    later: bool = False
 
     @property
     def key(self) -> tuple[str, str, int, bool]:
@@ -53,7 +58,9 @@ class Run:
 
 
 def stored(file: Path = PUBLISHED) -> dict[RunKey, Run]:
-    """Return the runs of a campaign by entry, side, budget and whether they were made later; empty if there is no file."""
+    """Return the runs of a campaign by entry, side, budget and whether they were made later; empty
+    if there is no file.
+    """
     return read_runs(Run, file)
 
 
@@ -62,8 +69,15 @@ def store(runs: Iterable[Run], file: Path = PUBLISHED) -> None:
     write_runs(runs, file, seed=_SEED)
 
 
-def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None], file: Path = PUBLISHED, **settings: Any) -> None:
-    """Audit both sides of each runnable entry that has no stored run with this budget. A stored later run counts as one.
+def campaign(
+    entries: Iterable[Entry],
+    minutes: int,
+    say: Callable[[str], None],
+    file: Path = PUBLISHED,
+    **settings: Any,
+) -> None:
+    """Audit both sides of each runnable entry that has no stored run with this budget. A stored
+    later run counts as one.
 
     Parameters
     ----------
@@ -74,10 +88,11 @@ def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None],
     say : callable
         Receives one line of progress per side.
     file : Path
-        File of the runs, written after each audit. A side whose release could not be installed is tried again by the next campaign.
+        File of the runs, written after each audit. A side whose release could not be installed is
+        tried again by the next campaign.
     **settings
-        ``later``: whether the runs are stored beside the first run of a part set aside, whose figure stays as it is. ``side``:
-        the only side to audit.
+        ``later``: whether the runs are stored beside the first run of a part set aside, whose
+        figure stays as it is. ``side``: the only side to audit.
     """
     later, only = settings.get("later", False), settings.get("side")
     for entry in entries:
@@ -85,11 +100,16 @@ def campaign(entries: Iterable[Entry], minutes: int, say: Callable[[str], None],
             if only not in (None, side):
                 continue
             done = stored(file)
-            known = done.get((entry.name, side, minutes, later)) or done.get((entry.name, side, minutes, True))
+            known = done.get((entry.name, side, minutes, later)) or done.get(
+                (entry.name, side, minutes, True)
+            )
             if known is None or known.outcome == NOT_INSTALLED:
                 run = replace(audit_side(entry, side, release, minutes), later=later)
                 store((done | {run.key: run}).values(), file)
-                say(f"{entry.name} {side} ({release.name}), {minutes} min: {run.outcome} in {run.cpu_seconds:.0f} s; {run.headline}")
+                say(
+                    f"{entry.name} {side} ({release.name}), {minutes} min: {run.outcome} in "
+                    f"{run.cpu_seconds:.0f} s; {run.headline}"
+                )
 
 
 def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
@@ -98,7 +118,9 @@ def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
     try:
         release.environment.setup(lambda line: None)
     except InvalidArgument as error:
-        return Run(entry.name, side, release.name, minutes, NOT_INSTALLED, _portable(str(error)), 0.0)
+        return Run(
+            entry.name, side, release.name, minutes, NOT_INSTALLED, _portable(str(error)), 0.0
+        )
     begin, python = _cpu_seconds(), str(release.environment.interpreter)
     outcome, headline = _audit(entry, python, 60 * minutes * SHARE, minutes)
     asked = _TOO_SHORT.search(headline) if outcome == Verdict.ERROR.value else None
@@ -106,8 +128,13 @@ def audit_side(entry: Entry, side: str, release: Release, minutes: int) -> Run:
         outcome, headline = _audit(entry, python, float(asked[1]), minutes)
     used = _cpu_seconds() - begin
     if used > 60 * minutes:
-        outcome, headline = Verdict.ERROR.value, f"over the budget: {outcome} after {used:.0f} s of CPU time"
-    return Run(entry.name, side, release.name, minutes, outcome, _portable(headline), round(used, 1))
+        outcome, headline = (
+            Verdict.ERROR.value,
+            f"over the budget: {outcome} after {used:.0f} s of CPU time",
+        )
+    return Run(
+        entry.name, side, release.name, minutes, outcome, _portable(headline), round(used, 1)
+    )
 
 
 def _audit(entry: Entry, python: str, seconds: float, minutes: int) -> tuple[str, str]:
@@ -124,15 +151,33 @@ def _audit(entry: Entry, python: str, seconds: float, minutes: int) -> tuple[str
 
 
 def command(entry: Entry, python: str, seconds: float) -> list[str]:
-    """Return the command line of one audit: the target alone, with the default options and a time budget."""
-    options = [*(["--bits"] if entry.bits else []), *(["--visible-errors"] if entry.visible_errors else [])]
-    own = [sys.executable, "-m", "dpwitness", "audit", entry.target, "--python", python, "--json", "--seed", str(_SEED)]
+    """Return the command line of one audit: the target alone, with the default options and a time
+    budget.
+    """
+    options = [
+        *(["--bits"] if entry.bits else []),
+        *(["--visible-errors"] if entry.visible_errors else []),
+    ]
+    own = [
+        sys.executable,
+        "-m",
+        "dpwitness",
+        "audit",
+        entry.target,
+        "--python",
+        python,
+        "--json",
+        "--seed",
+        str(_SEED),
+    ]
     options += [] if declared_kind(entry, python) else ["--clock", "cpu"]
     return [*own, "--seconds", f"{seconds:g}", "--workers", "1", *options]
 
 
 def declared_kind(entry: Entry, python: str) -> str:
-    """Return the kind of a target that is not a mechanism, such as an accountant; empty for mechanisms and broken files."""
+    """Return the kind of a target that is not a mechanism, such as an accountant; empty for
+    mechanisms and broken files.
+    """
     file, _, name = entry.target.rpartition(":")
     try:
         return str(declarations(file, python).get(name, {}).get("kind", ""))
@@ -141,9 +186,11 @@ def declared_kind(entry: Entry, python: str) -> str:
 
 
 def read(output: str, errors: str, bits: bool) -> tuple[str, str]:
-    """Return verdict and headline from the JSON of an audit; ERROR with the last line of the errors if there is none.
+    """Return verdict and headline from the JSON of an audit; ERROR with the last line of the errors
+    if there is none.
 
-    With `bits`, a violation in the low bits of the outputs counts, which an audit reports separately.
+    With `bits`, a violation in the low bits of the outputs counts, which an audit reports
+    separately.
     """
     try:
         result: dict[str, Any] = json.loads(output)
@@ -152,13 +199,21 @@ def read(output: str, errors: str, bits: bool) -> tuple[str, str]:
         return Verdict.ERROR.value, last[-1]
     low = result.get("bit_level") or {}
     if bits and low.get("verdict") == Verdict.VIOLATED.value:
-        return Verdict.VIOLATED.value, f"epsilon > {low['epsilon_lower']:.4g} from floating-point bits alone, claim {result['claim']}"
+        return (
+            Verdict.VIOLATED.value,
+            f"epsilon > {low['epsilon_lower']:.4g} from floating-point bits alone, claim "
+            f"{result['claim']}",
+        )
     return str(result["verdict"]), str(result["headline"])
 
 
 def _portable(text: str) -> str:
     """Return a text without the folders of this machine."""
-    for folder in (str(FOLDER.parents[1]), str(Path.home()), os.environ.get("DPWITNESS_HOME") or ""):
+    for folder in (
+        str(FOLDER.parents[1]),
+        str(Path.home()),
+        os.environ.get("DPWITNESS_HOME") or "",
+    ):
         text = text.replace(folder, "~") if folder else text
     return text[:400]
 

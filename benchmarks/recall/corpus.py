@@ -1,7 +1,9 @@
-"""Corpus of documented bugs: one folder of `benchmarks/libraries` for each library, with ``entries.toml`` and target files.
+"""Corpus of documented bugs: one folder of `benchmarks/libraries` for each library, with
+``entries.toml`` and target files.
 
-An entry names two releases of a library, and a target that was written from the library's documentation: a claim and a domain, but no pair
-of datasets and no event. ``split.json`` names the entries that are set aside: a third of the first corpus, and later ones.
+An entry names two releases of a library, and a target that was written from the library's
+documentation: a claim and a domain, but no pair of datasets and no event. ``split.json`` names the
+entries that are set aside: a third of the first corpus, and later ones.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ class Entry:
     @property
     def runnable(self) -> bool:
         """Whether all releases can be installed from a registry and the entry has a target."""
-        return bool(self.target) and all(release.environment is not None for _, release in self.sides)
+        return bool(self.target) and all(
+            release.environment is not None for _, release in self.sides
+        )
 
 
 @cache
@@ -117,31 +121,50 @@ def held_out_names(names: list[str], seed: int) -> list[str]:
 def _read(path: Path) -> list[Entry]:
     """Read the entries of one library."""
     document = tomllib.loads(path.read_text(encoding="utf-8"))
-    releases = {name: _release(path.parent.name, name, table) for name, table in document["releases"].items()}
-    return [_entry(path, name, {"library": document["library"], **table}, releases) for name, table in document["entries"].items()]
+    releases = {
+        name: _release(path.parent.name, name, table)
+        for name, table in document["releases"].items()
+    }
+    return [
+        _entry(path, name, {"library": document["library"], **table}, releases)
+        for name, table in document["entries"].items()
+    ]
 
 
 def _release(folder: str, name: str, table: dict[str, Any]) -> Release:
     if "build" in table:
         return Release(name, build=table["build"])
-    pins: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    pins: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+    }
     return Release(name, Environment(f"recall-{folder}-{name}", **pins))
 
 
 def _entry(path: Path, name: str, table: dict[str, Any], releases: dict[str, Release]) -> Entry:
     where = f"{path.parent.name}/{path.name}: entry {name!r}"
     if table["family"] not in FAMILIES:
-        raise InvalidArgument(f"{where}: family must be one of {', '.join(FAMILIES)}, got {table['family']!r}")
+        raise InvalidArgument(
+            f"{where}: family must be one of {', '.join(FAMILIES)}, got {table['family']!r}"
+        )
     for side in ("before", "after"):
         if table[side] and table[side] not in releases:
-            raise InvalidArgument(f"{where}: {side} must be one of the declared releases {', '.join(releases)}, got {table[side]!r}")
+            raise InvalidArgument(
+                f"{where}: {side} must be one of the declared releases "
+                f"{', '.join(releases)}, got {table[side]!r}"
+            )
     after = releases[table["after"]] if table["after"] else None
     target = _target(path.parent, table.get("target", ""))
-    return Entry(name, before=releases[table.pop("before")], after=after, **_rest(table) | {"target": target})
+    return Entry(
+        name, before=releases[table.pop("before")], after=after, **_rest(table) | {"target": target}
+    )
 
 
 def _rest(table: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items() if key != "after"}
+    return {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in table.items()
+        if key != "after"
+    }
 
 
 def _target(folder: Path, text: str) -> str:

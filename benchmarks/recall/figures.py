@@ -1,4 +1,6 @@
-"""Figures of a campaign: recall by family with exact intervals, violations of repaired releases, and a cause for each miss."""
+"""Figures of a campaign: recall by family with exact intervals, violations of repaired releases,
+and a cause for each miss.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from dpwitness.benchmarks.recall.corpus import FAMILIES, FOLDER, PARTS, TUNED, E
 from dpwitness.benchmarks.table import Row, Table
 
 CONFIDENCE = 0.95
-REQUIRED = {(True, 1): 0.7, (False, 1): 0.6, (True, 10): 0.9, (False, 10): 0.8}  # recall by part (tuned or not) and CPU minutes
+# recall by part (tuned or not) and CPU minutes
+REQUIRED = {(True, 1): 0.7, (False, 1): 0.6, (True, 10): 0.9, (False, 10): 0.8}
 Runs = Mapping[RunKey, Run]
 
 
@@ -51,24 +54,41 @@ class Recall:
 
 
 def recall(entries: Sequence[Entry], runs: Runs, minutes: int) -> Recall:
-    """Return the recall on entries: violations of releases before the repair, among the entries whose audits could run.
+    """Return the recall on entries: violations of releases before the repair, among the entries
+    whose audits could run.
 
-    A violation with a smaller budget counts: only what an audit misses is audited again with the next budget.
-    Later runs of a part set aside do not count; `latest` puts them in the place of the first.
+    A violation with a smaller budget counts: only what an audit misses is audited again with the
+    next budget. Later runs of a part set aside do not count; `latest` puts them in the place of the
+    first.
     """
     spent = [budget for budget in BUDGETS if budget <= minutes]
-    outcomes = [[runs[key] for key in ((entry.name, "before", budget, False) for budget in spent) if key in runs] for entry in entries]
-    audited = [kept for found in outcomes if (kept := [run for run in found if run.outcome != NOT_INSTALLED])]
+    outcomes = [
+        [
+            runs[key]
+            for key in ((entry.name, "before", budget, False) for budget in spent)
+            if key in runs
+        ]
+        for entry in entries
+    ]
+    audited = [
+        kept
+        for found in outcomes
+        if (kept := [run for run in found if run.outcome != NOT_INSTALLED])
+    ]
     return Recall(sum(any(run.violated for run in found) for found in audited), len(audited))
 
 
 def latest(runs: Runs) -> Runs:
     """Return the runs with each run that was made again in the place of the first."""
-    return {**runs, **{(*key[:3], False): replace(run, later=False) for key, run in runs.items() if run.later}}
+    return {
+        **runs,
+        **{(*key[:3], False): replace(run, later=False) for key, run in runs.items() if run.later},
+    }
 
 
 def table(entries: Sequence[Entry], runs: Runs) -> Table:
-    """Return the figures of a campaign, with notes on families, misses, and entries that could not run.
+    """Return the figures of a campaign, with notes on families, misses, and entries that could not
+    run.
 
     Parameters
     ----------
@@ -80,7 +100,8 @@ def table(entries: Sequence[Entry], runs: Runs) -> Table:
     Returns
     -------
     Table
-        One row per part and budget that has runs; each row of repaired releases counts false alarms.
+        One row per part and budget that has runs; each row of repaired releases counts false
+        alarms.
     """
     rows, notes = list[Row](), list[str]()
     for minutes in BUDGETS:
@@ -88,14 +109,37 @@ def table(entries: Sequence[Entry], runs: Runs) -> Table:
             found = recall(part_of(entries, runs, minutes, label), runs, minutes)
             if found.audited:
                 counts, required = (found.found, found.audited), REQUIRED[label == TUNED, minutes]
-                rows.append(Row(f"recall, {label}, {spent_by(minutes)}", required, found.rate, "rate", counts=counts))
-        repaired = [run for run in runs.values() if run.side == "after" and run.minutes == minutes and run.outcome != NOT_INSTALLED]
+                rows.append(
+                    Row(
+                        f"recall, {label}, {spent_by(minutes)}",
+                        required,
+                        found.rate,
+                        "rate",
+                        counts=counts,
+                    )
+                )
+        repaired = [
+            run
+            for run in runs.values()
+            if run.side == "after" and run.minutes == minutes and run.outcome != NOT_INSTALLED
+        ]
         if repaired:
             alarms = sum(run.violated for run in repaired)
-            row = Row(f"violations of {len(repaired)} repaired releases, {minutes} CPU min", 0, alarms, "audits", at_most=True)
+            row = Row(
+                f"violations of {len(repaired)} repaired releases, {minutes} CPU min",
+                0,
+                alarms,
+                "audits",
+                at_most=True,
+            )
             rows.append(row)
-        notes += [f"{spent_by(minutes)}, {family}: {count}" for family, count in by_family(entries, runs, minutes).items()]
-    return Table("recall", tuple(rows), (*notes, *misses(runs), *undecided(runs), *not_run(entries, runs)))
+        notes += [
+            f"{spent_by(minutes)}, {family}: {count}"
+            for family, count in by_family(entries, runs, minutes).items()
+        ]
+    return Table(
+        "recall", tuple(rows), (*notes, *misses(runs), *undecided(runs), *not_run(entries, runs))
+    )
 
 
 def spent_by(minutes: int) -> str:
@@ -117,39 +161,74 @@ def part_of(entries: Sequence[Entry], runs: Runs, minutes: int, part: str) -> li
 def by_family(entries: Sequence[Entry], runs: Runs, minutes: int) -> dict[str, Recall]:
     """Return the recall of each family that has runs, over the parts with audits of this budget."""
     parts = [entry for part in PARTS for entry in part_of(entries, runs, minutes, part)]
-    found = {family: recall([entry for entry in parts if entry.family == family], runs, minutes) for family in FAMILIES}
+    found = {
+        family: recall([entry for entry in parts if entry.family == family], runs, minutes)
+        for family in FAMILIES
+    }
     return {family: count for family, count in found.items() if count.audited}
 
 
 def misses(runs: Runs) -> list[str]:
     """Return lines with the misses and the violations of repaired releases, each with its cause."""
     known = causes()
-    wrong = [run for run in runs.values() if run.outcome != NOT_INSTALLED and run.violated is not (run.side == "before")]
+    wrong = [
+        run
+        for run in runs.values()
+        if run.outcome != NOT_INSTALLED and run.violated is not (run.side == "before")
+    ]
     return [
-        f"{'missed' if run.side == 'before' else 'violated after the repair'}, {run.minutes} CPU min: {run.entry} {run.release}, "
-        f"{run.outcome}{', later' if run.later else ''}: {known.get(f'{run.entry} {run.side}', 'cause not known yet; ' + run.headline)}"
+        f"{'missed' if run.side == 'before' else 'violated after the repair'}, {run.minutes} "
+        f"CPU min: {run.entry} {run.release}, "
+        f"{run.outcome}{', later' if run.later else ''}: "
+        f"{known.get(f'{run.entry} {run.side}', 'cause not known yet; ' + run.headline)}"
         for run in wrong
         if run.side == "before" or run.violated
     ]
 
 
 def undecided(runs: Runs) -> list[str]:
-    """Return lines with the repaired releases whose audit has no verdict: a repair that refuses the call, or a target that fails."""
-    found = [run for run in runs.values() if run.side == "after" and run.outcome in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)]
-    return [f"no verdict after the repair, {run.minutes} CPU min: {run.entry} {run.release}: {run.headline}" for run in found]
+    """Return lines with the repaired releases whose audit has no verdict: a repair that refuses the
+    call, or a target that fails.
+    """
+    found = [
+        run
+        for run in runs.values()
+        if run.side == "after" and run.outcome in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value)
+    ]
+    return [
+        f"no verdict after the repair, {run.minutes} CPU min: {run.entry} {run.release}: "
+        f"{run.headline}"
+        for run in found
+    ]
 
 
 def not_run(entries: Sequence[Entry], runs: Runs) -> list[str]:
     """Return lines with the releases that could not be installed and the entries without one."""
-    failed = [f"not installed: {run.entry} {run.release}: {run.headline}" for run in runs.values() if run.outcome == NOT_INSTALLED]
-    by_hand = [f"{entry.name}: {release.build}" for entry in entries for _, release in entry.sides if release.build]
+    failed = [
+        f"not installed: {run.entry} {run.release}: {run.headline}"
+        for run in runs.values()
+        if run.outcome == NOT_INSTALLED
+    ]
+    by_hand = [
+        f"{entry.name}: {release.build}"
+        for entry in entries
+        for _, release in entry.sides
+        if release.build
+    ]
     without = [
         f"no target yet: {entry.name}"
         for entry in entries
         if not entry.target and not entry.harmless and all(not r.build for _, r in entry.sides)
     ]
     without += [
-        f"not audited yet: {entry.name}" for entry in entries if entry.runnable and (entry.name, "before", BUDGETS[0], False) not in runs
+        f"not audited yet: {entry.name}"
+        for entry in entries
+        if entry.runnable and (entry.name, "before", BUDGETS[0], False) not in runs
     ]
     harmless = [f"harmless: {entry.name}: {entry.harmless}" for entry in entries if entry.harmless]
-    return [*failed, *harmless, *(f"needs a build from source: {line}" for line in by_hand), *without]
+    return [
+        *failed,
+        *harmless,
+        *(f"needs a build from source: {line}" for line in by_hand),
+        *without,
+    ]

@@ -1,4 +1,6 @@
-"""Smoke check of the corpus: whether each target runs at all in each of its releases. Nothing is audited."""
+"""Smoke check of the corpus: whether each target runs at all in each of its releases. Nothing is
+audited.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ _DATASETS = 8  # datasets of a mechanism, of which it must accept one
 
 
 def check_side(entry: Entry, release: Release) -> str:
-    """Install a release, run the target of an entry a few times on one dataset, and return ``runs`` or the error.
+    """Install a release, run the target of an entry a few times on one dataset, and return ``runs``
+    or the error.
 
-    An entry whose target cannot run before the repair is a fault of the corpus, not a miss of the auditor.
+    An entry whose target cannot run before the repair is a fault of the corpus, not a miss of the
+    auditor.
     """
     if release.environment is None:
         raise InvalidArgument(f"{entry.name} {release.name} must be built by hand: {release.build}")
@@ -37,25 +41,41 @@ def check_side(entry: Entry, release: Release) -> str:
     python = str(release.environment.interpreter)
     try:
         release.environment.setup(lambda line: None)
-        declaration = declarations(file, python).get(name) if "TARGETS" in Path(file).read_text(encoding="utf-8") else None
+        declaration = (
+            declarations(file, python).get(name)
+            if "TARGETS" in Path(file).read_text(encoding="utf-8")
+            else None
+        )
         target = Target(file, name, python)
         try:
             _require_version(target, release)
             _run(target, declaration)
         finally:
             target.close()
-    except Exception as error:  # of the installation, of the target file or of a run: each is reported
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    except (
+        Exception
+    ) as error:  # of the installation, of the target file or of a run: each is reported
+        return (
+            f"{type(error).__name__}: "
+            f"{str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+        )
     return RUNS
 
 
 def _require_version(target: Target, release: Release) -> None:
-    """Raise InvalidArgument if the library that the target imports is not the release that its environment pins."""
+    """Raise InvalidArgument if the library that the target imports is not the release that its
+    environment pins.
+    """
     assert release.environment is not None
     with loaded(target._slot, target.time_limit) as worker:
         library, version = str(worker.loaded.get("library") or ""), worker.loaded.get("version")
-    pinned = [pin.partition("==") for pin in (*release.environment.requirements, *release.environment.no_deps)]
-    wanted = [number for name, _, number in pinned if name.partition("[")[0].lower() == library.lower()]
+    pinned = [
+        pin.partition("==")
+        for pin in (*release.environment.requirements, *release.environment.no_deps)
+    ]
+    wanted = [
+        number for name, _, number in pinned if name.partition("[")[0].lower() == library.lower()
+    ]
     if version and wanted and version not in wanted:
         raise InvalidArgument(f"{library} {version} is imported, not {wanted[0]}")
 
@@ -69,16 +89,26 @@ def _run(target: Target, declaration: Json | None) -> None:
     elif declaration["kind"] == "transformation":
         transformation = DeclaredTransformation(target, declaration)
         transformation.stability_map((declaration.get("d_in") or [1])[0])
-        _require_one(transformation.apply_all(list(itertools.islice(transformation.space.datasets(), _RUNS))))
+        _require_one(
+            transformation.apply_all(list(itertools.islice(transformation.space.datasets(), _RUNS)))
+        )
     else:
         accountant = DeclaredAccountant(target, declaration)
-        declared = [declaration.get(key) for key in ("mechanism", "returns", "parameters", "ranges")]
+        declared = [
+            declaration.get(key) for key in ("mechanism", "returns", "parameters", "ranges")
+        ]
         question, _ = question_of(accountant, *declared)
-        _require_one(question.call(list(itertools.islice(points(question.parameters, np.random.default_rng(0)), _RUNS))))
+        _require_one(
+            question.call(
+                list(itertools.islice(points(question.parameters, np.random.default_rng(0)), _RUNS))
+            )
+        )
 
 
 def _run_some(datasets: Sequence[Any], target: Target) -> None:
-    """Run a mechanism on the first dataset that it does not refuse. Raise its first exception if it refuses all."""
+    """Run a mechanism on the first dataset that it does not refuse. Raise its first exception if it
+    refuses all.
+    """
     errors: list[Exception] = []
     for dataset in datasets:
         try:
@@ -91,6 +121,8 @@ def _run_some(datasets: Sequence[Any], target: Target) -> None:
 
 
 def _require_one(answers: Any) -> None:
-    """Raise the first answer unless one of the answers is not an exception: single inputs may be refused."""
+    """Raise the first answer unless one of the answers is not an exception: single inputs may be
+    refused.
+    """
     if all(isinstance(answer, BaseException) for answer in answers):
         raise answers[0]

@@ -23,7 +23,9 @@ _R = TypeVar("_R", bound=Keyed)
 
 
 def read_runs(make: Callable[..., _R], file: Path) -> dict[Any, _R]:
-    """Return the runs in a file by key, each made by `make` from its fields; empty if there is no file."""
+    """Return the runs in a file by key, each made by `make` from its fields; empty if there is no
+    file.
+    """
     if not file.exists():
         return {}
     runs = (make(**values) for values in json.loads(file.read_text(encoding="utf-8"))["runs"])

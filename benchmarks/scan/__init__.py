@@ -1,1 +1,3 @@
-"""Benchmark of `dpwitness scan` over 20 packages, and the mechanisms that a reader of each package lists."""
+"""Benchmark of `dpwitness scan` over 20 packages, and the mechanisms that a reader of each package
+lists.
+"""

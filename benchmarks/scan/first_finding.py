@@ -1,4 +1,6 @@
-"""Time from the installation of a library with known bugs to the first finding of `dpwitness scan`."""
+"""Time from the installation of a library with known bugs to the first finding of
+`dpwitness scan`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs import environments
 
 SECONDS, REQUIRED = 600.0, 300.0  # time budget of the scan; seconds until the first finding
-LIBRARIES = {  # package: what pip installs. Each has a bug that is public, or that the project has reported
+# package: what pip installs. Each has a bug that is public, or that the project has reported
+LIBRARIES = {
     "opendp": ("opendp[polars]==0.16.0", "scikit-learn==1.7.2"),
     "pipeline-dp": ("pipeline-dp==0.3.1",),
     "diffpriv_pure": ("diffpriv-pure==0.1.0", "numpy==2.4.6"),
@@ -85,23 +88,41 @@ def scanned(package: str, python: str, seconds: float, *, only_first: bool = Fal
     """
     began, before = time.monotonic(), processor_seconds()
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, *_COMMAND, package, "--python", python, "--seconds", f"{seconds:g}", "--json"]
+        command = [
+            sys.executable,
+            *_COMMAND,
+            package,
+            "--python",
+            python,
+            "--seconds",
+            f"{seconds:g}",
+            "--json",
+        ]
         with open(Path(place) / "rows.json", "w+", encoding="utf-8") as out:
-            process = subprocess.Popen([*command, "--report", place], stdout=out, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                [*command, "--report", place], stdout=out, stderr=subprocess.PIPE, text=True
+            )
             assert process.stderr is not None
             first, first_seconds, tail = "", float("inf"), list[str]()
             for line in process.stderr:
                 tail = [*tail[-3:], line.strip()]
                 found = _AFTER.match(line)
                 if found and not first:
-                    first, first_seconds = f"{found[1]}: {found[2]}: {found[3]}", time.monotonic() - began
+                    first, first_seconds = (
+                        f"{found[1]}: {found[2]}: {found[3]}",
+                        time.monotonic() - began,
+                    )
                     if only_first:
                         process.terminate()
             code = process.wait()
             out.seek(0)
-            rows: list[dict[str, Any]] = [] if only_first and first else _rows(out.read(), package, code, tail)
+            rows: list[dict[str, Any]] = (
+                [] if only_first and first else _rows(out.read(), package, code, tail)
+            )
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"])
-    return Scanned(dict(verdicts), first, first_seconds, time.monotonic() - began, processor_seconds() - before)
+    return Scanned(
+        dict(verdicts), first, first_seconds, time.monotonic() - began, processor_seconds() - before
+    )
 
 
 def _rows(text: str, package: str, code: int, tail: Sequence[str]) -> list[dict[str, Any]]:
@@ -109,7 +130,10 @@ def _rows(text: str, package: str, code: int, tail: Sequence[str]) -> list[dict[
     try:
         found: list[dict[str, Any]] = json.loads(text)["names"]
     except ValueError:
-        raise InvalidArgument(f"the scan of {package} must print its table, it ended with {code}: {' '.join(tail)[-300:]}") from None
+        raise InvalidArgument(
+            f"the scan of {package} must print its table, it ended with {code}: "
+            f"{' '.join(tail)[-300:]}"
+        ) from None
     return found
 
 
@@ -120,7 +144,8 @@ def processor_seconds() -> float:
 
 
 def installed(package: str) -> tuple[str, float]:
-    """Install a library in a new environment, and return the interpreter and the seconds of the installation.
+    """Install a library in a new environment, and return the interpreter and the seconds of the
+    installation.
 
     Raises
     ------
@@ -135,14 +160,22 @@ def installed(package: str) -> tuple[str, float]:
 
 
 def measured(package: str) -> dict[str, Any]:
-    """Return the seconds of the installation of a library, and the outcome of its scan until the first finding."""
+    """Return the seconds of the installation of a library, and the outcome of its scan until the
+    first finding.
+    """
     before = processor_seconds()
     python, seconds = installed(package)
     found = scanned(package, python, SECONDS, only_first=True)
     about: dict[str, Any] = {"requirements": LIBRARIES[package], "finding": found.first}
     if found.first:
-        about |= {"total": round(seconds + found.first_seconds, 1), "scan": round(found.first_seconds, 1)}
-    return about | {"installation": round(seconds, 1), "processor seconds": round(processor_seconds() - before, 1)}
+        about |= {
+            "total": round(seconds + found.first_seconds, 1),
+            "scan": round(found.first_seconds, 1),
+        }
+    return about | {
+        "installation": round(seconds, 1),
+        "processor seconds": round(processor_seconds() - before, 1),
+    }
 
 
 def row(found: Mapping[str, Any]) -> Row:

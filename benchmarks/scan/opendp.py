@@ -1,6 +1,8 @@
-"""Rows of the scan of OpenDP 0.16.0 from its signatures: frozen findings, replayed with the library, and the search of sound chains.
+"""Rows of the scan of OpenDP 0.16.0 from its signatures: frozen findings, replayed with the
+library, and the search of sound chains.
 
-The findings are compared with the issues of the library's tracker, which were read after the findings had been frozen.
+The findings are compared with the issues of the library's tracker, which were read after the
+findings had been frozen.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.environments import environments
 
 FINDINGS = Path(__file__).with_name("opendp_findings.json")
-READER = Path(__file__).resolve().parents[1] / "libraries" / "opendp"  # scripts that run in an interpreter with OpenDP
+# scripts that run in an interpreter with OpenDP
+READER = Path(__file__).resolve().parents[1] / "libraries" / "opendp"
 SCAN_SECONDS = 600.0
 VIOLATIONS = 1  # violated claims that a scan of ten minutes must find
 ISSUES = Path(__file__).with_name("opendp_tracker.json")
@@ -60,7 +63,8 @@ def findings(path: Path = FINDINGS) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        One for each cause: its name, the cause in words, its place in the library's source, the confidence, the query, and the witness.
+        One for each cause: its name, the cause in words, its place in the library's source, the
+        confidence, the query, and the witness.
 
     Raises
     ------
@@ -71,11 +75,14 @@ def findings(path: Path = FINDINGS) -> list[dict[str, Any]]:
     for row in rows:
         if missing := [key for key in _KEYS if key not in row]:
             raise InvalidArgument(
-                f"{path.name}: finding {row.get('name')!r} must have the keys {', '.join(_KEYS)}; it lacks {', '.join(missing)}"
+                f"{path.name}: finding {row.get('name')!r} must have the keys "
+                f"{', '.join(_KEYS)}; it lacks {', '.join(missing)}"
             )
     names = [row["name"] for row in rows]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidArgument(f"{path.name}: names of findings must differ, {', '.join(twice)} occur twice")
+        raise InvalidArgument(
+            f"{path.name}: names of findings must differ, {', '.join(twice)} occur twice"
+        )
     return rows
 
 
@@ -90,13 +97,14 @@ def issues(path: Path = ISSUES) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        One for each issue: its number, title and date, the cause in words, the names of the frozen findings with the same cause,
-        and the reason if there is none.
+        One for each issue: its number, title and date, the cause in words, the names of the frozen
+        findings with the same cause, and the reason if there is none.
 
     Raises
     ------
     InvalidArgument
-        If an issue lacks a key, occurs twice, names an unknown finding, or has not exactly one of findings and a reason.
+        If an issue lacks a key, occurs twice, names an unknown finding, or has not exactly one of
+        findings and a reason.
     """
     rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     known = {row["name"] for row in findings()}
@@ -104,13 +112,23 @@ def issues(path: Path = ISSUES) -> list[dict[str, Any]]:
     for row in rows:
         where = f"{path.name}: issue {row.get('issue')!r}"
         if missing := [key for key in _ISSUE_KEYS if key not in row]:
-            raise InvalidArgument(f"{where} must have the keys {', '.join(_ISSUE_KEYS)}; it lacks {', '.join(missing)}")
+            raise InvalidArgument(
+                f"{where} must have the keys {', '.join(_ISSUE_KEYS)}; it lacks "
+                f"{', '.join(missing)}"
+            )
         if unknown := sorted(set(row["found_by"]) - known):
-            raise InvalidArgument(f"{where}: found_by must name frozen findings, got {', '.join(unknown)}")
+            raise InvalidArgument(
+                f"{where}: found_by must name frozen findings, got {', '.join(unknown)}"
+            )
         if bool(row["found_by"]) == bool(row["miss"]):
-            raise InvalidArgument(f"{where} must have either findings in found_by or a reason in miss, not both or none")
+            raise InvalidArgument(
+                f"{where} must have either findings in found_by or a reason in miss, not "
+                "both or none"
+            )
         if numbers.count(row["issue"]) > 1:
-            raise InvalidArgument(f"{where} must occur once, it occurs {numbers.count(row['issue'])} times")
+            raise InvalidArgument(
+                f"{where} must occur once, it occurs {numbers.count(row['issue'])} times"
+            )
     return rows
 
 
@@ -132,20 +150,36 @@ def unnamed(tracker: Sequence[Mapping[str, Any]] | None = None) -> list[dict[str
 
 
 def tracker_rows() -> tuple[Row, ...]:
-    """Return the rows that compare the frozen findings with the tracker; they need neither the library nor a search."""
+    """Return the rows that compare the frozen findings with the tracker; they need neither the
+    library nor a search.
+    """
     tracker = issues()
     undirected = {row["name"] for row in findings() if row["search"] == "scan"}
     total, hits = len(tracker), sum(bool(row["found_by"]) for row in tracker)
     by_scan = sum(not undirected.isdisjoint(row["found_by"]) for row in tracker)
     return (
-        Row("opendp 0.16.0: issues of the tracker with a frozen finding", SHARE, hits / total, "share", counts=(hits, total)),
-        Row("opendp 0.16.0: of these, found without a directed query", 0, by_scan / total, "share", counts=(by_scan, total)),
+        Row(
+            "opendp 0.16.0: issues of the tracker with a frozen finding",
+            SHARE,
+            hits / total,
+            "share",
+            counts=(hits, total),
+        ),
+        Row(
+            "opendp 0.16.0: of these, found without a directed query",
+            0,
+            by_scan / total,
+            "share",
+            counts=(by_scan, total),
+        ),
         Row("opendp 0.16.0: findings that no issue names", 1, len(unnamed(tracker)), "findings"),
     )
 
 
 def interpreter() -> str:
-    """Return the interpreter of the environment ``opendp``; make the environment first if it is missing."""
+    """Return the interpreter of the environment ``opendp``; make the environment first if it is
+    missing.
+    """
     found = environments()["opendp"]
     if not found.interpreter.exists():
         found.setup(lambda line: None)
@@ -175,12 +209,18 @@ def replay(python: str, path: Path = FINDINGS) -> list[Replayed]:
     lines = _run(python, "opendp_replay.py", str(path))
     shown = {line["name"]: line for line in lines}
     return [
-        Replayed(row["name"], shown.get(row["name"], {}).get("kind") == row["kind"], shown.get(row["name"], {})) for row in findings(path)
+        Replayed(
+            row["name"],
+            shown.get(row["name"], {}).get("kind") == row["kind"],
+            shown.get(row["name"], {}),
+        )
+        for row in findings(path)
     ]
 
 
 def search_sound_chains(python: str, seconds: float, seed: int = 0) -> tuple[int, int]:
-    """Return the number of chains of sound constructors that were searched, at most 10,000, and the number of findings, all of them false.
+    """Return the number of chains of sound constructors that were searched, at most 10,000, and the
+    number of findings, all of them false.
 
     Parameters
     ----------
@@ -212,19 +252,24 @@ def _run(python: str, script: str, *arguments: str) -> list[dict[str, Any]]:
     command = [python, str(READER / script), str(program.parent), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise InvalidArgument(f"python={python!r} must run {script}, it ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        raise InvalidArgument(
+            f"python={python!r} must run {script}, it ended with {done.returncode}: "
+            f"{done.stderr.strip()[-300:]}"
+        )
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def rows(python: str | None = None, seconds: float = 3600.0) -> Sequence[Row]:
-    """Return the rows of the scan: causes with a witness that holds, findings in sound chains, and issues of the tracker.
+    """Return the rows of the scan: causes with a witness that holds, findings in sound chains, and
+    issues of the tracker.
 
     Parameters
     ----------
     python : str, optional
         Interpreter with ``opendp[polars]``. Default: that of the environment ``opendp``.
     seconds : float
-        Limit on the time of the search of sound chains, which ends at 10,000 chains; a quiet machine needs about 5 minutes.
+        Limit on the time of the search of sound chains, which ends at 10,000 chains; a quiet
+        machine needs about 5 minutes.
 
     Returns
     -------
@@ -242,10 +287,28 @@ def rows(python: str | None = None, seconds: float = 3600.0) -> Sequence[Row]:
     holding = sum(each.holds for each in replayed)
     chains, false = search_sound_chains(python, seconds)
     return (
-        Row("opendp 0.16.0: violated claims in a scan of ten minutes", VIOLATIONS, made.verdicts.get("VIOLATED", 0), "claims"),
+        Row(
+            "opendp 0.16.0: violated claims in a scan of ten minutes",
+            VIOLATIONS,
+            made.verdicts.get("VIOLATED", 0),
+            "claims",
+        ),
         Row("opendp 0.16.0: causes with a witness that holds", REQUIRED, holding, "causes"),
-        Row("opendp 0.16.0: frozen witnesses that no longer hold", 0, len(replayed) - holding, "witnesses", at_most=True),
+        Row(
+            "opendp 0.16.0: frozen witnesses that no longer hold",
+            0,
+            len(replayed) - holding,
+            "witnesses",
+            at_most=True,
+        ),
         Row("opendp 0.16.0: sound chains searched", SOUND, chains, "chains"),
-        Row("opendp 0.16.0: findings in sound chains", 0, false, "findings", at_most=True, counts=(false, chains)),
+        Row(
+            "opendp 0.16.0: findings in sound chains",
+            0,
+            false,
+            "findings",
+            at_most=True,
+            counts=(false, chains),
+        ),
         *tracker_rows(),
     )

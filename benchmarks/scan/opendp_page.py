@@ -1,6 +1,8 @@
-"""Page that compares the frozen findings of library scans with the issues of the libraries' trackers.
+"""Page that compares the frozen findings of library scans with the issues of the libraries'
+trackers.
 
-``python -m dpwitness.benchmarks.scan.opendp_page FOLDER`` writes ``library-scans.md``. All numbers come from the two JSON files.
+``python -m dpwitness.benchmarks.scan.opendp_page FOLDER`` writes ``library-scans.md``. All numbers
+come from the two JSON files.
 """
 
 from __future__ import annotations
@@ -16,52 +18,76 @@ from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, table, truncated_line
 
 _INTRODUCTION = (
-    "A scan builds programs from a library's signatures, and searches neighboring datasets on which the exact result moves further than "
-    "the library claims, or on only one of which an error occurs. The findings of a release are frozen in a file before the library's "
+    "A scan builds programs from a library's signatures, and searches neighboring datasets "
+    "on which the exact result moves further than "
+    "the library claims, or on only one of which an error occurs. The findings of a release "
+    "are frozen in a file before the library's "
     "issue tracker is read; then they are compared with its issues."
 )
 _TRACKER = (
-    "Issues are those of github.com/opendp/opendp that report a privacy bug since September 2026, as found by topic in a copy of the "
-    "tracker, {first} to {last}. No issue with the numbers 2928, 2931, 2934, 2943 and 2947, or after 2954, was found in the copy; more "
-    "bugs may be reported there. Not counted are requests for documentation (2932) and earlier issues. No pull request that repairs one of "
+    "Issues are those of github.com/opendp/opendp that report a privacy bug since September "
+    "2026, as found by topic in a copy of the "
+    "tracker, {first} to {last}. No issue with the numbers 2928, 2931, 2934, 2943 and 2947, "
+    "or after 2954, was found in the copy; more "
+    "bugs may be reported there. Not counted are requests for documentation (2932) and "
+    "earlier issues. No pull request that repairs one of "
     "the counted bugs was found. An issue is a *hit* only if a finding has the same cause."
 )
 _LIMITS = (
-    "The comparison has limits. The scenes and values of the search are choices, and some aim at a suspected fault. A *directed* finding "
-    "comes from a query that was chosen after reading the source of the release. That the tracker was read after the freeze is a statement "
-    "of the project; the file of findings has not changed since. All witnesses were run again for this page, and hold."
+    "The comparison has limits. The scenes and values of the search are choices, and some "
+    "aim at a suspected fault. A *directed* finding "
+    "comes from a query that was chosen after reading the source of the release. That the "
+    "tracker was read after the freeze is a statement "
+    "of the project; the file of findings has not changed since. All witnesses were run "
+    "again for this page, and hold."
 )
 _ABSENCE = (
-    "A finding without an issue is a candidate for a new bug: the copy of the tracker may be incomplete, and the maintainers have not "
-    "confirmed it. Several findings can have one repair: those whose error depends on one user share the list of expressions that "
+    "A finding without an issue is a candidate for a new bug: the copy of the tracker may be "
+    "incomplete, and the maintainers have not "
+    "confirmed it. Several findings can have one repair: those whose error depends on one "
+    "user share the list of expressions that "
     "OpenDP takes for infallible, and three joins share one function."
 )
 _CLAIMS = {  # finding: why the claim is the library's claim, confirmed in the source of the release
     "join-on-part-of-keys": (
-        "A join with public keys replaces the protection of the keys: the proof in the release says that the join sanitizes the keys, and "
-        "without a join the same query is refused as having a private key set. `match_group_by` compares the columns of the join only with "
-        "the columns of the public frame, never with the grouping columns. With `group_by('g', 'x')` and a join on `g`, the values of `x` "
+        "A join with public keys replaces the protection of the keys: the proof in the "
+        "release says that the join sanitizes the keys, and "
+        "without a join the same query is refused as having a private key set. "
+        "`match_group_by` compares the columns of the join only with "
+        "the columns of the public frame, never with the grouping columns. With "
+        "`group_by('g', 'x')` and a join on `g`, the values of `x` "
         "are released exactly, and the privacy map is finite under pure differential privacy."
     ),
     "join-keeps-both-keys": (
-        "The same proof says that filling the missing values hides which groups do not exist in the data. The fill expressions "
-        "cover the aggregated columns only, and the options of the join are passed on unchanged. With `coalesce=False`, the output keeps "
+        "The same proof says that filling the missing values hides which groups do not exist "
+        "in the data. The fill expressions "
+        "cover the aggregated columns only, and the options of the join are passed on "
+        "unchanged. With `coalesce=False`, the output keeps "
         "the key column of the private side, which is null exactly where a group is absent."
     ),
     "key-margin-of-overwritten-column": (
-        "A margin with `invariant='keys'` declares the keys of one grouping as public, and a grouping may be an expression. "
-        "`make_h_stack` says that it keeps margins only of columns that have not changed, but it compares whole expressions: a margin by "
-        "`col('x').alias('g')` is not equal to `col('x')`, and stays after `x` is overwritten by a private column. The keys of "
-        "the private column are then released exactly. Issue 2949 reports a related fault, of bounds instead of margins."
+        "A margin with `invariant='keys'` declares the keys of one grouping as public, and a "
+        "grouping may be an expression. "
+        "`make_h_stack` says that it keeps margins only of columns that have not changed, "
+        "but it compares whole expressions: a margin by "
+        "`col('x').alias('g')` is not equal to `col('x')`, and stays after `x` is "
+        "overwritten by a private column. The keys of "
+        "the private column are then released exactly. Issue 2949 reports a related fault, "
+        "of bounds instead of margins."
     ),
     "fill-restores-lengths": (
-        "`drop_nulls`, `drop_nans` and `filter` reduce the invariant of a margin from lengths to keys, because the number of remaining "
-        "rows is private. `make_expr_fill_null` and `make_expr_fill_nan` then set the context of their output to that of their input "
-        "before the rows were dropped. The sum after it is charged as a sum of known length, and its sensitivity is too small."
+        "`drop_nulls`, `drop_nans` and `filter` reduce the invariant of a margin from "
+        "lengths to keys, because the number of remaining "
+        "rows is private. `make_expr_fill_null` and `make_expr_fill_nan` then set the "
+        "context of their output to that of their input "
+        "before the rows were dropped. The sum after it is charged as a sum of known length, "
+        "and its sensitivity is too small."
     ),
     "uint32-literal-overflow": (
-        "OpenDP refuses a sum that may overflow, so an accepted sum claims that no overflow occurs. The check uses the type that Polars "
-        "gives to an operation of two columns, with the literal as a typed column; Polars itself keeps the 32-bit type of the "
+        "OpenDP refuses a sum that may overflow, so an accepted sum claims that no overflow "
+        "occurs. The check uses the type that Polars "
+        "gives to an operation of two columns, with the literal as a typed column; Polars "
+        "itself keeps the 32-bit type of the "
         "column. The check therefore passes for a 64-bit type, and the sum wraps around at 2^32."
     ),
 }
@@ -70,36 +96,79 @@ _CLAIMS = {  # finding: why the claim is the library's claim, confirmed in the s
 def page(found: Sequence[Mapping[str, Any]], tracker: Sequence[Mapping[str, Any]]) -> str:
     """Return the markdown of the page from the frozen findings and the issues of the tracker."""
     new, dates = unnamed(tracker), [row["date"] for row in tracker]
-    lines = ["# Scans of libraries", "", _INTRODUCTION, "", "## OpenDP 0.16.0", "", _counts(found, tracker, len(new)), ""]
-    lines += [_TRACKER.format(first=min(dates), last=max(dates)), "", _LIMITS, "", "### Issues of the tracker", ""]
+    lines = [
+        "# Scans of libraries",
+        "",
+        _INTRODUCTION,
+        "",
+        "## OpenDP 0.16.0",
+        "",
+        _counts(found, tracker, len(new)),
+        "",
+    ]
+    lines += [
+        _TRACKER.format(first=min(dates), last=max(dates)),
+        "",
+        _LIMITS,
+        "",
+        "### Issues of the tracker",
+        "",
+    ]
     directed = {row["name"] for row in found if row["search"] == "directed"}
-    lines += table(("issue", "date", "title", "result", "findings, or reason of the miss"), [_issue(row, directed) for row in tracker])
+    lines += table(
+        ("issue", "date", "title", "result", "findings, or reason of the miss"),
+        [_issue(row, directed) for row in tracker],
+    )
     lines += ["", "### Findings that no issue names", "", _ABSENCE, ""]
-    lines += table(("finding", "cause", "witness", "confidence", "search"), [_finding(row) for row in new])
+    lines += table(
+        ("finding", "cause", "witness", "confidence", "search"), [_finding(row) for row in new]
+    )
     lines += ["", "### Why these are claims of the library", ""]
     lines += ["The strongest of these findings, checked in the source of the release:", ""]
-    lines += [f"- **{name}.** {text}" for name, text in _CLAIMS.items() if name in {row["name"] for row in new}]
+    lines += [
+        f"- **{name}.** {text}"
+        for name, text in _CLAIMS.items()
+        if name in {row["name"] for row in new}
+    ]
     return "\n".join([*lines, ""])
 
 
-def _counts(found: Sequence[Mapping[str, Any]], tracker: Sequence[Mapping[str, Any]], new: int) -> str:
+def _counts(
+    found: Sequence[Mapping[str, Any]], tracker: Sequence[Mapping[str, Any]], new: int
+) -> str:
     undirected = {row["name"] for row in found if row["search"] == "scan"}
     hits = [row for row in tracker if row["found_by"]]
     blind = sum(not undirected.isdisjoint(row["found_by"]) for row in hits)
     return (
-        f"{len(found)} frozen findings. {len(hits)} of {len(tracker)} issues are hits and {len(tracker) - len(hits)} are misses; {blind} "
-        f"of the hits come from the undirected scan, {len(hits) - blind} from directed queries. No issue names {new} of the findings."
+        f"{len(found)} frozen findings. {len(hits)} of {len(tracker)} issues are hits and "
+        f"{len(tracker) - len(hits)} are misses; {blind} "
+        f"of the hits come from the undirected scan, {len(hits) - blind} from directed "
+        f"queries. No issue names {new} of the findings."
     )
 
 
 def _issue(row: Mapping[str, Any], directed: set[str]) -> tuple[str, ...]:
-    names = ", ".join(f"{name} (directed)" if name in directed else name for name in row["found_by"])
-    return str(row["issue"]), row["date"], row["title"], "hit" if names else "**miss**", names or row["miss"]
+    names = ", ".join(
+        f"{name} (directed)" if name in directed else name for name in row["found_by"]
+    )
+    return (
+        str(row["issue"]),
+        row["date"],
+        row["title"],
+        "hit" if names else "**miss**",
+        names or row["miss"],
+    )
 
 
 def _finding(row: Mapping[str, Any]) -> tuple[str, ...]:
     witness = f"{code(truncated_line(row.get('plan') or row['build'], 150))}: {_shown(row)}"
-    return row["name"], escaped_markdown(row["cause"]), witness, escaped_markdown(row["confidence"]), row["search"]
+    return (
+        row["name"],
+        escaped_markdown(row["cause"]),
+        witness,
+        escaped_markdown(row["confidence"]),
+        row["search"],
+    )
 
 
 def _shown(row: Mapping[str, Any]) -> str:
@@ -108,7 +177,9 @@ def _shown(row: Mapping[str, Any]) -> str:
         return f"{row['kind']} on one of two neighbors only"
     if row["kind"] == "bound":
         return f"bound exceeded, {escaped_markdown(row['found'])}"
-    name = {"support": "distance of possible outputs", "epsilon of a ratio": "probabilities"}.get(row["kind"], row["kind"])
+    name = {"support": "distance of possible outputs", "epsilon of a ratio": "probabilities"}.get(
+        row["kind"], row["kind"]
+    )
     if row["kind"] == "epsilon of a ratio":
         return "the claimed epsilon is 0, the probabilities differ"
     return f"{name} {_number(row['found'])}, claimed {_number(row['allowed'])}"

@@ -1,4 +1,6 @@
-"""Finished parts of a long benchmark, kept in the user's cache until its table is complete, so that an interrupted run resumes."""
+"""Finished parts of a long benchmark, kept in the user's cache until its table is complete, so that
+an interrupted run resumes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs import environments
 
 _ROOT = Path(environments.__file__).resolve().parents[2]
-_SOURCES = ("auditors/scanning/*.py", "mechanisms/wrappers/programs/inside/*.py", "benchmarks/scan/*.toml")
+_SOURCES = (
+    "auditors/scanning/*.py",
+    "mechanisms/wrappers/programs/inside/*.py",
+    "benchmarks/scan/*.toml",
+)
 
 
 class Partial:
@@ -27,17 +33,22 @@ class Partial:
     Parameters
     ----------
     file : Path, optional
-        The file. Default: in the folder of the environments, with a digest of the sources of the scan in its name.
+        The file. Default: in the folder of the environments, with a digest of the sources of the
+        scan in its name.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file or environments.home().parent / "benchmarks" / f"scan-{_digest()}.json"
-        self._found: Json = json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else {}
+        self._found: Json = (
+            json.loads(self.file.read_text(encoding="utf-8")) if self.file.exists() else {}
+        )
         self._used: list[str] = []
         self.taken_over = 0
 
     def measured(self, name: str, measure: Callable[[], Json]) -> Json:
-        """Return the result of a part: that of an interrupted run, or a new one; a part that fails has the key `error`, and is not kept."""
+        """Return the result of a part: that of an interrupted run, or a new one; a part that fails
+        has the key `error`, and is not kept.
+        """
         self._used.append(name)
         if name in self._found:
             self.taken_over += 1
@@ -56,7 +67,10 @@ class Partial:
     def rows(self, name: str, measure: Callable[[], Sequence[Row]]) -> tuple[list[Row], str]:
         """Return the rows of a part and an empty text, or no rows and the line of its failure."""
         found = self.measured(name, lambda: {"rows": [asdict(row) for row in measure()]})
-        made = [Row(**row | {"counts": row["counts"] and tuple(row["counts"])}) for row in found.get("rows", ())]
+        made = [
+            Row(**row | {"counts": row["counts"] and tuple(row["counts"])})
+            for row in found.get("rows", ())
+        ]
         return made, found.get("error", "")
 
     def close(self) -> None:

@@ -1,11 +1,15 @@
-"""Benchmark of `dpwitness scan`: shares of the mechanisms of packages that are found and that get a right target, and wrong accusations.
+"""Benchmark of `dpwitness scan`: shares of the mechanisms of packages that are found and that get a
+right target, and wrong accusations.
 
-`lists.toml` has the mechanisms that a reader of each package lists, with the kind of claim and the relation, written before the first
-scan of the package. Ten packages were named by the project; the others were drawn by chance, in several draws, from those of the registry
-that mention differential privacy. `first_scans.toml` has the counts of the first scan of each draw, which no change of the code follows.
+`lists.toml` has the mechanisms that a reader of each package lists, with the kind of claim and the
+relation, written before the first scan of the package. Ten packages were named by the project; the
+others were drawn by chance, in several draws, from those of the registry that mention differential
+privacy. `first_scans.toml` has the counts of the first scan of each draw, which no change of the
+code follows.
 
-Other parts scan OpenDP, and measure the time from the installation of a library to the first finding. Each part runs alone by `--part`.
-By default, the named packages and those of the newest draw are scanned; of the earlier draws, the table has the counts of the first scans.
+Other parts scan OpenDP, and measure the time from the installation of a library to the first
+finding. Each part runs alone by `--part`. By default, the named packages and those of the newest
+draw are scanned; of the earlier draws, the table has the counts of the first scans.
 """
 
 from __future__ import annotations
@@ -45,7 +49,9 @@ REQUIRED = {"found": 0.70, "right": 0.45, "claims": 0.90}
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Package with the mechanisms that a reader lists: names, and claims such as ``pure replace-one|add-remove``."""
+    """Package with the mechanisms that a reader lists: names, and claims such as ``pure
+    replace-one|add-remove``.
+    """
 
     package: str
     group: str
@@ -55,8 +61,12 @@ class Listed:
     no_deps: tuple[str, ...] = ()
 
     def python(self) -> str:
-        """Return the interpreter that has the package; make its environment first if it is missing."""
-        known = environments().get(self.environment) or Environment(f"scan-{self.environment}", self.requirements, self.no_deps)
+        """Return the interpreter that has the package; make its environment first if it
+        is missing.
+        """
+        known = environments().get(self.environment) or Environment(
+            f"scan-{self.environment}", self.requirements, self.no_deps
+        )
         known.setup(lambda line: None)
         return str(known.interpreter)
 
@@ -64,30 +74,55 @@ class Listed:
 def listed(file: Path = LISTS) -> list[Listed]:
     """Return the packages of the list."""
     tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    shared = {name: tables[name] for name in tables if "mechanisms" not in tables[name] and "group" not in tables[name]}
+    shared = {
+        name: tables[name]
+        for name in tables
+        if "mechanisms" not in tables[name] and "group" not in tables[name]
+    }
     found = []
     for name, t in tables.items():
         if name not in shared:
             place = t.get("environment", name)
             needed = shared.get(place, t)
             installed = (tuple(needed.get("requirements", ())), tuple(needed.get("no_deps", ())))
-            found.append(Listed(t.get("package", name), t["group"], place, installed[0], t.get("mechanisms", {}), installed[1]))
+            found.append(
+                Listed(
+                    t.get("package", name),
+                    t["group"],
+                    place,
+                    installed[0],
+                    t.get("mechanisms", {}),
+                    installed[1],
+                )
+            )
     return found
 
 
 def measured(found: Listed) -> Json:
-    """Scan one package, and return its counts: listed, found, right and wrong targets, verdicts, and seconds."""
+    """Scan one package, and return its counts: listed, found, right and wrong targets, verdicts,
+    and seconds.
+    """
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         python = found.python()
         explored = discover(package=found.package, python=python, working_folder=str(folder))
-        options: Json = {"python": python, "preamble": explored.preamble, "root": "", "memory": 0.0, "deadline": time.monotonic() + 300}
+        options: Json = {
+            "python": python,
+            "preamble": explored.preamble,
+            "root": "",
+            "memory": 0.0,
+            "deadline": time.monotonic() + 300,
+        }
         proposals = propose(readings_of(explored), folder, **options)
         scan = written(found.package, folder / "targets.py", explored, proposals, python)
-        counts = Counter(outcome for _, outcome in mechanism_outcomes(found, proposals, scan.file, python))
+        counts = Counter(
+            outcome for _, outcome in mechanism_outcomes(found, proposals, scan.file, python)
+        )
         running = [p.target for p in proposals if p.runs and p.role == "mechanism"]
-        verdicts, first = _audited(AuditPlan(scan.file, python, folder, AUDIT_SECONDS), running, began)
+        verdicts, first = _audited(
+            AuditPlan(scan.file, python, folder, AUDIT_SECONDS), running, began
+        )
         return {
             **counts,
             "seconds": round(time.monotonic() - began, 1),
@@ -108,12 +143,21 @@ def without_paths(text: str) -> str:
     return re.sub(r" \(/[^)]*\)", "", text)
 
 
-def mechanism_outcomes(found: Listed, proposals: Sequence[Proposal], file: Path, python: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, outcome) pairs of each listed mechanism: always ``listed``, then ``found`` and ``right`` or ``wrong`` if they apply."""
+def mechanism_outcomes(
+    found: Listed, proposals: Sequence[Proposal], file: Path, python: str
+) -> Iterator[tuple[str, str]]:
+    """Yield (name, outcome) pairs of each listed mechanism: always ``listed``, then ``found`` and
+    ``right`` or ``wrong`` if they apply.
+    """
     by_name: dict[str, list[Proposal]] = {}
     for proposal in proposals:
         by_name.setdefault(proposal.reading.name.name, []).append(proposal)
-    wanted = {name: claim for pattern, claim in found.mechanisms.items() for name in by_name if fnmatch.fnmatchcase(name, pattern)}
+    wanted = {
+        name: claim
+        for pattern, claim in found.mechanisms.items()
+        for name in by_name
+        if fnmatch.fnmatchcase(name, pattern)
+    }
     wanted |= {name: claim for name, claim in found.mechanisms.items() if "*" not in name}
     for name, claim in wanted.items():
         yield name, "listed"
@@ -135,7 +179,9 @@ def is_right(proposal: Proposal, claim: str, file: Path, python: str) -> bool:
     return text.startswith(kind) and recipe.form.relation in relations.split("|")
 
 
-def _audited(plan: AuditPlan, names: Sequence[str], began: float) -> tuple[dict[str, int], float | None]:
+def _audited(
+    plan: AuditPlan, names: Sequence[str], began: float
+) -> tuple[dict[str, int], float | None]:
     """Return the number of each verdict, and the seconds until the first violation."""
     verdicts, first = Counter[str](), None
     for outcome in audit_entries(plan, names, {}):
@@ -152,7 +198,8 @@ def measure(parts: Sequence[str] = ()) -> Table:
     Parameters
     ----------
     parts : sequence of str
-        Among `PARTS`. Default: `DEFAULT_PARTS`, with the counts of the first scans of the earlier draws.
+        Among `PARTS`. Default: `DEFAULT_PARTS`, with the counts of the first scans of the earlier
+        draws.
 
     Raises
     ------
@@ -163,40 +210,70 @@ def measure(parts: Sequence[str] = ()) -> Table:
         raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
     chosen, began, kept = parts or DEFAULT_PARTS, first_finding.processor_seconds(), Partial()
     packages = [found for found in listed() if found.group in chosen]
-    about: list[Json] = [{"package": found.package, "group": found.group, "listed": len(found.mechanisms)} for found in packages]
-    details = [each | kept.measured(found.package, partial(measured, found)) for each, found in zip(about, packages, strict=True)]
-    rows = [row for group in GROUPS if group in chosen or not parts for row in _group_rows(group, details)]
-    if "named" in chosen:  # the twenty packages: ten named, and ten that were drawn afterwards and scanned once
+    about: list[Json] = [
+        {"package": found.package, "group": found.group, "listed": len(found.mechanisms)}
+        for found in packages
+    ]
+    details = [
+        each | kept.measured(found.package, partial(measured, found))
+        for each, found in zip(about, packages, strict=True)
+    ]
+    rows = [
+        row
+        for group in GROUPS
+        if group in chosen or not parts
+        for row in _group_rows(group, details)
+    ]
+    # the twenty packages: ten named, and ten that were drawn afterwards and scanned once
+    if "named" in chosen:
         twenty = [d for d in details if d["group"] == "named"] + [_first_scans()[GROUPS[-1]]]
         rows += _rows(f"named, and {GROUPS[-1]} at its first scan", twenty)
     if details:
         violated = sum(d.get("verdicts", {}).get("VIOLATED", 0) for d in details)
-        rows.append(Row("claims that are violated without a suspicion", 0, violated, "claims", at_most=True))
+        rows.append(
+            Row("claims that are violated without a suspicion", 0, violated, "claims", at_most=True)
+        )
     notes = [f"{d['package']}: not scanned: {d['error']}" for d in details if "error" in d]
-    notes += [f"{d['package']}: first finding after {d['first finding']} s" for d in details if d.get("first finding")]
+    notes += [
+        f"{d['package']}: first finding after {d['first finding']} s"
+        for d in details
+        if d.get("first finding")
+    ]
     if "opendp" in chosen:
         own, failure = kept.rows("scan of opendp", opendp.rows)
         rows += own
         notes += [f"opendp: not scanned: {failure}"] if failure else []
     if "first" in chosen:
-        libraries = [kept.measured(f"first finding in {name}", partial(first_finding.measured, name)) for name in first_finding.LIBRARIES]
-        libraries = [{"package": name, "group": "first"} | each for name, each in zip(first_finding.LIBRARIES, libraries, strict=True)]
+        libraries = [
+            kept.measured(f"first finding in {name}", partial(first_finding.measured, name))
+            for name in first_finding.LIBRARIES
+        ]
+        libraries = [
+            {"package": name, "group": "first"} | each
+            for name, each in zip(first_finding.LIBRARIES, libraries, strict=True)
+        ]
         rows += map(first_finding.row, libraries)
         notes += [f"{d['package']}: not scanned: {d['error']}" for d in libraries if "error" in d]
         details += libraries
     minutes = (first_finding.processor_seconds() - began) / 60
-    notes.append(f"processor time of the benchmark, with all processes that it waited for: {minutes:.0f} minutes")
+    notes.append(
+        "processor time of the benchmark, with all processes that it waited for: "
+        f"{minutes:.0f} minutes"
+    )
     notes += [f"{kept.taken_over} parts are of an interrupted run"] if kept.taken_over else []
     kept.close()
     return Table("scan", tuple(rows), tuple(notes), tuple(details))
 
 
 def _group_rows(group: str, details: Sequence[Json]) -> Iterator[Row]:
-    """Yield the shares of a group: those of the first scan of a draw, if known, and those of the present code, if the group was scanned."""
+    """Yield the shares of a group: those of the first scan of a draw, if known, and those of the
+    present code, if the group was scanned.
+    """
     first = _first_scans().get(group)
     if first is not None:
         shares = list(_rows(f"{group}, first scan", [first]))
-        yield from shares if "wrong" in first else shares[:2]  # of the oldest scan, wrong claims were not counted
+        # of the oldest scan, wrong claims were not counted
+        yield from shares if "wrong" in first else shares[:2]
     scanned = [d for d in details if d["group"] == group]
     yield from _rows(group, scanned) if scanned else ()
 
@@ -207,9 +284,21 @@ def _first_scans() -> dict[str, Json]:
 
 
 def _rows(group: str, details: Sequence[Json]) -> Iterator[Row]:
-    total = {key: sum(d.get(key, 0) for d in details) for key in ("listed", "found", "right", "wrong")}
+    total = {
+        key: sum(d.get(key, 0) for d in details) for key in ("listed", "found", "right", "wrong")
+    }
     claims = total["right"] + total["wrong"]
-    parts = (("found", total["found"], total["listed"]), ("right", total["right"], total["listed"]), ("claims", total["right"], claims))
-    texts = {"found": "mechanisms that are found", "right": "mechanisms with a right target", "claims": "targets whose claim is right"}
+    parts = (
+        ("found", total["found"], total["listed"]),
+        ("right", total["right"], total["listed"]),
+        ("claims", total["right"], claims),
+    )
+    texts = {
+        "found": "mechanisms that are found",
+        "right": "mechanisms with a right target",
+        "claims": "targets whose claim is right",
+    }
     for key, part, of in parts:
-        yield Row(f"{group}: {texts[key]}", REQUIRED[key], part / max(of, 1), "share", counts=(part, of))
+        yield Row(
+            f"{group}: {texts[key]}", REQUIRED[key], part / max(of, 1), "share", counts=(part, of)
+        )

@@ -1,4 +1,5 @@
-"""Ball arithmetic: building blocks of the methods by which mechanisms enclose their own output laws.
+"""Ball arithmetic: building blocks of the methods by which mechanisms enclose their own output
+laws.
 
 `log_density_ball`, `mass_ball`, `loss_ball` and `tail_ball` of the mechanisms are built from the
 functions here. Every operation on a ball rounds outward (Johansson 2017, Arb). A float parameter is
@@ -15,7 +16,8 @@ from typing import Any, TypeAlias
 from flint import arb
 
 Ball: TypeAlias = arb
-Span: TypeAlias = tuple[float, float]  # two float endpoints, rounded outward; unlike the endpoints of a ball, either may be infinite
+# two float endpoints, rounded outward; unlike the endpoints of a ball, either may be infinite
+Span: TypeAlias = tuple[float, float]
 Box: TypeAlias = Sequence[Span]  # one span per column of the output
 
 PRECISION = 192  # bits: differences of masses near 1 stay exact to 1e-57
@@ -30,7 +32,13 @@ def endpoints(ball: Ball) -> Span:
     if ball.is_nan():
         return -math.inf, math.inf
     if not ball.is_finite():
-        return (math.inf, math.inf) if ball > 0 else (-math.inf, -math.inf) if ball < 0 else (-math.inf, math.inf)
+        return (
+            (math.inf, math.inf)
+            if ball > 0
+            else (-math.inf, -math.inf)
+            if ball < 0
+            else (-math.inf, math.inf)
+        )
     low, high = down(ball.lower()), up(ball.upper())
     return max(low, 0.0) if ball >= 0 else low, min(high, 0.0) if ball <= 0 else high
 
@@ -61,13 +69,16 @@ def softmax(logits: Sequence[Ball]) -> list[Ball]:
 
 
 def log_mass_of_index(logs: Sequence[Ball], boxes: Sequence[Box]) -> list[Ball]:
-    """Return the log-mass of the index that each box names; minus infinity for a value that is not an index.
+    """Return the log-mass of the index that each box names; minus infinity for a value that is not
+    an index.
 
     `logs` holds the log-masses of the indices 0, 1, .... Each box has one column and contains a
     single point.
     """
     rows = [box[0][0] for box in boxes]
-    return [logs[int(y)] if y == math.floor(y) and 0 <= y < len(logs) else arb("-inf") for y in rows]
+    return [
+        logs[int(y)] if y == math.floor(y) and 0 <= y < len(logs) else arb("-inf") for y in rows
+    ]
 
 
 class EnclosureUnavailable(ArithmeticError):
@@ -75,7 +86,9 @@ class EnclosureUnavailable(ArithmeticError):
 
 
 class FiniteSupport:
-    """Mixin for a mechanism whose `support` method lists all possible outputs, so that no mass lies outside."""
+    """Mixin for a mechanism whose `support` method lists all possible outputs, so that no mass lies
+    outside.
+    """
 
     __slots__ = ()
 
@@ -107,7 +120,9 @@ def normal_mass(low: float, high: float, center: Ball, sigma: Ball) -> Ball:
 
 
 def _between(low: float, high: float, center: Ball, tail) -> Ball:  # type: ignore[no-untyped-def]
-    """Return the mass of (low, high] under a law symmetric about `center`; P(noise > x) = tail(x) for x >= 0."""
+    """Return the mass of (low, high] under a law symmetric about `center`; P(noise > x) = tail(x)
+    for x >= 0.
+    """
     if not low < high:
         return arb(0)
 
@@ -123,8 +138,9 @@ def _between(low: float, high: float, center: Ball, tail) -> Ball:  # type: igno
         return above(low) - above(high)
     if high < math.inf and arb(high) <= center:
         return below(high) - below(low)
-    # The center lies inside, or the ball is too wide to tell on which side of an endpoint it lies. erfc is correct on both sides,
-    # but an exponential tail is correct on its own side only: take the union of both formulas.
+    # The center lies inside, or the ball is too wide to tell on which side of an endpoint it lies.
+    # erfc is correct on both sides, but an exponential tail is correct on its own side only: take
+    # the union of both formulas.
     left, right = below(low), above(high)
     if low > -math.inf and not arb(low) <= center:
         left = left.union(1 - tail(arb(low) - center))
@@ -134,7 +150,8 @@ def _between(low: float, high: float, center: Ball, tail) -> Ball:  # type: igno
 
 
 def geometric_mass(first: float, last: float, rate: Ball) -> Ball:
-    """Return P(first <= G1 - G2 <= last) for two-sided geometric noise; `first` and `last` are integers or infinite.
+    """Return P(first <= G1 - G2 <= last) for two-sided geometric noise; `first` and `last` are
+    integers or infinite.
 
     The tail is P(G1 - G2 >= k) = e^(-rate k) / (1 + e^-rate) for k > 0.
     """

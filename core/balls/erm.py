@@ -17,14 +17,24 @@ from numpy.typing import NDArray
 from dpwitness.core.balls.ball import Ball, Box, over
 from dpwitness.core.balls.law import LineLaw, LineLawEnclosures
 from dpwitness.core.balls.plane import PlaneLoss
-from dpwitness.core.balls.risk import RiskLaw, curvature_over, differing, minimizer_ball, rows_of, shift_of, slope_over
+from dpwitness.core.balls.risk import (
+    RiskLaw,
+    curvature_over,
+    differing,
+    minimizer_ball,
+    rows_of,
+    shift_of,
+    slope_over,
+)
 from dpwitness.core.balls.shift import Shift
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
 
 
 def noise_log_density(noise: SphericalNoise, square: Ball) -> Ball:
-    """Return the log-density of the noise at vectors b, from a ball `square` that contains |b|^2."""
+    """Return the log-density of the noise at vectors b, from a ball `square` that
+    contains |b|^2.
+    """
     d, c = noise.dimension, arb(noise.rate)
     if noise.kind == "gaussian":
         return d * (c.log() - (2 * arb.pi()).log() / 2) - c * c * square / 2
@@ -59,20 +69,31 @@ class OutputPerturbationEnclosures(_RiskBalls):
         return [_shifted_log_density(noise, box, center) for box in boxes]
 
     def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
-        """Return the pair as a shift of the noise, or None if the minimizers of this loss cannot be enclosed."""
+        """Return the pair as a shift of the noise, or None if the minimizers of this loss cannot be
+        enclosed.
+        """
         (first, noise), (second, _) = self._risk(d1), self._risk(d0)
         return shift_of(first, second, noise)
 
 
 def _shifted_log_density(noise: SphericalNoise, box: Box, center: list[Ball]) -> Ball:
-    """Enclose the log-density of center + noise over a box; not a number if the box is unbounded."""
+    """Enclose the log-density of center + noise over a box; not a number if the box is
+    unbounded.
+    """
     if not all(np.isfinite(x) for s in box for x in s):
         return arb("nan")
-    return noise_log_density(noise, sum((abs(over(*s) - c) * abs(over(*s) - c) for s, c in zip(box, center, strict=True)), arb(0)))
+    return noise_log_density(
+        noise,
+        sum(
+            (abs(over(*s) - c) * abs(over(*s) - c) for s, c in zip(box, center, strict=True)),
+            arb(0),
+        ),
+    )
 
 
 class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
-    """Mixin with the enclosure methods of objective perturbation: the minimizer of a perturbed objective.
+    """Mixin with the enclosure methods of objective perturbation: the minimizer of a perturbed
+    objective.
 
     Masses and losses of intervals are enclosed in dimension 1 only.
     """
@@ -101,7 +122,8 @@ class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
         """
         (first, noise), (second, _) = self._risk(d1), self._risk(d0)
         if noise.singular:
-            return shift_of(first, second, noise)  # the density is unbounded where b = 0, which is at the minimizer
+            # the density is unbounded where b = 0, which is at the minimizer
+            return shift_of(first, second, noise)
         if first.loss.name != "linear":
             return None
         shift = [arb(0)] * noise.dimension
@@ -113,19 +135,23 @@ class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
         return Shift("Laplace" if noise.dimension == 1 else "gamma", shift_size, noise.dimension)
 
     def axis_ball(self, d1: Any, d0: Any) -> tuple[RiskLaw, RiskLaw, int, str] | None:
-        """Return (law on D1, law on D0, axis, kind of noise) if d >= 2 and all records lie on one axis; otherwise None.
+        """Return (law on D1, law on D0, axis, kind of noise) if d >= 2 and all records lie on one
+        axis; otherwise None.
 
         The two laws are those along the axis.
         """
         (first, noise), (second, _) = self._risk(d1), self._risk(d0)
-        used = {j for row in (*rows_of(first), *rows_of(second)) for j, x in enumerate(row.x) if x != 0}
+        used = {
+            j for row in (*rows_of(first), *rows_of(second)) for j, x in enumerate(row.x) if x != 0
+        }
         if noise.dimension == 1 or noise.singular or len(used) > 1:
             return None
         axis = next(iter(used), 0)
         return RiskLaw.of(first, noise, axis), RiskLaw.of(second, noise, axis), axis, noise.kind
 
     def plane_ball(self, d1: Any, d0: Any) -> tuple[PlaneLoss, float] | None:
-        """Return the privacy loss in the plane for Gamma-length noise, and a radius; None for other pairs.
+        """Return the privacy loss in the plane for Gamma-length noise, and a radius; None for other
+        pairs.
 
         The loss can be bounded over boxes and over arcs beyond a circle. Beyond the radius b(w)
         points nearly along -w.
@@ -147,12 +173,17 @@ class ObjectivePerturbationEnclosures(_RiskBalls, LineLawEnclosures):
             s = loss.smoothing if loss.name == "smoothed-huber" else 0.0
             for row in rows_of(problem):
                 x = max(row.x, key=abs)
-                points += [(row.y + turn) / x for turn in (-loss.width - s, -loss.width + s, loss.width - s, loss.width + s)]
+                points += [
+                    (row.y + turn) / x
+                    for turn in (-loss.width - s, -loss.width + s, loss.width - s, loss.width + s)
+                ]
         return np.unique(points)
 
 
 def _perturbed_log_density(problem: Problem, noise: SphericalNoise, box: Box) -> Ball:
-    """Enclose the log-density of the perturbed minimizer over a box; not a number if the box is unbounded."""
+    """Enclose the log-density of the perturbed minimizer over a box; not a number if the box is
+    unbounded.
+    """
     if not all(np.isfinite(x) for s in box for x in s):
         return arb("nan")
     w = [over(*s) for s in box]
@@ -168,4 +199,7 @@ def _perturbed_log_density(problem: Problem, noise: SphericalNoise, box: Box) ->
             gradient[i] = gradient[i] + slope * x
             for j, z in enumerate(row.x):
                 hessian[i][j] = hessian[i][j] + curvature * (arb(x) * z)
-    return noise_log_density(noise, sum((x * x for x in gradient), arb(0))) + arb_mat(hessian).det().log()
+    return (
+        noise_log_density(noise, sum((x * x for x in gradient), arb(0)))
+        + arb_mat(hessian).det().log()
+    )

@@ -1,4 +1,5 @@
-"""One-dimensional output laws in ball arithmetic, and the enclosure methods that they give to mechanisms.
+"""One-dimensional output laws in ball arithmetic, and the enclosure methods that they give to
+mechanisms.
 
 The laws are Laplace, normal, two-sided geometric and rounded normal noise, each also clamped to an
 interval.
@@ -14,7 +15,18 @@ from typing import Any
 
 from flint import arb
 
-from dpwitness.core.balls.ball import Ball, Box, Span, endpoints, geometric_mass, laplace_log_density, laplace_mass, normal_mass, over, span
+from dpwitness.core.balls.ball import (
+    Ball,
+    Box,
+    Span,
+    endpoints,
+    geometric_mass,
+    laplace_log_density,
+    laplace_mass,
+    normal_mass,
+    over,
+    span,
+)
 
 
 class LineLaw(ABC):
@@ -36,7 +48,9 @@ class LineLaw(ABC):
 
     @abstractmethod
     def loss(self, low: float, high: float, other: Any) -> Span:
-        """Return float bounds, over (low, high], on the log-ratio of this law's density to the density of `other`."""
+        """Return float bounds, over (low, high], on the log-ratio of this law's density to the
+        density of `other`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +61,11 @@ class LaplaceLaw(LineLaw):
     scale: Ball
 
     def log_density(self, low: float, high: float) -> Ball:
-        return laplace_log_density(over(low, high) - self.center, self.scale) if math.isfinite(low) and math.isfinite(high) else arb("nan")
+        return (
+            laplace_log_density(over(low, high) - self.center, self.scale)
+            if math.isfinite(low) and math.isfinite(high)
+            else arb("nan")
+        )
 
     def mass(self, low: float, high: float) -> Ball:
         return laplace_mass(low, high, self.center, self.scale)
@@ -85,7 +103,9 @@ class NormalLaw(LineLaw):
         return normal_mass(low, high, self.center, self.sigma)
 
     def loss(self, low: float, high: float, other: NormalLaw) -> Span:
-        """Bound the loss (c - c') (2 y - c - c') / (2 sigma^2) over (low, high]; the loss is linear in y."""
+        """Bound the loss (c - c') (2 y - c - c') / (2 sigma^2) over (low, high]; the loss is linear
+        in y.
+        """
         shift = self.center - other.center
         if shift.is_exact() and shift == 0:
             return 0.0, 0.0
@@ -95,8 +115,16 @@ class NormalLaw(LineLaw):
             if math.isinf(y):
                 rising = shift > 0 if y > 0 else shift < 0
                 falling = shift < 0 if y > 0 else shift > 0
-                return (math.inf, math.inf) if rising else (-math.inf, -math.inf) if falling else (-math.inf, math.inf)
-            return endpoints(shift * (2 * arb(y) - self.center - other.center) / (2 * self.sigma * self.sigma))
+                return (
+                    (math.inf, math.inf)
+                    if rising
+                    else (-math.inf, -math.inf)
+                    if falling
+                    else (-math.inf, math.inf)
+                )
+            return endpoints(
+                shift * (2 * arb(y) - self.center - other.center) / (2 * self.sigma * self.sigma)
+            )
 
         return _hull(at(low), at(high))
 
@@ -113,7 +141,8 @@ class _Lattice(LineLaw):
         """Return P(first <= k <= last)."""
 
     def points(self, low: float, high: float) -> tuple[float, float] | None:
-        """Return the first and last k with k step in (low, high], or equal to low = high; None if there is none.
+        """Return the first and last k with k step in (low, high], or equal to low = high; None if
+        there is none.
 
         A step is 1 or a power of two, so that the quotients are exact.
         """
@@ -155,7 +184,11 @@ class _Lattice(LineLaw):
             return endpoints(here.log() - there.log())
         if there.is_exact() and there == 0:
             return (math.inf, math.inf) if here > 0 else (-math.inf, math.inf)
-        return (-math.inf, -math.inf) if here.is_exact() and here == 0 and there > 0 else (-math.inf, math.inf)
+        return (
+            (-math.inf, -math.inf)
+            if here.is_exact() and here == 0 and there > 0
+            else (-math.inf, math.inf)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +237,12 @@ class RoundedNormalLaw(_Lattice):
     step: float
 
     def between(self, first: float, last: float) -> Ball:
-        return normal_mass((first - 0.5) * self.step, (last + 0.5) * self.step, arb(self.center) * self.step, self.sigma)
+        return normal_mass(
+            (first - 0.5) * self.step,
+            (last + 0.5) * self.step,
+            arb(self.center) * self.step,
+            self.sigma,
+        )
 
     def loss_at(self, k: float, other: RoundedNormalLaw) -> Span:
         """Return float bounds on the log-ratio of the two masses at k.
@@ -219,7 +257,9 @@ class RoundedNormalLaw(_Lattice):
             return (math.inf, math.inf) if sign > 0 else (-math.inf, -math.inf)
         unrounded = NormalLaw(arb(self.center) * self.step, self.sigma)
         unrounded_other = NormalLaw(arb(other.center) * self.step, other.sigma)
-        density_bounds = unrounded.loss((k - 0.5) * self.step, (k + 0.5) * self.step, unrounded_other)
+        density_bounds = unrounded.loss(
+            (k - 0.5) * self.step, (k + 0.5) * self.step, unrounded_other
+        )
         here, there = self.between(k, k), other.between(k, k)
         if not (here > 0 and there > 0):
             return density_bounds
@@ -240,10 +280,16 @@ class ClampedLaw(LineLaw):
     def log_density(self, low: float, high: float) -> Ball:
         if low == high and abs(low) >= self.radius:
             return self.mass(low, high).log() if abs(low) == self.radius else arb("-inf")
-        return self.law.log_density(low, high) if abs(low) <= self.radius and abs(high) <= self.radius else arb("nan")
+        return (
+            self.law.log_density(low, high)
+            if abs(low) <= self.radius and abs(high) <= self.radius
+            else arb("nan")
+        )
 
     def mass(self, low: float, high: float) -> Ball:
-        """Return the mass of the atom if low = high, or the mass of (low, high] without the two atoms otherwise."""
+        """Return the mass of the atom if low = high, or the mass of (low, high] without the two
+        atoms otherwise.
+        """
         if low == high:
             if abs(low) != self.radius:
                 return arb(0)
@@ -259,7 +305,9 @@ class ClampedLaw(LineLaw):
 
 
 class LineLawEnclosures(ABC):
-    """Mixin with the enclosure methods of a mechanism whose output is one number with a `LineLaw`."""
+    """Mixin with the enclosure methods of a mechanism whose output is one number with a
+    `LineLaw`.
+    """
 
     __slots__ = ()
 

@@ -1,4 +1,5 @@
-"""Laws of the index and the value of the largest of several numbers with Laplace noise, in ball arithmetic.
+"""Laws of the index and the value of the largest of several numbers with Laplace noise, in ball
+arithmetic.
 
 Between two adjacent answers every distribution function is a + b t, where t is e^(y / scale) or its
 inverse. Products of these functions are Laurent polynomials in t, which are integrated term by
@@ -13,11 +14,22 @@ from itertools import pairwise
 
 from flint import arb
 
-from dpwitness.core.balls.ball import Ball, Box, Span, endpoints, exponential_integral, laplace_log_density, product, span
+from dpwitness.core.balls.ball import (
+    Ball,
+    Box,
+    Span,
+    endpoints,
+    exponential_integral,
+    laplace_log_density,
+    product,
+    span,
+)
 
 
 def laplace_cdf(x: Ball) -> Ball:
-    """Return P(Laplace(1) <= x); the function is increasing, so the ends of the ball give the enclosure."""
+    """Return P(Laplace(1) <= x); the function is increasing, so the ends of the ball give the
+    enclosure.
+    """
     low, high = _cdf(x.lower()), _cdf(x.upper())
     return low if x.is_exact() else low.union(high)
 
@@ -28,7 +40,11 @@ def _cdf(x: Ball) -> Ball:
         return x.exp() / 2
     if x >= 0:
         return 1 - (-x).exp() / 2
-    return (-abs(x)).exp() / 2 if x.is_zero() else arb(0.5).union(_cdf(abs(x).upper())).union(1 - _cdf(abs(x).upper()))
+    return (
+        (-abs(x)).exp() / 2
+        if x.is_zero()
+        else arb(0.5).union(_cdf(abs(x).upper())).union(1 - _cdf(abs(x).upper()))
+    )
 
 
 def argmax_probability(answers: Sequence[Ball], winner: int, scale: Ball) -> Ball:
@@ -37,15 +53,20 @@ def argmax_probability(answers: Sequence[Ball], winner: int, scale: Ball) -> Bal
     top = knots[-1]
     total = arb(0)
     for low, high in pairwise([None, *knots, None]):
-        # falling[k] is the coefficient of t^(rising - k), up to `factor`, with t = e^((y - top) / scale)
+        # falling[k] is the coefficient of t^(rising - k), up to `factor`, with t = e^((y - top) /
+        # scale)
         falling, rising, factor = [arb(1)], 0, arb(1)
         for j, q in enumerate(answers):
             above = low is not None and float(q) <= float(low)
             shift = ((q - top) / scale).exp()
             if j == winner:
-                # the winner's density, times the scale: t^-1 e^(q / scale) / 2 above its answer, t e^(-q / scale) / 2 below it
+                # the winner's density, times the scale: t^-1 e^(q / scale) / 2 above its answer, t
+                # e^(-q / scale) / 2 below it
                 falling = [arb(0), *falling] if above else falling
-                rising, factor = rising + (not above), factor * (shift if above else 1 / shift) / (2 * scale)
+                rising, factor = (
+                    rising + (not above),
+                    factor * (shift if above else 1 / shift) / (2 * scale),
+                )
             elif above:
                 falling = product(falling, [arb(1), -shift / 2])
             else:
@@ -64,13 +85,24 @@ def max_log_density(answers: Sequence[Ball], scale: Ball, boxes: Sequence[Box]) 
 
 
 def _log_density(answers: Sequence[Ball], scale: Ball, low: float, high: float) -> Ball:
-    """Enclose the log-density of the largest noisy answer over [low, high]: a sum over the winning index."""
+    """Enclose the log-density of the largest noisy answer over [low, high]: a sum over the winning
+    index.
+    """
     if math.isinf(low) or math.isinf(high):
         return arb("nan")
     y = arb(low) if low == high else arb(low).union(arb(high))
     cdfs = [laplace_cdf((y - q) / scale) for q in answers]
     joint_cdf = math.prod(cdfs, start=arb(1))
-    return sum((laplace_log_density(y - q, scale).exp() / f for q, f in zip(answers, cdfs, strict=True)), arb(0)).log() + joint_cdf.log()
+    return (
+        sum(
+            (
+                laplace_log_density(y - q, scale).exp() / f
+                for q, f in zip(answers, cdfs, strict=True)
+            ),
+            arb(0),
+        ).log()
+        + joint_cdf.log()
+    )
 
 
 def max_interval_mass(answers: Sequence[Ball], scale: Ball, low: float, high: float) -> Ball:
@@ -85,8 +117,11 @@ def max_interval_mass(answers: Sequence[Ball], scale: Ball, low: float, high: fl
     return below(high) - below(low) if low < high else arb(0)
 
 
-def max_loss(first: Sequence[Ball], second: Sequence[Ball], scale: Ball, low: float, high: float) -> Span:
-    """Bound the log-ratio of the densities of the largest noisy answer, for answers `first` and `second`.
+def max_loss(
+    first: Sequence[Ball], second: Sequence[Ball], scale: Ball, low: float, high: float
+) -> Span:
+    """Bound the log-ratio of the densities of the largest noisy answer, for answers `first` and
+    `second`.
 
     The density is sum_i f_i prod_{j != i} F_j = prod F_j sum_i f_i / F_i. Let u = e^(-y / scale).
     Above an answer the hazard f/F of Laplace noise is 1 / (scale (2 e^((y - q) / scale) - 1));
@@ -103,7 +138,10 @@ def max_loss(first: Sequence[Ball], second: Sequence[Ball], scale: Ball, low: fl
         u_high = (-arb(low) / scale).exp()
         u_low = arb(0) if math.isinf(high) else (-arb(high) / scale).exp()
         u = u_low.union(u_high)
-        return endpoints(_scaled_tail_density(first, scale, u).log() - _scaled_tail_density(second, scale, u).log())
+        return endpoints(
+            _scaled_tail_density(first, scale, u).log()
+            - _scaled_tail_density(second, scale, u).log()
+        )
     if math.isinf(low) or math.isinf(high):
         inner_low, inner_high = max(low, edge_low), min(high, edge_high)
         parts = [max_loss(first, second, scale, inner_low, inner_high)]
@@ -115,16 +153,22 @@ def max_loss(first: Sequence[Ball], second: Sequence[Ball], scale: Ball, low: fl
     direct = _log_density(first, scale, low, high) - _log_density(second, scale, low, high)
     if low == high or any(low < float(q) < high for q in (*first, *second)):
         return span(direct)
-    # The mean value form is tighter on narrow cells; it applies where no answer lies inside, since the slope is smooth there.
+    # The mean value form is tighter on narrow cells; it applies where no answer lies inside, since
+    # the slope is smooth there.
     middle, y = low / 2 + high / 2, arb(low).union(arb(high))
-    at_middle = _log_density(first, scale, middle, middle) - _log_density(second, scale, middle, middle)
-    mean_value_form = at_middle + (_slope(first, scale, y, middle) - _slope(second, scale, y, middle)) * (y - middle)
+    at_middle = _log_density(first, scale, middle, middle) - _log_density(
+        second, scale, middle, middle
+    )
+    mean_value_form = at_middle + (
+        _slope(first, scale, y, middle) - _slope(second, scale, y, middle)
+    ) * (y - middle)
     (a, b), (c, d) = span(direct), span(mean_value_form)
     return max(a, c), min(b, d)
 
 
 def _slope(answers: Sequence[Ball], scale: Ball, y: Ball, middle: float) -> Ball:
-    """Return an enclosure of the derivative of the log-density over a ball `y` that contains no answer.
+    """Return an enclosure of the derivative of the log-density over a ball `y` that contains no
+    answer.
 
     With hazards h = f/F and S their sum, the derivative is S + S'/S, where h' = -h (h + 1/scale).
     Above an answer h = 1 / (scale (2 e^z - 1)), z = (y - q) / scale; below an answer h is constant.
@@ -141,7 +185,15 @@ def _slope(answers: Sequence[Ball], scale: Ball, y: Ball, middle: float) -> Ball
 
 
 def _scaled_tail_density(answers: Sequence[Ball], scale: Ball, u: Ball) -> Ball:
-    """Return sum_i e^(q_i / scale) prod_{j != i} (1 - u e^(q_j / scale) / 2), the scaled density above all answers."""
+    """Return sum_i e^(q_i / scale) prod_{j != i} (1 - u e^(q_j / scale) / 2), the scaled density
+    above all answers.
+    """
     weights = [(q / scale).exp() for q in answers]
     cdfs_above = [1 - u * w / 2 for w in weights]
-    return sum((w * math.prod((m for j, m in enumerate(cdfs_above) if j != i), start=arb(1)) for i, w in enumerate(weights)), arb(0))
+    return sum(
+        (
+            w * math.prod((m for j, m in enumerate(cdfs_above) if j != i), start=arb(1))
+            for i, w in enumerate(weights)
+        ),
+        arb(0),
+    )

@@ -1,4 +1,5 @@
-"""Privacy loss of a perturbed minimizer in the plane, for noise with density proportional to exp(-rate |b|).
+"""Privacy loss of a perturbed minimizer in the plane, for noise with density proportional to
+exp(-rate |b|).
 
 The loss is bounded over boxes and over regions outside a circle. It is L = rate (|b'| - |b|) + log
 det H - log det H'. Let s = b' - b be the difference of the two gradients. Convexity of the norm
@@ -33,25 +34,50 @@ class PlaneLoss:
     second: tuple[Row, ...]
     slopes: Weighted  # records whose gradients do not cancel in the difference
     constant: tuple[Ball, Ball]  # the part of the gradient difference that does not depend on w
-    gained: Weighted  # records whose curvature has more weight in the first problem; `lost`: in the second
+    # records whose curvature has more weight in the first problem; `lost`: in the second
+    gained: Weighted
     lost: Weighted
 
     @classmethod
     def of(cls, first: Problem, second: Problem, rate: float) -> PlaneLoss:
-        """Return the privacy loss of two problems; records that cancel are dropped from the differences."""
+        """Return the privacy loss of two problems; records that cancel are dropped from the
+        differences.
+        """
         rows, others = rows_of(first), rows_of(second)
         slopes, constant = _gradient_change(first.loss, differing(rows, others))
-        representatives = [[_curvature_representative(first.loss, row) for row in side] for side in (rows, others)]
+        representatives = [
+            [_curvature_representative(first.loss, row) for row in side] for side in (rows, others)
+        ]
         curvature_difference = differing(*representatives)
         gained = [(row, m) for row, m in curvature_difference if m > 0]
         lost = [(row, -m) for row, m in curvature_difference if m < 0]
-        return cls(first.loss, first.ridge, rate, tuple(rows), tuple(others), slopes, constant, gained, lost)
+        return cls(
+            first.loss,
+            first.ridge,
+            rate,
+            tuple(rows),
+            tuple(others),
+            slopes,
+            constant,
+            gained,
+            lost,
+        )
 
     def turned(self) -> PlaneLoss:
         """Return the privacy loss of the swapped pair."""
         a, b = self.constant
         slopes = [(row, -m) for row, m in self.slopes]
-        return PlaneLoss(self.loss, self.ridge, self.rate, self.second, self.first, slopes, (-a, -b), self.lost, self.gained)
+        return PlaneLoss(
+            self.loss,
+            self.ridge,
+            self.rate,
+            self.second,
+            self.first,
+            slopes,
+            (-a, -b),
+            self.lost,
+            self.gained,
+        )
 
     def over(self, box: Sequence[Span]) -> Span:
         """Return float bounds on the loss over a bounded box."""
@@ -78,7 +104,9 @@ class PlaneLoss:
             """Return the lowest and highest prediction of a record over the region."""
             along = n[0] * row.x[0] + n[1] * row.x[1]
             low, high = along.lower(), along.upper()
-            return (low * (near if low > 0 else far)).lower(), (high * (far if high > 0 else near)).upper()
+            return (low * (near if low > 0 else far)).lower(), (
+                high * (far if high > 0 else near)
+            ).upper()
 
         return self._span(_LossDerivatives(self.loss, prediction), n, over(*inverse) / radius)
 
@@ -100,16 +128,25 @@ class PlaneLoss:
                 pull = [total + slope * x for total, x in zip(pull, row.x, strict=True)]
             sides.append([-x for x in pull])
         most = _length(shift).upper()
-        low, high = self._projected_shift(derivatives, sides[0], most)[0], self._projected_shift(derivatives, sides[1], most)[1]
-        if per_length.is_exact() and per_length == 1:  # over a box the lengths themselves give a second bound
+        low, high = (
+            self._projected_shift(derivatives, sides[0], most)[0],
+            self._projected_shift(derivatives, sides[1], most)[1],
+        )
+        # over a box the lengths themselves give a second bound
+        if per_length.is_exact() and per_length == 1:
             length_difference = _length(sides[1]) - _length(sides[0])
-            low, high = max(low, endpoints(length_difference)[0]), min(high, endpoints(length_difference)[1])
+            low, high = (
+                max(low, endpoints(length_difference)[0]),
+                min(high, endpoints(length_difference)[1]),
+            )
         noise = endpoints(self.rate * arb(low))[0], endpoints(self.rate * arb(high))[1]
         jacobian = self._jacobian(derivatives)
         down, up = noise[0] + jacobian[0], noise[1] + jacobian[1]
         return math.nextafter(down, -math.inf), math.nextafter(up, math.inf)
 
-    def _projected_shift(self, derivatives: _LossDerivatives, direction: list[Ball], most: Ball) -> Span:
+    def _projected_shift(
+        self, derivatives: _LossDerivatives, direction: list[Ball], most: Ball
+    ) -> Span:
         """Return float bounds on s.d / |d|, which is at most |s| in absolute value.
 
         The sum runs record by record: a slope with a wide enclosure matters little across the
@@ -126,19 +163,26 @@ class PlaneLoss:
         return max(low, -top), min(high, top)
 
     def _jacobian(self, derivatives: _LossDerivatives) -> Span:
-        """Return float bounds on log det (C + K) / det (C + K'), where C is the curvature common to both problems."""
+        """Return float bounds on log det (C + K) / det (C + K'), where C is the curvature common to
+        both problems.
+        """
         first_rows = list(self.first)
         extra = {(row.x, row.y): m for row, m in self.gained}
         common: Weighted = []
         for row in (_curvature_representative(self.loss, r) for r in first_rows):
-            m = arb(row.m) - extra.pop((row.x, row.y), arb(0)) if (row.x, row.y) in extra else arb(row.m)
+            m = (
+                arb(row.m) - extra.pop((row.x, row.y), arb(0))
+                if (row.x, row.y) in extra
+                else arb(row.m)
+            )
             if m > 0:
                 common.append((row, m))
         up, down = (self._log_gain(common, rows, derivatives) for rows in (self.gained, self.lost))
         return endpoints(up - down)
 
     def _log_gain(self, common: Weighted, more: Weighted, derivatives: _LossDerivatives) -> Ball:
-        """Return log det (C + K) / det C for C = ridge I + the sum over `common`, K = the sum over `more`.
+        """Return log det (C + K) / det C for C = ridge I + the sum over `common`, K = the sum over
+        `more`.
 
         Let k be the weight times curvature of a row, and x ^ y = x1 y2 - x2 y1. By the Cauchy-Binet
         formula, det C = ridge^2 + ridge sum k |x|^2 + the sum over pairs of k k' (x ^ x')^2. Also
@@ -151,14 +195,18 @@ class PlaneLoss:
         base = [(row.x, (m * derivatives.curvature(row)).nonnegative_part()) for row, m in common]
         gain = [(row.x, (m * derivatives.curvature(row)).nonnegative_part()) for row, m in more]
         squares = [arb(x[0]) * x[0] + arb(x[1]) * x[1] for x, _ in base]
-        determinant = ridge * ridge + ridge * sum((k * q for (_, k), q in zip(base, squares, strict=True)), arb(0))
+        determinant = ridge * ridge + ridge * sum(
+            (k * q for (_, k), q in zip(base, squares, strict=True)), arb(0)
+        )
         for a, (x, k) in enumerate(base):
             for y, other in base[:a]:
                 determinant = determinant + k * other * _squared_wedge(x, y)
         total = arb(0)
         for a, (x, k) in enumerate(gain):
             square = arb(x[0]) * x[0] + arb(x[1]) * x[1]
-            adjoint = ridge * square + sum((other * _squared_wedge(x, y) for y, other in base), arb(0))
+            adjoint = ridge * square + sum(
+                (other * _squared_wedge(x, y) for y, other in base), arb(0)
+            )
             most = (square / ridge).upper()
             total = total + k * (adjoint / determinant).nonnegative_part().min(most)
             for y, other in gain[:a]:
@@ -236,4 +284,6 @@ def _gradient_change(loss: Loss, rows: Weighted) -> tuple[Weighted, tuple[Ball, 
             constant = (constant[0] - m * v[0], constant[1] - m * v[1])
         else:
             weights[v] = weights.get(v, arb(0)) + m
-    return [(Row(v, 1.0, 1.0), m) for v, m in weights.items() if not (m.is_exact() and m == 0)], constant
+    return [
+        (Row(v, 1.0, 1.0), m) for v, m in weights.items() if not (m.is_exact() and m == 0)
+    ], constant

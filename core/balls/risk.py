@@ -25,7 +25,9 @@ from dpwitness.core.numerics.solvers import Problem, minimise
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A record: nonzero vector x, label y, and weight m (multiplicity times the scale of the loss)."""
+    """A record: nonzero vector x, label y, and weight m (multiplicity times the scale
+    of the loss).
+    """
 
     x: tuple[float, ...]
     y: float
@@ -34,11 +36,18 @@ class Row:
 
 def rows_of(problem: Problem) -> list[Row]:
     """Return the records of a problem."""
-    return [Row(tuple(x), y, m) for x, y, m in zip(problem.columns.T.tolist(), problem.y.tolist(), problem.m.tolist(), strict=True)]
+    return [
+        Row(tuple(x), y, m)
+        for x, y, m in zip(
+            problem.columns.T.tolist(), problem.y.tolist(), problem.m.tolist(), strict=True
+        )
+    ]
 
 
 def differing(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[Row, Ball]]:
-    """Return the records whose weights differ, each with its weight in `first` minus its weight in `second`."""
+    """Return the records whose weights differ, each with its weight in `first` minus its weight in
+    `second`.
+    """
     weights: dict[tuple[tuple[float, ...], float], Ball] = {}
     for rows, sign in ((first, 1), (second, -1)):
         for row in rows:
@@ -64,13 +73,16 @@ def slope_at(loss: Loss, u: Ball, y: float) -> Ball:
     gap = (h + s - abs(r)).min(2 * s).max(arb(0))  # 2 s for |r| <= h - s, 0 for |r| >= h + s
     edge_slope = h - gap * gap / (4 * s)
     inner = r.max(-(h - s)).min(h - s)
-    # For |r| <= h - s the slope is r; beyond, it has the sign of r and grows from h - s to h over the smoothed part.
+    # For |r| <= h - s the slope is r; beyond, it has the sign of r and grows from h - s to h over
+    # the smoothed part.
     extra = edge_slope - (h - s)
     return inner + (extra if r >= 0 else -extra if r <= 0 else extra.union(-extra))
 
 
 def slope_over(loss: Loss, low: Ball, high: Ball, y: float) -> Ball:
-    """Return an enclosure of l'(u; y) for u in [low, high]; the derivative is nondecreasing in u."""
+    """Return an enclosure of l'(u; y) for u in [low, high]; the derivative is
+    nondecreasing in u.
+    """
     if loss.name == "linear":
         return arb(y)
     first, last = slope_at(loss, low, y), slope_at(loss, high, y)
@@ -89,7 +101,11 @@ def curvature_over(loss: Loss, low: Ball, high: Ball, y: float) -> Ball:
     a, b = low - middle, high - middle
     far = abs(a).max(abs(b))
     near = a if a >= 0 else -b if b <= 0 else arb(0)
-    return _curvature_at(loss, near) if low is high else _curvature_at(loss, near).union(_curvature_at(loss, far))
+    return (
+        _curvature_at(loss, near)
+        if low is high
+        else _curvature_at(loss, near).union(_curvature_at(loss, far))
+    )
 
 
 def _curvature_at(loss: Loss, size: Ball) -> Ball:
@@ -108,7 +124,9 @@ def _curvature_at(loss: Loss, size: Ball) -> Ball:
 
 
 def third_derivative_over(loss: Loss, low: Ball, high: Ball, y: float) -> Ball | None:
-    """Return an enclosure of the third derivative l'''(u; y) for u in [low, high]; None if it may not exist."""
+    """Return an enclosure of the third derivative l'''(u; y) for u in [low, high]; None if it may
+    not exist.
+    """
     if loss.name in ("linear", "squared"):
         return arb(0)
     u = low.union(high)
@@ -148,7 +166,13 @@ class RiskLaw(LineLaw):
     def of(cls, problem: Problem, noise: SphericalNoise, axis: int = 0) -> RiskLaw:
         """Return the law along one axis, on which all records of the problem lie."""
         rows = tuple(Row((row.x[axis],), row.y, row.m) for row in rows_of(problem))
-        return cls(rows, problem.loss, problem.ridge, "normal" if noise.kind == "gaussian" else "Laplace", noise.rate)
+        return cls(
+            rows,
+            problem.loss,
+            problem.ridge,
+            "normal" if noise.kind == "gaussian" else "Laplace",
+            noise.rate,
+        )
 
     def pull(self, w: float) -> Ball:
         """Return the noise b(w) whose minimizer is w; minus infinity for w = infinity."""
@@ -182,7 +206,9 @@ class RiskLaw(LineLaw):
             return self._tail(-far) - self._tail(-near)
         return self._tail(near) - self._tail(far)
 
-    def hessian(self, low: float, high: float, rows: Sequence[tuple[Row, Ball]] | None = None) -> Ball:
+    def hessian(
+        self, low: float, high: float, rows: Sequence[tuple[Row, Ball]] | None = None
+    ) -> Ball:
         """Return an enclosure of the sum of m x^2 l'' over w in [low, high].
 
         Without `rows` the sum runs over all records and the ridge is added.
@@ -227,18 +253,31 @@ class RiskLaw(LineLaw):
         return max(direct[0], mean_value_form[0]), min(direct[1], mean_value_form[1])
 
     def _unbounded_slope_loss(
-        self, low: float, high: float, rows: Sequence[tuple[Row, Ball]], here: tuple[Ball, Ball], there: tuple[Ball, Ball]
+        self,
+        low: float,
+        high: float,
+        rows: Sequence[tuple[Row, Ball]],
+        here: tuple[Ball, Ball],
+        there: tuple[Ball, Ball],
     ) -> Span:
-        """Return float bounds on the noise part of the loss over a half-line on which the slopes are unbounded.
+        """Return float bounds on the noise part of the loss over a half-line on which the slopes
+        are unbounded.
 
         Only squared losses with Laplace noise have a finite bound: the difference of the slopes, A
         w - B, is monotone on the half-line.
         """
-        if self.loss_of.name != "squared" or self.kind != "Laplace" or (math.isinf(low) and math.isinf(high)):
+        if (
+            self.loss_of.name != "squared"
+            or self.kind != "Laplace"
+            or (math.isinf(low) and math.isinf(high))
+        ):
             return -math.inf, math.inf
         at, out = (low, 1) if math.isinf(high) else (high, -1)
         a = sum((m * 2 * (arb(row.x[0]) * row.x[0]) for row, m in rows), arb(0)) * out
-        start = sum((m * row.x[0] * slope_at(self.loss_of, arb(at) * row.x[0], row.y) for row, m in rows), arb(0))
+        start = sum(
+            (m * row.x[0] * slope_at(self.loss_of, arb(at) * row.x[0], row.y) for row, m in rows),
+            arb(0),
+        )
         sign = 1 if here[0] >= 0 and there[0] >= 0 else -1 if here[1] <= 0 and there[1] <= 0 else 0
         edge = endpoints(sign * self.rate * start)
         if sign and a * sign > 0:
@@ -246,7 +285,9 @@ class RiskLaw(LineLaw):
         return (-math.inf, edge[1]) if sign and a * sign < 0 else (-math.inf, math.inf)
 
     def _slope(self, low: float, high: float, other: RiskLaw) -> Ball | None:
-        """Return an enclosure of dL/dw over the cell, or None if the noise or a loss may have a kink inside."""
+        """Return an enclosure of dL/dw over the cell, or None if the noise or a loss may have a
+        kink inside.
+        """
         start, stop = arb(low), arb(high)
         hessians = [law.hessian(low, high) for law in (self, other)]
         pulls = [law.pull(low).union(law.pull(high)) for law in (self, other)]
@@ -254,14 +295,18 @@ class RiskLaw(LineLaw):
         for law in (self, other):
             total = arb(0)
             for row in law.rows:
-                third = third_derivative_over(self.loss_of, *self._prediction(row, start, stop), row.y)
+                third = third_derivative_over(
+                    self.loss_of, *self._prediction(row, start, stop), row.y
+                )
                 if third is None:
                     return None
                 total = total + arb(row.m) * (arb(row.x[0]) * row.x[0] * row.x[0]) * third
             third_terms.append(total)
         jacobian = third_terms[0] / hessians[0] - third_terms[1] / hessians[1]
         if self.kind == "normal":
-            return (pulls[0] * hessians[0] - pulls[1] * hessians[1]) * (arb(self.rate) * self.rate) + jacobian
+            return (pulls[0] * hessians[0] - pulls[1] * hessians[1]) * (
+                arb(self.rate) * self.rate
+            ) + jacobian
         slope_change = self.hessian(low, high, differing(self.rows, other.rows)) * self.rate
         if pulls[0] > 0 and pulls[1] > 0:
             return jacobian + slope_change
@@ -280,25 +325,40 @@ class RiskLaw(LineLaw):
         less = [(row, -m) for row, m in rows if m < 0]
         gain, drop = (self.hessian(low, high, part).nonnegative_part() for part in (more, less))
         common = self._common_hessian(low, high, more)
-        tops = [((c + gain.upper()) / (c + drop.lower().nonnegative_part())).log() for c in (common.lower(), common.upper())]
-        bottoms = [((c + gain.lower().nonnegative_part()) / (c + drop.upper())).log() for c in (common.lower(), common.upper())]
+        tops = [
+            ((c + gain.upper()) / (c + drop.lower().nonnegative_part())).log()
+            for c in (common.lower(), common.upper())
+        ]
+        bottoms = [
+            ((c + gain.lower().nonnegative_part()) / (c + drop.upper())).log()
+            for c in (common.lower(), common.upper())
+        ]
         return span(*bottoms)[0], span(*tops)[1]
 
     def _common_hessian(self, low: float, high: float, more: Sequence[tuple[Row, Ball]]) -> Ball:
-        """Return the ridge plus the Hessian of the records of both datasets, each with the smaller of its two weights."""
+        """Return the ridge plus the Hessian of the records of both datasets, each with the smaller
+        of its two weights.
+        """
         extra = {(row.x, row.y): m for row, m in more}
         common_rows = [(row, arb(row.m) - extra.get((row.x, row.y), arb(0))) for row in self.rows]
-        return arb(self.ridge) + self.hessian(low, high, [(row, m) for row, m in common_rows if m > 0])
+        return arb(self.ridge) + self.hessian(
+            low, high, [(row, m) for row, m in common_rows if m > 0]
+        )
 
     def loss_parts(self, low: float, high: float, other: RiskLaw) -> tuple[Span, Span]:
-        """Return float bounds on the noise part and the Jacobian part of the privacy loss over [low, high]."""
+        """Return float bounds on the noise part and the Jacobian part of the privacy loss over
+        [low, high].
+        """
         rows = differing(self.rows, other.rows)
         start, stop = _ball_of_float(low), _ball_of_float(high)
         slope = arb(0)  # F' of this problem minus F' of the other, which is b' - b
         for row, m in rows:
-            slope = slope + m * row.x[0] * slope_over(self.loss_of, *self._prediction(row, start, stop), row.y)
+            slope = slope + m * row.x[0] * slope_over(
+                self.loss_of, *self._prediction(row, start, stop), row.y
+            )
         jacobian = self._jacobian(low, high, rows)
-        here, there = ((law.pull(high), law.pull(low)) for law in (self, other))  # each pair in increasing order of b
+        # each pair in increasing order of b
+        here, there = ((law.pull(high), law.pull(low)) for law in (self, other))
         if not slope.is_finite():
             return self._unbounded_slope_loss(low, high, rows, here, there), jacobian
         if self.kind == "normal":
@@ -310,7 +370,9 @@ class RiskLaw(LineLaw):
             return endpoints(-self.rate * slope), jacobian
         most = endpoints(self.rate * abs(slope))[1]
         if all(b.is_finite() for b in (*here, *there)):
-            low, high = endpoints(self.rate * (abs(there[0].union(there[1])) - abs(here[0].union(here[1]))))
+            low, high = endpoints(
+                self.rate * (abs(there[0].union(there[1])) - abs(here[0].union(here[1])))
+            )
             return (max(-most, low), min(most, high)), jacobian
         return (-most, most), jacobian
 
@@ -319,18 +381,23 @@ def add_spans(first: Span, second: Span) -> Span:
     """Return the sum of two spans, rounded outward."""
     low, high = first[0] + second[0], first[1] + second[1]
     low, high = (-math.inf if math.isnan(low) else low), (math.inf if math.isnan(high) else high)
-    return math.nextafter(low, -math.inf) if low > -math.inf else low, math.nextafter(high, math.inf) if high < math.inf else high
+    return math.nextafter(low, -math.inf) if low > -math.inf else low, math.nextafter(
+        high, math.inf
+    ) if high < math.inf else high
 
 
 def _multiply_spans(first: Span, second: Span) -> Span:
     """Return the product of two spans, rounded outward; zero times an infinite end is zero."""
     products = [0.0 if a == 0 or b == 0 else a * b for a in first for b in second]
     low, high = min(products), max(products)
-    return (0.0 if low == 0 else math.nextafter(low, -math.inf)), (0.0 if high == 0 else math.nextafter(high, math.inf))
+    return (0.0 if low == 0 else math.nextafter(low, -math.inf)), (
+        0.0 if high == 0 else math.nextafter(high, math.inf)
+    )
 
 
 def minimizer_ball(problem: Problem) -> list[Ball] | None:
-    """Return an enclosure of the minimizer, coordinate by coordinate, or None if the loss has kinks.
+    """Return an enclosure of the minimizer, coordinate by coordinate, or None if the loss has
+    kinks.
 
     The minimizer lies within |gradient| / ridge of the approximate solution of the solver.
     """
@@ -348,7 +415,8 @@ def minimizer_ball(problem: Problem) -> list[Ball] | None:
 
 
 def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> Shift | None:
-    """Return the pair "minimizer plus noise" as a shift of the noise; None if a minimizer cannot be enclosed.
+    """Return the pair "minimizer plus noise" as a shift of the noise; None if a minimizer cannot be
+    enclosed.
 
     The density of the noise depends on the length of the noise vector only, so that the distance
     between the minimizers is all that matters.
@@ -356,7 +424,12 @@ def shift_of(first: Problem, second: Problem, noise: SphericalNoise) -> Shift | 
     minimizers = minimizer_ball(first), minimizer_ball(second)
     if minimizers[0] is None or minimizers[1] is None:
         return None
-    size = sum(((a - b) * (a - b) for a, b in zip(minimizers[0], minimizers[1], strict=True)), arb(0)).sqrt() * noise.rate
+    size = (
+        sum(
+            ((a - b) * (a - b) for a, b in zip(minimizers[0], minimizers[1], strict=True)), arb(0)
+        ).sqrt()
+        * noise.rate
+    )
     if noise.kind == "gaussian":
         return Shift("normal", size, noise.dimension)
     if noise.dimension == 1:

@@ -18,16 +18,23 @@ from flint import arb, fmpq
 from dpwitness.core.balls.ball import Ball, exponential_integral, laplace_mass, product
 from dpwitness.core.numerics.threshold_law import ABOVE, BELOW, NOT_ASKED, Noise
 
-Marks = tuple[tuple[float, ...], tuple[float, ...]]  # sorted answers of the queries called below, then of those called above
+# sorted answers of the queries called below, then of those called above
+Marks = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def pattern_masses(rows: Sequence[Sequence[float]], answers: Sequence[float], center: float, noise: Noise) -> list[Ball]:
+def pattern_masses(
+    rows: Sequence[Sequence[float]], answers: Sequence[float], center: float, noise: Noise
+) -> list[Ball]:
     """Return the probability of each row of calls; 0 for a row that no run can produce."""
     masses: dict[Marks, Ball] = {}
 
     def stretch_mass(row: Sequence[float], chosen: Sequence[int]) -> Ball:
-        """Return the probability of the calls of `row` for the queries `chosen`, under one shared threshold."""
-        marks: Marks = tuple(tuple(sorted(answers[i] for i in chosen if row[i] == call)) for call in (BELOW, ABOVE))  # type: ignore[assignment]
+        """Return the probability of the calls of `row` for the queries `chosen`, under one shared
+        threshold.
+        """
+        marks: Marks = tuple(
+            tuple(sorted(answers[i] for i in chosen if row[i] == call)) for call in (BELOW, ABOVE)
+        )  # type: ignore[assignment]
         if marks not in masses:
             masses[marks] = _integral(*marks, center, noise)
         return masses[marks]
@@ -43,7 +50,9 @@ def pattern_masses(rows: Sequence[Sequence[float]], answers: Sequence[float], ce
 
 
 def _stretches(row: Sequence[float], noise: Noise) -> list[list[int]] | None:
-    """Return, for each drawn threshold, the queries that it answers; None if no run can produce the row."""
+    """Return, for each drawn threshold, the queries that it answers; None if no run can produce the
+    row.
+    """
     parts: list[list[int]] = [[]]
     above = 0
     for i, call in enumerate(row):
@@ -60,7 +69,9 @@ def _stretches(row: Sequence[float], noise: Noise) -> list[list[int]] | None:
 
 
 def _integral(below: Sequence[float], above: Sequence[float], center: float, noise: Noise) -> Ball:
-    """Return P(every query in `below` lies below the noisy threshold and every query in `above` does not)."""
+    """Return P(every query in `below` lies below the noisy threshold and every query in `above`
+    does not).
+    """
     b = arb(noise.threshold)
     if noise.query == 0:
         most, least_above = max(below, default=-math.inf), min(above, default=math.inf)
@@ -77,9 +88,12 @@ def _integral(below: Sequence[float], above: Sequence[float], center: float, noi
         for called, queries in ((BELOW, below), (ABOVE, above)):
             for q in queries:
                 right = low is not None and q <= low  # z lies to the right of the answer
-                weight = ((at[q] if right else -at[q]) / s).exp() / 2  # coefficient of t^-1 to the right of the answer, of t to the left
+                # coefficient of t^-1 to the right of the answer, of t to the left
+                weight = ((at[q] if right else -at[q]) / s).exp() / 2
                 if right == (called == BELOW):  # the factor is one minus the tail
-                    polynomial = product(polynomial, [-weight, arb(1)] if right else [arb(1), -weight])
+                    polynomial = product(
+                        polynomial, [-weight, arb(1)] if right else [arb(1), -weight]
+                    )
                     least -= right
                 else:
                     polynomial = [c * weight for c in polynomial]
@@ -90,7 +104,9 @@ def _integral(below: Sequence[float], above: Sequence[float], center: float, noi
         start, stop = (None if x is None else at[x] for x in (low, high))
         for k, c in enumerate(polynomial):
             if not (c.is_exact() and c == 0):
-                total = total + prefactor * c * exponential_integral((least + k) / s + sign / b, start, stop)
+                total = total + prefactor * c * exponential_integral(
+                    (least + k) / s + sign / b, start, stop
+                )
     return total
 
 

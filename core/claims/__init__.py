@@ -1,4 +1,6 @@
-"""Privacy notions: plain notions, trade-off curves, notions that depend on the pair of datasets, and the text form of all notions."""
+"""Privacy notions: plain notions, trade-off curves, notions that depend on the pair of datasets,
+and the text form of all notions.
+"""
 
 from dpwitness.core.claims.accounting import DPSGD
 from dpwitness.core.claims.basic_notions import GDP, ApproxDP, PureDP

@@ -1,4 +1,6 @@
-"""Claims computed by an accountant: the trade-off curve of DP-SGD, and its (epsilon, delta) points."""
+"""Claims computed by an accountant: the trade-off curve of DP-SGD, and its (epsilon,
+delta) points.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ import numpy as np
 from dpwitness.core.claims.basic_notions import ApproxDP
 from dpwitness.core.claims.claim import Claim, Lines, parse_numbers
 from dpwitness.core.claims.tradeoff_curves import Curve, needed
-from dpwitness.core.values.validation import InvalidArgument, import_problem, require, require_integer, require_probability
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    import_problem,
+    require,
+    require_integer,
+    require_probability,
+)
 
 _LINE_COUNT = 120  # lines of the curve; fewer lines only raise the curve
 _MOST_NOISE = 1e6
@@ -22,7 +30,8 @@ _LARGEST_LOSS = 1000.0  # claims with larger losses cannot be refuted by any num
 
 @dataclass(frozen=True)
 class DPSGD(Curve):
-    """Trade-off curve of DP-SGD with Poisson sampling, from above, by dp-accounting's privacy loss distributions.
+    """Trade-off curve of DP-SGD with Poisson sampling, from above, by dp-accounting's privacy loss
+    distributions.
 
     The curve is an upper bound, so the claim is never stricter than DP-SGD's. Neighbors add or
     remove one example.
@@ -59,13 +68,23 @@ class DPSGD(Curve):
     notion: ClassVar[str] = "the privacy of DP-SGD, as dp-accounting computes it"
 
     def __post_init__(self) -> None:
-        require(self).positive("sampling_probability", "noise_multiplier", "factor").integer("steps", most=10**7)
+        require(self).positive("sampling_probability", "noise_multiplier", "factor").integer(
+            "steps", most=10**7
+        )
         if self.sampling_probability > 1:
-            raise InvalidArgument(f"DPSGD: sampling_probability must lie in (0, 1], got {self.sampling_probability!r}")
+            raise InvalidArgument(
+                f"DPSGD: sampling_probability must lie in (0, 1], got {self.sampling_probability!r}"
+            )
         if self.noise_multiplier > _MOST_NOISE:  # the accountant's squares overflow
-            raise InvalidArgument(f"DPSGD: noise_multiplier must be at most {_MOST_NOISE:g}, got {self.noise_multiplier!r}")
+            raise InvalidArgument(
+                f"DPSGD: noise_multiplier must be at most {_MOST_NOISE:g}, got "
+                f"{self.noise_multiplier!r}"
+            )
         if _largest_loss(*self.numbers) > _LARGEST_LOSS:
-            raise InvalidArgument(f"DPSGD: {self} cannot be refuted by runs: its privacy losses exceed {_LARGEST_LOSS:g}")
+            raise InvalidArgument(
+                f"DPSGD: {self} cannot be refuted by runs: its privacy losses exceed "
+                f"{_LARGEST_LOSS:g}"
+            )
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -100,7 +119,8 @@ class DPSGD(Curve):
         epsilon = float(_loss_distribution(*self.numbers).get_epsilon_for_delta(delta))
         if not 0 < epsilon < math.inf:
             raise InvalidArgument(
-                f"DPSGD: delta must give {self} a positive and finite epsilon, got delta = {delta:g} with epsilon = {epsilon:g}"
+                f"DPSGD: delta must give {self} a positive and finite epsilon, got delta = "
+                f"{delta:g} with epsilon = {epsilon:g}"
             )
         return AccountedDP(epsilon, delta, self)
 
@@ -109,7 +129,9 @@ class DPSGD(Curve):
 
 
 class Training(DPSGD):
-    """DP-SGD training within the family of trainings with other noise, on which canaries certify an upper bound."""
+    """DP-SGD training within the family of trainings with other noise, on which canaries certify an
+    upper bound.
+    """
 
     symbol: ClassVar[str] = "signal"
     costly: ClassVar[bool] = True
@@ -148,7 +170,10 @@ class AccountedDP(ApproxDP):
 
     @property
     def remark(self) -> str:
-        return f"{self}: dp-accounting computes epsilon = {self.epsilon:.6g} at delta = {self.delta_budget:g}"
+        return (
+            f"{self}: dp-accounting computes epsilon = {self.epsilon:.6g} at delta = "
+            f"{self.delta_budget:g}"
+        )
 
     def of(self, numbers: Sequence[float]) -> Claim:
         return DPSGD.of_numbers(numbers)
@@ -158,7 +183,9 @@ class AccountedDP(ApproxDP):
 
 
 def _largest_loss(sampling: float, noise: float, steps: float) -> float:
-    """Estimate the largest privacy loss ever observed, of a step and of all (Dong, Roth and Su 2022, Corollary 5.4)."""
+    """Estimate the largest privacy loss ever observed, of a step and of all (Dong, Roth and Su
+    2022, Corollary 5.4).
+    """
     signal = min(1 / noise, 1e6)
     mu = sampling * math.sqrt(steps * math.expm1(min(signal**2, 700.0)))
     return max(0.5 * signal**2 + 10 * signal, 0.5 * mu**2 + 10 * mu)
@@ -166,14 +193,18 @@ def _largest_loss(sampling: float, noise: float, steps: float) -> float:
 
 @lru_cache(maxsize=16)
 def _loss_distribution(sampling: float, noise: float, steps: float) -> Any:
-    """Return dp-accounting's privacy loss distribution of DP-SGD. Raise InvalidArgument if dp-accounting is not installed."""
+    """Return dp-accounting's privacy loss distribution of DP-SGD. Raise InvalidArgument if
+    dp-accounting is not installed.
+    """
     try:
         from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
     except ImportError as error:
         why = import_problem("dp_accounting", error, "pip install dp-accounting")
         raise InvalidArgument(f"DPSGD: the claim needs dp-accounting: {why}") from None
     step = 1e-4 if _largest_loss(sampling, noise, steps) < 10 else 1e-3
-    one = from_gaussian_mechanism(noise, sampling_prob=sampling, value_discretization_interval=step, use_connect_dots=True)
+    one = from_gaussian_mechanism(
+        noise, sampling_prob=sampling, value_discretization_interval=step, use_connect_dots=True
+    )
     return one.self_compose(int(steps)) if steps > 1 else one
 
 

@@ -14,14 +14,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpwitness.core.claims.claim import Claim, Divergences, FloatArray, Span
-from dpwitness.core.values.validation import InvalidArgument, require, require_positive, require_probability, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require,
+    require_positive,
+    require_probability,
+    short_repr,
+)
 
-_CLAIM_TOLERANCE = 1e-9  # relative tolerance at the claim, since mechanisms calibrate their parameters in floats
+# relative tolerance at the claim, since mechanisms calibrate their parameters in floats
+_CLAIM_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ApproxDP(Claim):
-    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S (Dwork et al. 2006, "Our data, ourselves").
+    """(epsilon, delta)-DP: P(S) <= e^epsilon Q(S) + delta for every event S (Dwork et al. 2006,
+    "Our data, ourselves").
 
     Parameters
     ----------
@@ -55,7 +63,9 @@ class ApproxDP(Claim):
     def __init__(self, epsilon: float, delta: float) -> None:
         owner = type(self).__name__
         object.__setattr__(self, "epsilon", require_positive("epsilon", epsilon, owner))
-        object.__setattr__(self, "delta_budget", require_probability("delta", delta, owner, zero=True))
+        object.__setattr__(
+            self, "delta_budget", require_probability("delta", delta, owner, zero=True)
+        )
 
     def with_parameter(self, value: float) -> ApproxDP:
         return ApproxDP(value, self.delta_budget)
@@ -77,10 +87,14 @@ class ApproxDP(Claim):
         return np.maximum(0.0, np.maximum(log_ratio(p, q), log_ratio(1.0 - q, 1.0 - p)))
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
-        """Return the exact delta: the budget from the claim's epsilon on, and the gain at the corner of the curve below it."""
+        """Return the exact delta: the budget from the claim's epsilon on, and the gain at the
+        corner of the curve below it.
+        """
         eps = np.asarray(epsilon, dtype=float)
         odds = (1.0 + np.exp(np.minimum(eps, 700.0))) / (1.0 + math.exp(min(self.epsilon, 700.0)))
-        return np.where(eps >= self.epsilon, self.delta_budget, 1.0 - (1.0 - self.delta_budget) * odds)
+        return np.where(
+            eps >= self.epsilon, self.delta_budget, 1.0 - (1.0 - self.delta_budget) * odds
+        )
 
     def enclosed(self, pair_order: Divergences) -> Span:
         return pair_order.epsilon(self.delta_budget, edge=self.epsilon * (1 + _CLAIM_TOLERANCE))
@@ -89,10 +103,18 @@ class ApproxDP(Claim):
         return self.epsilon
 
     def _grouped(self, size: int) -> ApproxDP:
-        """Return the group claim, by composing q -> e^eps q + delta with itself k times: delta (e^(k eps) - 1)/(e^eps - 1)."""
-        delta = self.delta_budget * math.expm1(min(size * self.epsilon, 700.0)) / math.expm1(min(self.epsilon, 700.0))
+        """Return the group claim, by composing q -> e^eps q + delta with itself k times: delta
+        (e^(k eps) - 1)/(e^eps - 1).
+        """
+        delta = (
+            self.delta_budget
+            * math.expm1(min(size * self.epsilon, 700.0))
+            / math.expm1(min(self.epsilon, 700.0))
+        )
         if delta >= 1:
-            raise InvalidArgument(f"group: {self} promises nothing to groups of {size}: delta would be {delta:.3g}")
+            raise InvalidArgument(
+                f"group: {self} promises nothing to groups of {size}: delta would be {delta:.3g}"
+            )
         return ApproxDP(size * self.epsilon, delta)
 
     def __repr__(self) -> str:
@@ -104,7 +126,8 @@ class ApproxDP(Claim):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class PureDP(ApproxDP):
-    """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S (Dwork, McSherry, Nissim and Smith 2006).
+    """epsilon-DP: P(S) <= e^epsilon Q(S) for every event S (Dwork, McSherry, Nissim and Smith
+    2006).
 
     Parameters
     ----------
@@ -156,7 +179,8 @@ class PureDP(ApproxDP):
 
 @dataclass(frozen=True, slots=True)
 class GDP(Claim):
-    """mu-Gaussian DP: no test distinguishes the two datasets better than N(0, 1) from N(mu, 1) (Dong, Roth and Su 2022).
+    """mu-Gaussian DP: no test distinguishes the two datasets better than N(0, 1) from N(mu, 1)
+    (Dong, Roth and Su 2022).
 
     Parameters
     ----------
@@ -208,7 +232,9 @@ class GDP(Claim):
             return claim
         epsilon = claim.epsilon_at(delta)
         if math.isinf(epsilon):
-            raise InvalidArgument(f"{claim} implies no epsilon at delta = {delta:g}: use a larger delta")
+            raise InvalidArgument(
+                f"{claim} implies no epsilon at delta = {delta:g}: use a larger delta"
+            )
         return cls.with_epsilon(epsilon, delta)
 
     @property
@@ -243,7 +269,9 @@ class GDP(Claim):
         return np.asarray(np.maximum(0.0, np.nan_to_num(gap, nan=0.0, posinf=np.inf)))
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
-        """Return the exact delta (Balle and Wang 2018): Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu), in log space against overflow."""
+        """Return the exact delta (Balle and Wang 2018): Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 -
+        eps/mu), in log space against overflow.
+        """
         from scipy.special import log_ndtr, ndtr
 
         eps = np.asarray(epsilon, dtype=float)

@@ -1,4 +1,5 @@
-"""Privacy notions. Each notion is a trade-off curve g(q): the largest true-positive rate of any attacker at false-positive rate q.
+"""Privacy notions. Each notion is a trade-off curve g(q): the largest true-positive rate of any
+attacker at false-positive rate q.
 
 Dong, Roth and Su (2022) for curves and GDP; Kairouz, Oh and Viswanath (2015) for (epsilon, delta).
 Curves are those of a symmetric neighboring relation: both orders of a pair satisfy the notion.
@@ -28,7 +29,9 @@ _TANGENT_RANGE = 8.0  # range of the tangents, in standard deviations of the pri
 
 
 class Divergences(Protocol):
-    """Enclosures of the divergences of one order of a pair, by ball arithmetic (`auditors/density/proved`)."""
+    """Enclosures of the divergences of one order of a pair, by ball arithmetic
+    (`auditors/density/proved`).
+    """
 
     @property
     def mu(self) -> Span | None: ...
@@ -38,7 +41,8 @@ class Divergences(Protocol):
 
 
 class Claim(ABC):
-    """Privacy claim: a family of trade-off curves with a free `parameter` (epsilon, rho or mu) and, for some, a fixed second number.
+    """Privacy claim: a family of trade-off curves with a free `parameter` (epsilon, rho or mu) and,
+    for some, a fixed second number.
 
     A subclass that defines `form` is registered in `NOTIONS`.
     """
@@ -48,12 +52,17 @@ class Claim(ABC):
     notion: ClassVar[str]  # name of the notion in reports
     aliases: ClassVar[tuple[str, ...]] = ()  # words that people write instead of `kind`
     symbol: ClassVar[str]  # name of the free parameter
-    bounds_epsilon: ClassVar[bool] = False  # whether the parameter is the epsilon of (epsilon, delta)-DP at `delta_budget`
-    bounds_renyi: ClassVar[bool] = False  # whether the notion bounds Renyi divergences, at the orders of `orders_among`
-    has_tangents: ClassVar[bool] = False  # whether canaries are tested against the curve, by its `tangents`
+    # whether the parameter is the epsilon of (epsilon, delta)-DP at `delta_budget`
+    bounds_epsilon: ClassVar[bool] = False
+    # whether the notion bounds Renyi divergences, at the orders of `orders_among`
+    bounds_renyi: ClassVar[bool] = False
+    # whether canaries are tested against the curve, by its `tangents`
+    has_tangents: ClassVar[bool] = False
     largest_parameter: ClassVar[float] = 200.0  # largest parameter that canaries certify
-    costly: ClassVar[bool] = False  # whether the curve at another parameter takes an accountant seconds
-    guess_mu: float = 1.0  # mu of Gaussian noise that leaks about as much, which decides how many canaries are guessed
+    # whether the curve at another parameter takes an accountant seconds
+    costly: ClassVar[bool] = False
+    # mu of Gaussian noise that leaks about as much, which decides how many canaries are guessed
+    guess_mu: float = 1.0
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -61,8 +70,12 @@ class Claim(ABC):
             cls.kind = cls.form.partition(":")[0]
             known = NOTIONS.setdefault(cls.kind, cls)
             if known.__qualname__ != cls.__qualname__:
-                raise TypeError(f"{cls.__name__}: kind must be new, got {cls.kind!r}, the kind of {known.__name__}")
-            if known.__module__ == cls.__module__:  # a module that is imported under two names registers once
+                raise TypeError(
+                    f"{cls.__name__}: kind must be new, got {cls.kind!r}, the kind of "
+                    f"{known.__name__}"
+                )
+            # a module that is imported under two names registers once
+            if known.__module__ == cls.__module__:
                 NOTIONS[cls.kind] = cls  # a dataclass with slots is created twice
 
     @classmethod
@@ -72,7 +85,9 @@ class Claim(ABC):
 
     @classmethod
     def recall(cls, text: str, numbers: Sequence[float]) -> Claim | None:
-        """Return the claim of a text in a file, for kinds that need `numbers` in addition to the text."""
+        """Return the claim of a text in a file, for kinds that need `numbers` in addition to the
+        text.
+        """
         return None
 
     @property
@@ -82,20 +97,27 @@ class Claim(ABC):
 
     @property
     def at_delta(self) -> Claim:
-        """Notion at this claim's delta whose parameter is an epsilon: the claim itself, or pure DP."""
+        """Notion at this claim's delta whose parameter is an epsilon: the claim itself,
+        or pure DP.
+        """
         return self if self.bounds_epsilon else NOTIONS["pure"].parse("1")
 
     @property
     def remark(self) -> str:
-        """Remark for reports, such as how the curve was built from the given points; empty for most claims."""
+        """Remark for reports, such as how the curve was built from the given points; empty for most
+        claims.
+        """
         return ""
 
     def on(self, pair: Any) -> Claim:
-        """Return the claim on this pair of datasets: the claim itself, except for notions that depend on the pair (`budgets`)."""
+        """Return the claim on this pair of datasets: the claim itself, except for notions that
+        depend on the pair (`budgets`).
+        """
         return self
 
     def group(self, size: int) -> Claim:
-        """Return the claim for groups of `size` records, by the exact conversion of the notion or the best known bound.
+        """Return the claim for groups of `size` records, by the exact conversion of the notion or
+        the best known bound.
 
         Raises
         ------
@@ -116,7 +138,9 @@ class Claim(ABC):
 
     def _grouped(self, size: int) -> Claim:
         """Return the claim for groups of `size` >= 2 records."""
-        raise InvalidArgument(f"group: {self} covers all distances already, there is no group version of it")
+        raise InvalidArgument(
+            f"group: {self} covers all distances already, there is no group version of it"
+        )
 
     def of(self, numbers: Sequence[float]) -> Claim:
         """Return the claim of this kind with exactly these `numbers`."""
@@ -128,7 +152,9 @@ class Claim(ABC):
         return f"{self.kind}:{','.join(repr(number) for number in self.numbers)}"
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
-        """Return the orders among `orders` at which the notion bounds the Renyi divergence, or its own orders; none for other notions."""
+        """Return the orders among `orders` at which the notion bounds the Renyi divergence, or its
+        own orders; none for other notions.
+        """
         return ()
 
     def divergence_at(self, order: float) -> float:
@@ -136,19 +162,27 @@ class Claim(ABC):
         return math.inf
 
     def enclosed(self, pair_order: Divergences) -> Span | None:
-        """Enclose the parameter of one order of a pair; None if no enclosure is known for the notion."""
+        """Enclose the parameter of one order of a pair; None if no enclosure is known for the
+        notion.
+        """
         return None
 
     def gaussian_shift(self, parameter: float) -> float | None:
-        """Return the shift over the standard deviation of Gaussian noise with this parameter; None without a formula."""
+        """Return the shift over the standard deviation of Gaussian noise with this parameter; None
+        without a formula.
+        """
         return None
 
     def gaussian_parameter(self, squares: float) -> float | None:
-        """Return the parameter of composed Gaussian noise, given its sum of squared shifts; None without a formula."""
+        """Return the parameter of composed Gaussian noise, given its sum of squared shifts; None
+        without a formula.
+        """
         return None
 
     def for_canaries(self, owner: str) -> Claim:
-        """Return the claim that canaries test. Raise InvalidArgument, with the name of the caller, if they cannot test the claim."""
+        """Return the claim that canaries test. Raise InvalidArgument, with the name of the caller,
+        if they cannot test the claim.
+        """
         return self
 
     def trivial_parameter(self) -> float:
@@ -156,7 +190,9 @@ class Claim(ABC):
         return 0.0
 
     def tangents(self) -> Lines:
-        """Return lines q -> e^epsilon q + delta whose minimum is the curve, or is above it; epsilon may be negative."""
+        """Return lines q -> e^epsilon q + delta whose minimum is the curve, or is above it; epsilon
+        may be negative.
+        """
         largest = self.parameter**2 / 2 + _TANGENT_RANGE * self.parameter
         epsilons = np.linspace(largest, -largest, _TANGENTS)
         return epsilons, np.asarray(self.delta(epsilons), dtype=float)
@@ -183,7 +219,9 @@ class Claim(ABC):
         return str(self)
 
     def coarse(self) -> Claim:
-        """Return an approximation of the claim with few Renyi orders or lines: sufficient to choose among events, and much faster."""
+        """Return an approximation of the claim with few Renyi orders or lines: sufficient to choose
+        among events, and much faster.
+        """
         return self
 
     @property
@@ -205,21 +243,31 @@ class Claim(ABC):
 
     @abstractmethod
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
-        """Return the largest true-positive rates g(q) at the false-positive rates `fpr` in [0, 1]."""
+        """Return the largest true-positive rates g(q) at the false-positive rates `fpr`
+        in [0, 1].
+        """
 
     @abstractmethod
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
-        """Return the smallest parameter, at least 0, whose curve reaches (fpr, tpr): the parameter that such a test proves."""
+        """Return the smallest parameter, at least 0, whose curve reaches (fpr, tpr): the parameter
+        that such a test proves.
+        """
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
-        """Return delta(epsilon) = sup_q g(q) - e^epsilon q, the smallest delta for which the notion implies (epsilon, delta)-DP."""
+        """Return delta(epsilon) = sup_q g(q) - e^epsilon q, the smallest delta for which the notion
+        implies (epsilon, delta)-DP.
+        """
         grid = np.concatenate([np.geomspace(1e-300, 1e-3, 4000), np.linspace(1e-3, 1.0, 4001)[1:]])
         eps = np.atleast_1d(np.asarray(epsilon, dtype=float))
-        gain = self.tradeoff(grid)[None, :] - np.exp(np.minimum(eps[:, None], 700.0)) * grid[None, :]
+        gain = (
+            self.tradeoff(grid)[None, :] - np.exp(np.minimum(eps[:, None], 700.0)) * grid[None, :]
+        )
         return np.asarray(np.clip(gain.max(axis=1), 0.0, 1.0).reshape(np.shape(epsilon)))
 
     def implies(self, other: Claim) -> bool:
-        """Return whether this claim is at least as strong as `other`: its curve is nowhere above, on a grid down to q = 1e-300."""
+        """Return whether this claim is at least as strong as `other`: its curve is nowhere above,
+        on a grid down to q = 1e-300.
+        """
         grid = np.concatenate([np.geomspace(1e-300, 1e-3, 2000), np.linspace(1e-3, 1.0, 2001)])
         return bool(np.all(self.tradeoff(grid) <= other.tradeoff(grid) * (1 + 1e-9) + 1e-15))
 
@@ -235,7 +283,9 @@ class Claim(ABC):
 
 
 def parse_numbers(text: str, *counts: int) -> list[float]:
-    """Return the numbers of a comma-separated text. Raise ValueError unless their count is one of `counts`."""
+    """Return the numbers of a comma-separated text. Raise ValueError unless their count is one of
+    `counts`.
+    """
     found = [number_from_text(part) for part in text.split(",")]
     if counts and len(found) not in counts:
         raise ValueError

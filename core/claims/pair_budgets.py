@@ -1,4 +1,5 @@
-"""Claims whose budget depends on the pair of datasets: on their distance, on the coordinates that differ, or on the size of a group.
+"""Claims whose budget depends on the pair of datasets: on their distance, on the coordinates that
+differ, or on the size of a group.
 
 The method `on` returns the plain notion for a pair, which audits test and results name. Without a
 pair, the claim behaves as the one for the nearest neighbors.
@@ -31,7 +32,9 @@ from dpwitness.core.values.validation import (
 
 
 class PairClaim(Claim):
-    """Claim whose privacy notion depends on the pair of datasets. Without a pair, all methods use the notion `nominal`."""
+    """Claim whose privacy notion depends on the pair of datasets. Without a pair, all methods use
+    the notion `nominal`.
+    """
 
     symbol: ClassVar[str] = "epsilon"
     bounds_epsilon: ClassVar[bool] = True
@@ -77,7 +80,8 @@ class PairClaim(Claim):
 
 @dataclass(frozen=True, slots=True)
 class MetricDP(PairClaim):
-    """Metric privacy: P(S) <= e^(epsilon d(D0, D1)) Q(S) for every event S and any distance d of the two datasets.
+    """Metric privacy: P(S) <= e^(epsilon d(D0, D1)) Q(S) for every event S and any distance d of
+    the two datasets.
 
     Chatzikokolakis, Andres, Bordenabe and Palamidessi (2013), "Broadening the scope of differential
     privacy using metrics".
@@ -127,11 +131,18 @@ class MetricDP(PairClaim):
 
     @property
     def nominal(self) -> PureDP:
-        return PureDP(self.epsilon * (1.0 if self.distance is None or isinstance(self.distance, str) else self.distance))
+        return PureDP(
+            self.epsilon
+            * (1.0 if self.distance is None or isinstance(self.distance, str) else self.distance)
+        )
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        return (self.epsilon, float(self.distance)) if isinstance(self.distance, int | float) else (self.epsilon,)
+        return (
+            (self.epsilon, float(self.distance))
+            if isinstance(self.distance, int | float)
+            else (self.epsilon,)
+        )
 
     def of(self, numbers: Sequence[float]) -> MetricDP:
         epsilon, *distance = numbers
@@ -143,7 +154,10 @@ class MetricDP(PairClaim):
         norm = self.distance or (pair.relation if pair.relation in NORMS else "l1")
         found = distance_of(pair.d0, pair.d1, norm)
         if found is None:
-            raise InvalidArgument(f"{self}: distance must be given unless the datasets are vectors of one length: metric:EPSILON,DISTANCE")
+            raise InvalidArgument(
+                f"{self}: distance must be given unless the datasets are vectors of one "
+                "length: metric:EPSILON,DISTANCE"
+            )
         return PureDP(_positive_budget(self, self.epsilon * found))
 
     @property
@@ -151,13 +165,16 @@ class MetricDP(PairClaim):
         return f"metric:{self.epsilon!r}" + ("" if self.distance is None else f",{self.distance}")
 
     def __str__(self) -> str:
-        distance_text = f"{self.distance:g}" if isinstance(self.distance, int | float) else self.distance
+        distance_text = (
+            f"{self.distance:g}" if isinstance(self.distance, int | float) else self.distance
+        )
         return f"metric:{self.epsilon:g}{f',{distance_text}' if distance_text else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinateDP(PairClaim):
-    """Per-coordinate budgets: epsilon_i for vectors that differ in coordinate i only; for several coordinates, the sum of theirs.
+    """Per-coordinate budgets: epsilon_i for vectors that differ in coordinate i only; for several
+    coordinates, the sum of theirs.
 
     The sum is not an additional promise: it follows by changing one coordinate after the other.
     Personalized privacy (Jorgensen, Yu and Cormode 2015) is the same with people instead of
@@ -186,7 +203,9 @@ class CoordinateDP(PairClaim):
     notion: ClassVar[str] = "pure differential privacy with a budget for each coordinate"
 
     def __post_init__(self) -> None:
-        require_type("epsilons", self.epsilons, (tuple, list), "be a tuple of numbers", "CoordinateDP")
+        require_type(
+            "epsilons", self.epsilons, (tuple, list), "be a tuple of numbers", "CoordinateDP"
+        )
         found = tuple(require_positive("epsilon", value, "CoordinateDP") for value in self.epsilons)
         if not found:
             raise InvalidArgument("CoordinateDP: epsilons must hold at least one number, got none")
@@ -214,8 +233,13 @@ class CoordinateDP(PairClaim):
         moved = differing_entries(pair.d0, pair.d1)
         if moved is None or len(moved) != len(self.epsilons):
             given = "datasets that are not vectors" if moved is None else f"vectors of {len(moved)}"
-            raise InvalidArgument(f"{self}: datasets must be vectors of {len(self.epsilons)} numbers, one for each budget, got {given}")
-        spent = math.fsum(epsilon for epsilon, is_moved in zip(self.epsilons, moved, strict=True) if is_moved)
+            raise InvalidArgument(
+                f"{self}: datasets must be vectors of {len(self.epsilons)} numbers, one for "
+                f"each budget, got {given}"
+            )
+        spent = math.fsum(
+            epsilon for epsilon, is_moved in zip(self.epsilons, moved, strict=True) if is_moved
+        )
         return PureDP(_positive_budget(self, spent))
 
     def __str__(self) -> str:
@@ -224,7 +248,8 @@ class CoordinateDP(PairClaim):
 
 @dataclass(frozen=True, slots=True)
 class GroupDP(PairClaim):
-    """Claim about groups of `size` records that follows from a claim about single records, by `Claim.group`.
+    """Claim about groups of `size` records that follows from a claim about single records, by
+    `Claim.group`.
 
     Reports show the claim about single records too.
 
@@ -256,13 +281,18 @@ class GroupDP(PairClaim):
         object.__setattr__(self, "size", require_integer("size", self.size, "GroupDP", most=10**6))
         require_type("claim", self.claim, Claim, "be a claim", "GroupDP")
         if isinstance(self.claim, PairClaim):
-            raise InvalidArgument(f"GroupDP: claim must be about single records, got {short_repr(str(self.claim))}")
+            raise InvalidArgument(
+                f"GroupDP: claim must be about single records, got {short_repr(str(self.claim))}"
+            )
         self.claim.group(self.size)  # raises if the claim implies nothing for this size
 
     @classmethod
     def parse(cls, text: str) -> GroupDP:
         size, _, rest = text.partition(",")
-        return GroupDP(require_integer("size", number_from_text(size), "GroupDP", most=10**6), parse_claim(rest))
+        return GroupDP(
+            require_integer("size", number_from_text(size), "GroupDP", most=10**6),
+            parse_claim(rest),
+        )
 
     @classmethod
     def recall(cls, text: str, numbers: Sequence[float]) -> GroupDP:
@@ -307,9 +337,13 @@ class GroupDP(PairClaim):
 
 
 def _positive_budget(claim: Claim, epsilon: float) -> float:
-    """Return the budget of a pair. Raise InvalidArgument for a budget of 0, which any difference of the laws would violate."""
+    """Return the budget of a pair. Raise InvalidArgument for a budget of 0, which any difference of
+    the laws would violate.
+    """
     if not epsilon:
-        raise InvalidArgument(f"{claim}: datasets must differ in value, the distance of these two is 0")
+        raise InvalidArgument(
+            f"{claim}: datasets must differ in value, the distance of these two is 0"
+        )
     return epsilon
 
 

@@ -47,37 +47,56 @@ def parse_claim(text: str) -> Claim:
     kind, _, rest = text.partition(":")
     short_form = _BARE.fullmatch(text.strip())
     if short_form is not None:
-        kind, rest = ("pure", short_form[1]) if short_form[2] is None else ("approx", f"{short_form[1]},{short_form[2]}")
+        kind, rest = (
+            ("pure", short_form[1])
+            if short_form[2] is None
+            else ("approx", f"{short_form[1]},{short_form[2]}")
+        )
     if kind not in NOTIONS:
-        forms = ", ".join(sorted((notion.form for notion in NOTIONS.values()), key=lambda form: form.count(",")))
+        forms = ", ".join(
+            sorted((notion.form for notion in NOTIONS.values()), key=lambda form: form.count(","))
+        )
         raise InvalidArgument(f"claim must be one of {forms}, got {short_repr(text)}{_hint(text)}")
     try:
         return NOTIONS[kind].parse(rest)
     except InvalidArgument:
         raise
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgument(f"claim must have the form {NOTIONS[kind].form}, got {short_repr(text)}{_hint(text)}") from None
+        raise InvalidArgument(
+            f"claim must have the form {NOTIONS[kind].form}, got {short_repr(text)}{_hint(text)}"
+        ) from None
 
 
 _NUMBER = r"([-+]?[0-9.]+(?:e[-+]?[0-9]+)?)"
-_BARE = re.compile(rf"(?:(?:eps|epsilon)\s*=\s*)?{_NUMBER}(?:\s*,\s*(?:delta\s*=\s*)?{_NUMBER})?", re.IGNORECASE)
+_BARE = re.compile(
+    rf"(?:(?:eps|epsilon)\s*=\s*)?{_NUMBER}(?:\s*,\s*(?:delta\s*=\s*)?{_NUMBER})?", re.IGNORECASE
+)
 
 
 def _hint(text: str) -> str:
     """Return "; did you mean ...?" for a text that resembles a claim, and "" for any other text."""
-    found = re.fullmatch(rf"([a-z]+)\s*[:=]?\s*{_NUMBER}((?:\s*,\s*{_NUMBER})*)", text.strip(), re.IGNORECASE)
+    found = re.fullmatch(
+        rf"([a-z]+)\s*[:=]?\s*{_NUMBER}((?:\s*,\s*{_NUMBER})*)", text.strip(), re.IGNORECASE
+    )
     if found is None:
         return ""
     word, numbers = found[1].lower(), f"{found[2]}{found[3]}".replace(" ", "")
     if word == "approx" and not found[3]:
-        return f"; did you mean approx:{numbers},1e-5, with the delta of your claim, or pure:{numbers}?"
+        return (
+            f"; did you mean approx:{numbers},1e-5, with the delta of your claim, or "
+            f"pure:{numbers}?"
+        )
     known = [kind for kind, notion in NOTIONS.items() if word in notion.aliases]
     kind = next(iter(known or difflib.get_close_matches(word, NOTIONS, 1, 0.6)), "")
     if kind == "pure" and found[3]:
         kind = "approx"
     guess = f"{kind}:{numbers}"
     try:
-        return f"; did you mean {guess}?" if kind and guess != text and NOTIONS[kind].parse(numbers) else ""
+        return (
+            f"; did you mean {guess}?"
+            if kind and guess != text and NOTIONS[kind].parse(numbers)
+            else ""
+        )
     except (TypeError, ValueError, OverflowError):  # not a claim either
         return ""
 
@@ -94,17 +113,24 @@ def exact_claim(text: str, numbers: Sequence[float]) -> Claim:
     """
     kind, _, rest = text.partition(":")
     try:
-        rounded = (NOTIONS[kind].recall(rest, numbers) if kind in NOTIONS else None) or parse_claim(text)
+        rounded = (NOTIONS[kind].recall(rest, numbers) if kind in NOTIONS else None) or parse_claim(
+            text
+        )
         claim = rounded.of(numbers)
     except (TypeError, ValueError, OverflowError, IndexError) as error:
-        raise InvalidArgument(f"claim must agree with claim_numbers, got {text} and {short_repr(numbers)}: {error}") from None
+        raise InvalidArgument(
+            f"claim must agree with claim_numbers, got {text} and {short_repr(numbers)}: {error}"
+        ) from None
     if str(claim) != str(rounded) or list(claim.numbers) != list(numbers):
-        raise InvalidArgument(f"claim must agree with claim_numbers, got {text} and {short_repr(numbers)}")
+        raise InvalidArgument(
+            f"claim must agree with claim_numbers, got {text} and {short_repr(numbers)}"
+        )
     return claim
 
 
 def exact_text(claim: Claim) -> str:
-    """Return the text of the claim, with all digits where its usual text rounds a number or names a file.
+    """Return the text of the claim, with all digits where its usual text rounds a number or names a
+    file.
 
     Examples
     --------
@@ -119,9 +145,14 @@ def exact_text(claim: Claim) -> str:
 
 
 def promised(mechanism: object, claim: Claim | str | None, owner: str) -> Claim:
-    """Return the given claim, parsed if it is a text, or the mechanism's own claim. Raise InvalidArgument for `owner` if there is none."""
+    """Return the given claim, parsed if it is a text, or the mechanism's own claim. Raise
+    InvalidArgument for `owner` if there is none.
+    """
     found = getattr(mechanism, "claim", None) if claim is None else claim
     found = parse_claim(found) if isinstance(found, str) else found
     if not isinstance(found, Claim):
-        raise InvalidArgument(f"{owner}: claim must be a privacy notion or a text like 'pure:1', got {short_repr(found)}")
+        raise InvalidArgument(
+            f"{owner}: claim must be a privacy notion or a text like 'pure:1', got "
+            f"{short_repr(found)}"
+        )
     return found

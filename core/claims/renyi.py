@@ -1,4 +1,6 @@
-"""Renyi notions: RDP at one order, RDP at several orders, and zCDP (Mironov 2017; Bun and Steinke 2016)."""
+"""Renyi notions: RDP at one order, RDP at several orders, and zCDP (Mironov 2017; Bun and Steinke
+2016).
+"""
 
 from __future__ import annotations
 
@@ -11,15 +13,31 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.core.claims.claim import Claim, Divergences, FloatArray, Span, parse_numbers, parse_points
-from dpwitness.core.values.validation import InvalidArgument, require, require_positive, require_type, short_repr
+from dpwitness.core.claims.claim import (
+    Claim,
+    Divergences,
+    FloatArray,
+    Span,
+    parse_numbers,
+    parse_points,
+)
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require,
+    require_positive,
+    require_type,
+    short_repr,
+)
 
-# Orders at which zCDP is tested. Fewer orders only raise g and lower a certified rho, so the grid is conservative.
+# Orders at which zCDP is tested. Fewer orders only raise g and lower a certified rho, so the grid
+# is conservative.
 ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)
 
 
 def binary_renyi(order: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
-    """Return the Renyi divergence of Bernoulli(p) and Bernoulli(q), the larger of both directions, computed in log space."""
+    """Return the Renyi divergence of Bernoulli(p) and Bernoulli(q), the larger of both directions,
+    computed in log space.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = [np.log(v) for v in (p, q)] + [np.log1p(-v) for v in (p, q)]
 
@@ -34,7 +52,9 @@ def binary_renyi(order: FloatArray, p: FloatArray, q: FloatArray) -> FloatArray:
 
 
 class RenyiClaim(Claim):
-    """Bounds on Renyi divergences in both orders of the pair: D_a <= parameter * `divergence_at`(a) for each order a of the notion."""
+    """Bounds on Renyi divergences in both orders of the pair: D_a <= parameter * `divergence_at`(a)
+    for each order a of the notion.
+    """
 
     bounds_renyi: ClassVar[bool] = True
 
@@ -49,29 +69,44 @@ class RenyiClaim(Claim):
         return np.where(self.parameter_at(q, np.ones_like(q)) <= self.parameter, 1.0, high)
 
     def enclosed(self, pair_order: Divergences) -> Span | None:
-        spans = [(pair_order.renyi(order), self.divergence_at(order)) for order in self.orders_among([])]
-        ends = [(math.nextafter(low / unit, 0.0), math.nextafter(high / unit, math.inf)) for (low, high), unit in spans]
+        spans = [
+            (pair_order.renyi(order), self.divergence_at(order)) for order in self.orders_among([])
+        ]
+        ends = [
+            (math.nextafter(low / unit, 0.0), math.nextafter(high / unit, math.inf))
+            for (low, high), unit in spans
+        ]
         return (max(low for low, _ in ends), max(high for _, high in ends)) if ends else None
 
     def gaussian_shift(self, parameter: float) -> float:
         """Return the shift by D_a = a shift^2 / 2."""
-        return math.sqrt(2 * parameter * min(self.divergence_at(order) / order for order in self.orders_among([2.0])))
+        return math.sqrt(
+            2
+            * parameter
+            * min(self.divergence_at(order) / order for order in self.orders_among([2.0]))
+        )
 
     def gaussian_parameter(self, squares: float) -> float:
         return max(a * squares / 2 / self.divergence_at(a) for a in self.orders_among([2.0]))
 
 
 def _renyi_of_group(alpha: float, epsilon: float, size: int, claim: Claim) -> tuple[float, float]:
-    """Return (alpha / 2^c, 3^c epsilon) for groups of at most 2^c and alpha >= 2^(c + 1): Mironov 2017, Proposition 2."""
+    """Return (alpha / 2^c, 3^c epsilon) for groups of at most 2^c and alpha >= 2^(c + 1): Mironov
+    2017, Proposition 2.
+    """
     doublings = (size - 1).bit_length()
     if alpha < 2 ** (doublings + 1):
-        raise InvalidArgument(f"group: {claim} promises nothing to groups of {size}: it needs an order of at least {2 ** (doublings + 1)}")
+        raise InvalidArgument(
+            f"group: {claim} promises nothing to groups of {size}: it needs an order of at "
+            f"least {2 ** (doublings + 1)}"
+        )
     return alpha / 2**doublings, 3**doublings * epsilon
 
 
 @dataclass(frozen=True, slots=True)
 class RDP(RenyiClaim):
-    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair (Mironov 2017).
+    """(alpha, epsilon)-Renyi DP: D_alpha(P || Q) <= epsilon, in both orders of the pair (Mironov
+    2017).
 
     Parameters
     ----------
@@ -124,7 +159,8 @@ class RDP(RenyiClaim):
 
 @dataclass(frozen=True, slots=True)
 class RenyiCurve(RenyiClaim):
-    """Renyi DP at several orders: D_a(P || Q) <= epsilon_a for each order a, in both orders of the pair (Mironov 2017).
+    """Renyi DP at several orders: D_a(P || Q) <= epsilon_a for each order a, in both orders of the
+    pair (Mironov 2017).
 
     The free parameter is a factor on all epsilons; the factor of the claim itself is 1.
 
@@ -158,20 +194,31 @@ class RenyiCurve(RenyiClaim):
 
     def __post_init__(self) -> None:
         for name in ("orders", "epsilons"):
-            require_type(name, getattr(self, name), (tuple, list), "be a tuple of numbers", "RenyiCurve")
+            require_type(
+                name, getattr(self, name), (tuple, list), "be a tuple of numbers", "RenyiCurve"
+            )
         if len(self.orders) != len(self.epsilons) or not self.orders:
             raise InvalidArgument(
-                f"RenyiCurve: orders and epsilons must have the same length, got {len(self.orders)} and {len(self.epsilons)}"
+                "RenyiCurve: orders and epsilons must have the same length, got "
+                f"{len(self.orders)} and {len(self.epsilons)}"
             )
         for name in ("orders", "epsilons"):
-            object.__setattr__(self, name, tuple(require_positive(name, value, "RenyiCurve") for value in getattr(self, name)))
+            object.__setattr__(
+                self,
+                name,
+                tuple(require_positive(name, value, "RenyiCurve") for value in getattr(self, name)),
+            )
         if self.orders[0] <= 1 or any(b <= a for a, b in pairwise(self.orders)):
-            raise InvalidArgument(f"RenyiCurve: orders must be greater than 1 and rise, got {short_repr(self.orders)}")
+            raise InvalidArgument(
+                f"RenyiCurve: orders must be greater than 1 and rise, got {short_repr(self.orders)}"
+            )
         require(self).positive("factor")
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        return tuple(number for each in zip(self.orders, self.epsilons, strict=True) for number in each)
+        return tuple(
+            number for each in zip(self.orders, self.epsilons, strict=True) for number in each
+        )
 
     def of(self, numbers: Sequence[float]) -> RenyiCurve:
         return RenyiCurve(tuple(numbers[::2]), tuple(numbers[1::2]))
@@ -181,8 +228,15 @@ class RenyiCurve(RenyiClaim):
 
     def _grouped(self, size: int) -> RenyiCurve:
         least = 2 ** ((size - 1).bit_length() + 1)
-        usable = [_renyi_of_group(a, e, size, self) for a, e in zip(self.orders, self.epsilons, strict=True) if a >= least]
-        orders, epsilons = zip(*(usable or [_renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True)  # raises if no order is left
+        usable = [
+            _renyi_of_group(a, e, size, self)
+            for a, e in zip(self.orders, self.epsilons, strict=True)
+            if a >= least
+        ]
+        # raises if no order is left
+        orders, epsilons = zip(
+            *(usable or [_renyi_of_group(self.orders[-1], 1.0, size, self)]), strict=True
+        )
         return RenyiCurve(orders, epsilons)
 
     def orders_among(self, orders: Sequence[float]) -> Sequence[float]:
@@ -193,20 +247,27 @@ class RenyiCurve(RenyiClaim):
 
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
         q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
-        factors = binary_renyi(np.array(self.orders), p[..., None], q[..., None]) / np.array(self.epsilons)
+        factors = binary_renyi(np.array(self.orders), p[..., None], q[..., None]) / np.array(
+            self.epsilons
+        )
         return np.where(p > q, factors.max(axis=-1), 0.0)
 
     @property
     def spelled(self) -> str:
-        return "rdp:" + ",".join(f"{a!r}={e!r}" for a, e in zip(self.orders, self.epsilons, strict=True))
+        return "rdp:" + ",".join(
+            f"{a!r}={e!r}" for a, e in zip(self.orders, self.epsilons, strict=True)
+        )
 
     def __str__(self) -> str:
-        return "rdp:" + ",".join(f"{a:g}={e:g}" for a, e in zip(self.orders, self.epsilons, strict=True))
+        return "rdp:" + ",".join(
+            f"{a:g}={e:g}" for a, e in zip(self.orders, self.epsilons, strict=True)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ZCDP(RenyiClaim):
-    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, both ways (Bun and Steinke 2016).
+    """rho-zero-concentrated DP: D_a(P || Q) <= rho a for every order a > 1, both ways (Bun and
+    Steinke 2016).
 
     Parameters
     ----------

@@ -24,7 +24,13 @@ from numpy.typing import ArrayLike
 
 from dpwitness.core.claims.claim import Claim, FloatArray, Lines, parse_points
 from dpwitness.core.values.json_reader import parse, read_bytes
-from dpwitness.core.values.validation import InvalidArgument, number_from_text, require_positive, require_type, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    number_from_text,
+    require_positive,
+    require_type,
+    short_repr,
+)
 
 _MAX_POINTS = 1000  # most points of a curve
 _MAX_BYTES = 2**20  # largest size of a file
@@ -42,13 +48,17 @@ class Curve(Claim):
 
     @abstractmethod
     def lines(self) -> Lines:
-        """Return the (epsilon_j, delta_j) of the claim itself, which imply all others, with epsilons of at least 0."""
+        """Return the (epsilon_j, delta_j) of the claim itself, which imply all others, with
+        epsilons of at least 0.
+        """
 
     def tangents(self) -> Lines:
         """Return the lines of the claim itself, times its factor, and their mirror images."""
         epsilons, deltas = self.lines()
         steep = epsilons + math.log(self.factor)
-        return np.concatenate([steep, -steep[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) * np.exp(-steep[::-1])])
+        return np.concatenate([steep, -steep[::-1]]), np.concatenate(
+            [deltas, 1 - (1 - deltas[::-1]) * np.exp(-steep[::-1])]
+        )
 
     def trivial_parameter(self) -> float:
         q = np.linspace(0.0, 1.0, 513)
@@ -62,46 +72,78 @@ class Curve(Claim):
     def coarse(self) -> Curve:
         epsilons, deltas = self.lines()
         chosen = np.unique(np.linspace(0, len(epsilons) - 1, _COARSE_LINES).astype(int))
-        return self if len(chosen) == len(epsilons) else _FewLines(epsilons[chosen], deltas[chosen], self.factor)
+        return (
+            self
+            if len(chosen) == len(epsilons)
+            else _FewLines(epsilons[chosen], deltas[chosen], self.factor)
+        )
 
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:
         q = np.asarray(fpr, dtype=float)[..., None]
         epsilons, deltas = self.lines()
         slopes = self.factor * np.exp(epsilons)
-        up, down = (slopes * q + deltas).min(axis=-1), (1.0 - (1.0 - deltas - q) / slopes).min(axis=-1)
+        up, down = (
+            (slopes * q + deltas).min(axis=-1),
+            (1.0 - (1.0 - deltas - q) / slopes).min(axis=-1),
+        )
         return np.asarray(np.clip(np.minimum(up, down), 0.0, 1.0))
 
     def parameter_at(self, fpr: ArrayLike, tpr: ArrayLike) -> FloatArray:
-        q, p = (a[..., None] for a in np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float)))
+        q, p = (
+            a[..., None]
+            for a in np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
+        )
         epsilons, deltas = self.lines()
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.maximum(*(np.where(high > deltas, (high - deltas) / low, 0.0) for high, low in ((p, q), (1 - q, 1 - p))))
+            ratios = np.maximum(
+                *(
+                    np.where(high > deltas, (high - deltas) / low, 0.0)
+                    for high, low in ((p, q), (1 - q, 1 - p))
+                )
+            )
         return np.asarray((ratios * np.exp(-epsilons)).max(axis=-1))
 
     def delta(self, epsilon: ArrayLike) -> FloatArray:
-        """Return the exact delta: the largest gain over e^epsilon q occurs at a corner of the curve."""
+        """Return the exact delta: the largest gain over e^epsilon q occurs at a corner of the
+        curve.
+        """
         epsilons, deltas = self.lines()
         up = self.factor * np.exp(epsilons)
-        slopes, starts = np.concatenate([up, 1 / up[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) / up[::-1]])
+        slopes, starts = (
+            np.concatenate([up, 1 / up[::-1]]),
+            np.concatenate([deltas, 1 - (1 - deltas[::-1]) / up[::-1]]),
+        )
         with np.errstate(divide="ignore", invalid="ignore"):
-            corners = np.nan_to_num(np.diff(starts) / -np.diff(slopes), nan=0.0, posinf=0.0, neginf=0.0)
+            corners = np.nan_to_num(
+                np.diff(starts) / -np.diff(slopes), nan=0.0, posinf=0.0, neginf=0.0
+            )
         q = np.concatenate([[0.0], np.clip(corners, 0.0, 1.0), [1.0]])
         growth = np.exp(np.minimum(np.asarray(epsilon, dtype=float), 700.0))[..., None]
         return np.asarray(np.clip((self.tradeoff(q) - growth * q).max(axis=-1), 0.0, 1.0))
 
     def _grouped(self, size: int) -> TradeoffCurve:
-        """Return the curve for groups, composed with itself `size` times: Dong, Roth and Su 2022, Theorem 2.14."""
+        """Return the curve for groups, composed with itself `size` times: Dong, Roth and Su 2022,
+        Theorem 2.14.
+        """
         corners = _corners(self)
         if len(corners[0]) * size > _MAX_POINTS:
             corners = _corners(self.coarse())  # the coarse curve is an upper bound
         if len(corners[0]) * size > _MAX_POINTS:
-            raise InvalidArgument(f"group: size must be at most {_MAX_POINTS // len(corners[0])} for {self}, got {size}")
+            raise InvalidArgument(
+                f"group: size must be at most {_MAX_POINTS // len(corners[0])} for {self}, "
+                f"got {size}"
+            )
         found = corners
         for _ in range(size - 1):
-            last = int(np.argmax(found[1] >= 1.0)) + 1  # the curve is invertible up to its first point at height 1
+            # the curve is invertible up to its first point at height 1
+            last = int(np.argmax(found[1] >= 1.0)) + 1
             q = np.union1d(found[0], np.interp(corners[0], found[1][:last], found[0][:last]))
             found = q, np.interp(np.interp(q, *found), *corners)
-        return TradeoffCurve(found[0], np.minimum(1 - found[1], 1 - found[0]), name=f"{str(self).partition(':')[2]} of {size}")
+        return TradeoffCurve(
+            found[0],
+            np.minimum(1 - found[1], 1 - found[0]),
+            name=f"{str(self).partition(':')[2]} of {size}",
+        )
 
 
 def _corners(curve: Curve) -> tuple[FloatArray, FloatArray]:
@@ -135,7 +177,8 @@ class _FewLines(Curve):
 
 @dataclass(frozen=True, init=False, repr=False)
 class TradeoffCurve(Curve):
-    """f-DP for a curve through points: at false-positive rate alpha no test has a false-negative rate below beta = f(alpha).
+    """f-DP for a curve through points: at false-positive rate alpha no test has a false-negative
+    rate below beta = f(alpha).
 
     Between points the curve is straight. Points of a smooth curve are joined below it in TPR, which
     is a stronger claim. If no convex curve passes through the points, their lower convex envelope
@@ -177,26 +220,44 @@ class TradeoffCurve(Curve):
     form: ClassVar[str] = "fdp:FILE"
     notion: ClassVar[str] = "f-differential privacy: a whole trade-off curve"
 
-    def __init__(self, alpha: ArrayLike, beta: ArrayLike, *, name: str = "", factor: float = 1.0) -> None:
+    def __init__(
+        self, alpha: ArrayLike, beta: ArrayLike, *, name: str = "", factor: float = 1.0
+    ) -> None:
         require_type("name", name, str, "be a text", "TradeoffCurve")
         a, b = _checked_points(alpha, beta)
         kept = _envelope(a, b)
-        object.__setattr__(self, "points", tuple(zip(a[kept].tolist(), b[kept].tolist(), strict=True)))
+        object.__setattr__(
+            self, "points", tuple(zip(a[kept].tolist(), b[kept].tolist(), strict=True))
+        )
         object.__setattr__(self, "name", name or f"{len(kept)} points")
         object.__setattr__(self, "factor", require_positive("factor", factor, "TradeoffCurve"))
         above = int(np.sum(b > np.interp(a, a[kept], b[kept]) + _TOLERANCE))
         object.__setattr__(self, "above", above)
-        remark_text = [f"{above} of its {len(a)} points lie above their lower convex envelope, which is claimed"] if above else []
+        remark_text = (
+            [
+                f"{above} of its {len(a)} points lie above their lower convex envelope, "
+                "which is claimed"
+            ]
+            if above
+            else []
+        )
         if (b[kept] < 1 - self.tradeoff(a[kept]) - _TOLERANCE).any():
-            remark_text.append("the claim uses the larger of the curve and its inverse, because the neighboring relation is symmetric")
-        object.__setattr__(self, "remark_text", f"{self}: {'; '.join(remark_text)}" if remark_text else "")
+            remark_text.append(
+                "the claim uses the larger of the curve and its inverse, because the "
+                "neighboring relation is symmetric"
+            )
+        object.__setattr__(
+            self, "remark_text", f"{self}: {'; '.join(remark_text)}" if remark_text else ""
+        )
 
     @classmethod
     def parse(cls, text: str) -> TradeoffCurve:
         """Return the curve of points ``alpha=beta,...``, or of a file."""
         if not text:
             raise ValueError
-        return TradeoffCurve(*parse_points(text)) if "=" in text and "," in text else read_curve(text)
+        return (
+            TradeoffCurve(*parse_points(text)) if "=" in text and "," in text else read_curve(text)
+        )
 
     @classmethod
     def recall(cls, text: str, numbers: Sequence[float]) -> TradeoffCurve:
@@ -242,19 +303,28 @@ class TradeoffCurve(Curve):
 
 
 def _checked_points(alpha: ArrayLike, beta: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return the points sorted by alpha. Raise InvalidArgument if they do not form a trade-off curve."""
+    """Return the points sorted by alpha. Raise InvalidArgument if they do not form a trade-off
+    curve.
+    """
     owner = "TradeoffCurve"
     try:
         a, b = np.asarray(alpha, dtype=float), np.asarray(beta, dtype=float)
     except Exception:  # ragged, too large, or an object that raises on access
-        raise InvalidArgument(f"{owner}: alpha and beta must be rows of numbers, got {short_repr(alpha)}") from None
+        raise InvalidArgument(
+            f"{owner}: alpha and beta must be rows of numbers, got {short_repr(alpha)}"
+        ) from None
     if a.ndim != 1 or a.shape != b.shape or not 2 <= a.size <= _MAX_POINTS:
-        raise InvalidArgument(f"{owner}: alpha and beta must be two rows of 2 to {_MAX_POINTS} numbers, got shapes {a.shape} and {b.shape}")
+        raise InvalidArgument(
+            f"{owner}: alpha and beta must be two rows of 2 to {_MAX_POINTS} numbers, got "
+            f"shapes {a.shape} and {b.shape}"
+        )
     order = np.argsort(a, kind="stable")
     a, b = a[order], b[order]
     for name, row in (("alpha", a), ("beta", b)):
         if not ((row >= 0) & (row <= 1)).all():
-            raise InvalidArgument(f"{owner}: {name} must lie in [0, 1], got {row[~((row >= 0) & (row <= 1))][0]:g}")
+            raise InvalidArgument(
+                f"{owner}: {name} must lie in [0, 1], got {row[~((row >= 0) & (row <= 1))][0]:g}"
+            )
     if a[0] != 0 or a[-1] != 1:
         raise InvalidArgument(f"{owner}: alpha must go from 0 to 1, got {a[0]:g} to {a[-1]:g}")
     for rule, wrong in (
@@ -272,7 +342,9 @@ def _envelope(a: FloatArray, b: FloatArray) -> list[int]:
     """Return the indices of the corners of the lower convex envelope."""
     kept: list[int] = []
     for i in range(len(a)):
-        while len(kept) > 1 and (b[kept[-1]] - b[kept[-2]]) * (a[i] - a[kept[-2]]) >= (b[i] - b[kept[-2]]) * (a[kept[-1]] - a[kept[-2]]):
+        while len(kept) > 1 and (b[kept[-1]] - b[kept[-2]]) * (a[i] - a[kept[-2]]) >= (
+            b[i] - b[kept[-2]]
+        ) * (a[kept[-1]] - a[kept[-2]]):
             kept.pop()
         kept.append(i)
     return kept
@@ -280,13 +352,17 @@ def _envelope(a: FloatArray, b: FloatArray) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _lines(points: tuple[tuple[float, float], ...]) -> Lines:
-    """Return the pieces p = s q + d of the TPR curve; one with s < 1 is the line (q + s + d - 1)/s of the other order."""
+    """Return the pieces p = s q + d of the TPR curve; one with s < 1 is the line (q + s + d - 1)/s
+    of the other order.
+    """
     a, b = np.array(points).T
     s = -np.diff(b) / np.diff(a)
     d = 1 - b[:-1] - s * a[:-1]
     s, d = s[s > 0], d[s > 0]
     if not len(s):
-        raise InvalidArgument("TradeoffCurve: beta must be positive somewhere, got a curve that allows every test")
+        raise InvalidArgument(
+            "TradeoffCurve: beta must be positive somewhere, got a curve that allows every test"
+        )
     steep = s >= 1
     slopes = np.concatenate([s[steep], 1 / s[~steep]])
     deltas = np.clip(np.concatenate([d[steep], (s[~steep] + d[~steep] - 1) / s[~steep]]), 0.0, 1.0)
@@ -295,8 +371,11 @@ def _lines(points: tuple[tuple[float, float], ...]) -> Lines:
 
 def needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
     """Return the lines s q + d that are lowest somewhere at q >= 0, the steepest line first."""
-    kept: list[tuple[float, float, float]] = []  # slope, start, and the q from which on the line is lowest
-    for s, d in sorted(zip(slopes.tolist(), deltas.tolist(), strict=True), key=lambda line: (-line[0], line[1])):
+    # slope, start, and the q from which on the line is lowest
+    kept: list[tuple[float, float, float]] = []
+    for s, d in sorted(
+        zip(slopes.tolist(), deltas.tolist(), strict=True), key=lambda line: (-line[0], line[1])
+    ):
         lowest_from = 0.0
         while kept:
             above, start, above_from = kept[-1]
@@ -312,13 +391,17 @@ def needed(slopes: FloatArray, deltas: FloatArray) -> Lines:
 
 
 def read_curve(path: str) -> TradeoffCurve:
-    """Return the curve of a file: CSV with or without the header ``alpha,beta``; JSON, a list of pairs or ``{"alpha", "beta"}``.
+    """Return the curve of a file: CSV with or without the header ``alpha,beta``; JSON, a list of
+    pairs or ``{"alpha", "beta"}``.
 
-    Raise InvalidArgument, with the name of the file, if it cannot be read or its points do not form a trade-off curve.
+    Raise InvalidArgument, with the name of the file, if it cannot be read or its points do not form
+    a trade-off curve.
     """
     try:
         content = read_bytes(path, most=_MAX_BYTES)
-        alpha, beta = _points_of_json(content) if path.lower().endswith(".json") else _points_of_csv(content)
+        alpha, beta = (
+            _points_of_json(content) if path.lower().endswith(".json") else _points_of_csv(content)
+        )
         return TradeoffCurve(alpha, beta, name=Path(path).name)
     except InvalidArgument as error:
         raise InvalidArgument(f"fdp:{path}: {error}") from None
@@ -330,17 +413,26 @@ def _points_of_json(content: bytes) -> tuple[list[float], list[float]]:
     if not isinstance(found, dict):
         return _two_columns(found)
     alpha, beta = found.get("alpha", []), found.get("beta", [])
-    if not all(isinstance(side, list) and all(type(number) in (int, float) for number in side) for side in (alpha, beta)):
+    if not all(
+        isinstance(side, list) and all(type(number) in (int, float) for number in side)
+        for side in (alpha, beta)
+    ):
         raise InvalidArgument("must hold lists of numbers, alpha and beta")
     if len(alpha) != len(beta):
-        raise InvalidArgument(f"must have equally many numbers in alpha and beta, got {len(alpha)} and {len(beta)}")
+        raise InvalidArgument(
+            f"must have equally many numbers in alpha and beta, got {len(alpha)} and {len(beta)}"
+        )
     return _two_columns(zip(alpha, beta, strict=True))
 
 
 def _points_of_csv(content: bytes) -> tuple[list[float], list[float]]:
     """Return alpha and beta of a CSV file."""
     try:
-        rows = [row for row in csv.reader(io.StringIO(content.decode("utf-8-sig"))) if any(map(str.strip, row))]
+        rows = [
+            row
+            for row in csv.reader(io.StringIO(content.decode("utf-8-sig")))
+            if any(map(str.strip, row))
+        ]
     except (UnicodeDecodeError, csv.Error):
         raise InvalidArgument("must be text in two columns, alpha and beta") from None
     head = [cell.strip().lower() for cell in rows[0]] if rows else []
@@ -350,9 +442,15 @@ def _points_of_csv(content: bytes) -> tuple[list[float], list[float]]:
 def _two_columns(rows: Any) -> tuple[list[float], list[float]]:
     """Return the two columns of rows of two numbers."""
     try:
-        pairs = [tuple(number_from_text(x.strip()) if isinstance(x, str) else float(x) for x in (a, b)) for a, b in rows]
+        pairs = [
+            tuple(number_from_text(x.strip()) if isinstance(x, str) else float(x) for x in (a, b))
+            for a, b in rows
+        ]
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgument("must hold pairs of numbers, alpha and beta, between commas; a header, if any, alpha,beta") from None
+        raise InvalidArgument(
+            "must hold pairs of numbers, alpha and beta, between commas; a header, if any, "
+            "alpha,beta"
+        ) from None
     if not pairs:
         raise InvalidArgument("must hold pairs of numbers, alpha and beta, got none")
     return [a for a, _ in pairs], [b for _, b in pairs]

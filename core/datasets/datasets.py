@@ -1,4 +1,5 @@
-"""Dataset classes that witnesses are written in: labeled vectors with multiplicities, and sequences of linear costs.
+"""Dataset classes that witnesses are written in: labeled vectors with multiplicities, and sequences
+of linear costs.
 
 The multiplicity of a record is the number of its copies. The ledger's pairs have up to a million
 copies of a record, which are stored once.
@@ -22,7 +23,8 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class LabelledVectors:
-    """Multiset of records (x_i, y_i), each with a multiplicity. The order of the records is ignored in comparisons.
+    """Multiset of records (x_i, y_i), each with a multiplicity. The order of the records is ignored
+    in comparisons.
 
     Parameters
     ----------
@@ -56,9 +58,15 @@ class LabelledVectors:
         rows = _finite_array("LabelledVectors", "x", x, 2)
         labels = _finite_array("LabelledVectors", "y", y, 1)
         if len(rows) == 0 or rows.shape[1] == 0:
-            raise InvalidArgument(f"LabelledVectors: x must hold at least one record and one column, got shape {rows.shape}")
+            raise InvalidArgument(
+                "LabelledVectors: x must hold at least one record and one column, got shape "
+                f"{rows.shape}"
+            )
         if len(labels) != len(rows):
-            raise InvalidArgument(f"LabelledVectors: y must have one entry for each of the {len(rows)} rows of x, got {len(labels)}")
+            raise InvalidArgument(
+                f"LabelledVectors: y must have one entry for each of the {len(rows)} rows of "
+                f"x, got {len(labels)}"
+            )
         object.__setattr__(self, "x", rows)
         object.__setattr__(self, "y", labels)
         object.__setattr__(self, "multiplicity", _multiplicities(multiplicity, len(rows)))
@@ -84,10 +92,15 @@ class LabelledVectors:
 
     def records(self) -> Sequence[tuple[FloatArray, float, int]]:
         """Return the stored rows as tuples (x, y, multiplicity)."""
-        return [(row, float(label), int(count)) for row, label, count in zip(self.x, self.y, self.multiplicity, strict=True)]
+        return [
+            (row, float(label), int(count))
+            for row, label, count in zip(self.x, self.y, self.multiplicity, strict=True)
+        ]
 
     def counts(self) -> Counter[tuple[bytes, float]]:
-        """Return the number of copies of each distinct (x, y), which equality and the neighbor check compare. 0.0 equals -0.0."""
+        """Return the number of copies of each distinct (x, y), which equality and the neighbor
+        check compare. 0.0 equals -0.0.
+        """
         total: Counter[tuple[bytes, float]] = Counter()
         for row, label, count in zip(self.x + 0.0, self.y + 0.0, self.multiplicity, strict=True):
             total[row.tobytes(), float(label)] += int(count)
@@ -111,7 +124,8 @@ class LabelledVectors:
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class LinearCosts:
-    """Sequence of linear costs <x_t, theta>, one per row, in order of arrival. Neighbors differ in one row ("substitution").
+    """Sequence of linear costs <x_t, theta>, one per row, in order of arrival. Neighbors differ in
+    one row ("substitution").
 
     Parameters
     ----------
@@ -134,7 +148,10 @@ class LinearCosts:
     def __init__(self, x: ArrayLike) -> None:
         rows = _finite_array("LinearCosts", "x", x, 2)
         if len(rows) == 0 or rows.shape[1] == 0:
-            raise InvalidArgument(f"LinearCosts: x must hold at least one round and one column, got shape {rows.shape}")
+            raise InvalidArgument(
+                "LinearCosts: x must hold at least one round and one column, got shape "
+                f"{rows.shape}"
+            )
         object.__setattr__(self, "x", rows)
 
     def __len__(self) -> int:
@@ -163,31 +180,45 @@ class LinearCosts:
 
 
 def _finite_array(owner: str, name: str, value: ArrayLike, axes: int) -> FloatArray:
-    """Return a C-contiguous float64 copy with `axes` axes. Raise InvalidArgument that names the first entry that is not finite."""
+    """Return a C-contiguous float64 copy with `axes` axes. Raise InvalidArgument that names the
+    first entry that is not finite.
+    """
     try:
         array = np.array(value, dtype=np.float64, order="C")
-    except Exception:  # a ragged list, a text, an integer beyond the floats, an object that raises on access
-        raise InvalidArgument(f"{owner}: {name} must be numeric with rows of one length, got {short_repr(value)}") from None
+    except (
+        Exception
+    ):  # a ragged list, a text, an integer beyond the floats, an object that raises on access
+        raise InvalidArgument(
+            f"{owner}: {name} must be numeric with rows of one length, got {short_repr(value)}"
+        ) from None
     if array.ndim != axes:
         raise InvalidArgument(f"{owner}: {name} must have {axes} axes, got shape {array.shape}")
     invalid = np.argwhere(~np.isfinite(array))
     if len(invalid):
         place = tuple(int(i) for i in invalid[0])
-        raise InvalidArgument(f"{owner}: {name} must be finite, got {float(array[place])!r} at index {list(place)}")
+        raise InvalidArgument(
+            f"{owner}: {name} must be finite, got {float(array[place])!r} at index {list(place)}"
+        )
     return array
 
 
 def _multiplicities(value: ArrayLike | None, rows: int) -> IntArray:
-    """Return the multiplicities as an int64 array; ones if `value` is None. Raise InvalidArgument for anything but positive integers."""
+    """Return the multiplicities as an int64 array; ones if `value` is None. Raise InvalidArgument
+    for anything but positive integers.
+    """
     if value is None:
         return np.ones(rows, dtype=np.int64)
     array = _finite_array("LabelledVectors", "multiplicity", value, 1)
     if len(array) != rows:
-        raise InvalidArgument(f"LabelledVectors: multiplicity must have one entry for each of the {rows} rows of x, got {len(array)}")
+        raise InvalidArgument(
+            f"LabelledVectors: multiplicity must have one entry for each of the {rows} rows "
+            f"of x, got {len(array)}"
+        )
     invalid = np.flatnonzero((array < 1) | (array != np.floor(array)) | (array > 2**53))
     if len(invalid):
         first = int(invalid[0])
         raise InvalidArgument(
-            f"LabelledVectors: multiplicity must be whole numbers, at least 1, got {float(array[first])!r} at index [{first}]"
+            "LabelledVectors: multiplicity must be whole numbers, at least 1, got "
+            f"{float(array[first])!r} at index [{first}]"
         )
     return array.astype(np.int64)

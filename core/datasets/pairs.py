@@ -1,4 +1,6 @@
-"""Pairs of neighboring datasets, which are checked when built, and the relations under which they are neighbors."""
+"""Pairs of neighboring datasets, which are checked when built, and the relations under which they
+are neighbors.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from dpwitness.core.datasets.relations import NORMS, OWN, RELATIONS, composed, p
 from dpwitness.core.values.dataframe_backends import fix
 from dpwitness.core.values.json_codec import Dataset, to_jsonable
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, error_text, require_integer, require_type, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    error_text,
+    require_integer,
+    require_type,
+    short_repr,
+)
 
 __all__ = ["RELATIONS", "Pair"]
 
@@ -80,15 +88,27 @@ class Pair:
         object.__setattr__(self, "relation", relation)
         problem = neighbor_problem(self.d0, self.d1, relation)
         if problem:
-            raise InvalidArgument(f"Pair: D1 is not a neighbor of D0 under {relation}: {problem}; {_suggested_relations(self.d0, self.d1)}")
+            raise InvalidArgument(
+                f"Pair: D1 is not a neighbor of D0 under {relation}: {problem}; "
+                f"{_suggested_relations(self.d0, self.d1)}"
+            )
 
     @property
     def unchecked(self) -> str:
-        """Remark for reports on a pair whose relation was not checked here; "" for a checked pair."""
+        """Remark for reports on a pair whose relation was not checked here; "" for a
+        checked pair.
+        """
         found = parse_relation(self.relation)
         if found.name == OWN:
-            return f"that the two datasets are neighbors was decided by the user's function ({self.relation}), not checked by dpwitness"
-        return "" if found.checked else "that the two datasets are neighbors was stated, and not checked (relation stated)"
+            return (
+                "that the two datasets are neighbors was decided by the user's function "
+                f"({self.relation}), not checked by dpwitness"
+            )
+        return (
+            ""
+            if found.checked
+            else "that the two datasets are neighbors was stated, and not checked (relation stated)"
+        )
 
     def swapped(self) -> Pair:
         """Return the pair in the other order."""
@@ -101,14 +121,18 @@ class Pair:
 
     @property
     def writable(self) -> bool:
-        """Whether both datasets have an exact JSON form. Checked pairs always have one; other objects cannot be replayed from a file."""
+        """Whether both datasets have an exact JSON form. Checked pairs always have one; other
+        objects cannot be replayed from a file.
+        """
         try:
             return to_jsonable([self.d0, self.d1]) is not None
         except InvalidArgument:
             return False
 
     def _side_json(self, dataset: Dataset) -> Any:
-        """Return a dataset as JSON; for an unchecked pair without an exact form, return its type and a short text."""
+        """Return a dataset as JSON; for an unchecked pair without an exact form, return its type
+        and a short text.
+        """
         try:
             return to_jsonable(dataset)
         except InvalidArgument:
@@ -118,19 +142,28 @@ class Pair:
 
 
 def _check_user_relation(relation: Any, d0: Dataset, d1: Dataset) -> None:
-    """Call the check of a user-defined relation in both orders. Raise InvalidArgument unless both calls accept the pair."""
+    """Call the check of a user-defined relation in both orders. Raise InvalidArgument unless both
+    calls accept the pair.
+    """
     for first, second in ((d0, d1), (d1, d0)):
         try:
             found = relation.check(first, second)
         except Exception as error:
-            raise InvalidArgument(f"Pair: the check of {relation.name} raises {error_text(error)}") from None
+            raise InvalidArgument(
+                f"Pair: the check of {relation.name} raises {error_text(error)}"
+            ) from None
         if not isinstance(found, bool | np.bool_ | str):
             rule = "must return True, or False or a text with the reason"
-            raise InvalidArgument(f"Pair: the check of {relation.name} {rule}, got {short_repr(found)}")
+            raise InvalidArgument(
+                f"Pair: the check of {relation.name} {rule}, got {short_repr(found)}"
+            )
         if found == "" or (found and not isinstance(found, str)):
             continue
         if first is not d0:
-            raise InvalidArgument(f"Pair: the check of {relation.name} must be symmetric, it accepts (D0, D1) and refuses (D1, D0)")
+            raise InvalidArgument(
+                f"Pair: the check of {relation.name} must be symmetric, it accepts (D0, D1) "
+                "and refuses (D1, D0)"
+            )
         reason = found if isinstance(found, str) else "its check returned False"
         raise InvalidArgument(f"Pair: D1 is not a neighbor of D0 under {relation.name}: {reason}")
 
@@ -138,8 +171,16 @@ def _check_user_relation(relation: Any, d0: Dataset, d1: Dataset) -> None:
 def _suggested_relations(d0: Dataset, d1: Dataset) -> str:
     """Return a text with relations under which the two datasets would be neighbors."""
     found = matching_relations(d0, d1)[:4]
-    suggestion = f"they are neighbors under {', '.join(found)}" if found else "they are not neighbors under any relation that is checked"
-    vectors = all(vector_numbers(d) is not None and not isinstance(d, int | float) for d in (d0, d1))
+    suggestion = (
+        f"they are neighbors under {', '.join(found)}"
+        if found
+        else "they are not neighbors under any relation that is checked"
+    )
+    vectors = all(
+        vector_numbers(d) is not None and not isinstance(d, int | float) for d in (d0, d1)
+    )
     if vectors and not set(found) & set(NORMS):
-        suggestion += '; relations "l1", "l2" and "linf" are for vectors of answers that move by at most 1'
+        suggestion += (
+            '; relations "l1", "l2" and "linf" are for vectors of answers that move by at most 1'
+        )
     return suggestion if found else f'{suggestion}; relation="stated" accepts any two datasets'

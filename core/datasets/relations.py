@@ -46,14 +46,19 @@ class ParsedRelation:
     """Parsed relation: its name and its options."""
 
     name: str  # a key of `RELATIONS`, or ``own`` for a user-defined relation
-    # the column, key or position whose value identifies the owner of a record: all records of one unit count as one. ``key`` for the
-    # entries of a dictionary. Empty: each record is its own unit.
+    # the column, key or position whose value identifies the owner of a record: all records of one
+    # unit count as one. ``key`` for the entries of a dictionary. Empty: each record is its own
+    # unit.
     unit: str = ""
     k: int = 1  # largest number of records, units, events, nodes or edges that may differ
     columns: tuple[str, ...] = ()  # columns in which a record may change
 
     def __str__(self) -> str:
-        options = {"unit": self.unit, "columns": "+".join(self.columns), "k": "" if self.k == 1 else str(self.k)}
+        options = {
+            "unit": self.unit,
+            "columns": "+".join(self.columns),
+            "k": "" if self.k == 1 else str(self.k),
+        }
         if self.name == OWN:
             return f"{OWN}:{self.unit}"
         options_text = ",".join(f"{key}={value}" for key, value in options.items() if value)
@@ -66,7 +71,9 @@ class ParsedRelation:
 
 
 def excess(count: int, k: int, what: str, names: str = "") -> str:
-    """Return "" if `count` is at most `k`, else the reason: ``"COUNT WHAT, at most K may"``, with the places of the records."""
+    """Return "" if `count` is at most `k`, else the reason: ``"COUNT WHAT, at most K may"``, with
+    the places of the records.
+    """
     return "" if count <= k else f"{count} {what}, at most {k} may{names}"
 
 
@@ -87,29 +94,45 @@ def parse_relation(text: object, owner: str = "Pair") -> ParsedRelation:
     if name == OWN and rest:
         return ParsedRelation(OWN, rest)
     if name not in RELATIONS:
-        raise InvalidArgument(f"{owner}: relation must be one of {', '.join(RELATIONS)}, got {short_repr(text)}")
+        raise InvalidArgument(
+            f"{owner}: relation must be one of {', '.join(RELATIONS)}, got {short_repr(text)}"
+        )
     known = OPTIONS.get(name, ())
     found: dict[str, str] = {}
     for part in rest.split(",") if rest else ():
         key, _, value = (piece.strip() for piece in part.partition("="))
         if key not in known or key in found or not value:
-            rule = f"takes {' and '.join(f'{option}=...' for option in known)}, each once" if known else "takes no options"
+            rule = (
+                f"takes {' and '.join(f'{option}=...' for option in known)}, each once"
+                if known
+                else "takes no options"
+            )
             raise InvalidArgument(f"{owner}: relation {name} {rule}, got {short_repr(part)}")
         found[key] = value
     k = found.get("k", "1")
     if not (k.isascii() and k.isdecimal()) or not 1 <= int(k[:10]) <= 10**6:
-        raise InvalidArgument(f"{owner}: k of relation {name} must be a whole number, at least 1, got {short_repr(k)}")
+        raise InvalidArgument(
+            f"{owner}: k of relation {name} must be a whole number, at least 1, got {short_repr(k)}"
+        )
     columns = tuple(found["columns"].split("+")) if "columns" in found else ()
     if name == "attribute" and not columns:
-        raise InvalidArgument(f"{owner}: relation attribute must name columns, as attribute:columns=NAME+NAME, got {short_repr(text)}")
+        raise InvalidArgument(
+            f"{owner}: relation attribute must name columns, as attribute:columns=NAME+NAME, "
+            f"got {short_repr(text)}"
+        )
     return ParsedRelation(name, found.get("unit", ""), int(k), columns)
 
 
 def composed(relation: str, unit: str | None, k: int) -> str:
-    """Return the text of a relation after adding a unit and a number k that were given as separate arguments."""
+    """Return the text of a relation after adding a unit and a number k that were given as separate
+    arguments.
+    """
     found = parse_relation(relation)
     if unit is not None and (not unit or set(unit) & set(",=+")):
-        raise InvalidArgument(f"Pair: unit must be the name of a column, without commas, = and +, got {short_repr(unit)}")
+        raise InvalidArgument(
+            "Pair: unit must be the name of a column, without commas, = and +, got "
+            f"{short_repr(unit)}"
+        )
     more = ([f"unit={unit}"] if unit is not None else []) + ([f"k={k}"] if k != 1 else [])
     options_text = ",".join([*filter(None, [str(found).partition(":")[2]]), *more])
     return str(parse_relation(f"{found.name}:{options_text}" if options_text else found.name))

@@ -1,6 +1,8 @@
-"""Domains: the datasets that a mechanism accepts, and which of them are neighbors. One file per domain, with its search for pairs.
+"""Domains: the datasets that a mechanism accepts, and which of them are neighbors. One file per
+domain, with its search for pairs.
 
-A new domain is a file here, found by itself, and a line in `mechanisms/__init__.pyi` that makes its name public.
+A new domain is a file here, found by itself, and a line in `mechanisms/__init__.pyi` that makes its
+name public.
 """
 
 import dataclasses
@@ -15,12 +17,17 @@ __all__ = ["Domain", "domain_kinds", "field_texts"]
 
 @functools.cache
 def domain_kinds() -> dict[str, type[Domain]]:
-    """Return the domains that a target file may declare, by class name: every public `declarable` Domain of a module in this folder."""
+    """Return the domains that a target file may declare, by class name: every public `declarable`
+    Domain of a module in this folder.
+    """
     kinds = {
         name: cls
         for module in modules_of(__name__)
         for name, cls in vars(module).items()
-        if isinstance(cls, type) and issubclass(cls, Domain) and cls.declarable and not inspect.isabstract(cls)
+        if isinstance(cls, type)
+        and issubclass(cls, Domain)
+        and cls.declarable
+        and not inspect.isabstract(cls)
     }
     return dict(sorted(kinds.items()))
 

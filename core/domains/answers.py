@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Answers(Domain):
-    """A vector of `length` true query answers in [low, high]; neighbors differ by at most 1 in a norm (`l1`, `l2`, `linf`).
+    """A vector of `length` true query answers in [low, high]; neighbors differ by at most 1 in a
+    norm (`l1`, `l2`, `linf`).
 
     Parameters
     ----------
@@ -51,20 +52,34 @@ class Answers(Domain):
     relation: str = "linf"
 
     def __post_init__(self) -> None:
-        require(self).integer("length", most=MAX_ENTRIES).finite("low", "high").one_of("relation", ["l1", "l2", "linf"])
+        require(self).integer("length", most=MAX_ENTRIES).finite("low", "high").one_of(
+            "relation", ["l1", "l2", "linf"]
+        )
         if not self.high - self.low >= 1:
-            raise InvalidArgument(f"Answers: high - low must be at least 1, got {self.high - self.low!r}")
-        end = self.low if self.low > 0 else min(self.high, 0.0)  # the bound with the finest spacing of floats
+            raise InvalidArgument(
+                f"Answers: high - low must be at least 1, got {self.high - self.low!r}"
+            )
+        # the bound with the finest spacing of floats
+        end = self.low if self.low > 0 else min(self.high, 0.0)
         if math.ulp(end) > 1:
-            raise InvalidArgument(f"Answers: low and high must have floats at distance 1 between them, got [{self.low!r}, {self.high!r}]")
+            raise InvalidArgument(
+                "Answers: low and high must have floats at distance 1 between them, got "
+                f"[{self.low!r}, {self.high!r}]"
+            )
 
     def contains(self, dataset: Any) -> bool:
         """Return whether the dataset is a vector of `length` numbers in [low, high]."""
         values = vector(dataset)
-        return values is not None and len(values) == self.length and bool(np.all((values >= self.low) & (values <= self.high)))
+        return (
+            values is not None
+            and len(values) == self.length
+            and bool(np.all((values >= self.low) & (values <= self.high)))
+        )
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs: one answer up, all up, half and half, alternating, at several heights (StatDP: Ding et al. 2018, table 1)."""
+        """Yield fixed pairs: one answer up, all up, half and half, alternating, at several heights
+        (StatDP: Ding et al. 2018, table 1).
+        """
         n = self.length
         one, half = (np.arange(n) == 0).astype(float), (np.arange(n) < n // 2).astype(float)
         last, middle = one[::-1], np.roll(one, n // 2)
@@ -110,9 +125,17 @@ class Answers(Domain):
         if alone:
             signs[np.arange(n) != place(n - 1)] = 0.0
         step = signs / (np.linalg.norm(signs) if self.relation == "l2" else 1.0)
-        heights = np.where(rng.random(n) < 0.5, low, high) if corners else between(low, high, rng.random(n))
+        heights = (
+            np.where(rng.random(n) < 0.5, low, high)
+            if corners
+            else between(low, high, rng.random(n))
+        )
         why = f"one answer moved, {at}," if alone else "answers moved up and down"
-        return self._moved(heights, step, f"drawn {turn}: {why} {'at random ends' if corners else 'at random heights'}")
+        return self._moved(
+            heights,
+            step,
+            f"drawn {turn}: {why} {'at random ends' if corners else 'at random heights'}",
+        )
 
     def _moved(self, base: FloatArray, step: FloatArray, why: str) -> Pair | None:
         """Return the pair of the answers before and after a step, moved inside the bounds."""
@@ -136,7 +159,9 @@ class Answers(Domain):
         return SearchSpace(2 * n, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
-        """Return a strategy of pairs with base answers at quarters of the interval and changes of -1, 0 or 1, scaled to the norm."""
+        """Return a strategy of pairs with base answers at quarters of the interval and changes of
+        -1, 0 or 1, scaled to the norm.
+        """
         from hypothesis import strategies as st
 
         quarters = st.lists(st.integers(0, 4), min_size=self.length, max_size=self.length)
@@ -144,8 +169,12 @@ class Answers(Domain):
 
         def build(parts: tuple[list[int], list[int]]) -> Pair | None:
             step = np.array(parts[1], dtype=float)
-            step /= {"linf": 1.0, "l1": np.abs(step).sum(), "l2": math.sqrt(step @ step)}[self.relation]
-            return self._moved(between(self.low, self.high, np.array(parts[0]) / 4), step, "lattice")
+            step /= {"linf": 1.0, "l1": np.abs(step).sum(), "l2": math.sqrt(step @ step)}[
+                self.relation
+            ]
+            return self._moved(
+                between(self.low, self.high, np.array(parts[0]) / 4), step, "lattice"
+            )
 
         return drop_invalid_pairs(st.tuples(quarters, steps).map(build))
 

@@ -26,17 +26,20 @@ D = TypeVar("D", bound="Domain")
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
-    """Coordinates of a pair: a map from R^`size` to pairs. `decode` returns None where a point is not a pair of different neighbors."""
+    """Coordinates of a pair: a map from R^`size` to pairs. `decode` returns None where a point is
+    not a pair of different neighbors.
+    """
 
     size: int
     decode: Callable[[FloatArray], Pair | None]
 
 
 class Domain(ABC):
-    """Base of the domains: a set of datasets with a neighboring relation, and the methods that search its pairs.
+    """Base of the domains: a set of datasets with a neighboring relation, and the methods that
+    search its pairs.
 
-    A subclass implements `contains`, and for a search `catalogue`, `random_pair` and `shape`. `lattice`
-    and `simplifications` are optional.
+    A subclass implements `contains`, and for a search `catalogue`, `random_pair` and `shape`.
+    `lattice` and `simplifications` are optional.
     """
 
     relation: str
@@ -48,11 +51,15 @@ class Domain(ABC):
         """Return whether the dataset belongs to the domain."""
 
     def other_columns(self, dataset: Any) -> str:
-        """Return why the dataset's columns are not those of the domain; an empty text if they are."""
+        """Return why the dataset's columns are not those of the domain; an empty text
+        if they are.
+        """
         return ""
 
     def holds(self, pair: Pair) -> bool:
-        """Return whether both datasets of the pair belong to the domain and its relation is the domain's."""
+        """Return whether both datasets of the pair belong to the domain and its relation is the
+        domain's.
+        """
         return pair.relation == self.relation and self.contains(pair.d0) and self.contains(pair.d1)
 
     def pair(self, d0: Any, d1: Any, why: str) -> Pair | None:
@@ -68,7 +75,9 @@ class Domain(ABC):
         return ()
 
     def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
-        """Return the random pair of a turn, whose other records lie at corners of the domain or in its interior."""
+        """Return the random pair of a turn, whose other records lie at corners of the domain or in
+        its interior.
+        """
         return None
 
     def draws(self, rng: Generator) -> Draws[Any]:
@@ -86,11 +95,15 @@ class Domain(ABC):
         return SearchSpace(0, lambda _: None)
 
     def lattice(self) -> SearchStrategy[Pair] | None:
-        """Return a Hypothesis strategy of pairs with few records and short numbers, simple ones first; None without a strategy."""
+        """Return a Hypothesis strategy of pairs with few records and short numbers, simple ones
+        first; None without a strategy.
+        """
         return None
 
     def simpler(self, pair: Pair) -> Iterator[Pair]:
-        """Yield pairs of the domain that are simpler than `pair`, the boldest simplification first; never `pair` itself."""
+        """Yield pairs of the domain that are simpler than `pair`, the boldest simplification first;
+        never `pair` itself.
+        """
         return (found for found in self.simplifications(pair) if found is not None)
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
@@ -99,12 +112,16 @@ class Domain(ABC):
 
     @property
     def records(self) -> int:
-        """Return the number of records or numbers in a dataset; the default of 2 stands for an unknown number above 1."""
+        """Return the number of records or numbers in a dataset; the default of 2 stands for an
+        unknown number above 1.
+        """
         return 2
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Return the interval of the first number of a dataset; None if that number is an integer."""
+        """Return the interval of the first number of a dataset; None if that number is
+        an integer.
+        """
         return None
 
     @property
@@ -114,7 +131,9 @@ class Domain(ABC):
 
     @property
     def unordered(self) -> bool:
-        """Return whether some numbers are categories, along which a search by coordinates makes no sense."""
+        """Return whether some numbers are categories, along which a search by coordinates makes no
+        sense.
+        """
         return False
 
 
@@ -147,11 +166,15 @@ class Draws(Generic[D]):
 
 
 class RandomSteps(ABC):
-    """Random steps from one pair to another. Parts of the pair whose change affected the score are redrawn more often."""
+    """Random steps from one pair to another. Parts of the pair whose change affected the score are
+    redrawn more often.
+    """
 
     @abstractmethod
     def step(self, pair: Pair) -> tuple[int, Pair | None]:
-        """Return the index of the redrawn part and the new pair; None for a pair outside of the domain."""
+        """Return the index of the redrawn part and the new pair; None for a pair outside of the
+        domain.
+        """
 
     @abstractmethod
     def learn(self, part: int, before: float, after: float) -> None:

@@ -1,4 +1,6 @@
-"""Columns of data frames: their types and bounds, the conversion between values and numbers, and the construction of frames."""
+"""Columns of data frames: their types and bounds, the conversion between values and numbers, and
+the construction of frames.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.core.values.dataframe_backends import UnsupportedData, library, library_name, to_parts, values_of
+from dpwitness.core.values.dataframe_backends import (
+    UnsupportedData,
+    library,
+    library_name,
+    to_parts,
+    values_of,
+)
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 _KEYS = ("low", "high", "categories", "missing")
@@ -20,7 +28,9 @@ Values = Sequence[Any]  # values of one column; None where missing
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Type and bounds of a column: floats or integers in [low, high], dates between two days, or categories."""
+    """Type and bounds of a column: floats or integers in [low, high], dates between two days, or
+    categories.
+    """
 
     name: str
     kind: str  # float, integer, date or category
@@ -43,8 +53,12 @@ class Column:
         return int(number) if self.kind == "integer" else float(number)
 
     def number(self, value: Any) -> float | None:
-        """Return the number that encodes a value, NaN for a missing one; None where the column does not allow the value."""
-        if value is None or (isinstance(value, float | np.floating | np.datetime64) and value != value):
+        """Return the number that encodes a value, NaN for a missing one; None where the column does
+        not allow the value.
+        """
+        if value is None or (
+            isinstance(value, float | np.floating | np.datetime64) and value != value
+        ):
             return math.nan if self.missing else None
         if self.kind == "category":
             plain = value.item() if isinstance(value, np.generic) else value
@@ -53,8 +67,16 @@ class Column:
         if self.kind == "date":
             day = _day_of(value)
             return None if day is None or not self.low <= day <= self.high else float(day)
-        known = int | np.integer if self.kind == "integer" else int | float | np.integer | np.floating
-        return float(value) if isinstance(value, known) and not isinstance(value, bool) and self.low <= value <= self.high else None
+        known = (
+            int | np.integer if self.kind == "integer" else int | float | np.integer | np.floating
+        )
+        return (
+            float(value)
+            if isinstance(value, known)
+            and not isinstance(value, bool)
+            and self.low <= value <= self.high
+            else None
+        )
 
 
 def _day_of(value: Any) -> int | None:
@@ -63,7 +85,11 @@ def _day_of(value: Any) -> int | None:
         day = value.astype("M8[D]")
         return int(day.astype(np.int64)) if day == value else None
     if isinstance(value, datetime.datetime):
-        return (value.date() - _EPOCH).days if value.time() == datetime.time() and value.tzinfo is None else None
+        return (
+            (value.date() - _EPOCH).days
+            if value.time() == datetime.time() and value.tzinfo is None
+            else None
+        )
     return (value - _EPOCH).days if isinstance(value, datetime.date) else None
 
 
@@ -76,18 +102,28 @@ def column(name: Any, given: Any, owner: str) -> Column:
     True}`` also allows missing values.
     """
     if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"{owner}: column names must be non-empty texts, got {short_repr(name)}")
+        raise InvalidArgument(
+            f"{owner}: column names must be non-empty texts, got {short_repr(name)}"
+        )
     where = f"{owner}: column {name}"
     if isinstance(given, list | tuple):
         texts = bool(given) and all(isinstance(item, str) for item in given)
         if not texts and len(given) != 2:
-            raise InvalidArgument(f"{where} must be (low, high), a list of texts, or a dict of {', '.join(_KEYS)}, got {short_repr(given)}")
+            raise InvalidArgument(
+                f"{where} must be (low, high), a list of texts, or a dict of "
+                f"{', '.join(_KEYS)}, got {short_repr(given)}"
+            )
         given = {"categories": given} if texts else {"low": given[0], "high": given[1]}
     if not isinstance(given, Mapping):
-        raise InvalidArgument(f"{where} must be (low, high), a list of texts, or a dict of {', '.join(_KEYS)}, got {short_repr(given)}")
+        raise InvalidArgument(
+            f"{where} must be (low, high), a list of texts, or a dict of {', '.join(_KEYS)}, "
+            f"got {short_repr(given)}"
+        )
     unknown = [key for key in given if key not in _KEYS]
     if unknown:
-        raise InvalidArgument(f"{where}: keys must be among {', '.join(_KEYS)}, got {short_repr(unknown[0])}")
+        raise InvalidArgument(
+            f"{where}: keys must be among {', '.join(_KEYS)}, got {short_repr(unknown[0])}"
+        )
     missing = given.get("missing", False)
     if not isinstance(missing, bool):
         raise InvalidArgument(f"{where}: missing must be True or False, got {short_repr(missing)}")
@@ -95,24 +131,50 @@ def column(name: Any, given: Any, owner: str) -> Column:
         return _category_column(name, given, missing, where)
     bounds = [_parse_bound(given.get(key), f"{where}: {key}") for key in ("low", "high")]
     if isinstance(bounds[0], datetime.date) != isinstance(bounds[1], datetime.date):
-        raise InvalidArgument(f"{where}: low and high must be both numbers or both dates, got {short_repr(given.get('high'))}")
+        raise InvalidArgument(
+            f"{where}: low and high must be both numbers or both dates, got "
+            f"{short_repr(given.get('high'))}"
+        )
     dates = isinstance(bounds[0], datetime.date)
-    kind = "date" if dates else "integer" if all(isinstance(bound, int) for bound in bounds) else "float"
+    kind = (
+        "date"
+        if dates
+        else "integer"
+        if all(isinstance(bound, int) for bound in bounds)
+        else "float"
+    )
     if kind == "integer" and max(map(abs, bounds)) > 2**53:  # integers are drawn as floats
-        raise InvalidArgument(f"{where}: whole-number low and high must lie between -2^53 and 2^53, got {short_repr(max(bounds, key=abs))}")
+        raise InvalidArgument(
+            f"{where}: whole-number low and high must lie between -2^53 and 2^53, got "
+            f"{short_repr(max(bounds, key=abs))}"
+        )
     low, high = (float((bound - _EPOCH).days) if dates else float(bound) for bound in bounds)
     if not (low < high or (missing and low == high)):
-        raise InvalidArgument(f"{where}: high must exceed low, got {short_repr(given.get('low'))} and {short_repr(given.get('high'))}")
+        raise InvalidArgument(
+            f"{where}: high must exceed low, got {short_repr(given.get('low'))} and "
+            f"{short_repr(given.get('high'))}"
+        )
     return Column(name, kind, low, high, (), missing)
 
 
 def _category_column(name: str, given: Mapping[str, Any], missing: bool, where: str) -> Column:
-    """Return the `Column` of a specification with categories; raise InvalidArgument for invalid categories."""
+    """Return the `Column` of a specification with categories; raise InvalidArgument for invalid
+    categories.
+    """
     found = given["categories"]
     listed = list(found) if isinstance(found, list | tuple) else []
     kinds = {type(item) for item in listed}
-    if len(kinds) != 1 or not kinds <= {str, int, bool} or len(set(listed)) < len(listed) or "low" in given or "high" in given:
-        rule = "categories must be a list of distinct texts, whole numbers or booleans, given without low and high"
+    if (
+        len(kinds) != 1
+        or not kinds <= {str, int, bool}
+        or len(set(listed)) < len(listed)
+        or "low" in given
+        or "high" in given
+    ):
+        rule = (
+            "categories must be a list of distinct texts, whole numbers or booleans, given "
+            "without low and high"
+        )
         raise InvalidArgument(f"{where}: {rule}, got {short_repr(found)}")
     return Column(name, "category", 0.0, float(len(listed) - 1), tuple(listed), missing)
 
@@ -123,15 +185,22 @@ def _parse_bound(value: Any, where: str) -> Any:
         try:
             return datetime.date.fromisoformat(value)
         except ValueError:
-            raise InvalidArgument(f"{where} must be a number or a date such as 2024-01-31, got {short_repr(value)}") from None
+            raise InvalidArgument(
+                f"{where} must be a number or a date such as 2024-01-31, got {short_repr(value)}"
+            ) from None
     if type(value) is datetime.date:
         return value
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not math.isfinite(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float | np.integer | np.floating)
+        or not math.isfinite(value)
+    ):
         raise InvalidArgument(f"{where} must be a finite number or a date, got {short_repr(value)}")
     return int(value) if isinstance(value, np.integer) else value
 
 
-# -- conversion between lists of values and the frames of each library ------------------------------------------------
+# -- conversion between lists of values and the frames of each library
+# ------------------------------------------------
 
 
 def _pandas(columns: Sequence[Column], values: Sequence[Values]) -> Any:
@@ -140,9 +209,13 @@ def _pandas(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     for spec, items in zip(columns, values, strict=True):
         example = spec.value(spec.low)  # fixes the type of an empty column
         if spec.kind == "float":
-            data[spec.name] = np.array([math.nan if v is None else v for v in [*items, example]], dtype=float)
+            data[spec.name] = np.array(
+                [math.nan if v is None else v for v in [*items, example]], dtype=float
+            )
         elif spec.missing and isinstance(example, bool | int):
-            data[spec.name] = pandas.array([*items, example], dtype="boolean" if isinstance(example, bool) else "Int64")
+            data[spec.name] = pandas.array(
+                [*items, example], dtype="boolean" if isinstance(example, bool) else "Int64"
+            )
         elif spec.kind == "date":
             data[spec.name] = np.array([*items, example], dtype="M8[us]")
         else:
@@ -152,17 +225,34 @@ def _pandas(columns: Sequence[Column], values: Sequence[Values]) -> Any:
 
 def _polars(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     polars = library("polars")
-    types = {float: polars.Float64, int: polars.Int64, bool: polars.Boolean, str: polars.String, datetime.date: polars.Date}
+    types = {
+        float: polars.Float64,
+        int: polars.Int64,
+        bool: polars.Boolean,
+        str: polars.String,
+        datetime.date: polars.Date,
+    }
     schema = {spec.name: types[type(spec.value(spec.low))] for spec in columns}
     return polars.DataFrame(dict(zip(schema, map(list, values), strict=True)), schema=schema)
 
 
 def _arrow(columns: Sequence[Column], values: Sequence[Values]) -> Any:
     arrow = library("pyarrow")
-    types = {float: arrow.float64(), int: arrow.int64(), bool: arrow.bool_(), str: arrow.string(), datetime.date: arrow.date32()}
+    types = {
+        float: arrow.float64(),
+        int: arrow.int64(),
+        bool: arrow.bool_(),
+        str: arrow.string(),
+        datetime.date: arrow.date32(),
+    }
     kinds = [types[type(spec.value(spec.low))] for spec in columns]
     column_names = [spec.name for spec in columns]
-    return arrow.table({name: arrow.array(items, kind) for name, items, kind in zip(column_names, values, kinds, strict=True)})
+    return arrow.table(
+        {
+            name: arrow.array(items, kind)
+            for name, items, kind in zip(column_names, values, kinds, strict=True)
+        }
+    )
 
 
 def _dict(columns: Sequence[Column], values: Sequence[Values]) -> Any:
@@ -190,7 +280,9 @@ FRAMES: dict[str, Callable[[Sequence[Column], Sequence[Values]], Any]] = {
 
 
 def built(form: str, columns: Sequence[Column], values: Sequence[Values], owner: str) -> Any:
-    """Return the columns as a data frame of a library, a dict of columns or a list of records, depending on `form`."""
+    """Return the columns as a data frame of a library, a dict of columns or a list of records,
+    depending on `form`.
+    """
     try:
         return FRAMES[form](columns, values)
     except UnsupportedData as error:
@@ -198,7 +290,9 @@ def built(form: str, columns: Sequence[Column], values: Sequence[Values], owner:
 
 
 def column_lists(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
-    """Return the columns of a dataset as lists, or a text that explains why the dataset does not have this form."""
+    """Return the columns of a dataset as lists, or a text that explains why the dataset does not
+    have this form.
+    """
     wanted = {"arrow": "pyarrow"}.get(form, form)
     if library_name(dataset) not in ("", "networkx"):
         if library_name(dataset) != wanted:
@@ -208,11 +302,21 @@ def column_lists(dataset: Any, form: str) -> dict[Any, list[Any]] | str:
         except UnsupportedData as error:
             return str(error)
     if form == "dict" and isinstance(dataset, dict):
-        data = {name: items.tolist() if isinstance(items, np.ndarray) else items for name, items in dataset.items()}
-        if all(isinstance(items, list) for items in data.values()) and len({len(items) for items in data.values()}) <= 1:
+        data = {
+            name: items.tolist() if isinstance(items, np.ndarray) else items
+            for name, items in dataset.items()
+        }
+        if (
+            all(isinstance(items, list) for items in data.values())
+            and len({len(items) for items in data.values()}) <= 1
+        ):
             return data
         return "its columns must be arrays or lists of equal length"
-    if form == "records" and isinstance(dataset, list) and all(isinstance(record, dict) for record in dataset):
+    if (
+        form == "records"
+        and isinstance(dataset, list)
+        and all(isinstance(record, dict) for record in dataset)
+    ):
         names = dict.fromkeys(name for record in dataset for name in record)
         if all(len(record) == len(names) for record in dataset):
             return {name: [record[name] for record in dataset] for name in names}

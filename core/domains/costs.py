@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Costs(Domain):
-    """`LinearCosts` of `length` rounds in `dimension` dimensions, each entry in [-bound, bound]; neighbors differ in the cost of one round.
+    """`LinearCosts` of `length` rounds in `dimension` dimensions, each entry in [-bound, bound];
+    neighbors differ in the cost of one round.
 
     Parameters
     ----------
@@ -43,12 +44,18 @@ class Costs(Domain):
     relation: str = "substitution"
 
     def __post_init__(self) -> None:
-        require(self).integer("length", "dimension", most=MAX_ENTRIES).positive("bound").one_of("relation", ["substitution"])
+        require(self).integer("length", "dimension", most=MAX_ENTRIES).positive("bound").one_of(
+            "relation", ["substitution"]
+        )
 
     def contains(self, dataset: Any) -> bool:
         """Return whether the dataset is a LinearCosts of this shape within the bound."""
         shape = (self.length, self.dimension)
-        return isinstance(dataset, LinearCosts) and dataset.x.shape == shape and bool(np.all(np.abs(dataset.x) <= self.bound))
+        return (
+            isinstance(dataset, LinearCosts)
+            and dataset.x.shape == shape
+            and bool(np.all(np.abs(dataset.x) <= self.bound))
+        )
 
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs: one cost replaced by its negative, by zero or by another corner."""
@@ -56,7 +63,11 @@ class Costs(Domain):
         opposed, split = np.full(p, bound), bound * np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
         opposed[0] = -bound
         for place in sorted({0, rounds // 2, rounds - 1}):
-            for crowd, baseline in (("all others zero", 0 * opposed), ("all others against it", -opposed), ("all others with it", opposed)):
+            for crowd, baseline in (
+                ("all others zero", 0 * opposed),
+                ("all others against it", -opposed),
+                ("all others with it", opposed),
+            ):
                 if rounds == 1 and baseline.any():
                     continue
                 for why, first, second in (
@@ -66,7 +77,9 @@ class Costs(Domain):
                     ("one cost shared by all", np.full(p, bound), np.full(p, -bound)),
                 ):
                     table = np.repeat(baseline[None, :], rounds, axis=0)
-                    yield self._replaced(table, place, first, second, f"round {place + 1}: {why}, {crowd}")
+                    yield self._replaced(
+                        table, place, first, second, f"round {place + 1}: {why}, {crowd}"
+                    )
 
     def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         shape = (self.length, self.dimension)
@@ -78,14 +91,20 @@ class Costs(Domain):
         why = f"drawn {turn}: one cost replaced, {at} among others {others}"
         return self._replaced(self.bound * draws, place(self.length - 1), cost, other, why)
 
-    def _replaced(self, table: FloatArray, place: int, first: FloatArray, second: FloatArray, why: str) -> Pair | None:
-        """Return the pair of a table of costs with the cost of one round replaced by `first` and by `second`."""
+    def _replaced(
+        self, table: FloatArray, place: int, first: FloatArray, second: FloatArray, why: str
+    ) -> Pair | None:
+        """Return the pair of a table of costs with the cost of one round replaced by `first` and by
+        `second`.
+        """
         tables = table.copy(), table.copy()
         tables[0][place], tables[1][place] = first, second
         return self.pair(LinearCosts(tables[0]), LinearCosts(tables[1]), why)
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: the two costs of the changed round, and on even turns a third cost that some other rounds share."""
+        """Return coordinates of a pair: the two costs of the changed round, and on even turns a
+        third cost that some other rounds share.
+        """
         p, rounds, bound = self.dimension, self.length, self.bound
         place = 0 if turn % 3 < 2 else int(rng.integers(rounds))
         shared = rounds > 1 and turn % 2 == 0
@@ -93,18 +112,38 @@ class Costs(Domain):
         def decode(z: FloatArray) -> Pair | None:
             table = np.zeros((rounds, p))
             if shared:  # some of the following rounds share one cost
-                copies = int(np.clip(np.floor(10 ** (np.log10(rounds) * (0.5 + z[3 * p] / 3))), 0, rounds - 1))
-                rest = np.delete(np.arange(rounds), place)[place : place + copies] if place + copies < rounds else np.arange(rounds)
+                copies = int(
+                    np.clip(
+                        np.floor(10 ** (np.log10(rounds) * (0.5 + z[3 * p] / 3))), 0, rounds - 1
+                    )
+                )
+                rest = (
+                    np.delete(np.arange(rounds), place)[place : place + copies]
+                    if place + copies < rounds
+                    else np.arange(rounds)
+                )
                 table[rest] = bound * np.clip(z[2 * p : 3 * p], -1, 1)
-            return self._replaced(table, place, bound * np.clip(z[:p], -1, 1), bound * np.clip(z[p : 2 * p], -1, 1), "search")
+            return self._replaced(
+                table,
+                place,
+                bound * np.clip(z[:p], -1, 1),
+                bound * np.clip(z[p : 2 * p], -1, 1),
+                "search",
+            )
 
         return SearchSpace(3 * p + 1 if shared else 2 * p, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
-        """Return a strategy of pairs whose entries are 0, a half or all of the bound, of either sign."""
+        """Return a strategy of pairs whose entries are 0, a half or all of the bound, of either
+        sign.
+        """
         from hypothesis import strategies as st
 
-        corner = st.lists(st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5]), min_size=self.dimension, max_size=self.dimension)
+        corner = st.lists(
+            st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5]),
+            min_size=self.dimension,
+            max_size=self.dimension,
+        )
 
         @st.composite
         def pairs(draw: DrawFn) -> Pair | None:
@@ -112,7 +151,9 @@ class Costs(Domain):
             table = np.zeros((rounds, self.dimension))
             place = draw(st.integers(0, rounds - 1))
             copies = draw(st.integers(0, rounds - 1))
-            table[np.delete(np.arange(rounds), place)[:copies]] = self.bound * np.array(draw(corner))
+            table[np.delete(np.arange(rounds), place)[:copies]] = self.bound * np.array(
+                draw(corner)
+            )
             first, second = self.bound * np.array(draw(corner)), self.bound * np.array(draw(corner))
             return self._replaced(table, place, first, second, "lattice")
 

@@ -9,7 +9,8 @@ from dpwitness.core.domains.frames import Table
 
 @dataclass(frozen=True, slots=True)
 class Events(Table):
-    """Streams of up to `size` events, in order: a list of dicts with `columns`, the number of the event under `time`, and a `user`.
+    """Streams of up to `size` events, in order: a list of dicts with `columns`, the number of the
+    event under `time`, and a `user`.
 
     Under ``event`` one event is added or removed, and the others keep their order and time. Under
     ``add-remove:unit=USER`` all events of one user are added or removed.

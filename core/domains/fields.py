@@ -10,26 +10,42 @@ import numpy as np
 
 from dpwitness.core.domains.base import Domain
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require_finite, require_integer, require_type
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_finite,
+    require_integer,
+    require_type,
+)
 
 MAX_ENTRIES = 10**6  # entries of an array: a catalogue holds some hundred arrays at once
 
 
 def sized(count: int, size: int, relation: str) -> bool:
-    """Return whether `count` records are allowed: up to `size` under add-remove, exactly `size` otherwise."""
+    """Return whether `count` records are allowed: up to `size` under add-remove, exactly `size`
+    otherwise.
+    """
     return count <= size if relation == "add-remove" else count == size
 
 
 def vector(dataset: Any) -> FloatArray | None:
-    """Return the numbers of a vector as float64; None for anything else, and for integers that floats cannot represent."""
+    """Return the numbers of a vector as float64; None for anything else, and for integers that
+    floats cannot represent.
+    """
     if isinstance(dataset, list | tuple):
-        if not all(isinstance(v, int | float | np.integer | np.floating) and not isinstance(v, bool) for v in dataset):
+        if not all(
+            isinstance(v, int | float | np.integer | np.floating) and not isinstance(v, bool)
+            for v in dataset
+        ):
             return None
         try:
             values = np.array([float(v) for v in dataset], dtype=np.float64)
         except OverflowError:
             return None
-        return values if all(a == b or math.isnan(a) for a, b in zip(values.tolist(), dataset, strict=True)) else None
+        return (
+            values
+            if all(a == b or math.isnan(a) for a, b in zip(values.tolist(), dataset, strict=True))
+            else None
+        )
     if (
         not isinstance(dataset, np.ndarray)
         or dataset.ndim != 1
@@ -47,7 +63,9 @@ def vector(dataset: Any) -> FloatArray | None:
 def flags(domain: Domain, *names: str) -> None:
     """Raise InvalidArgument unless the named fields of the domain are True or False."""
     for name in names:
-        require_type(name, getattr(domain, name), (bool, np.bool_), "be True or False", type(domain).__name__)
+        require_type(
+            name, getattr(domain, name), (bool, np.bool_), "be True or False", type(domain).__name__
+        )
 
 
 def items(name: str, value: Any, owner: str) -> Sequence[Any]:
@@ -58,10 +76,15 @@ def items(name: str, value: Any, owner: str) -> Sequence[Any]:
 
 
 def columns(name: str, value: Any, count: int) -> tuple[int, ...]:
-    """Return the distinct column indices of a field of `Rows`, sorted; raise InvalidArgument for an index outside of 0 .. count - 1."""
+    """Return the distinct column indices of a field of `Rows`, sorted; raise InvalidArgument for an
+    index outside of 0 .. count - 1.
+    """
     places = {require_integer(name, place, "Rows", least=0) for place in items(name, value, "Rows")}
     if places and max(places) >= count:
-        raise InvalidArgument(f"Rows: {name} must name columns of features, counted from 0, got {max(places)} of {count} columns")
+        raise InvalidArgument(
+            f"Rows: {name} must name columns of features, counted from 0, got {max(places)} "
+            f"of {count} columns"
+        )
     return tuple(sorted(places))
 
 

@@ -1,4 +1,5 @@
-"""The domain of data frames with typed columns. Neighbors differ in a row, in all rows of a user, or in some columns.
+"""The domain of data frames with typed columns. Neighbors differ in a row, in all rows of a user,
+or in some columns.
 
 Pairs are built from pairs of `Rows`, whose numbers encode the values: a category by its index, a
 date by its day, a missing value by an additional flag column. Where users or groups of k records
@@ -25,14 +26,21 @@ from dpwitness.core.domains.fields import MAX_ENTRIES, sized
 from dpwitness.core.domains.pair_patterns import DIGITS, changed_row_index, shorter
 from dpwitness.core.domains.rows import Rows
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require, require_integer, require_type, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require,
+    require_integer,
+    require_type,
+    short_repr,
+)
 
 _Row = tuple[float | None, ...]  # None where missing
 
 
 @dataclass(frozen=True, slots=True)
 class Table(Domain):
-    """Frames of up to `size` rows: pandas, polars, arrow, a dict of columns, or records, a list of dicts (`frame`).
+    """Frames of up to `size` rows: pandas, polars, arrow, a dict of columns, or records, a list of
+    dicts (`frame`).
 
     Parameters
     ----------
@@ -58,7 +66,8 @@ class Table(Domain):
     Raises
     ------
     InvalidArgument
-        If a parameter is out of range, a column is malformed, or the relation does not fit the columns.
+        If a parameter is out of range, a column is malformed, or the relation does not fit the
+        columns.
     """
 
     columns: Mapping[str, Any]
@@ -76,67 +85,122 @@ class Table(Domain):
         require(self).integer("size", most=MAX_ENTRIES).one_of("frame", list(FRAMES))
         require_integer("per_user", self.per_user, owner)
         for name in ("user", "time"):
-            require_type(name, getattr(self, name), str, "be the name of a column", owner, optional=True)
+            require_type(
+                name, getattr(self, name), str, "be the name of a column", owner, optional=True
+            )
         if not isinstance(self.columns, Mapping) or not self.columns:
-            raise InvalidArgument(f"{owner}: columns must be a dict from column names to their contents, got {short_repr(self.columns)}")
+            raise InvalidArgument(
+                f"{owner}: columns must be a dict from column names to their contents, got "
+                f"{short_repr(self.columns)}"
+            )
         if self.time in self.columns or (self.user is not None and self.user == self.time):
-            raise InvalidArgument(f"{owner}: time must name a column that is neither in columns nor the user's, got {self.time!r}")
+            raise InvalidArgument(
+                f"{owner}: time must name a column that is neither in columns nor the "
+                f"user's, got {self.time!r}"
+            )
         given = [column(name, held, owner) for name, held in self.columns.items()]
         ends = (0.0, float(self.size + self.per_user))
-        number = [Column(name, "integer", *ends) for name in (self.user, self.time) if name is not None and name not in self.columns]
+        number = [
+            Column(name, "integer", *ends)
+            for name in (self.user, self.time)
+            if name is not None and name not in self.columns
+        ]
         object.__setattr__(self, "held", (*number, *given))
-        object.__setattr__(self, "relation", self.relation or (f"add-remove:unit={self.user}" if self.user else "replace-one"))
+        object.__setattr__(
+            self,
+            "relation",
+            self.relation or (f"add-remove:unit={self.user}" if self.user else "replace-one"),
+        )
         parsed = self._parse_relation(owner)
         whole = [i for i, spec in enumerate(self._data_columns) if spec.kind != "float"]
         flags = [len(self._data_columns) + i for i in range(len(self._optional_columns))]
         names = [i for i, spec in enumerate(self._data_columns) if spec.kind == "category"]
         copies = self._copy_counts[0]
         if self.size < copies:
-            raise InvalidArgument(f"{owner}: size must be at least the {copies} rows that may differ, got {self.size}")
+            raise InvalidArgument(
+                f"{owner}: size must be at least the {copies} rows that may differ, got {self.size}"
+            )
         most = self._max_rows(owner, parsed, copies)
-        features = [(spec.low, spec.high) for spec in self._data_columns] + [(0.0, 1.0)] * len(flags)
+        features = [(spec.low, spec.high) for spec in self._data_columns] + [(0.0, 1.0)] * len(
+            flags
+        )
         kind = "add-remove" if parsed.name in ("add-remove", "event") else "replace-one"
         try:
-            rows = Rows(most - copies + 1, tuple(features), (), kind, integer=(*whole, *flags), categories=(*names, *flags))
+            rows = Rows(
+                most - copies + 1,
+                tuple(features),
+                (),
+                kind,
+                integer=(*whole, *flags),
+                categories=(*names, *flags),
+            )
         except InvalidArgument as error:
             raise InvalidArgument(str(error).replace("Rows: ", f"{owner}: ", 1)) from None
         object.__setattr__(self, "rows", rows)
 
     def _max_rows(self, owner: str, parsed: ParsedRelation, copies: int) -> int:
-        """Return the largest number of rows of a dataset, given the number of users that the user column can name."""
+        """Return the largest number of rows of a dataset, given the number of users that the user
+        column can name.
+        """
         if self.user is None:
             return self.size
         users = next(spec for spec in self.held if spec.name == self.user)
         if users.missing:
-            raise InvalidArgument(f"{owner}: column {self.user} names the user of each row, so missing must be False, got True")
+            raise InvalidArgument(
+                f"{owner}: column {self.user} names the user of each row, so missing must be "
+                "False, got True"
+            )
         if parsed.unit:
             return min(self.size, (users.count - 1) * self.per_user + copies)
         most = min(self.size, users.count * self.per_user)
         if most < self.size and parsed.name in ("replace-one", "attribute", "label"):
             raise InvalidArgument(
-                f"{owner}: size must be at most {most}, for {users.count} users of {self.per_user} rows each, got {self.size}; "
+                f"{owner}: size must be at most {most}, for {users.count} users of "
+                f"{self.per_user} rows each, got {self.size}; "
                 f"raise per_user or name more users"
             )
         return most
 
     def _parse_relation(self, owner: str) -> ParsedRelation:
-        """Return the parsed relation, and normalize its spelling; raise InvalidArgument unless the relation fits the columns."""
+        """Return the parsed relation, and normalize its spelling; raise InvalidArgument unless the
+        relation fits the columns.
+        """
         parsed = parse_relation(self.relation, owner)
         names = [spec.name for spec in self.held]
         if parsed.name not in ("replace-one", "add-remove", "attribute", "label", "event"):
-            raise InvalidArgument(f"{owner}: relation must be replace-one, add-remove, attribute, label or event, got {self.relation!r}")
+            raise InvalidArgument(
+                f"{owner}: relation must be replace-one, add-remove, attribute, label or "
+                f"event, got {self.relation!r}"
+            )
         if parsed.unit not in ("", self.user):
-            raise InvalidArgument(f"{owner}: the unit of the relation must be the user's column, {self.user}, got {parsed.unit!r}")
+            raise InvalidArgument(
+                f"{owner}: the unit of the relation must be the user's column, {self.user}, "
+                f"got {parsed.unit!r}"
+            )
         if any(name not in names or name in (self.user, self.time) for name in parsed.columns):
             raise InvalidArgument(
-                f"{owner}: columns of the relation must be among {', '.join(self.columns)}, got {'+'.join(parsed.columns)}"
+                f"{owner}: columns of the relation must be among {', '.join(self.columns)}, "
+                f"got {'+'.join(parsed.columns)}"
             )
         if parsed.name == "label" and not parsed.columns:
-            raise InvalidArgument(f"{owner}: relation label must name its column, label:columns=NAME, got {self.relation!r}")
+            raise InvalidArgument(
+                f"{owner}: relation label must name its column, label:columns=NAME, got "
+                f"{self.relation!r}"
+            )
         changeable = [spec for spec in self.held if spec.name in parsed.columns]
-        if changeable and (len(changeable) == len(names) or not any(spec.low < spec.high or spec.missing for spec in changeable)):
-            why = "each column may change, which is replace-one" if len(changeable) == len(names) else "these columns allow one value only"
-            raise InvalidArgument(f"{owner}: domain must have neighbors, got {self.relation!r}: {why}; name other columns")
+        if changeable and (
+            len(changeable) == len(names)
+            or not any(spec.low < spec.high or spec.missing for spec in changeable)
+        ):
+            why = (
+                "each column may change, which is replace-one"
+                if len(changeable) == len(names)
+                else "these columns allow one value only"
+            )
+            raise InvalidArgument(
+                f"{owner}: domain must have neighbors, got {self.relation!r}: {why}; name "
+                "other columns"
+            )
         object.__setattr__(self, "relation", str(parsed))
         return parsed
 
@@ -158,7 +222,11 @@ class Table(Domain):
     def _copy_counts(self) -> list[int]:
         """Return the possible numbers of rows that one changed row of `Rows` becomes."""
         most = self.per_user
-        return list(dict.fromkeys([most, max(most // 2, 1), 1])) if self._parsed.unit else [self._parsed.k]
+        return (
+            list(dict.fromkeys([most, max(most // 2, 1), 1]))
+            if self._parsed.unit
+            else [self._parsed.k]
+        )
 
     def contains(self, dataset: Any) -> bool:
         return self.membership_problem(dataset) == ""
@@ -172,9 +240,17 @@ class Table(Domain):
         for spec in self.held:
             wrong = [value for value in found.get(spec.name, ()) if spec.number(value) is None]
             if wrong:
-                return f"column {spec.name} holds {short_repr(wrong[0])}, which the domain does not allow"
-        if self.frame == "pandas" and (dataset.index.name is not None or dataset.index.dtype.kind not in "iu"):
-            return "its index holds values other than row numbers, which are not a column of the domain: call reset_index()"
+                return (
+                    f"column {spec.name} holds {short_repr(wrong[0])}, which the domain does not "
+                    "allow"
+                )
+        if self.frame == "pandas" and (
+            dataset.index.name is not None or dataset.index.dtype.kind not in "iu"
+        ):
+            return (
+                "its index holds values other than row numbers, which are not a column of the "
+                "domain: call reset_index()"
+            )
         count, parsed = len(next(iter(found.values()), ())), self._parsed
         fixed = not parsed.unit and parsed.name in ("replace-one", "attribute", "label")
         if not sized(count, self.size, "replace-one" if fixed else "add-remove"):
@@ -184,10 +260,16 @@ class Table(Domain):
     def _row_problem(self, found: dict[Any, list[Any]]) -> str:
         for user, rows in Counter(found.get(self.user, ())).most_common(1):
             if rows > self.per_user:
-                return f"{self.user} {short_repr(user)} has {rows} rows, at most per_user={self.per_user} are allowed"
+                return (
+                    f"{self.user} {short_repr(user)} has {rows} rows, at most "
+                    f"per_user={self.per_user} are allowed"
+                )
         times = found.get(self.time, [])
         if any(later <= earlier for earlier, later in itertools.pairwise(times)):
-            return f"column {self.time} must number the rows in increasing order, got {short_repr(times)}"
+            return (
+                f"column {self.time} must number the rows in increasing order, got "
+                f"{short_repr(times)}"
+            )
         return ""
 
     def other_columns(self, dataset: Any) -> str:
@@ -199,30 +281,52 @@ class Table(Domain):
         names = [spec.name for spec in self.held]
         if set(found) == set(names) or (not found and self.frame == "records"):
             return ""
-        return f"it has the columns {', '.join(map(str, found)) or 'none'}; the domain names {', '.join(names)}"
+        return (
+            f"it has the columns {', '.join(map(str, found)) or 'none'}; the domain names "
+            f"{', '.join(names)}"
+        )
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield the fixed pairs of `Rows` as frames: in every style for the first three pairs, in one style in turn for the others."""
+        """Yield the fixed pairs of `Rows` as frames: in every style for the first three pairs, in
+        one style in turn for the others.
+        """
         for turn, pair in enumerate(self.rows.catalogue()):
-            yield from (self.as_frames(pair, style) for style in (range(self.styles) if turn < 3 else [turn]))
+            yield from (
+                self.as_frames(pair, style)
+                for style in (range(self.styles) if turn < 3 else [turn])
+            )
 
     @property
     def styles(self) -> int:
         """Return the number of ways in which one changed row becomes several rows."""
         copies = self._copy_counts
-        return len(copies) + (copies[0] > 1 and any(spec.kind == "category" for spec in self._data_columns))
+        return len(copies) + (
+            copies[0] > 1 and any(spec.kind == "category" for spec in self._data_columns)
+        )
 
     def as_frames(self, pair: Pair | None, style: int = 0) -> Pair | None:
-        """Return a pair of `Rows` converted to frames in the given style; None if the result does not belong to the domain."""
+        """Return a pair of `Rows` converted to frames in the given style; None if the result does
+        not belong to the domain.
+        """
         if pair is None:
             return None
         parsed, counts = self._parsed, self._copy_counts
-        copies, spread = [*counts, counts[0]][style % self.styles], style % self.styles >= len(counts)
-        shorter, longer = sorted((np.asarray(pair.d0, dtype=float), np.asarray(pair.d1, dtype=float)), key=len)
+        copies, spread = (
+            [*counts, counts[0]][style % self.styles],
+            style % self.styles >= len(counts),
+        )
+        shorter, longer = sorted(
+            (np.asarray(pair.d0, dtype=float), np.asarray(pair.d1, dtype=float)), key=len
+        )
         at = changed_row_index(longer, shorter)
         crowd, after = np.delete(longer, at, axis=0), self._repeated_row(longer[at], copies, spread)
-        before = after[:0] if len(shorter) < len(longer) else self._repeated_row(shorter[at], copies, spread)
-        if style // self.styles % 2 == 0:  # in every other round of styles the changed row has no missing value
+        before = (
+            after[:0]
+            if len(shorter) < len(longer)
+            else self._repeated_row(shorter[at], copies, spread)
+        )
+        # in every other round of styles the changed row has no missing value
+        if style // self.styles % 2 == 0:
             after[:, len(self._data_columns) :] = before[:, len(self._data_columns) :] = 0.0
         if parsed.name in ("attribute", "label"):
             changeable = [spec.name in parsed.columns for spec in self._data_columns]
@@ -231,15 +335,31 @@ class Table(Domain):
         users = self._assigned_users(len(crowd), parsed, many=style % 2 == 0)
         sides = []
         for rows in (before, after):
-            changed_users = np.zeros(len(rows)) if parsed.unit else len(crowd) + 1 + np.arange(len(rows))
+            changed_users = (
+                np.zeros(len(rows)) if parsed.unit else len(crowd) + 1 + np.arange(len(rows))
+            )
             owners = np.concatenate([users[:at], changed_users, users[at:]])
-            times = np.concatenate([np.arange(at), at + np.arange(len(rows)), at + len(after) + np.arange(len(crowd) - at)])
-            sides.append(self._dataset(np.concatenate([crowd[:at], rows, crowd[at:]]), owners, times))
-        many = f", {copies} rows{' of one user' if parsed.unit else ''}{', each category' if spread else ''}" if copies > 1 else ""
+            times = np.concatenate(
+                [
+                    np.arange(at),
+                    at + np.arange(len(rows)),
+                    at + len(after) + np.arange(len(crowd) - at),
+                ]
+            )
+            sides.append(
+                self._dataset(np.concatenate([crowd[:at], rows, crowd[at:]]), owners, times)
+            )
+        many = (
+            f", {copies} rows{' of one user' if parsed.unit else ''}{', each category' if spread else ''}"
+            if copies > 1
+            else ""
+        )
         return self.pair(sides[0], sides[1], pair.why + many)
 
     def _assigned_users(self, crowd: int, parsed: ParsedRelation, many: bool) -> Any:
-        """Return the users of the other rows, as many as possible or few, counted from 1; 0 is the changed user."""
+        """Return the users of the other rows, as many as possible or few, counted from 1; 0 is the
+        changed user.
+        """
         others = np.arange(1, crowd + 1)
         if not parsed.unit:
             return others
@@ -261,15 +381,24 @@ class Table(Domain):
         data_columns, missing_at = self._data_columns, self._optional_columns
         held = {}
         for i, spec in enumerate(data_columns):
-            removed = matrix[:, len(data_columns) + missing_at.index(i)] > 0 if i in missing_at else np.zeros(len(matrix), dtype=bool)
-            held[spec.name] = [None if is_missing else spec.value(number) for number, is_missing in zip(matrix[:, i], removed, strict=True)]
+            removed = (
+                matrix[:, len(data_columns) + missing_at.index(i)] > 0
+                if i in missing_at
+                else np.zeros(len(matrix), dtype=bool)
+            )
+            held[spec.name] = [
+                None if is_missing else spec.value(number)
+                for number, is_missing in zip(matrix[:, i], removed, strict=True)
+            ]
         for spec in self.held:
             if spec.name == self.user:
                 first = 0.0 if spec.kind == "category" else spec.low
                 held[spec.name] = [spec.value(first + int(owner) % spec.count) for owner in owners]
             elif spec.name == self.time:
                 held[spec.name] = [int(time) for time in times]
-        return built(self.frame, self.held, [held[spec.name] for spec in self.held], type(self).__name__)
+        return built(
+            self.frame, self.held, [held[spec.name] for spec in self.held], type(self).__name__
+        )
 
     def _numbers(self, dataset: Any, columns: Iterable[Column]) -> list[list[float | None]]:
         """Return columns of a dataset of the domain as numbers, NaN where missing."""
@@ -278,10 +407,17 @@ class Table(Domain):
         return [[spec.number(value) for value in found.get(spec.name, ())] for spec in columns]
 
     def _matrix(self, dataset: Any) -> FloatArray:
-        """Return the encoded data columns of a dataset of the domain, without user and time; the inverse of `_dataset`."""
-        columns = [np.array(numbers, dtype=float) for numbers in self._numbers(dataset, self._data_columns)]
+        """Return the encoded data columns of a dataset of the domain, without user and time; the
+        inverse of `_dataset`.
+        """
+        columns = [
+            np.array(numbers, dtype=float) for numbers in self._numbers(dataset, self._data_columns)
+        ]
         flags = [np.isnan(columns[i]).astype(float) for i in self._optional_columns]
-        low = [np.where(np.isnan(held), spec.low, held) for spec, held in zip(self._data_columns, columns, strict=True)]
+        low = [
+            np.where(np.isnan(held), spec.low, held)
+            for spec, held in zip(self._data_columns, columns, strict=True)
+        ]
         return np.column_stack([*low, *flags])
 
     @property
@@ -301,32 +437,56 @@ class Table(Domain):
         return SearchSpace(inner.size, lambda z: self.as_frames(inner.decode(z), turn))
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
-        """Yield pairs without common rows where the number of rows may change, with common rows set to zero, or with fewer digits."""
+        """Yield pairs without common rows where the number of rows may change, with common rows set
+        to zero, or with fewer digits.
+        """
         sides = [self._rows_as_numbers(side) for side in (pair.d0, pair.d1)]
         both = Counter(sides[0]) & Counter(sides[1])
         removed = [both, *(Counter([row]) for row in both if both.total() > 1)]
         candidates = [[_without(rows, some) for rows in sides] for some in removed]
-        candidates += [[[self._shortened_row(row, 0) if row in both else row for row in rows] for rows in sides]]
-        candidates += [[[self._shortened_row(row, digits) for row in rows] for rows in sides] for digits in DIGITS]
+        candidates += [
+            [
+                [self._shortened_row(row, 0) if row in both else row for row in rows]
+                for rows in sides
+            ]
+        ]
+        candidates += [
+            [[self._shortened_row(row, digits) for row in rows] for rows in sides]
+            for digits in DIGITS
+        ]
         for candidate in candidates:
             if candidate != sides:
-                yield self.pair(self._frame_of(candidate[0]), self._frame_of(candidate[1]), pair.why)
+                yield self.pair(
+                    self._frame_of(candidate[0]), self._frame_of(candidate[1]), pair.why
+                )
 
     def _rows_as_numbers(self, dataset: Any) -> list[_Row]:
         """Return the rows of a dataset of the domain as tuples of numbers, None where missing."""
         columns = self._numbers(dataset, self.held)
-        return [tuple(None if number is None or math.isnan(number) else number for number in row) for row in zip(*columns, strict=True)]
+        return [
+            tuple(None if number is None or math.isnan(number) else number for number in row)
+            for row in zip(*columns, strict=True)
+        ]
 
     def _frame_of(self, rows: list[_Row]) -> Any:
-        """Return the frame of rows given as tuples of numbers; the inverse of `_rows_as_numbers`."""
-        values = [[None if (number := row[i]) is None else spec.value(number) for row in rows] for i, spec in enumerate(self.held)]
+        """Return the frame of rows given as tuples of numbers; the inverse of
+        `_rows_as_numbers`.
+        """
+        values = [
+            [None if (number := row[i]) is None else spec.value(number) for row in rows]
+            for i, spec in enumerate(self.held)
+        ]
         return built(self.frame, self.held, values, type(self).__name__)
 
     def _shortened_row(self, row: _Row, digits: int) -> _Row:
-        """Return a row whose data numbers have fewer digits, or are zero for digits=0, within their bounds."""
+        """Return a row whose data numbers have fewer digits, or are zero for digits=0, within their
+        bounds.
+        """
         data_columns = self._data_columns
         return tuple(
-            float(shorter(np.array(number), digits, spec.low, spec.high)) if number is not None and spec in data_columns else number
+            float(shorter(np.array(number), digits, spec.low, spec.high))
+            if number is not None and spec in data_columns
+            else number
             for spec, number in zip(self.held, row, strict=True)
         )
 
@@ -367,7 +527,11 @@ class _FrameSampler(Draws[Table]):
 
     def moves(self) -> RandomSteps | None:
         moves = self._inner.moves()
-        return _FrameMoves(self.domain, moves) if moves is not None and self.domain.changes_one_row else None
+        return (
+            _FrameMoves(self.domain, moves)
+            if moves is not None and self.domain.changes_one_row
+            else None
+        )
 
 
 class _FrameMoves(RandomSteps):

@@ -24,7 +24,8 @@ _MAX_NODES = 200  # a catalogue holds dense graphs
 
 @dataclass(frozen=True, slots=True)
 class Graph(Domain):
-    """Simple networkx graphs on up to `nodes` nodes, numbered from 0; directed graphs if `directed`.
+    """Simple networkx graphs on up to `nodes` nodes, numbered from 0; directed graphs if
+    `directed`.
 
     Parameters
     ----------
@@ -50,7 +51,9 @@ class Graph(Domain):
         require(self).integer("nodes", least=3, most=_MAX_NODES)
         flags(self, "directed")
         if not isinstance(self.relation, str) or self.relation.partition(":")[0] not in GRAPHS:
-            raise InvalidArgument(f"Graph: relation must be one of {', '.join(GRAPHS)}, got {self.relation!r}")
+            raise InvalidArgument(
+                f"Graph: relation must be one of {', '.join(GRAPHS)}, got {self.relation!r}"
+            )
         object.__setattr__(self, "relation", str(parse_relation(self.relation, "Graph")))
         try:
             library("networkx")
@@ -58,10 +61,16 @@ class Graph(Domain):
             raise InvalidArgument(f"Graph: {error}") from None
 
     def contains(self, dataset: Any) -> bool:
-        """Return whether the dataset is a graph without loops and attributes on all nodes; under ``node`` some may be missing."""
-        if library_name(dataset) != "networkx" or type(dataset).__name__ != ("DiGraph" if self.directed else "Graph"):
+        """Return whether the dataset is a graph without loops and attributes on all nodes; under
+        ``node`` some may be missing.
+        """
+        if library_name(dataset) != "networkx" or type(dataset).__name__ != (
+            "DiGraph" if self.directed else "Graph"
+        ):
             return False
-        known = all(type(node) is int and 0 <= node < self.nodes for node in dataset.nodes) and not any(u == v for u, v in dataset.edges)
+        known = all(
+            type(node) is int and 0 <= node < self.nodes for node in dataset.nodes
+        ) and not any(u == v for u, v in dataset.edges)
         complete = len(dataset) == self.nodes or parse_relation(self.relation).name == "node"
         attributes = [
             dataset.graph,
@@ -81,10 +90,15 @@ class Graph(Domain):
     @property
     def places(self) -> list[tuple[int, int]]:
         """Return all possible edges."""
-        return list((itertools.permutations if self.directed else itertools.combinations)(range(self.nodes), 2))
+        return list(
+            (itertools.permutations if self.directed else itertools.combinations)(
+                range(self.nodes), 2
+            )
+        )
 
     def changed(self, edges: Edges, node: int, other: int, why: str) -> Pair | None:
-        """Return the pair that changes a node, or the edge between `node` and `other`, as the relation allows.
+        """Return the pair that changes a node, or the edge between `node` and `other`, as the
+        relation allows.
 
         With ``k=``, k nodes or edges change, those at `node` first. None if too few edges are
         free.
@@ -96,19 +110,29 @@ class Graph(Domain):
                 return self.pair(self._graph(edges, without=nodes), self._graph(edges), why)
             isolated = frozenset(edge for edge in edges if not nodes & {*edge})
             connected = isolated | {edge for edge in self.places if nodes & {*edge}}
-            return self.pair(self._graph(isolated), self._graph(edges if isolated != edges else connected), why)
+            return self.pair(
+                self._graph(isolated), self._graph(edges if isolated != edges else connected), why
+            )
         between = (min(node, other), max(node, other))
         k = (
             min(parsed.k, len(self.places) // 2) if parsed.name == "replace-edge" else parsed.k
         )  # the same number of other edges must be free
-        chosen = frozenset(heapq.nsmallest(k, self.places, key=lambda place: (place != between, node not in place)))
+        chosen = frozenset(
+            heapq.nsmallest(k, self.places, key=lambda place: (place != between, node not in place))
+        )
         if parsed.name == "edge":
             return self.pair(self._graph(edges - chosen), self._graph(edges | chosen), why)
         free = [edge for edge in self.places if edge not in edges | chosen][: len(chosen)]
-        return self.pair(self._graph(edges | chosen), self._graph((edges - chosen) | {*free}), why) if len(free) == len(chosen) else None
+        return (
+            self.pair(self._graph(edges | chosen), self._graph((edges - chosen) | {*free}), why)
+            if len(free) == len(chosen)
+            else None
+        )
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs: star, path, ring, clique, two halves, no edges; each changed at its most and least connected nodes."""
+        """Yield fixed pairs: star, path, ring, clique, two halves, no edges; each changed at its
+        most and least connected nodes.
+        """
         n = self.nodes
         ring = [(i, i + 1) for i in range(n - 1)]
         shapes: dict[str, list[tuple[int, int]]] = {
@@ -121,7 +145,11 @@ class Graph(Domain):
             "two halves joined": [(i, j) for i in range(n // 2) for j in range(n // 2, n)],
             "two neighbours of all": [(i, j) for i in (0, 1) for j in range(2, n)],
         }
-        for (node, other), where in (((0, 1), "at the first node"), ((n - 1, n - 2), "at the last node"), ((0, n - 1), "from end to end")):
+        for (node, other), where in (
+            ((0, 1), "at the first node"),
+            ((n - 1, n - 2), "at the last node"),
+            ((0, n - 1), "from end to end"),
+        ):
             for why, edges in shapes.items():
                 yield self.changed(frozenset(edges), node, other, f"{why}, changed {where}")
 
@@ -129,12 +157,20 @@ class Graph(Domain):
         """Return a random pair of graphs: sparse, dense or in between."""
         share = (0.5, 0.1, 0.9, float(rng.random()))[turn % 4]
         places = self.places
-        edges = frozenset(place for place, there in zip(places, rng.random(len(places)) < share, strict=True) if there)
+        edges = frozenset(
+            place
+            for place, there in zip(places, rng.random(len(places)) < share, strict=True)
+            if there
+        )
         node, other = (int(v) for v in rng.choice(self.nodes, 2, replace=False))
-        return self.changed(edges, node, other, f"drawn {turn}: a random graph, {share:.2g} of all edges")
+        return self.changed(
+            edges, node, other, f"drawn {turn}: a random graph, {share:.2g} of all edges"
+        )
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: an edge exists where its number is positive. The changed place is drawn."""
+        """Return coordinates of a pair: an edge exists where its number is positive. The changed
+        place is drawn.
+        """
         places = self.places
         node, other = (int(v) for v in rng.choice(self.nodes, 2, replace=False))
 

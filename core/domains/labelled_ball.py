@@ -1,4 +1,6 @@
-"""The domain of labeled vectors in a ball or a cube. Its pairs combine extreme, opposite and absent records with crowds of others."""
+"""The domain of labeled vectors in a ball or a cube. Its pairs combine extreme, opposite and absent
+records with crowds of others.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.base import Domain, SearchSpace
 from dpwitness.core.domains.fields import MAX_ENTRIES, items, require_labels, sized
-from dpwitness.core.domains.pair_patterns import CHANGES, DIGITS, NAMED_LABELS, PLACES, drop_invalid_pairs, ranked, rounded
+from dpwitness.core.domains.pair_patterns import (
+    CHANGES,
+    DIGITS,
+    NAMED_LABELS,
+    PLACES,
+    drop_invalid_pairs,
+    ranked,
+    rounded,
+)
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require
 
@@ -29,7 +39,8 @@ _MAX_DISTINCT = 16  # different records in a drawn crowd
 
 @dataclass(frozen=True, slots=True)
 class LabelledBall(Domain):
-    """`LabelledVectors` of `size` records (multiplicities counted): ``|x| <= radius`` in `dimension` dimensions, y in `labels`.
+    """`LabelledVectors` of `size` records (multiplicities counted): ``|x| <= radius`` in
+    `dimension` dimensions, y in `labels`.
 
     Parameters
     ----------
@@ -60,25 +71,35 @@ class LabelledBall(Domain):
     norm: str = "l2"
 
     def __post_init__(self) -> None:
-        require(self).integer("dimension", most=MAX_ENTRIES).integer("size", most=2**53).positive("radius")
-        require(self).one_of("relation", ["replace-one", "add-remove"]).one_of("norm", ["l2", "linf"])
+        require(self).integer("dimension", most=MAX_ENTRIES).integer("size", most=2**53).positive(
+            "radius"
+        )
+        require(self).one_of("relation", ["replace-one", "add-remove"]).one_of(
+            "norm", ["l2", "linf"]
+        )
         require_labels(self.labels, "LabelledBall")
         object.__setattr__(self, "labels", tuple(items("labels", self.labels, "LabelledBall")))
         if not self.labels:
             raise InvalidArgument("LabelledBall: labels must name at least one value, got ()")
         if self.relation == "add-remove" and self.size < 2:
-            raise InvalidArgument(f"LabelledBall: domain must have neighbors, got size {self.size}: its only record cannot be removed")
+            raise InvalidArgument(
+                f"LabelledBall: domain must have neighbors, got size {self.size}: its only "
+                "record cannot be removed"
+            )
 
     def length(self, x: FloatArray) -> FloatArray:
         """Return |x| of each row in floating-point arithmetic."""
         largest = np.abs(x).max(axis=-1)
         if self.norm == "linf":
             return np.asarray(largest)
-        scale = np.where(largest > 0, largest, 1.0)  # prevents overflow and underflow of the squares
+        # prevents overflow and underflow of the squares
+        scale = np.where(largest > 0, largest, 1.0)
         return np.asarray(scale * np.linalg.norm(x / scale[..., None], axis=-1))
 
     def pulled(self, x: FloatArray) -> FloatArray:
-        """Return `x`, or if |x| exceeds the radius its projection onto the boundary, such that |x| in floats is at most the radius."""
+        """Return `x`, or if |x| exceeds the radius its projection onto the boundary, such that |x|
+        in floats is at most the radius.
+        """
         out = np.asarray(x, dtype=np.float64)
         largest = float(np.abs(out).max())
         if self.length(out) > self.radius:
@@ -89,13 +110,17 @@ class LabelledBall(Domain):
         return out
 
     def _exceeds_radius(self, x: FloatArray) -> bool:
-        """Return whether |x| exceeds the radius in another summation order of the squares; orders that overflow are ignored."""
+        """Return whether |x| exceeds the radius in another summation order of the squares; orders
+        that overflow are ignored.
+        """
         with np.errstate(over="ignore", under="ignore"):
             sizes = float(np.sqrt(x @ x)), float(np.sqrt(np.sum(x * x))), math.hypot(*x.tolist())
         return any(self.radius < size < math.inf for size in sizes)
 
     def contains(self, dataset: Any) -> bool:
-        """Return whether the dataset is a LabelledVectors of an allowed size, in the ball up to rounding of |x|, with known labels."""
+        """Return whether the dataset is a LabelledVectors of an allowed size, in the ball up to
+        rounding of |x|, with known labels.
+        """
         if not isinstance(dataset, LabelledVectors) or dataset.dimension != self.dimension:
             return False
         edge = self.radius * (1 + (self.dimension + 2) * 2.0**-52 if self.norm == "l2" else 1)
@@ -112,16 +137,24 @@ class LabelledBall(Domain):
         for rank in range(len(crowds) + len(changes) - 1):
             for turn, (common_name, common), (why, first, second) in ranked(crowds, changes, rank):
                 at, _ = PLACES[turn]
-                yield build_labelled_pair(self, first, second, common, f"{why}, {at}, {common_name}", at=at)
+                yield build_labelled_pair(
+                    self, first, second, common, f"{why}, {at}, {common_name}", at=at
+                )
 
     def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         others, labels = self.size - 1, sorted(set(self.labels))
         change = turn % 4 if len(labels) > 1 else (1, 3)[turn // 2 % 2]
         distinct = min(others, _MAX_DISTINCT)
         share, over = divmod(others, max(distinct, 1))
-        drawn = np.append(labels[:: max(len(labels) - 1, 1)], rng.choice(labels, distinct))[:distinct]  # includes the extreme labels
+        # includes the extreme labels
+        drawn = np.append(labels[:: max(len(labels) - 1, 1)], rng.choice(labels, distinct))[
+            :distinct
+        ]
         shuffled = rng.permutation(drawn)
-        common = [(self._random_point(rng, corners), float(y), share + (i < over)) for i, y in enumerate(shuffled)]
+        common = [
+            (self._random_point(rng, corners), float(y), share + (i < over))
+            for i, y in enumerate(shuffled)
+        ]
         x, y = self._random_point(rng, True), float(rng.choice(labels))
         first, second = (x, y), (x, y)
         if change in (0, 2):
@@ -134,42 +167,69 @@ class LabelledBall(Domain):
         others_text = "at random corners" if corners else "from the interior"
         at, _ = PLACES[turn % 3]
         what = "another direction" if change == 3 else CHANGES[change]
-        return build_labelled_pair(self, first, second, common, f"drawn {turn}: {what}, {at} among others {others_text}", at=at)
+        return build_labelled_pair(
+            self,
+            first,
+            second,
+            common,
+            f"drawn {turn}: {what}, {at} among others {others_text}",
+            at=at,
+        )
 
     def _random_point(self, rng: Generator, corner: bool) -> FloatArray:
-        """Return a random point: on the boundary (a corner of the cube) if `corner`, otherwise uniform inside."""
+        """Return a random point: on the boundary (a corner of the cube) if `corner`, otherwise
+        uniform inside.
+        """
         d = self.dimension
         if self.norm == "linf":
-            return np.asarray(self.radius * (rng.choice([-1.0, 1.0], d) if corner else rng.uniform(-1.0, 1.0, d)))
+            return np.asarray(
+                self.radius * (rng.choice([-1.0, 1.0], d) if corner else rng.uniform(-1.0, 1.0, d))
+            )
         direction = rng.standard_normal(d)
         direction /= np.linalg.norm(direction)
         return self.pulled(self.radius * direction * (1.0 if corner else rng.random() ** (1 / d)))
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: the changed records and up to three different common records with their multiplicities."""
+        """Return coordinates of a pair: the changed records and up to three different common
+        records with their multiplicities.
+        """
         d, others = self.dimension, self.size - 1
         distinct = min((1, 2, 0, 3)[turn % 4], others)
         changed = 2 if self.relation == "replace-one" else 1
         width = d + 1
-        labels = [float(v) for v in rng.choice(np.array(self.labels, dtype=float), changed + distinct)]
-        if turn % 2 == 0 and len(self.labels) > 1:  # every other start flips the label: extreme labels have the most opposed gradients
+        labels = [
+            float(v) for v in rng.choice(np.array(self.labels, dtype=float), changed + distinct)
+        ]
+        # every other start flips the label: extreme labels have the most opposed gradients
+        if turn % 2 == 0 and len(self.labels) > 1:
             labels[:changed] = [max(self.labels), min(self.labels)][:changed]
         top = np.log10(max(others, 1))
         at, _ = PLACES[turn // 4 % 3]
 
         def decode(z: FloatArray) -> Pair | None:
-            records = [(decode_vector(z[i * width : (i + 1) * width], self), labels[i]) for i in range(changed + distinct)]
+            records = [
+                (decode_vector(z[i * width : (i + 1) * width], self), labels[i])
+                for i in range(changed + distinct)
+            ]
             exponents = np.clip(top / 2 + top * z[(changed + distinct) * width :] / 3, 0.0, top)
             counts = np.floor(10.0**exponents)
             if counts.sum() > others:
                 counts = np.floor(counts * (others / counts.sum()))
-            common = [(x, y, int(c)) for (x, y), c in zip(records[changed:], counts, strict=True) if c >= 1]
-            return build_labelled_pair(self, records[0], records[changed - 1], common, "search", at=at)
+            common = [
+                (x, y, int(c))
+                for (x, y), c in zip(records[changed:], counts, strict=True)
+                if c >= 1
+            ]
+            return build_labelled_pair(
+                self, records[0], records[changed - 1], common, "search", at=at
+            )
 
         return SearchSpace((changed + distinct) * width + distinct, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
-        """Return a strategy of pairs with entries at quarters of the radius and up to two different common records."""
+        """Return a strategy of pairs with entries at quarters of the radius and up to two different
+        common records.
+        """
         from hypothesis import strategies as st
 
         d, others = self.dimension, self.size - 1
@@ -181,7 +241,10 @@ class LabelledBall(Domain):
 
         @st.composite
         def pairs(draw: DrawFn) -> Pair | None:
-            first, second = (point(draw(entries)), draw(labels)), (point(draw(entries)), draw(labels))
+            first, second = (
+                (point(draw(entries)), draw(labels)),
+                (point(draw(entries)), draw(labels)),
+            )
             common, left = [], others
             for _ in range(draw(st.integers(0, min(others, 2)))):
                 if left < 1:
@@ -195,7 +258,9 @@ class LabelledBall(Domain):
         return drop_invalid_pairs(pairs())
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
-        """Yield pairs without some common record, with rounded multiplicities, or with simpler vectors."""
+        """Yield pairs without some common record, with rounded multiplicities, or with simpler
+        vectors.
+        """
         parts = _split_pair(self, pair)
         if parts is None:
             return
@@ -225,7 +290,13 @@ def padding(domain: LabelledBall) -> Record:
 
 
 def build_labelled_pair(
-    domain: LabelledBall, first: Record, second: Record, common: list[Counted], why: str, *, at: str = "first"
+    domain: LabelledBall,
+    first: Record,
+    second: Record,
+    common: list[Counted],
+    why: str,
+    *,
+    at: str = "first",
 ) -> Pair | None:
     """Return the pair that differs in one record, filled up to the domain's size with `padding`.
 
@@ -241,14 +312,20 @@ def build_labelled_pair(
 
     def dataset(extra: list[Counted]) -> LabelledVectors:
         table = [*rows[:place], *extra, *rows[place:]]
-        return LabelledVectors([x + 0.0 for x, _, _ in table], [y for _, y, _ in table], [count for _, _, count in table])
+        return LabelledVectors(
+            [x + 0.0 for x, _, _ in table],
+            [y for _, y, _ in table],
+            [count for _, _, count in table],
+        )
 
     changed = [(*second, 1)] if domain.relation == "replace-one" else []
     return domain.pair(dataset([(*first, 1)]), dataset(changed), why)
 
 
 def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
-    """Yield replaced records: opposite, against the origin, another direction, shortened; every pair of extreme labels."""
+    """Yield replaced records: opposite, against the origin, another direction, shortened; every
+    pair of extreme labels.
+    """
     d, radius = domain.dimension, domain.radius
     low, high = min(domain.labels), max(domain.labels)
     extreme, other_direction = _extreme_point(domain), np.zeros(d)
@@ -265,7 +342,11 @@ def _changes(domain: LabelledBall) -> Iterator[tuple[str, Record, Record]]:
             mixed_corner = -extreme.copy()
             mixed_corner[0] = radius
             yield "one entry against the others", (mixed_corner, high), (mixed_corner, low)
-            yield "one entry against the others, flipped", (mixed_corner, high), (-mixed_corner, high)
+            yield (
+                "one entry against the others, flipped",
+                (mixed_corner, high),
+                (-mixed_corner, high),
+            )
     for label in sorted(set(domain.labels) - {low, high})[:NAMED_LABELS]:
         yield f"label {label:g} against the lowest", (extreme, label), (extreme, low)
 
@@ -300,7 +381,9 @@ def _extreme_point(domain: LabelledBall) -> FloatArray:
 
 
 def decode_vector(z: FloatArray, domain: LabelledBall) -> FloatArray:
-    """Return the vector of d + 1 coordinates: a direction, and a logarithmic length; a positive last coordinate means the boundary."""
+    """Return the vector of d + 1 coordinates: a direction, and a logarithmic length; a positive
+    last coordinate means the boundary.
+    """
     length = 10.0 ** (1.5 * min(float(z[-1]), 0.0))
     if domain.norm == "linf":
         return np.asarray(domain.radius * length * np.clip(z[:-1], -1.0, 1.0))
@@ -309,7 +392,9 @@ def decode_vector(z: FloatArray, domain: LabelledBall) -> FloatArray:
 
 
 def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[Record], list[Counted]] | None:
-    """Return the changed records and the common records without padding; None if the datasets differ otherwise."""
+    """Return the changed records and the common records without padding; None if the datasets
+    differ otherwise.
+    """
     removed, added = pair.d0.counts() - pair.d1.counts(), pair.d1.counts() - pair.d0.counts()
 
     def decoded(key: tuple[bytes, float]) -> tuple[FloatArray, float]:
@@ -321,8 +406,12 @@ def _split_pair(domain: LabelledBall, pair: Pair) -> tuple[list[Record], list[Co
         return None
     changed = [decoded(key) for key in (*removed, *added)]
     neutral = padding(domain)
-    shared = [(*decoded(key), count) for key, count in (pair.d0.counts() & pair.d1.counts()).items()]
-    return changed, [(x, y, count) for x, y, count in shared if np.any(x != neutral[0]) or y != neutral[1]]
+    shared = [
+        (*decoded(key), count) for key, count in (pair.d0.counts() & pair.d1.counts()).items()
+    ]
+    return changed, [
+        (x, y, count) for x, y, count in shared if np.any(x != neutral[0]) or y != neutral[1]
+    ]
 
 
 def _simpler_vectors(x: FloatArray, domain: LabelledBall) -> Iterator[FloatArray]:

@@ -1,4 +1,6 @@
-"""Building blocks of the domains' pairs: places of a changed record, numbers inside an interval, tables with an inserted record."""
+"""Building blocks of the domains' pairs: places of a changed record, numbers inside an interval,
+tables with an inserted record.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 B = TypeVar("B")
 
-NAMED_LABELS = 4  # catalogues cover this many labels between the extremes; random pairs cover the rest
+# catalogues cover this many labels between the extremes; random pairs cover the rest
+NAMED_LABELS = 4
 # Index of the changed record among n others.
 PLACES: Sequence[tuple[str, Callable[[int], int]]] = (
     ("first", lambda n: 0),
@@ -28,7 +31,8 @@ PLACES: Sequence[tuple[str, Callable[[int], int]]] = (
 CHANGES = ("label flipped", "features flipped", "label and features flipped", "one feature moved")
 MAX_LISTED_CATEGORIES = 4096  # up to this many categories are listed and matched completely
 _SAMPLED_PAIRS = 24  # pairs drawn from more categories than `MAX_LISTED_CATEGORIES`
-MAGNITUDES = (10**-0.5, 0.1, 10**-1.5)  # smaller magnitudes of changed numbers, as shares of those at the ends of an interval
+# smaller magnitudes of changed numbers, as shares of those at the ends of an interval
+MAGNITUDES = (10**-0.5, 0.1, 10**-1.5)
 DIGITS = (1, 2, 3, 4, 6)  # numbers of digits tried in simpler pairs
 
 
@@ -41,12 +45,18 @@ def between(low: Any, high: Any, share: Any) -> Any:
     """Return low + share (high - low), inside the interval despite rounding and overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         width = np.subtract(high, low)
-        found = np.where(np.isfinite(width), low + width * share, np.multiply(low, np.subtract(1.0, share)) + np.multiply(high, share))
+        found = np.where(
+            np.isfinite(width),
+            low + width * share,
+            np.multiply(low, np.subtract(1.0, share)) + np.multiply(high, share),
+        )
     return np.clip(found, np.minimum(low, high), np.maximum(low, high))
 
 
 def smaller_magnitudes(low: Any, high: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yield points on both sides of zero, or of the point of the interval nearest to zero, at shares of the distance to its ends."""
+    """Yield points on both sides of zero, or of the point of the interval nearest to zero, at
+    shares of the distance to its ends.
+    """
     center = np.clip(0.0, low, high)
     for share in MAGNITUDES:
         yield f"{share:.2g}", between(center, low, share), between(center, high, share)
@@ -61,7 +71,9 @@ def far_outside_interval(low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def ranked(first: Sequence[A], second: Sequence[B], rank: int) -> Iterator[tuple[int, A, B]]:
-    """Yield the pairs of items whose indices add up to `rank`, each with 0, 1 or 2, cycling along diagonals, rows and columns."""
+    """Yield the pairs of items whose indices add up to `rank`, each with 0, 1 or 2, cycling along
+    diagonals, rows and columns.
+    """
     for i in range(max(0, rank - len(second) + 1), min(len(first), rank + 1)):
         yield 0 if rank < 2 else (2 * i - rank) % 3, first[i], second[rank - i]
 
@@ -89,15 +101,23 @@ def changed_row_index(longer: FloatArray, shorter: FloatArray) -> int:
 
 
 def integers_between(low: FloatArray, high: FloatArray, shares: FloatArray) -> FloatArray:
-    """Return integers in [low, high] for uniform shares, each equally likely up to rounding. The bounds must be integers."""
+    """Return integers in [low, high] for uniform shares, each equally likely up to rounding. The
+    bounds must be integers.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         width = high - low + 1.0
         small = low + np.floor(shares * width)
-    return np.clip(np.where(width < 2.0**52, small, np.round(between(low, high, shares))), low, high)
+    return np.clip(
+        np.where(width < 2.0**52, small, np.round(between(low, high, shares))), low, high
+    )
 
 
-def truncated_tables(first: FloatArray, second: FloatArray, low: float, high: float) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield both tables with common rows set to zero or rounded, then with the changed row rounded, all within the bounds."""
+def truncated_tables(
+    first: FloatArray, second: FloatArray, low: float, high: float
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield both tables with common rows set to zero or rounded, then with the changed row rounded,
+    all within the bounds.
+    """
     common = np.all((first == second) | (np.isnan(first) & np.isnan(second)), axis=1)
     for digits in (0, *DIGITS):
         for rows in (common, ~common):
@@ -106,7 +126,10 @@ def truncated_tables(first: FloatArray, second: FloatArray, low: float, high: fl
             left, right = first.copy(), second.copy()
             for table in (left, right):
                 table[rows] = shorter(table[rows], digits, low, high)
-            changed = not (np.array_equal(left, first, equal_nan=True) and np.array_equal(right, second, equal_nan=True))
+            changed = not (
+                np.array_equal(left, first, equal_nan=True)
+                and np.array_equal(right, second, equal_nan=True)
+            )
             if changed and not np.array_equal(left, right, equal_nan=True):
                 yield left, right
 
@@ -119,11 +142,19 @@ def shorter(values: FloatArray, digits: int, low: float, high: float) -> FloatAr
     """
     scale = 10.0 ** max(digits - 1, 0)
     with np.errstate(over="ignore", invalid="ignore"):
-        shorter = np.where(np.isnan(values), values, 0.0) if digits == 0 else np.trunc(values * scale) / scale
+        shorter = (
+            np.where(np.isnan(values), values, 0.0)
+            if digits == 0
+            else np.trunc(values * scale) / scale
+        )
         ends = np.ceil(low * scale) / scale, np.floor(high * scale) / scale
         inward = np.where(shorter < low, ends[0], np.where(shorter > high, ends[1], shorter))
     inside = np.isnan(inward) | ((inward >= low) & (inward <= high))
-    return np.where(np.isfinite(values) | np.isnan(values), np.where(inside, inward, np.clip(values, low, high)), values)
+    return np.where(
+        np.isfinite(values) | np.isnan(values),
+        np.where(inside, inward, np.clip(values, low, high)),
+        values,
+    )
 
 
 def rounded(value: float, digits: int) -> float:

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Records(Tabular):
-    """`size` records, each a number in [low, high]; integers if `integer`, and categories without an order if `categories`.
+    """`size` records, each a number in [low, high]; integers if `integer`, and categories without
+    an order if `categories`.
 
     Parameters
     ----------
@@ -76,17 +77,26 @@ class Records(Tabular):
     categories: bool = False
 
     def __post_init__(self) -> None:
-        require(self).integer("size", most=MAX_ENTRIES).finite("low", "high").one_of("relation", ["replace-one", "add-remove"])
+        require(self).integer("size", most=MAX_ENTRIES).finite("low", "high").one_of(
+            "relation", ["replace-one", "add-remove"]
+        )
         flags(self, "integer", "missing", "outside", "categories")
         object.__setattr__(self, "integer", bool(self.integer or self.categories))
         if not self.high > self.low:
-            raise InvalidArgument(f"Records: high must exceed low, got [{self.low!r}, {self.high!r}]")
+            raise InvalidArgument(
+                f"Records: high must exceed low, got [{self.low!r}, {self.high!r}]"
+            )
         low, high = self.extremes
         interval = f"[{self.low!r}, {self.high!r}]"
         if low > high:
-            raise InvalidArgument(f"Records: domain must not be empty, got no whole number in {interval}")
+            raise InvalidArgument(
+                f"Records: domain must not be empty, got no whole number in {interval}"
+            )
         if low == high and self.relation == "replace-one" and not (self.missing or self.outside):
-            raise InvalidArgument(f"Records: domain must have neighbors, got one whole number in {interval}, so that no record can change")
+            raise InvalidArgument(
+                f"Records: domain must have neighbors, got one whole number in {interval}, "
+                "so that no record can change"
+            )
 
     @property
     def extremes(self) -> tuple[float, float]:
@@ -108,7 +118,9 @@ class Records(Tabular):
         return self.outside or bool(np.all((present >= self.low) & (present <= self.high)))
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs: changed values among crowds of others, in the first and in the last place, largest changes first."""
+        """Yield fixed pairs: changed values among crowds of others, in the first and in the last
+        place, largest changes first.
+        """
         n, (low, high) = self.size, self.extremes
         middle, spread = between(low, high, 0.5), between(low, high, np.linspace(0.0, 1.0, n))
         if self.integer:
@@ -121,9 +133,18 @@ class Records(Tabular):
             "all records in the middle": np.full(n, middle),
             "all distinct": spread,
         }
-        changes = [(low, high), (middle, high), (low, middle), *([(low, low + 1), (high - 1, high)] if self.integer else [])]
+        changes = [
+            (low, high),
+            (middle, high),
+            (low, middle),
+            *([(low, low + 1), (high - 1, high)] if self.integer else []),
+        ]
         if low < 0 < high:
-            crowds = {"all records low": crowds["all records low"], "all records zero": np.zeros(n), **crowds}
+            crowds = {
+                "all records low": crowds["all records low"],
+                "all records zero": np.zeros(n),
+                **crowds,
+            }
             changes.insert(1, (0.0, high))
         if self.missing:
             crowds = {"all others missing": np.full(n, np.nan), **crowds}
@@ -132,35 +153,53 @@ class Records(Tabular):
             below, above = far_outside_interval(low, high)
             changes[1:1] = [(low, above), (below, above)]
         if self.relation == "add-remove":
-            special = [*([np.nan] if self.missing else []), *(far_outside_interval(low, high) if self.outside else [])]
+            special = [
+                *([np.nan] if self.missing else []),
+                *(far_outside_interval(low, high) if self.outside else []),
+            ]
             added = list(dict.fromkeys([high, *special, low, *(after for _, after in changes)]))
             changes = [(np.nan, value) for value in added]
         first, middle_place, last = PLACES
         for places in ((first, last, middle_place), (last, middle_place, first)):
-            # Along diagonals, so that the most promising crowds meet the most promising changes first.
+            # Along diagonals, so that the most promising crowds meet the most promising changes
+            # first.
             for rank in range(len(crowds) + len(changes) - 1):
                 if rank == 2 and n > 1 and self.relation == "add-remove":
                     yield self.pair(np.empty(0), np.array([high]), "one record against none")
-                for turn, (why, crowd), (before, after) in ranked(list(crowds.items()), changes, rank):
+                for turn, (why, crowd), (before, after) in ranked(
+                    list(crowds.items()), changes, rank
+                ):
                     at, place_among = places[turn]
                     place = place_among(n - 1)
                     changed, base = crowd.copy(), crowd.copy()
                     base[place], changed[place] = before, after
                     if self.relation == "add-remove":
-                        yield self.pair(np.delete(changed, place), changed, f"{why}, record {after:g} added {at}")
+                        yield self.pair(
+                            np.delete(changed, place),
+                            changed,
+                            f"{why}, record {after:g} added {at}",
+                        )
                     else:
                         yield self.pair(base, changed, f"{why}, {at} from {before:g} to {after:g}")
         yield from () if self.integer else self._smaller_changes()
 
     def _smaller_changes(self) -> Iterator[Pair | None]:
-        """Yield pairs with a change by smaller and smaller amounts among records near zero: a fault may show for some magnitudes only."""
+        """Yield pairs with a change by smaller and smaller amounts among records near zero: a fault
+        may show for some magnitudes only.
+        """
         others = np.full(self.size - 1, np.clip(0.0, self.low, self.high))
         for share, below, above in smaller_magnitudes(self.low, self.high):
             base = others if self.relation == "add-remove" else np.append(others, below)
-            yield self.pair(base, np.append(others, above), f"all others near zero, last at {share} of the bounds")
+            yield self.pair(
+                base,
+                np.append(others, above),
+                f"all others near zero, last at {share} of the bounds",
+            )
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: a changed record among up to four repeated values. Some integers, and categories, are drawn."""
+        """Return coordinates of a pair: a changed record among up to four repeated values. Some
+        integers, and categories, are drawn.
+        """
         distinct = min(self.size - 1, 4)
         shares = rng.dirichlet(np.ones(distinct)) if distinct else np.zeros(0)
         copies = np.maximum(1, np.floor(shares * (self.size - 1))).astype(int)
@@ -172,7 +211,11 @@ class Records(Tabular):
         _, place = PLACES[turn % 3]
         low, high = self.extremes
         fixed = self.categories or (self.integer and turn % 3 == 2)
-        sampled = self.draws(rng).rows(2 + distinct, corners=False)[:, 0] if fixed else np.zeros(2 + distinct)
+        sampled = (
+            self.draws(rng).rows(2 + distinct, corners=False)[:, 0]
+            if fixed
+            else np.zeros(2 + distinct)
+        )
         if fixed and low < high:
             sampled[:2] = matching(low, high, rng)[0]
 
@@ -181,21 +224,30 @@ class Records(Tabular):
             if self.integer:
                 values = np.round(values)
             common = np.repeat(values[2:], copies)
-            first = common if self.relation == "add-remove" else insert_record(common, values[0], place)
+            first = (
+                common if self.relation == "add-remove" else insert_record(common, values[0], place)
+            )
             return self.pair(first, insert_record(common, values[1], place), "search")
 
         return SearchSpace(0 if fixed else 2 + distinct, decode)
 
     def lattice(self) -> SearchStrategy[Pair]:
-        """Return a strategy of pairs with integers, categories, or numbers at quarters of the interval."""
+        """Return a strategy of pairs with integers, categories, or numbers at quarters of the
+        interval.
+        """
         from hypothesis import strategies as st
 
         low, high = self.extremes
         value: SearchStrategy[float]
-        if self.categories and high - low < MAX_LISTED_CATEGORIES:  # in random order, since categories have none
-            value = st.sampled_from((low + np.random.default_rng(0).permutation(int(high - low) + 1)).tolist())
+        # in random order, since categories have none
+        if self.categories and high - low < MAX_LISTED_CATEGORIES:
+            value = st.sampled_from(
+                (low + np.random.default_rng(0).permutation(int(high - low) + 1)).tolist()
+            )
         elif self.integer:
-            value = st.integers(int(low), int(high)).map(lambda whole: min(max(float(whole), low), high))
+            value = st.integers(int(low), int(high)).map(
+                lambda whole: min(max(float(whole), low), high)
+            )
         else:
             value = st.integers(0, 4).map(lambda quarter: float(between(low, high, quarter / 4)))
         if self.missing:
@@ -216,7 +268,9 @@ class Records(Tabular):
         return drop_invalid_pairs(pairs())
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
-        """Yield pairs with common records set to zero or rounded, or with a rounded changed record."""
+        """Yield pairs with common records set to zero or rounded, or with a rounded
+        changed record.
+        """
         if pair.relation != "replace-one":
             return
         tables = [np.asarray(d, dtype=float)[:, None] for d in (pair.d0, pair.d1)]

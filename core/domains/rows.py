@@ -1,4 +1,6 @@
-"""The domain of numeric rows with features and a label. Its pairs change a row at a corner of the features, or its label, among crowds."""
+"""The domain of numeric rows with features and a label. Its pairs change a row at a corner of the
+features, or its label, among crowds.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ Change = tuple[str, FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class Rows(Tabular):
-    """A (`size`, k) array with one record per row: columns in `features`, one interval each, then a label column if `labels` is not empty.
+    """A (`size`, k) array with one record per row: columns in `features`, one interval each, then a
+    label column if `labels` is not empty.
 
     Parameters
     ----------
@@ -69,13 +72,19 @@ class Rows(Tabular):
     categories: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        require(self).integer("size", most=MAX_ENTRIES).one_of("relation", ["replace-one", "add-remove"])
+        require(self).integer("size", most=MAX_ENTRIES).one_of(
+            "relation", ["replace-one", "add-remove"]
+        )
         flags(self, "every_label", "outside")
         intervals = []
         for interval in items("features", self.features, "Rows"):
             ends = items("features", interval, "Rows")
-            if len(ends) != 2 or not require_finite("features", ends[1], "Rows") >= require_finite("features", ends[0], "Rows"):
-                raise InvalidArgument(f"Rows: features must be intervals (low, high), got {short_repr(interval)}")
+            if len(ends) != 2 or not require_finite("features", ends[1], "Rows") >= require_finite(
+                "features", ends[0], "Rows"
+            ):
+                raise InvalidArgument(
+                    f"Rows: features must be intervals (low, high), got {short_repr(interval)}"
+                )
             intervals.append((float(ends[0]), float(ends[1])))
         object.__setattr__(self, "features", tuple(intervals))
         object.__setattr__(self, "labels", require_labels(self.labels, "Rows"))
@@ -83,16 +92,24 @@ class Rows(Tabular):
             raise InvalidArgument("Rows: features or labels must name a column, got none")
         categories = columns("categories", self.categories, len(self.features))
         object.__setattr__(self, "categories", categories)
-        object.__setattr__(self, "integer", tuple(sorted({*columns("integer", self.integer, len(self.features)), *categories})))
+        object.__setattr__(
+            self,
+            "integer",
+            tuple(sorted({*columns("integer", self.integer, len(self.features)), *categories})),
+        )
         for column in self.integer:
             if math.ceil(self.features[column][0]) > math.floor(self.features[column][1]):
                 interval = f"{list(self.features[column])} of column {column}"
-                raise InvalidArgument(f"Rows: domain must not be empty, got no whole number in {interval}")
+                raise InvalidArgument(
+                    f"Rows: domain must not be empty, got no whole number in {interval}"
+                )
         self._require_neighbors()
 
     @property
     def extremes(self) -> FloatArray:
-        """Return the smallest and the largest value of each feature inside its interval, of shape (k, 2)."""
+        """Return the smallest and the largest value of each feature inside its interval, of shape
+        (k, 2).
+        """
         ends = np.array(self.features, dtype=float).reshape(-1, 2)
         for column in self.integer:
             ends[column] = math.ceil(ends[column, 0]), math.floor(ends[column, 1])
@@ -104,24 +121,49 @@ class Rows(Tabular):
         least = kinds if self.every_label else 0
         fixed = not any(low < high or self.outside for low, high in self.extremes)
         if self.size < least + (self.relation == "add-remove"):
-            both = "both datasets" if self.relation == "replace-one" else "both datasets, one a row shorter"
-            raise InvalidArgument(f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels that each occur in {both}")
+            both = (
+                "both datasets"
+                if self.relation == "replace-one"
+                else "both datasets, one a row shorter"
+            )
+            raise InvalidArgument(
+                f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels "
+                f"that each occur in {both}"
+            )
         if self.relation == "replace-one" and fixed and kinds < 2:
-            raise InvalidArgument("Rows: domain must have neighbors, got a domain in which all rows are equal")
+            raise InvalidArgument(
+                "Rows: domain must have neighbors, got a domain in which all rows are equal"
+            )
         if self.relation == "replace-one" and fixed and self.size == least:
-            raise InvalidArgument(f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels that must all occur")
+            raise InvalidArgument(
+                f"Rows: domain must have neighbors, got size {self.size} for {kinds} labels "
+                "that must all occur"
+            )
 
     def contains(self, dataset: Any) -> bool:
-        """Return whether the dataset is a table with an allowed number of rows and allowed columns."""
-        if not isinstance(dataset, np.ndarray) or dataset.ndim != 2 or dataset.dtype.kind not in "iuf" or dataset.dtype.itemsize > 8:
+        """Return whether the dataset is a table with an allowed number of rows and
+        allowed columns.
+        """
+        if (
+            not isinstance(dataset, np.ndarray)
+            or dataset.ndim != 2
+            or dataset.dtype.kind not in "iuf"
+            or dataset.dtype.itemsize > 8
+        ):
             return False
         if isinstance(dataset, np.ma.MaskedArray):
             return False
         k = len(self.features)
-        if dataset.shape[1] != k + bool(self.labels) or not sized(len(dataset), self.size, self.relation):
+        if dataset.shape[1] != k + bool(self.labels) or not sized(
+            len(dataset), self.size, self.relation
+        ):
             return False
         low, high = self.extremes.T
-        inside = ~np.isnan(dataset[:, :k]) if self.outside else (dataset[:, :k] >= low) & (dataset[:, :k] <= high)
+        inside = (
+            ~np.isnan(dataset[:, :k])
+            if self.outside
+            else (dataset[:, :k] >= low) & (dataset[:, :k] <= high)
+        )
         whole = dataset[:, list(self.integer)]
         if not np.all(inside) or not np.all(np.floor(whole) == whole):
             return False
@@ -129,7 +171,9 @@ class Rows(Tabular):
         return found <= set(self.labels) and (not self.every_label or found == set(self.labels))
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs of tables, the most promising first; None in place of a pair that lacks a required label."""
+        """Yield fixed pairs of tables, the most promising first; None in place of a pair that lacks
+        a required label.
+        """
         crowds, changes = list(_crowds(self)), list(_changes(self))
         first, middle, last = PLACES
         for rank in range(len(crowds) + len(changes) - 1):
@@ -138,21 +182,32 @@ class Rows(Tabular):
         for change in _smaller_changes(self):
             yield self._changed(crowds[0], change, last)
 
-    def _changed(self, crowd: tuple[str, FloatArray], change: Change, at: tuple[str, Callable[[int], int]]) -> Pair | None:
-        """Return the pair of a changed row at a place of a crowd; under add-remove the first dataset lacks the row."""
+    def _changed(
+        self, crowd: tuple[str, FloatArray], change: Change, at: tuple[str, Callable[[int], int]]
+    ) -> Pair | None:
+        """Return the pair of a changed row at a place of a crowd; under add-remove the first
+        dataset lacks the row.
+        """
         (kind, others), (why, before, after), (name, place) = crowd, change, at
         base = others if self.relation == "add-remove" else insert_record(others, before, place)
         return self.pair(base, insert_record(others, after, place), f"{why}, {name}, {kind}")
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
-        """Return coordinates of a pair: a changed row among up to three different rows that fill the rest.
+        """Return coordinates of a pair: a changed row among up to three different rows that fill
+        the rest.
 
         On some turns the rest are equal rows at the bottom instead. Categories are drawn.
         """
         ends = self.extremes
         k, others = len(ends), self.size - 1
-        distinct = min(max((1, 2, 3, 0)[turn % 4], len(self.labels) if self.every_label else 0), others)
-        labels = rng.choice(np.array(self.labels), 2 + distinct) if self.labels else np.zeros(2 + distinct)
+        distinct = min(
+            max((1, 2, 3, 0)[turn % 4], len(self.labels) if self.every_label else 0), others
+        )
+        labels = (
+            rng.choice(np.array(self.labels), 2 + distinct)
+            if self.labels
+            else np.zeros(2 + distinct)
+        )
         if self.labels and turn % 2 == 0:
             labels[:2] = max(self.labels), min(self.labels)
         if self.every_label:
@@ -160,7 +215,9 @@ class Rows(Tabular):
             # With as many records as labels, the changed record must have the remaining label.
             if missing := set(self.labels) - set(labels[2:].tolist()):
                 labels[:2] = missing.pop()
-        assignment = np.sort(np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct)))
+        assignment = np.sort(
+            np.append(np.arange(distinct), rng.integers(0, max(distinct, 1), others - distinct))
+        )
         _, place = PLACES[int(rng.integers(3))]
         drawn = self.draws(rng).rows(3 + distinct, corners=False)[:, :k]
         for column in self.categories:
@@ -172,7 +229,11 @@ class Rows(Tabular):
         base = np.tile(np.append(bottom, labels[:1]) if self.labels else bottom, (others, 1))
 
         def decode(z: FloatArray) -> Pair | None:
-            values = between(ends[moving, 0], ends[moving, 1], np.clip(0.5 + 0.4 * z.reshape(2 + distinct, len(moving)), 0.0, 1.0))
+            values = between(
+                ends[moving, 0],
+                ends[moving, 1],
+                np.clip(0.5 + 0.4 * z.reshape(2 + distinct, len(moving)), 0.0, 1.0),
+            )
             values[:, whole] = np.round(values[:, whole])
             rows = drawn[:-1].copy()
             rows[:, moving] = values
@@ -210,7 +271,9 @@ def _corner_values(domain: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def _changes(domain: Rows) -> Iterator[Change]:
-    """Yield the changed row before and after, with a description; under add-remove only the row after is used."""
+    """Yield the changed row before and after, with a description; under add-remove only the row
+    after is used.
+    """
     low, middle, high = _corner_values(domain)
     labels: list[tuple[float, ...]] = [(label,) for label in sorted(domain.labels)] or [()]
     first, last = labels[0], labels[-1]
@@ -226,21 +289,35 @@ def _changes(domain: Rows) -> Iterator[Change]:
         yield "one label flipped, low features", np.append(low, last), np.append(low, first)
     if len(low) > 1:
         side = np.arange(len(low)) % 2 == 0
-        yield "features alternately low and high", np.append(np.where(side, low, high), last), np.append(np.where(side, high, low), last)
-        yield "one feature from low to high", np.append(low, last), np.append(np.where(np.arange(len(low)) == 0, high, low), last)
+        yield (
+            "features alternately low and high",
+            np.append(np.where(side, low, high), last),
+            np.append(np.where(side, high, low), last),
+        )
+        yield (
+            "one feature from low to high",
+            np.append(low, last),
+            np.append(np.where(np.arange(len(low)) == 0, high, low), last),
+        )
     for label in labels[1:-1][:NAMED_LABELS]:
         yield f"label {label[0]:g} for the lowest", np.append(high, first), np.append(high, label)
 
 
 def _smaller_changes(domain: Rows) -> Iterator[Change]:
-    """Yield changes of numeric features by smaller and smaller amounts: a fault may show for some magnitudes only."""
+    """Yield changes of numeric features by smaller and smaller amounts: a fault may show for some
+    magnitudes only.
+    """
     low, _, high = _corner_values(domain)
     moving = np.setdiff1d(np.arange(len(low)), domain.integer)
     label = sorted(domain.labels)[-1:]
     for share, below, above in smaller_magnitudes(low[moving], high[moving]) if len(moving) else ():
         before, after = low.copy(), high.copy()
         before[moving], after[moving] = below, above
-        yield f"features at {share} of low and of high", np.append(before, label), np.append(after, label)
+        yield (
+            f"features at {share} of low and of high",
+            np.append(before, label),
+            np.append(after, label),
+        )
 
 
 def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
@@ -250,7 +327,10 @@ def _crowds(domain: Rows) -> Iterator[tuple[str, FloatArray]]:
     labels = sorted(domain.labels)
 
     def crowd(features: list[FloatArray], values: list[float]) -> FloatArray:
-        rows = [np.append(features[i % len(features)], values[i % len(values)] if values else []) for i in range(n)]
+        rows = [
+            np.append(features[i % len(features)], values[i % len(values)] if values else [])
+            for i in range(n)
+        ]
         return np.array(rows).reshape(n, len(low) + bool(labels))
 
     yield "others in the middle", crowd([middle], labels[:1])

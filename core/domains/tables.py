@@ -34,7 +34,9 @@ _RELEVANT_CHANGE = 0.05  # relative change of the score from which a part counts
 
 
 class Tabular(Domain):
-    """Base of the domains whose datasets are records with the same columns: features, and a label if `labels` is not empty."""
+    """Base of the domains whose datasets are records with the same columns: features, and a label
+    if `labels` is not empty.
+    """
 
     size: int
     labels: tuple[float, ...] = ()
@@ -94,7 +96,9 @@ class TableSampler(Draws[Tabular]):
         labels = sorted(set(domain.labels))
         movable = np.flatnonzero(self.columns[:, 0] < self.columns[:, 1])
         can_flip, can_move = len(labels) > 1, len(movable) > 0
-        possible = [c for c, can in enumerate((can_flip, can_move, can_flip and can_move, can_move)) if can]
+        possible = [
+            c for c, can in enumerate((can_flip, can_move, can_flip and can_move, can_move)) if can
+        ]
         change = possible[turn % len(possible)] if possible else 1
         at, place = PLACES[turn % 3]
         crowd = self.rows(domain.size - 1, corners)
@@ -105,13 +109,21 @@ class TableSampler(Draws[Tabular]):
             before[k], after[k] = rng.choice(labels, 2, replace=False)
         if change in (1, 2, 3):
             for column in range(k) if change != 3 else [int(rng.choice(movable))]:
-                before[column], after[column] = self._opposite_values(column, before[column], place(domain.size - 1))
+                before[column], after[column] = self._opposite_values(
+                    column, before[column], place(domain.size - 1)
+                )
         others = "at random corners" if corners else "from the interior"
         base = crowd if domain.relation == "add-remove" else insert_record(crowd, before, place)
-        return self.paired(base, insert_record(crowd, after, place), f"drawn {turn}: {CHANGES[change]}, {at} among others {others}")
+        return self.paired(
+            base,
+            insert_record(crowd, after, place),
+            f"drawn {turn}: {CHANGES[change]}, {at} among others {others}",
+        )
 
     def renumbered(self, pair: Pair | None) -> Pair | None:
-        """Return the pair with its categories randomly renumbered; the categories of the changed record come from the next matching."""
+        """Return the pair with its categories randomly renumbered; the categories of the changed
+        record come from the next matching.
+        """
         domain, rng = self.domain, self.rng
         if pair is None or not domain.category_columns:
             return pair
@@ -124,23 +136,37 @@ class TableSampler(Draws[Tabular]):
                 continue
             known = np.unique(np.concatenate([table[:, column] for table in tables]))
             known = known[(known >= low) & (known <= high)]
-            changed = [row[column] for row in (longer[at], *shorter[at : at + (domain.relation == "replace-one")]) if row[column] in known]
+            changed = [
+                row[column]
+                for row in (longer[at], *shorter[at : at + (domain.relation == "replace-one")])
+                if row[column] in known
+            ]
             others = np.setdiff1d(known, changed)
-            names = dict(zip(dict.fromkeys(changed), self._next_two_values(column, at), strict=False))
+            names = dict(
+                zip(dict.fromkeys(changed), self._next_two_values(column, at), strict=False)
+            )
             taken = list(names.values())
             if high - low < MAX_LISTED_CATEGORIES:
                 free = np.setdiff1d(low + np.arange(int(high - low) + 1), taken)
                 names |= zip(others, rng.permutation(free)[: len(others)], strict=True)
             else:
                 names |= zip(
-                    others, integers_between(np.full(len(others), low), np.full(len(others), high), rng.random(len(others))), strict=True
+                    others,
+                    integers_between(
+                        np.full(len(others), low),
+                        np.full(len(others), high),
+                        rng.random(len(others)),
+                    ),
+                    strict=True,
                 )
             for table in tables:
                 table[:, column] = [names.get(value, value) for value in table[:, column].tolist()]
         return self.paired(tables[0], tables[1], f"{pair.why}, renumbered")
 
     def paired(self, first: FloatArray, second: FloatArray, why: str) -> Pair | None:
-        """Return the pair of two tables of records; None if the pair does not belong to the domain."""
+        """Return the pair of two tables of records; None if the pair does not belong to
+        the domain.
+        """
         return self.domain.pair(self.domain.dataset(first), self.domain.dataset(second), why)
 
     def rows(self, count: int, corners: bool) -> FloatArray:
@@ -150,7 +176,9 @@ class TableSampler(Draws[Tabular]):
         shares = rng.random((count, len(low)))
         values = np.where(shares < 0.5, low, high) if corners else between(low, high, shares)
         drawn = list(self.domain.category_columns if corners else self.domain.integer_columns)
-        values[:, drawn] = integers_between(low[drawn], high[drawn], rng.random((count, len(drawn))))
+        values[:, drawn] = integers_between(
+            low[drawn], high[drawn], rng.random((count, len(drawn)))
+        )
         if domain.absent and not corners:
             values[rng.random(count) < 0.2] = np.nan
         if domain.labels:
@@ -174,7 +202,11 @@ class TableSampler(Draws[Tabular]):
         self._turn_counts[column, place] += 1
         for number in itertools.count():
             if number == len(self._matchings[column]):
-                self._matchings[column].append(matching(float(self.columns[column, 0]), float(self.columns[column, 1]), self.rng))
+                self._matchings[column].append(
+                    matching(
+                        float(self.columns[column, 0]), float(self.columns[column, 1]), self.rng
+                    )
+                )
             pairs = self._matchings[column][number]
             if turn < len(pairs):
                 break
@@ -186,7 +218,8 @@ class TableSampler(Draws[Tabular]):
         low, high = self.columns[column].tolist()
         if low == high:
             return value, value
-        if column in self.domain.integer_columns:  # the search by shapes covers the bounds of integers
+        # the search by shapes covers the bounds of integers
+        if column in self.domain.integer_columns:
             return self._next_two_values(column, at)
         return value, high if value - low < high - value else low
 
@@ -204,18 +237,27 @@ class TableSteps(RandomSteps):
     def __init__(self, draws: TableSampler) -> None:
         self._domain, self._draws, self._rng = draws.domain, draws, draws.rng
         width = draws.width
-        self.parts = [("place", 0), *(("changed", c) for c in range(width)), *(("others", c) for c in range(width))]
+        self.parts = [
+            ("place", 0),
+            *(("changed", c) for c in range(width)),
+            *(("others", c) for c in range(width)),
+        ]
         self._attempts = np.full(len(self.parts), 2.0)
         self._hits = np.ones(len(self.parts))
 
     def step(self, pair: Pair) -> tuple[int, Pair | None]:
-        """Return the index of the redrawn part and the new pair; None if the pair does not belong to the domain."""
+        """Return the index of the redrawn part and the new pair; None if the pair does not belong
+        to the domain.
+        """
         rng, domain = self._rng, self._domain
         weights = _MIN_WEIGHT + self._hits / self._attempts
         part = int(rng.choice(len(self.parts), p=weights / weights.sum()))
         what, column = self.parts[part]
         width = max(c for _, c in self.parts) + 1
-        shorter, longer = (np.array(d, dtype=float).reshape(len(d), width) for d in sorted((pair.d0, pair.d1), key=len))
+        shorter, longer = (
+            np.array(d, dtype=float).reshape(len(d), width)
+            for d in sorted((pair.d0, pair.d1), key=len)
+        )
         at = changed_row_index(longer, shorter)
         crowd, after = np.delete(longer, at, axis=0), longer[at].copy()
         before = shorter[at].copy() if domain.relation == "replace-one" else None

@@ -17,7 +17,8 @@ from dpwitness.core.values.validation import InvalidArgument, require, short_rep
 
 @dataclass(frozen=True, slots=True)
 class Texts(Domain):
-    """`size` texts of up to `longest` words from `words`, separated by spaces; neighbors by ``replace-one`` or ``add-remove``.
+    """`size` texts of up to `longest` words from `words`, separated by spaces; neighbors by
+    ``replace-one`` or ``add-remove``.
 
     Parameters
     ----------
@@ -43,15 +44,26 @@ class Texts(Domain):
     has_integers = unordered = True
 
     def __post_init__(self) -> None:
-        require(self).integer("size", "longest", most=MAX_ENTRIES).one_of("relation", ["replace-one", "add-remove"])
+        require(self).integer("size", "longest", most=MAX_ENTRIES).one_of(
+            "relation", ["replace-one", "add-remove"]
+        )
         words = items("words", self.words, "Texts")
-        if not words or not all(isinstance(word, str) and word and " " not in word for word in words) or len(set(words)) < len(words):
-            raise InvalidArgument(f"Texts: words must be distinct non-empty texts without spaces, got {short_repr(self.words)}")
+        if (
+            not words
+            or not all(isinstance(word, str) and word and " " not in word for word in words)
+            or len(set(words)) < len(words)
+        ):
+            raise InvalidArgument(
+                "Texts: words must be distinct non-empty texts without spaces, got "
+                f"{short_repr(self.words)}"
+            )
         object.__setattr__(self, "words", tuple(words))
 
     def contains(self, dataset: Any) -> bool:
         """Return whether the dataset is a list with an allowed number of texts of these words."""
-        if not isinstance(dataset, list | tuple) or not sized(len(dataset), self.size, self.relation):
+        if not isinstance(dataset, list | tuple) or not sized(
+            len(dataset), self.size, self.relation
+        ):
             return False
         return all(isinstance(text, str) and self._fits(text) for text in dataset)
 
@@ -60,7 +72,9 @@ class Texts(Domain):
         parts = text.split(" ") if text else []
         return len(parts) <= self.longest and set(parts) <= set(self.words)
 
-    def changed(self, crowd: Sequence[str], before: str, after: str, turn: int, why: str) -> Pair | None:
+    def changed(
+        self, crowd: Sequence[str], before: str, after: str, turn: int, why: str
+    ) -> Pair | None:
         """Return the pair that changes one text among others, in a place that depends on `turn`."""
         where, place = PLACES[turn % 3]
         at = place(len(crowd))
@@ -68,17 +82,27 @@ class Texts(Domain):
         return self.pair(first, [*crowd[:at], after, *crowd[at:]], f"{why}, {where}")
 
     def catalogue(self) -> Iterable[Pair | None]:
-        """Yield fixed pairs: a text of one repeated word, of all words or of none, among others that are empty, equal or of all words."""
+        """Yield fixed pairs: a text of one repeated word, of all words or of none, among others
+        that are empty, equal or of all words.
+        """
         first, last = self.words[0], self.words[-1]
         every = " ".join((self.words * self.longest)[: self.longest])
         changes = {
             "one word to another": (first, last),
             "nothing to one word many times": ("", " ".join([last] * self.longest)),
-            "one word many times to another": (" ".join([first] * self.longest), " ".join([last] * self.longest)),
+            "one word many times to another": (
+                " ".join([first] * self.longest),
+                " ".join([last] * self.longest),
+            ),
             "nothing to all words": ("", every),
             "one word to nothing": (first, ""),
         }
-        crowds = {"others empty": [""], "others alike": [first], "others of all words": [every], "others in turn": list(self.words)}
+        crowds = {
+            "others empty": [""],
+            "others alike": [first],
+            "others of all words": [every],
+            "others in turn": list(self.words),
+        }
         turn = 0
         for among, texts in crowds.items():
             crowd = [texts[i % len(texts)] for i in range(self.size - 1)]
@@ -87,11 +111,15 @@ class Texts(Domain):
                 turn += 1
 
     def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
-        """Return a random pair of texts with random words; in corners all texts have the largest number of words."""
+        """Return a random pair of texts with random words; in corners all texts have the largest
+        number of words.
+        """
 
         def text() -> str:
             count = self.longest if corners else int(rng.integers(self.longest + 1))
-            return " ".join(self.words[i] for i in rng.choice(len(self.words), count)) if count else ""
+            return (
+                " ".join(self.words[i] for i in rng.choice(len(self.words), count)) if count else ""
+            )
 
         crowd = [text() for _ in range(self.size - 1)]
         return self.changed(crowd, text(), text(), turn, f"drawn {turn}: random words")
@@ -100,7 +128,9 @@ class Texts(Domain):
         """Yield the pair with all common texts made empty."""
         common = set(pair.d0) & set(pair.d1) - {""}
         if common:
-            sides = [["" if text in common else text for text in side] for side in (pair.d0, pair.d1)]
+            sides = [
+                ["" if text in common else text for text in side] for side in (pair.d0, pair.d1)
+            ]
             yield self.pair(sides[0], sides[1], pair.why)
 
     @property

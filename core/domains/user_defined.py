@@ -1,4 +1,6 @@
-"""A neighboring relation defined by the user: a function that checks pairs, and optionally one that generates them."""
+"""A neighboring relation defined by the user: a function that checks pairs, and optionally one that
+generates them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from numpy.random import Generator
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.datasets.relations import OWN
 from dpwitness.core.domains.base import Domain
-from dpwitness.core.values.validation import InvalidArgument, error_text, require_callable, require_type, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    error_text,
+    require_callable,
+    require_type,
+    short_repr,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +83,26 @@ class Relation(Domain):
         """
         why = f"drawn {turn}"
         if self.generate is None:
-            raise InvalidArgument(f"Relation: {self.name} has no generate function, so it is not a domain; pass generate=..., or a pair")
+            raise InvalidArgument(
+                f"Relation: {self.name} has no generate function, so it is not a domain; "
+                "pass generate=..., or a pair"
+            )
         try:
             generated = self.generate(rng)
         except Exception as error:
-            raise InvalidArgument(f"Relation: generate of {self.name} raises {error_text(error)}") from None
+            raise InvalidArgument(
+                f"Relation: generate of {self.name} raises {error_text(error)}"
+            ) from None
         if not isinstance(generated, tuple | list) or len(generated) != 2:
-            raise InvalidArgument(f"Relation: generate of {self.name} must return two datasets, got {short_repr(generated)}")
+            raise InvalidArgument(
+                f"Relation: generate of {self.name} must return two datasets, got "
+                f"{short_repr(generated)}"
+            )
         try:
             return Pair(generated[0], generated[1], relation=self, why=why)  # type: ignore[arg-type]
         except InvalidArgument as error:
             reason = str(error).removeprefix("Pair: ")
             raise InvalidArgument(
-                f"Relation: the check of {self.name} rejects a pair that its own generate made ({why}): {reason}"
+                f"Relation: the check of {self.name} rejects a pair that its own generate "
+                f"made ({why}): {reason}"
             ) from None

@@ -1,1 +1,3 @@
-"""Compiled solvers, loss functions, noise laws and output kernels. May import core, data, privacy, protocols and domains."""
+"""Compiled solvers, loss functions, noise laws and output kernels. May import core, data, privacy,
+protocols and domains.
+"""

@@ -1,4 +1,5 @@
-"""Vectorized primitives for the compiled solvers: exponential, sums, inner products and Cholesky factors.
+"""Vectorized primitives for the compiled solvers: exponential, sums, inner products and Cholesky
+factors.
 
 Numba's calls of libm keep LLVM from vectorizing a loop. The exponential here is branch-free
 arithmetic (2e-16 relative error, 6 times faster with AVX-512). The sums are compiled with
@@ -33,7 +34,9 @@ def elementwise(function: F) -> F:
 
 def _reduction(function: F) -> F:
     """Compile a sum, with reassociation of its terms allowed."""
-    return jit_with(forceinline=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(function)
+    return jit_with(forceinline=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(
+        function
+    )
 
 
 @elementwise

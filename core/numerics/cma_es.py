@@ -1,4 +1,6 @@
-"""CMA-ES minimization (Hansen 2016, through the package cma) for objectives on which gradients do not help."""
+"""CMA-ES minimization (Hansen 2016, through the package cma) for objectives on which gradients do
+not help.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,15 @@ def minimize_cma_es(
     population: int | None = None,
     deadline: float | None = None,
 ) -> FloatArray:
-    """Minimize a function over R^k with CMA-ES from `start`, with initial step size `step`, and return the best point found.
+    """Minimize a function over R^k with CMA-ES from `start`, with initial step size `step`, and
+    return the best point found.
 
-    `objective` returns the values at the rows of an (m, k) array. NaN and plus infinity count as very
-    bad, minus infinity as very good. The same positive `seed` gives the same steps. The search stops
-    after `evaluations`, or when ``time.monotonic()`` exceeds `deadline`.
+    `objective` returns the values at the rows of an (m, k) array. NaN and plus infinity count as
+    very bad, minus infinity as very good. The same positive `seed` gives the same steps. The search
+    stops after `evaluations`, or when ``time.monotonic()`` exceeds `deadline`.
     """
-    if len(start) == 0:  # there is nothing to optimize, for example if records consist of a label only
+    # there is nothing to optimize, for example if records consist of a label only
+    if len(start) == 0:
         return start
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -41,16 +45,32 @@ def minimize_cma_es(
         k = len(start)
         if k == 1:  # cma needs two dimensions: add one that the objective ignores
             return minimize_cma_es(
-                lambda z: objective(z[:, :1]), np.append(start, 0.0), step, seed=seed, evaluations=evaluations, deadline=deadline
+                lambda z: objective(z[:, :1]),
+                np.append(start, 0.0),
+                step,
+                seed=seed,
+                evaluations=evaluations,
+                deadline=deadline,
             )[:1]
-        options = {"seed": seed, "verbose": -9, "maxfevals": evaluations, "tolfun": 1e-10, "tolx": 1e-10, "tolflatfitness": 20}
+        options = {
+            "seed": seed,
+            "verbose": -9,
+            "maxfevals": evaluations,
+            "tolfun": 1e-10,
+            "tolx": 1e-10,
+            "tolflatfitness": 20,
+        }
         if population is not None:
             options["popsize"] = population
         strategy = cma.CMAEvolutionStrategy(np.asarray(start, dtype=float), step, options)
         best, value = np.asarray(start, dtype=float), np.inf
         while not strategy.stop() and (deadline is None or time.monotonic() < deadline):
             points = np.asarray(strategy.ask())
-            values = np.clip(np.nan_to_num(objective(points), nan=1e100, posinf=1e100, neginf=-1e100), -1e100, 1e100)
+            values = np.clip(
+                np.nan_to_num(objective(points), nan=1e100, posinf=1e100, neginf=-1e100),
+                -1e100,
+                1e100,
+            )
             i = int(np.argmin(values))
             if values[i] < value:
                 best, value = points[i].copy(), float(values[i])
@@ -94,7 +114,11 @@ class _CmaFinder(PathFinder):
 
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> Any:
-        spec = super().find_spec(fullname, path, target) if fullname.partition(".")[0] == "cma" else None
+        spec = (
+            super().find_spec(fullname, path, target)
+            if fullname.partition(".")[0] == "cma"
+            else None
+        )
         if spec is not None and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _DocstringLoader(spec.loader.name, spec.loader.path)
         return spec

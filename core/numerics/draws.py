@@ -1,4 +1,6 @@
-"""Output laws as compiled kernels with arguments, so that a caller can draw outputs and count them in one loop."""
+"""Output laws as compiled kernels with arguments, so that a caller can draw outputs and count them
+in one loop.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ class Draws:
     width : int
         Number of values in one output.
     inlined : callable, optional
-        ``inlined(*arguments, out, state)``, a faster form of `fill` with the same numbers, from the four words of the state of an SFC64
-        generator, which it advances.
+        ``inlined(*arguments, out, state)``, a faster form of `fill` with the same numbers, from the
+        four words of the state of an SFC64 generator, which it advances.
 
     Raises
     ------
@@ -77,11 +79,15 @@ class Draws:
 
 
 def state_of(rng: Generator) -> State | None:
-    """Return the four words of an SFC64 generator's state, as a view that kernels advance; None for another generator."""
+    """Return the four words of an SFC64 generator's state, as a view that kernels advance; None for
+    another generator.
+    """
     source = rng.bit_generator
     if type(source) is not SFC64:
         return None
-    words: State = np.ctypeslib.as_array((ctypes.c_uint64 * 4).from_address(source.ctypes.state_address))
+    words: State = np.ctypeslib.as_array(
+        (ctypes.c_uint64 * 4).from_address(source.ctypes.state_address)
+    )
     return words if np.array_equal(words, source.state["state"]["state"]) else None
 
 

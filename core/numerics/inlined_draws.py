@@ -1,7 +1,9 @@
-"""Laplace and Gaussian draws from the state of an SFC64 generator, whose words stay in registers: the numbers of `Generator`, bit for bit.
+"""Laplace and Gaussian draws from the state of an SFC64 generator, whose words stay in registers:
+the numbers of `Generator`, bit for bit.
 
-A kernel that calls a `Generator` calls a function for each word of 64 random bits. Kernels here compute the words themselves
-(numpy/random/src/sfc64), with the ziggurat method and the tables of NumPy and Numba (numpy/random/src/distributions).
+A kernel that calls a `Generator` calls a function for each word of 64 random bits. Kernels here
+compute the words themselves (numpy/random/src/sfc64), with the ziggurat method and the tables of
+NumPy and Numba (numpy/random/src/distributions).
 """
 
 from __future__ import annotations
@@ -38,7 +40,11 @@ _BYTE, _SIGN, _FRACTION = np.uint64(2**8 - 1), np.uint64(2**8), np.uint64(2**52 
 _UNIT = 2.0**-53
 _NORMAL_X, _NORMAL_K, _NORMAL_F = _table("wi_double"), _table("ki_double"), _table("fi_double")
 _NORMAL_END, _NORMAL_INVERSE_END = _number("ziggurat_nor_r"), _number("ziggurat_nor_inv_r")
-_EXPONENTIAL_X, _EXPONENTIAL_K, _EXPONENTIAL_F = _table("we_double"), _table("ke_double"), _table("fe_double")
+_EXPONENTIAL_X, _EXPONENTIAL_K, _EXPONENTIAL_F = (
+    _table("we_double"),
+    _table("ke_double"),
+    _table("fe_double"),
+)
 _EXPONENTIAL_END = _number("ziggurat_exp_r")
 
 
@@ -46,12 +52,22 @@ _EXPONENTIAL_END = _number("ziggurat_exp_r")
 def _next(a: Word, b: Word, c: Word, count: Word) -> tuple[Word, Word, Word, Word, Word]:
     """Return the next random word, and the words of the state after it."""
     word = a + b + count
-    return word, b ^ (b >> _ELEVEN), c + (c << _THREE), ((c << _TWENTY_FOUR) | (c >> _FORTY)) + word, count + _ONE
+    return (
+        word,
+        b ^ (b >> _ELEVEN),
+        c + (c << _THREE),
+        ((c << _TWENTY_FOUR) | (c >> _FORTY)) + word,
+        count + _ONE,
+    )
 
 
 @jit
-def _exponential_tail(layer: Word, x: float, a: Word, b: Word, c: Word, count: Word) -> tuple[float, Word, Word, Word, Word]:
-    """Return an exponential draw after `x`, whose word is beyond the core of its layer, and the words of the state after it."""
+def _exponential_tail(
+    layer: Word, x: float, a: Word, b: Word, c: Word, count: Word
+) -> tuple[float, Word, Word, Word, Word]:
+    """Return an exponential draw after `x`, whose word is beyond the core of its layer, and the
+    words of the state after it.
+    """
     while True:
         word, a, b, c, count = _next(a, b, c, count)
         if layer == 0:
@@ -67,8 +83,12 @@ def _exponential_tail(layer: Word, x: float, a: Word, b: Word, c: Word, count: W
 
 
 @jit
-def _normal_tail(layer: Word, bits: Word, x: float, a: Word, b: Word, c: Word, count: Word) -> tuple[float, Word, Word, Word, Word]:
-    """Return a normal draw after `x` of the word `bits`, which is beyond the core of its layer, and the words of the state after it."""
+def _normal_tail(
+    layer: Word, bits: Word, x: float, a: Word, b: Word, c: Word, count: Word
+) -> tuple[float, Word, Word, Word, Word]:
+    """Return a normal draw after `x` of the word `bits`, which is beyond the core of its layer, and
+    the words of the state after it.
+    """
     while True:
         if layer == 0:
             while True:
@@ -81,7 +101,9 @@ def _normal_tail(layer: Word, bits: Word, x: float, a: Word, b: Word, c: Word, c
                     return -x if (bits >> _SEVENTEEN) & _ONE else x, a, b, c, count
         word, a, b, c, count = _next(a, b, c, count)
         low = _NORMAL_F[layer]
-        if (_NORMAL_F[layer - _ONE] - low) * ((word >> _ELEVEN) * _UNIT) + low < np.exp(-0.5 * x * x):
+        if (_NORMAL_F[layer - _ONE] - low) * ((word >> _ELEVEN) * _UNIT) + low < np.exp(
+            -0.5 * x * x
+        ):
             return x, a, b, c, count
         bits, a, b, c, count = _next(a, b, c, count)
         layer, size = bits & _BYTE, (bits >> _NINE) & _FRACTION
@@ -92,7 +114,9 @@ def _normal_tail(layer: Word, bits: Word, x: float, a: Word, b: Word, c: Word, c
 
 
 @jit
-def fill_laplace_from_state(center: FloatArray, scale: float, out: FloatArray, state: State) -> None:
+def fill_laplace_from_state(
+    center: FloatArray, scale: float, out: FloatArray, state: State
+) -> None:
     """Fill the rows of `out` as `laplace_laws.fill_laplace` does."""
     a, b, c, count = state[0], state[1], state[2], state[3]
     numbers, width, column, middle = out.reshape(out.size), center.size, 0, center[0]
@@ -114,7 +138,9 @@ def fill_laplace_from_state(center: FloatArray, scale: float, out: FloatArray, s
 
 
 @jit
-def fill_gaussian_from_state(center: float, sigma: float, step: float, out: FloatArray, state: State) -> None:
+def fill_gaussian_from_state(
+    center: float, sigma: float, step: float, out: FloatArray, state: State
+) -> None:
     """Fill the rows of `out` as `additive.fill_gaussian` does."""
     a, b, c, count = state[0], state[1], state[2], state[3]
     for i in range(len(out)):

@@ -88,10 +88,14 @@ class _Cache(_FunctionCache):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._cache_file: Any = _HashedCacheFiles(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+        self._cache_file: Any = _HashedCacheFiles(
+            self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp()
+        )
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
-        source = repr(self._cache_file._source_stamp).encode() + _source_fingerprint(self._py_func, set())
+        source = repr(self._cache_file._source_stamp).encode() + _source_fingerprint(
+            self._py_func, set()
+        )
         return sig, codegen.magic_tuple(), hashlib.sha256(source).hexdigest()
 
 
@@ -114,11 +118,16 @@ class _UnknownSource(Exception):
 
 
 def _source_fingerprint(function: Callable[..., Any], seen: set[int]) -> bytes:
-    """Return bytes that identify the source of a function: its code, its closure, and the kernels that it calls."""
+    """Return bytes that identify the source of a function: its code, its closure, and the kernels
+    that it calls.
+    """
     closure_values = [cell.cell_contents for cell in function.__closure__ or ()]
     referenced = [function.__globals__.get(name) for name in function.__code__.co_names]
     parts = [function.__code__.co_code]
-    for value in [*closure_values, *(value for value in referenced if isinstance(value, Dispatcher))]:
+    for value in [
+        *closure_values,
+        *(value for value in referenced if isinstance(value, Dispatcher)),
+    ]:
         if not isinstance(value, Dispatcher):
             parts.append(_dumps(value))
         elif not isinstance(cache := _get_cache(value), _FunctionCache):
@@ -126,8 +135,12 @@ def _source_fingerprint(function: Callable[..., Any], seen: set[int]) -> bytes:
         elif id(value) not in seen:
             seen.add(id(value))
             kernel = value.py_func
-            stamp = cache._cache_file._source_stamp  # the stamp at the time when the kernel was imported
-            parts += [repr((kernel.__module__, kernel.__qualname__, stamp)).encode(), _source_fingerprint(kernel, seen)]
+            # the stamp at the time when the kernel was imported
+            stamp = cache._cache_file._source_stamp
+            parts += [
+                repr((kernel.__module__, kernel.__qualname__, stamp)).encode(),
+                _source_fingerprint(kernel, seen),
+            ]
     return b"\0".join(parts)
 
 
@@ -139,7 +152,10 @@ def _cache(function: Callable[..., Any]) -> Any:
     """
     try:
         return _Cache(function)
-    except (RuntimeError, OSError):  # "no locator available": installation and home directory are read-only, or there is no home directory
+    except (
+        RuntimeError,
+        OSError,
+    ):  # "no locator available": installation and home directory are read-only, or there is no home directory
         previous_directory = _config.CACHE_DIR
         _config.CACHE_DIR = str(_private_cache_directory())
         try:
@@ -154,9 +170,17 @@ def _private_cache_directory() -> Path:
 
     The directory must be private because the code in a cache is executed.
     """
-    path = Path(tempfile.gettempdir()) / f"dpwitness-kernels-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    path = (
+        Path(tempfile.gettempdir())
+        / f"dpwitness-kernels-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
+    )
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()
-    if not stat.S_ISDIR(status.st_mode) or (hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o077)):
-        raise PermissionError(f"{path} must belong to this user and be writable by nobody else; delete it or set NUMBA_CACHE_DIR")
+    if not stat.S_ISDIR(status.st_mode) or (
+        hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o077)
+    ):
+        raise PermissionError(
+            f"{path} must belong to this user and be writable by nobody else; delete it or "
+            "set NUMBA_CACHE_DIR"
+        )
     return path

@@ -60,10 +60,13 @@ class Kernel:
     feature_radius: float | None = None
 
     def __post_init__(self) -> None:
-        require(self).one_of("name", _KERNEL_NAMES).integer("degree").nonnegative("offset").positive("gamma")
+        require(self).one_of("name", _KERNEL_NAMES).integer("degree").nonnegative(
+            "offset"
+        ).positive("gamma")
         if (self.name == "custom") != (self.function is not None):
             raise InvalidArgument(
-                f"Kernel: function must be given exactly for the custom kernel, got {short_repr(self.function)} for {short_repr(self.name)}"
+                "Kernel: function must be given exactly for the custom kernel, got "
+                f"{short_repr(self.function)} for {short_repr(self.name)}"
             )
         if self.name == "custom":
             require_positive("feature_radius", self.feature_radius, "Kernel")
@@ -79,19 +82,27 @@ class Kernel:
             return require_positive("feature_radius", self.feature_radius, "Kernel")
         if self.name == "rbf":
             return 1.0
-        return bound if self.name == "linear" else math.sqrt((bound * bound + self.offset) ** self.degree)
+        return (
+            bound
+            if self.name == "linear"
+            else math.sqrt((bound * bound + self.offset) ** self.degree)
+        )
 
     def __call__(self, x: ArrayLike, z: ArrayLike) -> FloatArray:
         """Return the matrix K(x_i, z_j) for the rows of x and z."""
         left, right = _as_matrix("x", x), _as_matrix("z", z)
         if left.shape[1] != right.shape[1]:
-            raise InvalidArgument(f"Kernel: x and z must have the same dimension, got {left.shape[1]} and {right.shape[1]}")
+            raise InvalidArgument(
+                f"Kernel: x and z must have the same dimension, got {left.shape[1]} and "
+                f"{right.shape[1]}"
+            )
         if self.function is not None:
             return np.asarray(_compiled_custom_matrix(self.function, left, right))
         return _named_matrix(*self.arguments, left, right)
 
     def gram(self, x: ArrayLike) -> FloatArray:
-        """Return the Gram matrix K(x_i, x_j) of the rows of x, after checking that the matrix is valid.
+        """Return the Gram matrix K(x_i, x_j) of the rows of x, after checking that the matrix is
+        valid.
 
         Raises
         ------
@@ -102,17 +113,26 @@ class Kernel:
         matrix = self(x, x)
         if not np.all(np.isfinite(matrix)):
             i, j = map(int, np.argwhere(~np.isfinite(matrix))[0])
-            raise InvalidArgument(f"Kernel: {self.name} must be finite on the data, got K(x_{i}, x_{j}) = {float(matrix[i, j])!r}")
+            raise InvalidArgument(
+                f"Kernel: {self.name} must be finite on the data, got K(x_{i}, x_{j}) = "
+                f"{float(matrix[i, j])!r}"
+            )
         largest = float(np.abs(matrix).max())
         gap = np.abs(matrix - matrix.T)
         if gap.max() > 1e-12 * largest:
             i, j = map(int, np.unravel_index(int(gap.argmax()), gap.shape))
-            values = f"K(x_{i}, x_{j}) = {float(matrix[i, j])!r} and K(x_{j}, x_{i}) = {float(matrix[j, i])!r}"
+            values = (
+                f"K(x_{i}, x_{j}) = {float(matrix[i, j])!r} and K(x_{j}, x_{i}) = "
+                f"{float(matrix[j, i])!r}"
+            )
             raise InvalidArgument(f"Kernel: {self.name} must be symmetric, got {values}")
         matrix = 0.5 * (matrix + matrix.T)
         smallest = float(np.linalg.eigvalsh(matrix)[0])
         if smallest < -1e-12 * len(matrix) * largest:
-            raise InvalidArgument(f"Kernel: {self.name} must be positive semi-definite on the data, got smallest eigenvalue {smallest:.6g}")
+            raise InvalidArgument(
+                f"Kernel: {self.name} must be positive semi-definite on the data, got "
+                f"smallest eigenvalue {smallest:.6g}"
+            )
         return matrix
 
 
@@ -120,12 +140,16 @@ def _as_matrix(name: str, value: ArrayLike) -> FloatArray:
     """Return `value` as a contiguous matrix with one point per row."""
     rows = np.ascontiguousarray(value, dtype=np.float64)
     if rows.ndim != 2:
-        raise InvalidArgument(f"Kernel: {name} must be a matrix with one point per row, got shape {rows.shape}")
+        raise InvalidArgument(
+            f"Kernel: {name} must be a matrix with one point per row, got shape {rows.shape}"
+        )
     return rows
 
 
 @jit
-def kernel_value(code: int, degree: int, offset: float, gamma: float, x: FloatArray, z: FloatArray) -> float:
+def kernel_value(
+    code: int, degree: int, offset: float, gamma: float, x: FloatArray, z: FloatArray
+) -> float:
     """Return K(x, z) for a named kernel."""
     total = 0.0
     if code == 2:
@@ -138,7 +162,9 @@ def kernel_value(code: int, degree: int, offset: float, gamma: float, x: FloatAr
 
 
 @jit
-def _named_matrix(code: int, degree: int, offset: float, gamma: float, x: FloatArray, z: FloatArray) -> FloatArray:
+def _named_matrix(
+    code: int, degree: int, offset: float, gamma: float, x: FloatArray, z: FloatArray
+) -> FloatArray:
     """Return the matrix K(x_i, z_j) of a named kernel."""
     out = np.empty((x.shape[0], z.shape[0]))
     for i in range(x.shape[0]):
@@ -156,4 +182,5 @@ def _custom_matrix(function: Any, x: FloatArray, z: FloatArray) -> FloatArray:
     return out
 
 
-_compiled_custom_matrix = njit(nogil=True)(_custom_matrix)  # not cached on disk: each user function needs its own compilation
+# not cached on disk: each user function needs its own compilation
+_compiled_custom_matrix = njit(nogil=True)(_custom_matrix)

@@ -1,4 +1,6 @@
-"""Laplace and two-sided geometric noise, quadrature over the noise, and validation of vector datasets."""
+"""Laplace and two-sided geometric noise, quadrature over the noise, and validation of vector
+datasets.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ _GAUSS, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def as_vector(dataset: Any, owner: str, length: int | None = None) -> FloatArray:
-    """Return `dataset` as a contiguous vector of finite floats; a scalar becomes a vector of length 1.
+    """Return `dataset` as a contiguous vector of finite floats; a scalar becomes a vector of length
+    1.
 
     Raises InvalidArgument if this is not possible, or if the vector does not have `length` entries.
     `owner` names the mechanism in messages.
@@ -26,19 +29,27 @@ def as_vector(dataset: Any, owner: str, length: int | None = None) -> FloatArray
     try:
         vector = np.ascontiguousarray(np.atleast_1d(np.asarray(dataset, dtype=np.float64)))
     except OverflowError:
-        raise InvalidArgument(f"{owner}: dataset must hold numbers that a float can hold, got one beyond 1.8e308") from None
+        raise InvalidArgument(
+            f"{owner}: dataset must hold numbers that a float can hold, got one beyond 1.8e308"
+        ) from None
     except (TypeError, ValueError):
-        raise InvalidArgument(f"{owner}: dataset must be a vector of numbers, got {type(dataset).__name__}") from None
+        raise InvalidArgument(
+            f"{owner}: dataset must be a vector of numbers, got {type(dataset).__name__}"
+        ) from None
     if vector.ndim != 1 or (length is not None and vector.size != length):
         expected_shape = "a vector" if length is None else f"a vector of {length} numbers"
-        raise InvalidArgument(f"{owner}: dataset must be {expected_shape}, got shape {vector.shape}")
+        raise InvalidArgument(
+            f"{owner}: dataset must be {expected_shape}, got shape {vector.shape}"
+        )
     if not np.all(np.isfinite(vector)):
         raise InvalidArgument(f"{owner}: dataset must hold finite numbers, got {vector.tolist()!r}")
     return vector
 
 
 def as_integer_vector(dataset: Any, owner: str, length: int | None = None) -> FloatArray:
-    """Return `dataset` as `as_vector` does, and raise InvalidArgument unless all entries are integers."""
+    """Return `dataset` as `as_vector` does, and raise InvalidArgument unless all entries are
+    integers.
+    """
     vector = as_vector(dataset, owner, length)
     if np.any(vector != np.rint(vector)):
         raise InvalidArgument(f"{owner}: dataset must hold whole numbers, got {vector.tolist()!r}")
@@ -92,7 +103,15 @@ def fair_coins(rng: Generator) -> int:
 
 
 @jit
-def fill_geometric(center: float, rate: float, low: float, high: float, step: float, out: FloatArray, rng: Generator) -> None:
+def fill_geometric(
+    center: float,
+    rate: float,
+    low: float,
+    high: float,
+    step: float,
+    out: FloatArray,
+    rng: Generator,
+) -> None:
     """Fill the rows of `out` with step * clamp(center + K, low, high), K two-sided geometric.
 
     P(K = k) is proportional to a^|k|, where a = e^-rate. `center`, `low` and `high` are counted in
@@ -111,8 +130,12 @@ def fill_geometric(center: float, rate: float, low: float, high: float, step: fl
         out[i, 0] = min(max(center + noise, low), high) * step
 
 
-def geometric_draws(center: float, rate: float, low: float = -np.inf, high: float = np.inf, step: float = 1.0) -> Draws:
-    """Return the law of `step` times an integer with two-sided geometric noise of this rate, clamped to [low, high]."""
+def geometric_draws(
+    center: float, rate: float, low: float = -np.inf, high: float = np.inf, step: float = 1.0
+) -> Draws:
+    """Return the law of `step` times an integer with two-sided geometric noise of this rate,
+    clamped to [low, high].
+    """
     return Draws(fill_geometric, (float(center), float(rate), float(low), float(high), step), 1)
 
 
@@ -128,7 +151,9 @@ def laplace_log_cdf(x: FloatArray, scale: float) -> FloatArray:
 
 
 def geometric_log_mass(k: FloatArray, rate: float) -> FloatArray:
-    """Return log P(G1 - G2 = k) = log tanh(rate / 2) - rate |k|; minus infinity if k is not an integer."""
+    """Return log P(G1 - G2 = k) = log tanh(rate / 2) - rate |k|; minus infinity if k is not an
+    integer.
+    """
     return np.where(k == np.rint(k), np.log(np.tanh(rate / 2)) - rate * np.abs(k), -np.inf)
 
 
@@ -143,7 +168,9 @@ def geometric_log_cdf(k: FloatArray | float, rate: float) -> FloatArray:
 
 
 def geometric_radius(rate: float) -> int:
-    """Return the number of steps on each side of the center that contains all but 1e-15 of the mass."""
+    """Return the number of steps on each side of the center that contains all but 1e-15 of the
+    mass.
+    """
     return int(np.ceil(36.0 / rate)) + 1
 
 
@@ -156,8 +183,13 @@ def laplace_nodes(breaks: FloatArray, scale: float, width: float) -> tuple[Float
     functions the relative error is about 1e-15.
     """
     sorted_breaks = np.unique(breaks)
-    knots = np.concatenate([[sorted_breaks[0] - 40 * scale], sorted_breaks, [sorted_breaks[-1] + 40 * scale]])
-    edges = [np.linspace(a, b, int(np.ceil((b - a) / width)) + 1)[:-1] for a, b in pairwise(knots.tolist())]
+    knots = np.concatenate(
+        [[sorted_breaks[0] - 40 * scale], sorted_breaks, [sorted_breaks[-1] + 40 * scale]]
+    )
+    edges = [
+        np.linspace(a, b, int(np.ceil((b - a) / width)) + 1)[:-1]
+        for a, b in pairwise(knots.tolist())
+    ]
     grid = np.concatenate([*edges, knots[-1:]])
     half, middle = np.diff(grid) / 2, (grid[1:] + grid[:-1]) / 2
     nodes = middle[:, None] + half[:, None] * _GAUSS

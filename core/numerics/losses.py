@@ -1,4 +1,5 @@
-"""Convex losses l(u; y) of a prediction u = <w, x>, with the constants that the theorems of the papers need.
+"""Convex losses l(u; y) of a prediction u = <w, x>, with the constants that the theorems of the
+papers need.
 
 Compiled kernels identify a loss by an integer code. They branch on the code once, outside the loop
 over records, so that the loop can be vectorized.
@@ -40,14 +41,15 @@ class Loss:
     With r = u - y, h = `width`, s = `smoothing`, and everything multiplied by `scale`:
 
     ================== ============================================ ======================== ================
-    name               value                                        Lipschitz in u           l'' at most
+    name               value                                        Lipschitz in u           l'' at
+    most
     ================== ============================================ ======================== ================
     ``logistic``       log(1 + exp(-y u)), y = -1 or +1             1                        1/4
-    ``hinge``          max(0, 1 - y u), y = -1 or +1                1                        no bound
-    ``absolute``       abs(r)                                       1                        no bound
-    ``squared``        r^2                                          2 (max abs(u) + max abs(y))  2
-    ``huber``          r^2/2 within h, h (abs(r) - h/2) outside     h                        1
-    ``smoothed-huber`` the same, l'' falling linearly on h-s .. h+s h                        1
+    ``hinge``          max(0, 1 - y u), y = -1 or +1                1                        no
+    bound ``absolute``       abs(r)                                       1
+    no bound ``squared``        r^2                                          2 (max abs(u) + max
+    abs(y))  2 ``huber``          r^2/2 within h, h (abs(r) - h/2) outside     h
+    1 ``smoothed-huber`` the same, l'' falling linearly on h-s .. h+s h                        1
     ``log-cosh``       h log cosh(r/h)                              1                        1/h
     ``linear``         y u                                          max abs(y)               0
     ================== ============================================ ======================== ================
@@ -84,7 +86,9 @@ class Loss:
     def __post_init__(self) -> None:
         require(self).one_of("name", list(LOSSES)).positive("width", "smoothing", "scale")
         if self.name == "smoothed-huber" and self.smoothing > self.width:
-            raise InvalidArgument(f"Loss: smoothing must be at most the width {self.width!r}, got {self.smoothing!r}")
+            raise InvalidArgument(
+                f"Loss: smoothing must be at most the width {self.width!r}, got {self.smoothing!r}"
+            )
 
     @property
     def code(self) -> int:
@@ -103,8 +107,17 @@ class Loss:
 
     @property
     def smoothness(self) -> float:
-        """Return the largest second derivative l'', the constant c_2 of Jain and Thakurta (2014)."""
-        curvature = {"logistic": 0.25, "squared": 2.0, "huber": 1.0, "smoothed-huber": 1.0, "log-cosh": 1.0 / self.width, "linear": 0.0}
+        """Return the largest second derivative l'', the constant c_2 of Jain and
+        Thakurta (2014).
+        """
+        curvature = {
+            "logistic": 0.25,
+            "squared": 2.0,
+            "huber": 1.0,
+            "smoothed-huber": 1.0,
+            "log-cosh": 1.0 / self.width,
+            "linear": 0.0,
+        }
         return self.scale * curvature.get(self.name, math.inf)
 
     @property
@@ -113,7 +126,9 @@ class Loss:
 
         With this constant a Newton step can be certified before the new gradient is evaluated.
         """
-        return {"logistic": 1.0, "squared": 0.0, "log-cosh": 2.0 / self.width, "linear": 0.0}.get(self.name, math.inf)
+        return {"logistic": 1.0, "squared": 0.0, "log-cosh": 2.0 / self.width, "linear": 0.0}.get(
+            self.name, math.inf
+        )
 
     def lipschitz(self, prediction: float = math.inf, response: float = math.inf) -> float:
         """Return the largest |l'| for |u| <= `prediction` and |y| <= `response`.
@@ -131,7 +146,9 @@ class Loss:
         return self._evaluate_broadcast(0, u, y)
 
     def derivative(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Return the derivative of l(u; y) in u, elementwise; at a kink, the subgradient of smallest absolute value."""
+        """Return the derivative of l(u; y) in u, elementwise; at a kink, the subgradient of
+        smallest absolute value.
+        """
         return self._evaluate_broadcast(1, u, y)
 
     def second(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
@@ -143,7 +160,9 @@ class Loss:
 
     def _evaluate_broadcast(self, order: int, u: ArrayLike, y: ArrayLike) -> FloatArray:
         """Evaluate the derivative of this order (0, 1 or 2), elementwise with broadcasting."""
-        left, right = np.broadcast_arrays(np.asarray(u, dtype=np.float64), np.asarray(y, dtype=np.float64))
+        left, right = np.broadcast_arrays(
+            np.asarray(u, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        )
         out = _evaluate(order, self.code, left.ravel(), right.ravel(), self.width, self.smoothing)
         return np.asarray(self.scale * out).reshape(left.shape)
 
@@ -172,7 +191,9 @@ def loss_value(code: int, u: float, y: float, width: float, smoothing: float) ->
     if r >= width + s:
         return width * r - 0.5 * width * width - s * s / 6.0
     inner, gap = width - s, width + s - r
-    return 0.5 * inner * inner + width * (r - inner) + (gap * gap * gap - 8.0 * s * s * s) / (12.0 * s)
+    return (
+        0.5 * inner * inner + width * (r - inner) + (gap * gap * gap - 8.0 * s * s * s) / (12.0 * s)
+    )
 
 
 @jit
@@ -220,7 +241,9 @@ def loss_second(code: int, u: float, y: float, width: float, smoothing: float) -
 
 
 @jit
-def _evaluate(order: int, code: int, u: FloatArray, y: FloatArray, width: float, smoothing: float) -> FloatArray:
+def _evaluate(
+    order: int, code: int, u: FloatArray, y: FloatArray, width: float, smoothing: float
+) -> FloatArray:
     """Return the loss (order 0) or its first or second derivative, elementwise, with scale 1."""
     out = np.empty(u.size)
     for i in range(u.size):
@@ -234,7 +257,9 @@ def _evaluate(order: int, code: int, u: FloatArray, y: FloatArray, width: float,
 
 
 @elementwise
-def _logistic_terms(u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray) -> None:
+def _logistic_terms(
+    u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray
+) -> None:
     """Write m_i l' and m_i l'' of the logistic loss into `slope` and `curvature`."""
     for i in range(u.size):
         e = exponential(y[i] * u[i])
@@ -244,7 +269,14 @@ def _logistic_terms(u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArr
 
 
 @elementwise
-def _log_cosh_terms(u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray, width: float) -> None:
+def _log_cosh_terms(
+    u: FloatArray,
+    y: FloatArray,
+    m: FloatArray,
+    slope: FloatArray,
+    curvature: FloatArray,
+    width: float,
+) -> None:
     """Write m_i l' and m_i l'' of the log-cosh loss into `slope` and `curvature`."""
     rate = 2.0 / width
     for i in range(u.size):
@@ -256,7 +288,14 @@ def _log_cosh_terms(u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArr
 
 @elementwise
 def loss_terms(
-    code: int, width: float, smoothing: float, u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray
+    code: int,
+    width: float,
+    smoothing: float,
+    u: FloatArray,
+    y: FloatArray,
+    m: FloatArray,
+    slope: FloatArray,
+    curvature: FloatArray,
 ) -> None:
     """Write m_i l'(u_i; y_i) into `slope` and m_i l''(u_i; y_i) into `curvature`.
 

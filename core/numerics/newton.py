@@ -1,4 +1,5 @@
-"""Newton's method for ridge-regularized sums of losses with many linear terms: the compiled part of `solvers`.
+"""Newton's method for ridge-regularized sums of losses with many linear terms: the compiled part of
+`solvers`.
 
 The method minimizes F_b(w) = ridge/2 |w|^2 + <b, w> + sum_i m_i l(<w, x_i>; y_i) for each row b,
 starting from a known minimizer and its Hessian. At the end of every row the norm of the gradient is
@@ -10,7 +11,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpwitness.core.numerics.arithmetic import cholesky, cholesky_solve, dot, elementwise, log_determinant, norm, row_dot
+from dpwitness.core.numerics.arithmetic import (
+    cholesky,
+    cholesky_solve,
+    dot,
+    elementwise,
+    log_determinant,
+    norm,
+    row_dot,
+)
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.losses import loss_terms
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -20,7 +29,9 @@ _MAX_STEPS = 500
 
 @elementwise
 def predictions(columns: FloatArray, w: FloatArray, u: FloatArray) -> None:
-    """Write the predictions u_i = <w, x_i> into `u`; each row of `columns` holds one coordinate of all records."""
+    """Write the predictions u_i = <w, x_i> into `u`; each row of `columns` holds one coordinate of
+    all records.
+    """
     for i in range(u.size):
         u[i] = w[0] * columns[0, i]
     for j in range(1, columns.shape[0]):
@@ -45,7 +56,9 @@ def gradient_at(
     curvature: FloatArray,
     out: FloatArray,
 ) -> float:
-    """Write the gradient of F_b at w into `out` and m l'' into `curvature`; return the norm of the gradient."""
+    """Write the gradient of F_b at w into `out` and m l'' into `curvature`; return the norm of the
+    gradient.
+    """
     predictions(columns, w, u)
     loss_terms(code, width, smoothing, u, y, m, slope, curvature)
     for j in range(w.size):
@@ -61,7 +74,9 @@ def _scale_row(columns: FloatArray, j: int, curvature: FloatArray, out: FloatArr
 
 
 @elementwise
-def hessian_at(columns: FloatArray, ridge: float, curvature: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
+def hessian_at(
+    columns: FloatArray, ridge: float, curvature: FloatArray, scratch: FloatArray, out: FloatArray
+) -> None:
     """Write the lower triangle of ridge I + sum_i curvature_i x_i x_i^T into `out`."""
     for p in range(out.shape[0]):
         _scale_row(columns, p, curvature, scratch)
@@ -100,9 +115,17 @@ def minimize_rows(
     d, n = columns.shape
     u, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
     own_factor = np.empty((d, d))
-    b, current, trial, g, g_trial, delta = np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d)
-    # Cost of a factorization in units of a gradient (an exponential counts as eight multiplications). If a factorization costs
-    # at most one gradient, as in low dimension, always refactor; otherwise reuse the old factor while it contracts fast enough.
+    b, current, trial, g, g_trial, delta = (
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+    )
+    # Cost of a factorization in units of a gradient (an exponential counts as eight
+    # multiplications). If a factorization costs at most one gradient, as in low dimension, always
+    # refactor; otherwise reuse the old factor while it contracts fast enough.
     refactor_cost = (d * (d + 1) / 2.0 * n + d * d * d / 6.0) / (n * (2.0 * d + 8.0))
     gradients = 0
     for k in range(rows.shape[0]):
@@ -123,7 +146,8 @@ def minimize_rows(
         for _ in range(_MAX_STEPS):
             if fresh and step == 1.0:
                 z = concordance * radius * norm(delta)
-                # |gradient after the step| <= radius M (e^z - 1 - z)/z^2 <delta, H delta>; (e^z - 1 - z)/z^2 <= 0.72 for z <= 1.
+                # |gradient after the step| <= radius M (e^z - 1 - z)/z^2 <delta, H delta>; (e^z - 1
+                # - z)/z^2 <= 0.72 for z <= 1.
                 if z <= 1.0 and 0.72 * radius * concordance * abs(dot(g, delta)) <= goal:
                     for j in range(d):
                         rows[k, j] = current[j] - delta[j]
@@ -131,7 +155,9 @@ def minimize_rows(
                     break
             for j in range(d):
                 trial[j] = current[j] - step * delta[j]
-            size_trial = gradient_at(columns, y, m, code, width, smoothing, ridge, b, trial, u, slope, curvature, g_trial)
+            size_trial = gradient_at(
+                columns, y, m, code, width, smoothing, ridge, b, trial, u, slope, curvature, g_trial
+            )
             gradients += 1
             # Predictions are rounded too, which matters if w is large.
             if size_trial <= goal + 1e-15 * curvature_total * norm(trial):
@@ -139,11 +165,14 @@ def minimize_rows(
                     rows[k, j] = trial[j]
                 done = True
                 break
-            # The Newton direction decreases |gradient| for small steps, so it suffices to test |gradient|; no objective is evaluated.
+            # The Newton direction decreases |gradient| for small steps, so it suffices to test
+            # |gradient|; no objective is evaluated.
             if size_trial <= (1.0 - 1e-4 * step) * smallest_norm:
                 keep_factor = False
                 if step == 1.0 and refactor_cost > 1.0:
-                    keep_factor = np.log(goal / size_trial) > refactor_cost * np.log(size_trial / size)
+                    keep_factor = np.log(goal / size_trial) > refactor_cost * np.log(
+                        size_trial / size
+                    )
                 for j in range(d):
                     current[j] = trial[j]
                     g[j] = g_trial[j]
@@ -152,8 +181,9 @@ def minimize_rows(
                 step *= 0.25
                 continue
             else:
-                # If the old factor is too inaccurate, the Hessian at the current point replaces it. If Newton's model is inaccurate,
-                # for example where slopes saturate, bisect along the Newton direction on the sign of the slope of F.
+                # If the old factor is too inaccurate, the Hessian at the current point replaces it.
+                # If Newton's model is inaccurate, for example where slopes saturate, bisect along
+                # the Newton direction on the sign of the slope of F.
                 if fresh:
                     low, high = 0.0, 1.0
                     initial_slope = dot(g, delta)
@@ -161,7 +191,21 @@ def minimize_rows(
                         step = 0.5 * (low + high)
                         for j in range(d):
                             trial[j] = current[j] - step * delta[j]
-                        gradient_at(columns, y, m, code, width, smoothing, ridge, b, trial, u, slope, curvature, g_trial)
+                        gradient_at(
+                            columns,
+                            y,
+                            m,
+                            code,
+                            width,
+                            smoothing,
+                            ridge,
+                            b,
+                            trial,
+                            u,
+                            slope,
+                            curvature,
+                            g_trial,
+                        )
                         gradients += 1
                         directional_slope = dot(g_trial, delta)
                         if directional_slope >= 0.0:
@@ -172,7 +216,9 @@ def minimize_rows(
                             high = step
                     for j in range(d):
                         current[j] -= low * delta[j]
-                size = gradient_at(columns, y, m, code, width, smoothing, ridge, b, current, u, slope, curvature, g)
+                size = gradient_at(
+                    columns, y, m, code, width, smoothing, ridge, b, current, u, slope, curvature, g
+                )
                 gradients += 1
                 keep_factor, step = False, 1.0
             fresh = not keep_factor
@@ -276,7 +322,10 @@ def minimize_rows_one_record(
         done = False
         for _ in range(_MAX_STEPS):
             loss_terms(code, width, smoothing, u, labels, weights, slope, curvature)
-            if _bracketed_step(u, u0, low, high, slope, curvature, gain, stiffness, abs(y), goal) == 0:
+            if (
+                _bracketed_step(u, u0, low, high, slope, curvature, gain, stiffness, abs(y), goal)
+                == 0
+            ):
                 done = True
                 break
         if not done:
@@ -286,7 +335,8 @@ def minimize_rows_one_record(
             for j in range(d):
                 rows[first + i, j] = -(rows[first + i, j] + s * x[j]) / ridge
             if stiffness >= 1.0:
-                # The two terms nearly cancel along x. Correct the prediction, to which the slope is very sensitive.
+                # The two terms nearly cancel along x. Correct the prediction, to which the slope is
+                # very sensitive.
                 prediction_error = u[i]
                 for j in range(d):
                     prediction_error -= rows[first + i, j] * x[j]
@@ -308,7 +358,9 @@ def noise_and_determinant(
     b: FloatArray,
     determinant: FloatArray,
 ) -> None:
-    """Write the linear term b(w) whose minimizer is each output w, and the log-determinant of db/dw."""
+    """Write the linear term b(w) whose minimizer is each output w, and the log-determinant of
+    db/dw.
+    """
     d, n = columns.shape
     u, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
     hessian, w, zero, g = np.empty((d, d)), np.empty(d), np.zeros(d), np.empty(d)

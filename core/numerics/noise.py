@@ -1,4 +1,5 @@
-"""Isotropic noise in R^d: the length follows a given law and the direction is uniform on the sphere.
+"""Isotropic noise in R^d: the length follows a given law and the direction is uniform on the
+sphere.
 
 Chaudhuri and Monteleoni (2008) print a Laplace law for the length. Chaudhuri, Monteleoni and
 Sarwate (2011) and Jain and Thakurta (2014) use a Gamma law, for which the density is proportional
@@ -54,7 +55,9 @@ class SphericalNoise:
 
     @property
     def singular(self) -> bool:
-        """Whether the density is unbounded, so that no shift of the noise is private at any epsilon."""
+        """Whether the density is unbounded, so that no shift of the noise is private at any
+        epsilon.
+        """
         return self.kind == "laplace_radius" and self.dimension > 1
 
     def draws(self, center: FloatArray, grid: float = 0.0) -> Draws:
@@ -64,7 +67,11 @@ class SphericalNoise:
         floating-point noise.
         """
         middle = np.array(center, dtype=np.float64)
-        return Draws(fill_spherical, (_KINDS[self.kind], float(self.rate), middle, float(grid)), int(self.dimension))
+        return Draws(
+            fill_spherical,
+            (_KINDS[self.kind], float(self.rate), middle, float(grid)),
+            int(self.dimension),
+        )
 
     def sample(self, size: int, rng: Generator) -> FloatArray:
         """Return `size` noise vectors b, one per row."""
@@ -75,7 +82,8 @@ class SphericalNoise:
         return self.log_density_of_length(np.sqrt(np.einsum("ij,ij->i", b, b)))
 
     def log_density_of_length(self, length: FloatArray) -> FloatArray:
-        """Return the log-density at vectors of the given lengths |b|, on which alone the density depends.
+        """Return the log-density at vectors of the given lengths |b|, on which alone the density
+        depends.
 
         At length 0 the value is infinite if the law is singular.
         """
@@ -99,14 +107,21 @@ def round_to_grid(value: float, grid: float) -> float:
 
 
 @jit
-def fill_spherical(kind: int, rate: float, center: FloatArray, grid: float, out: FloatArray, rng: Generator) -> None:
-    """Fill the rows of `out` with center + b, rounded to multiples of `grid` if `grid` is positive."""
+def fill_spherical(
+    kind: int, rate: float, center: FloatArray, grid: float, out: FloatArray, rng: Generator
+) -> None:
+    """Fill the rows of `out` with center + b, rounded to multiples of `grid` if `grid`
+    is positive.
+    """
     size, d = out.shape
     scale = 1.0 / rate
     for i in range(size):
         if d == 1 and kind != GAUSSIAN:
-            # The difference of two exponentials is a Laplace variable and needs no draw for the sign.
-            out[i, 0] = round_to_grid(center[0] + scale * (rng.standard_exponential() - rng.standard_exponential()), grid)
+            # The difference of two exponentials is a Laplace variable and needs no draw for the
+            # sign.
+            out[i, 0] = round_to_grid(
+                center[0] + scale * (rng.standard_exponential() - rng.standard_exponential()), grid
+            )
             continue
         square = 0.0
         for j in range(d):

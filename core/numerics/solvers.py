@@ -16,7 +16,13 @@ from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.numerics.arithmetic import cholesky
 from dpwitness.core.numerics.box_qp import minimize_box_dual
 from dpwitness.core.numerics.losses import Loss
-from dpwitness.core.numerics.newton import gradient_at, hessian_at, minimize_rows, minimize_rows_one_record, noise_and_determinant
+from dpwitness.core.numerics.newton import (
+    gradient_at,
+    hessian_at,
+    minimize_rows,
+    minimize_rows_one_record,
+    noise_and_determinant,
+)
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require_positive
 
@@ -37,7 +43,9 @@ class Minimum:
 
     w: FloatArray  # the approximate minimizer
     residual: float  # norm of the gradient at w; for losses with kinks, the duality gap
-    radius: float  # bound on the distance from w to the exact minimizer: residual/ridge, or sqrt(2 residual/ridge) from a duality gap
+    # bound on the distance from w to the exact minimizer: residual/ridge, or sqrt(2 residual/ridge)
+    # from a duality gap
+    radius: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +80,16 @@ class Problem:
     def of(cls, dataset: LabelledVectors, loss: Loss, ridge: float) -> Problem:
         """Return the problem of a dataset."""
         merged = dataset.merged()
-        rows = np.any(merged.x != 0.0, axis=1)  # a record with x = 0 only adds a constant to the objective
+        # a record with x = 0 only adds a constant to the objective
+        rows = np.any(merged.x != 0.0, axis=1)
         columns = np.ascontiguousarray(merged.x[rows].T)
-        return cls(columns, merged.y[rows].copy(), merged.weights[rows] * loss.scale, loss, require_positive("ridge", ridge))
+        return cls(
+            columns,
+            merged.y[rows].copy(),
+            merged.weights[rows] * loss.scale,
+            loss,
+            require_positive("ridge", ridge),
+        )
 
     @property
     def dimension(self) -> int:
@@ -93,10 +108,16 @@ class Problem:
 
     @property
     def slope_total(self) -> float:
-        """Return a bound on sum_i m_i |l'| |x_i| at the minimizer; for b = 0 it also bounds ridge |w|."""
+        """Return a bound on sum_i m_i |l'| |x_i| at the minimizer; for b = 0 it also bounds ridge
+        |w|.
+        """
         steepest = self.loss.lipschitz(0.0, 0.0) / self.loss.scale
         if self.loss.name in ("squared", "linear"):
-            steepest = 0.0 if len(self.y) == 0 else float(np.abs(self.y).max()) * (2.0 if self.loss.name == "squared" else 1.0)
+            steepest = (
+                0.0
+                if len(self.y) == 0
+                else float(np.abs(self.y).max()) * (2.0 if self.loss.name == "squared" else 1.0)
+            )
         return steepest * float(self.m @ self.lengths)
 
     @property
@@ -127,7 +148,9 @@ def minimise(problem: Problem) -> Minimum:
     zero = np.zeros(problem.dimension)
     gradient_at_zero, factor, _ = _expand(problem, zero)
     rows = zero[None, :].copy()
-    failed, _ = minimize_rows(*_kernel_arguments(problem), zero, factor, -gradient_at_zero, 1e-14, rows)
+    failed, _ = minimize_rows(
+        *_kernel_arguments(problem), zero, factor, -gradient_at_zero, 1e-14, rows
+    )
     w = rows[0]
     residual = float(np.linalg.norm(_expand(problem, w)[0])) if failed < 0 else math.inf
     goal = (
@@ -137,7 +160,8 @@ def minimise(problem: Problem) -> Minimum:
     )
     if not residual <= goal:
         raise ConvergenceError(
-            f"minimise: gradient norm {residual:.3g} is above {goal:.3g} (loss {problem.loss.name}, ridge {problem.ridge:g})"
+            f"minimise: gradient norm {residual:.3g} is above {goal:.3g} (loss "
+            f"{problem.loss.name}, ridge {problem.ridge:g})"
         )
     return Minimum(w, residual, residual / problem.ridge)
 
@@ -156,40 +180,58 @@ def minimize_perturbed_risk(problem: Problem, rows: FloatArray) -> FloatArray:
         If the solver does not reach this accuracy for some row.
     """
     if not problem.loss.smooth:
-        raise InvalidArgument(f"minimise_perturbed: loss must be differentiable, got {problem.loss.name!r}")
+        raise InvalidArgument(
+            f"minimise_perturbed: loss must be differentiable, got {problem.loss.name!r}"
+        )
     if len(problem.y) == 0:
         np.multiply(rows, -1.0 / problem.ridge, out=rows)
         return rows
     nonzero = np.any(problem.columns != 0.0, axis=1)
     if not nonzero.all():
-        # For a coordinate that is zero in all records only the ridge matters, so that zero features cost no Newton step.
-        solved = minimize_perturbed_risk(replace(problem, columns=problem.columns[nonzero]), np.ascontiguousarray(rows[:, nonzero]))
+        # For a coordinate that is zero in all records only the ridge matters, so that zero features
+        # cost no Newton step.
+        solved = minimize_perturbed_risk(
+            replace(problem, columns=problem.columns[nonzero]),
+            np.ascontiguousarray(rows[:, nonzero]),
+        )
         np.multiply(rows, -1.0 / problem.ridge, out=rows)
         rows[:, nonzero] = solved
         return rows
     if len(problem.y) == 1:
         curvature_bound = problem.loss.smoothness / problem.loss.scale
-        record = (np.ascontiguousarray(problem.columns[:, 0]), float(problem.y[0]), float(problem.m[0]))
-        failed = minimize_rows_one_record(*record, *problem.arguments[3:], curvature_bound, problem.ridge, TOLERANCE, rows)
+        record = (
+            np.ascontiguousarray(problem.columns[:, 0]),
+            float(problem.y[0]),
+            float(problem.m[0]),
+        )
+        failed = minimize_rows_one_record(
+            *record, *problem.arguments[3:], curvature_bound, problem.ridge, TOLERANCE, rows
+        )
     else:
         start = minimise(problem).w
         offset, factor, _ = _expand(problem, start)
-        failed, _ = minimize_rows(*_kernel_arguments(problem), start, factor, -offset, TOLERANCE, rows)
+        failed, _ = minimize_rows(
+            *_kernel_arguments(problem), start, factor, -offset, TOLERANCE, rows
+        )
     if failed >= 0:
         raise ConvergenceError(
-            f"minimise_perturbed: no convergence (loss {problem.loss.name}, ridge {problem.ridge:g}), first in row {failed}"
+            f"minimise_perturbed: no convergence (loss {problem.loss.name}, ridge "
+            f"{problem.ridge:g}), first in row {failed}"
         )
     return rows
 
 
 def noise_for_minimizers(problem: Problem, outputs: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the linear term b(w) = -grad F_0(w) whose minimizer is each output w, and log |det db/dw|.
+    """Return the linear term b(w) = -grad F_0(w) whose minimizer is each output w, and log |det
+    db/dw|.
 
     Shapes (size, d) and (size,).
     """
     nonzero = np.any(problem.columns != 0.0, axis=1)
     if not nonzero.all() and nonzero.any():
-        inner, determinant = noise_for_minimizers(replace(problem, columns=problem.columns[nonzero]), outputs[:, nonzero])
+        inner, determinant = noise_for_minimizers(
+            replace(problem, columns=problem.columns[nonzero]), outputs[:, nonzero]
+        )
         b = -problem.ridge * outputs
         b[:, nonzero] = inner
         return b, determinant + int((~nonzero).sum()) * math.log(problem.ridge)
@@ -199,12 +241,19 @@ def noise_for_minimizers(problem: Problem, outputs: FloatArray) -> tuple[FloatAr
     return b, determinant
 
 
-_Arguments = tuple[FloatArray, FloatArray, FloatArray, int, float, float, float, float, float, float, float]
+_Arguments = tuple[
+    FloatArray, FloatArray, FloatArray, int, float, float, float, float, float, float, float
+]
 
 
 def _kernel_arguments(problem: Problem) -> _Arguments:
     """Return the leading arguments of `minimize_rows`."""
-    bounds = (problem.loss.concordance, float(problem.lengths.max()), problem.slope_total, problem.curvature_total)
+    bounds = (
+        problem.loss.concordance,
+        float(problem.lengths.max()),
+        problem.slope_total,
+        problem.curvature_total,
+    )
     return *problem.arguments, *bounds, problem.ridge
 
 
@@ -216,7 +265,9 @@ def _expand(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, Fl
     gradient_at(*problem.arguments, problem.ridge, np.zeros(d), w, u, slope, curvature, gradient)
     hessian_at(problem.columns, problem.ridge, curvature, scratch, factor)
     if not cholesky(factor):
-        raise ConvergenceError(f"minimise: the Hessian is numerically singular (ridge {problem.ridge:g})")
+        raise ConvergenceError(
+            f"minimise: the Hessian is numerically singular (ridge {problem.ridge:g})"
+        )
     return gradient, factor, u
 
 
@@ -233,19 +284,34 @@ def _solve_dual(rows: FloatArray, problem: Problem) -> tuple[FloatArray, float]:
     Raises ConvergenceError if the gap is too large.
     """
     hinge = problem.loss.name == "hinge"
-    direction, target = (problem.y[:, None] * rows, np.ones(len(rows))) if hinge else (rows, problem.y)
-    alpha, gap, objective = minimize_box_dual(direction, target, np.zeros(len(rows)) if hinge else -problem.m, problem.m, problem.ridge)
-    # The dual variables of opposing records cancel in w, but their rounding error stays in every prediction.
-    rounding = 4e-16 * float(problem.m @ (np.abs(target) + np.abs(direction) @ (np.abs(direction).T @ np.abs(alpha)) / problem.ridge))
+    direction, target = (
+        (problem.y[:, None] * rows, np.ones(len(rows))) if hinge else (rows, problem.y)
+    )
+    alpha, gap, objective = minimize_box_dual(
+        direction, target, np.zeros(len(rows)) if hinge else -problem.m, problem.m, problem.ridge
+    )
+    # The dual variables of opposing records cancel in w, but their rounding error stays in every
+    # prediction.
+    rounding = 4e-16 * float(
+        problem.m
+        @ (
+            np.abs(target)
+            + np.abs(direction) @ (np.abs(direction).T @ np.abs(alpha)) / problem.ridge
+        )
+    )
     if not gap <= TOLERANCE * objective + rounding:
         raise ConvergenceError(
-            f"minimise: duality gap {gap:.3g} is above 1e-10 of the objective {objective:.3g} (loss {problem.loss.name})"
+            f"minimise: duality gap {gap:.3g} is above 1e-10 of the objective "
+            f"{objective:.3g} (loss {problem.loss.name})"
         )
     return alpha, gap
 
 
-def minimize_kernel_risk(gram: FloatArray, y: FloatArray, multiplicity: FloatArray, loss: Loss, ridge: float) -> KernelMinimum:
-    """Return the minimizer of kernel empirical risk, w = sum_i c_i phi(x_i), given the Gram matrix K(x_i, x_j).
+def minimize_kernel_risk(
+    gram: FloatArray, y: FloatArray, multiplicity: FloatArray, loss: Loss, ridge: float
+) -> KernelMinimum:
+    """Return the minimizer of kernel empirical risk, w = sum_i c_i phi(x_i), given the Gram matrix
+    K(x_i, x_j).
 
     The problem is solved with the rows of a factor of the Gram matrix as features. At the minimizer
     c_i = -m_i l'(u_i; y_i)/ridge. The certificate is computed in the feature space itself: the
@@ -261,23 +327,41 @@ def minimize_kernel_risk(gram: FloatArray, y: FloatArray, multiplicity: FloatArr
     features = vectors[:, positive] * np.sqrt(values[positive])
     weights = multiplicity * loss.scale
     problem = Problem(
-        np.ascontiguousarray(features.T), np.ascontiguousarray(y, dtype=np.float64), weights, loss, require_positive("ridge", ridge)
+        np.ascontiguousarray(features.T),
+        np.ascontiguousarray(y, dtype=np.float64),
+        weights,
+        loss,
+        require_positive("ridge", ridge),
     )
     if features.shape[1] == 0:
         return KernelMinimum(np.zeros(len(y)), 0.0, 0.0)
     if not loss.smooth:
         alpha, gap = _solve_dual(features, problem)
-        return KernelMinimum((y * alpha if loss.name == "hinge" else alpha) / ridge, gap, math.sqrt(2.0 * gap / ridge))
+        return KernelMinimum(
+            (y * alpha if loss.name == "hinge" else alpha) / ridge,
+            gap,
+            math.sqrt(2.0 * gap / ridge),
+        )
     w = minimise(problem).w
     u = features @ w
-    # Compute the coefficients in two ways and keep the more accurate: the error of the slopes grows with 1/ridge,
-    # the error of w with 1/eigenvalue.
+    # Compute the coefficients in two ways and keep the more accurate: the error of the slopes grows
+    # with 1/ridge, the error of w with 1/eigenvalue.
     candidates = []
-    for coefficients in (-multiplicity * loss.derivative(u, y) / ridge, vectors[:, positive] @ (w / np.sqrt(values[positive]))):
-        gradient_coefficients = ridge * coefficients + multiplicity * loss.derivative(features @ (features.T @ coefficients), y)
+    for coefficients in (
+        -multiplicity * loss.derivative(u, y) / ridge,
+        vectors[:, positive] @ (w / np.sqrt(values[positive])),
+    ):
+        gradient_coefficients = ridge * coefficients + multiplicity * loss.derivative(
+            features @ (features.T @ coefficients), y
+        )
         candidates.append((float(np.linalg.norm(features.T @ gradient_coefficients)), coefficients))
     residual, coefficients = min(candidates, key=lambda pair: pair[0])
-    goal = TOLERANCE * problem.slope_total + 1e-13 * problem.curvature_total * float(np.linalg.norm(w))
+    goal = TOLERANCE * problem.slope_total + 1e-13 * problem.curvature_total * float(
+        np.linalg.norm(w)
+    )
     if not residual <= goal:
-        raise ConvergenceError(f"minimise_kernel: gradient norm {residual:.3g} is above {goal:.3g} (loss {loss.name}, ridge {ridge:g})")
+        raise ConvergenceError(
+            f"minimise_kernel: gradient norm {residual:.3g} is above {goal:.3g} (loss "
+            f"{loss.name}, ridge {ridge:g})"
+        )
     return KernelMinimum(coefficients, residual, residual / ridge)

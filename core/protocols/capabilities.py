@@ -1,10 +1,11 @@
-"""Optional capabilities of a mechanism in addition to `sample`, each of which allows stronger statements.
+"""Optional capabilities of a mechanism in addition to `sample`, each of which allows stronger
+statements.
 
-Capabilities for proofs are enclosures by balls (python-flint `arb`, see `core/balls`) of the
-law in real arithmetic, where a float parameter is the exact rational number that it represents.
-`auditors/density/proved` covers the outputs by cells, bounds each cell's share from both sides, and splits
-cells until the two bounds agree. This needs `log_density_ball`; each other capability tightens the
-bounds or adds notions.
+Capabilities for proofs are enclosures by balls (python-flint `arb`, see `core/balls`) of the law in
+real arithmetic, where a float parameter is the exact rational number that it represents.
+`auditors/density/proved` covers the outputs by cells, bounds each cell's share from both sides, and
+splits cells until the two bounds agree. This needs `log_density_ball`; each other capability
+tightens the bounds or adds notions.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _ONE_LAW_CLASSES: set[type] = set()
 
 
 def one_law(mechanism: T) -> T:
-    """Register a class whose ``sample`` and ``log_density`` implement one law, given by the parameters in its docstring.
+    """Register a class whose ``sample`` and ``log_density`` implement one law, given by the
+    parameters in its docstring.
 
     The project's tests compare both methods, and `certify` trusts the density of a registered class
     to be that of its sampler. The decorator has an effect only on classes of this package: not on a
@@ -36,21 +38,34 @@ def one_law(mechanism: T) -> T:
 
 
 def log_density_at(mechanism: Any, rows: Any, dataset: Any) -> FloatArray:
-    """Return a mechanism's log-density at each row, as an array of shape (n,). A result of shape (n, 1) is flattened."""
+    """Return a mechanism's log-density at each row, as an array of shape (n,). A result of shape
+    (n, 1) is flattened.
+    """
     value = np.asarray(mechanism.log_density(rows, dataset), dtype=float)
     return value[:, 0] if value.shape == (len(rows), 1) else value
 
 
 def states_one_law(mechanism: Any) -> bool:
-    """Return whether sampler and density of a mechanism implement one declared law of this package: see `one_law`."""
+    """Return whether sampler and density of a mechanism implement one declared law of this package:
+    see `one_law`.
+    """
     cls = type(mechanism)
-    return cls in _ONE_LAW_CLASSES and _is_defined_here(cls) and not {"sample", "log_density"} & set(getattr(mechanism, "__dict__", ()))
+    return (
+        cls in _ONE_LAW_CLASSES
+        and _is_defined_here(cls)
+        and not {"sample", "log_density"} & set(getattr(mechanism, "__dict__", ()))
+    )
 
 
 def _is_defined_here(cls: type) -> bool:
     """Return whether both methods are functions whose source is in this package."""
-    codes = [getattr(getattr(cls, name, None), "__code__", None) for name in ("sample", "log_density")]
-    return all(inspect.iscode(code) and Path(code.co_filename).is_relative_to(_PACKAGE_FOLDER) for code in codes)
+    codes = [
+        getattr(getattr(cls, name, None), "__code__", None) for name in ("sample", "log_density")
+    ]
+    return all(
+        inspect.iscode(code) and Path(code.co_filename).is_relative_to(_PACKAGE_FOLDER)
+        for code in codes
+    )
 
 
 def has_capability(mechanism: Any, power: Any) -> bool:
@@ -69,13 +84,17 @@ def has_capability(mechanism: Any, power: Any) -> bool:
 
 
 class HasSupport(Protocol):
-    """Discrete mechanism whose output rows can be listed, (m, k), up to 1e-15 of the mass, so that laws can be enumerated."""
+    """Discrete mechanism whose output rows can be listed, (m, k), up to 1e-15 of the mass, so that
+    laws can be enumerated.
+    """
 
     def support(self, dataset: Any, /) -> FloatArray: ...
 
 
 class HasFactors(Protocol):
-    """Mechanism whose output consists of independent parts (mechanism, d0_j, d1_j), so that laws can be composed."""
+    """Mechanism whose output consists of independent parts (mechanism, d0_j, d1_j), so that laws
+    can be composed.
+    """
 
     def factors(self, d0: Any, d1: Any, /) -> list[tuple[Any, Any, Any]]: ...
 
@@ -87,25 +106,33 @@ class HasBreakpoints(Protocol):
 
 
 class HasAtoms(Protocol):
-    """Mechanism whose one-dimensional law has a density and atoms, (m,); `log_density` is the log-mass at the atoms."""
+    """Mechanism whose one-dimensional law has a density and atoms, (m,); `log_density` is the
+    log-mass at the atoms.
+    """
 
     def atoms(self, dataset: Any, /) -> FloatArray: ...
 
 
 class HasDensityBall(Protocol):
-    """Mechanism with an enclosure of its log-density, or log-mass, over each box: one interval (low, high) per column."""
+    """Mechanism with an enclosure of its log-density, or log-mass, over each box: one interval
+    (low, high) per column.
+    """
 
     def log_density_ball(self, boxes: Any, dataset: Any, /) -> Any: ...
 
 
 class HasMassBall(Protocol):
-    """Mechanism on the line with an enclosure of the mass of each (low, high]; otherwise masses are density times width."""
+    """Mechanism on the line with an enclosure of the mass of each (low, high]; otherwise masses are
+    density times width.
+    """
 
     def mass_ball(self, boxes: Any, dataset: Any, /) -> Any: ...
 
 
 class HasLossBall(Protocol):
-    """Mechanism with float bounds on the privacy loss over each box, possibly unbounded; otherwise two balls are subtracted."""
+    """Mechanism with float bounds on the privacy loss over each box, possibly unbounded; otherwise
+    two balls are subtracted.
+    """
 
     def loss_ball(self, boxes: Any, d1: Any, d0: Any, /) -> Any: ...
 
@@ -120,7 +147,9 @@ class HasTailBall(Protocol):
 
 
 class HasShiftBall(Protocol):
-    """Mechanism that states whether a pair gives one noise law at two locations, for which all notions have closed forms; else None."""
+    """Mechanism that states whether a pair gives one noise law at two locations, for which all
+    notions have closed forms; else None.
+    """
 
     def shift_ball(self, d1: Any, d0: Any, /) -> Any: ...
 
@@ -132,12 +161,16 @@ class HasDrawsBall(Protocol):
 
 
 class HasAxisBall(Protocol):
-    """Mechanism that states whether the loss of its perturbed minimizer depends on one coordinate only, or is largest on that axis."""
+    """Mechanism that states whether the loss of its perturbed minimizer depends on one coordinate
+    only, or is largest on that axis.
+    """
 
     def axis_ball(self, d1: Any, d0: Any, /) -> Any: ...
 
 
 class HasPlaneBall(Protocol):
-    """Mechanism that states whether the loss of its perturbed minimizer depends on two coordinates only."""
+    """Mechanism that states whether the loss of its perturbed minimizer depends on two coordinates
+    only.
+    """
 
     def plane_ball(self, d1: Any, d0: Any, /) -> Any: ...

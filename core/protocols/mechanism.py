@@ -1,4 +1,6 @@
-"""Protocols of mechanisms, the errors of mechanisms that cannot be audited, and the record of a mechanism's true privacy."""
+"""Protocols of mechanisms, the errors of mechanisms that cannot be audited, and the record of a
+mechanism's true privacy.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ FloatArray = NDArray[np.float64]
 
 
 class MechanismFailed(RuntimeError):
-    """Error of a mechanism that cannot be audited: it crashes, hangs, changes its output shape, ignores its generator or keeps state."""
+    """Error of a mechanism that cannot be audited: it crashes, hangs, changes its output shape,
+    ignores its generator or keeps state.
+    """
 
 
 class TookTooLong(MechanismFailed):
@@ -22,7 +26,9 @@ class TookTooLong(MechanismFailed):
 
 
 class AlwaysRaises(MechanismFailed):
-    """Error of a pair on which every run of both sides raises an exception; `rounds` is the number of runs made."""
+    """Error of a pair on which every run of both sides raises an exception; `rounds` is the number
+    of runs made.
+    """
 
     def __init__(self, message: str, rounds: int = 0) -> None:
         super().__init__(message, rounds)  # both go to `args`, so that the exception can be pickled
@@ -33,15 +39,21 @@ class AlwaysRaises(MechanismFailed):
 
 
 class Parts(list[Any]):
-    """Results of a batch that was made in several pieces, in order: arrays, lists of outputs and lists of exceptions."""
+    """Results of a batch that was made in several pieces, in order: arrays, lists of outputs and
+    lists of exceptions.
+    """
 
 
 @runtime_checkable
 class Mechanism(Protocol):
-    """Protocol of a mechanism: ``sample(dataset, size, rng)`` returns one row per independent run."""
+    """Protocol of a mechanism: ``sample(dataset, size, rng)`` returns one row per
+    independent run.
+    """
 
     def sample(self, dataset: Any, size: int, rng: np.random.Generator, /) -> Any:
-        """Return `size` runs on `dataset`: an array of shape (size,) or (size, k), or a list of `size` outputs of any type."""
+        """Return `size` runs on `dataset`: an array of shape (size,) or (size, k), or a list of
+        `size` outputs of any type.
+        """
 
 
 @runtime_checkable
@@ -49,11 +61,15 @@ class WhiteBox(Mechanism, Protocol):
     """Protocol of a mechanism whose output density is known."""
 
     def log_density(self, outputs: FloatArray, dataset: Any, /) -> FloatArray:
-        """Return the log-density (log-mass for discrete outputs) at each row of `outputs`: shape (size,)."""
+        """Return the log-density (log-mass for discrete outputs) at each row of `outputs`: shape
+        (size,).
+        """
 
 
 def name_of(target: Any) -> str:
-    """Return the default name of an audited object: the name of a function, or the class name of any other object."""
+    """Return the default name of an audited object: the name of a function, or the class name of
+    any other object.
+    """
     return str(getattr(target, "__name__", type(target).__name__))
 
 

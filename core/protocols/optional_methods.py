@@ -1,4 +1,6 @@
-"""Methods that an object offers only for some of its parameters, so that ``hasattr`` is correct for each instance."""
+"""Methods that an object offers only for some of its parameters, so that ``hasattr`` is correct for
+each instance.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,15 @@ class _ConditionalMethod:
         if instance is None:
             return self._method
         if not self._condition(instance):
-            raise AttributeError(f"{owner.__name__} has no method {self._method.__name__} with these parameters")
+            raise AttributeError(
+                f"{owner.__name__} has no method {self._method.__name__} with these parameters"
+            )
         return MethodType(self._method, instance)
 
 
 class available_if:
-    """Decorator of a method that exists only where `condition(self)` holds; elsewhere its lookup raises AttributeError.
+    """Decorator of a method that exists only where `condition(self)` holds; elsewhere its lookup
+    raises AttributeError.
 
     Examples
     --------

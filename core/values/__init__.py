@@ -1,1 +1,3 @@
-"""Validation, JSON, files and the backends of data frames, for all other packages. Imports no other package."""
+"""Validation, JSON, files and the backends of data frames, for all other packages. Imports no other
+package.
+"""

@@ -22,31 +22,65 @@ _MAX_BYTES = 2**28  # largest size of one array
 
 
 def write_array(value: NDArray[Any], inner: Callable[[Any], Any]) -> Json:
-    """Return the tagged JSON form of an array; `inner` writes its parts. Raise InvalidArgument for objects and for richer subclasses."""
+    """Return the tagged JSON form of an array; `inner` writes its parts. Raise InvalidArgument for
+    objects and for richer subclasses.
+    """
     if isinstance(value, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(value)
         fill = np.array(1e20 if value is np.ma.masked else value.fill_value, dtype=value.dtype)
-        return {"$type": "masked", "data": inner(value.data), "mask": inner(mask), "fill": inner(fill), "hard": bool(value.hardmask)}
+        return {
+            "$type": "masked",
+            "data": inner(value.data),
+            "mask": inner(mask),
+            "fill": inner(fill),
+            "hard": bool(value.hardmask),
+        }
     if type(value) not in (np.ndarray, np.recarray, np.memmap):
-        raise InvalidArgument(f"dataset must be writable as JSON, got {type(value).__name__}: give a plain array")
+        raise InvalidArgument(
+            f"dataset must be writable as JSON, got {type(value).__name__}: give a plain array"
+        )
     if value.dtype.hasobject:
-        raise InvalidArgument(f"dataset must be writable as JSON, got an array of dtype {value.dtype}")
+        raise InvalidArgument(
+            f"dataset must be writable as JSON, got an array of dtype {value.dtype}"
+        )
     if value.dtype.names is not None:
         return _write_structured(value, inner)
     if value.dtype.kind == "V":
-        raise InvalidArgument(f"dataset must be writable as JSON, got an array of raw bytes, dtype {value.dtype}")
-    return {"$type": "array", "dtype": value.dtype.str, "shape": list(value.shape), "value": _json_entries(value)}
+        raise InvalidArgument(
+            f"dataset must be writable as JSON, got an array of raw bytes, dtype {value.dtype}"
+        )
+    return {
+        "$type": "array",
+        "dtype": value.dtype.str,
+        "shape": list(value.shape),
+        "value": _json_entries(value),
+    }
 
 
 def _write_structured(value: NDArray[Any], inner: Callable[[Any], Any]) -> Json:
-    """Return the tagged JSON form of a structured array, field by field. Raise InvalidArgument if there are gaps between the fields."""
+    """Return the tagged JSON form of a structured array, field by field. Raise InvalidArgument if
+    there are gaps between the fields.
+    """
     names = value.dtype.names or ()
     packed = np.dtype([(name, value.dtype[name]) for name in names])
-    if packed.itemsize != value.dtype.itemsize or any(packed.fields[n][1] != value.dtype.fields[n][1] for n in names):  # type: ignore[index]
-        raise InvalidArgument(f"dataset must be writable as JSON, got a structured array with gaps between its fields {list(names)}")
+    if packed.itemsize != value.dtype.itemsize or any(
+        packed.fields[n][1] != value.dtype.fields[n][1] for n in names
+    ):  # type: ignore[index]
+        raise InvalidArgument(
+            "dataset must be writable as JSON, got a structured array with gaps between its "
+            f"fields {list(names)}"
+        )
     plain = value.view(np.ndarray)
-    columns = [[name, inner(np.ascontiguousarray(plain[name]).reshape(plain[name].shape))] for name in names]
-    return {"$type": "structured", "shape": list(value.shape), "columns": columns, "record": isinstance(value, np.recarray)}
+    columns = [
+        [name, inner(np.ascontiguousarray(plain[name]).reshape(plain[name].shape))]
+        for name in names
+    ]
+    return {
+        "$type": "structured",
+        "shape": list(value.shape),
+        "columns": columns,
+        "record": isinstance(value, np.recarray),
+    }
 
 
 def _json_entries(value: NDArray[Any]) -> list[Any]:
@@ -55,14 +89,19 @@ def _json_entries(value: NDArray[Any]) -> list[Any]:
     kind, size = value.dtype.kind, value.dtype.itemsize
     if kind == "f" and size <= 8:
         listed = flat.tolist()
-        return listed if np.isfinite(flat).all() else [v if math.isfinite(v) else {"$type": "float", "value": str(v)} for v in listed]
+        return (
+            listed
+            if np.isfinite(flat).all()
+            else [v if math.isfinite(v) else {"$type": "float", "value": str(v)} for v in listed]
+        )
     if kind in "biuU":
         return flat.tolist()
     if kind == "f":  # as decimal digits, because the bytes of a long double include padding
         return [str(v) for v in flat]
     if kind == "c" and size > 16:
         return [f"{v.real} {v.imag}" for v in flat]
-    return [flat[i : i + 1].tobytes().hex() for i in range(len(flat))]  # complex, bytes, dates: JSON has no such types
+    # complex, bytes, dates: JSON has no such types
+    return [flat[i : i + 1].tobytes().hex() for i in range(len(flat))]
 
 
 def read_array(fields: Json, path: str) -> NDArray[Any]:
@@ -76,46 +115,80 @@ def read_array(fields: Json, path: str) -> NDArray[Any]:
         refuse(f"{path}.dtype", "be a dtype of this machine", name)
     count = math.prod(shape)
     if count != len(entries):
-        raise InvalidArgument(f"{path}.value must have {count} entries for shape {shape}, got {len(entries)}")
+        raise InvalidArgument(
+            f"{path}.value must have {count} entries for shape {shape}, got {len(entries)}"
+        )
     if count * dtype.itemsize > _MAX_BYTES or math.prod(n for n in shape if n) > ELEMENTS:
-        raise InvalidArgument(f"{path} must hold at most {_MAX_BYTES:,} bytes and {ELEMENTS:,} entries, got shape {shape} of {name}")
+        raise InvalidArgument(
+            f"{path} must hold at most {_MAX_BYTES:,} bytes and {ELEMENTS:,} entries, got "
+            f"shape {shape} of {name}"
+        )
     return _array_of_entries(entries, dtype, path).reshape(shape)
 
 
 def _array_of_entries(entries: list[Any], dtype: np.dtype[Any], path: str) -> NDArray[Any]:
-    """Return the one-dimensional array of JSON entries. Raise InvalidArgument at the first entry that does not fit the dtype."""
+    """Return the one-dimensional array of JSON entries. Raise InvalidArgument at the first entry
+    that does not fit the dtype.
+    """
     kind = dtype.kind
     if kind == "b":
         _require_all(entries, lambda v: isinstance(v, bool), "true or false", path)
     elif kind in "iu":
         low, high = (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
         _require_all(
-            entries, lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high, f"whole numbers of {dtype.str}", path
+            entries,
+            lambda v: isinstance(v, int) and not isinstance(v, bool) and low <= v <= high,
+            f"whole numbers of {dtype.str}",
+            path,
         )
     elif kind == "f" and dtype.itemsize <= 8:
         entries = [_read_float(v, path, i) for i, v in enumerate(entries)]
     elif kind == "U":
         most = dtype.itemsize // 4
-        _require_all(entries, lambda v: isinstance(v, str) and len(v) <= most, f"texts of at most {most} characters", path)
+        _require_all(
+            entries,
+            lambda v: isinstance(v, str) and len(v) <= most,
+            f"texts of at most {most} characters",
+            path,
+        )
     elif kind == "f" or (kind == "c" and dtype.itemsize > 16):
         parts = 1 if kind == "f" else 2
         _require_all(
             entries,
-            lambda v: isinstance(v, str) and len(v) <= 200 and v.isascii() and "_" not in v and len(v.split(" ")) == parts,
+            lambda v: (
+                isinstance(v, str)
+                and len(v) <= 200
+                and v.isascii()
+                and "_" not in v
+                and len(v.split(" ")) == parts
+            ),
             "digits of long doubles",
             path,
         )
-        numbers = np.array([np.longdouble(part) for v in entries for part in v.split(" ")], dtype=np.longdouble)
+        numbers = np.array(
+            [np.longdouble(part) for v in entries for part in v.split(" ")], dtype=np.longdouble
+        )
         return numbers.astype(dtype) if kind == "f" else numbers.view(np.clongdouble).astype(dtype)
     else:
         size = dtype.itemsize
-        _require_all(entries, lambda v: isinstance(v, str) and len(v) == 2 * size and _is_hex(v), f"{2 * size} hexadecimal digits", path)
-        return np.frombuffer(bytes.fromhex("".join(entries)), dtype=dtype).copy() if entries and size else np.empty(len(entries), dtype)
+        _require_all(
+            entries,
+            lambda v: isinstance(v, str) and len(v) == 2 * size and _is_hex(v),
+            f"{2 * size} hexadecimal digits",
+            path,
+        )
+        return (
+            np.frombuffer(bytes.fromhex("".join(entries)), dtype=dtype).copy()
+            if entries and size
+            else np.empty(len(entries), dtype)
+        )
     return np.array(entries, dtype=dtype)
 
 
 def row_bits(array: NDArray[Any]) -> list[Hashable]:
-    """Return the bytes of each row in native byte order, without padding. Masked entries are all equal."""
+    """Return the bytes of each row in native byte order, without padding. Masked entries are all
+    equal.
+    """
     table = _row_bytes(array)
     width, data = table.shape[1], table.tobytes()
     return [data[i * width : (i + 1) * width] for i in range(len(table))]
@@ -124,15 +197,25 @@ def row_bits(array: NDArray[Any]) -> list[Hashable]:
 def _row_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     """Return the bytes of each row as a matrix of uint8."""
     if isinstance(array, np.ma.MaskedArray):
-        return np.hstack([_row_bytes(np.asarray(array.filled())), _row_bytes(np.ma.getmaskarray(array))])
+        return np.hstack(
+            [_row_bytes(np.asarray(array.filled())), _row_bytes(np.ma.getmaskarray(array))]
+        )
     if array.dtype.names:  # field by field, because the gaps between fields are not data
-        return np.hstack([np.empty((len(array), 0), np.uint8), *(_row_bytes(array[name]) for name in array.dtype.names)])
+        return np.hstack(
+            [
+                np.empty((len(array), 0), np.uint8),
+                *(_row_bytes(array[name]) for name in array.dtype.names),
+            ]
+        )
     flat = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
     size = flat.itemsize * int(np.prod(flat.shape[1:]))
     table = np.frombuffer(flat.tobytes(), dtype=np.uint8).reshape(len(flat), size)
-    if array.dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63:  # 80 bits of data, followed by padding
+    # 80 bits of data, followed by padding
+    if array.dtype.char in "gG" and np.finfo(np.longdouble).nmant == 63:
         each = np.dtype(np.longdouble).itemsize
-        table = table.reshape(len(flat), size // each, each)[:, :, :10].reshape(len(flat), size // each * 10)
+        table = table.reshape(len(flat), size // each, each)[:, :, :10].reshape(
+            len(flat), size // each * 10
+        )
     return table
 
 

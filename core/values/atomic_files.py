@@ -31,10 +31,13 @@ def resolve_destination(path: str | Path) -> Path:
     destination = Path(path)
     if destination.is_symlink():
         raise InvalidArgument(
-            f"{str(path)!r} is a symbolic link, which dpwitness does not write through: remove it, or choose another place"
+            f"{str(path)!r} is a symbolic link, which dpwitness does not write through: "
+            "remove it, or choose another place"
         )
     if destination.exists() and not destination.is_file():
-        raise InvalidArgument(f"{str(path)!r} exists and is not a regular file: remove it, or choose another place")
+        raise InvalidArgument(
+            f"{str(path)!r} exists and is not a regular file: remove it, or choose another place"
+        )
     return destination.parent.resolve() / destination.name
 
 
@@ -51,11 +54,14 @@ def aside(path: str | Path) -> Iterator[Path]:
     ...     figure.savefig(file)
     """
     destination = resolve_destination(path)
-    draft = destination.with_name(f".{destination.stem[:40]}-{os.getpid()}-{secrets.token_hex(4)}{destination.suffix}")
+    draft = destination.with_name(
+        f".{destination.stem[:40]}-{os.getpid()}-{secrets.token_hex(4)}{destination.suffix}"
+    )
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         with contextlib.suppress(OSError):
-            draft.chmod(destination.stat().st_mode & 0o777)  # keep the permissions of the replaced file
+            # keep the permissions of the replaced file
+            draft.chmod(destination.stat().st_mode & 0o777)
         yield draft
         os.replace(draft, destination)
     except BaseException as error:
@@ -67,7 +73,8 @@ def aside(path: str | Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(folder: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder inside `folder`, whose files replace those of `folder` when the block ends.
+    """Yield a temporary folder inside `folder`, whose files replace those of `folder` when the
+    block ends.
 
     If the block raises an exception, the disk is full or the writer is killed, the old files stay
     as they were.
@@ -77,7 +84,9 @@ def atomic_folder(folder: str | Path) -> Iterator[Path]:
     try:
         yield draft
         # Check all of them before replacing any.
-        places = {file: resolve_destination(destination / file.name) for file in sorted(draft.iterdir())}
+        places = {
+            file: resolve_destination(destination / file.name) for file in sorted(draft.iterdir())
+        }
         _rename(list(places.items()))
     except OSError as error:
         _name_file(error, destination)
@@ -87,20 +96,25 @@ def atomic_folder(folder: str | Path) -> Iterator[Path]:
 
 
 def _name_file(error: BaseException, path: Path) -> None:
-    """Add the path to an error of the operating system that names no file, such as that of a full disk."""
+    """Add the path to an error of the operating system that names no file, such as that of a full
+    disk.
+    """
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         error.filename = str(path)
 
 
 def _rename(places: list[tuple[Path, Path]]) -> None:
-    """Move all files to their destinations. An interrupt is raised only after the last file has been moved."""
+    """Move all files to their destinations. An interrupt is raised only after the last file has
+    been moved.
+    """
     interrupt = None
     while places:
         try:
             file, place = places[-1]
             if file.exists():  # false if the file was moved just before an interrupt
                 with contextlib.suppress(OSError):
-                    file.chmod(place.stat().st_mode & 0o777)  # keep the permissions of the replaced file
+                    # keep the permissions of the replaced file
+                    file.chmod(place.stat().st_mode & 0o777)
                 os.replace(file, place)
             places.pop()
         except KeyboardInterrupt as error:
@@ -115,11 +129,14 @@ def write_text(path: str | Path, text: str) -> None:
         file.write(text)
 
 
-_NUMBERS = re.compile(r'\[\n([^"\[\]{}]*)\]')  # a line break after "[" is never part of a JSON string
+# a line break after "[" is never part of a JSON string
+_NUMBERS = re.compile(r'\[\n([^"\[\]{}]*)\]')
 
 
 def json_text(value: Any) -> str:
-    """Return strict JSON text with lists of numbers on one line. Non-ASCII characters are escaped if the text has lone surrogates."""
+    """Return strict JSON text with lists of numbers on one line. Non-ASCII characters are escaped
+    if the text has lone surrogates.
+    """
     found = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
     try:
         found.encode("utf-8")

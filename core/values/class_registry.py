@@ -1,4 +1,5 @@
-"""Registry of the classes that a JSON file may name: the public names of `mechanisms`, and the classes of `_INTERNAL`.
+"""Registry of the classes that a JSON file may name: the public names of `mechanisms`, and the
+classes of `_INTERNAL`.
 
 A file names a class by the package that exports it, as ``dpwitness.mechanisms:Laplace``; also a
 class of `core`. A user-defined class is built only if a resolver that the user has requested
@@ -14,18 +15,30 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-Resolver = Callable[[str, str], type]  # (name of a class, path of the field) -> the class, or InvalidArgument
+# (name of a class, path of the field) -> the class, or InvalidArgument
+Resolver = Callable[[str, str], type]
 
 _NAME = re.compile(r"dpwitness\.(core|mechanisms|auditors)(?:\.\w+)*:([A-Z]\w*)")
 # Public names that no dataset, event or parameter of a mechanism holds.
-_EXCLUDED = {"Claim", "ConvergenceError", "Domain", "InvalidArgument", "Mechanism", "Pair", "Relation", "Specimen", "Truth"}
+_EXCLUDED = {
+    "Claim",
+    "ConvergenceError",
+    "Domain",
+    "InvalidArgument",
+    "Mechanism",
+    "Pair",
+    "Relation",
+    "Specimen",
+    "Truth",
+}
 _INTERNAL = {
     "mechanisms.papers.convex": "QuadraticPenalty",
     "core.numerics.noise": "SphericalNoise",
     "core.claims.accounting": "AccountedDP",
     "auditors.events.event": "Restricted",
     "auditors.events.rules": "Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
-    "auditors.events.features": "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees WhitenedDistances",
+    "auditors.events.features": "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees "
+    "WhitenedDistances",
     "auditors.events.divergence": "Binned",
     "auditors.functions.bounds.utility_claims": "FailureBound MeanBound Scaling",
 }
@@ -38,12 +51,18 @@ _MODULE = {
 
 
 def _location(name: str) -> tuple[str, str] | None:
-    """Return the module from which a registered class is imported, and the class's name; None if the name is not registered."""
+    """Return the module from which a registered class is imported, and the class's name; None if
+    the name is not registered.
+    """
     match = _NAME.fullmatch(name)
     if match is None:
         return None
     package, cls = _EXPORTED_BY.get(match[1], match[1]), match[2]
-    public = package == "mechanisms" and cls not in _EXCLUDED and cls in importlib.import_module("dpwitness.mechanisms").__all__
+    public = (
+        package == "mechanisms"
+        and cls not in _EXCLUDED
+        and cls in importlib.import_module("dpwitness.mechanisms").__all__
+    )
     module = "dpwitness.mechanisms" if public else _MODULE.get((package, cls))
     return None if module is None else (module, cls)
 
@@ -60,7 +79,9 @@ def is_registered(name: str) -> bool:
 
 
 def public_name(cls: type) -> str:
-    """Return the name of a class in files: its public name if registered, else ``module:qualname``."""
+    """Return the name of a class in files: its public name if registered, else
+    ``module:qualname``.
+    """
     name = f"{cls.__module__}:{cls.__qualname__}"
     package = cls.__module__.split(".")[1] if known_class(name) is cls else ""
     return f"dpwitness.{_EXPORTED_BY.get(package, package)}:{cls.__qualname__}" if package else name
@@ -69,4 +90,7 @@ def public_name(cls: type) -> str:
 def modules_of(package: str) -> list[ModuleType]:
     """Import all modules of a package and return them, ordered by name."""
     path = importlib.import_module(package).__path__
-    return [importlib.import_module(name) for name in sorted(f"{package}.{found.name}" for found in pkgutil.iter_modules(path))]
+    return [
+        importlib.import_module(name)
+        for name in sorted(f"{package}.{found.name}" for found in pkgutil.iter_modules(path))
+    ]

@@ -1,10 +1,13 @@
-"""Strict reading of the project's JSON files: size limits first, then a schema, with errors of one line that name the field.
+"""Strict reading of the project's JSON files: size limits first, then a schema, with errors of one
+line that name the field.
 
-A file may come from anywhere. A file is read only if it is a regular file of bounded size. Nesting, numbers, texts and the number of
-elements are checked against limits before anything else. Then each field is checked against a rule::
+A file may come from anywhere. A file is read only if it is a regular file of bounded size. Nesting,
+numbers, texts and the number of elements are checked against limits before anything else. Then each
+field is checked against a rule::
 
     COUNTS = record(correct=integer(), wrong=integer(), rounds=integer(least=1))
-    COUNTS(data["counts"], "counts")        # counts.rounds must be a whole number, at least 1, got "x"
+    COUNTS(data["counts"], "counts")        # counts.rounds must be a whole number, at least 1, got
+    "x"
 """
 
 from __future__ import annotations
@@ -35,7 +38,8 @@ class _RejectedError(ValueError):
 
 
 def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
-    """Return the content of a regular file of at most `most` bytes. Devices, pipes and folders are refused without waiting for them.
+    """Return the content of a regular file of at most `most` bytes. Devices, pipes and folders are
+    refused without waiting for them.
 
     Raises
     ------
@@ -43,9 +47,17 @@ def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
         The message is the reason only: callers prepend the name of the file.
     """
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+        handle = os.open(
+            path,
+            os.O_RDONLY
+            | getattr(os, "O_NONBLOCK", 0)
+            | getattr(os, "O_BINARY", 0)
+            | getattr(os, "O_CLOEXEC", 0),
+        )
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        raise InvalidArgument(f"must be readable: {getattr(error, 'strerror', None) or error}") from None
+        raise InvalidArgument(
+            f"must be readable: {getattr(error, 'strerror', None) or error}"
+        ) from None
     try:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):
@@ -65,14 +77,19 @@ def read_bytes(path: str | Path, *, most: int = BYTES) -> bytes:
 
 def file_kind(mode: int) -> str:
     """Return the type of a file that is not regular: folder, pipe, socket or device."""
-    for test, word in ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket")):
+    for test, word in (
+        (stat.S_ISDIR, "folder"),
+        (stat.S_ISFIFO, "pipe"),
+        (stat.S_ISSOCK, "socket"),
+    ):
         if test(mode):
             return word
     return "device"
 
 
 def parse(content: bytes | str) -> Any:
-    """Return the value of strict JSON within the limits: no NaN, no duplicate names, no numbers beyond the floats.
+    """Return the value of strict JSON within the limits: no NaN, no duplicate names, no numbers
+    beyond the floats.
 
     The message of the InvalidArgument is the reason only.
     """
@@ -117,7 +134,9 @@ def _parse_float(digits: str) -> float:
 
 
 def object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
-    """Return the JSON object of these pairs, as an `object_pairs_hook`. Raise ValueError if a name occurs twice."""
+    """Return the JSON object of these pairs, as an `object_pairs_hook`. Raise ValueError if a name
+    occurs twice.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -127,7 +146,9 @@ def object_without_duplicates(pairs: list[tuple[str, Any]]) -> Json:
 
 
 def require_json_limits(value: Any) -> None:
-    """Raise InvalidArgument if a value is nested too deep, has too many elements, or has a text or number that is too long."""
+    """Raise InvalidArgument if a value is nested too deep, has too many elements, or has a text or
+    number that is too long.
+    """
     level, depth, count = [value], 0, 1
     while level:
         if depth > DEPTH:
@@ -137,7 +158,9 @@ def require_json_limits(value: Any) -> None:
             if isinstance(item, Mapping):
                 for name in item:
                     if not isinstance(name, str):
-                        raise InvalidArgument(f"names of fields must be text, got {short_json(name)}")
+                        raise InvalidArgument(
+                            f"names of fields must be text, got {short_json(name)}"
+                        )
                     _check_length(name)
                 below.extend(item.values())
             elif isinstance(item, list | tuple):
@@ -159,12 +182,16 @@ def _check_length(item: Any) -> None:
 
 
 def read_json(path: str | Path, owner: str = "") -> Any:
-    """Return the JSON value of a regular file, within the limits. Error messages name `owner` (the reader) and the file."""
+    """Return the JSON value of a regular file, within the limits. Error messages name `owner` (the
+    reader) and the file.
+    """
     name = os.path.basename(os.fspath(path)) or os.fspath(path)
     try:
         return parse(read_bytes(path))
     except InvalidArgument as error:
-        raise InvalidArgument(f"{owner}: {printable(name)} {error}" if owner else f"{printable(name)} {error}") from None
+        raise InvalidArgument(
+            f"{owner}: {printable(name)} {error}" if owner else f"{printable(name)} {error}"
+        ) from None
 
 
 def printable(name: str) -> str:
@@ -172,7 +199,8 @@ def printable(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode() if name.isprintable() else ascii(name)
 
 
-# -- rules of fields: a rule takes a value and its path, and returns the value or raises InvalidArgument -----------------
+# -- rules of fields: a rule takes a value and its path, and returns the value or raises
+# InvalidArgument -----------------
 
 
 def short_json(value: Any) -> str:
@@ -183,7 +211,11 @@ def short_json(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 400:
         return f"a whole number of {value.bit_length()} bits"
     try:
-        found = json.dumps(value) if not isinstance(value, float) or math.isfinite(value) else str(value)
+        found = (
+            json.dumps(value)
+            if not isinstance(value, float) or math.isfinite(value)
+            else str(value)
+        )
     except (TypeError, ValueError):
         return f"a {type(value).__name__}"
     return found if len(found) <= 60 else f"{found[:57]}..."
@@ -196,10 +228,20 @@ def refuse(path: str, rule: str, value: Any) -> NoReturn:
 
 def integer(least: int | None = 0, most: int | None = None) -> Rule:
     """Return a rule for whole numbers between `least` and `most`. Booleans and 1.0 are refused."""
-    bounds = "" if least is None else f", at least {least}" if most is None else f", between {least} and {most}"
+    bounds = (
+        ""
+        if least is None
+        else f", at least {least}"
+        if most is None
+        else f", between {least} and {most}"
+    )
 
     def rule(value: Any, path: str) -> Any:
-        fits = isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
+        fits = (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and (least is None or value >= least)
+        )
         if not fits or (most is not None and value > most):
             refuse(path, f"be a whole number{bounds}", value)
         return value
@@ -207,7 +249,12 @@ def integer(least: int | None = 0, most: int | None = None) -> Rule:
     return rule
 
 
-def number(test: Callable[[float], bool] = lambda _: True, words: str = "a finite number", *, words_allowed: tuple[str, ...] = ()) -> Rule:
+def number(
+    test: Callable[[float], bool] = lambda _: True,
+    words: str = "a finite number",
+    *,
+    words_allowed: tuple[str, ...] = (),
+) -> Rule:
     """Return a rule for finite numbers for which `test` holds, read as floats.
 
     The texts in `words_allowed` are accepted for values that JSON cannot represent, such as "inf".
@@ -217,7 +264,11 @@ def number(test: Callable[[float], bool] = lambda _: True, words: str = "a finit
         if isinstance(value, str) and value in words_allowed:
             return float(value)
         try:
-            found = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+            found = (
+                float(value)
+                if isinstance(value, int | float) and not isinstance(value, bool)
+                else math.nan
+            )
         except OverflowError:
             found = math.nan
         if not math.isfinite(found) or not test(found):
@@ -234,7 +285,9 @@ def text(longest: int = 10_000, *, empty: bool = True) -> Rule:
         if not isinstance(value, str) or not (empty or value):
             refuse(path, "be a text" if empty else "be a non-empty text", value)
         if len(value) > longest:
-            raise InvalidArgument(f"{path} must have at most {longest:,} characters, got {len(value):,}")
+            raise InvalidArgument(
+                f"{path} must have at most {longest:,} characters, got {len(value):,}"
+            )
         return value
 
     return rule
@@ -275,7 +328,13 @@ def listing(inner: Rule, least: int = 0, most: int | None = None) -> Rule:
         if not isinstance(value, list | tuple):
             refuse(path, "be a list", value)
         if len(value) < least or (most is not None and len(value) > most):
-            refuse(path, f"have {least} to {most} entries" if most is not None else f"have at least {least} entries", value)
+            refuse(
+                path,
+                f"have {least} to {most} entries"
+                if most is not None
+                else f"have at least {least} entries",
+                value,
+            )
         return [inner(item, f"{path}[{i}]") for i, item in enumerate(value)]
 
     return rule
@@ -293,7 +352,9 @@ def items(inner: Rule) -> Rule:
 
 
 def record(optional: Mapping[str, Rule] | None = None, /, **required: Rule) -> Rule:
-    """Return a rule for objects with exactly these fields. `optional` fields may be missing, and are then left out."""
+    """Return a rule for objects with exactly these fields. `optional` fields may be missing, and
+    are then left out.
+    """
     rules = {**required, **(optional or {})}
 
     def rule(value: Any, path: str) -> Json:
@@ -306,6 +367,10 @@ def record(optional: Mapping[str, Rule] | None = None, /, **required: Rule) -> R
         for name in value:
             if name not in rules:
                 raise InvalidArgument(f"{prefix}{short_json(name)[1:-1]} is not a known field")
-        return {name: inner(value[name], f"{prefix}{name}") for name, inner in rules.items() if name in value}
+        return {
+            name: inner(value[name], f"{prefix}{name}")
+            for name, inner in rules.items()
+            if name in value
+        }
 
     return rule

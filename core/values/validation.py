@@ -1,4 +1,6 @@
-"""Validation of arguments, with one error type. Each message is one sentence with the argument, the rule and the value."""
+"""Validation of arguments, with one error type. Each message is one sentence with the argument, the
+rule and the value.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from typing import Any
 
 
 class InvalidArgument(ValueError):
-    """Error of an argument that breaks a stated rule. Raised before anything is run, never turned into a verdict.
+    """Error of an argument that breaks a stated rule. Raised before anything is run, never turned
+    into a verdict.
 
     The message is one printable line of at most 1000 characters, whatever value it has to show.
     """
@@ -24,7 +27,8 @@ class InvalidArgument(ValueError):
 
 
 def error_text(error: BaseException) -> str:
-    """Return an exception as one line, ``ValueError: text``, of at most 300 characters, even if its own text raises.
+    """Return an exception as one line, ``ValueError: text``, of at most 300 characters, even if its
+    own text raises.
 
     Examples
     --------
@@ -36,12 +40,19 @@ def error_text(error: BaseException) -> str:
     except Exception:
         text = "<its text raises>"
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    return f"{type(error).__name__}: {shown if len(shown) <= 300 else shown[:300] + ' ...'}".removesuffix(": ")
+    return f"{type(error).__name__}: {shown if len(shown) <= 300 else shown[:300] + ' ...'}".removesuffix(
+        ": "
+    )
 
 
 def import_problem(name: str, error: ImportError, remedy: str) -> str:
-    """Return why a library cannot be imported: not installed, with the remedy, or installed and broken, with its own error."""
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == name.partition(".")[0]:
+    """Return why a library cannot be imported: not installed, with the remedy, or installed and
+    broken, with its own error.
+    """
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and (error.name or "").partition(".")[0] == name.partition(".")[0]
+    ):
         return f"{name} is not installed: {remedy}"
     return f"{name} is installed but cannot be imported: {error_text(error)}"
 
@@ -50,9 +61,11 @@ _NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|-?inf"
 
 
 def number_from_text(text: str) -> float:
-    """Return the number that a text spells in ASCII digits, as 0.5, -2 or 1e-5, or the words nan, inf and -inf.
+    """Return the number that a text spells in ASCII digits, as 0.5, -2 or 1e-5, or the words nan,
+    inf and -inf.
 
-    Raise ValueError for other spellings that `float` reads: digits of other scripts, underscores, spaces, and a leading plus sign.
+    Raise ValueError for other spellings that `float` reads: digits of other scripts, underscores,
+    spaces, and a leading plus sign.
 
     Examples
     --------
@@ -69,7 +82,9 @@ def number_from_text(text: str) -> float:
 
 
 def short_repr(value: object) -> str:
-    """Return the repr of a value for a message, on one line of at most 80 characters, or its type if its repr raises."""
+    """Return the repr of a value for a message, on one line of at most 80 characters, or its type
+    if its repr raises.
+    """
     try:
         text = " ".join(repr(value).split())
     except Exception:  # a repr that raises, or a number that is too long to print
@@ -86,7 +101,9 @@ def _fail(name: str, rule: str, value: object, owner: str) -> InvalidArgument:
 def _is_real(value: object) -> bool:
     """Return whether a value is a finite real number, other than a boolean."""
     try:
-        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+        return (
+            isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
+        )
     except OverflowError:  # an integer or a fraction beyond the floats
         return False
 
@@ -113,17 +130,26 @@ def require_finite(name: str, value: Any, owner: str = "") -> float:
 
 
 def require_probability(name: str, value: Any, owner: str = "", *, zero: bool = False) -> float:
-    """Return `value` as a float; raise InvalidArgument unless it lies in (0, 1), or in [0, 1) if `zero` is true."""
+    """Return `value` as a float; raise InvalidArgument unless it lies in (0, 1), or in [0, 1) if
+    `zero` is true.
+    """
     if not _is_real(value) or not (0 <= value < 1) or (value == 0 and not zero):
         raise _fail(name, f"lie in {'[' if zero else '('}0, 1)", value, owner)
     return float(value)
 
 
-def require_integer(name: str, value: Any, owner: str = "", *, least: int = 1, most: int | None = None) -> int:
-    """Return `value` as an int; raise InvalidArgument unless it is a whole number in [least, most]."""
-    if type(value) is int and value >= least and (most is None or value <= most):  # the usual case, at a tenth of the time
+def require_integer(
+    name: str, value: Any, owner: str = "", *, least: int = 1, most: int | None = None
+) -> int:
+    """Return `value` as an int; raise InvalidArgument unless it is a whole number in
+    [least, most].
+    """
+    # the usual case, at a tenth of the time
+    if type(value) is int and value >= least and (most is None or value <= most):
         return value
-    whole = (isinstance(value, Integral) and not isinstance(value, bool)) or (_is_real(value) and float(value).is_integer())
+    whole = (isinstance(value, Integral) and not isinstance(value, bool)) or (
+        _is_real(value) and float(value).is_integer()
+    )
     if not whole or value < least or (most is not None and value > most):
         bounds = f"at least {least}" if most is None else f"between {least} and {most}"
         raise _fail(name, f"be a whole number, {bounds}", value, owner)
@@ -132,21 +158,36 @@ def require_integer(name: str, value: Any, owner: str = "", *, least: int = 1, m
 
 def require_one_of(name: str, value: Any, options: Collection[Any], owner: str = "") -> Any:
     """Return `value`; raise InvalidArgument unless it is one of `options`."""
-    known = isinstance(value, str | int | float | None) and value in options  # arrays, which compare entry by entry, are never an option
+    # arrays, which compare entry by entry, are never an option
+    known = isinstance(value, str | int | float | None) and value in options
     if not known:
         raise _fail(name, f"be one of {', '.join(map(repr, options))}", value, owner)
     return value
 
 
-def require_type(name: str, value: Any, kinds: type | tuple[type, ...], rule: str, owner: str = "", *, optional: bool = False) -> Any:
-    """Return `value`; raise InvalidArgument unless it has one of the types, or is None and `optional` is true."""
+def require_type(
+    name: str,
+    value: Any,
+    kinds: type | tuple[type, ...],
+    rule: str,
+    owner: str = "",
+    *,
+    optional: bool = False,
+) -> Any:
+    """Return `value`; raise InvalidArgument unless it has one of the types, or is None and
+    `optional` is true.
+    """
     if not (isinstance(value, kinds) or (optional and value is None)):
         raise _fail(name, rule, value, owner)
     return value
 
 
-def require_callable(name: str, value: Any, owner: str = "", *, arguments: int | None = None, optional: bool = False) -> Any:
-    """Return `value`; raise InvalidArgument unless it is callable (with `arguments` arguments), or is None and `optional` is true."""
+def require_callable(
+    name: str, value: Any, owner: str = "", *, arguments: int | None = None, optional: bool = False
+) -> Any:
+    """Return `value`; raise InvalidArgument unless it is callable (with `arguments` arguments), or
+    is None and `optional` is true.
+    """
     if optional and value is None:
         return value
     if not callable(value):
@@ -162,7 +203,9 @@ def require_callable(name: str, value: Any, owner: str = "", *, arguments: int |
 
 
 def require_numbers(name: str, value: Any, owner: str = "") -> Any:
-    """Return `value` as a float64 array; raise InvalidArgument unless it holds finite numbers and nothing else."""
+    """Return `value` as a float64 array; raise InvalidArgument unless it holds finite numbers and
+    nothing else.
+    """
     import numpy as np
 
     try:
@@ -175,8 +218,12 @@ def require_numbers(name: str, value: Any, owner: str = "") -> Any:
 
 
 def require_run_options(executor: Any, progress: Any, name: Any, owner: str) -> None:
-    """Raise InvalidArgument unless executor, callback ``progress(done, planned)`` and name are valid; each may be None."""
-    if executor is not None and (isinstance(executor, type) or not callable(getattr(executor, "submit", None))):
+    """Raise InvalidArgument unless executor, callback ``progress(done, planned)`` and name are
+    valid; each may be None.
+    """
+    if executor is not None and (
+        isinstance(executor, type) or not callable(getattr(executor, "submit", None))
+    ):
         raise _fail("executor", "be a concurrent.futures.Executor", executor, owner)
     if isinstance(progress, type):
         raise _fail("progress", "be callable with 2 arguments", progress, owner)
@@ -185,7 +232,9 @@ def require_run_options(executor: Any, progress: Any, name: Any, owner: str) -> 
 
 
 class require:
-    """Validator of the fields of a dataclass, with messages that name its class: ``require(self).positive("epsilon", "scale")``."""
+    """Validator of the fields of a dataclass, with messages that name its class:
+    ``require(self).positive("epsilon", "scale")``.
+    """
 
     def __init__(self, instance: object) -> None:
         self._instance = instance
@@ -198,7 +247,9 @@ class require:
         return self
 
     def nonnegative(self, *names: str) -> require:
-        """Raise InvalidArgument unless the fields are zero or more and finite. Return the validator."""
+        """Raise InvalidArgument unless the fields are zero or more and finite. Return the
+        validator.
+        """
         for name in names:
             require_nonnegative(name, getattr(self._instance, name), self._owner)
         return self
@@ -210,13 +261,17 @@ class require:
         return self
 
     def probability(self, *names: str, zero: bool = False) -> require:
-        """Raise InvalidArgument unless the fields lie in (0, 1), or in [0, 1) if `zero` is true. Return the validator."""
+        """Raise InvalidArgument unless the fields lie in (0, 1), or in [0, 1) if `zero` is true.
+        Return the validator.
+        """
         for name in names:
             require_probability(name, getattr(self._instance, name), self._owner, zero=zero)
         return self
 
     def integer(self, *names: str, least: int = 1, most: int | None = None) -> require:
-        """Raise InvalidArgument unless the fields are whole numbers in [least, most], and store them as int. Return the validator."""
+        """Raise InvalidArgument unless the fields are whole numbers in [least, most], and store
+        them as int. Return the validator.
+        """
         for name in names:
             value = getattr(self._instance, name)
             whole = require_integer(name, value, self._owner, least=least, most=most)

@@ -3,7 +3,12 @@
 import math
 
 TARGETS = {
-    "classic_sigma": {"kind": "accountant", "mechanism": "gaussian", "parameters": {"eps": "epsilon", "delta": "delta"}, "returns": "noise"}
+    "classic_sigma": {
+        "kind": "accountant",
+        "mechanism": "gaussian",
+        "parameters": {"eps": "epsilon", "delta": "delta"},
+        "returns": "noise",
+    }
 }
 
 

@@ -4,7 +4,9 @@ import dpwitness as dpw
 
 
 class ScaledLaplace:
-    """The sum of the records plus Laplace noise of scale 0.9, and the log-density of what it gives."""
+    """The sum of the records plus Laplace noise of scale 0.9, and the log-density of
+    what it gives.
+    """
 
     claim = dpw.PureDP(1.0)
 

@@ -1,4 +1,6 @@
-"""Loop programs for `dpwitness prove`: the sparse vector technique, and a variant whose noise does not grow with the limit."""
+"""Loop programs for `dpwitness prove`: the sparse vector technique, and a variant whose noise does
+not grow with the limit.
+"""
 
 from dpwitness.proofs_checks import provable
 

@@ -1,4 +1,6 @@
-"""A program that keeps the protocol of dpwitness: here in Python, with nothing but its standard library."""
+"""A program that keeps the protocol of dpwitness: here in Python, with nothing but its standard
+library.
+"""
 
 import json
 import math
@@ -56,4 +58,7 @@ for line in iter(IN.readline, b""):
         except Exception as error:  # an exception is an output
             say({"raised": type(error).__name__, "text": str(error)})
         else:
-            say({"kind": "float64", "rows": len(out), "columns": 1}, struct.pack(f"<{len(out)}d", *out))
+            say(
+                {"kind": "float64", "rows": len(out), "columns": 1},
+                struct.pack(f"<{len(out)}d", *out),
+            )

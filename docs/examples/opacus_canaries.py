@@ -1,4 +1,5 @@
-"""Opacus on scikit-learn's handwritten digits, audited from one run by canaries: python opacus_canaries.py [CASE ...]
+"""Opacus on scikit-learn's handwritten digits, audited from one run by canaries: python
+opacus_canaries.py [CASE ...]
 
 Needs: pip install dpwitness torch opacus scikit-learn. One case takes about a minute on one core.
 """
@@ -23,7 +24,9 @@ LENGTH = 10 * CLIP  # of a canary's gradient, before it is clipped
 
 
 class Model(nn.Module):
-    """A small network, and a layer with one number for each canary, whose gradient is that canary's alone."""
+    """A small network, and a layer with one number for each canary, whose gradient is that canary's
+    alone.
+    """
 
     def __init__(self):
         super().__init__()
@@ -35,12 +38,16 @@ class Model(nn.Module):
 
 
 def loss_of(model, image, label, canary):
-    """Cross-entropy of real records, the own number of canaries (whose number is -1 for real ones); one loss a record."""
+    """Cross-entropy of real records, the own number of canaries (whose number is -1 for real ones);
+    one loss a record.
+    """
     real = canary < 0
     own = torch.zeros(len(canary), CANARIES)
     own[~real, canary[~real]] = 1.0
     logits, number = model(image, own)
-    return torch.where(real, nn.functional.cross_entropy(logits, label, reduction="none"), LENGTH * number)
+    return torch.where(
+        real, nn.functional.cross_entropy(logits, label, reduction="none"), LENGTH * number
+    )
 
 
 def records(included):
@@ -61,7 +68,8 @@ def train(included, case, noise, seed):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     canaries = dpw.canaries.GradientCanaries(CANARIES, CANARIES, LENGTH)
     scores, steps, epoch = np.zeros(CANARIES), 0, round(1 / RATE)
-    if case == "clipped by the batch":  # plain PyTorch: the gradient of the mean loss is clipped, and noise is added as for single ones
+    # plain PyTorch: the gradient of the mean loss is clipped, and noise is added as for single ones
+    if case == "clipped by the batch":
         size = len(data) * RATE
         while steps < STEPS:
             image, label, canary = data[torch.nonzero(torch.rand(len(data)) < RATE)[:, 0]]
@@ -77,7 +85,8 @@ def train(included, case, noise, seed):
         private, optimizer, loader = PrivacyEngine().make_private(
             module=model,
             optimizer=optimizer,
-            data_loader=DataLoader(data, batch_size=math.ceil(len(data) * RATE)),  # Opacus takes 1 / len(loader) for the rate
+            # Opacus takes 1 / len(loader) for the rate
+            data_loader=DataLoader(data, batch_size=math.ceil(len(data) * RATE)),
             noise_multiplier=noise * (0.5 if case == "noise halved" else 1.0),
             max_grad_norm=CLIP,
         )
@@ -99,7 +108,14 @@ def train(included, case, noise, seed):
     return scores, right
 
 
-CASES = ("correct", "noise halved", "not clipped", "clipped by the batch", "noise once an epoch", "wrong sampling rate")
+CASES = (
+    "correct",
+    "noise halved",
+    "not clipped",
+    "clipped by the batch",
+    "noise once an epoch",
+    "wrong sampling rate",
+)
 
 
 def audit(case, epsilon, seed=1):
@@ -120,4 +136,8 @@ if __name__ == "__main__":
         if case in (sys.argv[1:] or CASES):
             result, right, seconds = audit(case, epsilon)
             found = f"{result.verdict.name:<11} epsilon >= {result.epsilon_lower:5.2f}"
-            print(f"epsilon {epsilon}  {case:<21} {found}   images right {right:.0%}   {seconds:.0f} s", flush=True)
+            print(
+                f"epsilon {epsilon}  {case:<21} {found}   images right {right:.0%}   "
+                f"{seconds:.0f} s",
+                flush=True,
+            )

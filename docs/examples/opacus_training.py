@@ -1,9 +1,11 @@
-"""Opacus as a target file for `dpwitness audit FILE:NAME --python PYTHON`: a model and the bounds of its data, nothing else.
+"""Opacus as a target file for `dpwitness audit FILE:NAME --python PYTHON`: a model and the bounds
+of its data, nothing else.
 
-Clipping: without noise, one step with learning rate 1 moves the parameters by the sum of the clipped gradients. A record that is added or
-removed may change this sum by `max_grad_norm`. Noise and sampling: steps of the private loader and optimizer, with the claim that follows
-from the accountant's record of noise, rate and steps. Accounting: `get_epsilon` against the exact figure. Each target makes its model
-private with `PrivacyEngine.make_private`.
+Clipping: without noise, one step with learning rate 1 moves the parameters by the sum of the
+clipped gradients. A record that is added or removed may change this sum by `max_grad_norm`. Noise
+and sampling: steps of the private loader and optimizer, with the claim that follows from the
+accountant's record of noise, rate and steps. Accounting: `get_epsilon` against the exact figure.
+Each target makes its model private with `PrivacyEngine.make_private`.
 """
 
 import functools
@@ -17,7 +19,8 @@ from opacus.layers import DPLSTM
 from torch.utils.data import DataLoader, TensorDataset
 
 MAX_GRAD_NORM, NOISE, ROWS = 0.5, 2.0, 3
-STEPS, FEATURES = 4, 2  # a record is a sequence of STEPS inputs with FEATURES numbers, and a label for each step
+# a record is a sequence of STEPS inputs with FEATURES numbers, and a label for each step
+STEPS, FEATURES = 4, 2
 RECORDS, BATCH, SAMPLED_NOISE = 8, 2, 0.4  # of the sampled epoch
 ADAPTIVE = {
     "clipping": "adaptive",
@@ -31,7 +34,8 @@ ADAPTIVE = {
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 try:
-    from opacus.utils.fast_gradient_clipping_utils import double_backward  # ghost clipping before Opacus 1.5.3
+    # ghost clipping before Opacus 1.5.3
+    from opacus.utils.fast_gradient_clipping_utils import double_backward
 except ImportError:
     double_backward = None
 
@@ -64,7 +68,9 @@ class Recurrent(torch.nn.Module):
 MODELS = {
     "linear": lambda: torch.nn.Linear(FEATURES, 1),
     "no_bias": lambda: torch.nn.Linear(FEATURES, 1, bias=False),
-    "layer_norm": lambda: torch.nn.Sequential(torch.nn.Linear(FEATURES, 3), torch.nn.LayerNorm(3), torch.nn.Linear(3, 1)),
+    "layer_norm": lambda: torch.nn.Sequential(
+        torch.nn.Linear(FEATURES, 3), torch.nn.LayerNorm(3), torch.nn.Linear(3, 1)
+    ),
     "tied": Tied,
     "recurrent": Recurrent,
 }
@@ -72,7 +78,9 @@ MODES = ("hooks", "functorch", "ghost")
 
 
 class SquaredError(torch.nn.Module):
-    """Half of the squared error of each record, summed over its steps; ghost clipping reads `reduction`."""
+    """Half of the squared error of each record, summed over its steps; ghost clipping reads
+    `reduction`.
+    """
 
     reduction = "sum"
 
@@ -82,13 +90,16 @@ class SquaredError(torch.nn.Module):
 
 
 class Private:
-    """Model made private with full batches; `moved` is the change of its parameters in one step with learning rate 1."""
+    """Model made private with full batches; `moved` is the change of its parameters in one step
+    with learning rate 1.
+    """
 
     def __init__(self, name, mode, rows, noise=0.0, clip=MAX_GRAD_NORM, **options):
         torch.manual_seed(0)
         model, self.criterion, self.engine = MODELS[name](), SquaredError(), PrivacyEngine()
         data = TensorDataset(torch.zeros(rows, STEPS, FEATURES), torch.zeros(rows, STEPS, 1))
-        self.twice = mode == "ghost" and double_backward is not None  # which divides by the number of rows
+        # which divides by the number of rows
+        self.twice = mode == "ghost" and double_backward is not None
         self.unit = rows if self.twice else 1
         if mode != "hooks":
             options["grad_sample_mode"] = mode
@@ -112,7 +123,9 @@ class Private:
         self.start = [parameter.detach().clone() for parameter in self.module.parameters()]
 
     def moved(self, columns, parts=1):
-        """Return the change of all parameters by a batch of records, in so many physical batches, as a tensor."""
+        """Return the change of all parameters by a batch of records, in so many physical batches,
+        as a tensor.
+        """
         with torch.no_grad():
             for parameter, value in zip(self.module.parameters(), self.start, strict=True):
                 parameter.copy_(value)
@@ -128,7 +141,9 @@ class Private:
                 loss.backward()
             self.optimizer.step()
         pairs = zip(self.module.parameters(), self.start, strict=True)
-        return self.unit * torch.cat([(value - parameter.detach()).flatten() for parameter, value in pairs])
+        return self.unit * torch.cat(
+            [(value - parameter.detach()).flatten() for parameter, value in pairs]
+        )
 
 
 private = functools.cache(Private)
@@ -148,28 +163,42 @@ def clipped_sum(frame, name, mode, clip=MAX_GRAD_NORM, parts=1):
 
 
 def noisy_step(dataset, size, rng):
-    """Parameters of the linear model after steps with noise; replacing a record moves the sum by 2 max_grad_norm at most."""
+    """Parameters of the linear model after steps with noise; replacing a record moves the sum by 2
+    max_grad_norm at most.
+    """
     made = private("linear", "hooks", ROWS, NOISE)
     torch.manual_seed(int(rng.integers(2**63)))
     return np.array([made.moved(records(dataset)).numpy() for _ in range(size)])
 
 
 def adaptive_step(dataset, size, rng):
-    """Parameters after a step with adaptive clipping, and the next clipping norm, which a noisy count of clipped records determines."""
+    """Parameters after a step with adaptive clipping, and the next clipping norm, which a noisy
+    count of clipped records determines.
+    """
     made, found = Private("linear", "hooks", ROWS, NOISE, **ADAPTIVE), []
     torch.manual_seed(int(rng.integers(2**63)))
     for _ in range(size):
         made.optimizer.max_grad_norm = MAX_GRAD_NORM
-        found.append([*made.moved(records(dataset)).tolist(), float(np.log(float(made.optimizer.max_grad_norm)))])
+        found.append(
+            [
+                *made.moved(records(dataset)).tolist(),
+                float(np.log(float(made.optimizer.max_grad_norm))),
+            ]
+        )
     return np.array(found)
 
 
 def epochs(values, poisson, count):
-    """Yield the steps of a parameter over each of some epochs, and then the history of the accountant.
+    """Yield the steps of a parameter over each of some epochs, and then the history of the
+    accountant.
 
     The gradient of a record is its only number, in [0, 1] where 1 is the clipping norm.
     """
-    data, engine, model = TensorDataset(torch.as_tensor(values).float().reshape(-1, 1)), PrivacyEngine(), torch.nn.Linear(1, 1, bias=False)
+    data, engine, model = (
+        TensorDataset(torch.as_tensor(values).float().reshape(-1, 1)),
+        PrivacyEngine(),
+        torch.nn.Linear(1, 1, bias=False),
+    )
     module, optimizer, loader = engine.make_private(
         module=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
@@ -193,13 +222,17 @@ def epochs(values, poisson, count):
 
 
 def sampled_epoch(dataset, size, rng, poisson=True):
-    """Noisy sums of all batches of an epoch; a record that enters more often than declared, or in a pattern, shows."""
+    """Noisy sums of all batches of an epoch; a record that enters more often than declared, or in a
+    pattern, shows.
+    """
     torch.manual_seed(int(rng.integers(2**63)))
     return np.array(list(epochs(np.asarray(dataset), poisson, size))[:-1])
 
 
 def shuffled_epoch(dataset, size, rng):
-    """The same with poisson_sampling=False, where Opacus accounts as if there were Poisson sampling."""
+    """The same with poisson_sampling=False, where Opacus accounts as if there were Poisson
+    sampling.
+    """
     return sampled_epoch(dataset, size, rng, poisson=False)
 
 
@@ -212,17 +245,24 @@ def recorded_noise(**options):
 
 (recorded,) = list(epochs(np.zeros(RECORDS), True, 1))[-1]
 noisy_step.claim = f"gdp:{2 / recorded_noise()}"
-if "kwargs" in inspect.signature(PrivacyEngine.make_private).parameters:  # of adaptive clipping, from Opacus 1.5 on
+# of adaptive clipping, from Opacus 1.5 on
+if "kwargs" in inspect.signature(PrivacyEngine.make_private).parameters:
     adaptive_step.claim = f"gdp:{2 / recorded_noise(**ADAPTIVE)}"
 for target in (noisy_step, adaptive_step):
-    target.domain = {"kind": "Rows", "size": ROWS, "features": ((-1, 1),) * (STEPS * (FEATURES + 1))}
+    target.domain = {
+        "kind": "Rows",
+        "size": ROWS,
+        "features": ((-1, 1),) * (STEPS * (FEATURES + 1)),
+    }
 for target in (sampled_epoch, shuffled_epoch):
     target.claim = f"dpsgd:{recorded[1]},{recorded[0]},{recorded[2]}"
     target.domain = {"kind": "Rows", "size": RECORDS, "features": ((0, 1),)}
 
 
 def epsilon(sigma, q, steps, delta, accountant="rdp"):
-    """Return the epsilon of the engine's accountant after a number of steps with Poisson sampling."""
+    """Return the epsilon of the engine's accountant after a number of steps with
+    Poisson sampling.
+    """
     engine = PrivacyEngine(accountant=accountant)
     engine.accountant.history = [(sigma, q, int(steps))]
     return float(engine.get_epsilon(delta))
@@ -234,7 +274,9 @@ def epsilon_prv(sigma, q, steps, delta):
 
 
 def epsilon_each_epoch(sigma, steps, delta):
-    """Return the last epsilon of a training whose epsilon is read after each epoch, with full batches."""
+    """Return the last epsilon of a training whose epsilon is read after each epoch, with full
+    batches.
+    """
     engine, found = PrivacyEngine(accountant="gdp"), 0.0
     for epoch in (int(steps) // 2, int(steps) - int(steps) // 2):
         for _ in range(epoch):
@@ -254,7 +296,9 @@ def bound_of_parts(d_in):
     return d_in * (1 + 1e-4)
 
 
-COLUMNS = {f"{part}{step}": {"dtype": "f64", "bounds": [-1, 1]} for step in range(STEPS) for part in "xyz"}
+COLUMNS = {
+    f"{part}{step}": {"dtype": "f64", "bounds": [-1, 1]} for step in range(STEPS) for part in "xyz"
+}
 SUBSAMPLED = {"sigma": "sigma", "q": "q", "steps": "steps", "delta": "delta"}
 ACCOUNTANT = {
     "kind": "accountant",
@@ -263,8 +307,15 @@ ACCOUNTANT = {
     "returns": "epsilon",
     "ranges": {"sigma": [0.5, 50], "delta": [1e-9, 0.1], "steps": [1, 1000]},
 }
-WITHOUT_SAMPLING = {"mechanism": "gaussian", "parameters": {key: key for key in ("sigma", "steps", "delta")}}
-TARGETS = {"epsilon": ACCOUNTANT, "epsilon_prv": ACCOUNTANT, "epsilon_each_epoch": ACCOUNTANT | WITHOUT_SAMPLING}
+WITHOUT_SAMPLING = {
+    "mechanism": "gaussian",
+    "parameters": {key: key for key in ("sigma", "steps", "delta")},
+}
+TARGETS = {
+    "epsilon": ACCOUNTANT,
+    "epsilon_prv": ACCOUNTANT,
+    "epsilon_each_epoch": ACCOUNTANT | WITHOUT_SAMPLING,
+}
 CLIPPING = {
     "kind": "transformation",
     "map": "bound",
@@ -280,5 +331,7 @@ for model in MODELS:
         globals()[f"{model}_{mode}"] = functools.partial(clipped_sum, name=model, mode=mode)
         TARGETS[f"{model}_{mode}"] = CLIPPING
 for mode in MODES:  # batches that are split to save memory
-    globals()[f"parts_{mode}"] = functools.partial(clipped_sum, name="no_bias", mode=mode, clip=1.0, parts=2)
+    globals()[f"parts_{mode}"] = functools.partial(
+        clipped_sum, name="no_bias", mode=mode, clip=1.0, parts=2
+    )
     TARGETS[f"parts_{mode}"] = CLIPPING | {"map": "bound_of_parts"}

@@ -13,4 +13,12 @@ def scale(epsilon):
     return 1 / epsilon
 
 
-TARGETS = {"impute": {"kind": "metamorphic", "function": "impute", "row_wise": True, "input": NUMBERS, "noise": "scale"}}
+TARGETS = {
+    "impute": {
+        "kind": "metamorphic",
+        "function": "impute",
+        "row_wise": True,
+        "input": NUMBERS,
+        "noise": "scale",
+    }
+}

@@ -3,7 +3,9 @@ import dpwitness as dpw
 
 
 class Sparse:
-    """Answers whether queries lie above a threshold, ten times yes at most, and pays for one yes."""
+    """Answers whether queries lie above a threshold, ten times yes at most, and pays
+    for one yes.
+    """
 
     def start(self, dataset, rng):
         self.data, self.rng, self.left = dataset, rng, 10
@@ -18,5 +20,9 @@ class Sparse:
 
 
 sparse = dpw.wrap.interactive(
-    Sparse, queries=[0, 1], rounds=16, claim="pure:1", domain={"kind": "Answers", "length": 2, "low": 0, "high": 1, "relation": "linf"}
+    Sparse,
+    queries=[0, 1],
+    rounds=16,
+    claim="pure:1",
+    domain={"kind": "Answers", "length": 2, "low": 0, "high": 1, "relation": "linf"},
 )

@@ -1,4 +1,6 @@
-"""Transformations of a library, with the stability maps that it claims, as a target file for `dpwitness audit FILE:NAME`."""
+"""Transformations of a library, with the stability maps that it claims, as a target file for
+`dpwitness audit FILE:NAME`.
+"""
 
 NUMBERS = {"type": "vector", "dtype": "f64", "bounds": [0, 10], "nullable": True, "size": None}
 
@@ -18,6 +20,18 @@ def same(d_in):
 
 
 TARGETS = {
-    "count": {"kind": "transformation", "map": "same", "input": NUMBERS, "input_metric": "symmetric", "output_metric": "absolute"},
-    "impute": {"kind": "transformation", "map": "same", "input": NUMBERS, "input_metric": "symmetric", "output_metric": "symmetric"},
+    "count": {
+        "kind": "transformation",
+        "map": "same",
+        "input": NUMBERS,
+        "input_metric": "symmetric",
+        "output_metric": "absolute",
+    },
+    "impute": {
+        "kind": "transformation",
+        "map": "same",
+        "input": NUMBERS,
+        "input_metric": "symmetric",
+        "output_metric": "symmetric",
+    },
 }

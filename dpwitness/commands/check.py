@@ -7,10 +7,27 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from dpwitness.colors import marked
-from dpwitness.commands.common import Command, append_step_summary, command_line, interpreter, print_json, program, running, time_limit
+from dpwitness.commands.common import (
+    Command,
+    append_step_summary,
+    command_line,
+    interpreter,
+    print_json,
+    program,
+    running,
+    time_limit,
+)
 from dpwitness.console import announce
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.exit_codes import NO_VERDICT, OK, USAGE, VIOLATED, code_after_write, show, try_to_write
+from dpwitness.exit_codes import (
+    NO_VERDICT,
+    OK,
+    USAGE,
+    VIOLATED,
+    code_after_write,
+    show,
+    try_to_write,
+)
 from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import plain
 
@@ -21,19 +38,29 @@ if TYPE_CHECKING:
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    checked = command("check", "run every applicable check on the targets of a file, and print one line per check")
-    help_text = "target file or adapter, and the name of one of its targets; default: all its targets"
+    checked = command(
+        "check", "run every applicable check on the targets of a file, and print one line per check"
+    )
+    help_text = (
+        "target file or adapter, and the name of one of its targets; default: all its targets"
+    )
     checked.add_argument("target", nargs="?", metavar="FILE[:NAME]", help=help_text)
     program(checked)
-    checked.add_argument("--claim", help="claim of the program, if its hello message has none: pure:1, ...")
-    help_text = 'domain of the datasets, if the hello message of the program has none: {"kind": "Records", "size": 1, "low": 0, "high": 1}'
+    checked.add_argument(
+        "--claim", help="claim of the program, if its hello message has none: pure:1, ..."
+    )
+    help_text = (
+        'domain of the datasets, if the hello message of the program has none: {"kind": '
+        '"Records", "size": 1, "low": 0, "high": 1}'
+    )
     checked.add_argument("--domain", metavar="JSON", help=help_text)
     checked.add_argument(
         "-k",
         dest="keyword",
         default="",
         metavar="EXPR",
-        help="only checks whose name matches: words and `and`, `or`, `not`; a check named here fails for other numbers of draws too",
+        help="only checks whose name matches: words and `and`, `or`, `not`; a check named here "
+        "fails for other numbers of draws too",
     )
     time_limit(checked, "one batch of runs")
     interpreter(checked)
@@ -41,7 +68,9 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness check``: print one line per check, and return the exit code of the worst target."""
+    """Run ``dpwitness check``: print one line per check, and return the exit code of the worst
+    target.
+    """
     from dpwitness.auditors.checks.runner import CHECKS
     from dpwitness.auditors.witnesses.verdicts import Verdict
     from dpwitness.reports.audit.report import check_writable
@@ -76,7 +105,9 @@ def run(args: argparse.Namespace) -> int:
     if args.report is not None:
         from dpwitness.reports.audit.report import write
 
-        page, write_failed = try_to_write("report", lambda: write(reports, args.report, command=command_line()))
+        page, write_failed = try_to_write(
+            "report", lambda: write(reports, args.report, command=command_line())
+        )
         if page is not None:
             print(f"report: {page}", file=out)
     write_failed |= append_step_summary(args, reports, f"Checks of {file}")
@@ -84,13 +115,17 @@ def run(args: argparse.Namespace) -> int:
         print_json([report.to_json() for report in reports])
     verdicts = {report.verdict for report in reports}
     return code_after_write(
-        VIOLATED if Verdict.VIOLATED in verdicts else code or (NO_VERDICT if verdicts & {Verdict.ERROR, Verdict.SUSPECT} else OK),
+        VIOLATED
+        if Verdict.VIOLATED in verdicts
+        else code or (NO_VERDICT if verdicts & {Verdict.ERROR, Verdict.SUSPECT} else OK),
         write_failed,
     )
 
 
 def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
-    """Return the file, its targets (or the program of ``--command``), and whether all targets of the file are meant."""
+    """Return the file, its targets (or the program of ``--command``), and whether all targets of
+    the file are meant.
+    """
     from dpwitness.mechanisms.wrappers.programs.target import Target
     from dpwitness.mechanisms.wrappers.programs.worker_pool import target_names
     from dpwitness.option_values.datasets import keywords
@@ -100,14 +135,24 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
     if args.program is not None:
         with printed_traceback():
             program_target, name, _ = load_mechanism(args)
-            program_target.state(args.claim, None if args.domain is None else keywords(args.domain, "--domain"))
-            missing = [f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None]
+            program_target.state(
+                args.claim, None if args.domain is None else keywords(args.domain, "--domain")
+            )
+            missing = [
+                f"--{word}" for word in ("claim", "domain") if getattr(program_target, word) is None
+            ]
         if missing:
-            raise InvalidArgument(f"check needs a claim and a domain, which {name} does not declare: give {' and '.join(missing)}")
+            raise InvalidArgument(
+                f"check needs a claim and a domain, which {name} does not declare: give "
+                f"{' and '.join(missing)}"
+            )
         return name, [program_target], False
     text = args.target or ""
     if not text.strip():
-        raise InvalidArgument(f"a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got {args.target!r}")
+        raise InvalidArgument(
+            "a target is needed: FILE.py or FILE.py:NAME, or a program by --command, got "
+            f"{args.target!r}"
+        )
     if (args.claim, args.domain) != (None, None):
         raise InvalidArgument("--claim and --domain are for programs: a target file declares both")
     file, _, name = text.rpartition(":") if ":" in text else (text, "", "")
@@ -115,12 +160,19 @@ def _targets_of(args: argparse.Namespace) -> tuple[str, list[Target], bool]:
         names = [name] if name else target_names(file, args.python, args.time_limit, args.memory)
     if not names:
         raise InvalidArgument(
-            f"{file} must contain a function with an attribute `claim`, but has none; for a template: dpwitness targets new FILE"
+            f"{file} must contain a function with an attribute `claim`, but has none; for a "
+            "template: dpwitness targets new FILE"
         )
-    return file, [Target(file, name, args.python, {}, args.time_limit, args.memory) for name in names], not name
+    return (
+        file,
+        [Target(file, name, args.python, {}, args.time_limit, args.memory) for name in names],
+        not name,
+    )
 
 
-def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out: TextIO) -> CheckReport:
+def _check_one(
+    target: Target, args: argparse.Namespace, checks: list[str], out: TextIO
+) -> CheckReport:
     from dpwitness.auditors.checks.runner import CheckFinding, check_mechanism
     from dpwitness.option_values.targets import workers
     from dpwitness.option_values.user_code import printed_traceback
@@ -128,7 +180,9 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
     def print_finding(finding: CheckFinding) -> None:
         line = plain(f"  {finding.status:<16}  {finding.check}  {finding.reason}".rstrip())
         if finding.status == "failed":
-            line = line.replace("failed", marked("failed", "VIOLATED" if finding.violation else "ERROR"), 1)
+            line = line.replace(
+                "failed", marked("failed", "VIOLATED" if finding.violation else "ERROR"), 1
+            )
         show(line, out)
 
     with printed_traceback():
@@ -136,10 +190,21 @@ def _check_one(target: Target, args: argparse.Namespace, checks: list[str], out:
     for note in target.notes:
         print(plain(f"  note: {note}"), file=out)
     with workers(args, target) as executor:
-        budget = {"trials": args.trials, "seconds": args.seconds, "clock": args.clock, "announce": announce}
+        budget = {
+            "trials": args.trials,
+            "seconds": args.seconds,
+            "clock": args.clock,
+            "announce": announce,
+        }
         named = not matches(args.keyword, "")  # `not bits` names no check, `draws` does
         report = check_mechanism(
-            target, seed=args.seed or 0, **budget, checks=checks, side_channels=named, executor=executor, progress=print_finding
+            target,
+            seed=args.seed or 0,
+            **budget,
+            checks=checks,
+            side_channels=named,
+            executor=executor,
+            progress=print_finding,
         )
     print(plain(f"{report.headline()}\n"), file=out)
     return report

@@ -1,4 +1,6 @@
-"""``dpwitness claims``: list, show and check the claims of the papers. ``dpwitness prove``: prove that a loop program is private."""
+"""``dpwitness claims``: list, show and check the claims of the papers. ``dpwitness prove``: prove
+that a loop program is private.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpwitness.clone import from_clone
-from dpwitness.commands.common import SECONDS, SEED, WORKERS, Command, add_color_option, confidence, print_json
+from dpwitness.commands.common import (
+    SECONDS,
+    SEED,
+    WORKERS,
+    Command,
+    add_color_option,
+    confidence,
+    print_json,
+)
 from dpwitness.core.values import json_reader
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, number_from_text
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show, try_to_write
+from dpwitness.exit_codes import (
+    NO_VERDICT,
+    OK,
+    VIOLATED,
+    code_after_write,
+    redirected_stdout,
+    show,
+    try_to_write,
+)
 from dpwitness.option_values.numbers import integer
 
 if TYPE_CHECKING:
@@ -29,20 +47,49 @@ def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
     claims = command("claims", "list, show and check the claims of the papers")
     actions = claims.add_subparsers(dest="action", metavar="list|show|check", required=True)
-    for name, text in (("list", "list all claims"), ("show", "show one claim and its proof"), ("check", "check one claim, or all")):
-        action = actions.add_parser(name, help=text, description=text, epilog=claims.epilog, allow_abbrev=False)
+    for name, text in (
+        ("list", "list all claims"),
+        ("show", "show one claim and its proof"),
+        ("check", "check one claim, or all"),
+    ):
+        action = actions.add_parser(
+            name, help=text, description=text, epilog=claims.epilog, allow_abbrev=False
+        )
         if name != "list":
-            action.add_argument("id", metavar="ID", help="see `dpwitness list claims`" + ("; or all" if name == "check" else ""))
+            action.add_argument(
+                "id",
+                metavar="ID",
+                help="see `dpwitness list claims`" + ("; or all" if name == "check" else ""),
+            )
         if name == "check":
             action.add_argument(
-                "--set", metavar="NAME=VALUE", nargs="+", action="extend", default=[], help="values of parameters, or ranges NAME=LOW:HIGH"
+                "--set",
+                metavar="NAME=VALUE",
+                nargs="+",
+                action="extend",
+                default=[],
+                help="values of parameters, or ranges NAME=LOW:HIGH",
             )
             action.add_argument("--quick", action="store_true", help="use fewer runs and points")
-            action.add_argument("--seconds", type=SECONDS, default=60.0, metavar="S", help="time limit of each claim; default 60")
-            action.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness")
-            action.add_argument("--workers", type=WORKERS, default=1, metavar="K", help="number of processes, for `check all`")
             action.add_argument(
-                "--report", metavar="DIR", help="`check all` in a checkout: write papers.md, papers.json, plots and witnesses"
+                "--seconds",
+                type=SECONDS,
+                default=60.0,
+                metavar="S",
+                help="time limit of each claim; default 60",
+            )
+            action.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness")
+            action.add_argument(
+                "--workers",
+                type=WORKERS,
+                default=1,
+                metavar="K",
+                help="number of processes, for `check all`",
+            )
+            action.add_argument(
+                "--report",
+                metavar="DIR",
+                help="`check all` in a checkout: write papers.md, papers.json, plots and witnesses",
             )
         action.add_argument("--json", action="store_true", help="print as JSON")
         add_color_option(action)
@@ -50,18 +97,38 @@ def arguments(command: Command) -> None:
 
 
 def _prove_arguments(command: Command) -> None:
-    prove = command("prove", "prove from its text that a loop with Laplace or exponential noise is private, or find a violation")
-    prove.add_argument("target", metavar="FILE.py:NAME", help="a function with the decorator dpwitness.proofs_checks.provable")
-    prove.add_argument("--seconds", type=SECONDS, default=60.0, metavar="S", help="wall time of the search for a proof; default 60")
+    prove = command(
+        "prove",
+        "prove from its text that a loop with Laplace or exponential noise is private, or "
+        "find a violation",
+    )
+    prove.add_argument(
+        "target",
+        metavar="FILE.py:NAME",
+        help="a function with the decorator dpwitness.proofs_checks.provable",
+    )
+    prove.add_argument(
+        "--seconds",
+        type=SECONDS,
+        default=60.0,
+        metavar="S",
+        help="wall time of the search for a proof; default 60",
+    )
     help_text = "runs of the audit where no proof is found, 0 for none; default 100000"
-    prove.add_argument("--trials", type=integer("trials", 0, 10**12), default=100_000, metavar="N", help=help_text)
+    prove.add_argument(
+        "--trials", type=integer("trials", 0, 10**12), default=100_000, metavar="N", help=help_text
+    )
     confidence(prove, "that audit")
-    prove.add_argument("--seed", type=SEED, default=0, metavar="S", help="root of all randomness; default 0")
+    prove.add_argument(
+        "--seed", type=SEED, default=0, metavar="S", help="root of all randomness; default 0"
+    )
     prove.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness claims list|show ID|check ID|check all`` or ``dpwitness prove`` and return the exit code."""
+    """Run ``dpwitness claims list|show ID|check ID|check all`` or ``dpwitness prove`` and return
+    the exit code.
+    """
     if args.command == "prove":
         return _prove(args)
     if args.action == "list":
@@ -78,7 +145,13 @@ def _prove(args: argparse.Namespace) -> int:
     function = load_object("", args.target, build=False)
     try:
         with redirected_stdout():
-            found = prove(function, seconds=args.seconds, trials=args.trials, confidence=args.confidence, seed=args.seed)
+            found = prove(
+                function,
+                seconds=args.seconds,
+                trials=args.trials,
+                confidence=args.confidence,
+                seed=args.seed,
+            )
     except MissingPackage as error:
         raise InvalidArgument(str(error)) from None
     if args.json:
@@ -89,19 +162,32 @@ def _prove(args: argparse.Namespace) -> int:
 
 
 def replay(args: argparse.Namespace, witness: Json) -> int:
-    """Run ``dpwitness replay`` on a claim's witness: check the claim again at the recorded parameters."""
+    """Run ``dpwitness replay`` on a claim's witness: check the claim again at the recorded
+    parameters.
+    """
     from dpwitness.proofs_checks import settle
     from dpwitness.proofs_checks.engine.ledger import declaration
 
     for option in ("trials", "confidence", "workers", "executor", "target", "allow", "summary"):
         if getattr(args, option, None) not in (None, [], 1):
-            raise InvalidArgument(f"--{option} is only for the witness of an audit: a claim is checked again at the recorded parameters")
+            raise InvalidArgument(
+                f"--{option} is only for the witness of an audit: a claim is checked again "
+                "at the recorded parameters"
+            )
     if args.report is not None:
         raise InvalidArgument(
-            "--report is only for the witness of an audit; for the page of the claims: dpwitness claims check all --report DIR"
+            "--report is only for the witness of an audit; for the page of the claims: "
+            "dpwitness claims check all --report DIR"
         )
-    settings = {name: tuple(v) if isinstance(v, list) else float(v) for name, v in witness["settings"].items()}
-    print(f"checks the claim with seed {args.seed}", file=sys.stderr if args.json else sys.stdout, flush=True)
+    settings = {
+        name: tuple(v) if isinstance(v, list) else float(v)
+        for name, v in witness["settings"].items()
+    }
+    print(
+        f"checks the claim with seed {args.seed}",
+        file=sys.stderr if args.json else sys.stdout,
+        flush=True,
+    )
     found = settle(declaration(witness["name"]), settings, seed=args.seed)
     return _print_finding(args, found, {"seed": args.seed})
 
@@ -111,7 +197,10 @@ def _print_finding(args: argparse.Namespace, found: ClaimFinding, more: Json | N
     if args.json:
         print_json(found.to_json() | (more or {}))
     else:
-        print(f"{found.name}  {found.headline()}  ({found.evidence.method}; {found.grade}, {found.scope}; {found.seconds:.1f} s)")
+        print(
+            f"{found.name}  {found.headline()}  ({found.evidence.method}; {found.grade}, "
+            f"{found.scope}; {found.seconds:.1f} s)"
+        )
     return _exit_code([found.claim_verdict.value])
 
 
@@ -128,7 +217,10 @@ def list_claims(as_json: bool) -> int:
         return OK
     width = max(len(row["id"]) for row in rows)
     for row in rows:
-        found = f"{row.get('verdict', ''):<14}  {row.get('evidence', ''):<11}  {row.get('scope', ''):<12}"
+        found = (
+            f"{row.get('verdict', ''):<14}  {row.get('evidence', ''):<11}  "
+            f"{row.get('scope', ''):<12}"
+        )
         print(f"{row['id']:<{width}}  {row['kind']:<14}  {found}  {row['statement']}")
     return OK
 
@@ -190,18 +282,31 @@ def _check_all(args: argparse.Namespace) -> int:
     width = max(map(len, declarations()))
     results, interrupted = [], False
     try:
-        for found in run_all(seconds=args.seconds, quick=args.quick, seed=args.seed or 0, workers=args.workers):
+        for found in run_all(
+            seconds=args.seconds, quick=args.quick, seed=args.seed or 0, workers=args.workers
+        ):
             results.append(found)
-            print(f"{found['name']:<{width}}  {found['seconds']:5.1f} s  {found['headline']}", file=out, flush=True)
+            print(
+                f"{found['name']:<{width}}  {found['seconds']:5.1f} s  {found['headline']}",
+                file=out,
+                flush=True,
+            )
     except KeyboardInterrupt:
         interrupted = True
     _save_findings(results)
     words = [found["verdict"] for found in results]
-    tally = ", ".join(f"{words.count(word)} {word.replace('_', ' ').lower()}" for word in sorted(set(words)))
-    print(f"{len(results)} claims: {tally}; {sum(found['seconds'] for found in results):.0f} s", file=out)
+    tally = ", ".join(
+        f"{words.count(word)} {word.replace('_', ' ').lower()}" for word in sorted(set(words))
+    )
+    print(
+        f"{len(results)} claims: {tally}; {sum(found['seconds'] for found in results):.0f} s",
+        file=out,
+    )
     print(scope_summary(results), file=out)
     if interrupted:
-        print(f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out)
+        print(
+            f"interrupted: {len(declarations()) - len(results)} claims were not checked", file=out
+        )
     write_failed = False
     if args.report is not None:
         report, write_failed = try_to_write("report", lambda: pages.write(results, args.report))
@@ -214,7 +319,9 @@ def _check_all(args: argparse.Namespace) -> int:
 
 def _save_findings(findings: list[Json]) -> None:
     """Cache the findings of claims for `list` and `show`; nothing else reads the cache."""
-    verdicts = _load_findings() | {_cache_key(found): {key: found[key] for key in KEPT} for found in findings}
+    verdicts = _load_findings() | {
+        _cache_key(found): {key: found[key] for key in KEPT} for found in findings
+    }
     file = _cache_file()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -239,7 +346,9 @@ def _cache_file() -> Path:
 
 
 def _cache_key(row: Json) -> str:
-    """Return a cache key of a claim's declaration and the release, so that a changed claim counts as unchecked."""
+    """Return a cache key of a claim's declaration and the release, so that a changed claim counts
+    as unchecked.
+    """
     identity = [row[key] for key in ("id", "statement", "formula", "domain", "proof")]
     return f"{row['id']} {hashlib.blake2b(json.dumps([version('dpwitness'), *identity]).encode(), digest_size=8).hexdigest()}"
 
@@ -256,7 +365,10 @@ def _parse_settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:
         if not equals or len(numbers) not in (1, 2):
             raise InvalidArgument(f"--set must be NAME=VALUE or NAME=LOW:HIGH, got {text!r}")
         if name in found:
-            raise InvalidArgument(f"--set must give each parameter once, got {name!r} twice: a range is {name}=LOW:HIGH")
+            raise InvalidArgument(
+                f"--set must give each parameter once, got {name!r} twice: a range is "
+                f"{name}=LOW:HIGH"
+            )
         found[name] = numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
     return found
 

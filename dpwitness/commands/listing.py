@@ -1,4 +1,6 @@
-"""``dpwitness list``, which lists mechanisms, domains, suites, targets, claims and stored audits, and ``dpwitness bench``."""
+"""``dpwitness list``, which lists mechanisms, domains, suites, targets, claims and stored audits,
+and ``dpwitness bench``.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +25,38 @@ def arguments(command: Command) -> None:
     """Add ``list`` and ``bench`` to the parser."""
     _add_bench(command)
     listing = command(
-        "list", "list zoo mechanisms, mechanism classes, domains, relations, suites and benchmarks; or targets, claims, or stores FILE..."
+        "list",
+        "list zoo mechanisms, mechanism classes, domains, relations, suites and benchmarks; "
+        "or targets, claims, or stores FILE...",
     )
-    listing.add_argument("what", nargs="?", choices=[*_SECTIONS, "targets", "claims", "stores"], help="list only this section")
+    listing.add_argument(
+        "what",
+        nargs="?",
+        choices=[*_SECTIONS, "targets", "claims", "stores"],
+        help="list only this section",
+    )
     listing.add_argument("files", nargs="*", metavar="FILE", help="stores whose audits are listed")
     listing.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def _add_bench(command: Command) -> None:
-    bench = command("bench", "run benchmarks of speed and bounds; ratios compare measurements of one run")
+    bench = command(
+        "bench", "run benchmarks of speed and bounds; ratios compare measurements of one run"
+    )
     bench.add_argument("name", nargs="?", help="name of a benchmark; default: all")
     bench.add_argument(
-        "--seed", type=SEED, metavar="S", help="seed of the attacks of `adversarial`; default: drawn from the operating system"
+        "--seed",
+        type=SEED,
+        metavar="S",
+        help="seed of the attacks of `adversarial`; default: drawn from the operating system",
     )
     bench.add_argument(
         "--part",
         metavar="PART",
         action="append",
         default=[],
-        help="part of `scan`, `sequential` or `slow` to run, or of the names of attacks of `adversarial`; may be repeated; default: all, "
+        help="part of `scan`, `sequential` or `slow` to run, or of the names of attacks of "
+        "`adversarial`; may be repeated; default: all, "
         "but of the draws of `scan` the newest only",
     )
     bench.add_argument("--json", action="store_true", help="print as JSON")
@@ -53,12 +68,16 @@ def run(args: argparse.Namespace) -> int:
         return _run_bench(args)
     if bool(args.files) != (args.what == "stores"):
         raise InvalidArgument(
-            f"{args.what} takes no FILE, got {args.files[0]}" if args.files else "stores needs one FILE or more, got none"
+            f"{args.what} takes no FILE, got {args.files[0]}"
+            if args.files
+            else "stores needs one FILE or more, got none"
         )
     if args.what == "stores":
         return store.list_audits(args.files, args.json)
     if args.what in ("targets", "claims"):
-        return {"targets": targets.list_environments, "claims": claims.list_claims}[args.what](args.json)
+        return {"targets": targets.list_environments, "claims": claims.list_claims}[args.what](
+            args.json
+        )
     found = {name: rows() for name, rows in _chosen_sections(args.what).items()}
     if args.json:
         print_json(found)
@@ -92,7 +111,15 @@ def _zoo() -> Rows:
         broken, claim = it.truth.breaks(it.claim), str(it.claim)
         text = f"claim {claim:<14} {f'broken: true {it.claim.symbol} = {it.truth.parameter:.4g}' if broken else 'kept'}"
         text += "" if it.truth.bits_safe else ", low bits leak"
-        rows.append({"name": name, "text": text, "claim": claim, "kept": not broken, "bits_safe": it.truth.bits_safe})
+        rows.append(
+            {
+                "name": name,
+                "text": text,
+                "claim": claim,
+                "kept": not broken,
+                "bits_safe": it.truth.bits_safe,
+            }
+        )
     return rows
 
 
@@ -103,7 +130,12 @@ def _mechanisms() -> Rows:
     for name in sorted(dir(mechanisms)):
         found = getattr(mechanisms, name)
         protocol = getattr(found, "_is_protocol", False)
-        if isinstance(found, type) and not protocol and hasattr(found, "sample") and hasattr(found, "claim"):
+        if (
+            isinstance(found, type)
+            and not protocol
+            and hasattr(found, "sample")
+            and hasattr(found, "claim")
+        ):
             rows.append({"name": name, "text": (inspect.getdoc(found) or "").partition("\n")[0]})
     return rows
 
@@ -115,8 +147,17 @@ def _domains() -> Rows:
     rows = []
     for name, kind in domain_kinds().items():
         text = (inspect.getdoc(kind) or "").partition("\n\n")[0]
-        rows.append({"name": name, "text": " ".join(text.split()).replace("`", ""), "keys": field_texts(kind)})
-        rows += [{"name": f"  {key}", "text": description} for key, description in field_texts(kind).items()]
+        rows.append(
+            {
+                "name": name,
+                "text": " ".join(text.split()).replace("`", ""),
+                "keys": field_texts(kind),
+            }
+        )
+        rows += [
+            {"name": f"  {key}", "text": description}
+            for key, description in field_texts(kind).items()
+        ]
     return rows
 
 
@@ -124,7 +165,11 @@ def _relations() -> Rows:
     from dpwitness.core.datasets.relations import OPTIONS, RELATIONS
 
     return [
-        {"name": name + (f":{','.join(f'{option}=' for option in OPTIONS[name])}" if name in OPTIONS else ""), "text": text}
+        {
+            "name": name
+            + (f":{','.join(f'{option}=' for option in OPTIONS[name])}" if name in OPTIONS else ""),
+            "text": text,
+        }
         for name, text in RELATIONS.items()
     ]
 
@@ -136,10 +181,14 @@ def _suites() -> Rows:
 
 
 def _bench() -> Rows:
-    return [{"name": name, "text": f"measured by {module}"} for name, module in benchmarks().BENCHMARKS.items()]
+    return [
+        {"name": name, "text": f"measured by {module}"}
+        for name, module in benchmarks().BENCHMARKS.items()
+    ]
 
 
-# Rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism satisfies it.
+# Rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism
+# satisfies it.
 _SECTIONS: dict[str, Callable[[], Rows]] = {
     "zoo": _zoo,
     "mechanisms": _mechanisms,
@@ -151,15 +200,20 @@ _SECTIONS: dict[str, Callable[[], Rows]] = {
 
 
 def _run_bench(args: argparse.Namespace) -> int:
-    """Run ``dpwitness bench``, print the required and measured value of each row, and return the exit code.
+    """Run ``dpwitness bench``, print the required and measured value of each row, and return the
+    exit code.
 
     A successful attack gives exit code 1.
     """
     found = benchmarks()
     if args.seed is not None and args.name is None:
-        raise InvalidArgument(f"--seed is only for bench {', '.join(found.SEEDED_BENCHMARKS)}, got no name")
+        raise InvalidArgument(
+            f"--seed is only for bench {', '.join(found.SEEDED_BENCHMARKS)}, got no name"
+        )
     if args.part and args.name is None:
-        raise InvalidArgument(f"--part is only for bench {', '.join(found.PARTED_BENCHMARKS)}, got no name")
+        raise InvalidArgument(
+            f"--part is only for bench {', '.join(found.PARTED_BENCHMARKS)}, got no name"
+        )
     tables = []
     for name in [args.name] if args.name else found.BENCHMARKS:
         tables.append(found.bench(name, args.seed, args.part))
@@ -167,9 +221,15 @@ def _run_bench(args: argparse.Namespace) -> int:
             print(found.format_table(tables[-1]), flush=True)
     if args.json:
         print_json([asdict(table) for table in tables])
-    return VIOLATED if any(table.binding and not all(row.met for row in table.rows) for table in tables) else OK
+    return (
+        VIOLATED
+        if any(table.binding and not all(row.met for row in table.rows) for table in tables)
+        else OK
+    )
 
 
 def benchmarks() -> ModuleType:
-    """Return the registry of benchmarks. Raise InvalidArgument if dpwitness was installed without a clone."""
+    """Return the registry of benchmarks. Raise InvalidArgument if dpwitness was installed without a
+    clone.
+    """
     return from_clone("", "dpwitness bench")

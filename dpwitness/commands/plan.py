@@ -1,4 +1,6 @@
-"""``dpwitness plan``: runs needed to detect a violation, violations detectable with given runs, and the time needed."""
+"""``dpwitness plan``: runs needed to detect a violation, violations detectable with given runs, and
+the time needed.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,16 @@ import argparse
 from contextlib import nullcontext
 from typing import Any
 
-from dpwitness.commands.common import TRIALS, Command, confidence, interpreter, print_json, subject, time_limit, workers
+from dpwitness.commands.common import (
+    TRIALS,
+    Command,
+    confidence,
+    interpreter,
+    print_json,
+    subject,
+    time_limit,
+    workers,
+)
 from dpwitness.console import announce
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
@@ -16,28 +27,52 @@ from dpwitness.reports.phrasing.wording import plain
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    plan = command("plan", "estimate, before an audit, how many runs find a violation and how long they take")
+    plan = command(
+        "plan", "estimate, before an audit, how many runs find a violation and how long they take"
+    )
     subject(plan, optional=True)
     plan.add_argument(
         "--find",
         type=_parse_find,
         metavar="X",
-        help="parameter of the violation to find, in the claim's notion; 10%% means 10 %% above the claim",
+        help="parameter of the violation to find, in the claim's notion; 10%% means 10 %% above "
+        "the claim",
     )
-    plan.add_argument("--trials", type=TRIALS, metavar="N", help="number of runs, for which to compute what they find")
+    plan.add_argument(
+        "--trials",
+        type=TRIALS,
+        metavar="N",
+        help="number of runs, for which to compute what they find",
+    )
     canaries = integer("canaries", 10, 10**7)
     plan.add_argument(
-        "--canaries", type=canaries, metavar="M", help="plan an audit of private training: the best bound of M canaries per run"
+        "--canaries",
+        type=canaries,
+        metavar="M",
+        help="plan an audit of private training: the best bound of M canaries per run",
     )
-    plan.add_argument("--runs", type=integer("runs", 1, 10**6), metavar="R", help="with --canaries: number of training runs; default 1")
+    plan.add_argument(
+        "--runs",
+        type=integer("runs", 1, 10**6),
+        metavar="R",
+        help="with --canaries: number of training runs; default 1",
+    )
     shape = plan.add_mutually_exclusive_group()
     shapes = {
-        "coin": "randomized response, which needs the fewest runs at its epsilon (default; a TARGET with a known law uses its own)",
+        "coin": "randomized response, which needs the fewest runs at its epsilon (default; a "
+        "TARGET "
+        "with a known law uses its own)",
         "laplace": "Laplace noise",
         "gaussian": "Gaussian noise",
     }
     for name, text in shapes.items():
-        shape.add_argument(f"--{name}", dest="shape", action="store_const", const=name, help=f"the violation has the shape of {text}")
+        shape.add_argument(
+            f"--{name}",
+            dest="shape",
+            action="store_const",
+            const=name,
+            help=f"the violation has the shape of {text}",
+        )
     plan.add_argument(
         "--power",
         type=real("power", 0.0, 1.0, ends="()"),
@@ -74,22 +109,54 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument("--runs needs --canaries")
     mechanism, name, pair = None, None, None
     if args.target is None:
-        unused_options = {"--d0": args.d0, "--d1": args.d1, "--kwargs": args.kwargs, "--relation": args.relation, "--python": args.python}
+        unused_options = {
+            "--d0": args.d0,
+            "--d1": args.d1,
+            "--kwargs": args.kwargs,
+            "--relation": args.relation,
+            "--python": args.python,
+        }
         if unexpected := [option for option, value in unused_options.items() if value is not None]:
             raise InvalidArgument(f"{unexpected[0]} needs a target MODULE:NAME")
     else:
         if args.claim is not None:
             parse_claim(args.claim)
         example = None if None in (args.d0, args.d1) else dataset("d0", args.d0)
-        options: dict[str, Any] = {"in_process": args.in_process, "density": True, "form": args.form, "dataset": example}
-        mechanism, name, _ = load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options)
+        options: dict[str, Any] = {
+            "in_process": args.in_process,
+            "density": True,
+            "form": args.form,
+            "dataset": example,
+        }
+        mechanism, name, _ = load(
+            args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options
+        )
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     if isinstance(args.find, str):
-        args.find = float(promised(mechanism, claim_of(args, mechanism), "plan").parameter * (1 + float(args.find[:-1]) / 100))
-    common = {"find": args.find, "trials": args.trials, "shape": args.shape, "power": args.power, "confidence": args.confidence}
+        args.find = float(
+            promised(mechanism, claim_of(args, mechanism), "plan").parameter
+            * (1 + float(args.find[:-1]) / 100)
+        )
+    common = {
+        "find": args.find,
+        "trials": args.trials,
+        "shape": args.shape,
+        "power": args.power,
+        "confidence": args.confidence,
+    }
     try:
-        with opened(args, mechanism) if mechanism is not None else nullcontext() as executor, redirected_stdout():
-            found = plan(claim_of(args, mechanism), mechanism=mechanism, pair=pair, executor=executor, name=name, **common)
+        with (
+            opened(args, mechanism) if mechanism is not None else nullcontext() as executor,
+            redirected_stdout(),
+        ):
+            found = plan(
+                claim_of(args, mechanism),
+                mechanism=mechanism,
+                pair=pair,
+                executor=executor,
+                name=name,
+                **common,
+            )
     except MechanismFailed as error:
         announce(f"dpwitness plan: {error}")
         return NO_VERDICT
@@ -101,22 +168,41 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan_canaries(args: argparse.Namespace) -> int:
-    """Print the best possible bound of a canary audit: by the theorem for the claim, and by the theorem for Gaussian curves."""
+    """Print the best possible bound of a canary audit: by the theorem for the claim, and by the
+    theorem for Gaussian curves.
+    """
     from dpwitness.auditors.canaries.ideal_limit import canary_limit
     from dpwitness.core.claims import parse_claim
 
-    unused_options = {"TARGET": args.target, "--find": args.find, "--trials": args.trials, "--shape": args.shape}
+    unused_options = {
+        "TARGET": args.target,
+        "--find": args.find,
+        "--trials": args.trials,
+        "--shape": args.shape,
+    }
     if unexpected := [option for option, value in unused_options.items() if value is not None]:
-        raise InvalidArgument(f"{unexpected[0]} cannot be combined with --canaries, which plans an audit of private training")
+        raise InvalidArgument(
+            f"{unexpected[0]} cannot be combined with --canaries, which plans an audit of "
+            "private training"
+        )
     if args.claim is None:
         raise InvalidArgument("--canaries needs --claim, such as approx:EPS,DELTA or gdp:MU")
     claim = parse_claim(args.claim)
     methods = ("best", "curve") if claim.bounds_epsilon and not claim.is_pure else ("best",)
-    found = [canary_limit(claim, args.canaries, args.runs or 1, confidence=args.confidence, method=method) for method in methods]
+    found = [
+        canary_limit(
+            claim, args.canaries, args.runs or 1, confidence=args.confidence, method=method
+        )
+        for method in methods
+    ]
     if args.json:
         print_json([limit.to_json() for limit in found])
         return OK
     names = ("(epsilon, delta)", "Gaussian curve") if len(found) > 1 else (str(claim),)
-    print("\n".join(f"{name}: {limit.headline()}" for name, limit in zip(names, found, strict=True)))
-    print(f"\n  assumes  {found[0].assumed}, and that the best number of guesses is known in advance")
+    print(
+        "\n".join(f"{name}: {limit.headline()}" for name, limit in zip(names, found, strict=True))
+    )
+    print(
+        f"\n  assumes  {found[0].assumed}, and that the best number of guesses is known in advance"
+    )
     return OK

@@ -19,18 +19,29 @@ def arguments(command: Command) -> None:
     replay.add_argument(
         "--check",
         action="store_true",
-        help="run nothing: the kernel checks the file and prints what it verified (exit code 3: not checked)",
+        help="run nothing: the kernel checks the file and prints what it verified (exit code 3: "
+        "not checked)",
     )
-    replay.add_argument("--target", metavar="FILE.py:NAME", help="run this target instead of the target that the witness names")
+    replay.add_argument(
+        "--target",
+        metavar="FILE.py:NAME",
+        help="run this target instead of the target that the witness names",
+    )
     replay.add_argument(
         "--allow",
         metavar="MODULE:NAME",
         action="append",
         default=[],
-        help="let the witness run this target, although it is outside the current folder; may be repeated",
+        help="let the witness run this target, although it is outside the current folder; may be "
+        "repeated",
     )
-    confidence(replay, "the verdict", None, ": that of the witness, but at least 0.99 (canaries: 0.95)")
-    seed = "seed of an earlier replay, to repeat it exactly; default: drawn from the operating system, recorded, and shown with --verbose"
+    confidence(
+        replay, "the verdict", None, ": that of the witness, but at least 0.99 (canaries: 0.95)"
+    )
+    seed = (
+        "seed of an earlier replay, to repeat it exactly; default: drawn from the operating "
+        "system, recorded, and shown with --verbose"
+    )
     running(replay, seed=seed)
     detail(replay)
 
@@ -57,13 +68,22 @@ def run(args: argparse.Namespace) -> int:
     replacement = None
     if args.target is not None:
         replacement, _, _ = load(args.target, target_arguments(raw["target"]))
-    prepared = prepare_replay(args.witness, mechanism=replacement, allow=args.allow, called=args.target or "")
+    prepared = prepare_replay(
+        args.witness, mechanism=replacement, allow=args.allow, called=args.target or ""
+    )
     args.source_changed = prepared.source_changed
-    print(f"replays {prepared.describe()}", file=sys.stderr if args.json else sys.stdout, flush=True)
+    print(
+        f"replays {prepared.describe()}", file=sys.stderr if args.json else sys.stdout, flush=True
+    )
     with redirected_stdout():
         mechanism = prepared.load()
     with workers(args, mechanism) as executor, bar() as progress, redirected_stdout():
         result = prepared.run(
-            mechanism, trials=args.trials, confidence=args.confidence, seed=args.seed, executor=executor, progress=progress
+            mechanism,
+            trials=args.trials,
+            confidence=args.confidence,
+            seed=args.seed,
+            executor=executor,
+            progress=progress,
         )
     return report_results(args, [result], title=f"Replay of {Path(args.witness).name}")

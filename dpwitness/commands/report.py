@@ -1,4 +1,6 @@
-"""``dpwitness report`` and ``compare``: write any format of a report from its JSON file; compare a report with an earlier one."""
+"""``dpwitness report`` and ``compare``: write any format of a report from its JSON file; compare a
+report with an earlier one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ def arguments(command: Command) -> None:
     """Add the commands and their options to the parser."""
     from dpwitness.reports.audit.formats import DEFAULT_FORMATS, format_names
 
-    report = command("report", "write or show the report of an earlier run again, in any format, from its audit.json")
+    report = command(
+        "report",
+        "write or show the report of an earlier run again, in any format, from its audit.json",
+    )
     report.add_argument("file", metavar="AUDIT.json", help="file that --report wrote")
     report.add_argument(
         "--format",
@@ -27,19 +32,40 @@ def arguments(command: Command) -> None:
         metavar="F,F",
         help=f"formats, among {', '.join(format_names())}; default {','.join(DEFAULT_FORMATS)}",
     )
-    report.add_argument("--report", metavar="DIR", help="output folder; default: the folder of the file")
-    report.add_argument("--show", action="store_true", help="print a table of the audits, worst first, and write nothing")
+    report.add_argument(
+        "--report", metavar="DIR", help="output folder; default: the folder of the file"
+    )
+    report.add_argument(
+        "--show",
+        action="store_true",
+        help="print a table of the audits, worst first, and write nothing",
+    )
     report.add_argument("--no-plots", action="store_true", help="write no plots")
     compare = command(
-        "compare", "compare a report with an earlier report: new violations, changed verdicts, numbers that changed beyond their error"
+        "compare",
+        "compare a report with an earlier report: new violations, changed verdicts, numbers "
+        "that changed beyond their error",
     )
     compare.add_argument("old", metavar="OLD.json", help="audit.json of the earlier report")
-    compare.add_argument("new", metavar="NEW.json", help="audit.json of the later report; a new violation gives exit code 1")
-    compare.add_argument("--report", metavar="DIR", help="write compare.json, and compare.md or the formats of --format")
     compare.add_argument(
-        "--format", metavar="F,F", help=f"formats of the report, among {', '.join(COMPARISON_FORMATS)}; default {COMPARISON_FORMATS[0]}"
+        "new",
+        metavar="NEW.json",
+        help="audit.json of the later report; a new violation gives exit code 1",
     )
-    compare.add_argument("--explain", action="store_true", help="also explain how changes are judged")
+    compare.add_argument(
+        "--report",
+        metavar="DIR",
+        help="write compare.json, and compare.md or the formats of --format",
+    )
+    compare.add_argument(
+        "--format",
+        metavar="F,F",
+        help=f"formats of the report, among {', '.join(COMPARISON_FORMATS)}; default "
+        f"{COMPARISON_FORMATS[0]}",
+    )
+    compare.add_argument(
+        "--explain", action="store_true", help="also explain how changes are judged"
+    )
     compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
 
 
@@ -68,9 +94,18 @@ def _report(args: argparse.Namespace) -> int:
         files = write_document(document, folder, formats, stem=stem, plots=not args.no_plots)
     except InvalidArgument:
         raise
-    except (IncompleteReport, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        IncompleteReport,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
         # Numbers or curves in the file are inconsistent.
-        raise InvalidArgument(f"{printable(Path(args.file).name)} cannot be shown: {error_text(error)}") from error
+        raise InvalidArgument(
+            f"{printable(Path(args.file).name)} cannot be shown: {error_text(error)}"
+        ) from error
     for file in files:
         print(file)
     return OK

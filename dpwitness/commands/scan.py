@@ -12,11 +12,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.colors import mark_verdict
-from dpwitness.commands.common import SEED, Command, append_step_summary, clock, command_line, detail, interpreter, print_json, reporting
+from dpwitness.commands.common import (
+    SEED,
+    Command,
+    append_step_summary,
+    clock,
+    command_line,
+    detail,
+    interpreter,
+    print_json,
+    reporting,
+)
 from dpwitness.console import announce
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, code_after_write, redirected_stdout, show, try_to_write
+from dpwitness.exit_codes import (
+    NO_VERDICT,
+    OK,
+    VIOLATED,
+    announce_unstored,
+    code_after_write,
+    redirected_stdout,
+    show,
+    try_to_write,
+)
 from dpwitness.option_values.numbers import real
 from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
 
@@ -32,12 +51,33 @@ _MOST_REASON = 110
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    scan = command("scan", "find the mechanisms of a package or folder, propose a target for each, and audit those targets")
-    scan.add_argument("package", metavar="PACKAGE", help="name of an installed package, or a folder of Python files")
-    scan.add_argument("--seconds", type=real("seconds", 0.0, 1e6), default=_SECONDS, metavar="S", help=f"time budget; default {_SECONDS:g}")
+    scan = command(
+        "scan",
+        "find the mechanisms of a package or folder, propose a target for each, and audit "
+        "those targets",
+    )
+    scan.add_argument(
+        "package",
+        metavar="PACKAGE",
+        help="name of an installed package, or a folder of Python files",
+    )
+    scan.add_argument(
+        "--seconds",
+        type=real("seconds", 0.0, 1e6),
+        default=_SECONDS,
+        metavar="S",
+        help=f"time budget; default {_SECONDS:g}",
+    )
     clock(scan)
-    scan.add_argument("--dry-run", action="store_true", help="import the package, and list what would be called, but call nothing")
-    help_text = "confirm the guessed claim of a target, whose violation is then VIOLATED instead of SUSPECT; may be repeated"
+    scan.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="import the package, and list what would be called, but call nothing",
+    )
+    help_text = (
+        "confirm the guessed claim of a target, whose violation is then VIOLATED instead of "
+        "SUSPECT; may be repeated"
+    )
     scan.add_argument("--trust", metavar="NAME", action="append", default=[], help=help_text)
     scan.add_argument("--seed", type=SEED, default=0, metavar="N", help="root of all randomness")
     interpreter(scan)
@@ -46,7 +86,9 @@ def arguments(command: Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness scan`` and return the exit code: 1 violated, 3 suspect or nothing audited, 0 otherwise."""
+    """Run ``dpwitness scan`` and return the exit code: 1 violated, 3 suspect or nothing audited, 0
+    otherwise.
+    """
     from dpwitness.auditors.scanning.scan import explore, interpreter_path, stem_of
     from dpwitness.mechanisms.wrappers.programs.confinement import described
     from dpwitness.reports.audit.report import check_writable
@@ -55,16 +97,31 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidArgument("scan needs the name of a package, or a folder, got ''")
     python = interpreter_path(args.python)
     report = Path(args.report or f"out/scan-{stem_of(args.package)}")
-    with tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as name, redirected_stdout(), _Line(args.quiet) as line:
+    with (
+        tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as name,
+        redirected_stdout(),
+        _Line(args.quiet) as line,
+    ):
         folder = Path(name)
         if not args.quiet:
             print(f"limits: {described()}", file=sys.stderr)
         if args.dry_run:
-            found = explore(args.package, python=python, folder=folder, memory=args.memory, seconds=args.seconds, progress=line)
+            found = explore(
+                args.package,
+                python=python,
+                folder=folder,
+                memory=args.memory,
+                seconds=args.seconds,
+                progress=line,
+            )
         else:
             check_writable(report)
             scan, outcomes, interrupted = _scan(args, python, report, folder, line)
-    return _print_calls(args, found) if args.dry_run else _conclude(args, scan, outcomes, report, interrupted)
+    return (
+        _print_calls(args, found)
+        if args.dry_run
+        else _conclude(args, scan, outcomes, report, interrupted)
+    )
 
 
 def _print_calls(args: argparse.Namespace, found: Discovered) -> int:
@@ -83,7 +140,9 @@ def _print_calls(args: argparse.Namespace, found: Discovered) -> int:
     return OK
 
 
-def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Path, line: _Line) -> tuple[Scan, list[Audited], bool]:
+def _scan(
+    args: argparse.Namespace, python: str | None, report: Path, folder: Path, line: _Line
+) -> tuple[Scan, list[Audited], bool]:
     """Prepare the target file and audit its entries."""
     from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
     from dpwitness.auditors.scanning.scan import budgets_of, prepare
@@ -91,21 +150,36 @@ def _scan(args: argparse.Namespace, python: str | None, report: Path, folder: Pa
     from dpwitness.auditors.witnesses.store import open_store
     from dpwitness.auditors.workers.clocks import read_clock
 
-    now, unit, outcomes = read_clock(args.clock), "CPU s" if args.clock == "cpu" else "s", list[Any]()
+    now, unit, outcomes = (
+        read_clock(args.clock),
+        "CPU s" if args.clock == "cpu" else "s",
+        list[Any](),
+    )
     begin = now()
-    options: Json = {"python": python, "folder": folder, "memory": args.memory, "seconds": args.seconds, "trust": args.trust}
+    options: Json = {
+        "python": python,
+        "folder": folder,
+        "memory": args.memory,
+        "seconds": args.seconds,
+        "trust": args.trust,
+    }
     scan = prepare(args.package, report, **options, progress=line)
     with limits(folder):
         names, declared = _entries(scan, python, args.memory)
     left = max(args.seconds - (now() - begin), 5.0)
     with open_store(scan.store) as store:
-        plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, store, scan.budgets, args.clock)
+        plan = AuditPlan(
+            scan.file, python, folder, left, args.memory, args.seed, store, scan.budgets, args.clock
+        )
         try:
             for outcome in audit_entries(plan, names, declared, line):
                 outcomes.append(outcome)
                 if outcome.verdict_name in ("VIOLATED", "SUSPECT"):
                     line.clear()
-                    announce(f"{outcome.name}: {outcome.results[0].headline()} (after {now() - begin:.0f} {unit})")
+                    announce(
+                        f"{outcome.name}: {outcome.results[0].headline()} (after "
+                        f"{now() - begin:.0f} {unit})"
+                    )
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True
@@ -123,7 +197,13 @@ def _entries(scan: Scan, python: str | None, memory: float) -> tuple[list[str], 
     return target_names(file, python, memory_limit=memory), declarations(file, python, 60.0, memory)
 
 
-def _conclude(args: argparse.Namespace, scan: Scan, outcomes: Sequence[Audited], report: Path, interrupted: bool) -> int:
+def _conclude(
+    args: argparse.Namespace,
+    scan: Scan,
+    outcomes: Sequence[Audited],
+    report: Path,
+    interrupted: bool,
+) -> int:
     """Write the report, print the table, and return the exit code."""
     from dpwitness.auditors.scanning.scan import table
     from dpwitness.reports.audit.document import result_json
@@ -131,29 +211,53 @@ def _conclude(args: argparse.Namespace, scan: Scan, outcomes: Sequence[Audited],
 
     results = [result_json(result) for outcome in outcomes for result in outcome.results]
     title = f"Scan of {scan.title}" + (" (interrupted)" if interrupted else "")
-    page, failed = try_to_write("report", lambda: write_report(results, report, title=title, command=command_line()))
+    page, failed = try_to_write(
+        "report", lambda: write_report(results, report, title=title, command=command_line())
+    )
     failed |= append_step_summary(args, results, title)
     failed |= announce_unstored(result for outcome in outcomes for result in outcome.results)
     rows = table(scan, outcomes)
     if args.json:
-        print_json({"title": scan.title, "targets": str(scan.file), "remarks": list(scan.remarks), "names": rows})
+        print_json(
+            {
+                "title": scan.title,
+                "targets": str(scan.file),
+                "remarks": list(scan.remarks),
+                "names": rows,
+            }
+        )
     else:
         _print_table(args, scan, rows)
         if not args.quiet:
-            print(f"\ntargets: {scan.file}" + (" (kept as it was; delete it to propose again)" if scan.kept else ""))
+            print(
+                f"\ntargets: {scan.file}"
+                + (" (kept as it was; delete it to propose again)" if scan.kept else "")
+            )
             print(f"report:  {page.with_suffix('.html') if page else 'not written'}")
     verdicts = {row["verdict"] for row in rows if row["verdict"]}
     code = (
-        VIOLATED if "VIOLATED" in verdicts else NO_VERDICT if "SUSPECT" in verdicts or "NOT_REFUTED" not in verdicts or interrupted else OK
+        VIOLATED
+        if "VIOLATED" in verdicts
+        else NO_VERDICT
+        if "SUSPECT" in verdicts or "NOT_REFUTED" not in verdicts or interrupted
+        else OK
     )
     return code_after_write(code, failed)
 
 
 def _print_table(args: argparse.Namespace, scan: Scan, rows: Sequence[Json]) -> None:
-    """Print one line per public name that is not certainly something else, the worst verdict first, and counts of the others."""
+    """Print one line per public name that is not certainly something else, the worst verdict first,
+    and counts of the others.
+    """
     order = ["VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED", ""]
     shown = [row for row in rows if args.verbose or row["read as"] != "other"]
-    shown = sorted(shown, key=lambda row: (order.index(row["verdict"]) if row["verdict"] in order else 5, row["read as"] == "other"))
+    shown = sorted(
+        shown,
+        key=lambda row: (
+            order.index(row["verdict"]) if row["verdict"] in order else 5,
+            row["read as"] == "other",
+        ),
+    )
     print(f"{scan.title}: {len(rows):,} public names")
     for remark in scan.remarks if args.verbose else scan.remarks[:_MOST_REMARKS]:
         print(plain(f"note: {remark}"))
@@ -161,14 +265,23 @@ def _print_table(args: argparse.Namespace, scan: Scan, rows: Sequence[Json]) -> 
         print(f"note: {len(scan.remarks) - _MOST_REMARKS} more notes with --verbose")
     width = name_width(row["name"] for row in shown)
     for row in [] if args.quiet else shown:
-        verdict = str(row["verdict"]).replace("_", " ") or ("-" if row["read as"] == "other" else "not audited")
+        verdict = str(row["verdict"]).replace("_", " ") or (
+            "-" if row["read as"] == "other" else "not audited"
+        )
         how = (
             f"{row['audited']}: {row['claim']}{' (guessed)' if row['guessed'] else ''}"
             if row["audited"] and row.get("claim")
             else row["audited"]
         )
-        why = row["why"] if len(row["why"]) <= _MOST_REASON else row["why"][: _MOST_REASON - 3] + "..."
-        text = plain(f"{name_cell(row['name'], width)}  {verdict:<12}  {'; '.join(filter(None, [how, why]))}".rstrip())
+        why = (
+            row["why"]
+            if len(row["why"]) <= _MOST_REASON
+            else row["why"][: _MOST_REASON - 3] + "..."
+        )
+        text = plain(
+            f"{name_cell(row['name'], width)}  {verdict:<12}  "
+            f"{'; '.join(filter(None, [how, why]))}".rstrip()
+        )
         show(mark_verdict(text, at=width + 2))
     print(_summary(rows))
 
@@ -177,9 +290,16 @@ def _summary(rows: Sequence[Json]) -> str:
     """Return the counts of roles and verdicts in one line."""
     roles = Counter(row["read as"] for row in rows)
     audited = Counter(row["verdict"].replace("_", " ") for row in rows if row["verdict"])
-    found = ", ".join(f"{count} {name}s" if count != 1 else f"1 {name}" for name, count in roles.items() if name not in ("other", ""))
+    found = ", ".join(
+        f"{count} {name}s" if count != 1 else f"1 {name}"
+        for name, count in roles.items()
+        if name not in ("other", "")
+    )
     verdicts = ", ".join(f"{count} {name}" for name, count in audited.items()) or "none"
-    return f"found: {found or 'no mechanism'}, {roles['other']} other names; audited {sum(audited.values())}: {verdicts}"
+    return (
+        f"found: {found or 'no mechanism'}, {roles['other']} other names; audited "
+        f"{sum(audited.values())}: {verdicts}"
+    )
 
 
 class _Line:

@@ -23,9 +23,15 @@ _ACTIONS = ("ls", "show", "merge", "gc", "export")
 
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
-    help_text = "manage stored audits: ls FILE; show FILE [NAME]; merge FILE OTHER...; gc FILE [NAME]; export FILE DIR"
+    help_text = (
+        "manage stored audits: ls FILE; show FILE [NAME]; merge FILE OTHER...; gc FILE [NAME]; "
+        "export FILE DIR"
+    )
     store = command("store", help_text)
-    help_text = "gc removes damaged audits, named audits, and the chunks of finished audits, whose results it keeps"
+    help_text = (
+        "gc removes damaged audits, named audits, and the chunks of finished audits, whose "
+        "results it keeps"
+    )
     store.add_argument("action", choices=_ACTIONS, help=help_text)
     store.add_argument("file", metavar="FILE", help="file of the store")
     help_text = "audits to show or to remove; stores to merge into FILE; folder of an export"
@@ -49,7 +55,9 @@ def _readable(file: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise InvalidArgument(f"store is damaged or cannot be written, got {file}: {error}") from None
+        raise InvalidArgument(
+            f"store is damaged or cannot be written, got {file}: {error}"
+        ) from None
 
 
 def list_audits(files: Sequence[str], as_json: bool) -> int:
@@ -91,7 +99,8 @@ def _show(args: argparse.Namespace) -> None:
             print(f"  {key}: {value}")
         for stage in audit_data["stages"]:
             print(
-                f"  phase {stage['phase']}, pair {stage['pair']}: {stage['done']:,} of {stage['rounds']:,} rounds in {stage['spans']} parts"
+                f"  phase {stage['phase']}, pair {stage['pair']}: {stage['done']:,} of "
+                f"{stage['rounds']:,} rounds in {stage['spans']} parts"
             )
         for look in audit_data["looks"]:
             print(f"  interim look after {look['runs']:,} runs: {look['bound']:.6g}")
@@ -107,7 +116,10 @@ def _merge(args: argparse.Namespace) -> None:
         for name in args.names:
             with read_store(name) as other:
                 found = merge(store, other)
-            print(f"{name}: {found.audits} audits and {found.spans} parts added, {found.equal} parts in both stores agree")
+            print(
+                f"{name}: {found.audits} audits and {found.spans} parts added, {found.equal} "
+                "parts in both stores agree"
+            )
 
 
 def _gc(args: argparse.Namespace) -> None:
@@ -125,7 +137,8 @@ def _gc(args: argparse.Namespace) -> None:
     if damaged:
         print(f"{damaged} damaged audits removed")
     print(
-        f"{len(finished)} audits were reduced to results: {before / 1e6:.1f} MB before, {Path(args.file).stat().st_size / 1e6:.1f} MB now"
+        f"{len(finished)} audits were reduced to results: {before / 1e6:.1f} MB before, "
+        f"{Path(args.file).stat().st_size / 1e6:.1f} MB now"
     )
 
 
@@ -140,36 +153,57 @@ def _export(args: argparse.Namespace) -> None:
             entry.require_consistent()
         results = [entry.result for entry in entries if entry.result is not None]
         if results:
-            report = write_report(results, args.names[0], title=f"Audits of {Path(args.file).name}", command=command_line())
+            report = write_report(
+                results,
+                args.names[0],
+                title=f"Audits of {Path(args.file).name}",
+                command=command_line(),
+            )
             print(f"{len(results)} results: {report}")
         _require_intact(store, entries)
     if not results:
-        raise InvalidArgument(f"FILE must contain a finished audit, got {args.file}, which contains none")
+        raise InvalidArgument(
+            f"FILE must contain a finished audit, got {args.file}, which contains none"
+        )
 
 
 def _require_intact(store: Store, entries: list[Entry]) -> None:
-    """Raise InvalidArgument if a row of the store is damaged; output that was printed before is not affected."""
+    """Raise InvalidArgument if a row of the store is damaged; output that was printed before is not
+    affected.
+    """
     names = {entry.id: entry.name for entry in entries}
     for damage in store.damage():
-        where = f" at audit {damage.name or names[damage.audit]}" if damage.name or damage.audit in names else ""
+        where = (
+            f" at audit {damage.name or names[damage.audit]}"
+            if damage.name or damage.audit in names
+            else ""
+        )
         raise InvalidArgument(
-            f"store is damaged{where} ({damage.row}), got {store.path}: remove the damaged audits with `dpwitness store gc {store.path}`"
+            f"store is damaged{where} ({damage.row}), got {store.path}: remove the damaged "
+            f"audits with `dpwitness store gc {store.path}`"
         )
 
 
 def _require_name_count(args: argparse.Namespace, count: int, expected: str) -> None:
     """Raise InvalidArgument unless `count` names follow FILE."""
     if len(args.names) != count:
-        raise InvalidArgument(f"store {args.action} takes {expected} after FILE, got {' '.join(args.names) or 'none'}")
+        raise InvalidArgument(
+            f"store {args.action} takes {expected} after FILE, got {' '.join(args.names) or 'none'}"
+        )
 
 
 def _select_audits(store: Store, names: list[str]) -> list[Entry]:
-    """Return the audits with the given names, or all audits. Raise InvalidArgument for an unknown name."""
+    """Return the audits with the given names, or all audits. Raise InvalidArgument for an unknown
+    name.
+    """
     entries = store.entries()
     for name in names:
         if name not in {entry.name for entry in entries}:
             existing = ", ".join(sorted({entry.name for entry in entries})) or "none"
-            raise InvalidArgument(f"NAME must be an audit of {store.path}, got {name!r}; audits in the store: {existing}")
+            raise InvalidArgument(
+                f"NAME must be an audit of {store.path}, got {name!r}; audits in the store: "
+                f"{existing}"
+            )
     return [entry for entry in entries if not names or entry.name in names]
 
 
@@ -194,7 +228,8 @@ def _audit_json(entry: Entry) -> dict[str, Any]:
 def _stages_json(store: Store, entry: Entry) -> dict[str, Any]:
     stages = store.query(
         "SELECT phase, pair, stages.rounds, coalesce(sum(spans.rounds), 0), count(first) "
-        "FROM stages LEFT JOIN spans ON spans.stage = stages.id WHERE audit = ? GROUP BY stages.id ORDER BY stages.id",
+        "FROM stages LEFT JOIN spans ON spans.stage = stages.id WHERE audit = ? GROUP BY "
+        "stages.id ORDER BY stages.id",
         entry.id,
     )
     looks = [row[1:] for row in store.rows("looks", "audit = ? ORDER BY runs", entry.id)]

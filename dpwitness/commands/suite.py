@@ -1,4 +1,6 @@
-"""``dpwitness suite``: audit a suite of mechanisms, print one line per case, and count right and wrong verdicts."""
+"""``dpwitness suite``: audit a suite of mechanisms, print one line per case, and count right and
+wrong verdicts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from dpwitness.colors import mark_verdict
 from dpwitness.commands import common
 from dpwitness.console import bar
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, announce_unstored, code_after_write, redirected_stdout, show, try_to_write
+from dpwitness.exit_codes import (
+    NO_VERDICT,
+    OK,
+    VIOLATED,
+    announce_unstored,
+    code_after_write,
+    redirected_stdout,
+    show,
+    try_to_write,
+)
 from dpwitness.option_values.name_filter import matches
 from dpwitness.reports.phrasing.wording import format_times, plain
 
@@ -26,7 +37,13 @@ def arguments(command: common.Command) -> None:
     """Add the command and its options to the parser."""
     suite = command("suite", "audit all mechanisms of a suite: zoo, papers, third-party")
     suite.add_argument("name", help="see `dpwitness list`")
-    suite.add_argument("-k", dest="keyword", default="", metavar="EXPR", help="only cases whose name matches: words and `and`, `or`, `not`")
+    suite.add_argument(
+        "-k",
+        dest="keyword",
+        default="",
+        metavar="EXPR",
+        help="only cases whose name matches: words and `and`, `or`, `not`",
+    )
     common.confidence(suite, "each verdict", None, ": that of the suite")
     common.accepting(suite)
     common.storing(suite, "; cases are then audited sequentially")
@@ -34,7 +51,9 @@ def arguments(command: common.Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness suite``: print one line per finished case, then the counts of right and wrong verdicts. Return the exit code."""
+    """Run ``dpwitness suite``: print one line per finished case, then the counts of right and wrong
+    verdicts. Return the exit code.
+    """
     from dpwitness.reports.comparison.accepted import apply_accepted, unaccepted_rules
     from dpwitness.reports.phrasing.summary import acceptance_text
     from dpwitness.suites import suite_of
@@ -52,8 +71,16 @@ def run(args: argparse.Namespace) -> int:
     for name, needed in missing.items():
         print(f"{name:<{width}}  not installed: {needed}", file=out, flush=True)
     ready = [case for case in chosen if case.name not in missing]
-    options = {"trials": args.trials, "seconds": args.seconds, "clock": args.clock, "confidence": args.confidence, "seed": args.seed}
-    one_case_per_worker = args.store is None and args.executor is None and 1 < args.workers <= len(ready)
+    options = {
+        "trials": args.trials,
+        "seconds": args.seconds,
+        "clock": args.clock,
+        "confidence": args.confidence,
+        "seed": args.seed,
+    }
+    one_case_per_worker = (
+        args.store is None and args.executor is None and 1 < args.workers <= len(ready)
+    )
     with suppress(KeyboardInterrupt):
         for audited in (
             run_cases_in_parallel(found, ready, args.workers, **options)
@@ -64,28 +91,49 @@ def run(args: argparse.Namespace) -> int:
             outcome = replace(audited, json=apply_accepted([audited.json], known or ()).results[0])
             outcomes.append(outcome)
             show(mark_verdict(plain(outcome.line(width)), at=width + 2), out)
-            accepted_now = [f"accepted {acceptance_text(outcome.json)}"] if outcome.json.get("accepted") else []
+            accepted_now = (
+                [f"accepted {acceptance_text(outcome.json)}"]
+                if outcome.json.get("accepted")
+                else []
+            )
             for line in [*accepted_now, *outcome.json["notes"][note_count:]]:
                 print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
     outcomes.sort(key=lambda outcome: ready.index(outcome.case))
     report, write_failed = None, False
     if args.report is not None:
-        report, write_failed = try_to_write("report", lambda: _write_pages(found, outcomes, missing, args.report))
+        report, write_failed = try_to_write(
+            "report", lambda: _write_pages(found, outcomes, missing, args.report)
+        )
     write_failed |= announce_unstored(outcome.result for outcome in outcomes)
-    write_failed |= common.append_step_summary(args, [o.json for o in outcomes], f"Suite {found.name}")
-    print(_format_tally(outcomes, len(ready)) + (f"; {len(missing)} not installed" if missing else ""), file=out)
+    write_failed |= common.append_step_summary(
+        args, [o.json for o in outcomes], f"Suite {found.name}"
+    )
+    print(
+        _format_tally(outcomes, len(ready))
+        + (f"; {len(missing)} not installed" if missing else ""),
+        file=out,
+    )
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
         common.print_json([o.json for o in outcomes])
     common.announce_stale_baseline(apply_accepted([o.json for o in outcomes], known or ()).stale)
-    if any((o.wrong and not _is_accepted(o)) or (known is not None and unaccepted_rules(o.json)) for o in outcomes):
+    if any(
+        (o.wrong and not _is_accepted(o)) or (known is not None and unaccepted_rules(o.json))
+        for o in outcomes
+    ):
         return VIOLATED
-    return code_after_write(NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed)
+    return code_after_write(
+        NO_VERDICT if not outcomes or any(o.unfinished for o in outcomes) else OK, write_failed
+    )
 
 
-def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]) -> Iterator[Outcome]:
-    """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store holds as finished are not repeated."""
+def _run_in_turn(
+    args: argparse.Namespace, suite: Suite, cases: Sequence[Case], options: dict[str, Any]
+) -> Iterator[Outcome]:
+    """Audit cases sequentially, each on all workers, and yield the outcomes; cases that a store
+    holds as finished are not repeated.
+    """
     from dpwitness.auditors.witnesses.store import open_store
     from dpwitness.option_values.targets import workers
     from dpwitness.suites import run_case
@@ -95,19 +143,32 @@ def _run_in_turn(args: argparse.Namespace, suite: Suite, cases: Sequence[Case], 
             store.renewed = True
         for case in cases:
             with workers(args, case.mechanism) as executor, bar() as progress, redirected_stdout():
-                outcome = run_case(case, **options, defaults=suite, executor=executor, progress=progress, store=store)
+                outcome = run_case(
+                    case,
+                    **options,
+                    defaults=suite,
+                    executor=executor,
+                    progress=progress,
+                    store=store,
+                )
             yield outcome
             if outcome.interrupted:
                 return
 
 
 def _is_accepted(outcome: Outcome) -> bool:
-    """Return whether a wrong verdict refutes a claim that is believed to hold, and the finding is accepted."""
+    """Return whether a wrong verdict refutes a claim that is believed to hold, and the finding is
+    accepted.
+    """
     truth = outcome.case.truth
-    return "accepted" in outcome.json and truth is not None and not truth.breaks(outcome.result.claim)
+    return (
+        "accepted" in outcome.json and truth is not None and not truth.breaks(outcome.result.claim)
+    )
 
 
-def _write_pages(suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, str], folder: str) -> Path:
+def _write_pages(
+    suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, str], folder: str
+) -> Path:
     """Write the report of a suite and its extra pages; return the path of the report."""
     from dpwitness.reports.audit.report import write_report
 

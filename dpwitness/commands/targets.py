@@ -40,13 +40,29 @@ noisy_sum.domain = {"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "rela
 def arguments(command: Command) -> None:
     """Add the command and its options to the parser."""
     listed = command(
-        "targets", "environments of third-party libraries: list (with their state); setup NAME...; new FILE writes a target file"
+        "targets",
+        "environments of third-party libraries: list (with their state); setup NAME...; new "
+        "FILE writes a target file",
     )
-    listed.add_argument("action", nargs="?", choices=["list", "setup", "new"], default="list", help="default: list")
-    listed.add_argument("names", nargs="*", metavar="NAME", help="environments to install, or the target file to write")
-    help_text = "with new: propose a target for one function of a package, such as diffprivlib:tools.mean, instead of the template"
+    listed.add_argument(
+        "action", nargs="?", choices=["list", "setup", "new"], default="list", help="default: list"
+    )
+    listed.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="environments to install, or the target file to write",
+    )
+    help_text = (
+        "with new: propose a target for one function of a package, such as "
+        "diffprivlib:tools.mean, instead of the template"
+    )
     listed.add_argument("--from", dest="source", metavar="PACKAGE:NAME", help=help_text)
-    listed.add_argument("--python", metavar="PATH", help="with --from: interpreter, or name of an environment, that has the package")
+    listed.add_argument(
+        "--python",
+        metavar="PATH",
+        help="with --from: interpreter, or name of an environment, that has the package",
+    )
     listed.add_argument("--json", action="store_true", help="print as JSON")
 
 
@@ -55,7 +71,11 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "new":
         if len(args.names) != 1:
             raise InvalidArgument(f"targets new needs one FILE, got {len(args.names)}")
-        return _write_template(Path(args.names[0])) if args.source is None else _write_proposal(Path(args.names[0]), args)
+        return (
+            _write_template(Path(args.names[0]))
+            if args.source is None
+            else _write_proposal(Path(args.names[0]), args)
+        )
     if args.source is not None or args.python is not None:
         raise InvalidArgument(f"--from and --python are for targets new, got targets {args.action}")
     if args.action == "setup":
@@ -72,18 +92,25 @@ def _write_template(path: Path) -> int:
         with path.open("x", encoding="utf-8") as file:
             file.write(TEMPLATE)
     except OSError as error:
-        raise InvalidArgument(f"FILE must be a new file, got {str(path)!r}: {error.strerror}") from None
+        raise InvalidArgument(
+            f"FILE must be a new file, got {str(path)!r}: {error.strerror}"
+        ) from None
     print(f"written: {path}; try it with: dpwitness check {path}")
     return OK
 
 
 def _write_proposal(path: Path, args: argparse.Namespace) -> int:
-    """Write a target file for one function or class of a package, with a skeleton if no proposed call works."""
+    """Write a target file for one function or class of a package, with a skeleton if no proposed
+    call works.
+    """
     from dpwitness.auditors.scanning.scan import interpreter_path, propose_one
 
     package, _, name = args.source.partition(":")
     if not package or not name:
-        raise InvalidArgument(f"--from must have the form PACKAGE:NAME, such as diffprivlib:tools.mean, got {args.source!r}")
+        raise InvalidArgument(
+            "--from must have the form PACKAGE:NAME, such as diffprivlib:tools.mean, got "
+            f"{args.source!r}"
+        )
     if path.suffix != ".py" or path.exists():
         raise InvalidArgument(f"FILE must be a new file that ends in .py, got {str(path)!r}")
     with redirected_stdout():
@@ -103,7 +130,10 @@ def _setup(names: list[str]) -> int:
     known = environments()
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise InvalidArgument(f"targets setup needs names of environments ({', '.join(known)}), got {' '.join(unknown) or 'none'}")
+        raise InvalidArgument(
+            f"targets setup needs names of environments ({', '.join(known)}), got "
+            f"{' '.join(unknown) or 'none'}"
+        )
     failed = []
     for name in names:
         try:
@@ -137,6 +167,9 @@ def list_environments(as_json: bool) -> int:
     width = max((len(str(row["name"])) for row in rows), default=0)
     for row in rows:
         main = row["installs"][-1] if row["installs"] else ""
-        print(f"{row['name']:<{width}}  {row['state']:<10}  {main:<24}  {', '.join(row['targets'])}: {row['note']}")
+        print(
+            f"{row['name']:<{width}}  {row['state']:<10}  {main:<24}  "
+            f"{', '.join(row['targets'])}: {row['note']}"
+        )
     print(f"environments are in {home()}; to install one: dpwitness targets setup NAME")
     return OK

@@ -1,4 +1,6 @@
-"""``dpwitness trace``: replay the noise of one dataset on its neighbor, compare all values, and confirm differences by an audit."""
+"""``dpwitness trace``: replay the noise of one dataset on its neighbor, compare all values, and
+confirm differences by an audit.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,36 @@ from dpwitness.option_values.numbers import integer
 
 def arguments(command: common.Command) -> None:
     """Add the command and its options to the parser."""
-    trace = command("trace", "record the noise of a run, replay it on the neighboring dataset, and compare all values")
+    trace = command(
+        "trace",
+        "record the noise of a run, replay it on the neighboring dataset, and compare all values",
+    )
     common.subject(trace, optional=True)
     common.program(trace)
     trace.add_argument(
         "--primitives",
         metavar="JSON",
-        help='noise primitives, besides the known ones: {"mine.noise": {"law": "laplace", "input": "value", "scale": "s / epsilon"}}; '
-        "a target file may declare them as the attribute `primitives` of a target, or as PRIMITIVES",
+        help='noise primitives, besides the known ones: {"mine.noise": {"law": "laplace", '
+        '"input": "value", "scale": "s / epsilon"}}; '
+        "a target file may declare them as the attribute `primitives` of a target, or as "
+        "PRIMITIVES",
     )
     trace.add_argument(
-        "--pairs", type=integer("pairs", 1, 10**6), metavar="N", help="number of pairs, two runs each; more than 8 include searched pairs"
+        "--pairs",
+        type=integer("pairs", 1, 10**6),
+        metavar="N",
+        help="number of pairs, two runs each; more than 8 include searched pairs",
     )
-    trace.add_argument("--no-confirm", action="store_true", help="do not confirm findings by an audit; the verdict is then never VIOLATED")
+    trace.add_argument(
+        "--no-confirm",
+        action="store_true",
+        help="do not confirm findings by an audit; the verdict is then never VIOLATED",
+    )
     common.confidence(trace, "that audit")
     common.time_limit(trace, "one run", 60.0)
-    trace.add_argument("--in-process", action="store_true", help="run the mechanism in this process")
+    trace.add_argument(
+        "--in-process", action="store_true", help="run the mechanism in this process"
+    )
     common.accepting(trace)
     common.interpreter(trace)
     common.running(trace)
@@ -45,7 +61,10 @@ def run(args: argparse.Namespace) -> int:
     if args.no_confirm and args.trials is not None:
         raise InvalidArgument("--trials is for the confirming audit, which --no-confirm leaves out")
     if args.program is not None:
-        raise InvalidArgument("the noise of a program cannot be recorded, only that of Python functions: try `dpwitness audit --command`")
+        raise InvalidArgument(
+            "the noise of a program cannot be recorded, only that of Python functions: try "
+            "`dpwitness audit --command`"
+        )
     mechanism, name, target = load_mechanism(args, in_process=args.in_process)
     pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     primitives = keywords(args.primitives, "--primitives") if args.primitives else None

@@ -1,4 +1,6 @@
-"""Executors for audits, each a `concurrent.futures.Executor`: threads, processes, Dask. May import the mechanisms' packages."""
+"""Executors for audits, each a `concurrent.futures.Executor`: threads, processes, Dask. May import
+the mechanisms' packages.
+"""
 
 import lazy_loader as _lazy
 

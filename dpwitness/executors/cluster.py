@@ -1,7 +1,8 @@
 """Executors on Dask: a cluster of processes on this machine, or a cluster that runs already.
 
-Both are `Client.get_executor` with the two attributes that an audit reads. Workers of a running cluster must have the modules of the
-mechanism, and the same versions of dpwitness and NumPy as this process: counts depend on them.
+Both are `Client.get_executor` with the two attributes that an audit reads. Workers of a running
+cluster must have the modules of the mechanism, and the same versions of dpwitness and NumPy as this
+process: counts depend on them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ CONNECT = 10.0  # time limit of a scheduler's first answer, in seconds
 FIRST_WORKER = 60.0  # time limit of the start of a worker, in seconds
 _SHUTDOWN = 5.0  # time limit of the shutdown, in seconds
 _CONFIG = {
-    # By default Dask makes workers return memory at once, so each chunk maps its arrays again: jitted mechanisms take 1.6 times as long.
+    # By default Dask makes workers return memory at once, so each chunk maps its arrays again:
+    # jitted mechanisms take 1.6 times as long.
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
     # Dask's profiler for the dashboard slows mechanisms in Python down by 5 %.
     "distributed.worker.profile.enabled": False,
@@ -40,9 +42,18 @@ def local(count: int) -> Iterator[Executor]:
     import dask
     from distributed import Client, LocalCluster
 
-    options: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "processes": True, "host": "127.0.0.1", "memory_limit": 0}
+    options: dict[str, Any] = {
+        "n_workers": count,
+        "threads_per_worker": 1,
+        "processes": True,
+        "host": "127.0.0.1",
+        "memory_limit": 0,
+    }
     options |= {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-    with tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder, _silent_log():
+    with (
+        tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder,
+        _silent_log(),
+    ):
         with delay_signals(), dask.config.set(_CONFIG):
             cluster = LocalCluster(**options, local_directory=folder)
         try:
@@ -54,14 +65,18 @@ def local(count: int) -> Iterator[Executor]:
 
 @contextmanager
 def remote_cluster(address: str) -> Iterator[Executor]:
-    """Yield an executor on the cluster of a running scheduler. At exit, idle interpreters of targets end on its workers."""
+    """Yield an executor on the cluster of a running scheduler. At exit, idle interpreters of
+    targets end on its workers.
+    """
     from distributed import Client
 
     with _silent_log():
         try:
             client = Client(address, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError):
-            raise InvalidArgument(f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s") from None
+            raise InvalidArgument(
+                f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s"
+            ) from None
         with client:
             _require_same_versions(client, address)
             yield _executor(client, remote=True)
@@ -72,22 +87,33 @@ def remote_cluster(address: str) -> Iterator[Executor]:
 def _executor(client: Client, *, remote: bool) -> Executor:
     client.run(import_module, ENGINE_MODULE)
     found: Any = client.get_executor(pure=False)
-    found.remote, found._max_workers = remote, max(1, sum(client.nthreads().values()))  # remote: other processes have started the workers
+    # remote: other processes have started the workers
+    found.remote, found._max_workers = remote, max(1, sum(client.nthreads().values()))
     executor: Executor = found
     return executor
 
 
 def _require_same_versions(client: Client, address: str) -> None:
-    """Raise InvalidArgument unless the cluster has a worker, and all workers run this version of dpwitness and this series of NumPy."""
+    """Raise InvalidArgument unless the cluster has a worker, and all workers run this version of
+    dpwitness and this series of NumPy.
+    """
     try:
         client.wait_for_workers(1, timeout=FIRST_WORKER)
     except TimeoutError:
-        raise InvalidArgument(f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s") from None
-    for name, own in (("dpwitness", version("dpwitness")), ("numpy", ".".join(version("numpy").split(".")[:2]))):
+        raise InvalidArgument(
+            f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s"
+        ) from None
+    for name, own in (
+        ("dpwitness", version("dpwitness")),
+        ("numpy", ".".join(version("numpy").split(".")[:2])),
+    ):
         for worker, found in client.run(version, name, on_error="return").items():
             if not f"{found}.".startswith(f"{own}."):
                 there = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
-                told = f"worker {worker} has {there}, this process has {own}: install the same version on all workers"
+                told = (
+                    f"worker {worker} has {there}, this process has {own}: install the same "
+                    "version on all workers"
+                )
                 raise InvalidArgument(f"--executor dask://{address}: {told}")
 
 

@@ -14,15 +14,17 @@ from dpwitness.executors.specs import parse
 
 
 def executor(spec: str) -> AbstractContextManager[Executor]:
-    """Return a context manager that yields an executor for audits; workers that it starts end with the block.
+    """Return a context manager that yields an executor for audits; workers that it starts end with
+    the block.
 
     Counts do not depend on the executor: they are a function of the seed.
 
     Parameters
     ----------
     spec : str
-        ``threads:N`` or ``processes:N`` on this machine; ``dask-local:N``, a Dask cluster of N processes on this machine;
-        ``dask://HOST:PORT``, the scheduler of a cluster, whose workers have the mechanism's modules.
+        ``threads:N`` or ``processes:N`` on this machine; ``dask-local:N``, a Dask cluster of N
+        processes on this machine; ``dask://HOST:PORT``, the scheduler of a cluster, whose workers
+        have the mechanism's modules.
 
     Returns
     -------
@@ -31,8 +33,8 @@ def executor(spec: str) -> AbstractContextManager[Executor]:
     Raises
     ------
     InvalidArgument
-        If `spec` is malformed, Dask is not installed, no scheduler or worker answers in time, or the workers run another version of
-        dpwitness.
+        If `spec` is malformed, Dask is not installed, no scheduler or worker answers in time, or
+        the workers run another version of dpwitness.
 
     Examples
     --------
@@ -43,7 +45,9 @@ def executor(spec: str) -> AbstractContextManager[Executor]:
     """
     found = parse(spec)
     if found.kind.startswith("dask") and importlib.util.find_spec("distributed") is None:
-        raise InvalidArgument(f"--executor {spec} needs the extra dpwitness[dask]: pip install 'dpwitness[dask]'")
+        raise InvalidArgument(
+            f"--executor {spec} needs the extra dpwitness[dask]: pip install 'dpwitness[dask]'"
+        )
     match found.kind:
         case "threads":
             return threads(found.count)
@@ -57,7 +61,9 @@ def executor(spec: str) -> AbstractContextManager[Executor]:
 
 @contextmanager
 def threads(count: int) -> Iterator[Executor]:
-    """Yield a pool of `count` threads; the exit does not wait for running tasks, because a hung worker already has its verdict."""
+    """Yield a pool of `count` threads; the exit does not wait for running tasks, because a hung
+    worker already has its verdict.
+    """
     found = ThreadPoolExecutor(count, thread_name_prefix="dpwitness")
     try:
         yield found

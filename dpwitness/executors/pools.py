@@ -1,4 +1,6 @@
-"""Pools of worker processes without leftovers: each worker leads its own process group and ends with its parent."""
+"""Pools of worker processes without leftovers: each worker leads its own process group and ends
+with its parent.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,20 @@ from multiprocessing import parent_process, resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
-ENGINE_MODULE = "dpwitness.auditors.workers.engine"  # imported at worker start, so that the first run's time does not include the import
+# imported at worker start, so that the first run's time does not include the import
+ENGINE_MODULE = "dpwitness.auditors.workers.engine"
 
 _PR_SET_PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
 
 @contextmanager
 def pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of `count` processes; at exit, kill workers and their children without waiting."""
-    executor = ProcessPoolExecutor(count, initializer=start_contained_worker, initargs=(os.getpid(),))
+    """Yield a pool of `count` processes; at exit, kill workers and their children
+    without waiting.
+    """
+    executor = ProcessPoolExecutor(
+        count, initializer=start_contained_worker, initargs=(os.getpid(),)
+    )
     try:
         yield executor
     finally:
@@ -35,14 +42,17 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
             for process in alive:
                 end(process.pid)
             if results is not None:
-                results.close()  # closes the pipe's last writer: a reader would wait for the rest of a killed worker's message
+                # closes the pipe's last writer: a reader would wait for the rest of a killed
+                # worker's message
+                results.close()
             if manager is not None:
                 manager.join(5.0)
 
 
 @contextmanager
 def delay_signals() -> Iterator[None]:
-    """Block SIGINT for processes that start in the block, and delay signals to this process until all have started.
+    """Block SIGINT for processes that start in the block, and delay signals to this process until
+    all have started.
 
     A half-started pool cannot be shut down cleanly.
     """
@@ -67,7 +77,9 @@ def delay_signals() -> Iterator[None]:
 
 @contextmanager
 def _silence_thread(thread: threading.Thread | None) -> Iterator[None]:
-    """Hide exceptions of a pool's manager thread, which raises on cancelled futures when the workers are killed (CPython 3.11)."""
+    """Hide exceptions of a pool's manager thread, which raises on cancelled futures when the
+    workers are killed (CPython 3.11).
+    """
     hook = threading.excepthook
     threading.excepthook = lambda found: None if found.thread is thread else hook(found)
     try:
@@ -79,8 +91,8 @@ def _silence_thread(thread: threading.Thread | None) -> Iterator[None]:
 def end(pid: int) -> None:
     """Kill a worker and its process group.
 
-    SIGKILL is used because a worker may ignore SIGTERM. A worker that has not run `start_contained_worker`
-    has no group yet and is killed alone.
+    SIGKILL is used because a worker may ignore SIGTERM. A worker that has not run
+    `start_contained_worker` has no group yet and is killed alone.
     """
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
@@ -88,7 +100,9 @@ def end(pid: int) -> None:
 
 
 def start_contained_worker(parent: int) -> None:
-    """Put this worker into its own process group, leave Ctrl-C to the parent, and make the worker end with its parent."""
+    """Put this worker into its own process group, leave Ctrl-C to the parent, and make the worker
+    end with its parent.
+    """
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
     set_worker_signals()
@@ -108,7 +122,9 @@ def set_worker_signals() -> None:
 
 
 def _exit_with_parent() -> None:
-    """Kill this worker when its parent's sentinel pipe closes, for systems without a signal at the parent's death."""
+    """Kill this worker when its parent's sentinel pipe closes, for systems without a signal at the
+    parent's death.
+    """
     found = parent_process()
     if found is not None:
         wait([found.sentinel])

@@ -11,12 +11,16 @@ MOST = 1024  # maximum number of workers that this process starts
 FORMS = "threads:N, processes:N, dask-local:N or dask://HOST:PORT"
 
 _KINDS_WITH_COUNT = ("threads", "processes", "dask-local")
-_ADDRESS = re.compile(r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
+_ADDRESS = re.compile(
+    r"(?:(?:tcp|tls|ws|wss|ucx)://)?(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec:
-    """Parsed specification: `kind`, and the `count` of workers to start or the `address` of a scheduler."""
+    """Parsed specification: `kind`, and the `count` of workers to start or the `address` of a
+    scheduler.
+    """
 
     text: str
     kind: str
@@ -41,9 +45,15 @@ def parse(text: object) -> ExecutorSpec:
     """
     if isinstance(text, str):
         kind, _, count = text.partition(":")
-        if kind in _KINDS_WITH_COUNT and re.fullmatch(r"[1-9]\d{0,3}", count, re.ASCII) and int(count) <= MOST:
+        if (
+            kind in _KINDS_WITH_COUNT
+            and re.fullmatch(r"[1-9]\d{0,3}", count, re.ASCII)
+            and int(count) <= MOST
+        ):
             return ExecutorSpec(text, kind, int(count))
         address = text.removeprefix("dask://")
         if address != text and (found := _ADDRESS.fullmatch(address)) and 0 < int(found[1]) < 2**16:
             return ExecutorSpec(text, "dask", address=address)
-    raise InvalidArgument(f"executor must be {FORMS}, with N between 1 and {MOST}, got {short_repr(text)}")
+    raise InvalidArgument(
+        f"executor must be {FORMS}, with N between 1 and {MOST}, got {short_repr(text)}"
+    )

@@ -1,1 +1,3 @@
-"""Values of command-line options: numbers, filters of names, datasets from JSON, targets, objects of the user; the example of `init`."""
+"""Values of command-line options: numbers, filters of names, datasets from JSON, targets, objects
+of the user; the example of `init`.
+"""

@@ -21,7 +21,9 @@ from dpwitness.option_values.user_code import load_object
 
 
 def _parse_json(name: str, text: str) -> Any:
-    """Parse the JSON text of an option. Raise InvalidArgument if it is not valid JSON or not UTF-8."""
+    """Parse the JSON text of an option. Raise InvalidArgument if it is not valid JSON
+    or not UTF-8.
+    """
 
     def refuse(word: str) -> Any:
         raise ValueError(f"{word} is not a valid JSON number")
@@ -32,7 +34,9 @@ def _parse_json(name: str, text: str) -> Any:
         json.dumps(value, ensure_ascii=False).encode()
         return value
     except UnicodeEncodeError:
-        raise InvalidArgument(f"{name} must be text that can be encoded as UTF-8, got {shortened(text)}") from None
+        raise InvalidArgument(
+            f"{name} must be text that can be encoded as UTF-8, got {shortened(text)}"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"{name} must be JSON, got {shortened(text)}: {error}") from None
 
@@ -45,7 +49,8 @@ def shortened(text: str) -> str:
 def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
     """Parse a dataset from JSON text, or read a Parquet or CSV file into a pandas frame.
 
-    Lists of numbers become float64 arrays if `arrays` is true. Tagged values are decoded to their types. Other values are unchanged.
+    Lists of numbers become float64 arrays if `arrays` is true. Tagged values are decoded to their
+    types. Other values are unchanged.
 
     Examples
     --------
@@ -60,7 +65,9 @@ def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
     try:
         found = from_jsonable(value)
     except Exception as error:  # tagged values name arbitrary types and fields
-        raise InvalidArgument(f"--{name} must be a dataset, got {shortened(text)}: {error_text(error)}") from None
+        raise InvalidArgument(
+            f"--{name} must be a dataset, got {shortened(text)}: {error_text(error)}"
+        ) from None
     if arrays and isinstance(value, list) and _is_numeric(value):
         try:
             return np.array(found, dtype=np.float64)
@@ -76,11 +83,16 @@ def _read_frame(name: str, file: str) -> Any:
     except UnsupportedData as error:
         raise InvalidArgument(f"--{name}: {error}") from None
     except Exception as error:  # pandas raises many types for malformed files
-        raise InvalidArgument(f"--{name} must be a file that pandas can read, got {shortened(file)}: {error_text(error)}") from None
+        raise InvalidArgument(
+            f"--{name} must be a file that pandas can read, got {shortened(file)}: "
+            f"{error_text(error)}"
+        ) from None
 
 
 def _is_numeric(value: Any) -> bool:
-    """Return whether a JSON value consists of numbers that are floats, tagged NaN or infinity, and lists of such numbers."""
+    """Return whether a JSON value consists of numbers that are floats, tagged NaN or infinity, and
+    lists of such numbers.
+    """
     if isinstance(value, list):
         return all(map(_is_numeric, value))
     if isinstance(value, dict):
@@ -102,26 +114,36 @@ def pair_of(d0: str | None, d1: str | None, relation: str | None, mechanism: Any
     """Return the pair of `--d0` and `--d1`, or None if pairs come from the mechanism's domain."""
     if d0 is None and d1 is None:
         if relation is not None:
-            more = f"; to generate pairs with this relation, give --domain {relation}" if ".py:" in relation else ""
-            raise InvalidArgument(f"--relation needs --d0 and --d1: otherwise the relation is that of the mechanism's domain{more}")
+            more = (
+                f"; to generate pairs with this relation, give --domain {relation}"
+                if ".py:" in relation
+                else ""
+            )
+            raise InvalidArgument(
+                "--relation needs --d0 and --d1: otherwise the relation is that of the "
+                f"mechanism's domain{more}"
+            )
         return None
     if d0 is None or d1 is None:
         raise InvalidArgument("--d0 and --d1 must be given together")
     own_relation = str(getattr(getattr(mechanism, "domain", None), "relation", "replace-one"))
     found = [dataset("d0", d0), dataset("d1", d1)]
-    if {type(data) for data in found} == {list, np.ndarray}:  # for example one list is ragged: both stay lists
+    # for example one list is ragged: both stay lists
+    if {type(data) for data in found} == {list, np.ndarray}:
         found = [dataset(name, text, arrays=False) for name, text in (("d0", d0), ("d1", d1))]
     if {type(data) for data in found} == {int, float}:
         found = [float(data) for data in found]
     if all(isinstance(data, np.ndarray) for data in found):
         for i, other in ((0, found[1]), (1, found[0])):
-            if found[i].shape == (0,) and other.ndim > 1:  # JSON cannot express an empty table with columns
+            # JSON cannot express an empty table with columns
+            if found[i].shape == (0,) and other.ndim > 1:
                 found[i] = found[i].reshape(0, *other.shape[1:])
     return Pair(found[0], found[1], relation_from_option(relation or own_relation))
 
 
 def relation_from_option(text: str) -> Any:
-    """Return the relation of ``--relation``: a built-in name unchanged, or the user's object at FILE.py:NAME.
+    """Return the relation of ``--relation``: a built-in name unchanged, or the user's object at
+    FILE.py:NAME.
 
     A user-defined relation runs its check in this process.
     """
@@ -129,18 +151,24 @@ def relation_from_option(text: str) -> Any:
         return text
     found = load_object("--relation", text)
     if not callable(getattr(found, "check", None)):
-        raise InvalidArgument(f"--relation: {text!r} must be a dpwitness.domains.Relation, got an object of type {type(found).__name__}")
+        raise InvalidArgument(
+            f"--relation: {text!r} must be a dpwitness.domains.Relation, got an object of "
+            f"type {type(found).__name__}"
+        )
     return found
 
 
 def domain_of(text: str | None) -> Any:
-    """Return the domain of ``--domain``: a JSON declaration, or an object at FILE.py:NAME (a domain or a user-defined relation)."""
+    """Return the domain of ``--domain``: a JSON declaration, or an object at FILE.py:NAME (a domain
+    or a user-defined relation).
+    """
     if text is None or ".py:" not in text or text.lstrip().startswith("{"):
         return None if text is None else build_domain(keywords(text, "--domain"), "--domain")
     found = load_object("--domain", text)
     if not isinstance(found, Domain):
         raise InvalidArgument(
-            f"--domain: {text!r} must be a domain or a dpwitness.domains.Relation, got an object of type {type(found).__name__}"
+            f"--domain: {text!r} must be a domain or a dpwitness.domains.Relation, got an "
+            f"object of type {type(found).__name__}"
         )
     return found
 

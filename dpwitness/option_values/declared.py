@@ -1,4 +1,6 @@
-"""Audits of what TARGETS of a target file declares: transformations with a stability map, accountants, and metamorphic relations."""
+"""Audits of what TARGETS of a target file declares: transformations with a stability map,
+accountants, and metamorphic relations.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,20 @@ if TYPE_CHECKING:
 _SECONDS = 10.0  # default time of a search
 _FOR_MECHANISMS = {  # options that need a mechanism with a privacy claim, with their default
     **dict.fromkeys(
-        ("claim", "distance", "d0", "d1", "relation", "kwargs", "form", "domain", "store", "extend", "trials", "search_seconds")
+        (
+            "claim",
+            "distance",
+            "d0",
+            "d1",
+            "relation",
+            "kwargs",
+            "form",
+            "domain",
+            "store",
+            "extend",
+            "trials",
+            "search_seconds",
+        )
     ),
     **dict.fromkeys(("white_box", "search", "bits", "in_process"), False),
     "clock": "wall",
@@ -27,7 +42,9 @@ _FOR_MECHANISMS = {  # options that need a mechanism with a privacy claim, with 
 
 
 def declared_target(args: argparse.Namespace) -> tuple[Target, Json] | None:
-    """Return the target of the command line with its declaration, if TARGETS of its file declares it; None otherwise."""
+    """Return the target of the command line with its declaration, if TARGETS of its file declares
+    it; None otherwise.
+    """
     from dpwitness.mechanisms.wrappers.programs.declared import declarations
     from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
     from dpwitness.mechanisms.wrappers.programs.target import Target
@@ -51,40 +68,74 @@ def _may_declare(file: Path) -> bool:
         return False
 
 
-def audit_declared_target(args: argparse.Namespace, target: Target, declaration: Json) -> list[Result]:
-    """Audit a declared target by its kind, with the options of the command line, and return the results."""
+def audit_declared_target(
+    args: argparse.Namespace, target: Target, declaration: Json
+) -> list[Result]:
+    """Audit a declared target by its kind, with the options of the command line, and return the
+    results.
+    """
     audit = _AUDITS.get(declaration["kind"])
     if audit is None:
-        raise InvalidArgument(f"{args.target}: kind must be one of {', '.join(_AUDITS)}, got {declaration['kind']!r}")
+        raise InvalidArgument(
+            f"{args.target}: kind must be one of {', '.join(_AUDITS)}, got {declaration['kind']!r}"
+        )
     for option, usual in _FOR_MECHANISMS.items():
         if getattr(args, option, usual) != usual:
             flag = "--as" if option == "form" else f"--{option.replace('_', '-')}"
-            raise InvalidArgument(f"{flag} is for mechanisms, but {args.target} is declared as a {declaration['kind']}: leave it out")
+            raise InvalidArgument(
+                f"{flag} is for mechanisms, but {args.target} is declared as a "
+                f"{declaration['kind']}: leave it out"
+            )
     try:
         with printed_traceback():
-            return [with_guess(result, declaration.get("guessed")) for result in audit(args, target, declaration)]
+            return [
+                with_guess(result, declaration.get("guessed"))
+                for result in audit(args, target, declaration)
+            ]
     finally:
         target.close()
 
 
 def _stability(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
     """Audit a transformation."""
-    from dpwitness.auditors.functions.stability.declared_targets import DeclaredTransformation, audit_declared
+    from dpwitness.auditors.functions.stability.declared_targets import (
+        DeclaredTransformation,
+        audit_declared,
+    )
 
     found = DeclaredTransformation(target, declaration)
-    return [audit_declared(found, seconds=args.seconds or _SECONDS, seed=args.seed, visible_errors=args.visible_errors)]
+    return [
+        audit_declared(
+            found,
+            seconds=args.seconds or _SECONDS,
+            seed=args.seed,
+            visible_errors=args.visible_errors,
+        )
+    ]
 
 
 def _accountant(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
     """Audit an accountant."""
-    from dpwitness.auditors.functions.accounting.declared_targets import DeclaredAccountant, audit_declared
+    from dpwitness.auditors.functions.accounting.declared_targets import (
+        DeclaredAccountant,
+        audit_declared,
+    )
 
-    return [audit_declared(DeclaredAccountant(target, declaration), seconds=args.seconds or _SECONDS, seed=args.seed or 0)]
+    return [
+        audit_declared(
+            DeclaredAccountant(target, declaration),
+            seconds=args.seconds or _SECONDS,
+            seed=args.seed or 0,
+        )
+    ]
 
 
 def _metamorphic(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
     """Check metamorphic relations."""
-    from dpwitness.auditors.functions.metamorphic.declared_targets import DeclaredRelations, audit_declared
+    from dpwitness.auditors.functions.metamorphic.declared_targets import (
+        DeclaredRelations,
+        audit_declared,
+    )
 
     return audit_declared(DeclaredRelations(target, declaration), seed=args.seed or 0)
 

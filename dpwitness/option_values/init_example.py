@@ -1,4 +1,6 @@
-"""``dpwitness init``: write a commented example into the current folder: a mechanism, its test, and a CI job."""
+"""``dpwitness init``: write a commented example into the current folder: a mechanism, its test, and
+a CI job.
+"""
 
 from __future__ import annotations
 
@@ -85,16 +87,26 @@ FILES = {"my_mechanism.py": _MECHANISM, "test_privacy.py": _TEST, "privacy-ci.ym
 
 def arguments(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    command("init", "write a commented example into the current folder: a mechanism, a pytest test, a CI job")
+    command(
+        "init",
+        "write a commented example into the current folder: a mechanism, a pytest test, a CI job",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness init``: write the example files, unless one of them exists, and return the exit code."""
+    """Run ``dpwitness init``: write the example files, unless one of them exists, and return the
+    exit code.
+    """
     existing = [name for name in FILES if Path(name).exists()]
     if existing:
-        raise InvalidArgument(f"{', '.join(existing)} already exist, nothing was written: run init in another folder")
+        raise InvalidArgument(
+            f"{', '.join(existing)} already exist, nothing was written: run init in another folder"
+        )
     for name, text in FILES.items():
         Path(name).write_text(text, encoding="utf-8")
-    print("wrote my_mechanism.py (its first lines show the audit command), test_privacy.py (pytest), privacy-ci.yml (CI)")
+    print(
+        "wrote my_mechanism.py (its first lines show the audit command), test_privacy.py "
+        "(pytest), privacy-ci.yml (CI)"
+    )
     print(f"next: {_MECHANISM.splitlines()[2].strip()}")
     return OK

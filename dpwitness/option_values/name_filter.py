@@ -1,4 +1,6 @@
-"""Boolean expressions over name substrings with ``and``, ``or``, ``not`` and parentheses, as in pytest's ``-k``."""
+"""Boolean expressions over name substrings with ``and``, ``or``, ``not`` and parentheses, as in
+pytest's ``-k``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def matches(expression: str, name: str) -> bool:
     """
     words = re.findall(r"[()]|[^\s()]+", expression)
     operators = ("and", "or", "not", "(", ")")
-    code = " ".join(word if word in operators else str(word.lower() in name.lower()) for word in words)
+    code = " ".join(
+        word if word in operators else str(word.lower() in name.lower()) for word in words
+    )
     try:
         tree = ast.parse(code or "True", mode="eval")
         if all(isinstance(node, _NODES) for node in ast.walk(tree)):

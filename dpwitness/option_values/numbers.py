@@ -10,7 +10,8 @@ from dpwitness.core.values.validation import number_from_text
 
 
 def integer(name: str, least: int, most: int | None = None) -> Callable[[str], int]:
-    """Return a parser of integers in [least, most] that also accepts scientific notation such as 1e6.
+    """Return a parser of integers in [least, most] that also accepts scientific notation such as
+    1e6.
 
     Examples
     --------
@@ -22,11 +23,15 @@ def integer(name: str, least: int, most: int | None = None) -> Callable[[str], i
         try:
             number_from_text(text)
             value = Decimal(text)
-            fits = value.is_finite() and value.adjusted() <= 18 and value == value.to_integral_value()
+            fits = (
+                value.is_finite() and value.adjusted() <= 18 and value == value.to_integral_value()
+            )
         except (InvalidOperation, ValueError):
             fits = False
         if not fits:
-            raise argparse.ArgumentTypeError(f"{name} must be a whole number such as 200000 or 2e5, got {text!r}")
+            raise argparse.ArgumentTypeError(
+                f"{name} must be a whole number such as 200000 or 2e5, got {text!r}"
+            )
         high = 10**18 if most is None else most
         if not least <= value <= high:
             bounds = f"at least {least}" if most is None else f"between {least} and {most}"
@@ -37,7 +42,8 @@ def integer(name: str, least: int, most: int | None = None) -> Callable[[str], i
 
 
 def real(name: str, low: float, high: float, *, ends: str = "(]") -> Callable[[str], float]:
-    """Return a parser of floats in an interval; `ends` gives the brackets, "[" or "]" for an included endpoint.
+    """Return a parser of floats in an interval; `ends` gives the brackets, "[" or "]" for an
+    included endpoint.
 
     Examples
     --------
@@ -53,7 +59,9 @@ def real(name: str, low: float, high: float, *, ends: str = "(]") -> Callable[[s
         above = value >= low if ends[0] == "[" else value > low
         below = value <= high if ends[1] == "]" else value < high
         if not (above and below):
-            raise argparse.ArgumentTypeError(f"{name} must lie in {ends[0]}{low:g}, {high:g}{ends[1]}, got {value!r}")
+            raise argparse.ArgumentTypeError(
+                f"{name} must lie in {ends[0]}{low:g}, {high:g}{ends[1]}, got {value!r}"
+            )
         return value
 
     return parse

@@ -1,4 +1,6 @@
-"""Mechanisms of the command line (a target, a program, a query), and the executor that runs them."""
+"""Mechanisms of the command line (a target, a program, a query), and the executor that
+runs them.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +39,37 @@ def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str,
     if args.cwd or args.text or args.text_runs:
         raise InvalidArgument("--cwd, --text and --text-runs are for programs: give --command")
     if args.target is None:
-        raise InvalidArgument("a target is needed: MODULE:NAME, FILE.py:NAME, or a program with --command")
-    example = None if None in (getattr(args, "d0", None), getattr(args, "d1", None)) else dataset("d0", args.d0)
+        raise InvalidArgument(
+            "a target is needed: MODULE:NAME, FILE.py:NAME, or a program with --command"
+        )
+    example = (
+        None
+        if None in (getattr(args, "d0", None), getattr(args, "d1", None))
+        else dataset("d0", args.d0)
+    )
     more: dict[str, Any] = {"dataset": example, "form": getattr(args, "form", None), **options}
-    return load(args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **more)
+    return load(
+        args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **more
+    )
 
 
 def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
     """Return a database query that runs in worker processes of this interpreter."""
-    _refuse_combination("--dsn", {"a target": args.target, "--command": args.program, "--python": args.python, "--kwargs": args.kwargs})
+    _refuse_combination(
+        "--dsn",
+        {
+            "a target": args.target,
+            "--command": args.program,
+            "--python": args.python,
+            "--kwargs": args.kwargs,
+        },
+    )
     if args.query is None:
         raise InvalidArgument("--dsn needs a --query")
     kwargs = {"dsn": args.dsn, "query": args.query}
-    kwargs |= {key: getattr(args, key) for key in ("table", "setup") if getattr(args, key) is not None}
+    kwargs |= {
+        key: getattr(args, key) for key in ("table", "setup") if getattr(args, key) is not None
+    }
     if args.domain is not None:
         kwargs["domain"] = keywords(args.domain, "--domain")
     place, _, name = QUERY.partition(":")
@@ -67,13 +87,23 @@ def _refuse_combination(option: str, others: dict[str, Any]) -> None:
 
 def _load_program(args: argparse.Namespace, options: dict[str, bool]) -> tuple[Any, str, Json]:
     """Return the program of ``--command`` as a target."""
-    excluded = {"a target": args.target, "--python": args.python, "--kwargs": getattr(args, "kwargs", None)}
+    excluded = {
+        "a target": args.target,
+        "--python": args.python,
+        "--kwargs": getattr(args, "kwargs", None),
+    }
     _refuse_combination("--command", excluded | {"--in-process": options.get("in_process") or None})
     if args.text_runs and not args.text:
         raise InvalidArgument("--text-runs needs --text")
     command = words("--command", args.program)
     text = (args.text_runs or "batch") if args.text else ""
-    found = Target(command=command, cwd=args.cwd, text=text, time_limit=args.time_limit, memory_limit=args.memory)
+    found = Target(
+        command=command,
+        cwd=args.cwd,
+        text=text,
+        time_limit=args.time_limit,
+        memory_limit=args.memory,
+    )
     found.describe()
     return found, found.__name__, describe_target(found) or {}
 
@@ -83,7 +113,10 @@ def words(name: str, text: str) -> list[str]:
     try:
         found = shlex.split(text)
     except ValueError as error:
-        raise InvalidArgument(f"{name} must be a command line that a shell can split into words, got {shortened(text)}: {error}") from None
+        raise InvalidArgument(
+            f"{name} must be a command line that a shell can split into words, got "
+            f"{shortened(text)}: {error}"
+        ) from None
     if not found or not found[0]:
         raise InvalidArgument(f"{name} must name a program, got {text!r}")
     return found
@@ -103,31 +136,47 @@ def load(
 ) -> tuple[Any, str, Json]:
     """Return a mechanism, its display name, and its location for the witness file.
 
-    The mechanism runs in worker processes: of this interpreter, of `python` if given, or of the environment of an adapter.
-    Mechanisms of dpwitness run in this process; so do all mechanisms if `in_process`, and those with an output density if `density`.
+    The mechanism runs in worker processes: of this interpreter, of `python` if given, or of the
+    environment of an adapter. Mechanisms of dpwitness run in this process; so do all mechanisms if
+    `in_process`, and those with an output density if `density`.
     """
     place, _, name = target.rpartition(":")
     if place == "zoo" and python is None:
         return _load_zoo_mechanism(name, kwargs)
     if not place or not name:
-        raise InvalidArgument(f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}")
+        raise InvalidArgument(
+            f"target must have the form MODULE:NAME or FILE.py:NAME, got {target!r}"
+        )
     if form is not None:
         name = f"{split_form(name)[0]} as {form}"
     in_other_interpreter = python is not None or adapter_file(place) is not None
     is_own = place.partition(".")[0] == "dpwitness"
     in_this_process = in_process or is_own
     if in_this_process and memory:
-        raise InvalidArgument(f"--memory limits worker processes, but {target} runs in this process")
+        raise InvalidArgument(
+            f"--memory limits worker processes, but {target} runs in this process"
+        )
     if in_process and in_other_interpreter:
-        raise InvalidArgument("--in-process cannot be combined with --python or with the target of an adapter")
+        raise InvalidArgument(
+            "--in-process cannot be combined with --python or with the target of an adapter"
+        )
     if in_this_process and not in_other_interpreter:
         if " as " not in name and not is_own:
-            name = _with_form(name, *recognize(load_object("", f"{place}:{name}", build=False), name, kwargs, dataset))
+            name = _with_form(
+                name,
+                *recognize(load_object("", f"{place}:{name}", build=False), name, kwargs, dataset),
+            )
         return _load_in_process(place, name, kwargs, time_limit)
     if " as " not in name and adapter_file(place) is None:
         with printed_traceback():
-            recognized = (Target if in_other_interpreter else Isolated)(place, name, python, kwargs, time_limit, memory).recognize(dataset)
-        name = _with_form(recognized["name"] if recognized["form"] else name, recognized["form"], recognized["text"])
+            recognized = (Target if in_other_interpreter else Isolated)(
+                place, name, python, kwargs, time_limit, memory
+            ).recognize(dataset)
+        name = _with_form(
+            recognized["name"] if recognized["form"] else name,
+            recognized["form"],
+            recognized["text"],
+        )
     if in_other_interpreter:
         return _load_target(place, name, kwargs, python, time_limit, memory)
     found = Isolated(place, name, None, kwargs, time_limit, memory)
@@ -138,7 +187,11 @@ def load(
     if density and found.density and not memory:
         found.close()
         return _load_in_process(place, name, kwargs, time_limit)
-    return found, _display_name(name), {"target": _recorded(place, name)} | ({"kwargs": kwargs} if kwargs else {})
+    return (
+        found,
+        _display_name(name),
+        {"target": _recorded(place, name)} | ({"kwargs": kwargs} if kwargs else {}),
+    )
 
 
 def _with_form(name: str, form: str, notice: str) -> str:
@@ -149,7 +202,9 @@ def _with_form(name: str, form: str, notice: str) -> str:
 
 
 def _recorded(place: str, name: str) -> str:
-    """Return the location for the witness; a path relative to the witness keeps working when its folder moves."""
+    """Return the location for the witness; a path relative to the witness keeps working when its
+    folder moves.
+    """
     return f"{relative(place) if place.endswith('.py') else place}:{name}"
 
 
@@ -165,24 +220,38 @@ def _load_zoo_mechanism(name: str, kwargs: Json) -> tuple[Any, str, Json]:
     if name not in known:
         close_matches = difflib.get_close_matches(name, known, 1)
         raise InvalidArgument(
-            f"zoo has no {name!r}{f'; did you mean zoo:{close_matches[0]}?' if close_matches else ''} (see dpwitness list zoo)"
+            "zoo has no "
+            f"{name!r}{f'; did you mean zoo:{close_matches[0]}?' if close_matches else ''} "
+            "(see dpwitness list zoo)"
         )
     if kwargs:
         raise InvalidArgument(f"zoo:{name} has fixed parameters: leave out --kwargs")
     return known[name], name, describe_target(known[name]) or {"target": f"zoo:{name}"}
 
 
-def _load_in_process(place: str, name: str, kwargs: Json, time_limit: float) -> tuple[Any, str, Json]:
-    """Load a mechanism into this process; an object in the style of target files runs in worker processes instead."""
+def _load_in_process(
+    place: str, name: str, kwargs: Json, time_limit: float
+) -> tuple[Any, str, Json]:
+    """Load a mechanism into this process; an object in the style of target files runs in worker
+    processes instead.
+    """
     target = _recorded(place, name)
     mechanism = load_object("", target, kwargs)
     check_signature(mechanism, name)
-    if isinstance(getattr(mechanism, "domain", None), dict) or isinstance(getattr(mechanism, "claim", None), str):
+    if isinstance(getattr(mechanism, "domain", None), dict) or isinstance(
+        getattr(mechanism, "claim", None), str
+    ):
         return _load_target(place, name, kwargs, None, time_limit, 0.0)
-    return mechanism, _display_name(name), {"target": target} | ({"kwargs": kwargs} if kwargs else {})
+    return (
+        mechanism,
+        _display_name(name),
+        {"target": target} | ({"kwargs": kwargs} if kwargs else {}),
+    )
 
 
-def _load_target(place: str, name: str, kwargs: Json, python: str | None, time_limit: float, memory: float) -> tuple[Any, str, Json]:
+def _load_target(
+    place: str, name: str, kwargs: Json, python: str | None, time_limit: float, memory: float
+) -> tuple[Any, str, Json]:
     """Return a target that runs in worker processes of `python`."""
     found = Target(place, name, python, kwargs, time_limit, memory)
     with printed_traceback():
@@ -194,12 +263,14 @@ def _load_target(place: str, name: str, kwargs: Json, python: str | None, time_l
 def workers(args: Any, mechanism: Any = None) -> Iterator[Executor | None]:
     """Yield the executor of ``--executor`` or ``--workers K``, or None for a single worker.
 
-    With ``--workers``, reference mechanisms and targets run in threads, and other code in processes.
-    The exit does not wait for running tasks, because a worker that hangs already has its verdict.
+    With ``--workers``, reference mechanisms and targets run in threads, and other code in
+    processes. The exit does not wait for running tasks, because a worker that hangs already has its
+    verdict.
     """
     spec = args.executor
     if spec is None and args.workers > 1:
-        # Kernels of reference mechanisms release the GIL, and targets run in other processes: threads suffice for both.
+        # Kernels of reference mechanisms release the GIL, and targets run in other processes:
+        # threads suffice for both.
         in_threads = getattr(type(mechanism), "__module__", "").startswith("dpwitness.mechanisms")
         spec = f"{'threads' if in_threads else 'processes'}:{args.workers}"
     with ExitStack() as stack:

@@ -20,7 +20,8 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 
 def load_object(option: str, text: str, kwargs: Json | None = None, *, build: bool = True) -> Any:
-    """Return the object at FILE.py:NAME; if `build` is true, a class is built with `kwargs`, and a function is bound to them.
+    """Return the object at FILE.py:NAME; if `build` is true, a class is built with `kwargs`, and a
+    function is bound to them.
 
     Errors name `option`, or the target if it is empty.
     """
@@ -31,24 +32,40 @@ def load_object(option: str, text: str, kwargs: Json | None = None, *, build: bo
         raise InvalidArgument(f"{option}: {error}" if option else str(error)) from None
     except (Exception, SystemExit) as error:
         _print_user_traceback(error)
-        raise InvalidArgument(f"{f'{option}:' if option else 'target'} {text!r} could not be loaded: {error_text(error)}") from None
+        raise InvalidArgument(
+            f"{f'{option}:' if option else 'target'} {text!r} could not be loaded: "
+            f"{error_text(error)}"
+        ) from None
 
 
 def scores(names: Sequence[str]) -> list[Any]:
-    """Load the functions of ``--scores`` with their locations for the witness file. The functions run in this process."""
+    """Load the functions of ``--scores`` with their locations for the witness file. The functions
+    run in this process.
+    """
     found = []
     for text in names:
         function = load_object("--scores", text)
         if not callable(function):
-            raise InvalidArgument(f"--scores: {text!r} must be a function of the outputs, got an object of type {type(function).__name__}")
+            raise InvalidArgument(
+                f"--scores: {text!r} must be a function of the outputs, got an object of "
+                f"type {type(function).__name__}"
+            )
         place, _, name = text.rpartition(":")
-        found.append(Score(name.rpartition(".")[2], function, {"target": f"{relative(place) if place.endswith('.py') else place}:{name}"}))
+        found.append(
+            Score(
+                name.rpartition(".")[2],
+                function,
+                {"target": f"{relative(place) if place.endswith('.py') else place}:{name}"},
+            )
+        )
     return found
 
 
 @contextmanager
 def printed_traceback() -> Iterator[None]:
-    """Print the traceback of the user's code that a TargetError carries, then raise the error again."""
+    """Print the traceback of the user's code that a TargetError carries, then raise the error
+    again.
+    """
     try:
         yield
     except TargetError as error:
@@ -57,13 +74,21 @@ def printed_traceback() -> Iterator[None]:
 
 
 def _print_user_traceback(error: BaseException) -> None:
-    """Print the traceback from the first frame that belongs neither to dpwitness nor to the import system."""
+    """Print the traceback from the first frame that belongs neither to dpwitness nor to the import
+    system.
+    """
     frames = list(traceback.walk_tb(error.__traceback__))
     modules = [frame.f_globals.get("__name__", "").split(".")[0] for frame, _ in frames]
-    user_frames = [i for i, module in enumerate(modules) if module not in ("dpwitness", "importlib", "functools")]
+    user_frames = [
+        i
+        for i, module in enumerate(modules)
+        if module not in ("dpwitness", "importlib", "functools")
+    ]
     if user_frames or isinstance(error, SyntaxError):
         shown = traceback.TracebackException.from_exception(error)
-        shown.stack = traceback.StackSummary.from_list(list(shown.stack)[user_frames[0] if user_frames else len(frames) :])
+        shown.stack = traceback.StackSummary.from_list(
+            list(shown.stack)[user_frames[0] if user_frames else len(frames) :]
+        )
         print("".join(shown.format()), end="", file=sys.stderr)
 
 
@@ -72,7 +97,10 @@ def check_signature(mechanism: Any, name: str) -> None:
     run: Any = getattr(mechanism, "sample", mechanism)
     if not callable(run):
         hint = method_hint(mechanism, name)
-        raise InvalidArgument(f"target must be a mechanism or a function, {name} is of type {type(mechanism).__name__}{hint}")
+        raise InvalidArgument(
+            f"target must be a mechanism or a function, {name} is of type "
+            f"{type(mechanism).__name__}{hint}"
+        )
     bound: dict[str, Any] = {}
     if isinstance(run, functools.partial):
         run, bound = run.func, run.keywords
@@ -84,5 +112,6 @@ def check_signature(mechanism: Any, name: str) -> None:
         signature.bind(None, 1, None, **bound)
     except TypeError as error:
         raise InvalidArgument(
-            f"target must be callable as f(dataset, size, rng) once kwargs are bound, {name}{signature}: {error}"
+            "target must be callable as f(dataset, size, rng) once kwargs are bound, "
+            f"{name}{signature}: {error}"
         ) from None

@@ -1,4 +1,6 @@
-"""Suites of audits whose verdicts are compared with the known truth about each mechanism. A new suite is an entry of `SUITES`."""
+"""Suites of audits whose verdicts are compared with the known truth about each mechanism. A new
+suite is an entry of `SUITES`.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,28 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.suites.case import Case, Outcome, Suite, compare, run_case
 from dpwitness.suites.claims import run_all
 
-__all__ = ["SUITES", "Case", "Outcome", "Suite", "compare", "run_all", "run_case", "suite", "suite_of"]
+__all__ = [
+    "SUITES",
+    "Case",
+    "Outcome",
+    "Suite",
+    "compare",
+    "run_all",
+    "run_case",
+    "suite",
+    "suite_of",
+]
 
 
 def _zoo() -> list[Case]:
     from dpwitness.mechanisms.textbook.zoo import zoo
 
-    more = {"gaussian-0.8": 8_000_000}  # two million runs at this confidence barely detect its violation
-    return [Case(name, mechanism, truth=mechanism.truth, trials=more.get(name)) for name, mechanism in zoo().items()]
+    # two million runs at this confidence barely detect its violation
+    more = {"gaussian-0.8": 8_000_000}
+    return [
+        Case(name, mechanism, truth=mechanism.truth, trials=more.get(name))
+        for name, mechanism in zoo().items()
+    ]
 
 
 def _papers() -> list[Case]:
@@ -27,8 +43,15 @@ def _papers() -> list[Case]:
     found = []
     for name, specimen in paper_zoo().items():
         paper_mechanism, truth = specimen.mechanism, specimen.mechanism.truth
-        more: dict[str, Any] = {"truth": truth, "settled": specimen.settled, "bits": False, "white_box": True}
-        found.append(Case(name, paper_mechanism, pairs=specimen.pairs, trials=specimen.trials, **more))
+        more: dict[str, Any] = {
+            "truth": truth,
+            "settled": specimen.settled,
+            "bits": False,
+            "white_box": True,
+        }
+        found.append(
+            Case(name, paper_mechanism, pairs=specimen.pairs, trials=specimen.trials, **more)
+        )
     return found
 
 
@@ -41,17 +64,25 @@ def _third_party_rows(results: list[Json], missing: dict[str, str], folder: Path
 
 
 def _papers_page(_: list[Json], __: dict[str, str], folder: Path) -> None:
-    """Check all claims of the papers, and write their page next to the audits; in a clone, which has the page's builder."""
+    """Check all claims of the papers, and write their page next to the audits; in a clone, which
+    has the page's builder.
+    """
     if is_clone():
         page = from_clone("pages.papers.claims_page", "the page of the papers")
         page.write(list(run_all(seconds=60.0, quick=False, seed=0)), folder)
 
 
 SUITES: dict[str, Suite] = {
-    "zoo": Suite("zoo", "correct and broken mechanisms with known true privacy; a pilot selects the pairs", _zoo, 2_000_000),
+    "zoo": Suite(
+        "zoo",
+        "correct and broken mechanisms with known true privacy; a pilot selects the pairs",
+        _zoo,
+        2_000_000,
+    ),
     "papers": Suite(
         "papers",
-        "the papers' algorithms, as printed and repaired, on their worst pairs; with exact privacy losses",
+        "the papers' algorithms, as printed and repaired, on their worst pairs; with exact "
+        "privacy losses",
         _papers,
         200_000,
         page=_papers_page,

@@ -41,13 +41,15 @@ class Case:
     truth : Truth, optional
         Reference for the verdict; None if unknown.
     settled : bool
-        Whether the budget suffices for a verdict. If False, a missed violation does not count as wrong.
+        Whether the budget suffices for a verdict. If False, a missed violation does not count as
+        wrong.
     bits : bool
         Whether to audit low-order bits, and to compare the result with ``truth.bits_safe``.
     trials : int, optional
         Number of runs; the suite's by default.
     white_box : bool
-        Whether to enclose the exact privacy loss of the audited pair too, if the mechanism has a density.
+        Whether to enclose the exact privacy loss of the audited pair too, if the mechanism has a
+        density.
     stop : {"gross", "violation", "never"}
         Stopping rule of the audit.
     """
@@ -89,7 +91,8 @@ class Suite:
     trials, confidence, seed
         Default options of the audits.
     page : callable, optional
-        Function of the results, the missing requirements and the report's folder, which writes the suite's extra pages.
+        Function of the results, the missing requirements and the report's folder, which writes the
+        suite's extra pages.
     """
 
     name: str
@@ -141,17 +144,30 @@ class Outcome:
         return self.result.verdict is Verdict.INCONCLUSIVE and self.result.exercised is not False
 
     def line(self, width: int) -> str:
-        """Return one line for the terminal: name, verdict, certified and claimed parameter, low-order bits, right or wrong."""
+        """Return one line for the terminal: name, verdict, certified and claimed parameter,
+        low-order bits, right or wrong.
+        """
         result = self.result
         mark = self.why if self.right is None else "right" if self.right else f"WRONG: {self.why}"
         if self.unfinished:
             mark = result.notes[0] if result.notes else ""
-        exact = f" {_format_interval(self.json['enclosure']):<20}" if "enclosure" in self.json else ""
-        number = f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim {result.claim!s:<20}{exact}"
-        bits = f"bits {result.bit_level.verdict.value.replace('_', ' ').lower()}" if result.bit_level else ""
+        exact = (
+            f" {_format_interval(self.json['enclosure']):<20}" if "enclosure" in self.json else ""
+        )
+        number = (
+            f"{result.claim.symbol} > {result.parameter_lower:<8.4g} claim "
+            f"{result.claim!s:<20}{exact}"
+        )
+        bits = (
+            f"bits {result.bit_level.verdict.value.replace('_', ' ').lower()}"
+            if result.bit_level
+            else ""
+        )
         verdict = result.verdict.value.replace("_", " ")
         times = format_times(result.seconds, result.cpu_seconds)
-        return f"{self.case.name:<{width}}  {verdict:<12}  {number} {bits:<16}  {times:<20}  {mark}".rstrip()
+        return (
+            f"{self.case.name:<{width}}  {verdict:<12}  {number} {bits:<16}  {times:<20}  {mark}"
+        ).rstrip()
 
 
 def run_case(
@@ -222,10 +238,19 @@ def run_case(
 
 
 def _certify_case(case: Case, result: AuditResult) -> CertifyResult | None:
-    """Return the enclosed privacy loss of the audited pair; None without a density, or if the case does not request an enclosure."""
+    """Return the enclosed privacy loss of the audited pair; None without a density, or if the case
+    does not request an enclosure.
+    """
     if not case.white_box or result.pair is None or not has_capability(case.mechanism, WhiteBox):
         return None
-    return certify(case.mechanism, result.pair, result.claim, trials=_WHITE_BOX_TRIALS, seed=result.seed, name=case.name)
+    return certify(
+        case.mechanism,
+        result.pair,
+        result.claim,
+        trials=_WHITE_BOX_TRIALS,
+        seed=result.seed,
+        name=case.name,
+    )
 
 
 def _enclosure_json(found: CertifyResult | None) -> Json:
@@ -234,15 +259,30 @@ def _enclosure_json(found: CertifyResult | None) -> Json:
     if found.verdict is Verdict.ERROR:
         return {"none": found.headline()}
     enclosure_data = found.to_json()
-    return {key: enclosure_data[key] for key in ("verdict", "parameter", "parameter_lower", "parameter_upper", "route", "upper_end")}
+    return {
+        key: enclosure_data[key]
+        for key in (
+            "verdict",
+            "parameter",
+            "parameter_lower",
+            "parameter_upper",
+            "route",
+            "upper_end",
+        )
+    }
 
 
 def _format_interval(enclosure: Json) -> str:
-    bound_texts = [figure(enclosure.get(f"parameter_{end}"), 4).replace("infinity", "inf") for end in ("lower", "upper")]
+    bound_texts = [
+        figure(enclosure.get(f"parameter_{end}"), 4).replace("infinity", "inf")
+        for end in ("lower", "upper")
+    ]
     return f"in [{', '.join(bound_texts)}]" if "parameter_lower" in enclosure else "no density"
 
 
-def compare(case: Case, result: AuditResult, enclosed: CertifyResult | None = None) -> tuple[bool | None, str]:
+def compare(
+    case: Case, result: AuditResult, enclosed: CertifyResult | None = None
+) -> tuple[bool | None, str]:
     """Return whether the verdicts agree with the truth and the enclosure, and a reason if not.
 
     Parameters
@@ -257,7 +297,8 @@ def compare(case: Case, result: AuditResult, enclosed: CertifyResult | None = No
     Returns
     -------
     bool or None, str
-        Whether the verdicts are right, None if nothing can be compared; and the reason, empty if they are right.
+        Whether the verdicts are right, None if nothing can be compared; and the reason, empty if
+        they are right.
     """
     truth = case.truth
     if result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.SUSPECT):
@@ -273,11 +314,18 @@ def compare(case: Case, result: AuditResult, enclosed: CertifyResult | None = No
         return None, ""
     promise = f"keeps {symbol} = {truth.parameter:.4g}"
     if enclosed is not None and enclosed.parameter_lower > truth.parameter * (1 + 1e-6):
-        return False, f"it {promise}, but {symbol} is at least {enclosed.parameter_lower:.6g} on this pair"
+        return (
+            False,
+            f"it {promise}, but {symbol} is at least {enclosed.parameter_lower:.6g} on this pair",
+        )
     claim_is_false, found = truth.breaks(result.claim), result.verdict is Verdict.VIOLATED
     if found != claim_is_false:
         if claim_is_false and (enclosure_violates or not case.settled):
-            return (True, "") if enclosure_violates else (None, f"it only {promise}, which a run of this size does not show")
+            return (
+                (True, "")
+                if enclosure_violates
+                else (None, f"it only {promise}, which a run of this size does not show")
+            )
         return False, f"it {promise}" if found else f"it only {promise}, the violation was missed"
     if case.bits:
         leaks = result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED

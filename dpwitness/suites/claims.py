@@ -9,7 +9,8 @@ from dpwitness.core.values.json_reader import Json
 
 
 def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[Json]:
-    """Check every claim of the ledger in order, and yield each finding as JSON with its witness under ``"witness"``.
+    """Check every claim of the ledger in order, and yield each finding as JSON with its witness
+    under ``"witness"``.
 
     Parameters
     ----------

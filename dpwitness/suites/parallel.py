@@ -17,14 +17,21 @@ from dpwitness.reports.audit.document import result_json
 from dpwitness.suites.case import Case, Outcome, Suite, run_case
 
 
-def run_cases_in_parallel(suite: Suite, cases: Sequence[Case], workers: int, **options: Any) -> Iterator[Outcome]:
-    """Audit cases in a pool of processes, expensive cases first, and yield each outcome when it is finished.
+def run_cases_in_parallel(
+    suite: Suite, cases: Sequence[Case], workers: int, **options: Any
+) -> Iterator[Outcome]:
+    """Audit cases in a pool of processes, expensive cases first, and yield each outcome when it is
+    finished.
 
-    Counts equal those of `run_case`, because they depend on the seed only; `options` are its keywords. Workers look the suite up by
-    name. A case whose worker process dies gets the verdict ERROR.
+    Counts equal those of `run_case`, because they depend on the seed only; `options` are its
+    keywords. Workers look the suite up by name. A case whose worker process dies gets the verdict
+    ERROR.
     """
     with pool(workers) as executor:
-        futures = {executor.submit(_run_in_worker, suite.name, case.name, options): case for case in sorted(cases, key=_cost, reverse=True)}
+        futures = {
+            executor.submit(_run_in_worker, suite.name, case.name, options): case
+            for case in sorted(cases, key=_cost, reverse=True)
+        }
         for future in as_completed(futures):
             case = futures[future]
             try:
@@ -34,8 +41,14 @@ def run_cases_in_parallel(suite: Suite, cases: Sequence[Case], workers: int, **o
 
 
 def _cost(case: Case) -> int:
-    """Return the relative cost of a case: its number of pairs; targets in other interpreters count as the most expensive."""
-    return 10**6 if isinstance(case.mechanism, Target) else len(audited_pairs(case.mechanism, case.where(), None))
+    """Return the relative cost of a case: its number of pairs; targets in other interpreters count
+    as the most expensive.
+    """
+    return (
+        10**6
+        if isinstance(case.mechanism, Target)
+        else len(audited_pairs(case.mechanism, case.where(), None))
+    )
 
 
 @cache
@@ -46,7 +59,9 @@ def _cases_by_name(name: str) -> dict[str, Case]:
 
 
 def _run_in_worker(suite: str, name: str, options: dict[str, Any]) -> Outcome:
-    """Run one case in a worker. Fields that cannot be pickled, or that the caller has already, are dropped from the outcome."""
+    """Run one case in a worker. Fields that cannot be pickled, or that the caller has already, are
+    dropped from the outcome.
+    """
     from dpwitness.suites import suite_of
 
     outcome = run_case(_cases_by_name(suite)[name], defaults=suite_of(suite), **options)
@@ -59,5 +74,7 @@ def _error_outcome(case: Case, suite: Suite, why: str) -> Outcome:
     """Return the outcome of a case whose worker died."""
     claim = case.claim or case.mechanism.claim
     trials = case.trials or suite.trials
-    result = AuditResult(case.name, claim, Verdict.ERROR, suite.confidence, suite.seed, 0, trials, notes=(why,))
+    result = AuditResult(
+        case.name, claim, Verdict.ERROR, suite.confidence, suite.seed, 0, trials, notes=(why,)
+    )
     return Outcome(case, result, result_json(result), None)

@@ -28,7 +28,8 @@ from dpwitness.mechanisms.textbook.categorical import output_rows
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Organisations:
-    """Dataset with the private records of M organizations; neighbors replace one record of one organization.
+    """Dataset with the private records of M organizations; neighbors replace one record of one
+    organization.
 
     Parameters
     ----------
@@ -41,13 +42,18 @@ class Organisations:
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(self.groups))
         if not self.groups:
-            raise InvalidArgument("Organisations: groups must hold at least one organisation, got none")
+            raise InvalidArgument(
+                "Organisations: groups must hold at least one organisation, got none"
+            )
         for group in self.groups:
             if not isinstance(group, LabelledVectors):
-                raise InvalidArgument(f"Organisations: groups must be LabelledVectors, got {type(group).__name__}")
+                raise InvalidArgument(
+                    f"Organisations: groups must be LabelledVectors, got {type(group).__name__}"
+                )
         if len({group.dimension for group in self.groups}) > 1:
             raise InvalidArgument(
-                f"Organisations: groups must all have the same dimension, got {[group.dimension for group in self.groups]}"
+                "Organisations: groups must all have the same dimension, got "
+                f"{[group.dimension for group in self.groups]}"
             )
 
     @property
@@ -66,7 +72,13 @@ class Organisations:
 
     def counts(self) -> Counter[tuple[int, Any]]:
         """Return the multiplicity of each record in each organization, for the neighbor check."""
-        return Counter({(m, key): count for m, group in enumerate(self.groups) for key, count in group.counts().items()})
+        return Counter(
+            {
+                (m, key): count
+                for m, group in enumerate(self.groups)
+                for key, count in group.counts().items()
+            }
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Organisations) and self.counts() == other.counts()
@@ -120,13 +132,20 @@ class MirrorAveraging:
     release: Literal["aggregate", "full"] = "aggregate"
 
     def __post_init__(self) -> None:
-        require(self).integer("organisations").positive("temperature").one_of("index", ["t", "t-1"]).one_of("clip", [False, True])
+        require(self).integer("organisations").positive("temperature").one_of(
+            "index", ["t", "t-1"]
+        ).one_of("clip", [False, True])
         require(self).one_of("release", ["aggregate", "full"])
         if not isinstance(self.ridge, PrivateRidge):
-            raise InvalidArgument(f"MirrorAveraging: ridge must be a PrivateRidge, got {type(self.ridge).__name__}")
+            raise InvalidArgument(
+                f"MirrorAveraging: ridge must be a PrivateRidge, got {type(self.ridge).__name__}"
+            )
         public = LabelledVectors(self.public_x, self.public_y)
         if public.dimension != self.ridge.dimension:
-            raise InvalidArgument(f"MirrorAveraging: public_x must have vectors of length {self.ridge.dimension}, got {public.dimension}")
+            raise InvalidArgument(
+                "MirrorAveraging: public_x must have vectors of length "
+                f"{self.ridge.dimension}, got {public.dimension}"
+            )
         object.__setattr__(self, "public_x", public.x)
         object.__setattr__(self, "public_y", public.y)
 
@@ -140,7 +159,8 @@ class MirrorAveraging:
 
     @property
     def truth(self) -> Truth | None:
-        """Return the true privacy loss of the ridge estimates, or None if it is unknown for this release.
+        """Return the true privacy loss of the ridge estimates, or None if it is unknown for this
+        release.
 
         For the aggregate alone only an upper bound is known, that of the repaired ridge.
         """
@@ -154,13 +174,26 @@ class MirrorAveraging:
         inner = self.ridge.worst_pair(where)
         filler = LabelledVectors(inner.d0.x[-1:], inner.d0.y[-1:], [self.ridge.records])
         rest = (filler,) * (self.organisations - 1)
-        return Pair(Organisations((inner.d0, *rest)), Organisations((inner.d1, *rest)), "replace-one", f"{inner.why}; organisation 0")
+        return Pair(
+            Organisations((inner.d0, *rest)),
+            Organisations((inner.d1, *rest)),
+            "replace-one",
+            f"{inner.why}; organisation 0",
+        )
 
     def sample(self, dataset: Organisations, size: int, rng: np.random.Generator) -> FloatArray:
-        """Return aggregates, (size, p), or the estimates followed by their aggregate, (size, (M + 1) p)."""
+        """Return aggregates, (size, p), or the estimates followed by their aggregate, (size, (M +
+        1) p).
+        """
         groups = self._validated_groups(dataset)
-        estimates = np.concatenate([self.ridge.sample(group, size, rng) for group in groups], axis=1)
-        return self.aggregate(estimates) if self.release == "aggregate" else np.hstack([estimates, self.aggregate(estimates)])
+        estimates = np.concatenate(
+            [self.ridge.sample(group, size, rng) for group in groups], axis=1
+        )
+        return (
+            self.aggregate(estimates)
+            if self.release == "aggregate"
+            else np.hstack([estimates, self.aggregate(estimates)])
+        )
 
     def aggregate(self, estimates: FloatArray) -> FloatArray:
         """Return equation (10) for each row of M estimates; (size, M p) becomes (size, p)."""
@@ -172,7 +205,12 @@ class MirrorAveraging:
         """Return the weights a_1, ..., a_M for each row of M estimates."""
         return self._shares(self._projected(estimates))
 
-    @available_if(lambda self: self.ridge.grid == 0 and (self.release == "full" or (self.organisations == 1 and not self.clip)))
+    @available_if(
+        lambda self: (
+            self.ridge.grid == 0
+            and (self.release == "full" or (self.organisations == 1 and not self.clip))
+        )
+    )
     def log_density(self, outputs: FloatArray, dataset: Organisations) -> FloatArray:
         """Return the exact log-density of each row for ``release="full"``.
 
@@ -185,14 +223,24 @@ class MirrorAveraging:
         if self.release == "aggregate":
             return self.ridge.log_density(outputs, groups[0])
         rows = output_rows(outputs, (self.organisations + 1) * p, "MirrorAveraging")
-        total = sum(self.ridge.log_density(rows[:, m * p : (m + 1) * p], group) for m, group in enumerate(groups))
+        total = sum(
+            self.ridge.log_density(rows[:, m * p : (m + 1) * p], group)
+            for m, group in enumerate(groups)
+        )
         expected = self.aggregate(rows[:, :-p])
-        consistent = np.all(np.abs(rows[:, -p:] - expected) <= 1e-9 * (1 + np.abs(expected)), axis=1)
+        consistent = np.all(
+            np.abs(rows[:, -p:] - expected) <= 1e-9 * (1 + np.abs(expected)), axis=1
+        )
         return np.where(consistent, total, -np.inf)
 
-    def factors(self, d0: Organisations, d1: Organisations) -> list[tuple[PrivateRidge, LabelledVectors, LabelledVectors]]:
+    def factors(
+        self, d0: Organisations, d1: Organisations
+    ) -> list[tuple[PrivateRidge, LabelledVectors, LabelledVectors]]:
         """Return the M independent estimates, which determine the aggregate."""
-        return [(self.ridge, a, b) for a, b in zip(self._validated_groups(d0), self._validated_groups(d1), strict=True)]
+        return [
+            (self.ridge, a, b)
+            for a, b in zip(self._validated_groups(d0), self._validated_groups(d1), strict=True)
+        ]
 
     def _projected(self, estimates: FloatArray) -> FloatArray:
         """Return the estimates, projected onto Theta if `clip` is true."""
@@ -201,24 +249,47 @@ class MirrorAveraging:
             return rows
         parts = rows.reshape(len(rows), self.organisations, -1)
         norms = np.linalg.norm(parts, axis=2, keepdims=True)
-        return np.ascontiguousarray((parts * (self.ridge.radius / np.maximum(norms, self.ridge.radius))).reshape(rows.shape))
+        return np.ascontiguousarray(
+            (parts * (self.ridge.radius / np.maximum(norms, self.ridge.radius))).reshape(rows.shape)
+        )
 
     def _shares(self, projected: FloatArray) -> FloatArray:
         """Return the averaging weights for each row of estimates."""
-        return _weights(projected, self.organisations, self.public_x, self.public_y, self.temperature, self.index == "t")
+        return _weights(
+            projected,
+            self.organisations,
+            self.public_x,
+            self.public_y,
+            self.temperature,
+            self.index == "t",
+        )
 
     def _validated_groups(self, dataset: Organisations) -> tuple[LabelledVectors, ...]:
         """Return the groups of the dataset after validation."""
         if not isinstance(dataset, Organisations):
-            raise InvalidArgument(f"MirrorAveraging: dataset must be Organisations, got {type(dataset).__name__}")
+            raise InvalidArgument(
+                f"MirrorAveraging: dataset must be Organisations, got {type(dataset).__name__}"
+            )
         if len(dataset.groups) != self.organisations:
-            raise InvalidArgument(f"MirrorAveraging: dataset must hold {self.organisations} organisations, got {len(dataset.groups)}")
+            raise InvalidArgument(
+                f"MirrorAveraging: dataset must hold {self.organisations} organisations, got "
+                f"{len(dataset.groups)}"
+            )
         return dataset.groups
 
 
 @jit
-def _weights(rows: FloatArray, organisations: int, x: FloatArray, y: FloatArray, temperature: float, inclusive: bool) -> FloatArray:
-    """Return, for each row, the averages over t of the softmax weights of the cumulated squared errors: (size, M)."""
+def _weights(
+    rows: FloatArray,
+    organisations: int,
+    x: FloatArray,
+    y: FloatArray,
+    temperature: float,
+    inclusive: bool,
+) -> FloatArray:
+    """Return, for each row, the averages over t of the softmax weights of the cumulated squared
+    errors: (size, M).
+    """
     size, (rounds, p) = rows.shape[0], x.shape
     out = np.zeros((size, organisations))
     errors, share = np.empty(organisations), np.empty(organisations)
@@ -240,7 +311,9 @@ def _weights(rows: FloatArray, organisations: int, x: FloatArray, y: FloatArray,
 
 
 @jit
-def _add_softmax(errors: FloatArray, temperature: float, share: FloatArray, total: FloatArray) -> None:
+def _add_softmax(
+    errors: FloatArray, temperature: float, share: FloatArray, total: FloatArray
+) -> None:
     smallest, mass = errors.min(), 0.0
     for m in range(errors.size):
         share[m] = np.exp((smallest - errors[m]) / temperature)
@@ -257,4 +330,7 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
         for release in ("aggregate", "full"):
             protocol = MirrorAveraging(ridge, 2, public, public @ [0.5, -0.2], 8.0, release=release)
             pairs = (protocol.worst_pair("tail"), protocol.worst_pair("bulk"))
-            yield f"aggregation-{release}-{form}", PaperSpecimen(protocol, pairs, settled=form == "repaired", trials=50_000)
+            yield (
+                f"aggregation-{release}-{form}",
+                PaperSpecimen(protocol, pairs, settled=form == "repaired", trials=50_000),
+            )

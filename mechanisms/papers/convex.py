@@ -26,7 +26,12 @@ from dpwitness.core.numerics.solvers import TOLERANCE, ConvergenceError, Problem
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray, Truth
 from dpwitness.core.values.validation import InvalidArgument, require, short_repr
-from dpwitness.mechanisms.papers.erm import ObjectivePerturbation, rounded, unrounded, validated_dataset
+from dpwitness.mechanisms.papers.erm import (
+    ObjectivePerturbation,
+    rounded,
+    unrounded,
+    validated_dataset,
+)
 from dpwitness.mechanisms.papers.logistic import NOISES, radial_noise
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 
@@ -116,19 +121,30 @@ class ConvexObjectivePerturbation(ObjectivePerturbation):
     records: int = 1
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "kappa").one_of("noise", NOISES).nonnegative("grid").integer("dimension", "records")
+        require(self).positive("epsilon", "kappa").one_of("noise", NOISES).nonnegative(
+            "grid"
+        ).integer("dimension", "records")
         owner = type(self).__name__
         if not isinstance(self.loss, Loss | RecordLoss):
-            raise InvalidArgument(f"{owner}: loss must be a Loss or have gradient and hessian, got {type(self.loss).__name__}")
+            raise InvalidArgument(
+                f"{owner}: loss must be a Loss or have gradient and hessian, got "
+                f"{type(self.loss).__name__}"
+            )
         if not isinstance(self.penalty, StronglyConvex) or not self.penalty.strong_convexity > 0:
-            raise InvalidArgument(f"{owner}: penalty must be strongly convex, with gradient and hessian, got {short_repr(self.penalty)}")
+            raise InvalidArgument(
+                f"{owner}: penalty must be strongly convex, with gradient and hessian, got "
+                f"{short_repr(self.penalty)}"
+            )
         if isinstance(self.loss, Loss):
             if not self.loss.smooth:
-                raise InvalidArgument(f"{owner}: loss must be differentiable, got {self.loss.name!r}")
+                raise InvalidArgument(
+                    f"{owner}: loss must be differentiable, got {self.loss.name!r}"
+                )
             steepest = self.loss.lipschitz(math.inf, 0.0)
             if steepest > self.kappa * (1 + 1e-12):
                 raise InvalidArgument(
-                    f"{owner}: kappa must bound the slope of the loss, {steepest!r} for {self.loss.name}, got {self.kappa!r}"
+                    f"{owner}: kappa must bound the slope of the loss, {steepest!r} for "
+                    f"{self.loss.name}, got {self.kappa!r}"
                 )
 
     @property
@@ -140,7 +156,9 @@ class ConvexObjectivePerturbation(ObjectivePerturbation):
     def domain(self) -> LabelledBall:
         """Return the domain: vectors in the unit ball, neighbors by replacement of one record."""
         linear = isinstance(self.loss, Loss) and self.loss.name == "linear"
-        label_range = self.kappa / self.loss.scale if isinstance(self.loss, Loss) and linear else 1.0
+        label_range = (
+            self.kappa / self.loss.scale if isinstance(self.loss, Loss) and linear else 1.0
+        )
         return LabelledBall(self.dimension, self.records, (-label_range, label_range))
 
     @property
@@ -153,22 +171,39 @@ class ConvexObjectivePerturbation(ObjectivePerturbation):
         safe = self.grid > 0
         noise = self._noise(self.dimension)
         if noise.singular:
-            return Truth(math.inf, "CM-07: the density is unbounded where b(w) = 0, at the minimiser, which moves", safe)
+            return Truth(
+                math.inf,
+                "CM-07: the density is unbounded where b(w) = 0, at the minimiser, which moves",
+                safe,
+            )
         if isinstance(self.loss, Loss) and self.loss.name == "linear":
-            return Truth(2 * self.kappa * noise.rate, "CM-07: linear losses +-kappa w shift b by 2 kappa, no Jacobian", safe)
+            return Truth(
+                2 * self.kappa * noise.rate,
+                "CM-07: linear losses +-kappa w shift b by 2 kappa, no Jacobian",
+                safe,
+            )
         return None
 
     def worst_pair(self) -> Pair:
-        """Return the worst known neighboring pair: W5; for linear losses, the pair of slopes +kappa and -kappa.
+        """Return the worst known neighboring pair: W5; for linear losses, the pair of slopes +kappa
+        and -kappa.
 
         In W5 a record with the greatest curvature at w = 0 is replaced by a record at x = 0.
         """
         unit_record, zero = axis(self.dimension), axis(self.dimension, 0.0)
         if isinstance(self.loss, Loss) and self.loss.name == "linear":
             top = self.kappa / self.loss.scale
-            return replaced(self.records, (unit_record, top), (unit_record, -top), "slope +kappa against -kappa", label=top)
+            return replaced(
+                self.records,
+                (unit_record, top),
+                (unit_record, -top),
+                "slope +kappa against -kappa",
+                label=top,
+            )
         label = 1.0 if isinstance(self.loss, Loss) and self.loss.binary else 0.0
-        return replaced(self.records, (unit_record, label), (zero, label), "W5: Jacobian at w = 0", label=label)
+        return replaced(
+            self.records, (unit_record, label), (zero, label), "W5: Jacobian at w = 0", label=label
+        )
 
     def sample(self, dataset: LabelledVectors, size: int, rng: Generator) -> FloatArray:
         """Return `size` independent outputs: (size, d).
@@ -181,7 +216,8 @@ class ConvexObjectivePerturbation(ObjectivePerturbation):
         return _newton(self, data, self._noise(data.dimension).sample(size, rng))
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Return the exact log-density at each row of `outputs`, (size,), wherever F is twice differentiable.
+        """Return the exact log-density at each row of `outputs`, (size,), wherever F is twice
+        differentiable.
 
         It includes the Jacobian that the theorem omits.
         """
@@ -193,10 +229,15 @@ class ConvexObjectivePerturbation(ObjectivePerturbation):
         return np.asarray(noise.log_density(-gradient) + np.linalg.slogdet(hessian)[1])
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
-        """Return the optimization problem and the noise, or raise NotEnclosed for user-defined functions."""
+        """Return the optimization problem and the noise, or raise NotEnclosed for user-defined
+        functions.
+        """
         data = self._data(dataset)
         if not isinstance(self.loss, Loss) or not isinstance(self.penalty, QuadraticPenalty):
-            raise EnclosureUnavailable(f"{type(self).__name__}: balls are available for named losses with quadratic penalties only")
+            raise EnclosureUnavailable(
+                f"{type(self).__name__}: balls are available for named losses with quadratic "
+                "penalties only"
+            )
         return Problem.of(data, self.loss, self.penalty.weight), self._noise(data.dimension)
 
     def _noise(self, dimension: int) -> SphericalNoise:
@@ -206,7 +247,13 @@ class ConvexObjectivePerturbation(ObjectivePerturbation):
     def _data(self, dataset: LabelledVectors) -> LabelledVectors:
         """Return the dataset after validation."""
         owner = type(self).__name__
-        data = validated_dataset(dataset, owner, radius=1.0, clip=self.clip, binary=isinstance(self.loss, Loss) and self.loss.binary)
+        data = validated_dataset(
+            dataset,
+            owner,
+            radius=1.0,
+            clip=self.clip,
+            binary=isinstance(self.loss, Loss) and self.loss.binary,
+        )
         if isinstance(self.loss, Loss):
             lengths = np.sqrt((data.x**2).sum(axis=1))
             slopes = (
@@ -217,7 +264,8 @@ class ConvexObjectivePerturbation(ObjectivePerturbation):
             if slopes.max() > self.kappa * (1 + 1e-12):
                 i = int(slopes.argmax())
                 raise InvalidArgument(
-                    f"{owner}: kappa must bound the gradient of every record, {float(slopes[i])!r} in row {i}, got {self.kappa!r}"
+                    f"{owner}: kappa must bound the gradient of every record, "
+                    f"{float(slopes[i])!r} in row {i}, got {self.kappa!r}"
                 )
         return data
 
@@ -235,18 +283,26 @@ class _PredictionLossAdapter:
         return self._loss.second(w @ x, y)[:, None, None] * np.outer(x, x)
 
 
-def _expand(mechanism: ConvexObjectivePerturbation, data: LabelledVectors, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _expand(
+    mechanism: ConvexObjectivePerturbation, data: LabelledVectors, w: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the gradients and Hessians of F at the rows of w."""
     gradient = np.array(mechanism.penalty.gradient(w), dtype=np.float64)
     hessian = np.array(mechanism.penalty.hessian(w), dtype=np.float64)
-    loss = _PredictionLossAdapter(mechanism.loss) if isinstance(mechanism.loss, Loss) else mechanism.loss
+    loss = (
+        _PredictionLossAdapter(mechanism.loss)
+        if isinstance(mechanism.loss, Loss)
+        else mechanism.loss
+    )
     for x, y, count in data.records():
         gradient += count * loss.gradient(w, x, y)
         hessian += count * loss.hessian(w, x, y)
     return gradient, hessian
 
 
-def _newton(mechanism: ConvexObjectivePerturbation, data: LabelledVectors, b: FloatArray) -> FloatArray:
+def _newton(
+    mechanism: ConvexObjectivePerturbation, data: LabelledVectors, b: FloatArray
+) -> FloatArray:
     """Return argmin F(w) + <b, w> for each row of b.
 
     Each Newton step is halved until it decreases the norm of the gradient. Raises ConvergenceError
@@ -282,7 +338,10 @@ def _newton(mechanism: ConvexObjectivePerturbation, data: LabelledVectors, b: Fl
         else:
             break
     first = int(np.flatnonzero(~(size <= goal))[0])
-    raise ConvergenceError(f"ConvexObjectivePerturbation: no convergence, first in row {first}, gradient norm {size[first]:.3g}")
+    raise ConvergenceError(
+        f"ConvexObjectivePerturbation: no convergence, first in row {first}, gradient norm "
+        f"{size[first]:.3g}"
+    )
 
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
@@ -294,5 +353,7 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
         yield f"convex-linear-{short}-d1", with_worst_pair(one)
     printed = ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), dimension=2)
     yield "convex-linear-laplace-std-d2", with_worst_pair(printed)
-    curved = ConvexObjectivePerturbation(1.0, 1.0, smooth, QuadraticPenalty(0.1), noise="gamma", dimension=2)
+    curved = ConvexObjectivePerturbation(
+        1.0, 1.0, smooth, QuadraticPenalty(0.1), noise="gamma", dimension=2
+    )
     yield "convex-log-cosh-gamma-d2", with_worst_pair(curved)

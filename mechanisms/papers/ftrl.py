@@ -28,10 +28,18 @@ from dpwitness.core.protocols.mechanism import FloatArray, Truth
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
-from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, draw_index, index_draws, log_softmax, output_rows, sum_of_entries
+from dpwitness.mechanisms.textbook.categorical import (
+    SoftmaxDraw,
+    draw_index,
+    index_draws,
+    log_softmax,
+    output_rows,
+    sum_of_entries,
+)
 
 LambdaRule = Literal["printed", "with_log_p"]
-# adversary(t, actions, record, cost) writes the cost of round t (from 0), given its record and the actions 0..t played so far.
+# adversary(t, actions, record, cost) writes the cost of round t (from 0), given its record and the
+# actions 0..t played so far.
 Adversary = Callable[[int, Any, Any, Any], None]
 
 _MAX_ROWS = 2_000_000
@@ -76,16 +84,25 @@ class PrivateFTRL:
     adversary: Adversary | None = None
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "bound").probability("delta").integer("actions", least=2).integer("horizon")
+        require(self).positive("epsilon", "bound").probability("delta").integer(
+            "actions", least=2
+        ).integer("horizon")
         require(self).one_of("lambda_rule", ["printed", "with_log_p"])
         if self.adversary is not None and not hasattr(self.adversary, "py_func"):
-            raise InvalidArgument(f"PrivateFTRL: adversary must be compiled with numba.njit, got {short_repr(self.adversary)}")
+            raise InvalidArgument(
+                "PrivateFTRL: adversary must be compiled with numba.njit, got "
+                f"{short_repr(self.adversary)}"
+            )
 
     @property
     def regularization(self) -> float:
         """Return the paper's lambda."""
         factor = math.log(self.actions) if self.lambda_rule == "with_log_p" else 1.0
-        return self.bound * math.sqrt(8 * self.horizon * factor * math.log(1 / self.delta)) / self.epsilon
+        return (
+            self.bound
+            * math.sqrt(8 * self.horizon * factor * math.log(1 / self.delta))
+            / self.epsilon
+        )
 
     @property
     def claim(self) -> ApproxDP:
@@ -104,7 +121,8 @@ class PrivateFTRL:
         return Costs(self.horizon, self.actions, self.bound)
 
     def worst_pair(self, baseline: float = 0.0) -> Pair:
-        """Return the worst known neighboring pair, W20: the first cost is (-R, R, ..., R) or its negative.
+        """Return the worst known neighboring pair, W20: the first cost is (-R, R, ..., R) or its
+        negative.
 
         `baseline` is the log-odds of action 0 that the following costs build up; the remaining
         costs are zero and keep it. Negative values are worse at small T.
@@ -119,7 +137,12 @@ class PrivateFTRL:
         first, second = rows.copy(), rows.copy()
         first[0], second[0] = self.bound, -self.bound
         first[0, 0], second[0, 0] = -self.bound, self.bound
-        return Pair(LinearCosts(first), LinearCosts(second), "substitution", "W20: the first cost favours one action or all others")
+        return Pair(
+            LinearCosts(first),
+            LinearCosts(second),
+            "substitution",
+            "W20: the first cost favours one action or all others",
+        )
 
     def probabilities(self, dataset: LinearCosts) -> FloatArray:
         """Return theta_1, ..., theta_T for oblivious costs: (T, p)."""
@@ -158,8 +181,11 @@ class PrivateFTRL:
         return np.ascontiguousarray(grid, dtype=np.float64)
 
     @available_if(lambda self: self.adversary is None)
-    def factors(self, d0: LinearCosts, d1: LinearCosts) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
-        """Return the T independent draws of the oblivious game; rounds before the first difference have equal logits.
+    def factors(
+        self, d0: LinearCosts, d1: LinearCosts
+    ) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
+        """Return the T independent draws of the oblivious game; rounds before the first difference
+        have equal logits.
 
         Adaptive rounds depend on each other, so that the method does not exist with an adversary.
         """
@@ -167,54 +193,92 @@ class PrivateFTRL:
         return [(SoftmaxDraw(self.actions), a, b) for a, b in zip(first, second, strict=True)]
 
     @available_if(lambda self: self.adversary is None)
-    def draws_ball(self, d1: LinearCosts, d0: LinearCosts) -> list[tuple[list[Ball], list[Ball], int]]:
-        """Return the log-probabilities of the independent draws under D1 and D0, each with its number of occurrences.
+    def draws_ball(
+        self, d1: LinearCosts, d0: LinearCosts
+    ) -> list[tuple[list[Ball], list[Ball], int]]:
+        """Return the log-probabilities of the independent draws under D1 and D0, each with its
+        number of occurrences.
 
         Rounds with equal total costs have equal leaders and are merged.
         """
         known: dict[tuple[Fraction, ...], list[Ball]] = {}
-        sides = [leader_log_probabilities(self._validated_costs(d), arb(self.regularization), known) for d in (d1, d0)]
+        sides = [
+            leader_log_probabilities(self._validated_costs(d), arb(self.regularization), known)
+            for d in (d1, d0)
+        ]
         rounds_by_totals: dict[tuple[tuple[Fraction, ...], ...], list[int]] = {}
         for t, key in enumerate(zip(*(totals for totals, _ in sides), strict=True)):
             rounds_by_totals.setdefault(key, []).append(t)
-        return [(sides[0][1][rounds[0]], sides[1][1][rounds[0]], len(rounds)) for rounds in rounds_by_totals.values()]
+        return [
+            (sides[0][1][rounds[0]], sides[1][1][rounds[0]], len(rounds))
+            for rounds in rounds_by_totals.values()
+        ]
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: LinearCosts) -> list[Ball]:
         """Return enclosures of the log-mass of the actions in each box, for oblivious costs."""
         if self.adversary is not None:
-            raise EnclosureUnavailable("PrivateFTRL: no enclosure with an adversary, whose costs are known as floats only")
-        logs = leader_log_probabilities(self._validated_costs(dataset), arb(self.regularization), {})[1]
-        return [sum((log_mass_of_index(row, [[s]])[0] for row, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
+            raise EnclosureUnavailable(
+                "PrivateFTRL: no enclosure with an adversary, whose costs are known as floats only"
+            )
+        logs = leader_log_probabilities(
+            self._validated_costs(dataset), arb(self.regularization), {}
+        )[1]
+        return [
+            sum(
+                (log_mass_of_index(row, [[s]])[0] for row, s in zip(logs, box, strict=True)), arb(0)
+            )
+            for box in boxes
+        ]
 
     def regret(self, outputs: FloatArray, dataset: LinearCosts) -> FloatArray:
-        """Return the cost of each row's actions minus the cost of the best fixed action in hindsight, for oblivious costs."""
+        """Return the cost of each row's actions minus the cost of the best fixed action in
+        hindsight, for oblivious costs.
+        """
         costs = self._validated_costs(dataset)
         played = sum_of_entries(costs, output_rows(outputs, self.horizon, "PrivateFTRL"))
         return np.asarray(played - costs.sum(axis=0).min())
 
-    def _play(self, outputs: FloatArray, dataset: LinearCosts, rng: np.random.Generator | None) -> FloatArray:
-        """Draw the game into `outputs`, or replay `outputs` if `rng` is None; return the log-mass of each row."""
+    def _play(
+        self, outputs: FloatArray, dataset: LinearCosts, rng: np.random.Generator | None
+    ) -> FloatArray:
+        """Draw the game into `outputs`, or replay `outputs` if `rng` is None; return the log-mass
+        of each row.
+        """
         generator = np.random.default_rng(0) if rng is None else rng
         records = self._validated_costs(dataset)
         logs, bad = _play_adaptive(
-            outputs, rng is not None, self.adversary, records, self.regularization, self.bound, self.actions, generator
+            outputs,
+            rng is not None,
+            self.adversary,
+            records,
+            self.regularization,
+            self.bound,
+            self.actions,
+            generator,
         )
         if bad >= 0:
             raise InvalidArgument(
-                f"PrivateFTRL: adversary must keep costs in [-{self.bound!r}, {self.bound!r}], it left it in round {bad + 1}"
+                f"PrivateFTRL: adversary must keep costs in [-{self.bound!r}, "
+                f"{self.bound!r}], it left it in round {bad + 1}"
             )
         return np.asarray(logs)
 
     def _validated_costs(self, dataset: LinearCosts) -> FloatArray:
         """Return the cost matrix of the dataset after validation."""
         if not isinstance(dataset, LinearCosts):
-            raise InvalidArgument(f"PrivateFTRL: dataset must be LinearCosts, got {type(dataset).__name__}")
+            raise InvalidArgument(
+                f"PrivateFTRL: dataset must be LinearCosts, got {type(dataset).__name__}"
+            )
         x = dataset.x
         if len(x) != self.horizon or (self.adversary is None and x.shape[1] != self.actions):
-            raise InvalidArgument(f"PrivateFTRL: dataset must hold {self.horizon} costs of {self.actions} actions, got shape {x.shape}")
+            raise InvalidArgument(
+                f"PrivateFTRL: dataset must hold {self.horizon} costs of {self.actions} "
+                f"actions, got shape {x.shape}"
+            )
         if np.abs(x).max() > self.bound:
             raise InvalidArgument(
-                f"PrivateFTRL: dataset must have entries in [-{self.bound!r}, {self.bound!r}], got {float(np.abs(x).max())!r}"
+                f"PrivateFTRL: dataset must have entries in [-{self.bound!r}, "
+                f"{self.bound!r}], got {float(np.abs(x).max())!r}"
             )
         return x
 
@@ -232,7 +296,8 @@ class PrivateFTRL:
 def leader_log_probabilities(
     costs: FloatArray, regularization: Ball, known: dict[tuple[Fraction, ...], list[Ball]]
 ) -> tuple[list[tuple[Fraction, ...]], list[list[Ball]]]:
-    """Return the exact total costs before each round, and enclosures of the log-probabilities of its draw.
+    """Return the exact total costs before each round, and enclosures of the log-probabilities of
+    its draw.
 
     `known` caches the log-probabilities by total costs and is updated.
     """
@@ -241,14 +306,24 @@ def leader_log_probabilities(
         totals.append(tuple(total + Fraction(x) for total, x in zip(totals[-1], row, strict=True)))
     for total in totals:
         if total not in known:
-            known[total] = softmax([-arb(fmpq(x.numerator, x.denominator)) / regularization for x in total])
+            known[total] = softmax(
+                [-arb(fmpq(x.numerator, x.denominator)) / regularization for x in total]
+            )
     return totals, [known[total] for total in totals]
 
 
-# Not cached on disk: the code depends on the caller's adversary, which has no stable identity across processes.
+# Not cached on disk: the code depends on the caller's adversary, which has no stable identity
+# across processes.
 @jit_uncached
 def _play_adaptive(
-    outputs: FloatArray, draw: bool, adversary: Any, records: FloatArray, lam: float, bound: float, p: int, rng: np.random.Generator
+    outputs: FloatArray,
+    draw: bool,
+    adversary: Any,
+    records: FloatArray,
+    lam: float,
+    bound: float,
+    p: int,
+    rng: np.random.Generator,
 ) -> tuple[FloatArray, int]:
     """Play the game into `outputs` (if `draw`), or replay the actions in `outputs`.
 
@@ -283,4 +358,7 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     """Yield the names and specimens of the zoo."""
     for rule in ("printed", "with_log_p"):
         game = PrivateFTRL(8.0, 0.01, 1.0, 2, 13, lambda_rule=rule)
-        yield f"ftrl-{rule.replace('_', '-')}", PaperSpecimen(game, (game.worst_pair(), game.worst_pair(-4.0)))
+        yield (
+            f"ftrl-{rule.replace('_', '-')}",
+            PaperSpecimen(game, (game.worst_pair(), game.worst_pair(-4.0))),
+        )

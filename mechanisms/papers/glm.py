@@ -18,7 +18,13 @@ from dpwitness.core.claims import ApproxDP, PureDP
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.labelled_ball import LabelledBall
-from dpwitness.core.numerics.labelled_pairs import axis, far_response, opposed_records_pair, replaced, zero_record_pair
+from dpwitness.core.numerics.labelled_pairs import (
+    axis,
+    far_response,
+    opposed_records_pair,
+    replaced,
+    zero_record_pair,
+)
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
@@ -38,7 +44,8 @@ from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GLM(ABC):
-    """The setting of the paper: minimize (1/n) sum_i l(<theta, x_i>; y_i) + lambda |theta|^2 / (2n).
+    """The setting of the paper: minimize (1/n) sum_i l(<theta, x_i>; y_i) + lambda |theta|^2 /
+    (2n).
 
     Multiplied by n, the objective has ridge lambda.
     """
@@ -50,34 +57,48 @@ class _GLM(ABC):
     radius: float = 1.0  # R, bound on |x|_2; positive
     regularization: float | None = None  # lambda. Positive.
     noise: str = "gamma"  # law of b
-    clip: bool = False  # as for `LogisticOutputPerturbation`, with records of norm at most R. The paper calls the dimension p.
+    # as for `LogisticOutputPerturbation`, with records of norm at most R. The paper calls the
+    # dimension p.
+    clip: bool = False
     grid: float = 0.0
     dimension: int = 2
     records: int = 1
 
     def _check(self, noises: tuple[str, ...]) -> None:
         """Validate the fields; `noises` lists the allowed noise laws."""
-        require(self).positive("epsilon", "lipschitz", "radius").one_of("noise", noises).nonnegative("grid").integer("dimension", "records")
+        require(self).positive("epsilon", "lipschitz", "radius").one_of(
+            "noise", noises
+        ).nonnegative("grid").integer("dimension", "records")
         owner = type(self).__name__
         if self.noise == "gaussian":
             require(self).probability("delta")
         elif not isinstance(self.delta, int | float) or self.delta != 0:
-            raise InvalidArgument(f"{owner}: delta must be 0 for {self.noise} noise, got {short_repr(self.delta)}")
+            raise InvalidArgument(
+                f"{owner}: delta must be 0 for {self.noise} noise, got {short_repr(self.delta)}"
+            )
         if not isinstance(self.loss, Loss):
             raise InvalidArgument(f"{owner}: loss must be a Loss, got {type(self.loss).__name__}")
         # Bounds that depend on the labels are checked record by record, in `_data`.
         steepest = self.loss.lipschitz(math.inf, 0.0)
         if steepest > self.lipschitz * (1 + 1e-12):
-            raise InvalidArgument(f"{owner}: loss must be {self.lipschitz!r}-Lipschitz, got {self.loss.name} with constant {steepest!r}")
+            raise InvalidArgument(
+                f"{owner}: loss must be {self.lipschitz!r}-Lipschitz, got {self.loss.name} "
+                f"with constant {steepest!r}"
+            )
 
     @property
     def claim(self) -> ApproxDP:
-        """Return the claim of Theorems 1 and 2: (epsilon, delta)-DP with Gaussian noise, epsilon-DP with Gamma noise."""
-        return ApproxDP(self.epsilon, self.delta) if self.noise == "gaussian" else PureDP(self.epsilon)
+        """Return the claim of Theorems 1 and 2: (epsilon, delta)-DP with Gaussian noise, epsilon-DP
+        with Gamma noise.
+        """
+        return (
+            ApproxDP(self.epsilon, self.delta) if self.noise == "gaussian" else PureDP(self.epsilon)
+        )
 
     @property
     def domain(self) -> LabelledBall:
-        """Return the domain: vectors in the ball of radius R, neighbors by replacement of one record.
+        """Return the domain: vectors in the ball of radius R, neighbors by replacement of one
+        record.
 
         The labels include values at which the loss is steepest.
         """
@@ -94,13 +115,16 @@ class _GLM(ABC):
     def _data(self, dataset: LabelledVectors) -> LabelledVectors:
         """Return the dataset after validation."""
         owner = type(self).__name__
-        data = validated_dataset(dataset, owner, radius=self.radius, clip=self.clip, binary=self.loss.binary)
+        data = validated_dataset(
+            dataset, owner, radius=self.radius, clip=self.clip, binary=self.loss.binary
+        )
         if self.loss.name == "linear":
             slopes = self.loss.scale * np.abs(data.y)
             if slopes.max() > self.lipschitz * (1 + 1e-12):
                 i = int(slopes.argmax())
                 raise InvalidArgument(
-                    f"{owner}: |y| must be at most lipschitz / scale for the linear loss, got {float(data.y[i])!r} in row {i}"
+                    f"{owner}: |y| must be at most lipschitz / scale for the linear loss, "
+                    f"got {float(data.y[i])!r} in row {i}"
                 )
         return data
 
@@ -119,9 +143,13 @@ class _GLM(ABC):
         return Problem.of(data, self.loss, self._ridge), self._noise(data.dimension)
 
     def _pair(self, first: float, second: float, why: str, flip: bool = False) -> Pair:
-        """Return the pair of R e1 with two responses (if `flip`, R e1 and -R e1), padded to n records with x = 0."""
+        """Return the pair of R e1 with two responses (if `flip`, R e1 and -R e1), padded to n
+        records with x = 0.
+        """
         x = axis(self.dimension, self.radius)
-        return replaced(self.records, (x, first), (-x if flip else x, second), why, label=self._labels()[-1])
+        return replaced(
+            self.records, (x, first), (-x if flip else x, second), why, label=self._labels()[-1]
+        )
 
 
 @one_law
@@ -142,7 +170,8 @@ class GLMOutputPerturbation(_GLM, OutputPerturbation):
 
     @property
     def truth(self) -> Truth:
-        """Return the true privacy loss (claims JT-02, JT-03): the sensitivity 2LR/lambda times the rate of the noise.
+        """Return the true privacy loss (claims JT-02, JT-03): the sensitivity 2LR/lambda times the
+        rate of the noise.
 
         The sensitivity is attained by slopes of both signs.
         """
@@ -153,12 +182,18 @@ class GLMOutputPerturbation(_GLM, OutputPerturbation):
             shift *= logistic_shift()
         noise = self._noise(self.dimension)
         if noise.singular:
-            return Truth(math.inf, "JT-02: the density is unbounded at the minimiser, which moves", safe)
+            return Truth(
+                math.inf, "JT-02: the density is unbounded at the minimiser, which moves", safe
+            )
         if self.noise == "gaussian":
             return Truth(
-                gaussian_epsilon(shift * noise.rate, self.delta), "JT-03: the largest shift in Gaussian noise, at the claim's delta", safe
+                gaussian_epsilon(shift * noise.rate, self.delta),
+                "JT-03: the largest shift in Gaussian noise, at the claim's delta",
+                safe,
             )
-        return Truth(shift * noise.rate, "JT-02: rate x largest shift of the minimiser, over all n", safe)
+        return Truth(
+            shift * noise.rate, "JT-02: rate x largest shift of the minimiser, over all n", safe
+        )
 
     def worst_pair(self) -> Pair:
         """Return the worst known neighboring pair: W14 (linear loss) or W6 (other losses).
@@ -169,7 +204,13 @@ class GLMOutputPerturbation(_GLM, OutputPerturbation):
             return self._pair(1.0, 1.0, "W6: x against -x", flip=True)
         far_label = 10.0 * (1 + self.loss.width + self.lipschitz * self.radius**2 / self._ridge)
         top = self._labels()[-1] if self.loss.name == "linear" else far_label
-        return self._pair(top, -top, "W14: slope +L against -L" if self.loss.name == "linear" else "W6: far responses of both signs")
+        return self._pair(
+            top,
+            -top,
+            "W14: slope +L against -L"
+            if self.loss.name == "linear"
+            else "W6: far responses of both signs",
+        )
 
     @property
     def _ridge(self) -> float:
@@ -179,7 +220,9 @@ class GLMOutputPerturbation(_GLM, OutputPerturbation):
     def _noise(self, dimension: int) -> SphericalNoise:
         rate = self.epsilon * self._ridge / (4 * self.lipschitz * self.radius)
         if self.noise == "gaussian":
-            return SphericalNoise("gaussian", rate / math.sqrt(math.log(1 / self.delta) + self.epsilon), dimension)
+            return SphericalNoise(
+                "gaussian", rate / math.sqrt(math.log(1 / self.delta) + self.epsilon), dimension
+            )
         return SphericalNoise(self.noise, rate, dimension)
 
 
@@ -207,20 +250,28 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
     def __post_init__(self) -> None:
         self._check(("gamma", "gaussian"))
         if not self.loss.smooth:
-            raise InvalidArgument(f"{type(self).__name__}: loss must be differentiable, got {self.loss.name!r}")
+            raise InvalidArgument(
+                f"{type(self).__name__}: loss must be differentiable, got {self.loss.name!r}"
+            )
         require(self).one_of("repaired", [False, True])
         least = 2 * self.loss.smoothness * self.radius * self.radius / self.epsilon
         if not math.isfinite(least):
-            raise InvalidArgument(f"{type(self).__name__}: radius must have a finite square, also over epsilon, got {self.radius!r}")
+            raise InvalidArgument(
+                f"{type(self).__name__}: radius must have a finite square, also over "
+                f"epsilon, got {self.radius!r}"
+            )
         if self.regularization is not None:
             require(self).positive("regularization")
             if self.repaired and self.regularization < least * (1 - 1e-12):
                 given = f"got {self.regularization!r}"
                 raise InvalidArgument(
-                    f"{type(self).__name__}: regularization must be at least 2 c_2 R^2/epsilon = {least!r} when repaired, {given}"
+                    f"{type(self).__name__}: regularization must be at least 2 c_2 "
+                    f"R^2/epsilon = {least!r} when repaired, {given}"
                 )
         elif least == 0:
-            raise InvalidArgument(f"{type(self).__name__}: regularization must be given for the linear loss, got None")
+            raise InvalidArgument(
+                f"{type(self).__name__}: regularization must be given for the linear loss, got None"
+            )
 
     @property
     def truth(self) -> Truth | None:
@@ -235,13 +286,28 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
             if self.loss.name != "linear":
                 return None
             mu = 2 * self.lipschitz * self.radius * noise.rate
-            return Truth(gaussian_epsilon(mu, self.delta), "JT-07: linear loss, a Gaussian shift of 2LR, at the claim's delta", safe)
+            return Truth(
+                gaussian_epsilon(mu, self.delta),
+                "JT-07: linear loss, a Gaussian shift of 2LR, at the claim's delta",
+                safe,
+            )
         if self.loss.binary and self.dimension == 1:
             return None
         if self.loss.name == "linear":
-            return Truth(2 * self.lipschitz * self.radius * noise.rate, "JT-06: linear loss, no Jacobian", safe)
-        value, _ = largest_loss(self.loss, noise.rate, self.radius, self._ridge, self._largest_slope)
-        return Truth(value, "JT-06: sup over r of rate R (|l'(r)| + L) + log(1 + R^2 l''(r)/lambda), over all n and responses", safe)
+            return Truth(
+                2 * self.lipschitz * self.radius * noise.rate,
+                "JT-06: linear loss, no Jacobian",
+                safe,
+            )
+        value, _ = largest_loss(
+            self.loss, noise.rate, self.radius, self._ridge, self._largest_slope
+        )
+        return Truth(
+            value,
+            "JT-06: sup over r of rate R (|l'(r)| + L) + log(1 + R^2 l''(r)/lambda), over "
+            "all n and responses",
+            safe,
+        )
 
     def worst_pair(self) -> Pair:
         """Return the worst known pair for this loss and noise.
@@ -256,7 +322,13 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
             if self.noise == "gaussian":
                 return zero_record_pair(self.records, self.dimension, self.radius)
             unit = self.loss.scale * self.radius
-            return opposed_records_pair(self.records, self.dimension, rate * unit, self._ridge / (unit * self.radius), self.radius)
+            return opposed_records_pair(
+                self.records,
+                self.dimension,
+                rate * unit,
+                self._ridge / (unit * self.radius),
+                self.radius,
+            )
         if self.loss.name == "linear":
             return self._pair(self._labels()[-1], self._labels()[0], "W16: slope +L against -L")
         if self.noise == "gaussian":
@@ -264,7 +336,8 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
             far = y - 100 * (self.loss.width + self.radius / (rate * self._ridge))
             return self._pair(y, far, "W16: a far response against slope L")
         r = abs(largest_loss(self.loss, rate, self.radius, self._ridge, self._largest_slope)[1])
-        r = min(r, 20.0 * self.loss.width) * (1 - 1e-9)  # just inside the curved part of the Huber loss
+        # just inside the curved part of the Huber loss
+        r = min(r, 20.0 * self.loss.width) * (1 - 1e-9)
         u = self.epsilon * self.radius
         return self._pair(u + r, u - 20 * self.loss.width, f"W15: at theta = {self.epsilon:g} e1")
 
@@ -285,8 +358,14 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
         if self.noise == "gamma":
             return SphericalNoise("gamma", rate / 2 if self.repaired else rate, dimension)
         if self.repaired:
-            return SphericalNoise("gaussian", rate / math.sqrt(8 * math.log(2 / self.delta) + 4 * self.epsilon), dimension)
-        return SphericalNoise("gaussian", rate / math.sqrt(math.log(1 / self.delta) + self.epsilon), dimension)
+            return SphericalNoise(
+                "gaussian",
+                rate / math.sqrt(8 * math.log(2 / self.delta) + 4 * self.epsilon),
+                dimension,
+            )
+        return SphericalNoise(
+            "gaussian", rate / math.sqrt(math.log(1 / self.delta) + self.epsilon), dimension
+        )
 
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
@@ -294,16 +373,33 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     linear, logistic, huber = Loss("linear"), Loss("logistic"), Loss("huber")
     common: dict[str, Any] = {"epsilon": 1.0, "regularization": 1.0, "loss": linear}
     yield "glm-output-gamma", with_worst_pair(GLMOutputPerturbation(**common))
-    yield "glm-output-laplace", with_worst_pair(GLMOutputPerturbation(**common, noise="laplace_radius"))
-    yield "glm-output-gaussian", with_worst_pair(GLMOutputPerturbation(**common, noise="gaussian", delta=1e-3))
-    yield "glm-output-logistic", with_worst_pair(GLMOutputPerturbation(**{**common, "loss": logistic}))
+    yield (
+        "glm-output-laplace",
+        with_worst_pair(GLMOutputPerturbation(**common, noise="laplace_radius")),
+    )
+    yield (
+        "glm-output-gaussian",
+        with_worst_pair(GLMOutputPerturbation(**common, noise="gaussian", delta=1e-3)),
+    )
+    yield (
+        "glm-output-logistic",
+        with_worst_pair(GLMOutputPerturbation(**{**common, "loss": logistic})),
+    )
     for repaired in (False, True):
         form = "repaired" if repaired else "printed"
         for loss in (logistic, huber):
-            # Enough records for the many common records of W4; their number does not matter for the Huber loss.
-            mechanism = GLMObjectivePerturbation(loss=loss, epsilon=1.0, repaired=repaired, records=10**6 if loss is logistic else 1)
-            yield f"glm-objective-{loss.name}-gamma-{form}", with_worst_pair(mechanism, settled=repaired)
+            # Enough records for the many common records of W4; their number does not matter for the
+            # Huber loss.
+            mechanism = GLMObjectivePerturbation(
+                loss=loss, epsilon=1.0, repaired=repaired, records=10**6 if loss is logistic else 1
+            )
+            yield (
+                f"glm-objective-{loss.name}-gamma-{form}",
+                with_worst_pair(mechanism, settled=repaired),
+            )
         gamma = GLMObjectivePerturbation(**common, repaired=repaired)
         yield f"glm-objective-linear-gamma-{form}", with_worst_pair(gamma)
-        gaussian = GLMObjectivePerturbation(**common, noise="gaussian", delta=1e-3, repaired=repaired)
+        gaussian = GLMObjectivePerturbation(
+            **common, noise="gaussian", delta=1e-3, repaired=repaired
+        )
         yield f"glm-objective-linear-gaussian-{form}", with_worst_pair(gaussian)

@@ -93,7 +93,8 @@ class TestDataIndependentLearner(LearnerMechanism):
         require(self).one_of("sampler", ["exact", "mixture", "net"]).one_of("release", _RELEASES)
         if self.sampler != "net" and self.learner.kernel.name != "linear":
             raise InvalidArgument(
-                f"{owner}: sampler must be 'net' for the {self.learner.kernel.name} kernel, got {short_repr(self.sampler)}"
+                f"{owner}: sampler must be 'net' for the {self.learner.kernel.name} kernel, "
+                f"got {short_repr(self.sampler)}"
             )
         if self.spacing is not None:
             require_positive("spacing", self.spacing, owner)
@@ -106,7 +107,11 @@ class TestDataIndependentLearner(LearnerMechanism):
     @property
     def updates(self) -> float:
         """Return B, a real number."""
-        return self.learner.records * self.epsilon / (100 * self.learner.lipschitz * self.learner.radius * math.log(4 / self.delta))
+        return (
+            self.learner.records
+            * self.epsilon
+            / (100 * self.learner.lipschitz * self.learner.radius * math.log(4 / self.delta))
+        )
 
     @property
     def rounds(self) -> int:
@@ -115,7 +120,9 @@ class TestDataIndependentLearner(LearnerMechanism):
 
     @property
     def unitless_epsilon(self) -> float:
-        """Return u = epsilon/(10 sqrt(B) log(4/delta)), which the analysis composes over the rounds."""
+        """Return u = epsilon/(10 sqrt(B) log(4/delta)), which the analysis composes over the
+        rounds.
+        """
         return self.epsilon / (10 * math.sqrt(self.updates) * math.log(4 / self.delta))
 
     @property
@@ -125,7 +132,11 @@ class TestDataIndependentLearner(LearnerMechanism):
         epsilon_0 = n epsilon lambda/(10 L R^2 sqrt(B) log(4/delta)), which is 2u/S as printed; u/S
         in repaired units.
         """
-        return (2 if self.units == "printed" else 1) * self.unitless_epsilon / self.learner.prediction_sensitivity
+        return (
+            (2 if self.units == "printed" else 1)
+            * self.unitless_epsilon
+            / self.learner.prediction_sensitivity
+        )
 
     @property
     def kappa(self) -> float:
@@ -133,7 +144,11 @@ class TestDataIndependentLearner(LearnerMechanism):
 
         epsilon_0/(4S) as printed, epsilon_0/4 in repaired units.
         """
-        return self.answer_epsilon / 4 / (self.learner.prediction_sensitivity if self.units == "printed" else 1.0)
+        return (
+            self.answer_epsilon
+            / 4
+            / (self.learner.prediction_sensitivity if self.units == "printed" else 1.0)
+        )
 
     @property
     def threshold(self) -> float:
@@ -158,14 +173,23 @@ class TestDataIndependentLearner(LearnerMechanism):
         half_width = math.ceil((radius + nu) / side)
         if (2 * half_width + 1) ** d > 64 * _MAX_NET_POINTS:
             raise InvalidArgument(
-                f"{type(self).__name__}: spacing must keep the net at {_MAX_NET_POINTS} points, got nu = {nu:.6g} in {d} dimensions"
+                f"{type(self).__name__}: spacing must keep the net at {_MAX_NET_POINTS} "
+                f"points, got nu = {nu:.6g} in {d} dimensions"
             )
-        lattice = side * np.array(list(itertools.product(range(-half_width, half_width + 1), repeat=d)), dtype=np.float64)
+        lattice = side * np.array(
+            list(itertools.product(range(-half_width, half_width + 1), repeat=d)), dtype=np.float64
+        )
         lengths = np.linalg.norm(lattice, axis=1)
         near = lattice[lengths <= radius + nu]
-        points = np.unique(near * (radius / np.maximum(lengths[lengths <= radius + nu], radius))[:, None] + 0.0, axis=0)
+        points = np.unique(
+            near * (radius / np.maximum(lengths[lengths <= radius + nu], radius))[:, None] + 0.0,
+            axis=0,
+        )
         if len(points) > _MAX_NET_POINTS:
-            raise InvalidArgument(f"{type(self).__name__}: spacing must keep the net at {_MAX_NET_POINTS} points, got {len(points)}")
+            raise InvalidArgument(
+                f"{type(self).__name__}: spacing must keep the net at {_MAX_NET_POINTS} "
+                f"points, got {len(points)}"
+            )
         return points
 
     def _net_spacing(self) -> float:
@@ -175,9 +199,16 @@ class TestDataIndependentLearner(LearnerMechanism):
         kernel = self.learner.kernel
         slopes = {"linear": 1.0, "rbf": math.sqrt(2 * kernel.gamma)}
         if kernel.name not in slopes:
-            raise InvalidArgument(f"{type(self).__name__}: spacing must be given for the {kernel.name} kernel, got None")
+            raise InvalidArgument(
+                f"{type(self).__name__}: spacing must be given for the {kernel.name} kernel, "
+                "got None"
+            )
         kernel_learner = self.learner
-        return kernel_learner.dimension * kernel_learner.radius / (self.answer_epsilon * kernel_learner.records * slopes[kernel.name])
+        return (
+            kernel_learner.dimension
+            * kernel_learner.radius
+            / (self.answer_epsilon * kernel_learner.records * slopes[kernel.name])
+        )
 
     @property
     def truth(self) -> Truth | None:
@@ -196,26 +227,58 @@ class TestDataIndependentLearner(LearnerMechanism):
         """
         kernel_learner, n = self.learner, self.learner.records
         label = 1.0 if kernel_learner.loss.binary else kernel_learner.label_bound
-        unit = kernel_learner.bound * np.eye(max(2, kernel_learner.dimension))[:2, : kernel_learner.dimension]
+        unit = (
+            kernel_learner.bound
+            * np.eye(max(2, kernel_learner.dimension))[:2, : kernel_learner.dimension]
+        )
         if self.release == "weights" and kernel_learner.dimension > 1 and n > 1:
             copies = min(n - 1, round(0.9 * n))
-            why, common = "W11: w* long along e1, one record at e2 turned over", [(unit[0], label, copies)]
+            why, common = (
+                "W11: w* long along e1, one record at e2 turned over",
+                [(unit[0], label, copies)],
+            )
             return replaced(n, (unit[1], -label), (unit[1], label), why, common, label)
         common = [(unit[0], -label, n // 2 - 1), (unit[0], label, n // 2)]
-        return replaced(n, (unit[0], -label), (unit[0], label), "W10: balanced labels against one turned over", common, label)
+        return replaced(
+            n,
+            (unit[0], -label),
+            (unit[0], label),
+            "W10: balanced labels against one turned over",
+            common,
+            label,
+        )
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
-        """Return `size` independent outputs: (size, k), with the columns that `release` determines."""
+        """Return `size` independent outputs: (size, k), with the columns that `release`
+        determines.
+        """
         noise = 1 / (2 * self.answer_epsilon), self.threshold, self.step
         release = _RELEASES.index(self.release)
         predictor = self.learner.fit(dataset)
         if self.sampler == "net":
             points = self.net
             return net_transcripts(
-                predictor(points), self.learner.kernel(points, points), self.kappa, *noise, self.rounds, release, size, rng
+                predictor(points),
+                self.learner.kernel(points, points),
+                self.kappa,
+                *noise,
+                self.rounds,
+                release,
+                size,
+                rng,
             )
         mixture = self.sampler == "mixture"
-        return ball_transcripts(predictor.centers[0], self.kappa, self.learner.bound, mixture, *noise, self.rounds, release, size, rng)
+        return ball_transcripts(
+            predictor.centers[0],
+            self.kappa,
+            self.learner.bound,
+            mixture,
+            *noise,
+            self.rounds,
+            release,
+            size,
+            rng,
+        )
 
     @available_if(lambda self: self.release == "full")
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
@@ -232,15 +295,28 @@ class TestDataIndependentLearner(LearnerMechanism):
         rows = output_rows(outputs, self.rounds * block, type(self).__name__)
         if self.sampler == "net":
             points = self.net
-            return net_log_densities(rows, predictor(points), self.learner.kernel(points, points), self.kappa, *noise)
+            return net_log_densities(
+                rows, predictor(points), self.learner.kernel(points, points), self.kappa, *noise
+            )
         mixture = self.sampler == "mixture"
-        return ball_log_densities(rows, predictor.centers[0], self.kappa, self.learner.bound, mixture, *noise, _NODES, _WEIGHTS)
+        return ball_log_densities(
+            rows,
+            predictor.centers[0],
+            self.kappa,
+            self.learner.bound,
+            mixture,
+            *noise,
+            _NODES,
+            _WEIGHTS,
+        )
 
     @available_if(lambda self: self.release == "full")
     def weights(self, outputs: FloatArray) -> FloatArray:
         """Return w_hat = w_B for each full transcript: the output of `release="weights"`."""
         block = 3 if self.sampler == "net" else self.learner.dimension + 2
-        blocks = output_rows(outputs, self.rounds * block, type(self).__name__).reshape(len(outputs), self.rounds, block)[:, :-1]
+        blocks = output_rows(outputs, self.rounds * block, type(self).__name__).reshape(
+            len(outputs), self.rounds, block
+        )[:, :-1]
         alphas = self.step * blocks[:, :, -1]
         if self.sampler != "net":
             return np.asarray(np.einsum("it,itd->id", alphas, blocks[:, :, :-2]))
@@ -255,10 +331,15 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     for units in ("printed", "repaired"):
         full = TestDataIndependentLearner(small_learner, 1.0, 1e-6, 0.1, units=units)
         yield f"independent-full-{units}", with_worst_pair(full, trials=50_000)
-        outputs = TestDataIndependentLearner(small_learner, 1.0, 1e-6, 0.1, units=units, sampler="mixture", release="outputs")
+        outputs = TestDataIndependentLearner(
+            small_learner, 1.0, 1e-6, 0.1, units=units, sampler="mixture", release="outputs"
+        )
         yield f"independent-outputs-{units}", with_worst_pair(outputs, trials=50_000)
     plane_learner = KernelLearner(Loss("absolute"), 1000.0, 2, 10**6, label_bound=10.0)
     yield (
         "independent-weights-printed",
-        with_worst_pair(TestDataIndependentLearner(plane_learner, 1.0, 1e-6, 0.05, release="weights"), trials=20_000),
+        with_worst_pair(
+            TestDataIndependentLearner(plane_learner, 1.0, 1e-6, 0.05, release="weights"),
+            trials=20_000,
+        ),
     )

@@ -20,8 +20,11 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
 
 
 @jit
-def _log_partition(k: float, d: int, mixture: bool, nodes: FloatArray, weights: FloatArray) -> float:
-    """Return the log of the integral of exp(k |t|), or cosh(k t), over the unit ball of dimension d.
+def _log_partition(
+    k: float, d: int, mixture: bool, nodes: FloatArray, weights: FloatArray
+) -> float:
+    """Return the log of the integral of exp(k |t|), or cosh(k t), over the unit ball of dimension
+    d.
 
     With u = 1 - t = U x^2 the integrand is smooth at the pole for every d. Beyond U the integrand
     is negligible in double precision.
@@ -36,7 +39,9 @@ def _log_partition(k: float, d: int, mixture: bool, nodes: FloatArray, weights: 
             value = 0.5 * (value + math.exp(-k * (2.0 - u)))
         total += weights[i] * value * (u * (2.0 - u)) ** (0.5 * (d - 1)) * upper_u * x
     # factors for both halves of the ball and for the volume of the (d-1)-dimensional unit ball
-    return k + math.log(2.0 * total) + 0.5 * (d - 1) * math.log(math.pi) - math.lgamma(0.5 * (d + 1))
+    return (
+        k + math.log(2.0 * total) + 0.5 * (d - 1) * math.log(math.pi) - math.lgamma(0.5 * (d + 1))
+    )
 
 
 @jit
@@ -65,8 +70,18 @@ def _draw_height(k: float, d: int, mixture: bool, rng: np.random.Generator) -> f
 
 
 @jit
-def _draw_point(v: FloatArray, length: float, kappa: float, radius: float, mixture: bool, z: FloatArray, rng: np.random.Generator) -> None:
-    """Write a random point of the ball into z, given the difference v of the weights; overwrite v by its direction."""
+def _draw_point(
+    v: FloatArray,
+    length: float,
+    kappa: float,
+    radius: float,
+    mixture: bool,
+    z: FloatArray,
+    rng: np.random.Generator,
+) -> None:
+    """Write a random point of the ball into z, given the difference v of the weights; overwrite v
+    by its direction.
+    """
     d = v.size
     if length > 0.0:
         v /= length
@@ -90,7 +105,9 @@ def _draw_point(v: FloatArray, length: float, kappa: float, radius: float, mixtu
 
 
 @jit
-def _noisy_answer(truth: float, predicted: float, scale: float, sigma: float, rng: np.random.Generator) -> tuple[float, float]:
+def _noisy_answer(
+    truth: float, predicted: float, scale: float, sigma: float, rng: np.random.Generator
+) -> tuple[float, float]:
     """Return an answer and the sign of its correction.
 
     If the noisy gap is within sigma, these are the public prediction and 0. Otherwise they are a
@@ -99,7 +116,9 @@ def _noisy_answer(truth: float, predicted: float, scale: float, sigma: float, rn
     gap = truth - predicted + scale * (rng.standard_exponential() - rng.standard_exponential())
     if not abs(gap) > sigma:
         return predicted, 0.0
-    return truth + scale * (rng.standard_exponential() - rng.standard_exponential()), math.copysign(1.0, gap)
+    return truth + scale * (rng.standard_exponential() - rng.standard_exponential()), math.copysign(
+        1.0, gap
+    )
 
 
 @jit
@@ -155,7 +174,9 @@ def ball_transcripts(
 
 
 @jit
-def _answer_log_density(answer: float, sign: float, truth: float, predicted: float, scale: float, sigma: float) -> float:
+def _answer_log_density(
+    answer: float, sign: float, truth: float, predicted: float, scale: float, sigma: float
+) -> float:
     """Return the log-density of one answer and its sign.
 
     Bottom (sign 0): the noisy gap is within sigma and the answer is public. Top: the gap lies
@@ -208,7 +229,11 @@ def ball_log_densities(
             exponent = kappa * abs(along)
             if mixture:
                 exponent += math.log1p(math.exp(-2.0 * exponent)) - math.log(2.0)
-            out[i] += exponent - _log_partition(kappa * radius * math.sqrt(length), d, mixture, nodes, quadrature) - d * math.log(radius)
+            out[i] += (
+                exponent
+                - _log_partition(kappa * radius * math.sqrt(length), d, mixture, nodes, quadrature)
+                - d * math.log(radius)
+            )
             sign = rows[i, start + d + 1]
             out[i] += _answer_log_density(rows[i, start + d], sign, truth, predicted, scale, sigma)
             for j in range(d):
@@ -217,7 +242,9 @@ def ball_log_densities(
 
 
 @jit
-def _cumulative_weights(truths: FloatArray, predictions: FloatArray, kappa: float, sums: FloatArray) -> float:
+def _cumulative_weights(
+    truths: FloatArray, predictions: FloatArray, kappa: float, sums: FloatArray
+) -> float:
     """Write the cumulative sums of exp(kappa (gap - largest gap)) over the net into `sums`.
 
     Returns the largest gap.
@@ -273,7 +300,13 @@ def net_transcripts(
 
 @jit
 def net_log_densities(
-    rows: FloatArray, truths: FloatArray, gram: FloatArray, kappa: float, scale: float, sigma: float, eta: float
+    rows: FloatArray,
+    truths: FloatArray,
+    gram: FloatArray,
+    kappa: float,
+    scale: float,
+    sigma: float,
+    eta: float,
 ) -> FloatArray:
     """Return the log-density of each full transcript whose points are drawn from a finite net."""
     points = truths.size
@@ -283,14 +316,20 @@ def net_log_densities(
         predictions[:] = 0.0
         for start in range(0, rows.shape[1], 3):
             point_index = rows[i, start]
-            if not (point_index >= 0.0 and point_index < points) or point_index != math.floor(point_index):
+            if not (point_index >= 0.0 and point_index < points) or point_index != math.floor(
+                point_index
+            ):
                 out[i] = -np.inf
                 break
             chosen = int(point_index)
             largest = _cumulative_weights(truths, predictions, kappa, sums)
-            out[i] += kappa * (abs(predictions[chosen] - truths[chosen]) - largest) - math.log(sums[-1])
+            out[i] += kappa * (abs(predictions[chosen] - truths[chosen]) - largest) - math.log(
+                sums[-1]
+            )
             sign = rows[i, start + 2]
-            out[i] += _answer_log_density(rows[i, start + 1], sign, truths[chosen], predictions[chosen], scale, sigma)
+            out[i] += _answer_log_density(
+                rows[i, start + 1], sign, truths[chosen], predictions[chosen], scale, sigma
+            )
             if not math.isfinite(out[i]):
                 break
             for s in range(points):

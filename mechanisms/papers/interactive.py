@@ -23,7 +23,11 @@ from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray, Truth
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import InvalidArgument, require, short_repr
-from dpwitness.mechanisms.papers.interactive_kernels import adaptive_transcripts, transcript_log_densities, transcripts
+from dpwitness.mechanisms.papers.interactive_kernels import (
+    adaptive_transcripts,
+    transcript_log_densities,
+    transcripts,
+)
 from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism, Predictor
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.textbook.categorical import output_rows
@@ -39,7 +43,8 @@ Rule = Callable[[int, Any, Any, Any, Any], None]
 @one_law
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateInteractivePrediction(LearnerMechanism):
-    """Private interactive prediction (Algorithm 1): answers to T test points with the predictions of w*.
+    """Private interactive prediction (Algorithm 1): answers to T test points with the predictions
+    of w*.
 
     One output row is the T answers, NaN from the halt on. An answer is a bottom or a top. A bottom
     is the public prediction p_t, bit for bit. A top is a noisy prediction of w* that differs from
@@ -82,25 +87,40 @@ class PrivateInteractivePrediction(LearnerMechanism):
 
     def __post_init__(self) -> None:
         LearnerMechanism.__post_init__(self)
-        require(self).positive("norm_bound").probability("beta").one_of("constants", ["printed", "theorem9", "repaired"])
+        require(self).positive("norm_bound").probability("beta").one_of(
+            "constants", ["printed", "theorem9", "repaired"]
+        )
         owner = type(self).__name__
         if (self.test_points is None) == (self.rule is None):
             raise InvalidArgument(f"{owner}: exactly one of test_points and rule must be given")
         if self.test_points is not None:
             points = self.learner.check_points(self.test_points, owner, "test_points")
             if self.horizon not in (None, len(points)):
-                raise InvalidArgument(f"{owner}: horizon must be the number of test_points, {len(points)}, got {self.horizon!r}")
+                raise InvalidArgument(
+                    f"{owner}: horizon must be the number of test_points, {len(points)}, got "
+                    f"{self.horizon!r}"
+                )
             object.__setattr__(self, "test_points", points)
             object.__setattr__(self, "horizon", len(points))
         require(self).integer("horizon")
         if self.rule is not None and not hasattr(self.rule, "py_func"):
-            raise InvalidArgument(f"{owner}: rule must be compiled with numba.njit, got {short_repr(self.rule)}")
+            raise InvalidArgument(
+                f"{owner}: rule must be compiled with numba.njit, got {short_repr(self.rule)}"
+            )
         if self.norm_bound > 1e150:
-            raise InvalidArgument(f"{owner}: norm_bound must have a finite square, got {self.norm_bound!r}")
+            raise InvalidArgument(
+                f"{owner}: norm_bound must have a finite square, got {self.norm_bound!r}"
+            )
         if self._updates() < 1:
             if self.constants == "repaired":
-                raise InvalidArgument(f"{owner}: n lambda epsilon C must allow at least one update, got B = {self._updates():.6g}")
-            text = f"{owner}: B = {self._updates():.6g} is below 1; one update is made anyway, and the claim can fail (JK-07)"
+                raise InvalidArgument(
+                    f"{owner}: n lambda epsilon C must allow at least one update, got B = "
+                    f"{self._updates():.6g}"
+                )
+            text = (
+                f"{owner}: B = {self._updates():.6g} is below 1; one update is made anyway, and "
+                "the claim can fail (JK-07)"
+            )
             warnings.warn(text, stacklevel=3)
 
     @property
@@ -115,21 +135,34 @@ class PrivateInteractivePrediction(LearnerMechanism):
         unit = it.records * it.regularization * self.epsilon / (it.lipschitz * it.radius)
         spread = math.log(2 * self.rounds / self.beta)
         if self.constants == "repaired":
-            # B = 3.2 R^2 C^2 / sigma(B)^2, with sigma(B) = 800 R sqrt(B) log(4/delta) log(2T/beta) / unit
-            return math.sqrt(3.2) * self.norm_bound * unit / (800 * spread * math.log(4 / self.delta))
+            # B = 3.2 R^2 C^2 / sigma(B)^2, with sigma(B) = 800 R sqrt(B) log(4/delta) log(2T/beta)
+            # / unit
+            return (
+                math.sqrt(3.2) * self.norm_bound * unit / (800 * spread * math.log(4 / self.delta))
+            )
         return unit * self.norm_bound**2 / (200 * math.sqrt(2 * spread) * math.log(4 / self.delta))
 
     @property
     def updates(self) -> float:
         """Return B; the loop runs while the number of updates is below B."""
-        return float(math.ceil(self._updates())) if self.constants == "repaired" else self._updates()
+        return (
+            float(math.ceil(self._updates())) if self.constants == "repaired" else self._updates()
+        )
 
     @property
     def answer_epsilon(self) -> float:
-        """Return epsilon_0, the inverse scale of the Laplace noise, in units of one over a prediction."""
+        """Return epsilon_0, the inverse scale of the Laplace noise, in units of one over a
+        prediction.
+        """
         it = self.learner
         factor = 400 if self.constants == "theorem9" else 200
-        slope = factor * it.lipschitz * it.radius**2 * math.sqrt(self.updates) * math.log(4 / self.delta)
+        slope = (
+            factor
+            * it.lipschitz
+            * it.radius**2
+            * math.sqrt(self.updates)
+            * math.log(4 / self.delta)
+        )
         return it.records * it.regularization * self.epsilon / slope
 
     @property
@@ -149,11 +182,14 @@ class PrivateInteractivePrediction(LearnerMechanism):
 
     @property
     def truth(self) -> Truth | None:
-        """Return None: the worst adaptive adversary is known by dynamic programming only, not by a formula (JK-07)."""
+        """Return None: the worst adaptive adversary is known by dynamic programming only, not by a
+        formula (JK-07).
+        """
         return None
 
     def worst_pair(self, surplus: int = 1) -> Pair:
-        """Return the worst known neighboring pair: W7/W8, on which w* moves by its sensitivity along e1.
+        """Return the worst known neighboring pair: W7/W8, on which w* moves by its sensitivity
+        along e1.
 
         For W8, `surplus` is so large that the prediction at e1 lies beyond the threshold.
         """
@@ -186,7 +222,9 @@ class PrivateInteractivePrediction(LearnerMechanism):
 
     @available_if(lambda self: self.rounds == 1)
     def atoms(self, dataset: LabelledVectors) -> FloatArray:
-        """Return the only atom for T = 1: a bottom in the first round is the public prediction, 0."""
+        """Return the only atom for T = 1: a bottom in the first round is the public
+        prediction, 0.
+        """
         return np.zeros(1)
 
     def tops(self, outputs: FloatArray) -> FloatArray:
@@ -195,7 +233,10 @@ class PrivateInteractivePrediction(LearnerMechanism):
         The result is public: it is computed without the dataset. Only for fixed test points.
         """
         if self.test_points is None:
-            raise InvalidArgument(f"{type(self).__name__}: test_points must be fixed to distinguish tops from bottoms; a rule is given")
+            raise InvalidArgument(
+                f"{type(self).__name__}: test_points must be fixed to distinguish tops from "
+                "bottoms; a rule is given"
+            )
         rows = output_rows(outputs, self.rounds, type(self).__name__)
         gram = self.learner.kernel(self.test_points, self.test_points)
         calls = np.full(rows.shape, np.nan)
@@ -212,8 +253,16 @@ class PrivateInteractivePrediction(LearnerMechanism):
         """Return (B, noise scale, sigma, eta), as the compiled kernels take them."""
         return self.updates, 1 / self.answer_epsilon, self.threshold, self.step
 
-    def _replay(self, rows: FloatArray, centers: FloatArray, coefficients: FloatArray, rng: np.random.Generator | None) -> FloatArray:
-        """Draw transcripts into `rows`, or replay `rows` if `rng` is None; return the log-densities."""
+    def _replay(
+        self,
+        rows: FloatArray,
+        centers: FloatArray,
+        coefficients: FloatArray,
+        rng: np.random.Generator | None,
+    ) -> FloatArray:
+        """Draw transcripts into `rows`, or replay `rows` if `rng` is None; return the
+        log-densities.
+        """
         kernel = self.learner.kernel
         generator = np.random.default_rng(0) if rng is None else rng
         logs, bad = adaptive_transcripts(
@@ -229,7 +278,10 @@ class PrivateInteractivePrediction(LearnerMechanism):
             generator,
         )
         if bad >= 0:
-            text = f"rule must choose points with |phi(z)| at most {self.learner.radius!r}, it did not in round {bad + 1}"
+            text = (
+                f"rule must choose points with |phi(z)| at most {self.learner.radius!r}, it did "
+                f"not in round {bad + 1}"
+            )
             raise InvalidArgument(f"{type(self).__name__}: {text}")
         return np.asarray(logs)
 
@@ -252,9 +304,16 @@ class PredictionSession:
 
     def start(self, dataset: LabelledVectors, rng: np.random.Generator) -> None:
         """Start a run. The fit of w* is cached per dataset, since nothing in it is random."""
-        parts = (np.ascontiguousarray(part).tobytes() for part in (dataset.x, dataset.y, dataset.multiplicity))
+        parts = (
+            np.ascontiguousarray(part).tobytes()
+            for part in (dataset.x, dataset.y, dataset.multiplicity)
+        )
         self._session_cache = _session_cache(self.mechanism, *parts)
-        self._rng, self._left, self._state = rng, self._session_cache.updates, list[tuple[bytes, float]]()
+        self._rng, self._left, self._state = (
+            rng,
+            self._session_cache.updates,
+            list[tuple[bytes, float]](),
+        )
 
     def ask(self, query: Any) -> tuple[bool, float] | None:
         """Return the answer to one test point, or None after the halt."""
@@ -271,13 +330,18 @@ class PredictionSession:
 
 
 class _SessionCache:
-    """Constants of the algorithm and cached predictions and kernel values, keyed by the bytes of the test points.
+    """Constants of the algorithm and cached predictions and kernel values, keyed by the bytes of
+    the test points.
 
     Many sessions of a batch ask for the same points.
     """
 
     def __init__(self, mechanism: PrivateInteractivePrediction, predictor: Predictor) -> None:
-        self.updates, self.threshold, self.step = math.ceil(mechanism.updates), mechanism.threshold, mechanism.step
+        self.updates, self.threshold, self.step = (
+            math.ceil(mechanism.updates),
+            mechanism.threshold,
+            mechanism.step,
+        )
         self.scale = 1 / mechanism.answer_epsilon
         self._learner, self._predictor = mechanism.learner, predictor
         self._values: dict[tuple[bytes, ...], float] = {}
@@ -286,10 +350,15 @@ class _SessionCache:
         return self._cached((point,), lambda: float(self._predictor(self._checked(point))[0]))
 
     def kernel(self, point: bytes, other: bytes) -> float:
-        return self._cached((point, other), lambda: float(self._predictor.kernel(self._checked(point), self._checked(other))[0, 0]))
+        return self._cached(
+            (point, other),
+            lambda: float(self._predictor.kernel(self._checked(point), self._checked(other))[0, 0]),
+        )
 
     def _checked(self, point: bytes) -> FloatArray:
-        return self._learner.check_points(np.frombuffer(point)[None, :], "PredictionSession", "query")
+        return self._learner.check_points(
+            np.frombuffer(point)[None, :], "PredictionSession", "query"
+        )
 
     def _cached(self, key: tuple[bytes, ...], compute: Callable[[], float]) -> float:
         """Return the cached value of `key`, computing it on first use."""
@@ -301,10 +370,17 @@ class _SessionCache:
 
 
 @functools.lru_cache(maxsize=8)
-def _session_cache(mechanism: PrivateInteractivePrediction, x: bytes, y: bytes, counts: bytes) -> _SessionCache:
+def _session_cache(
+    mechanism: PrivateInteractivePrediction, x: bytes, y: bytes, counts: bytes
+) -> _SessionCache:
     """Return the cached constants and predictor for a dataset given as bytes."""
     rows = np.frombuffer(x).reshape(-1, mechanism.learner.dimension)
-    return _SessionCache(mechanism, mechanism.learner.fit(LabelledVectors(rows, np.frombuffer(y), np.frombuffer(counts, dtype=np.int64))))
+    return _SessionCache(
+        mechanism,
+        mechanism.learner.fit(
+            LabelledVectors(rows, np.frombuffer(y), np.frombuffer(counts, dtype=np.int64))
+        ),
+    )
 
 
 def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
@@ -346,7 +422,8 @@ def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
         length = math.sqrt(x * x + y * y)
         along = min(1.0, target / length)
         across = math.sqrt(1.0 - along * along)
-        if x < 0.0:  # of the two unit vectors at this angle, the one with the larger second coordinate
+        # of the two unit vectors at this angle, the one with the larger second coordinate
+        if x < 0.0:
             across = -across
         z[0] = along * x / length - across * y / length
         z[1] = along * y / length + across * x / length
@@ -358,20 +435,34 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     """Yield the names and specimens of the zoo."""
     kernel_learner = KernelLearner(Loss("absolute"), 1.0, 1, 10**6, label_bound=10.0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the mechanisms warn that the claim can fail, which is the reason to include them
-        tiny = PrivateInteractivePrediction(kernel_learner, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]]))
-        halved = PrivateInteractivePrediction(kernel_learner, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]]), constants="theorem9")
+        # the mechanisms warn that the claim can fail, which is the reason to include them
+        warnings.simplefilter("ignore")
+        tiny = PrivateInteractivePrediction(
+            kernel_learner, 1.0, 1e-6, 0.1, 2.73e-5, test_points=np.array([[1.0]])
+        )
+        halved = PrivateInteractivePrediction(
+            kernel_learner,
+            1.0,
+            1e-6,
+            0.1,
+            2.73e-5,
+            test_points=np.array([[1.0]]),
+            constants="theorem9",
+        )
     yield "interactive-printed", PaperSpecimen(tiny, (tiny.worst_pair(26),))
     yield "interactive-theorem9", PaperSpecimen(halved, (halved.worst_pair(52),))
     large_learner = KernelLearner(Loss("absolute"), 1.0, 1, 10**7, label_bound=10.0)
     points = np.linspace(-1.0, 1.0, 10)[:, None]
-    repaired = PrivateInteractivePrediction(large_learner, 1.0, 1e-6, 0.05, 0.02, test_points=points, constants="repaired")
+    repaired = PrivateInteractivePrediction(
+        large_learner, 1.0, 1e-6, 0.05, 0.02, test_points=points, constants="repaired"
+    )
     yield "interactive-repaired", PaperSpecimen(repaired, (repaired.worst_pair(),))
     yield "interactive-held-at-threshold", _held_at_threshold()
 
 
 def _held_at_threshold() -> PaperSpecimen:
-    """Return the specimen of witness W7, on which the test points keep each answer at the threshold.
+    """Return the specimen of witness W7, on which the test points keep each answer at the
+    threshold.
 
     Bottoms then leak, and no budget is spent on bottoms.
     """
@@ -379,10 +470,17 @@ def _held_at_threshold() -> PaperSpecimen:
     delta, rounds = 1e-6, 60
     epsilon = 0.3 * 100 * 2 * math.log(4 / delta)
     spread = math.sqrt(2 * math.log(2 * rounds / 0.1))
-    bound = math.sqrt(4 * 200 * spread * math.log(4 / delta) / (10**6 * epsilon)) * (1 - 1e-12)  # B = 4, and not larger by a rounding error
-    probe = PrivateInteractivePrediction(kernel_learner, epsilon, delta, 0.1, bound, test_points=np.zeros((rounds, 2)))
+    # B = 4, and not larger by a rounding error
+    bound = math.sqrt(4 * 200 * spread * math.log(4 / delta) / (10**6 * epsilon)) * (1 - 1e-12)
+    probe = PrivateInteractivePrediction(
+        kernel_learner, epsilon, delta, 0.1, bound, test_points=np.zeros((rounds, 2))
+    )
     x, copies = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [900_000, 1, 99_999]
     d0, d1 = (LabelledVectors(x, [10.0, y, 0.0], copies) for y in (-10.0, 10.0))
     rule = hold_gap(tuple(kernel_learner.fit(d0).centers[0]), probe.threshold)
-    game = PrivateInteractivePrediction(kernel_learner, epsilon, delta, 0.1, bound, rule=rule, horizon=rounds)
-    return PaperSpecimen(game, (Pair(d0, d1, "replace-one", "W7: answers held at the threshold"),), trials=5_000)
+    game = PrivateInteractivePrediction(
+        kernel_learner, epsilon, delta, 0.1, bound, rule=rule, horizon=rounds
+    )
+    return PaperSpecimen(
+        game, (Pair(d0, d1, "replace-one", "W7: answers held at the threshold"),), trials=5_000
+    )

@@ -1,4 +1,5 @@
-"""The compiled part of `interactive`: kernels that sample and replay transcripts of threshold answers.
+"""The compiled part of `interactive`: kernels that sample and replay transcripts of threshold
+answers.
 
 Both kinds of kernel compute the public prediction p_t with the same function, so that a bottom is
 recognized by equality of bits.
@@ -28,7 +29,9 @@ def interval_log_probability(low: float, high: float) -> float:
 
 @jit
 def _prediction(row: FloatArray, places: Any, alphas: FloatArray, count: int) -> float:
-    """Return the public prediction at one test point, given its row of the Gram matrix and the updates so far."""
+    """Return the public prediction at one test point, given its row of the Gram matrix and the
+    updates so far.
+    """
     total = 0.0
     for k in range(count):
         total += alphas[k] * row[places[k]]
@@ -37,7 +40,14 @@ def _prediction(row: FloatArray, places: Any, alphas: FloatArray, count: int) ->
 
 @jit
 def transcripts(
-    truths: FloatArray, gram: FloatArray, updates: float, scale: float, sigma: float, eta: float, size: int, rng: np.random.Generator
+    truths: FloatArray,
+    gram: FloatArray,
+    updates: float,
+    scale: float,
+    sigma: float,
+    eta: float,
+    size: int,
+    rng: np.random.Generator,
 ) -> FloatArray:
     """Return answers at fixed test points, (size, T); `truths` holds the predictions of w*."""
     rounds = truths.size
@@ -64,7 +74,13 @@ def transcripts(
 
 @jit
 def transcript_log_densities(
-    rows: FloatArray, truths: FloatArray, gram: FloatArray, updates: float, scale: float, sigma: float, eta: float
+    rows: FloatArray,
+    truths: FloatArray,
+    gram: FloatArray,
+    updates: float,
+    scale: float,
+    sigma: float,
+    eta: float,
 ) -> FloatArray:
     """Return the log-density of each row of answers at fixed test points."""
     size, rounds = rows.shape
@@ -81,7 +97,9 @@ def transcript_log_densities(
             predicted = _prediction(gram[t], places, alphas, count)
             gap = answer - predicted
             if gap == 0.0:
-                out[i] += interval_log_probability((predicted - sigma - truths[t]) / scale, (predicted + sigma - truths[t]) / scale)
+                out[i] += interval_log_probability(
+                    (predicted - sigma - truths[t]) / scale, (predicted + sigma - truths[t]) / scale
+                )
             elif abs(gap) > sigma:
                 out[i] -= abs(answer - truths[t]) / scale + math.log(2.0 * scale)
                 places[count] = t
@@ -93,7 +111,8 @@ def transcript_log_densities(
     return out
 
 
-# Not cached on disk: the code depends on the caller's rule and kernel, which have no stable identity across processes.
+# Not cached on disk: the code depends on the caller's rule and kernel, which have no stable
+# identity across processes.
 @jit_uncached
 def adaptive_transcripts(
     rows: FloatArray,
@@ -110,7 +129,8 @@ def adaptive_transcripts(
     eta: float,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, int]:
-    """Draw transcripts at adaptive test points into `rows` (if `draw`), or replay the transcripts in `rows`.
+    """Draw transcripts at adaptive test points into `rows` (if `draw`), or replay the transcripts
+    in `rows`.
 
     Returns the log-densities, and the round of the first test point that is too long, or -1.
     """
@@ -130,7 +150,9 @@ def adaptive_transcripts(
                         logs[i] = -np.inf
                 break
             rule(t, points, answers, weights, points[t])
-            if not _kernel_value(function, named, points[t], points[t]) <= radius * radius * (1.0 + 1e-9):
+            if not _kernel_value(function, named, points[t], points[t]) <= radius * radius * (
+                1.0 + 1e-9
+            ):
                 return logs, t
             truth, predicted = 0.0, 0.0
             for k in range(centers.shape[0]):
@@ -149,7 +171,9 @@ def adaptive_transcripts(
                 weights[t] = math.copysign(eta, gap)
                 count += 1
             elif gap == 0.0:
-                logs[i] += interval_log_probability((predicted - sigma - truth) / scale, (predicted + sigma - truth) / scale)
+                logs[i] += interval_log_probability(
+                    (predicted - sigma - truth) / scale, (predicted + sigma - truth) / scale
+                )
             else:
                 logs[i] = -np.inf
                 break
@@ -157,7 +181,9 @@ def adaptive_transcripts(
 
 
 @jit_uncached
-def _kernel_value(function: Any, named: tuple[int, int, float, float], x: FloatArray, z: FloatArray) -> float:
+def _kernel_value(
+    function: Any, named: tuple[int, int, float, float], x: FloatArray, z: FloatArray
+) -> float:
     """Return the kernel value at (x, z), from the user's function or the named kernel."""
     if function is None:
         return kernel_value(named[0], named[1], named[2], named[3], x, z)

@@ -1,4 +1,5 @@
-"""The regularized learner whose predictions the interactive mechanisms release, with its sensitivities.
+"""The regularized learner whose predictions the interactive mechanisms release, with its
+sensitivities.
 
 Jain and Thakurta (2013), equations (2) and (3): w* = argmin (1/n) sum l(<w, phi(x_i)>; y_i) +
 (lambda/2) |w|^2. |w* - w*'| <= 2 L R/(lambda n) for datasets that differ in one record. Claims
@@ -83,11 +84,20 @@ class KernelLearner:
     equation: Literal[2, 1] = 2
 
     def __post_init__(self) -> None:
-        require(self).positive("regularization", "bound", "label_bound").integer("dimension", "records").one_of("equation", [2, 1])
-        if not isinstance(self.loss, Loss) or not math.isfinite(self.loss.lipschitz(math.inf, self.label_bound)):
-            raise InvalidArgument(f"KernelLearner: loss must be a Loss that is Lipschitz for every prediction, got {short_repr(self.loss)}")
+        require(self).positive("regularization", "bound", "label_bound").integer(
+            "dimension", "records"
+        ).one_of("equation", [2, 1])
+        if not isinstance(self.loss, Loss) or not math.isfinite(
+            self.loss.lipschitz(math.inf, self.label_bound)
+        ):
+            raise InvalidArgument(
+                "KernelLearner: loss must be a Loss that is Lipschitz for every prediction, "
+                f"got {short_repr(self.loss)}"
+            )
         if not isinstance(self.kernel, Kernel):
-            raise InvalidArgument(f"KernelLearner: kernel must be a Kernel, got {short_repr(self.kernel)}")
+            raise InvalidArgument(
+                f"KernelLearner: kernel must be a Kernel, got {short_repr(self.kernel)}"
+            )
 
     @property
     def lipschitz(self) -> float:
@@ -101,7 +111,9 @@ class KernelLearner:
 
     @property
     def weight_sensitivity(self) -> float:
-        """Return 2 L R/(lambda n), the bound (3) on |w* - w*'|; it holds for the minimizer of (2)."""
+        """Return 2 L R/(lambda n), the bound (3) on |w* - w*'|; it holds for the
+        minimizer of (2).
+        """
         return 2 * self.lipschitz * self.radius / (self.regularization * self.records)
 
     @property
@@ -119,31 +131,50 @@ class KernelLearner:
 
         Raises ConvergenceError instead of returning an uncertified minimizer.
         """
-        check_records(dataset, "KernelLearner", self.records, self.dimension, self.bound, self.label_bound)
+        check_records(
+            dataset, "KernelLearner", self.records, self.dimension, self.bound, self.label_bound
+        )
         if self.loss.binary and not np.all(np.abs(dataset.y) == 1):
-            raise InvalidArgument(f"KernelLearner: dataset must have labels -1 and 1 for {self.loss.name} loss")
+            raise InvalidArgument(
+                f"KernelLearner: dataset must have labels -1 and 1 for {self.loss.name} loss"
+            )
         ridge = self.records * self.regularization / (1 if self.equation == 2 else 2)
         if self.kernel.name == "linear":
-            return Predictor(self.kernel, minimise(Problem.of(dataset, self.loss, ridge)).w[None, :], np.ones(1))
+            return Predictor(
+                self.kernel, minimise(Problem.of(dataset, self.loss, ridge)).w[None, :], np.ones(1)
+            )
         merged = dataset.merged()
-        minimum = minimize_kernel_risk(self.kernel.gram(merged.x), merged.y, merged.weights, self.loss, ridge)
+        minimum = minimize_kernel_risk(
+            self.kernel.gram(merged.x), merged.y, merged.weights, self.loss, ridge
+        )
         return Predictor(self.kernel, merged.x, minimum.coefficients)
 
     def check_points(self, points: object, owner: str, name: str) -> FloatArray:
-        """Return `points` as a (T, d) array of test points in the ball; raise InvalidArgument if they are not."""
+        """Return `points` as a (T, d) array of test points in the ball; raise InvalidArgument if
+        they are not.
+        """
         try:
             rows = np.ascontiguousarray(points, dtype=np.float64)
         except Exception:  # `points` may be any object, whose conversion may raise anything
-            raise InvalidArgument(f"{owner}: {name} must be a (T, d) array of numbers, got {short_repr(points)}") from None
+            raise InvalidArgument(
+                f"{owner}: {name} must be a (T, d) array of numbers, got {short_repr(points)}"
+            ) from None
         if rows.ndim != 2 or len(rows) == 0 or rows.shape[1] != self.dimension:
-            raise InvalidArgument(f"{owner}: {name} must have at least one row of length {self.dimension}, got shape {rows.shape}")
+            raise InvalidArgument(
+                f"{owner}: {name} must have at least one row of length {self.dimension}, got "
+                f"shape {rows.shape}"
+            )
         longest = float(np.linalg.norm(rows, axis=1).max())
         if not longest <= self.bound * (1 + 1e-12):
-            raise InvalidArgument(f"{owner}: {name} must have finite rows of norm at most {self.bound!r}, got {longest!r}")
+            raise InvalidArgument(
+                f"{owner}: {name} must have finite rows of norm at most {self.bound!r}, got "
+                f"{longest!r}"
+            )
         return rows
 
     def worst_pair(self, surplus: int = 1) -> Pair:
-        """Return the worst known neighboring pair: W6, whose datasets differ in the sign of one label.
+        """Return the worst known neighboring pair: W6, whose datasets differ in the sign of one
+        label.
 
         `surplus` records are (R e1, largest label), and the rest lie at the origin. With the
         absolute loss and the linear kernel, w* = surplus L R e1/(lambda n) moves by exactly 2 L
@@ -152,16 +183,22 @@ class KernelLearner:
         """
         n = self.records
         if not (1 <= surplus <= n):
-            raise InvalidArgument(f"KernelLearner.worst_pair: surplus must lie between 1 and {n}, got {surplus!r}")
+            raise InvalidArgument(
+                f"KernelLearner.worst_pair: surplus must lie between 1 and {n}, got {surplus!r}"
+            )
         label = 1.0 if self.loss.binary else self.label_bound
         position = axis(self.dimension, self.bound)
         why = "W6: one label turned over, |w* - w*'| as large as it gets"
-        return replaced(n, (position, label), (position, -label), why, [(position, label, surplus - 1)], label)
+        return replaced(
+            n, (position, label), (position, -label), why, [(position, label, surplus - 1)], label
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnerMechanism:
-    """Base class of the mechanisms that release predictions of a `KernelLearner` or weights fitted to them."""
+    """Base class of the mechanisms that release predictions of a `KernelLearner` or weights fitted
+    to them.
+    """
 
     learner: KernelLearner
     epsilon: float
@@ -170,7 +207,10 @@ class LearnerMechanism:
     def __post_init__(self) -> None:
         require(self).positive("epsilon").probability("delta")
         if not isinstance(self.learner, KernelLearner):
-            raise InvalidArgument(f"{type(self).__name__}: learner must be a KernelLearner, got {short_repr(self.learner)}")
+            raise InvalidArgument(
+                f"{type(self).__name__}: learner must be a KernelLearner, got "
+                f"{short_repr(self.learner)}"
+            )
 
     @property
     def claim(self) -> ApproxDP:

@@ -44,7 +44,11 @@ def radial_noise(noise: str, rate: float, dimension: int) -> SphericalNoise:
     """
     if noise == "gamma":
         return SphericalNoise("gamma", rate, dimension)
-    return SphericalNoise("laplace_radius", rate * (math.sqrt(2.0) if noise == "laplace_radius_std" else 1.0), dimension)
+    return SphericalNoise(
+        "laplace_radius",
+        rate * (math.sqrt(2.0) if noise == "laplace_radius_std" else 1.0),
+        dimension,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,9 @@ class _Logistic:
     records: int = 1
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "regularization").one_of("noise", NOISES).nonnegative("grid").integer("dimension", "records")
+        require(self).positive("epsilon", "regularization").one_of("noise", NOISES).nonnegative(
+            "grid"
+        ).integer("dimension", "records")
 
     @property
     def claim(self) -> PureDP:
@@ -69,7 +75,9 @@ class _Logistic:
 
     @property
     def domain(self) -> LabelledBall:
-        """Return the domain: vectors in the unit ball with labels -1 and +1, neighbors by replacement of one record."""
+        """Return the domain: vectors in the unit ball with labels -1 and +1, neighbors by
+        replacement of one record.
+        """
         return LabelledBall(self.dimension, self.records)
 
 
@@ -112,10 +120,21 @@ class LogisticOutputPerturbation(OutputPerturbation, _Logistic):
         safe = self.grid > 0
         noise = radial_noise(self.noise, 1.0, self.dimension)
         if noise.singular:
-            return Truth(math.inf, "CM-05: the density is unbounded at the minimiser, which moves", safe)
+            return Truth(
+                math.inf, "CM-05: the density is unbounded at the minimiser, which moves", safe
+            )
         if self.dimension > 1:
-            return Truth(self.epsilon, "CM-04: the sensitivity 2/(n lambda) is approached as lambda -> 0 and n lambda -> infinity", safe)
-        return Truth(noise.rate * logistic_shift() * self.epsilon, "CM-04 in d = 1: supremum over n, lambda of the shift", safe)
+            return Truth(
+                self.epsilon,
+                "CM-04: the sensitivity 2/(n lambda) is approached as lambda -> 0 and n "
+                "lambda -> infinity",
+                safe,
+            )
+        return Truth(
+            noise.rate * logistic_shift() * self.epsilon,
+            "CM-04 in d = 1: supremum over n, lambda of the shift",
+            safe,
+        )
 
     def worst_pair(self) -> Pair:
         """Return the worst known neighboring pair: W2, or W1 if d = 1 or n is too small.
@@ -123,25 +142,47 @@ class LogisticOutputPerturbation(OutputPerturbation, _Logistic):
         In W2 common records fix the minimizer at (W, 0), where the replaced record has a slope of
         nearly 1 in both directions.
         """
-        # K copies of (t, 0) with t = 1.278/W balance the ridge term n lambda W: K = 3.59 n lambda W^2.
-        # W is as large as n - 1 records allow.
+        # K copies of (t, 0) with t = 1.278/W balance the ridge term n lambda W: K = 3.59 n lambda
+        # W^2. W is as large as n - 1 records allow.
         n_lambda = self.records * self.regularization
         position = math.sqrt((self.records - 1) / (3.6 * n_lambda)) if self.records > 1 else 0.0
         if self.dimension == 1 or position < 2.0:
-            return replaced(self.records, (axis(self.dimension), 1.0), (-axis(self.dimension), 1.0), "W1: e1 against -e1")
+            return replaced(
+                self.records,
+                (axis(self.dimension), 1.0),
+                (-axis(self.dimension), 1.0),
+                "W1: e1 against -e1",
+            )
         margins = np.linspace(0.0, position, 4001)
-        k = float(margins[np.argmax(np.sqrt(1 - (margins / position) ** 2) / (1 + np.exp(-margins)))])
+        k = float(
+            margins[np.argmax(np.sqrt(1 - (margins / position) ** 2) / (1 + np.exp(-margins)))]
+        )
         t = 1.278 / position
-        copies = min(self.records - 1, max(1, round(n_lambda * position * (1 + math.exp(1.278)) / t)))
+        copies = min(
+            self.records - 1, max(1, round(n_lambda * position * (1 + math.exp(1.278)) / t))
+        )
         first, second = axis(self.dimension, -k / position), axis(self.dimension, -k / position)
-        first[1], second[1] = math.sqrt(1 - (k / position) ** 2), -math.sqrt(1 - (k / position) ** 2)
-        return replaced(self.records, (first, 1.0), (second, 1.0), "W2", [(axis(self.dimension, t), 1.0, copies)])
+        first[1], second[1] = (
+            math.sqrt(1 - (k / position) ** 2),
+            -math.sqrt(1 - (k / position) ** 2),
+        )
+        return replaced(
+            self.records,
+            (first, 1.0),
+            (second, 1.0),
+            "W2",
+            [(axis(self.dimension, t), 1.0, copies)],
+        )
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return the optimization problem and the noise for this dataset."""
-        data = validated_dataset(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
+        data = validated_dataset(
+            dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True
+        )
         n_lambda = data.n * self.regularization
-        return Problem.of(data, LOGISTIC, n_lambda), radial_noise(self.noise, n_lambda * self.epsilon / 2, data.dimension)
+        return Problem.of(data, LOGISTIC, n_lambda), radial_noise(
+            self.noise, n_lambda * self.epsilon / 2, data.dimension
+        )
 
 
 @one_law
@@ -180,15 +221,26 @@ class LogisticObjectivePerturbation(ObjectivePerturbation, _Logistic):
         """
         safe = self.grid > 0
         if radial_noise(self.noise, 1.0, self.dimension).singular:
-            return Truth(math.inf, "CM-06: the density is unbounded where b(w) = 0, at the minimiser, which moves", safe)
+            return Truth(
+                math.inf,
+                "CM-06: the density is unbounded where b(w) = 0, at the minimiser, which moves",
+                safe,
+            )
         if self.dimension == 1:
             return None
         rate, ridge = self._budget(self.records)
         value, _ = largest_loss(LOGISTIC, rate, 1.0, ridge, 1.0)
-        return Truth(value, "CM-06: max over s of rate (1 + s) + log(1 + s (1 - s)/(n lambda)), over n at this n lambda", safe)
+        return Truth(
+            value,
+            "CM-06: max over s of rate (1 + s) + log(1 + s (1 - s)/(n lambda)), over n at "
+            "this n lambda",
+            safe,
+        )
 
     def worst_pair(self) -> Pair:
-        """Return the worst known neighboring pair: W4, or W3 if `opposed_records_pair` has too few records for W4."""
+        """Return the worst known neighboring pair: W4, or W3 if `opposed_records_pair` has too few
+        records for W4.
+        """
         rate, ridge = self._budget(self.records)
         return opposed_records_pair(self.records, self.dimension, rate, ridge)
 
@@ -204,7 +256,9 @@ class LogisticObjectivePerturbation(ObjectivePerturbation, _Logistic):
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return the optimization problem and the noise for this dataset."""
-        data = validated_dataset(dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True)
+        data = validated_dataset(
+            dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True
+        )
         rate, ridge = self._budget(data.n)
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
 
@@ -232,9 +286,17 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
             output = LogisticOutputPerturbation(1.0, 0.1, noise=noise, dimension=d, records=100)
             yield f"logistic-output-{short}-d{d}", with_worst_pair(output)
             objective = LogisticObjectivePerturbation(1.0, 0.1, noise=noise, dimension=d, records=1)
-            yield f"logistic-objective-{short}-d{d}", with_worst_pair(objective, settled=noise != "gamma")
+            yield (
+                f"logistic-objective-{short}-d{d}",
+                with_worst_pair(objective, settled=noise != "gamma"),
+            )
     corrected = LogisticObjectivePerturbation(1.0, 0.1, corrected=True, records=1)
     yield "logistic-objective-corrected", with_worst_pair(corrected)
     clipped = LogisticOutputPerturbation(1.0, 0.1, clip=True, records=2)
-    inside, outside = (LabelledVectors([[0.5, 0.0], [coordinate, 0.0]], [1.0, -1.0]) for coordinate in (-1.0, 30.0))
-    yield "logistic-output-clipped", PaperSpecimen(clipped, (Pair(inside, outside, "replace-one", "a record of norm 30"),))
+    inside, outside = (
+        LabelledVectors([[0.5, 0.0], [coordinate, 0.0]], [1.0, -1.0]) for coordinate in (-1.0, 30.0)
+    )
+    yield (
+        "logistic-output-clipped",
+        PaperSpecimen(clipped, (Pair(inside, outside, "replace-one", "a record of norm 30"),)),
+    )

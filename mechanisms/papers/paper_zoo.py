@@ -19,13 +19,17 @@ class PaperSpecimen:
 
     mechanism: Any  # the algorithm
     pairs: tuple[Pair, ...]  # pairs on which the privacy of the algorithm is worst
-    # whether an audit of the suite's size reaches the verdict that the truth implies. False if a violation is so small, so rare
-    # or so far from these parameters that black-box runs do not detect it.
+    # whether an audit of the suite's size reaches the verdict that the truth implies. False if a
+    # violation is so small, so rare or so far from these parameters that black-box runs do not
+    # detect it.
     settled: bool = True
-    trials: int | None = None  # number of runs, if the suite's number is too many for the cost of a run
+    # number of runs, if the suite's number is too many for the cost of a run
+    trials: int | None = None
 
 
-def with_worst_pair(mechanism: Any, *, settled: bool = True, trials: int | None = None) -> PaperSpecimen:
+def with_worst_pair(
+    mechanism: Any, *, settled: bool = True, trials: int | None = None
+) -> PaperSpecimen:
     """Return the specimen of a mechanism with its own worst pair."""
     return PaperSpecimen(mechanism, (mechanism.worst_pair(),), settled, trials)
 

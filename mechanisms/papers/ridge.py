@@ -1,4 +1,5 @@
-"""Ridge regression by objective perturbation, as released by each organization of a distributed protocol.
+"""Ridge regression by objective perturbation, as released by each organization of a distributed
+protocol.
 
 Minami et al., equations (7) and (8): beta = (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E_n[y x]
 + b/(2n)), with noise b of density proportional to exp(-epsilon |b| / (2 zeta)). Claims MN-01 to
@@ -36,10 +37,12 @@ from dpwitness.mechanisms.textbook.categorical import output_rows
 
 Form = Literal["printed", "repaired"]
 
-# Lambda of the paper: the largest eigenvalue, over the unit ball, of the Hessian 2 x x^T of (y - beta.x)^2.
+# Lambda of the paper: the largest eigenvalue, over the unit ball, of the Hessian 2 x x^T of (y -
+# beta.x)^2.
 _CURVATURE = 2.0
-# An output this close to the sphere counts as lying on the sphere. The sampler puts constrained minimizers on the sphere up to
-# a few rounding errors, and an interior output almost never comes so close.
+# An output this close to the sphere counts as lying on the sphere. The sampler puts constrained
+# minimizers on the sphere up to a few rounding errors, and an interior output almost never comes so
+# close.
 _ON_SPHERE = 1e-11
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
@@ -47,7 +50,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 @one_law
 @dataclass(frozen=True, slots=True)
 class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
-    """Private ridge regression by objective perturbation; releases one estimate, a vector of length p.
+    """Private ridge regression by objective perturbation; releases one estimate, a vector of length
+    p.
 
     Parameters
     ----------
@@ -91,7 +95,9 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
     grid: float = 0.0
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "radius", "label_bound").nonnegative("regularization", "grid").integer("dimension", "records")
+        require(self).positive("epsilon", "radius", "label_bound").nonnegative(
+            "regularization", "grid"
+        ).integer("dimension", "records")
         require(self).one_of("form", ["printed", "repaired"])
 
     @property
@@ -114,13 +120,26 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
     @property
     def truth(self) -> Truth:
         if self.form == "printed":
-            return Truth(math.inf, "MN-03 (a): the log-ratio grows linearly in |beta| wherever sum x x^T differs", bits_safe=self.grid > 0)
+            return Truth(
+                math.inf,
+                "MN-03 (a): the log-ratio grows linearly in |beta| wherever sum x x^T differs",
+                bits_safe=self.grid > 0,
+            )
         bound = self.epsilon / 2 + math.log1p(self.epsilon / 2)
-        return Truth(bound, "MN-03, repair: upper bound epsilon/2 (noise) + log(1 + epsilon/2) (Jacobian)", bits_safe=self.grid > 0)
+        return Truth(
+            bound,
+            "MN-03, repair: upper bound epsilon/2 (noise) + log(1 + epsilon/2) (Jacobian)",
+            bits_safe=self.grid > 0,
+        )
 
     @property
     def domain(self) -> LabelledBall:
-        return LabelledBall(self.dimension, self.records, labels=(-self.label_bound, 0.0, self.label_bound), radius=1.0)
+        return LabelledBall(
+            self.dimension,
+            self.records,
+            labels=(-self.label_bound, 0.0, self.label_bound),
+            radius=1.0,
+        )
 
     def worst_pair(self, where: Literal["tail", "bulk"] = "tail") -> Pair:
         """Return the worst known neighboring pair: W12 (`tail`) or W13 (`bulk`).
@@ -138,17 +157,30 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
             description = "W12: sum x x^T differs, the ratio grows in the tail"
         else:
             if other_records < 50:
-                raise InvalidArgument(f"PrivateRidge.worst_pair: records must be at least 51 for the pair in the bulk, got {self.records}")
-            rows, labels = [(unit, 0.5 * unit), (50 / other_records * unit, 50 / other_records * unit)], [(bound, -bound), (-bound, -bound)]
+                raise InvalidArgument(
+                    "PrivateRidge.worst_pair: records must be at least 51 for the pair in "
+                    f"the bulk, got {self.records}"
+                )
+            rows, labels = (
+                [(unit, 0.5 * unit), (50 / other_records * unit, 50 / other_records * unit)],
+                [(bound, -bound), (-bound, -bound)],
+            )
             description = "W13: noise and Jacobian spend more than epsilon inside Theta"
         keep = slice(0, 2 if other_records else 1)
         copies = [1, other_records][keep]
-        d0, d1 = (LabelledVectors([r[k] for r in rows][keep], [y[k] for y in labels][keep], copies) for k in (0, 1))
+        d0, d1 = (
+            LabelledVectors([r[k] for r in rows][keep], [y[k] for y in labels][keep], copies)
+            for k in (0, 1)
+        )
         return Pair(d0, d1, "replace-one", description)
 
     def draws(self, dataset: LabelledVectors) -> Draws:
         """Return the output law on this dataset as a compiled kernel."""
-        return Draws(fill_estimates, (*self._spectrum(dataset), self.rate, self._limit, float(self.grid)), int(self.dimension))
+        return Draws(
+            fill_estimates,
+            (*self._spectrum(dataset), self.rate, self._limit, float(self.grid)),
+            int(self.dimension),
+        )
 
     @available_if(lambda self: self.grid == 0)
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
@@ -161,15 +193,27 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
         """
         rows = output_rows(outputs, self.dimension, "PrivateRidge")
         values, basis, target = self._spectrum(dataset)
-        return _log_densities(np.ascontiguousarray(rows @ basis), values, target, self.rate, self._limit, _NODES, _WEIGHTS)
+        return _log_densities(
+            np.ascontiguousarray(rows @ basis),
+            values,
+            target,
+            self.rate,
+            self._limit,
+            _NODES,
+            _WEIGHTS,
+        )
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return n times the printed objective, and its noise."""
         check_records(dataset, "PrivateRidge", self.records, self.dimension, 1.0, self.label_bound)
         if self.form == "repaired" and self.dimension > 1:
-            raise EnclosureUnavailable("PrivateRidge: the mass on the sphere is not enclosed for p >= 2")
+            raise EnclosureUnavailable(
+                "PrivateRidge: the mass on the sphere is not enclosed for p >= 2"
+            )
         ridge = 2 * (self.records * self.regularization + _CURVATURE / self.epsilon)
-        return Problem.of(dataset, Loss("squared"), ridge), SphericalNoise("gamma", self.rate, self.dimension)
+        return Problem.of(dataset, Loss("squared"), ridge), SphericalNoise(
+            "gamma", self.rate, self.dimension
+        )
 
     def _line_law(self, dataset: LabelledVectors) -> LineLaw:
         """Return the output law in dimension 1."""
@@ -195,25 +239,44 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
         weighted = dataset.x * dataset.weights[:, None]
         ridge = self.records * self.regularization + _CURVATURE / self.epsilon
         values, basis = np.linalg.eigh(weighted.T @ dataset.x)
-        return np.maximum(values, 0.0) + ridge, np.ascontiguousarray(basis), basis.T @ (weighted.T @ dataset.y)
+        return (
+            np.maximum(values, 0.0) + ridge,
+            np.ascontiguousarray(basis),
+            basis.T @ (weighted.T @ dataset.y),
+        )
 
 
 def check_records(
-    dataset: object, owner: str, records: int | None, dimension: int | None, radius: float, label_bound: float, norm: float = 2
+    dataset: object,
+    owner: str,
+    records: int | None,
+    dimension: int | None,
+    radius: float,
+    label_bound: float,
+    norm: float = 2,
 ) -> None:
-    """Raise InvalidArgument unless `dataset` is `records` labeled vectors with |x| <= radius and |y| <= label_bound."""
+    """Raise InvalidArgument unless `dataset` is `records` labeled vectors with |x| <= radius and
+    |y| <= label_bound.
+    """
     if not isinstance(dataset, LabelledVectors):
-        raise InvalidArgument(f"{owner}: dataset must be LabelledVectors, got {type(dataset).__name__}")
+        raise InvalidArgument(
+            f"{owner}: dataset must be LabelledVectors, got {type(dataset).__name__}"
+        )
     if dimension is not None and dataset.dimension != dimension:
-        raise InvalidArgument(f"{owner}: dataset must have vectors of length {dimension}, got {dataset.dimension}")
+        raise InvalidArgument(
+            f"{owner}: dataset must have vectors of length {dimension}, got {dataset.dimension}"
+        )
     if records is not None and dataset.n != records:
         raise InvalidArgument(f"{owner}: dataset must hold {records} records, got {dataset.n}")
     longest = float(np.linalg.norm(dataset.x, norm, axis=1).max())
     if longest > radius * (1 + 1e-12):
-        raise InvalidArgument(f"{owner}: dataset must have vectors of norm at most {radius!r}, got {longest!r}")
+        raise InvalidArgument(
+            f"{owner}: dataset must have vectors of norm at most {radius!r}, got {longest!r}"
+        )
     if np.abs(dataset.y).max() > label_bound:
         raise InvalidArgument(
-            f"{owner}: dataset must have labels in [-{label_bound!r}, {label_bound!r}], got {float(np.abs(dataset.y).max())!r}"
+            f"{owner}: dataset must have labels in [-{label_bound!r}, {label_bound!r}], got "
+            f"{float(np.abs(dataset.y).max())!r}"
         )
 
 
@@ -251,7 +314,9 @@ def fill_estimates(
 
 
 @jit
-def constrained_solution(values: FloatArray, right: FloatArray, limit: float, out: FloatArray) -> None:
+def constrained_solution(
+    values: FloatArray, right: FloatArray, limit: float, out: FloatArray
+) -> None:
     """Write argmin w.diag(values).w/2 - right.w over |w| <= limit into `out`."""
     square = 0.0
     for j in range(values.size):
@@ -290,13 +355,26 @@ def _multiplier(values: FloatArray, right: FloatArray, limit: float) -> float:
 
 @jit
 def _log_densities(
-    rows: FloatArray, values: FloatArray, target: FloatArray, rate: float, limit: float, nodes: FloatArray, weights: FloatArray
+    rows: FloatArray,
+    values: FloatArray,
+    target: FloatArray,
+    rate: float,
+    limit: float,
+    nodes: FloatArray,
+    weights: FloatArray,
 ) -> FloatArray:
     """Return the log-density of each row, given in the eigenbasis."""
     size, p = rows.shape
     out = np.empty(size)
-    # log of c^p / (Gamma(p) A_p), with A_p the area of the unit sphere, times the factor 2^p of the Jacobian
-    constant = p * math.log(2.0 * rate) - math.lgamma(p) - math.log(2.0) - 0.5 * p * math.log(math.pi) + math.lgamma(0.5 * p)
+    # log of c^p / (Gamma(p) A_p), with A_p the area of the unit sphere, times the factor 2^p of the
+    # Jacobian
+    constant = (
+        p * math.log(2.0 * rate)
+        - math.lgamma(p)
+        - math.log(2.0)
+        - 0.5 * p * math.log(math.pi)
+        + math.lgamma(0.5 * p)
+    )
     log_determinant = np.log(values).sum()
     noise = np.empty(p)
     for i in range(size):
@@ -309,7 +387,9 @@ def _log_densities(
         if length < limit * (1.0 - _ON_SPHERE):
             out[i] = constant - rate * math.sqrt(square) + log_determinant
         elif length <= limit * (1.0 + _ON_SPHERE):
-            out[i] = constant + _log_sphere_integral(rows[i] / length, noise, square, values, rate, limit, nodes, weights)
+            out[i] = constant + _log_sphere_integral(
+                rows[i] / length, noise, square, values, rate, limit, nodes, weights
+            )
         else:
             out[i] = -np.inf
     return out
@@ -355,7 +435,9 @@ def _log_sphere_integral(
                 for j in range(p):
                     log_product += math.log(values[j] + mu)
                     inverse += unit[j] * unit[j] / (values[j] + mu)
-                log_term = log_product + math.log(inverse) - rate * math.sqrt(s * s + across * across)
+                log_term = (
+                    log_product + math.log(inverse) - rate * math.sqrt(s * s + across * across)
+                )
                 log_term += math.log(0.5 * (outer - inner) * weights[k])
                 if log_term > log_scale:
                     total = total * math.exp(log_scale - log_term) + 1.0 if total > 0.0 else 1.0
@@ -372,4 +454,7 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
         for p in (1, 2):
             ridge = PrivateRidge(1.0, 0.1, 1.0, 1.0, p, 60, form=form)
             pairs = (ridge.worst_pair("tail"), ridge.worst_pair("bulk"))
-            yield f"ridge-{form}-p{p}", PaperSpecimen(ridge, pairs, settled=form == "repaired", trials=100_000)
+            yield (
+                f"ridge-{form}-p{p}",
+                PaperSpecimen(ridge, pairs, settled=form == "repaired", trials=100_000),
+            )

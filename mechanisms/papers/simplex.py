@@ -28,10 +28,22 @@ from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray, Truth
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require, require_integer, require_one_of, require_probability, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require,
+    require_integer,
+    require_one_of,
+    require_probability,
+    short_repr,
+)
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.papers.ridge import check_records
-from dpwitness.mechanisms.textbook.categorical import SoftmaxDraw, frequency_draws, log_softmax, output_rows
+from dpwitness.mechanisms.textbook.categorical import (
+    SoftmaxDraw,
+    frequency_draws,
+    log_softmax,
+    output_rows,
+)
 
 Draws = Literal["pure", "approximate", "approximate_repaired"]
 _MAX_ROWS = 1_000_000
@@ -94,26 +106,46 @@ class SimplexSampling:
     draws: Draws | int = "pure"
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "regularization", "bound", "label_bound").integer("dimension", least=2).integer("records")
+        require(self).positive("epsilon", "regularization", "bound", "label_bound").integer(
+            "dimension", least=2
+        ).integer("records")
         if not isinstance(self.loss, Loss) or not math.isfinite(self.loss.smoothness):
-            raise InvalidArgument(f"SimplexSampling: loss must be a Loss with a bounded second derivative, got {short_repr(self.loss)}")
+            raise InvalidArgument(
+                "SimplexSampling: loss must be a Loss with a bounded second derivative, got "
+                f"{short_repr(self.loss)}"
+            )
         if self.delta is not None:
             require_probability("delta", self.delta, "SimplexSampling")
         if isinstance(self.draws, str):
-            require_one_of("draws", self.draws, ["pure", "approximate", "approximate_repaired"], "SimplexSampling")
+            require_one_of(
+                "draws",
+                self.draws,
+                ["pure", "approximate", "approximate_repaired"],
+                "SimplexSampling",
+            )
             if self.draws != "pure" and self.delta is None:
-                raise InvalidArgument(f"SimplexSampling: delta must be given for draws={self.draws!r}, got None")
+                raise InvalidArgument(
+                    f"SimplexSampling: delta must be given for draws={self.draws!r}, got None"
+                )
             try:
                 self._formula()
             except ArithmeticError:
                 raise InvalidArgument(
-                    f"SimplexSampling: bound must be small enough that the squared loss is a finite float, got {self.bound!r}"
+                    "SimplexSampling: bound must be small enough that the squared loss is a "
+                    f"finite float, got {self.bound!r}"
                 ) from None
             if not self._formula() >= 1:
-                text = f"draws={self.draws!r} must give at least one draw, got m = {self._formula():.6g}"
+                text = (
+                    f"draws={self.draws!r} must give at least one draw, got m = "
+                    f"{self._formula():.6g}"
+                )
                 if self.draws == "approximate_repaired":
                     raise InvalidArgument(f"SimplexSampling: {text}")
-                warnings.warn(f"SimplexSampling: {text}; drawing once instead, for which the paper claims nothing", stacklevel=3)
+                warnings.warn(
+                    f"SimplexSampling: {text}; drawing once instead, for which the paper "
+                    "claims nothing",
+                    stacklevel=3,
+                )
         else:
             require_integer("draws", self.draws, "SimplexSampling")
 
@@ -130,7 +162,9 @@ class SimplexSampling:
     @property
     def count(self) -> int:
         """Return m, the number of draws."""
-        return max(1, math.floor(self._formula())) if isinstance(self.draws, str) else int(self.draws)
+        return (
+            max(1, math.floor(self._formula())) if isinstance(self.draws, str) else int(self.draws)
+        )
 
     def _formula(self) -> float:
         """Return m before rounding."""
@@ -139,11 +173,17 @@ class SimplexSampling:
             return self.epsilon * self.regularization / slope / (4 + 2 * x)
         assert self.delta is not None
         unit = slope if self.draws == "approximate_repaired" else 1.0
-        return (self.epsilon * self.regularization / (unit * math.log(1 / self.delta)) / (32 + 16 * x)) ** 2
+        return (
+            self.epsilon * self.regularization / (unit * math.log(1 / self.delta)) / (32 + 16 * x)
+        ) ** 2
 
     @property
     def claim(self) -> PureDP | ApproxDP:
-        return PureDP(self.epsilon) if self.delta is None or self.draws == "pure" else ApproxDP(self.epsilon, self.delta)
+        return (
+            PureDP(self.epsilon)
+            if self.delta is None or self.draws == "pure"
+            else ApproxDP(self.epsilon, self.delta)
+        )
 
     @property
     def truth(self) -> Truth | None:
@@ -158,7 +198,10 @@ class SimplexSampling:
         step = 2 * self.lipschitz * self.bound / self.regularization
         rare = -(self.records - 1) * step - math.log(self.dimension - 1)
         per_draw = float(np.logaddexp(0.0, step - rare) - np.logaddexp(0.0, -step - rare))
-        return Truth(self.count * per_draw, "JT-10: bounded range of a softmax, attained by linear costs of full size")
+        return Truth(
+            self.count * per_draw,
+            "JT-10: bounded range of a softmax, attained by linear costs of full size",
+        )
 
     @property
     def domain(self) -> LabelledBall:
@@ -178,33 +221,58 @@ class SimplexSampling:
         rows, labels, copies = [x], [label], [1]
         if self.records > 1:
             odds = math.log(rare / (1 - rare)) + math.log(self.dimension - 1)
-            share = -odds * self.regularization / (2 * self.bound * label * self.loss.scale * (self.records - 1))
+            share = (
+                -odds
+                * self.regularization
+                / (2 * self.bound * label * self.loss.scale * (self.records - 1))
+            )
             rows.append(float(np.clip(share, -1.0, 1.0)) * x)
             labels.append(label)
             copies.append(self.records - 1)
         d0 = LabelledVectors(np.vstack(rows), [-labels[0], *labels[1:]], copies)
-        return Pair(d0, LabelledVectors(np.vstack(rows), labels, copies), "replace-one", "W17: a rare coordinate against all others")
+        return Pair(
+            d0,
+            LabelledVectors(np.vstack(rows), labels, copies),
+            "replace-one",
+            "W17: a rare coordinate against all others",
+        )
 
     def minimiser(self, dataset: LabelledVectors) -> SimplexMinimiser:
         """Return the exact minimizer (8).
 
         Raises ConvergenceError instead of returning an uncertified minimizer.
         """
-        check_records(dataset, "SimplexSampling", self.records, self.dimension, self.bound, self.label_bound, math.inf)
+        check_records(
+            dataset,
+            "SimplexSampling",
+            self.records,
+            self.dimension,
+            self.bound,
+            self.label_bound,
+            math.inf,
+        )
         if self.loss.binary and not np.all(np.abs(dataset.y) == 1):
-            raise InvalidArgument(f"SimplexSampling: dataset must have labels -1 and 1 for {self.loss.name} loss")
+            raise InvalidArgument(
+                f"SimplexSampling: dataset must have labels -1 and 1 for {self.loss.name} loss"
+            )
         return minimise_over_simplex(dataset, self.loss, self.regularization)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
         """Return `size` independent vectors of frequencies k/m: (size, p)."""
-        return frequency_draws(np.exp(self.minimiser(dataset).log_theta), self.count).sample(size, rng)
+        return frequency_draws(np.exp(self.minimiser(dataset).log_theta), self.count).sample(
+            size, rng
+        )
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Return the exact multinomial log-mass; minus infinity if m times a row is not a vector of counts."""
+        """Return the exact multinomial log-mass; minus infinity if m times a row is not a vector of
+        counts.
+        """
         rows = output_rows(outputs, self.dimension, "SimplexSampling")
         return _multinomial(rows, self.minimiser(dataset).log_theta, self.count)
 
-    @available_if(lambda self: math.comb(self.count + self.dimension - 1, self.dimension - 1) <= _MAX_ROWS)
+    @available_if(
+        lambda self: math.comb(self.count + self.dimension - 1, self.dimension - 1) <= _MAX_ROWS
+    )
     def support(self, dataset: LabelledVectors) -> FloatArray:
         """Return every vector of counts, divided by m; the method exists only for small m and p."""
         m, p = self.count, self.dimension
@@ -216,7 +284,9 @@ class SimplexSampling:
             rows = np.column_stack([rows[parent], child])
         return np.column_stack([rows, m - rows.sum(axis=1)]) / m
 
-    def draws_ball(self, d1: LabelledVectors, d0: LabelledVectors) -> list[tuple[list[Ball], list[Ball], int]]:
+    def draws_ball(
+        self, d1: LabelledVectors, d0: LabelledVectors
+    ) -> list[tuple[list[Ball], list[Ball], int]]:
         """Return the log-probabilities of one draw under D1 and D0, and the number of draws.
 
         The counts are sufficient statistics of the draws.
@@ -230,7 +300,9 @@ class SimplexSampling:
         for box in boxes:
             counts = [round(low * m) for low, _ in box]
             total = (arb(m) + 1).lgamma() - sum(((arb(k) + 1).lgamma() for k in counts), arb(0))
-            log_masses.append(total + sum((k * x for k, x in zip(counts, log_theta, strict=True)), arb(0)))
+            log_masses.append(
+                total + sum((k * x for k, x in zip(counts, log_theta, strict=True)), arb(0))
+            )
         return log_masses
 
     def _log_theta_ball(self, dataset: LabelledVectors) -> list[Ball]:
@@ -244,14 +316,23 @@ class SimplexSampling:
         lam = arb(self.regularization)
         logs = softmax([arb(x) for x in self.minimiser(dataset).log_theta.tolist()])
         rows = [(x.tolist(), float(y), int(n)) for x, y, n in dataset.records()]
-        predictions = [sum((x * log.exp() for x, log in zip(row, logs, strict=True)), arb(0)) for row, _, _ in rows]
+        predictions = [
+            sum((x * log.exp() for x, log in zip(row, logs, strict=True)), arb(0))
+            for row, _, _ in rows
+        ]
 
         def weighted_slopes(error: Ball) -> list[Ball]:
-            """Return an enclosure of sum x l' for predictions within this 1-norm error of theta_0."""
+            """Return an enclosure of sum x l' for predictions within this 1-norm error
+            of theta_0.
+            """
             total = [arb(0)] * self.dimension
             for (row, y, n), u in zip(rows, predictions, strict=True):
                 deviation = (error * max(abs(x) for x in row)).upper()
-                slope = n * self.loss.scale * slope_over(self.loss, (u - deviation).lower(), (u + deviation).upper(), y)
+                slope = (
+                    n
+                    * self.loss.scale
+                    * slope_over(self.loss, (u - deviation).lower(), (u + deviation).upper(), y)
+                )
                 total = [a + slope * x for a, x in zip(total, row, strict=True)]
             return total
 
@@ -259,7 +340,9 @@ class SimplexSampling:
         highest, lowest = max(g.upper() for g in gradient), min(g.lower() for g in gradient)
         return softmax([-g / lam for g in weighted_slopes(((highest - lowest) / lam).upper())])
 
-    def factors(self, d0: LabelledVectors, d1: LabelledVectors) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
+    def factors(
+        self, d0: LabelledVectors, d1: LabelledVectors
+    ) -> list[tuple[SoftmaxDraw, FloatArray, FloatArray]]:
         """Return the m independent draws.
 
         Their counts are sufficient, so that the composed draws reveal as much as the frequencies.
@@ -268,7 +351,9 @@ class SimplexSampling:
         return [(SoftmaxDraw(self.dimension), *logs)] * self.count
 
 
-def minimise_over_simplex(dataset: LabelledVectors, loss: Loss, lam: float, most_steps: int = 200) -> SimplexMinimiser:
+def minimise_over_simplex(
+    dataset: LabelledVectors, loss: Loss, lam: float, most_steps: int = 200
+) -> SimplexMinimiser:
     """Return the minimizer over the simplex and its certificate.
 
     Newton's method runs in multiplicative form, theta exp(step/theta). The method is exact after
@@ -290,7 +375,8 @@ def minimise_over_simplex(dataset: LabelledVectors, loss: Loss, lam: float, most
         u = x @ theta
         gradient = x.T @ (weights * loss.derivative(u, y)) + lam * logs
         centered_gradient = gradient - theta @ gradient
-        # spread of the gradient over lambda; the allowance covers a few units in the last place of its largest term
+        # spread of the gradient over lambda; the allowance covers a few units in the last place of
+        # its largest term
         error = float(np.abs(centered_gradient).max()) / lam
         if error <= 1e-14 * max(1.0, float(np.abs(gradient).max()) / lam) * 64:
             return SimplexMinimiser(logs, error)
@@ -306,10 +392,19 @@ def minimise_over_simplex(dataset: LabelledVectors, loss: Loss, lam: float, most
         logs, value = candidate, candidate_value
     if error <= 1e-10:
         return SimplexMinimiser(logs, error)
-    raise ConvergenceError(f"SimplexSampling: the minimiser over the simplex is certified to {error:.3g} only after {most_steps} steps")
+    raise ConvergenceError(
+        f"SimplexSampling: the minimiser over the simplex is certified to {error:.3g} only "
+        f"after {most_steps} steps"
+    )
 
 
-def _newton_step(x: FloatArray, curvature: FloatArray, theta: FloatArray, centered_gradient: FloatArray, lam: float) -> FloatArray:
+def _newton_step(
+    x: FloatArray,
+    curvature: FloatArray,
+    theta: FloatArray,
+    centered_gradient: FloatArray,
+    lam: float,
+) -> FloatArray:
     """Return step/theta for the Newton step that preserves the sum.
 
     The step solves (X^T D X + lambda/theta) step = -(gradient - nu) with the sum of `step` equal to
@@ -335,7 +430,8 @@ def _newton_step(x: FloatArray, curvature: FloatArray, theta: FloatArray, center
     descent, constant = solve(-centered_gradient), solve(np.ones_like(theta))
     shift = (root @ descent) / (root @ constant)
     step = root * (descent - shift * constant)
-    # Compute step/theta from the equation itself, so that the logarithm of a weight that underflowed to zero still changes.
+    # Compute step/theta from the equation itself, so that the logarithm of a weight that
+    # underflowed to zero still changes.
     return np.asarray((-centered_gradient - shift - x.T @ (curvature * (x @ step))) / lam)
 
 
@@ -347,7 +443,10 @@ def _multinomial(rows: FloatArray, log_theta: FloatArray, draws: int) -> FloatAr
         total, left = math.lgamma(draws + 1.0), draws
         for j in range(log_theta.size):
             scaled = rows[i, j] * draws
-            if not (scaled > -0.5 and scaled < draws + 0.5) or abs(scaled - np.round(scaled)) > 1e-6:
+            if (
+                not (scaled > -0.5 and scaled < draws + 0.5)
+                or abs(scaled - np.round(scaled)) > 1e-6
+            ):
                 left = -1
                 break
             count = int(np.round(scaled))
@@ -363,8 +462,12 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     linear = Loss("linear")
     yield "simplex-pure", with_worst_pair(SimplexSampling(1.0, 40.0, linear, 2, 1))
     lam = 20 * 32 * math.log(1e5) * (1 + 1e-12)  # m = 400 as printed
-    unitless = SimplexSampling(1.0, lam, linear, 2, 1, label_bound=100.0, delta=1e-5, draws="approximate")
+    unitless = SimplexSampling(
+        1.0, lam, linear, 2, 1, label_bound=100.0, delta=1e-5, draws="approximate"
+    )
     yield "simplex-approximate", with_worst_pair(unitless)
-    repaired = SimplexSampling(1.0, lam * 100, linear, 2, 1, label_bound=100.0, delta=1e-5, draws="approximate_repaired")
+    repaired = SimplexSampling(
+        1.0, lam * 100, linear, 2, 1, label_bound=100.0, delta=1e-5, draws="approximate_repaired"
+    )
     yield "simplex-approximate-repaired", with_worst_pair(repaired)
     yield "simplex-huber", with_worst_pair(SimplexSampling(10.0, 100.0, Loss("huber"), 3, 20))

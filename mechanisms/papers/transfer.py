@@ -80,8 +80,12 @@ class TestDataDependentLearner(LearnerMechanism):
 
     def __post_init__(self) -> None:
         LearnerMechanism.__post_init__(self)
-        require(self).positive("constant").nonnegative("grid").one_of("release", ["answers", "weights"])
-        points = self.learner.check_points(self.test_points, "TestDataDependentLearner", "test_points")
+        require(self).positive("constant").nonnegative("grid").one_of(
+            "release", ["answers", "weights"]
+        )
+        points = self.learner.check_points(
+            self.test_points, "TestDataDependentLearner", "test_points"
+        )
         object.__setattr__(self, "test_points", points)
         if self.norm_bound is not None:
             require_positive("norm_bound", self.norm_bound, "TestDataDependentLearner")
@@ -94,7 +98,13 @@ class TestDataDependentLearner(LearnerMechanism):
     @property
     def noise_scale(self) -> float:
         """Return nu = (c/2) S sqrt(T log(1/delta)) / epsilon, with S = 2 L R^2/(lambda n)."""
-        return self.constant / 2 * self.learner.prediction_sensitivity * math.sqrt(self.rounds * math.log(1 / self.delta)) / self.epsilon
+        return (
+            self.constant
+            / 2
+            * self.learner.prediction_sensitivity
+            * math.sqrt(self.rounds * math.log(1 / self.delta))
+            / self.epsilon
+        )
 
     @property
     def answer_loss(self) -> float:
@@ -118,7 +128,11 @@ class TestDataDependentLearner(LearnerMechanism):
             return None
         relative_length = float(np.linalg.norm(self.test_points[0])) / kernel_learner.radius
         source = "JK-03, attained where n lambda >= 1; exact profile of one Laplace answer"
-        return Truth(max(0.0, relative_length * self.answer_loss + 2 * math.log1p(-self.delta)), source, bits_safe=self.grid > 0)
+        return Truth(
+            max(0.0, relative_length * self.answer_loss + 2 * math.log1p(-self.delta)),
+            source,
+            bits_safe=self.grid > 0,
+        )
 
     def worst_pair(self) -> Pair:
         """Return the worst known neighboring pair: W6/W9, on which w* moves along e1.
@@ -140,7 +154,9 @@ class TestDataDependentLearner(LearnerMechanism):
         out = np.empty((size, right.shape[1]))
         for start in range(0, size, _CHUNK):
             rows = out[start : start + _CHUNK]
-            rows[:] = self._fit(rounded(answers.sample(len(rows), rng), self.grid), left, singular, right)
+            rows[:] = self._fit(
+                rounded(answers.sample(len(rows), rng), self.grid), left, singular, right
+            )
         return out
 
     def weights(self, answers: FloatArray) -> FloatArray:
@@ -148,9 +164,15 @@ class TestDataDependentLearner(LearnerMechanism):
         rows = output_rows(answers, self.rounds, "TestDataDependentLearner")
         return self._fit(rows, *self._decomposition())
 
-    @available_if(lambda self: self.grid == 0 and (self.release == "answers" or (self.norm_bound is None and self.independent)))
+    @available_if(
+        lambda self: (
+            self.grid == 0
+            and (self.release == "answers" or (self.norm_bound is None and self.independent))
+        )
+    )
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
-        """Return the exact log-density of each row: for answers, the sum of their Laplace log-densities.
+        """Return the exact log-density of each row: for answers, the sum of their Laplace
+        log-densities.
 
         For weights the method exists only if the weights determine the answers, which means
         linearly independent phi(z_t) and no constraint. The density follows by a change of
@@ -164,15 +186,29 @@ class TestDataDependentLearner(LearnerMechanism):
         rows = output_rows(outputs, right.shape[1], "TestDataDependentLearner")
         if self.learner.kernel.name == "linear":
             coordinates = rows @ right.T
-            off_span = np.abs(coordinates @ right - rows).max(axis=1) > 1e-9 * (1 + np.abs(rows).max(axis=1))
-            logs = laplace_log_density((coordinates * singular) @ left.T - truths, self.noise_scale).sum(axis=1) + np.log(singular).sum()
+            off_span = np.abs(coordinates @ right - rows).max(axis=1) > 1e-9 * (
+                1 + np.abs(rows).max(axis=1)
+            )
+            logs = (
+                laplace_log_density(
+                    (coordinates * singular) @ left.T - truths, self.noise_scale
+                ).sum(axis=1)
+                + np.log(singular).sum()
+            )
             return np.where(off_span, -np.inf, logs)
         answers = ((rows @ left) * singular**2) @ left.T
-        return np.asarray(laplace_log_density(answers - truths, self.noise_scale).sum(axis=1) + 2 * np.log(singular).sum())
+        return np.asarray(
+            laplace_log_density(answers - truths, self.noise_scale).sum(axis=1)
+            + 2 * np.log(singular).sum()
+        )
 
     @available_if(lambda self: self.release == "answers" and self.grid == 0)
-    def factors(self, d0: LabelledVectors, d1: LabelledVectors) -> list[tuple[Laplace, FloatArray, FloatArray]]:
-        """Return the T independent answers, each as a Laplace mechanism around the prediction of w*."""
+    def factors(
+        self, d0: LabelledVectors, d1: LabelledVectors
+    ) -> list[tuple[Laplace, FloatArray, FloatArray]]:
+        """Return the T independent answers, each as a Laplace mechanism around the prediction of
+        w*.
+        """
         noise = Laplace(epsilon=1 / self.noise_scale)
         first, second = (self.learner.fit(d)(self.test_points) for d in (d0, d1))
         return [(noise, a[None], b[None]) for a, b in zip(first, second, strict=True)]
@@ -183,7 +219,8 @@ class TestDataDependentLearner(LearnerMechanism):
         return len(self._decomposition()[1]) == self.rounds
 
     def _decomposition(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the truncated decomposition Phi = U s V^T with rows phi(z_t): U, s and the map to outputs.
+        """Return the truncated decomposition Phi = U s V^T with rows phi(z_t): U, s and the map to
+        outputs.
 
         The truncation is at the numerical rank. Outputs are coordinates in the basis V, multiplied
         by V^T for the linear kernel. For other kernels they are multiplied by (U/s)^T, since V^T =
@@ -192,13 +229,19 @@ class TestDataDependentLearner(LearnerMechanism):
         if self.learner.kernel.name == "linear":
             left, singular, right = np.linalg.svd(self.test_points, full_matrices=False)
             retained = singular > singular.max(initial=0.0) * 1e-12
-            return np.ascontiguousarray(left[:, retained]), singular[retained], np.ascontiguousarray(right[retained])
+            return (
+                np.ascontiguousarray(left[:, retained]),
+                singular[retained],
+                np.ascontiguousarray(right[retained]),
+            )
         values, left = np.linalg.eigh(self.learner.kernel.gram(self.test_points))
         retained = values > values[-1] * 1e-13
         singular, left = np.sqrt(values[retained]), np.ascontiguousarray(left[:, retained])
         return left, singular, np.ascontiguousarray((left / singular).T)
 
-    def _fit(self, answers: FloatArray, left: FloatArray, singular: FloatArray, right: FloatArray) -> FloatArray:
+    def _fit(
+        self, answers: FloatArray, left: FloatArray, singular: FloatArray, right: FloatArray
+    ) -> FloatArray:
         """Return the outputs fitted to each row of answers."""
         limit = math.inf if self.norm_bound is None else self.norm_bound
         return np.asarray(_least_squares((answers @ left) * singular, singular**2, limit) @ right)
@@ -218,7 +261,11 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     kernel_learner = KernelLearner(Loss("absolute"), 4.0, 1, 10, label_bound=100.0)
     for constant in (1.0, 4.0):
         for rounds in (1, 10):
-            dependent = TestDataDependentLearner(kernel_learner, 1.0, 1e-3, np.ones((rounds, 1)), constant=constant)
+            dependent = TestDataDependentLearner(
+                kernel_learner, 1.0, 1e-3, np.ones((rounds, 1)), constant=constant
+            )
             yield f"transfer-answers-c{constant:g}-T{rounds}", with_worst_pair(dependent)
-    weights = TestDataDependentLearner(kernel_learner, 1.0, 1e-3, np.ones((10, 1)), release="weights")
+    weights = TestDataDependentLearner(
+        kernel_learner, 1.0, 1e-3, np.ones((10, 1)), release="weights"
+    )
     yield "transfer-weights", with_worst_pair(weights)

@@ -1,1 +1,3 @@
-"""Textbook mechanisms, correct and broken, and the zoo that collects them. May import the packages up to balls."""
+"""Textbook mechanisms, correct and broken, and the zoo that collects them. May import the packages
+up to balls.
+"""

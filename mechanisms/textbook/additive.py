@@ -15,7 +15,14 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.core.balls.law import GeometricLaw, LaplaceLaw, LineLaw, LineLawEnclosures, NormalLaw, RoundedNormalLaw
+from dpwitness.core.balls.law import (
+    GeometricLaw,
+    LaplaceLaw,
+    LineLaw,
+    LineLawEnclosures,
+    NormalLaw,
+    RoundedNormalLaw,
+)
 from dpwitness.core.balls.shift import Shift
 from dpwitness.core.claims import ApproxDP, PureDP
 from dpwitness.core.datasets.pairs import Pair
@@ -65,7 +72,10 @@ class _NoisySum(SampledByDraws, LineLawEnclosures):
     def _require_grid_multiple(self) -> None:
         if self.arithmetic == "grid" and not (self.sensitivity / GRID).is_integer():
             name = type(self).__name__
-            raise InvalidArgument(f"{name}: sensitivity must be a multiple of 2^-10 in grid arithmetic, got {self.sensitivity!r}")
+            raise InvalidArgument(
+                f"{name}: sensitivity must be a multiple of 2^-10 in grid arithmetic, got "
+                f"{self.sensitivity!r}"
+            )
 
     @property
     def domain(self) -> Records:
@@ -73,7 +83,9 @@ class _NoisySum(SampledByDraws, LineLawEnclosures):
 
     def worst_pair(self) -> Pair:
         """Return the pair whose record changes from one end of its range to the other."""
-        return Pair(np.array([0.0]), np.array([self.sensitivity]), "replace-one", "the ends of the range")
+        return Pair(
+            np.array([0.0]), np.array([self.sensitivity]), "replace-one", "the ends of the range"
+        )
 
     def _center(self, dataset: Any) -> float:
         """Return the sum of the records; in grid and discrete arithmetic as a number of steps."""
@@ -115,7 +127,9 @@ class Laplace(_NoisySum):
     noise_multiplier: float = 1.0
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "sensitivity", "noise_multiplier").one_of("arithmetic", ["float", "grid", "discrete"])
+        require(self).positive("epsilon", "sensitivity", "noise_multiplier").one_of(
+            "arithmetic", ["float", "grid", "discrete"]
+        )
         self._require_grid_multiple()
         if self.arithmetic == "discrete":
             require_integer("sensitivity", self.sensitivity, "Laplace")
@@ -131,7 +145,11 @@ class Laplace(_NoisySum):
         The loss is |y - x| - |y - x'| over the scale: it equals sensitivity / scale at every y
         beyond both centers.
         """
-        return Truth(self.epsilon / self.noise_multiplier, "Dwork et al. 2006, Proposition 1, with equality", self.arithmetic != "float")
+        return Truth(
+            self.epsilon / self.noise_multiplier,
+            "Dwork et al. 2006, Proposition 1, with equality",
+            self.arithmetic != "float",
+        )
 
     @property
     def scale(self) -> float:
@@ -148,7 +166,9 @@ class Laplace(_NoisySum):
         return geometric_draws(center, self._step / self.scale, step=self._step)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Return the log-density at each output, or in grid and discrete arithmetic the log-probability, of shape (size,)."""
+        """Return the log-density at each output, or in grid and discrete arithmetic the
+        log-probability, of shape (size,).
+        """
         center = self._center(dataset)
         if self.arithmetic == "float":
             return laplace_log_density(column(outputs) - center, self.scale)
@@ -157,7 +177,11 @@ class Laplace(_NoisySum):
     def _line_law(self, dataset: Any) -> LineLaw:
         """Return the output distribution on the real line, in ball arithmetic."""
         center, scale = self._center(dataset), arb(self.scale)
-        return LaplaceLaw(arb(center), scale) if self.arithmetic == "float" else GeometricLaw(center, self._step / scale, self._step)
+        return (
+            LaplaceLaw(arb(center), scale)
+            if self.arithmetic == "float"
+            else GeometricLaw(center, self._step / scale, self._step)
+        )
 
     def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
         """Return the pair as a shift of continuous noise; None in discrete arithmetic."""
@@ -199,7 +223,10 @@ class Geometric(SampledByDraws, LineLawEnclosures):
 
     @property
     def truth(self) -> Truth:
-        return Truth(self.epsilon, "Ghosh et al. 2009: neighbouring masses differ by the factor alpha exactly")
+        return Truth(
+            self.epsilon,
+            "Ghosh et al. 2009: neighbouring masses differ by the factor alpha exactly",
+        )
 
     @property
     def domain(self) -> Records:
@@ -260,7 +287,10 @@ class TruncatedGeometric(Geometric):
         Clamping is post-processing. P(output = low) falls by the factor e^-epsilon exactly as the
         count goes from low to low + 1.
         """
-        return Truth(self.epsilon, "Ghosh et al. 2009: the lower end's mass is alpha^(count - low) / (1 + alpha)")
+        return Truth(
+            self.epsilon,
+            "Ghosh et al. 2009: the lower end's mass is alpha^(count - low) / (1 + alpha)",
+        )
 
     def worst_pair(self) -> Pair:
         """Return a pair of datasets with `low` ones and one more."""
@@ -272,7 +302,9 @@ class TruncatedGeometric(Geometric):
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-probability of each output, of shape (size,)."""
         y, count = column(outputs), self._count(dataset)
-        inside = np.where((y > self.low) & (y < self.high), geometric_log_mass(y - count, self.epsilon), -np.inf)
+        inside = np.where(
+            (y > self.low) & (y < self.high), geometric_log_mass(y - count, self.epsilon), -np.inf
+        )
         at_low = geometric_log_cdf(self.low - count, self.epsilon)
         at_high = geometric_log_cdf(count - self.high, self.epsilon)  # the law is symmetric
         return np.where(y == self.low, at_low, np.where(y == self.high, at_high, inside))
@@ -294,7 +326,9 @@ def _adjacent_counts_pair(records: int, ones: int) -> Pair:
 
 
 @jit
-def fill_gaussian(center: float, sigma: float, step: float, out: FloatArray, rng: Generator) -> None:
+def fill_gaussian(
+    center: float, sigma: float, step: float, out: FloatArray, rng: Generator
+) -> None:
     """Fill `out` with center + N(0, sigma^2) in each row.
 
     For a positive `step` the noise is rounded to a multiple of `step`, and `center` is a number of
@@ -308,7 +342,8 @@ def fill_gaussian(center: float, sigma: float, step: float, out: FloatArray, rng
 @one_law
 @dataclass(frozen=True, slots=True)
 class Gaussian(_NoisySum):
-    """The Gaussian mechanism on the sum of the records, with the smallest sigma that satisfies the claim.
+    """The Gaussian mechanism on the sum of the records, with the smallest sigma that satisfies the
+    claim.
 
     Balle and Wang (2018), Theorem 8: (epsilon, delta)-DP iff Phi(s / 2 sigma - epsilon sigma / s) -
     e^epsilon Phi(-s / 2 sigma - epsilon sigma / s) <= delta, s the sensitivity.
@@ -333,7 +368,9 @@ class Gaussian(_NoisySum):
     arithmetic: Literal["float", "grid"] = "float"
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon", "sensitivity", "noise_multiplier").probability("delta").one_of("arithmetic", ["float", "grid"])
+        require(self).positive("epsilon", "sensitivity", "noise_multiplier").probability(
+            "delta"
+        ).one_of("arithmetic", ["float", "grid"])
         self._require_grid_multiple()
 
     @property
@@ -344,26 +381,41 @@ class Gaussian(_NoisySum):
     def truth(self) -> Truth:
         """Return the true epsilon at the claimed delta.
 
-        On the grid it is slightly below the value for floats, since rounding a shifted normal is post-processing.
+        On the grid it is slightly below the value for floats, since rounding a shifted normal is
+        post-processing.
         """
         steps = round(self.sensitivity / GRID) if self.arithmetic == "grid" else 0
         epsilon = epsilon_of_shift(self.sensitivity / self.sigma, self.delta, steps)
-        return Truth(epsilon, "Balle and Wang 2018, Theorem 8, solved for epsilon; over all tails on the grid", self.arithmetic != "float")
+        return Truth(
+            epsilon,
+            "Balle and Wang 2018, Theorem 8, solved for epsilon; over all tails on the grid",
+            self.arithmetic != "float",
+        )
 
     @property
     def sigma(self) -> float:
         return self.noise_multiplier * self.sensitivity / shift_over_sigma(self.epsilon, self.delta)
 
     def draws(self, dataset: Any) -> Draws:
-        return Draws(fill_gaussian, (self._center(dataset), self.sigma, GRID * (self.arithmetic == "grid")), 1, GAUSSIAN_FROM_STATE)
+        return Draws(
+            fill_gaussian,
+            (self._center(dataset), self.sigma, GRID * (self.arithmetic == "grid")),
+            1,
+            GAUSSIAN_FROM_STATE,
+        )
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Return the log-density at each output, or on the grid the log-probability, of shape (size,)."""
+        """Return the log-density at each output, or on the grid the log-probability, of shape
+        (size,).
+        """
         from scipy.special import log_ndtr
 
         y, center = column(outputs), self._center(dataset)
         if self.arithmetic == "float":
-            return np.asarray(-0.5 * ((y - center) / self.sigma) ** 2 - math.log(self.sigma * math.sqrt(2 * math.pi)))
+            return np.asarray(
+                -0.5 * ((y - center) / self.sigma) ** 2
+                - math.log(self.sigma * math.sqrt(2 * math.pi))
+            )
         k = y / GRID - center
         upper, lower = (log_ndtr((shift - np.abs(k)) * GRID / self.sigma) for shift in (0.5, -0.5))
         return np.where(k == np.rint(k), upper + np.log(-np.expm1(lower - upper)), -np.inf)
@@ -371,7 +423,11 @@ class Gaussian(_NoisySum):
     def _line_law(self, dataset: Any) -> LineLaw:
         """Return the output distribution on the real line, in ball arithmetic."""
         center, sigma = self._center(dataset), arb(self.sigma)
-        return NormalLaw(arb(center), sigma) if self.arithmetic == "float" else RoundedNormalLaw(center, sigma, GRID)
+        return (
+            NormalLaw(arb(center), sigma)
+            if self.arithmetic == "float"
+            else RoundedNormalLaw(center, sigma, GRID)
+        )
 
     def shift_ball(self, d1: Any, d0: Any) -> Shift | None:
         """Return the pair as a shift of continuous noise; None in discrete arithmetic."""

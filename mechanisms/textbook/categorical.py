@@ -1,4 +1,5 @@
-"""Draws from finite distributions by inverse cumulative sums, alias tables and counts, and `SoftmaxDraw`, one draw as a mechanism.
+"""Draws from finite distributions by inverse cumulative sums, alias tables and counts, and
+`SoftmaxDraw`, one draw as a mechanism.
 
 Walker (1977) and Vose (1991) for alias tables. A draw uses one 53-bit uniform: categories of
 probability below 2^-53 are never drawn.
@@ -25,7 +26,9 @@ IntArray = NDArray[np.int64]
 
 
 def log_softmax(logits: FloatArray) -> FloatArray:
-    """Return log-probabilities proportional to exp(logits) along the last axis, exact also where exp would overflow."""
+    """Return log-probabilities proportional to exp(logits) along the last axis, exact also where
+    exp would overflow.
+    """
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
@@ -57,14 +60,18 @@ def draw_index(sums: FloatArray, uniform: float) -> int:
 
 @jit
 def fill_indices(sums: FloatArray, out: FloatArray, rng: np.random.Generator) -> None:
-    """Fill rows of `out` with indices; column t is drawn from row t of the (T, p) cumulative sums."""
+    """Fill rows of `out` with indices; column t is drawn from row t of the (T, p)
+    cumulative sums.
+    """
     for i in range(len(out)):
         for t in range(len(sums)):
             out[i, t] = draw_index(sums[t], rng.random())
 
 
 def index_draws(log_probabilities: FloatArray) -> Draws:
-    """Return the sampler of T indices, the t-th drawn from row t of the (T, p) log-probabilities."""
+    """Return the sampler of T indices, the t-th drawn from row t of the (T, p)
+    log-probabilities.
+    """
     return Draws(fill_indices, (cumulative(log_probabilities),), len(log_probabilities))
 
 
@@ -104,7 +111,13 @@ def alias_table(probabilities: FloatArray) -> tuple[FloatArray, IntArray]:
 
 @jit
 def fill_frequencies(
-    probabilities: FloatArray, tails: FloatArray, keep: FloatArray, other: IntArray, draws: int, out: FloatArray, rng: np.random.Generator
+    probabilities: FloatArray,
+    tails: FloatArray,
+    keep: FloatArray,
+    other: IntArray,
+    draws: int,
+    out: FloatArray,
+    rng: np.random.Generator,
 ) -> None:
     """Fill rows of `out` with the frequencies of `draws` independent draws each.
 
@@ -138,12 +151,18 @@ def fill_frequencies(
 def frequency_draws(probabilities: FloatArray, draws: int) -> Draws:
     """Return the sampler of frequencies among `draws` independent draws from p probabilities."""
     tails = np.ascontiguousarray(np.cumsum(probabilities[::-1])[::-1])
-    return Draws(fill_frequencies, (probabilities, tails, *alias_table(probabilities), int(draws)), len(probabilities))
+    return Draws(
+        fill_frequencies,
+        (probabilities, tails, *alias_table(probabilities), int(draws)),
+        len(probabilities),
+    )
 
 
 @jit
 def sum_of_entries(table: FloatArray, outputs: FloatArray) -> FloatArray:
-    """Return the sum over t of table[t, outputs[i, t]] for each row i; minus infinity where an entry is not a column of the table."""
+    """Return the sum over t of table[t, outputs[i, t]] for each row i; minus infinity where an
+    entry is not a column of the table.
+    """
     size, rounds = outputs.shape
     total = np.zeros(size)
     for i in range(size):
@@ -158,7 +177,9 @@ def sum_of_entries(table: FloatArray, outputs: FloatArray) -> FloatArray:
 
 
 def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:
-    """Return `outputs` as a C-contiguous (size, width) float64 array; raise InvalidArgument for another shape."""
+    """Return `outputs` as a C-contiguous (size, width) float64 array; raise InvalidArgument for
+    another shape.
+    """
     rows = np.ascontiguousarray(outputs, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] != width:
         raise InvalidArgument(f"{owner}: outputs must have shape (size, {width}), got {rows.shape}")
@@ -168,7 +189,8 @@ def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:
 @one_law
 @dataclass(frozen=True, slots=True)
 class SoftmaxDraw(SampledByDraws, FiniteSupport):
-    """One index drawn with probability proportional to exp(dataset[j]), a factor of the mechanisms that release several such draws.
+    """One index drawn with probability proportional to exp(dataset[j]), a factor of the mechanisms
+    that release several such draws.
 
     Parameters
     ----------
@@ -196,15 +218,22 @@ class SoftmaxDraw(SampledByDraws, FiniteSupport):
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: FloatArray) -> list[Ball]:
         """Enclose the log-probability of the index in each box."""
-        return log_mass_of_index(softmax([arb(x) for x in np.asarray(dataset, dtype=np.float64).tolist()]), boxes)
+        return log_mass_of_index(
+            softmax([arb(x) for x in np.asarray(dataset, dtype=np.float64).tolist()]), boxes
+        )
 
     def support(self, dataset: FloatArray) -> FloatArray:
         """Return every index, of shape (p, 1)."""
         return np.arange(self._table(dataset).shape[1], dtype=np.float64)[:, None]
 
     def _table(self, dataset: FloatArray) -> FloatArray:
-        """Return the normalized log-probabilities, of shape (1, actions); raise InvalidArgument for invalid log-weights."""
+        """Return the normalized log-probabilities, of shape (1, actions); raise InvalidArgument for
+        invalid log-weights.
+        """
         weights = np.asarray(dataset, dtype=np.float64)
         if weights.shape != (self.actions,) or not np.all(np.isfinite(weights)):
-            raise InvalidArgument(f"SoftmaxDraw: dataset must be {self.actions} finite log-weights, got {short_repr(dataset)}")
+            raise InvalidArgument(
+                f"SoftmaxDraw: dataset must be {self.actions} finite log-weights, got "
+                f"{short_repr(dataset)}"
+            )
         return log_softmax(weights[None, :])

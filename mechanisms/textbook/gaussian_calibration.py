@@ -32,7 +32,8 @@ def shift_over_sigma(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def epsilon_of_shift(mu: float, delta: float, steps: int) -> float:
-    """Return the smallest epsilon at `delta` of N(0, 1) shifted by `mu`, rounded to multiples of mu / steps (steps = 0: not rounded).
+    """Return the smallest epsilon at `delta` of N(0, 1) shifted by `mu`, rounded to multiples of mu
+    / steps (steps = 0: not rounded).
 
     Rounded normals are a monotone likelihood-ratio family, so the best events are the upper tails
     {k >= t}. The ratio at k lies between the unrounded ratios at k - 1/2 and k + 1/2, so the best t

@@ -1,4 +1,5 @@
-"""Steps of DP-SGD: Poisson-sample the records, clip each sampled gradient, add Gaussian noise to the sum.
+"""Steps of DP-SGD: Poisson-sample the records, clip each sampled gradient, add Gaussian noise to
+the sum.
 
 Abadi et al. (2016), Algorithm 1. The output distribution of one step with Poisson sampling, under
 add-remove, is that of Mironov, Talwar and Zhang (2019).
@@ -22,7 +23,12 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.rows import Rows
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Truth
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require, require_callable, require_numbers
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require,
+    require_callable,
+    require_numbers,
+)
 
 Update = Callable[[FloatArray, Generator], Any]
 
@@ -32,17 +38,26 @@ _GRADIENT_RANGE = 4.0  # half-width of the gradient domain, in clipping norms
 
 
 @lru_cache(maxsize=64)
-def subsampled_gaussian_pld(noise_multiplier: float, sampling_probability: float, steps: float) -> Any:
-    """Return the privacy-loss distribution of `steps` subsampled Gaussian steps by dp-accounting, a pessimistic estimate."""
+def subsampled_gaussian_pld(
+    noise_multiplier: float, sampling_probability: float, steps: float
+) -> Any:
+    """Return the privacy-loss distribution of `steps` subsampled Gaussian steps by dp-accounting, a
+    pessimistic estimate.
+    """
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
-    options = {"sampling_prob": sampling_probability, "value_discretization_interval": _LOSS_INTERVAL, "use_connect_dots": True}
+    options = {
+        "sampling_prob": sampling_probability,
+        "value_discretization_interval": _LOSS_INTERVAL,
+        "use_connect_dots": True,
+    }
     single = from_gaussian_mechanism(noise_multiplier, **options)
     return single.self_compose(int(steps)) if steps > 1 else single
 
 
 def step_delta(noise_multiplier: float, sampling_probability: float, epsilon: float) -> float:
-    """Return the exact delta of one step at epsilon >= 0, the larger of the values for adding and for removing a record.
+    """Return the exact delta of one step at epsilon >= 0, the larger of the values for adding and
+    for removing a record.
 
     For (1 - q) N(0, s^2) + q N(1, s^2) against N(0, s^2) the loss log(1 - q + q e^((2y - 1) /
     2s^2)) increases with y. The best events are therefore tails, upper or lower.
@@ -64,7 +79,10 @@ def step_delta(noise_multiplier: float, sampling_probability: float, epsilon: fl
     if math.exp(-epsilon) <= 1 - q:
         return float(max(added, 0.0))
     down = threshold(-epsilon)
-    mixed = np.logaddexp(log_ndtr(down / s) + math.log1p(-q) if q < 1 else -np.inf, math.log(q) + log_ndtr((down - 1) / s))
+    mixed = np.logaddexp(
+        log_ndtr(down / s) + math.log1p(-q) if q < 1 else -np.inf,
+        math.log(q) + log_ndtr((down - 1) / s),
+    )
     return float(max(added, ndtr(down / s) - math.exp(epsilon + mixed), 0.0))
 
 
@@ -85,7 +103,8 @@ def step_epsilon(noise_multiplier: float, sampling_probability: float, delta: fl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientSteps:
-    """The noisy gradient sums of `steps` DP-SGD steps over constant gradients, or a library's update function with this claim.
+    """The noisy gradient sums of `steps` DP-SGD steps over constant gradients, or a library's
+    update function with this claim.
 
     With `update`, the outputs come from that function; the claim and the density are those of a
     correct implementation. `audit` then finds violations of the claim. `certify` finds every
@@ -133,67 +152,102 @@ class GradientSteps:
     update: Update | None = None
 
     def __post_init__(self) -> None:
-        require(self).positive("noise_multiplier", "sampling_probability", "clipping_norm").probability("delta")
+        require(self).positive(
+            "noise_multiplier", "sampling_probability", "clipping_norm"
+        ).probability("delta")
         require(self).integer("steps", "dimension", "records")
         if self.sampling_probability > 1:
-            raise InvalidArgument(f"GradientSteps: sampling_probability must lie in (0, 1], got {self.sampling_probability!r}")
+            raise InvalidArgument(
+                "GradientSteps: sampling_probability must lie in (0, 1], got "
+                f"{self.sampling_probability!r}"
+            )
         require_callable("update", self.update, "GradientSteps", arguments=2, optional=True)
 
     @property
     def claim(self) -> ApproxDP:
-        """Return the claim by privacy accounting: exact for one step, by privacy-loss distributions for several."""
+        """Return the claim by privacy accounting: exact for one step, by privacy-loss distributions
+        for several.
+        """
         if self.steps == 1:
-            return ApproxDP(step_epsilon(self.noise_multiplier, self.sampling_probability, self.delta), self.delta)
+            return ApproxDP(
+                step_epsilon(self.noise_multiplier, self.sampling_probability, self.delta),
+                self.delta,
+            )
         loss = subsampled_gaussian_pld(self.noise_multiplier, self.sampling_probability, self.steps)
         return ApproxDP(float(loss.get_epsilon_for_delta(self.delta)), self.delta)
 
     @property
     def truth(self) -> Truth | None:
-        """Return the true privacy of the algorithm itself; None with `update`, whose privacy is unknown."""
+        """Return the true privacy of the algorithm itself; None with `update`, whose privacy is
+        unknown.
+        """
         if self.update is not None:
             return None
-        return Truth(self.claim.parameter, "Mironov et al. 2019: a record of full length among others of gradient 0", bits_safe=False)
+        return Truth(
+            self.claim.parameter,
+            "Mironov et al. 2019: a record of full length among others of gradient 0",
+            bits_safe=False,
+        )
 
     @property
     def domain(self) -> Rows:
-        """Return the domain of gradients; they may be longer than the clipping norm, so that missing clipping is detected."""
+        """Return the domain of gradients; they may be longer than the clipping norm, so that
+        missing clipping is detected.
+        """
         reach = _GRADIENT_RANGE * self.clipping_norm
         return Rows(self.records, ((-reach, reach),) * self.dimension, relation="add-remove")
 
     def worst_pair(self) -> Pair:
-        """Return the pair that adds a gradient, long in every coordinate, to gradients of 0: the true parameter is attained.
+        """Return the pair that adds a gradient, long in every coordinate, to gradients of 0: the
+        true parameter is attained.
 
-        Clipping that treats layers, blocks or coordinates separately, or leaves some of them out, lengthens the sum on this pair.
+        Clipping that treats layers, blocks or coordinates separately, or leaves some of them out,
+        lengthens the sum on this pair.
         """
         return self._pair_adding(np.arange(self.dimension) >= 0, crowded=False)
 
     def crowded_pair(self) -> Pair:
-        """Return the pair that adds a long gradient to others half as long in the opposite direction.
+        """Return the pair that adds a long gradient to others half as long in the opposite
+        direction.
 
         On this pair an audit detects clipping or sampling that treats the batch as one record.
         """
         return self._pair_adding(np.arange(self.dimension) >= 0, crowded=True)
 
     def adversarial_pairs(self) -> list[Pair]:
-        """Return the worst and the crowded pair, and such pairs whose gradients are long in a part of the coordinates only.
+        """Return the worst and the crowded pair, and such pairs whose gradients are long in a part
+        of the coordinates only.
 
-        The parts are the first and the last coordinate, and the first and the second half. A verdict on one pair covers no other.
+        The parts are the first and the last coordinate, and the first and the second half. A
+        verdict on one pair covers no other.
         """
         place, half = np.arange(self.dimension), (self.dimension + 1) // 2
         parts = [place >= 0, place == 0, place == self.dimension - 1, place < half, place >= half]
         distinct = {part.tobytes(): part for part in parts if part.any()}
-        return [self._pair_adding(part, crowded=crowded) for part in distinct.values() for crowded in (False, True)]
+        return [
+            self._pair_adding(part, crowded=crowded)
+            for part in distinct.values()
+            for crowded in (False, True)
+        ]
 
     def _pair_adding(self, part: NDArray[np.bool_], *, crowded: bool) -> Pair:
-        """Return the add-remove pair that adds a gradient of alternating signs, long in the coordinates of `part`.
+        """Return the add-remove pair that adds a gradient of alternating signs, long in the
+        coordinates of `part`.
 
-        Equal signs would hide errors of clipping at an upper limit only, and of sums in the place of norms.
+        Equal signs would hide errors of clipping at an upper limit only, and of sums in the place
+        of norms.
         """
         signs = np.where(np.arange(self.dimension) % 2 == 0, 1.0, -1.0) * part
         single = (_GRADIENT_RANGE * self.clipping_norm * signs)[None, :]
         others = np.tile(-0.5 * single if crowded else 0 * single, (self.records - 1, 1))
-        where = "" if part.all() else f" in coordinates {np.flatnonzero(part)[0]} to {np.flatnonzero(part)[-1]}"
-        why = f"a long gradient{where} " + ("against all others" if crowded else "among others of 0")
+        where = (
+            ""
+            if part.all()
+            else f" in coordinates {np.flatnonzero(part)[0]} to {np.flatnonzero(part)[-1]}"
+        )
+        why = f"a long gradient{where} " + (
+            "against all others" if crowded else "among others of 0"
+        )
         return Pair(others, np.concatenate([others, single]), "add-remove", why)
 
     def sample(self, dataset: Any, size: int, rng: Generator) -> FloatArray:
@@ -204,7 +258,12 @@ class GradientSteps:
         width = self.steps * self.dimension
         if self.update is not None:
             gradients = np.asarray(dataset, dtype=float).reshape(-1, self.dimension)
-            return np.stack([self._checked_output(self.update(gradients.copy(), rng), width) for _ in range(size)])
+            return np.stack(
+                [
+                    self._checked_output(self.update(gradients.copy(), rng), width)
+                    for _ in range(size)
+                ]
+            )
         rows, times = self._clipped_gradients(dataset)
         drawn = rng.binomial(times, self.sampling_probability, (size * self.steps, len(times)))
         sums = drawn @ rows + self._sigma * rng.standard_normal((size * self.steps, self.dimension))
@@ -219,13 +278,17 @@ class GradientSteps:
         points = np.asarray(outputs, dtype=float).reshape(-1, self.dimension)
         result = np.full(len(points), -np.inf)
         for center, log_weight in zip(centers, log_weights, strict=True):
-            result = np.logaddexp(result, log_weight - ((points - center) ** 2).sum(axis=1) / (2 * self._sigma**2))
+            result = np.logaddexp(
+                result, log_weight - ((points - center) ** 2).sum(axis=1) / (2 * self._sigma**2)
+            )
         result -= self.dimension * math.log(self._sigma * math.sqrt(2 * math.pi))
         return np.asarray(result.reshape(-1, self.steps).sum(axis=1))
 
     @available_if(lambda self: self.steps > 1)
     def factors(self, d0: Any, d1: Any) -> list[tuple[GradientSteps, Any, Any]]:
-        """Return the steps as independent mechanisms; they are independent since the gradients are constant."""
+        """Return the steps as independent mechanisms; they are independent since the gradients are
+        constant.
+        """
         return [(replace(self, steps=1, update=None), d0, d1)] * self.steps
 
     @property
@@ -234,28 +297,41 @@ class GradientSteps:
 
     def _clipped_gradients(self, dataset: Any) -> tuple[FloatArray, np.ndarray]:
         """Return the distinct nonzero gradients, clipped, and the number of times each occurs."""
-        rows = np.asarray(require_numbers("dataset", dataset, "GradientSteps"), dtype=float).reshape(-1, self.dimension)
+        rows = np.asarray(
+            require_numbers("dataset", dataset, "GradientSteps"), dtype=float
+        ).reshape(-1, self.dimension)
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         rows = rows * np.minimum(1.0, self.clipping_norm / np.maximum(lengths, 1e-300))
         result, times = np.unique(rows[lengths[:, 0] > 0], axis=0, return_counts=True)
         return result, times
 
     def _batches(self, dataset: Any) -> tuple[FloatArray, FloatArray]:
-        """Return the sum of each batch that may be sampled, and the logarithm of its probability."""
+        """Return the sum of each batch that may be sampled, and the logarithm of its
+        probability.
+        """
         from scipy.stats import binom
 
         rows, times = self._clipped_gradients(dataset)
         count = math.prod(int(t) + 1 for t in times)
         if count > _MAX_BATCHES:
-            raise InvalidArgument(f"GradientSteps: dataset must have at most {_MAX_BATCHES} different batches for its density, got {count}")
-        drawn = np.array(list(itertools.product(*(range(t + 1) for t in times)))).reshape(count, len(times))
+            raise InvalidArgument(
+                f"GradientSteps: dataset must have at most {_MAX_BATCHES} different batches "
+                f"for its density, got {count}"
+            )
+        drawn = np.array(list(itertools.product(*(range(t + 1) for t in times)))).reshape(
+            count, len(times)
+        )
         log_weights = binom.logpmf(drawn, times, self.sampling_probability).sum(axis=1)
         possible = log_weights > -np.inf
         return drawn[possible] @ rows, log_weights[possible]
 
     def _checked_output(self, output: Any, width: int) -> FloatArray:
-        """Return the output of `update` as a flat array; raise MechanismFailed unless it has `width` numbers."""
+        """Return the output of `update` as a flat array; raise MechanismFailed unless it has
+        `width` numbers.
+        """
         result = np.asarray(output, dtype=float).ravel()
         if result.size != width:
-            raise MechanismFailed(f"update must return {width} numbers, steps times dimension, got {result.size}")
+            raise MechanismFailed(
+                f"update must return {width} numbers, steps times dimension, got {result.size}"
+            )
         return result

@@ -1,4 +1,6 @@
-"""Noisy histograms, correct and broken: the noise must fit the neighboring relation, and its scale is proportional to 1 / epsilon."""
+"""Noisy histograms, correct and broken: the noise must fit the neighboring relation, and its scale
+is proportional to 1 / epsilon.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,11 @@ from dpwitness.core.claims import PureDP
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.records import Records
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
-from dpwitness.core.numerics.laplace_laws import as_integer_vector, laplace_draws, laplace_log_density
+from dpwitness.core.numerics.laplace_laws import (
+    as_integer_vector,
+    laplace_draws,
+    laplace_log_density,
+)
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray, Truth
 from dpwitness.core.values.validation import InvalidArgument, require
@@ -46,7 +52,9 @@ class NoisyHistogram(SampledByDraws):
     noise: Literal["calibrated", "one count", "inverted"] = "calibrated"
 
     def __post_init__(self) -> None:
-        require(self).positive("epsilon").integer("bins", least=2).one_of("relation", ["replace-one", "add-remove"])
+        require(self).positive("epsilon").integer("bins", least=2).one_of(
+            "relation", ["replace-one", "add-remove"]
+        )
         require(self).one_of("noise", ["calibrated", "one count", "inverted"])
 
     @property
@@ -55,8 +63,14 @@ class NoisyHistogram(SampledByDraws):
 
     @property
     def truth(self) -> Truth:
-        """Return the true epsilon: the losses of the moved counts add up, and all attain 1 / scale together."""
-        return Truth(self._sensitivity / self.scale, "L1 sensitivity over the scale of the noise, reached", bits_safe=False)
+        """Return the true epsilon: the losses of the moved counts add up, and all attain 1 / scale
+        together.
+        """
+        return Truth(
+            self._sensitivity / self.scale,
+            "L1 sensitivity over the scale of the noise, reached",
+            bits_safe=False,
+        )
 
     @property
     def domain(self) -> Records:
@@ -68,7 +82,11 @@ class NoisyHistogram(SampledByDraws):
 
     @property
     def scale(self) -> float:
-        return {"calibrated": self._sensitivity / self.epsilon, "one count": 1.0 / self.epsilon, "inverted": self.epsilon}[self.noise]
+        return {
+            "calibrated": self._sensitivity / self.epsilon,
+            "one count": 1.0 / self.epsilon,
+            "inverted": self.epsilon,
+        }[self.noise]
 
     def worst_pair(self) -> Pair:
         """Return the pair in which one record leaves category 0."""
@@ -79,10 +97,15 @@ class NoisyHistogram(SampledByDraws):
         return Pair(records, moved, self.relation, "one record moves from category 0 to category 1")
 
     def _counts(self, dataset: Any) -> FloatArray:
-        """Return the exact count of each category; raise InvalidArgument for a record outside of 0 .. bins - 1."""
+        """Return the exact count of each category; raise InvalidArgument for a record outside of 0
+        .. bins - 1.
+        """
         records = as_integer_vector(dataset, "NoisyHistogram")
         if records.size and not (records.min() >= 0 and records.max() < self.bins):
-            raise InvalidArgument(f"NoisyHistogram: records must lie between 0 and {self.bins - 1}, got {records.tolist()!r}")
+            raise InvalidArgument(
+                f"NoisyHistogram: records must lie between 0 and {self.bins - 1}, got "
+                f"{records.tolist()!r}"
+            )
         return np.bincount(records.astype(np.int64), minlength=self.bins).astype(np.float64)
 
     def draws(self, dataset: Any) -> Draws:
@@ -90,7 +113,9 @@ class NoisyHistogram(SampledByDraws):
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each row of `outputs`, of shape (size,)."""
-        return np.asarray(laplace_log_density(outputs - self._counts(dataset), self.scale).sum(axis=1))
+        return np.asarray(
+            laplace_log_density(outputs - self._counts(dataset), self.scale).sum(axis=1)
+        )
 
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         """Return the counts as independent mechanisms, each with its two centers."""

@@ -30,26 +30,34 @@ from dpwitness.core.values.validation import InvalidArgument, require, short_rep
 
 
 def _record_value(dataset: Any, values: int, owner: str) -> int:
-    """Return the single record of the dataset as an int; raise InvalidArgument unless it lies in 0 .. values - 1."""
+    """Return the single record of the dataset as an int; raise InvalidArgument unless it lies in 0
+    .. values - 1.
+    """
     value = as_integer_vector(dataset, owner, 1)[0]
     if not 0 <= value < values:
-        raise InvalidArgument(f"{owner}: the record must lie between 0 and {values - 1}, got {short_repr(value)}")
+        raise InvalidArgument(
+            f"{owner}: the record must lie between 0 and {values - 1}, got {short_repr(value)}"
+        )
     return int(value)
 
 
 @jit
 def fill_response(value: int, categories: int, lie: float, out: FloatArray, rng: Generator) -> None:
-    """Fill `out` with `value` with probability 1 - lie, otherwise with another category drawn uniformly."""
+    """Fill `out` with `value` with probability 1 - lie, otherwise with another category drawn
+    uniformly.
+    """
     for i in range(len(out)):
         u = rng.random()
-        other = min(np.floor(u / lie * (categories - 1)), categories - 2.0) if u < lie else -1.0  # the product may round up
+        # the product may round up
+        other = min(np.floor(u / lie * (categories - 1)), categories - 2.0) if u < lie else -1.0
         out[i, 0] = value if u >= lie else (other if other < value else other + 1.0)
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
 class RandomizedResponse(SampledByDraws, FiniteSupport):
-    """Randomized response: the true category with probability e^epsilon / (e^epsilon + categories - 1), otherwise another one, uniformly.
+    """Randomized response: the true category with probability e^epsilon / (e^epsilon + categories -
+    1), otherwise another one, uniformly.
 
     Parameters
     ----------
@@ -71,7 +79,10 @@ class RandomizedResponse(SampledByDraws, FiniteSupport):
 
     @property
     def truth(self) -> Truth:
-        return Truth(self.epsilon, "Kairouz, Oh and Viswanath 2016: the odds of truth and any one lie are e^epsilon")
+        return Truth(
+            self.epsilon,
+            "Kairouz, Oh and Viswanath 2016: the odds of truth and any one lie are e^epsilon",
+        )
 
     @property
     def domain(self) -> Records:
@@ -87,7 +98,13 @@ class RandomizedResponse(SampledByDraws, FiniteSupport):
 
     def draws(self, dataset: Any) -> Draws:
         return Draws(
-            fill_response, (_record_value(dataset, self.categories, "RandomizedResponse"), int(self.categories), self._lie_rate), 1
+            fill_response,
+            (
+                _record_value(dataset, self.categories, "RandomizedResponse"),
+                int(self.categories),
+                self._lie_rate,
+            ),
+            1,
         )
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
@@ -99,7 +116,10 @@ class RandomizedResponse(SampledByDraws, FiniteSupport):
 
     def _log_masses(self, dataset: Any) -> list[Ball]:
         """Enclose the log-probability of each category."""
-        value, others = _record_value(dataset, self.categories, "RandomizedResponse"), self.categories - 1
+        value, others = (
+            _record_value(dataset, self.categories, "RandomizedResponse"),
+            self.categories - 1,
+        )
         log_lie = -(arb(self.epsilon).exp() + others).log()
         return [self.epsilon + log_lie if i == value else log_lie for i in range(self.categories)]
 
@@ -114,7 +134,8 @@ class RandomizedResponse(SampledByDraws, FiniteSupport):
 
 @lru_cache(maxsize=64)
 def _bloom_filters(values: int, hashes: int, bits: int) -> FloatArray:
-    """Return the (values, bits) Bloom filters of 0 .. values - 1; each sets `hashes` positions, which may coincide.
+    """Return the (values, bits) Bloom filters of 0 .. values - 1; each sets `hashes` positions,
+    which may coincide.
 
     Positions come from the splitmix64 finalizer (Steele, Lea and Flood 2014) of value and hash
     number, the same on every machine.
@@ -132,7 +153,9 @@ def _bloom_filters(values: int, hashes: int, bits: int) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def _most_distant_values(values: int, hashes: int, bits: int) -> tuple[int, int, int]:
-    """Return two values whose Bloom filters differ in the most bits, and the number of differing bits."""
+    """Return two values whose Bloom filters differ in the most bits, and the number of differing
+    bits.
+    """
     filters = _bloom_filters(values, hashes, bits)
     distances = np.abs(filters[:, None, :] - filters[None, :, :]).sum(axis=2)
     first, second = np.unravel_index(int(np.argmax(distances)), distances.shape)
@@ -141,7 +164,9 @@ def _most_distant_values(values: int, hashes: int, bits: int) -> tuple[int, int,
 
 @jit
 def fill_permanent(bloom: FloatArray, f: float, out: FloatArray, rng: Generator) -> None:
-    """Fill `out` with the permanent response: each bit becomes 1 with probability f/2, 0 with probability f/2, and stays otherwise."""
+    """Fill `out` with the permanent response: each bit becomes 1 with probability f/2, 0 with
+    probability f/2, and stays otherwise.
+    """
     for i in range(len(out)):
         for j in range(bloom.size):
             u = rng.random()
@@ -149,7 +174,9 @@ def fill_permanent(bloom: FloatArray, f: float, out: FloatArray, rng: Generator)
 
 
 @jit
-def fill_instantaneous(bloom: FloatArray, f: float, p: float, q: float, out: FloatArray, rng: Generator) -> None:
+def fill_instantaneous(
+    bloom: FloatArray, f: float, p: float, q: float, out: FloatArray, rng: Generator
+) -> None:
     """Fill `out` with the permanent response, followed by the instantaneous response.
 
     The instantaneous response reports each bit as 1 with probability q if the bit is 1, and with
@@ -166,7 +193,9 @@ RapporFactor = tuple[RandomizedResponse, FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class _BloomReport(SampledByDraws, ABC):
-    """Base of both forms of RAPPOR: a Bloom filter whose bits are flipped independently, each with odds e^(epsilon / 2h)."""
+    """Base of both forms of RAPPOR: a Bloom filter whose bits are flipped independently, each with
+    odds e^(epsilon / 2h).
+    """
 
     epsilon: float
     hashes: int = 4
@@ -182,9 +211,14 @@ class _BloomReport(SampledByDraws, ABC):
 
     @property
     def truth(self) -> Truth:
-        """Return the true epsilon: each bit in which two filters differ adds epsilon / 2h, and the worst output reveals all of them."""
+        """Return the true epsilon: each bit in which two filters differ adds epsilon / 2h, and the
+        worst output reveals all of them.
+        """
         differing = _most_distant_values(self.values, self.hashes, self.bits)[2]
-        return Truth(self.epsilon * differing / (2 * self.hashes), f"epsilon / 2h for each of the {differing} bits that differ at most")
+        return Truth(
+            self.epsilon * differing / (2 * self.hashes),
+            f"epsilon / 2h for each of the {differing} bits that differ at most",
+        )
 
     @property
     def domain(self) -> Records:
@@ -193,11 +227,20 @@ class _BloomReport(SampledByDraws, ABC):
     def worst_pair(self) -> Pair:
         """Return two values whose Bloom filters differ in the most bits."""
         first, second, differing = _most_distant_values(self.values, self.hashes, self.bits)
-        return Pair(np.array([float(first)]), np.array([float(second)]), "replace-one", f"Bloom filters {differing} bits apart")
+        return Pair(
+            np.array([float(first)]),
+            np.array([float(second)]),
+            "replace-one",
+            f"Bloom filters {differing} bits apart",
+        )
 
     def _bloom(self, dataset: Any) -> FloatArray:
         """Return the Bloom filter of the record."""
-        return np.asarray(_bloom_filters(self.values, self.hashes, self.bits)[_record_value(dataset, self.values, type(self).__name__)])
+        return np.asarray(
+            _bloom_filters(self.values, self.hashes, self.bits)[
+                _record_value(dataset, self.values, type(self).__name__)
+            ]
+        )
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-probability of each row of `outputs`, of shape (size,)."""
@@ -211,12 +254,20 @@ class _BloomReport(SampledByDraws, ABC):
         """Enclose the log-probability of the bit vector in each box."""
         bit = RandomizedResponse(self.epsilon / (2 * self.hashes))
         logs = [bit._log_masses(np.array([b])) for b in self._bloom(dataset)]
-        return [sum((log_mass_of_index(log, [[s]])[0] for log, s in zip(logs, box, strict=True)), arb(0)) for box in boxes]
+        return [
+            sum(
+                (log_mass_of_index(log, [[s]])[0] for log, s in zip(logs, box, strict=True)), arb(0)
+            )
+            for box in boxes
+        ]
 
     def factors(self, d0: Any, d1: Any) -> list[RapporFactor]:
         """Return the bits as independent randomized responses, each with its two true bits."""
         bit = RandomizedResponse(self.epsilon / (2 * self.hashes))
-        return [(bit, np.array([a]), np.array([b])) for a, b in zip(self._bloom(d0), self._bloom(d1), strict=True)]
+        return [
+            (bit, np.array([a]), np.array([b]))
+            for a, b in zip(self._bloom(d0), self._bloom(d1), strict=True)
+        ]
 
 
 @one_law
@@ -249,7 +300,8 @@ class OneTimeRappor(_BloomReport):
 @one_law
 @dataclass(frozen=True, slots=True)
 class Rappor(_BloomReport):
-    """RAPPOR: a fresh permanent randomized response of a Bloom filter, followed by the instantaneous response. One report.
+    """RAPPOR: a fresh permanent randomized response of a Bloom filter, followed by the
+    instantaneous response. One report.
 
     Erlingsson, Pihur and Korolova (2014), section 2 steps 1 to 3. With p = 1 - q a bit is reported
     unchanged with probability q* = f/2 + (1 - f) q. Theorem 2's epsilon = h ln(q* (1 - p*) / (p* (1
@@ -270,15 +322,21 @@ class Rappor(_BloomReport):
         _BloomReport.__post_init__(self)
         require(self).probability("f", zero=True)
         if self.q > 1:
-            raise InvalidArgument(f"Rappor: f must be at most 2 / (1 + e^(epsilon / 2h)), got {self.f!r}")
+            raise InvalidArgument(
+                f"Rappor: f must be at most 2 / (1 + e^(epsilon / 2h)), got {self.f!r}"
+            )
 
     @property
     def q(self) -> float:
-        return (1.0 / (1.0 + math.exp(-self.epsilon / (2 * self.hashes))) - self.f / 2) / (1 - self.f)
+        return (1.0 / (1.0 + math.exp(-self.epsilon / (2 * self.hashes))) - self.f / 2) / (
+            1 - self.f
+        )
 
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the reports on `dataset`."""
-        return Draws(fill_instantaneous, (self._bloom(dataset), float(self.f), 1 - self.q, self.q), self.bits)
+        return Draws(
+            fill_instantaneous, (self._bloom(dataset), float(self.f), 1 - self.q, self.q), self.bits
+        )
 
 
 def specimens() -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Selection of the best of several queries: exponential mechanism, permute-and-flip, report noisy max, and the leak of its noisy value.
+"""Selection of the best of several queries: exponential mechanism, permute-and-flip, report noisy
+max, and the leak of its noisy value.
 
 McSherry and Talwar (2007); McKenna and Sheldon (2020); Dwork and Roth (2014), section 3.3; Ding et
 al. (2018) for the wrong variants. Every query moves by at most 1, in either direction ("linf"). The
@@ -19,8 +20,21 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.core.balls.ball import Ball, Box, FiniteSupport, Span, log_mass_of_index, product, softmax
-from dpwitness.core.balls.maximum import argmax_probability, max_interval_mass, max_log_density, max_loss
+from dpwitness.core.balls.ball import (
+    Ball,
+    Box,
+    FiniteSupport,
+    Span,
+    log_mass_of_index,
+    product,
+    softmax,
+)
+from dpwitness.core.balls.maximum import (
+    argmax_probability,
+    max_interval_mass,
+    max_log_density,
+    max_loss,
+)
 from dpwitness.core.claims import PureDP
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains.answers import Answers
@@ -42,14 +56,18 @@ from dpwitness.core.values.validation import InvalidArgument, require
 
 
 def _lookup_log_mass(log_mass: FloatArray, outputs: FloatArray) -> FloatArray:
-    """Return the log-probability of each index in `outputs`; minus infinity for a value outside of 0 .. k - 1."""
+    """Return the log-probability of each index in `outputs`; minus infinity for a value outside of
+    0 .. k - 1.
+    """
     y = column(outputs)
     possible = (y == np.rint(y)) & (y >= 0) & (y < log_mass.size)
     return np.where(possible, log_mass[np.where(possible, y, 0).astype(np.int64)], -np.inf)
 
 
 def _lowest_query_pair(queries: int, low: float, high: float, why: str) -> Pair:
-    """Return a pair in which query 0 starts at `low`, the others at `high`, then query 0 rises by 1 and each other falls by 1."""
+    """Return a pair in which query 0 starts at `low`, the others at `high`, then query 0 rises by 1
+    and each other falls by 1.
+    """
     d0 = np.where(np.arange(queries) == 0, low, high)
     return Pair(d0, np.where(np.arange(queries) == 0, low + 1, high - 1), "linf", why)
 
@@ -66,7 +84,9 @@ def fill_by_weight(cumulative: FloatArray, out: FloatArray, rng: Generator) -> N
 
 @dataclass(frozen=True, slots=True)
 class _Selection(SampledByDraws, FiniteSupport, ABC):
-    """Base of the selection mechanisms: their parameters, their domain, and the distribution of a released index."""
+    """Base of the selection mechanisms: their parameters, their domain, and the distribution of a
+    released index.
+    """
 
     epsilon: float
     queries: int = 5
@@ -76,7 +96,10 @@ class _Selection(SampledByDraws, FiniteSupport, ABC):
     def __post_init__(self) -> None:
         require(self).positive("epsilon").integer("queries", least=2).finite("low", "high")
         if not self.high - self.low >= 2:
-            raise InvalidArgument(f"{type(self).__name__}: high - low must be at least 2, got {self.high - self.low!r}")
+            raise InvalidArgument(
+                f"{type(self).__name__}: high - low must be at least 2, got "
+                f"{self.high - self.low!r}"
+            )
 
     @property
     def claim(self) -> PureDP:
@@ -87,7 +110,9 @@ class _Selection(SampledByDraws, FiniteSupport, ABC):
         return Answers(self.queries, self.low, self.high, "linf")
 
     def _answers(self, dataset: Any) -> FloatArray:
-        """Return the dataset as a vector of `queries` floats; raise InvalidArgument for anything else."""
+        """Return the dataset as a vector of `queries` floats; raise InvalidArgument for anything
+        else.
+        """
         return as_vector(dataset, type(self).__name__, self.queries)
 
     @abstractmethod
@@ -100,11 +125,15 @@ class _Selection(SampledByDraws, FiniteSupport, ABC):
 
     @abstractmethod
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
-        """Enclose the log-probabilities of the indices 0 .. queries - 1, given the answers as balls."""
+        """Enclose the log-probabilities of the indices 0 .. queries - 1, given the answers as
+        balls.
+        """
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
         """Enclose the log-probability of the index in each box."""
-        return log_mass_of_index(self._log_mass_balls([arb(q) for q in self._answers(dataset).tolist()]), boxes)
+        return log_mass_of_index(
+            self._log_mass_balls([arb(q) for q in self._answers(dataset).tolist()]), boxes
+        )
 
     def support(self, dataset: Any) -> FloatArray:
         """Return all indices, of shape (queries, 1)."""
@@ -114,7 +143,8 @@ class _Selection(SampledByDraws, FiniteSupport, ABC):
 @one_law
 @dataclass(frozen=True, slots=True)
 class ExponentialMechanism(_Selection):
-    """The exponential mechanism: release index i with probability proportional to e^(epsilon q_i / 2).
+    """The exponential mechanism: release index i with probability proportional to e^(epsilon q_i /
+    2).
 
     McSherry and Talwar (2007), Theorem 6.
 
@@ -140,15 +170,28 @@ class ExponentialMechanism(_Selection):
         half = self.epsilon / 2
         r = math.exp(-half * (self.high - self.low)) / (self.queries - 1)
         epsilon = half + math.log((r + 1) / (r * math.exp(half) + math.exp(-half)))
-        return Truth(epsilon, "McSherry and Talwar 2007, Theorem 6, with the exact normalisers at the ends of the range")
+        return Truth(
+            epsilon,
+            "McSherry and Talwar 2007, Theorem 6, with the exact normalisers at the ends of "
+            "the range",
+        )
 
     def worst_pair(self) -> Pair:
-        """Return the pair on which query 0 rises from the lower bound while the others fall from the upper bound."""
-        return _lowest_query_pair(self.queries, self.low, self.high, "query 0 at the lower end, the others at the upper end")
+        """Return the pair on which query 0 rises from the lower bound while the others fall from
+        the upper bound.
+        """
+        return _lowest_query_pair(
+            self.queries,
+            self.low,
+            self.high,
+            "query 0 at the lower end, the others at the upper end",
+        )
 
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the indices on `dataset`."""
-        return Draws(fill_by_weight, (np.cumsum(np.exp(self._log_mass(self._answers(dataset)))),), 1)
+        return Draws(
+            fill_by_weight, (np.cumsum(np.exp(self._log_mass(self._answers(dataset)))),), 1
+        )
 
     def _log_mass(self, answers: FloatArray) -> FloatArray:
         weights = self.epsilon / 2 * (answers - answers.max())
@@ -160,13 +203,17 @@ class ExponentialMechanism(_Selection):
 
 @jit
 def fill_permute_and_flip(heads: FloatArray, out: FloatArray, rng: Generator) -> None:
-    """Fill `out` with indices: in random order, flip a coin with `heads[i]` for each index, and stop at the first head."""
+    """Fill `out` with indices: in random order, flip a coin with `heads[i]` for each index, and
+    stop at the first head.
+    """
     order = np.arange(heads.size)
     for i in range(len(out)):
         remaining = heads.size
-        for j in range(remaining):  # reset in each row, so that rows do not depend on where a block begins
+        # reset in each row, so that rows do not depend on where a block begins
+        for j in range(remaining):
             order[j] = j
-        while True:  # an index of the largest answer has heads = 1, so this ends before `left` reaches 0
+        # an index of the largest answer has heads = 1, so this ends before `left` reaches 0
+        while True:
             j = int(rng.random() * remaining)
             k = order[j]
             if rng.random() < heads[k]:
@@ -179,7 +226,8 @@ def fill_permute_and_flip(heads: FloatArray, out: FloatArray, rng: Generator) ->
 @one_law
 @dataclass(frozen=True, slots=True)
 class PermuteAndFlip(_Selection):
-    """Permute-and-flip: in random order, accept index i with probability e^(epsilon (q_i - max q) / 2) and release the first accepted.
+    """Permute-and-flip: in random order, accept index i with probability e^(epsilon (q_i - max q) /
+    2) and release the first accepted.
 
     McKenna and Sheldon (2020).
 
@@ -196,11 +244,18 @@ class PermuteAndFlip(_Selection):
         With q_0 two below the others, which are equal, P(0) = e^-epsilon / k. After q_0 rises by 1
         and the others fall by 1, P(0) = 1 / k.
         """
-        return Truth(self.epsilon, "McKenna and Sheldon 2020, with equality at a gap of 2 that closes")
+        return Truth(
+            self.epsilon, "McKenna and Sheldon 2020, with equality at a gap of 2 that closes"
+        )
 
     def worst_pair(self) -> Pair:
         """Return the pair on which query 0 goes from two below the others to their level."""
-        return _lowest_query_pair(self.queries, self.low, self.low + 2, "query 0 two below the others, then level with them")
+        return _lowest_query_pair(
+            self.queries,
+            self.low,
+            self.low + 2,
+            "query 0 two below the others, then level with them",
+        )
 
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the indices on `dataset`."""
@@ -220,11 +275,15 @@ class PermuteAndFlip(_Selection):
         heads = self._heads(answers)
         nodes, weights = np.polynomial.legendre.leggauss(heads.size)
         misses = 1 - np.outer(heads, (nodes + 1) / 2)
-        others = np.array([np.prod(np.delete(misses, i, axis=0), axis=0) for i in range(heads.size)])
+        others = np.array(
+            [np.prod(np.delete(misses, i, axis=0), axis=0) for i in range(heads.size)]
+        )
         return np.asarray(np.log(heads) + np.log(others @ (weights / 2)))
 
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
-        """Enclose the log-probabilities of the indices; the polynomial is integrated term by term."""
+        """Enclose the log-probabilities of the indices; the polynomial is integrated
+        term by term.
+        """
         top = max(answers, key=float)
         heads = [(arb(self.epsilon) / 2 * (q - top)).exp() for q in answers]
         logs = []
@@ -237,7 +296,9 @@ class PermuteAndFlip(_Selection):
 
 
 @jit
-def fill_noisy_max(answers: FloatArray, scale: float, names: bool, values: bool, out: FloatArray, rng: Generator) -> None:
+def fill_noisy_max(
+    answers: FloatArray, scale: float, names: bool, values: bool, out: FloatArray, rng: Generator
+) -> None:
     """Fill `out` with the winner of answer + Laplace(scale) in each row.
 
     The first column is the index of the winner if `names` is true; the last column is its noisy
@@ -277,7 +338,8 @@ def _noisy_max_log_mass(answers: tuple[float, ...], scale: float) -> FloatArray:
 @one_law
 @dataclass(frozen=True, slots=True)
 class NoisyMax(_Selection):
-    """Report noisy max: add Laplace(2 / epsilon) to every answer and release the index of the largest, its value, or both.
+    """Report noisy max: add Laplace(2 / epsilon) to every answer and release the index of the
+    largest, its value, or both.
 
     Dwork and Roth (2014), section 3.3, for the index, with 2 / epsilon in place of their 1 /
     epsilon since answers may move in opposite directions. Their argument does not cover the release
@@ -292,10 +354,12 @@ class NoisyMax(_Selection):
 
     Notes
     -----
-    *Index.* The log-ratio of P(index i) is largest as q_i rises by 1 and the others fall by 1, starting from q_i = low, others high.
-    Reason: the conditional law of the winning value relative to q_j is stochastically larger after the shift (Laplace densities are
-    log-concave), and -(f/F) is non-decreasing. So d/dq_j of the log-ratio is >= 0; by translation the log-ratio falls in q_i. The
-    supremum at that pair is computed by quadrature. The supremum tends to epsilon as high - low grows.
+    *Index.* The log-ratio of P(index i) is largest as q_i rises by 1 and the others fall by 1,
+    starting from q_i = low, others high. Reason: the conditional law of the winning value relative
+    to q_j is stochastically larger after the shift (Laplace densities are log-concave), and -(f/F)
+    is non-decreasing. So d/dq_j of the log-ratio is >= 0; by translation the log-ratio falls in
+    q_i. The supremum at that pair is computed by quadrature. The supremum tends to epsilon as high
+    - low grows.
 
     *Value.* The density is the sum over i of f(y - q_i) prod_{j != i} F(y - q_j), f and F the
     Laplace density and distribution function of scale b = 2 / epsilon. ln f and ln F both have
@@ -319,41 +383,68 @@ class NoisyMax(_Selection):
 
     @property
     def truth(self) -> Truth:
-        """Return the true epsilon: by quadrature for the index, in closed form where the value is released."""
+        """Return the true epsilon: by quadrature for the index, in closed form where the value is
+        released.
+        """
         if self.release != "index":
-            return Truth(self.queries / self.scale, "k factors of slope epsilon / 2 in the density: see Notes", bits_safe=False)
+            return Truth(
+                self.queries / self.scale,
+                "k factors of slope epsilon / 2 in the density: see Notes",
+                bits_safe=False,
+            )
         pair = self.worst_pair()
         before, after = (self._log_mass(d)[0] for d in (pair.d0, pair.d1))
-        return Truth(float(after - before), "Dwork and Roth 2014, Claim 3.9, by quadrature at the ends of the range: see Notes")
+        return Truth(
+            float(after - before),
+            "Dwork and Roth 2014, Claim 3.9, by quadrature at the ends of the range: see Notes",
+        )
 
     def worst_pair(self) -> Pair:
         """Return the pair on which the true epsilon is attained for the chosen `release`."""
         if self.release == "index":
-            return _lowest_query_pair(self.queries, self.low, self.high, "query 0 at the lower end, the others at the upper end")
-        return Pair(np.full(self.queries, self.low), np.full(self.queries, self.low + 1), "linf", "all answers rise by 1")
+            return _lowest_query_pair(
+                self.queries,
+                self.low,
+                self.high,
+                "query 0 at the lower end, the others at the upper end",
+            )
+        return Pair(
+            np.full(self.queries, self.low),
+            np.full(self.queries, self.low + 1),
+            "linf",
+            "all answers rise by 1",
+        )
 
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the released index, value or both."""
         names, values = self.release != "value", self.release != "index"
-        return Draws(fill_noisy_max, (self._answers(dataset), self.scale, names, values), names + values)
+        return Draws(
+            fill_noisy_max, (self._answers(dataset), self.scale, names, values), names + values
+        )
 
     def _log_mass(self, answers: FloatArray) -> FloatArray:
         return _noisy_max_log_mass(tuple(answers.tolist()), self.scale)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Return the log-probability of the index, or the log-density of the value or of index and value, of shape (size,)."""
+        """Return the log-probability of the index, or the log-density of the value or of index and
+        value, of shape (size,).
+        """
         answers = self._answers(dataset)
         if self.release == "index":
             return _lookup_log_mass(self._log_mass(answers), outputs)
         rows = np.asarray(outputs, dtype=np.float64).reshape(len(outputs), -1)
         gaps = rows[:, -1:] - answers
         log_cdf = laplace_log_cdf(gaps, self.scale)
-        summands = laplace_log_density(gaps, self.scale) + log_cdf.sum(axis=1, keepdims=True) - log_cdf
+        summands = (
+            laplace_log_density(gaps, self.scale) + log_cdf.sum(axis=1, keepdims=True) - log_cdf
+        )
         if self.release == "value":
             return np.asarray(np.logaddexp.reduce(summands, axis=1))
         index = rows[:, 0]
         possible = (index == np.rint(index)) & (index >= 0) & (index < self.queries)
-        chosen = np.take_along_axis(summands, np.where(possible, index, 0).astype(np.int64)[:, None], axis=1)[:, 0]
+        chosen = np.take_along_axis(
+            summands, np.where(possible, index, 0).astype(np.int64)[:, None], axis=1
+        )[:, 0]
         return np.where(possible, chosen, -np.inf)
 
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
@@ -361,14 +452,20 @@ class NoisyMax(_Selection):
 
     @available_if(lambda self: self.release != "both")
     def log_density_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Enclose the log-probability of the index, or the log-density of the value, in each box."""
+        """Enclose the log-probability of the index, or the log-density of the value, in
+        each box.
+        """
         if self.release == "index":
             return _Selection.log_density_ball(self, boxes, dataset)
-        return max_log_density([arb(q) for q in self._answers(dataset).tolist()], arb(self.scale), boxes)
+        return max_log_density(
+            [arb(q) for q in self._answers(dataset).tolist()], arb(self.scale), boxes
+        )
 
     @available_if(lambda self: self.release == "value")
     def mass_ball(self, boxes: Sequence[Box], dataset: Any) -> list[Ball]:
-        """Enclose the probability that the value lies in each (low, high]: a difference of products of distribution functions."""
+        """Enclose the probability that the value lies in each (low, high]: a difference of products
+        of distribution functions.
+        """
         answers = [arb(q) for q in self._answers(dataset).tolist()]
         return [max_interval_mass(answers, arb(self.scale), *box[0]) for box in boxes]
 

@@ -1,4 +1,6 @@
-"""Laplace noise on several numbers at once: a vector of answers, and prefix sums, whose sensitivity is easily misjudged."""
+"""Laplace noise on several numbers at once: a vector of answers, and prefix sums, whose sensitivity
+is easily misjudged.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,13 @@ LaplaceFactor = tuple[Laplace, FloatArray, FloatArray]
 
 
 def laplace_factors(center0: FloatArray, center1: FloatArray, scale: float) -> list[LaplaceFactor]:
-    """Return the independent coordinates of a vector with Laplace(scale) noise, each as a mechanism on one number."""
+    """Return the independent coordinates of a vector with Laplace(scale) noise, each as a mechanism
+    on one number.
+    """
     coordinate = Laplace(1.0 / scale)
-    return [(coordinate, np.array([a]), np.array([b])) for a, b in zip(center0, center1, strict=True)]
+    return [
+        (coordinate, np.array([a]), np.array([b])) for a, b in zip(center0, center1, strict=True)
+    ]
 
 
 @one_law
@@ -59,7 +65,9 @@ class LaplaceVector(SampledByDraws):
         The loss is epsilon (|y - x|_1 - |y - x'|_1) <= epsilon |x - x'|_1. Equality holds at every
         y beyond both centers in all coordinates.
         """
-        return Truth(self.epsilon, "Dwork et al. 2006, Proposition 1, with equality", bits_safe=False)
+        return Truth(
+            self.epsilon, "Dwork et al. 2006, Proposition 1, with equality", bits_safe=False
+        )
 
     @property
     def domain(self) -> Answers:
@@ -71,21 +79,35 @@ class LaplaceVector(SampledByDraws):
         The largest loss is also the most likely one on this pair: it has half of the probability
         mass.
         """
-        return Pair(np.zeros(self.length), (np.arange(self.length) == 0).astype(float), "l1", "one answer moves by 1")
+        return Pair(
+            np.zeros(self.length),
+            (np.arange(self.length) == 0).astype(float),
+            "l1",
+            "one answer moves by 1",
+        )
 
     def spread_pair(self) -> Pair:
         """Return the pair that spreads the same shift evenly over all coordinates.
 
         Its epsilon is the same, attained only where all coordinates lie beyond both centers.
         """
-        return Pair(np.zeros(self.length), np.full(self.length, 1.0 / self.length), "l1", "every answer moves by 1 / length")
+        return Pair(
+            np.zeros(self.length),
+            np.full(self.length, 1.0 / self.length),
+            "l1",
+            "every answer moves by 1 / length",
+        )
 
     def draws(self, dataset: Any) -> Draws:
         return laplace_draws(as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon)
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each row of `outputs`, of shape (size,)."""
-        return np.asarray(laplace_log_density(outputs - as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon).sum(axis=1))
+        return np.asarray(
+            laplace_log_density(
+                outputs - as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon
+            ).sum(axis=1)
+        )
 
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         """Return the coordinates as independent mechanisms, each with its two centers."""
@@ -130,7 +152,11 @@ class PrefixSums(SampledByDraws):
         Every sum moves by 1 when the first record goes from 0 to 1: the loss is length / scale
         where all noisy sums exceed the true sums.
         """
-        return Truth(self.length / self.scale, "L1 sensitivity over the scale of the noise, reached", bits_safe=False)
+        return Truth(
+            self.length / self.scale,
+            "L1 sensitivity over the scale of the noise, reached",
+            bits_safe=False,
+        )
 
     @property
     def domain(self) -> Records:
@@ -142,7 +168,12 @@ class PrefixSums(SampledByDraws):
 
     def worst_pair(self) -> Pair:
         """Return the pair whose first record changes from 0 to 1, which moves every sum."""
-        return Pair(np.zeros(self.length), (np.arange(self.length) == 0).astype(float), "replace-one", "the first record moves every sum")
+        return Pair(
+            np.zeros(self.length),
+            (np.arange(self.length) == 0).astype(float),
+            "replace-one",
+            "the first record moves every sum",
+        )
 
     def _sums(self, dataset: Any) -> FloatArray:
         """Return the exact prefix sums of the records."""
@@ -153,7 +184,9 @@ class PrefixSums(SampledByDraws):
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-density at each row of `outputs`, of shape (size,)."""
-        return np.asarray(laplace_log_density(outputs - self._sums(dataset), self.scale).sum(axis=1))
+        return np.asarray(
+            laplace_log_density(outputs - self._sums(dataset), self.scale).sum(axis=1)
+        )
 
     def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
         """Return the sums as independent mechanisms, each with its two centers."""

@@ -1,4 +1,6 @@
-"""The zoo: named mechanisms, correct and broken, whose true privacy is known. The auditors are measured on the zoo."""
+"""The zoo: named mechanisms, correct and broken, whose true privacy is known. The auditors are
+measured on the zoo.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from dpwitness.core.values.class_registry import modules_of
 
 
 class Specimen(WhiteBox, Protocol):
-    """Protocol of a mechanism with a density, a privacy claim and a known true privacy parameter."""
+    """Protocol of a mechanism with a density, a privacy claim and a known true privacy
+    parameter.
+    """
 
     @property
     def claim(self) -> Claim: ...
@@ -50,5 +54,7 @@ def _specimens_of(package: str) -> dict[str, Any]:
 
 
 def specimens_of(package: str) -> dict[str, Any]:
-    """Return the specimens of all modules of a package by name, from the function `specimens` of each."""
+    """Return the specimens of all modules of a package by name, from the function `specimens` of
+    each.
+    """
     return dict(_specimens_of(package))

@@ -1,8 +1,9 @@
-"""Adapters that turn Python objects into mechanisms: functions of one run, stateful classes, estimators, interactive sessions.
+"""Adapters that turn Python objects into mechanisms: functions of one run, stateful classes,
+estimators, interactive sessions.
 
 Needs only the standard library and NumPy, Python 3.8 or later. In an interpreter without dpwitness,
-whose target file says ``import dpwitness``, the worker imports this folder in its place, also as ``dpwitness.wrap``
-(`mechanisms/wrappers/programs/inside/worker`).
+whose target file says ``import dpwitness``, the worker imports this folder in its place, also as
+``dpwitness.wrap`` (`mechanisms/wrappers/programs/inside/worker`).
 """
 
 from .adversaries import Adversary

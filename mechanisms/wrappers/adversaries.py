@@ -19,7 +19,8 @@ _MAX_SMALL_INTEGER = 16  # each integer up to this absolute value is a separate 
 
 @dataclass(frozen=True)
 class Adversary:
-    """An adversary that repeats the queries of a stage until an answer is unusual, then continues with the next stage.
+    """An adversary that repeats the queries of a stage until an answer is unusual, then continues
+    with the next stage.
 
     Parameters
     ----------
@@ -47,15 +48,27 @@ class Adversary:
     usual: str = ""
 
     def __post_init__(self) -> None:
-        good = isinstance(self.stages, (list, tuple)) and all(isinstance(s, (list, tuple, np.ndarray)) and len(s) for s in self.stages)
+        good = isinstance(self.stages, (list, tuple)) and all(
+            isinstance(s, (list, tuple, np.ndarray)) and len(s) for s in self.stages
+        )
         if not good or not self.stages:
             raise InvalidArgument(
-                f"Adversary: stages must be a non-empty list of non-empty lists of queries, got {short_repr(self.stages)}"
+                "Adversary: stages must be a non-empty list of non-empty lists of queries, "
+                f"got {short_repr(self.stages)}"
             )
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, (int, np.integer)) or not 1 <= self.rounds <= 10**6:
-            raise InvalidArgument(f"Adversary: rounds must be a whole number from 1 to 10^6, got {short_repr(self.rounds)}")
+        if (
+            isinstance(self.rounds, bool)
+            or not isinstance(self.rounds, (int, np.integer))
+            or not 1 <= self.rounds <= 10**6
+        ):
+            raise InvalidArgument(
+                "Adversary: rounds must be a whole number from 1 to 10^6, got "
+                f"{short_repr(self.rounds)}"
+            )
         if not isinstance(self.usual, str):
-            raise InvalidArgument(f"Adversary: usual must be a kind of answer as text, got {short_repr(self.usual)}")
+            raise InvalidArgument(
+                f"Adversary: usual must be a kind of answer as text, got {short_repr(self.usual)}"
+            )
 
     def __call__(self, answers: List[Any]) -> Any:
         """Return the next query; None at the end."""
@@ -78,26 +91,43 @@ class Adversary:
                 stage, stage_start = stage + 1, number + 1
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the adversary as a JSON object, as in the keyword `adversary` of a target, in a witness or on a command line."""
-        stages = [[query.tolist() if isinstance(query, (np.ndarray, np.generic)) else query for query in stage] for stage in self.stages]
+        """Return the adversary as a JSON object, as in the keyword `adversary` of a target, in a
+        witness or on a command line.
+        """
+        stages = [
+            [
+                query.tolist() if isinstance(query, (np.ndarray, np.generic)) else query
+                for query in stage
+            ]
+            for stage in self.stages
+        ]
         return {"stages": stages, "rounds": int(self.rounds), "usual": self.usual}
 
 
 def as_adversary(given: Any, owner: str = "interactive") -> Any:
-    """Return the adversary for a list of queries, the JSON object of an `Adversary`, or a function of the answers."""
+    """Return the adversary for a list of queries, the JSON object of an `Adversary`, or a function
+    of the answers.
+    """
     if isinstance(given, dict):
         if not {"stages", "rounds"} <= set(given) <= {"stages", "rounds", "usual"}:
-            raise InvalidArgument(f"{owner}: adversary must have the keys stages, rounds and optionally usual, got {short_repr(given)}")
+            raise InvalidArgument(
+                f"{owner}: adversary must have the keys stages, rounds and optionally usual, "
+                f"got {short_repr(given)}"
+            )
         return Adversary(**given)
     if isinstance(given, (list, tuple, np.ndarray)):
         return Adversary([list(given)], len(given))
     if not callable(given):
-        raise InvalidArgument(f"{owner}: adversary must be a list of queries or a function of the answers, got {short_repr(given)}")
+        raise InvalidArgument(
+            f"{owner}: adversary must be a list of queries or a function of the answers, got "
+            f"{short_repr(given)}"
+        )
     return given
 
 
 def answer_kind(answer: Any) -> str:
-    """Return the kind of an answer: texts, booleans, small integers and None are each a separate kind, all other numbers are one kind.
+    """Return the kind of an answer: texts, booleans, small integers and None are each a separate
+    kind, all other numbers are one kind.
 
     Examples
     --------
@@ -115,4 +145,6 @@ def answer_kind(answer: Any) -> str:
     if isinstance(answer, (list, tuple)):
         parts: Tuple[str, ...] = tuple(answer_kind(part) for part in answer)
         return f"({', '.join(parts)})"
-    return answer if isinstance(answer, str) else "None" if answer is None else type(answer).__name__
+    return (
+        answer if isinstance(answer, str) else "None" if answer is None else type(answer).__name__
+    )

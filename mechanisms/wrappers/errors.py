@@ -1,4 +1,6 @@
-"""The two exceptions of this folder: those of dpwitness where it is installed, otherwise substitutes with the same names."""
+"""The two exceptions of this folder: those of dpwitness where it is installed, otherwise
+substitutes with the same names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Estimators with scikit-learn's conventions as mechanisms: each run fits a new one, and the learned attributes are the output."""
+"""Estimators with scikit-learn's conventions as mechanisms: each run fits a new one, and the
+learned attributes are the output.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def from_estimator(
     if not isinstance(output, str):
         require_callable("from_estimator", "output", output)
     if label is not None and (isinstance(label, bool) or not isinstance(label, (int, np.integer))):
-        raise InvalidArgument(f"from_estimator: label must be the number of a column, got {short_repr(label)}")
+        raise InvalidArgument(
+            f"from_estimator: label must be the number of a column, got {short_repr(label)}"
+        )
     factory_arguments, declared = split("from_estimator", factory, arguments)
     make = made("from_estimator", factory, factory_arguments)
     points = None if at is None else np.asarray(at)
@@ -76,18 +80,27 @@ def from_estimator(
     def run(dataset: Any, rng: Any) -> Any:
         estimator = make(rng)
         if not callable(getattr(estimator, "fit", None)):
-            raise MechanismFailed(f"from_estimator: factory must make an object with fit, {named(factory)} made {short_repr(estimator)}")
+            raise MechanismFailed(
+                f"from_estimator: factory must make an object with fit, {named(factory)} "
+                f"made {short_repr(estimator)}"
+            )
         x, y = parts(dataset, label, labeled=takes_labels(estimator.fit))
         fitted = estimator.fit(x) if y is None else estimator.fit(x, y)
         if fitted is not None and fitted is not estimator:
             raise MechanismFailed(
-                f"from_estimator: fit must return the estimator itself, that of {named(factory)} returned {short_repr(fitted)}"
+                "from_estimator: fit must return the estimator itself, that of "
+                f"{named(factory)} returned {short_repr(fitted)}"
             )
         return _read_output(estimator, output, points)
 
     options = {"at": at, "label": label, "time_limit": time_limit, **factory_arguments}
     return PerRun(
-        named(factory), run, (from_estimator, (factory, output), options), seeding_notes(factory, named(factory)), time_limit, declared
+        named(factory),
+        run,
+        (from_estimator, (factory, output), options),
+        seeding_notes(factory, named(factory)),
+        time_limit,
+        declared,
     )
 
 
@@ -99,11 +112,20 @@ def _read_output(estimator: Any, output: Union[str, Callable[[Any], Any]], point
         return tuple(_read_output(estimator, part.strip(), points) for part in output.split(","))
     name = type(estimator).__name__
     if not hasattr(estimator, output):
-        learned = ", ".join(key for key in vars(estimator) if key.endswith("_") and key[0] != "_") or "nothing"
-        raise MechanismFailed(f"from_estimator: output must exist after fit, {name} has no {output!r}; it has learned {learned}")
+        learned = (
+            ", ".join(key for key in vars(estimator) if key.endswith("_") and key[0] != "_")
+            or "nothing"
+        )
+        raise MechanismFailed(
+            f"from_estimator: output must exist after fit, {name} has no {output!r}; it has "
+            f"learned {learned}"
+        )
     value = getattr(estimator, output)
     if not callable(value):
         return np.array(value) if isinstance(value, np.ndarray) else value
     if points is None:
-        raise MechanismFailed(f"from_estimator: {output!r} of {name} is a method: give the public points to call it on, at=...")
+        raise MechanismFailed(
+            f"from_estimator: {output!r} of {name} is a method: give the public points to "
+            "call it on, at=..."
+        )
     return value(points)

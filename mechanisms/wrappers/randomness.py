@@ -37,13 +37,19 @@ def keyword(function: Any) -> Optional[str]:
     """Return the name of the parameter that receives randomness; None if there is none."""
     found = {p.name: p for p in parameters(function) or [] if p.kind in _KEYWORD_KINDS}
     for name in SEEDS:
-        if name in found and not (name == "key" and found[name].default is not inspect.Parameter.empty and "jax" not in sys.modules):
+        if name in found and not (
+            name == "key"
+            and found[name].default is not inspect.Parameter.empty
+            and "jax" not in sys.modules
+        ):
             return name
     return None
 
 
 def randomness_argument(function: Any) -> Callable[[Any], Dict[str, Any]]:
-    """Return a function of the generator that returns the keyword argument with the randomness, or no argument."""
+    """Return a function of the generator that returns the keyword argument with the randomness, or
+    no argument.
+    """
     name = keyword(function)
     if name is None:
         return lambda rng: {}
@@ -63,7 +69,11 @@ def _argument_factory(taken: inspect.Parameter) -> Callable[[Any], Any]:
     name.
     """
     note = taken.annotation
-    text = note if isinstance(note, str) else f"{getattr(note, '__module__', '')}.{getattr(note, '__name__', note)}"
+    text = (
+        note
+        if isinstance(note, str)
+        else f"{getattr(note, '__module__', '')}.{getattr(note, '__name__', note)}"
+    )
     integer_default = type(taken.default) is int
     if taken.default is random or isinstance(taken.default, random.Random):
         return lambda rng: random.Random(_seed(rng))
@@ -86,27 +96,46 @@ def seeding_notes(function: Any, name: str) -> Tuple[str, ...]:
     """Return a note for reports on the seeding of a function or class."""
     found = keyword(function)
     if found is None:
-        return (f"{name} takes no seed; numpy.random, random, secrets and torch were seeded globally",)
-    return (f"{name} is given {found}" + ("" if found in GENERATORS else ", with a new value for each run"),)
+        return (
+            f"{name} takes no seed; numpy.random, random, secrets and torch were seeded globally",
+        )
+    return (
+        f"{name} is given {found}"
+        + ("" if found in GENERATORS else ", with a new value for each run"),
+    )
 
 
 def missing(function: Any, first: int = 1) -> List[str]:
-    """Return the names of the required parameters that are neither among the first ones nor receive randomness."""
+    """Return the names of the required parameters that are neither among the first ones nor receive
+    randomness.
+    """
     open_parameters, seed_name = parameters(function) or [], keyword(function)
     positional = [p for p in open_parameters if p.kind in _POSITIONAL_KINDS][:first]
     kinds = (*_POSITIONAL_KINDS, inspect.Parameter.KEYWORD_ONLY)
-    required = [p.name for p in open_parameters if p not in positional and p.default is p.empty and p.kind in kinds]
+    required = [
+        p.name
+        for p in open_parameters
+        if p not in positional and p.default is p.empty and p.kind in kinds
+    ]
     return [name for name in required if name != seed_name]
 
 
 def takes_labels(function: Any) -> bool:
-    """Return whether the second parameter is required and has a name for labels, as in ``fit(X, y)``."""
+    """Return whether the second parameter is required and has a name for labels, as in ``fit(X,
+    y)``.
+    """
     positional = [p for p in parameters(function) or [] if p.kind in _POSITIONAL_KINDS]
-    return len(positional) > 1 and positional[1].name in LABELS and positional[1].default is inspect.Parameter.empty
+    return (
+        len(positional) > 1
+        and positional[1].name in LABELS
+        and positional[1].default is inspect.Parameter.empty
+    )
 
 
 def dataset_converter(function: Any) -> Callable[[Any], Any]:
-    """Return a function that converts a dataset to the annotated type of the first parameter: a list, a pandas Series or DataFrame."""
+    """Return a function that converts a dataset to the annotated type of the first parameter: a
+    list, a pandas Series or DataFrame.
+    """
     positional = [p for p in parameters(function) or [] if p.kind in _POSITIONAL_KINDS]
     note = positional[0].annotation if positional else ""
     text = note if isinstance(note, str) else str(getattr(note, "__name__", note))
@@ -116,17 +145,27 @@ def dataset_converter(function: Any) -> Callable[[Any], Any]:
         def frame(dataset: Any) -> Any:
             import pandas
 
-            return getattr(pandas, text)(dataset) if isinstance(dataset, (np.ndarray, list)) else dataset
+            return (
+                getattr(pandas, text)(dataset)
+                if isinstance(dataset, (np.ndarray, list))
+                else dataset
+            )
 
         return frame
     if text in ("list", "List", "Sequence", "tuple", "Tuple"):
         kind = tuple if text in ("tuple", "Tuple") else list
-        return lambda dataset: kind(dataset.tolist()) if isinstance(dataset, np.ndarray) else dataset
+        return lambda dataset: (
+            kind(dataset.tolist()) if isinstance(dataset, np.ndarray) else dataset
+        )
     return lambda dataset: dataset
 
 
-def bound(owner: str, function: Callable[..., Any], arguments: Dict[str, Any], name: str, first: int = 1) -> Callable[..., Any]:
-    """Return the function with its arguments bound. Raises InvalidArgument for an unknown name, or a required argument that is missing."""
+def bound(
+    owner: str, function: Callable[..., Any], arguments: Dict[str, Any], name: str, first: int = 1
+) -> Callable[..., Any]:
+    """Return the function with its arguments bound. Raises InvalidArgument for an unknown name, or
+    a required argument that is missing.
+    """
     import functools
 
     taken = parameters(function)
@@ -135,13 +174,17 @@ def bound(owner: str, function: Callable[..., Any], arguments: Dict[str, Any], n
         if not any(p.kind is p.VAR_KEYWORD for p in taken):
             for key in arguments:
                 if key not in names:
-                    raise InvalidArgument(f"{owner}: {name} has no argument {key!r}; it takes {', '.join(names) or 'none'}")
+                    raise InvalidArgument(
+                        f"{owner}: {name} has no argument {key!r}; it takes "
+                        f"{', '.join(names) or 'none'}"
+                    )
     found = functools.partial(function, **arguments) if arguments else function
     labels = 1 if first and takes_labels(found) else 0
     lacking = missing(found, first + labels)
     if lacking:
         example = ", ".join(f"{key}=..." for key in lacking)
         raise InvalidArgument(
-            f"{owner}: {name} needs {', '.join(lacking)}: give {example}. Only a parameter named {', '.join(SEEDS)} receives randomness"
+            f"{owner}: {name} needs {', '.join(lacking)}: give {example}. Only a parameter "
+            f"named {', '.join(SEEDS)} receives randomness"
         )
     return found

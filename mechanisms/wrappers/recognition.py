@@ -1,4 +1,5 @@
-"""Recognition of the form of a mechanism: a batch function, a function of one run, an object, or an estimator.
+"""Recognition of the form of a mechanism: a batch function, a function of one run, an object, or an
+estimator.
 
 Needs only the standard library and NumPy, Python 3.8 or later. A form is a text: ``batch``,
 ``run``, ``object``, ``object.METHOD``, ``estimator.ATTRIBUTE``. The name of a target includes its
@@ -20,13 +21,60 @@ from .features_and_labels import parts
 from .randomness import SEEDS, keyword, missing, parameters, randomness_argument, takes_labels
 from .single_runs import DECLARABLE_ATTRIBUTES, PerRun, fresh, one_run
 
-SIZES = ("size", "runs", "trials", "n_runs", "n_trials", "num_runs", "num_trials", "n_samples", "num_samples")
-SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")  # these names may also mean something else
-_NAMES = ("data", "dataset", "database", "db", "x", "xs", "values", "records", "rows", "d", "df", "frame", "table", "array", "series")
+SIZES = (
+    "size",
+    "runs",
+    "trials",
+    "n_runs",
+    "n_trials",
+    "num_runs",
+    "num_trials",
+    "n_samples",
+    "num_samples",
+)
+# these names may also mean something else
+SHORT_SIZES = ("n", "m", "k", "count", "num", "samples", "draws", "batch")
+_NAMES = (
+    "data",
+    "dataset",
+    "database",
+    "db",
+    "x",
+    "xs",
+    "values",
+    "records",
+    "rows",
+    "d",
+    "df",
+    "frame",
+    "table",
+    "array",
+    "series",
+)
 DATA = (*_NAMES, "value", "item", "items", "input", "inputs", "true_value")
 # Names of methods that release an output.
-RELEASES = ("release", "randomize", "randomise", "privatize", "perturb", "add_noise", "query", "answer", "respond", "run")
-_BOOKKEEPING = ("n_features_in_", "feature_names_in_", "n_iter_", "classes_", "n_samples_seen_", "n_outputs_", "epsilon_", "accountant_")
+RELEASES = (
+    "release",
+    "randomize",
+    "randomise",
+    "privatize",
+    "perturb",
+    "add_noise",
+    "query",
+    "answer",
+    "respond",
+    "run",
+)
+_BOOKKEEPING = (
+    "n_features_in_",
+    "feature_names_in_",
+    "n_iter_",
+    "classes_",
+    "n_samples_seen_",
+    "n_outputs_",
+    "epsilon_",
+    "accountant_",
+)
 
 
 def split_form(name: str) -> Tuple[str, str]:
@@ -36,7 +84,9 @@ def split_form(name: str) -> Tuple[str, str]:
 
 
 def formed(found: Any, kwargs: Dict[str, Any], form: str) -> Any:
-    """Return the mechanism that applies a form to a function or class. Raises InvalidArgument for an unknown form."""
+    """Return the mechanism that applies a form to a function or class. Raises InvalidArgument for
+    an unknown form.
+    """
     kind, _, detail = form.partition(".")
     if kind == "batch" and not detail:
         mechanism: Any = _Batch(found, kwargs)
@@ -47,16 +97,24 @@ def formed(found: Any, kwargs: Dict[str, Any], form: str) -> Any:
     elif kind == "estimator" and detail:
         mechanism = from_estimator(found, detail, **kwargs)
     else:
-        raise InvalidArgument(f"form must be batch, run, object, object.METHOD or estimator.ATTRIBUTE, got {form!r}")
+        raise InvalidArgument(
+            f"form must be batch, run, object, object.METHOD or estimator.ATTRIBUTE, got {form!r}"
+        )
     for key in DECLARABLE_ATTRIBUTES:
         value = inspect.getattr_static(found, key, None)
-        if value is not None and not isinstance(value, (property, staticmethod, classmethod)) and not callable(value):
+        if (
+            value is not None
+            and not isinstance(value, (property, staticmethod, classmethod))
+            and not callable(value)
+        ):
             setattr(mechanism, key, value)
     return mechanism
 
 
 class _Batch:
-    """A batch function that receives the number of runs by name, and randomness by name or not at all."""
+    """A batch function that receives the number of runs by name, and randomness by name or not at
+    all.
+    """
 
     def __init__(self, function: Any, kwargs: Dict[str, Any]) -> None:
         self.function = functools.partial(function, **kwargs) if kwargs else function
@@ -67,11 +125,16 @@ class _Batch:
     def __call__(self, dataset: Any, size: int, rng: Any) -> Any:
         if self.size is None:
             return self.function(dataset, size, rng)
-        return self.function(dataset, **{self.size: size}, **randomness_argument(self.function)(rng))
+        return self.function(
+            dataset, **{self.size: size}, **randomness_argument(self.function)(rng)
+        )
 
 
-def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None) -> Tuple[str, str]:
-    """Return the form of a target and a sentence that explains it; both are empty for a mechanism in the usual form.
+def recognize(
+    found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None
+) -> Tuple[str, str]:
+    """Return the form of a target and a sentence that explains it; both are empty for a mechanism
+    in the usual form.
 
     Raises
     ------
@@ -87,13 +150,28 @@ def recognize(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any = None
     form = _function_form(run, name, dataset)
     if form == "run":
         seed = keyword(run)
-        seeding = f"its randomness is {seed}" if seed else "numpy.random, random, secrets and torch are seeded globally"
-        state = "" if inspect.isroutine(found) or isinstance(found, functools.partial) else "; runs share the state of this object"
-        return form, f"{name} is called once for each run; {seeding}{state}. To override: --as batch, for f(dataset, size, rng)"
+        seeding = (
+            f"its randomness is {seed}"
+            if seed
+            else "numpy.random, random, secrets and torch are seeded globally"
+        )
+        state = (
+            ""
+            if inspect.isroutine(found) or isinstance(found, functools.partial)
+            else "; runs share the state of this object"
+        )
+        return (
+            form,
+            f"{name} is called once for each run; {seeding}{state}. To override: --as batch, "
+            "for f(dataset, size, rng)",
+        )
     if form == "batch":
         size = _Batch(found, kwargs).size
         note = f"{name} returns {size} outputs in one call, each is taken as one run"
-        return form, f"{note}. If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'"
+        return (
+            form,
+            f"{note}. If {size} is an argument of one run, give it: --kwargs '{{\"{size}\": ...}}'",
+        )
     return "", ""
 
 
@@ -106,7 +184,10 @@ def _check_names(found: Any, name: str, kwargs: Dict[str, Any]) -> None:
     for key in kwargs:
         if key not in names:
             similar = difflib.get_close_matches(key, names, 1)
-            raise InvalidArgument(f"--kwargs: {name} has no argument {key!r}{f'; did you mean {similar[0]!r}?' if similar else ''}")
+            raise InvalidArgument(
+                f"--kwargs: {name} has no argument "
+                f"{key!r}{f'; did you mean {similar[0]!r}?' if similar else ''}"
+            )
 
 
 def _missing_argument_error(name: str, missing_names: List[str]) -> InvalidArgument:
@@ -114,22 +195,28 @@ def _missing_argument_error(name: str, missing_names: List[str]) -> InvalidArgum
     example = ", ".join(f'"{key}": ...' for key in missing_names)
     return InvalidArgument(
         f"{name} needs {', '.join(missing_names)}: give --kwargs '{{{example}}}'. "
-        f"Only a parameter named {', '.join(SEEDS)} receives randomness; a batch function is f(dataset, size, rng)"
+        f"Only a parameter named {', '.join(SEEDS)} receives randomness; a batch function is "
+        "f(dataset, size, rng)"
     )
 
 
 def _function_form(run: Any, name: str, dataset: Any) -> str:
-    """Return the form of a function whose arguments are bound; a trial call decides where the names are ambiguous."""
+    """Return the form of a function whose arguments are bound; a trial call decides where the names
+    are ambiguous.
+    """
     open_parameters = parameters(run)
     if open_parameters is None:
         return "" if dataset is None or _is_batch(run, dataset) else "run"
-    positional = [p for p in open_parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    positional = [
+        p for p in open_parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
     names = [p.name for p in positional]
     if not positional:
         unpacked = next((p.name for p in open_parameters if p.kind is p.VAR_POSITIONAL), None)
         if unpacked is not None and unpacked.lower() in DATA:
             raise InvalidArgument(
-                f"{name} takes the records as separate arguments, *{unpacked}: audit a function, def f(data): return {name}(*data)"
+                f"{name} takes the records as separate arguments, *{unpacked}: audit a "
+                f"function, def f(data): return {name}(*data)"
             )
         if unpacked is not None:
             return "" if dataset is None or _is_batch(run, dataset) else "run"
@@ -143,7 +230,9 @@ def _function_form(run: Any, name: str, dataset: Any) -> str:
     if sized and (names[1] in SIZES or (names[1] in SHORT_SIZES and names[2] in SEEDS)):
         return ""  # f(dataset, size, rng), which the caller validates
     missing_names = missing(run, 2 if takes_labels(run) else 1)
-    sizes = [p for p in open_parameters if p.name in (*SIZES, *SHORT_SIZES) and p.name not in names[:1]]
+    sizes = [
+        p for p in open_parameters if p.name in (*SIZES, *SHORT_SIZES) and p.name not in names[:1]
+    ]
     if not missing_names and not sizes:
         return "run"
     if len(missing_names) == 1 and sizes and missing_names[0] == sizes[0].name:
@@ -156,19 +245,29 @@ def _function_form(run: Any, name: str, dataset: Any) -> str:
         if dataset is not None and sizes[0].name in SIZES:
             return "batch"
         raise InvalidArgument(
-            f"{name}: {sizes[0].name} may be the number of runs or an argument of one run: give --as batch, or --as run "
+            f"{name}: {sizes[0].name} may be the number of runs or an argument of one run: "
+            "give --as batch, or --as run "
             f"(with --kwargs '{{\"{sizes[0].name}\": ...}}')"
         )
     required = [p for p in positional if p.default is p.empty]
-    others = [p for p in open_parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name in missing_names]
+    others = [
+        p
+        for p in open_parameters
+        if p.kind is p.KEYWORD_ONLY and p.default is p.empty and p.name in missing_names
+    ]
     if len(required) == 3 and not others and (dataset is None or _is_batch(run, dataset)):
         return ""
     raise _missing_argument_error(name, missing_names)
 
 
 def _dataset_first_message(name: str, data: str) -> str:
-    """Return the message that a mechanism must take its dataset, named `data`, as the first parameter."""
-    return f"{name}: the dataset must be the first parameter: reorder, or audit a function, def f({data}): return {name}(..., {data})"
+    """Return the message that a mechanism must take its dataset, named `data`, as the first
+    parameter.
+    """
+    return (
+        f"{name}: the dataset must be the first parameter: reorder, or audit a function, def "
+        f"f({data}): return {name}(..., {data})"
+    )
 
 
 def _is_batch(run: Any, dataset: Any) -> bool:
@@ -184,47 +283,86 @@ def _is_batch(run: Any, dataset: Any) -> bool:
 
 
 def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> Tuple[str, str]:
-    """Return the form of a class: an estimator with `fit`, a callable object, or an object with one method that takes a dataset."""
+    """Return the form of a class: an estimator with `fit`, a callable object, or an object with one
+    method that takes a dataset.
+    """
     class_parameters = [p.name for p in parameters(found) or []]
-    class_arguments = {key: value for key, value in kwargs.items() if key in class_parameters or key == "self"}
+    class_arguments = {
+        key: value for key, value in kwargs.items() if key in class_parameters or key == "self"
+    }
     method_arguments = {key: value for key, value in kwargs.items() if key not in class_arguments}
     missing_names = missing(functools.partial(found, **class_arguments), 0)
     if missing_names and missing_names[0].lower() in DATA:
         raise InvalidArgument(
-            f"{name} takes its dataset when it is created: audit a function, def f(data): return {name}(data, ...).METHOD()"
+            f"{name} takes its dataset when it is created: audit a function, def f(data): "
+            f"return {name}(data, ...).METHOD()"
         )
     if missing_names and not method_arguments:
         raise _missing_argument_error(name, missing_names)
     if callable(getattr(found, "fit", None)):
         output = _learned_attributes(found, name, class_arguments, dataset)
-        note = "; y is the second part of the dataset, or its last column" if _requires_labels(found) else ""
-        text = f"{name} is fitted for each run, and {output} is its output{note}. To override: --as estimator.ATTRIBUTE"
+        note = (
+            "; y is the second part of the dataset, or its last column"
+            if _requires_labels(found)
+            else ""
+        )
+        text = (
+            f"{name} is fitted for each run, and {output} is its output{note}. To override: --as "
+            "estimator.ATTRIBUTE"
+        )
         return f"estimator.{output}", text
-    if "__call__" in dir(found) and inspect.isroutine(inspect.getattr_static(found, "__call__", None)):
-        form = _function_form(functools.partial(found.__call__, None, **method_arguments), name, None)
+    if "__call__" in dir(found) and inspect.isroutine(
+        inspect.getattr_static(found, "__call__", None)
+    ):
+        form = _function_form(
+            functools.partial(found.__call__, None, **method_arguments), name, None
+        )
         if form == "":
             return "", ""
-        return "object", f"{name} is created for each run, and called. To override: --as object.METHOD"
-    methods = [key for key, value in inspect.getmembers(found, inspect.isfunction) if key[0] != "_" and _takes_data(found, key)]
+        return (
+            "object",
+            f"{name} is created for each run, and called. To override: --as object.METHOD",
+        )
+    methods = [
+        key
+        for key, value in inspect.getmembers(found, inspect.isfunction)
+        if key[0] != "_" and _takes_data(found, key)
+    ]
     if len(methods) > 1:
         methods = [key for key in methods if key in RELEASES] or methods
     if len(methods) != 1:
         public = {key: inspect.getattr_static(found, key) for key in dir(found) if key[0] != "_"}
-        unbound = [key for key, value in public.items() if isinstance(value, (staticmethod, classmethod))]
-        has = "give it one, or a method __call__" + (f"; or audit {name}.{unbound[0]}" if unbound else "")
-        has = f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}" if methods else has
+        unbound = [
+            key for key, value in public.items() if isinstance(value, (staticmethod, classmethod))
+        ]
+        has = "give it one, or a method __call__" + (
+            f"; or audit {name}.{unbound[0]}" if unbound else ""
+        )
+        has = (
+            f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}"
+            if methods
+            else has
+        )
         raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
-    return f"object.{methods[0]}", f"{name} is created for each run, and its method {methods[0]} is called. To override: --as object.METHOD"
+    return (
+        f"object.{methods[0]}",
+        f"{name} is created for each run, and its method {methods[0]} is called. To "
+        "override: --as object.METHOD",
+    )
 
 
 def _takes_data(found: Any, key: str) -> bool:
-    """Return whether the first parameter of a method, after self, is a dataset, by its name or by the name of the method."""
+    """Return whether the first parameter of a method, after self, is a dataset, by its name or by
+    the name of the method.
+    """
     if isinstance(inspect.getattr_static(found, key), staticmethod):
         return False
     accepted = (parameters(getattr(found, key)) or [])[1:]
     if not accepted or accepted[0].name in SEEDS:
         return False
-    return accepted[0].name.lower() in DATA or (key in RELEASES and accepted[0].default is inspect.Parameter.empty)
+    return accepted[0].name.lower() in DATA or (
+        key in RELEASES and accepted[0].default is inspect.Parameter.empty
+    )
 
 
 def _requires_labels(found: Any) -> bool:
@@ -234,22 +372,41 @@ def _requires_labels(found: Any) -> bool:
 
 
 def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str:
-    """Return the names of the attributes that `fit` learns: the coefficients, or the only numeric attribute."""
+    """Return the names of the attributes that `fit` learns: the coefficients, or the only numeric
+    attribute.
+    """
     if dataset is None:
-        raise InvalidArgument(f"{name} is an estimator: name the released attribute, --as estimator.ATTRIBUTE, or give --d0 and --d1")
-    estimator = found(**{**randomness_argument(functools.partial(found, **kwargs))(np.random.default_rng(0)), **kwargs})
+        raise InvalidArgument(
+            f"{name} is an estimator: name the released attribute, --as estimator.ATTRIBUTE, "
+            "or give --d0 and --d1"
+        )
+    estimator = found(
+        **{
+            **randomness_argument(functools.partial(found, **kwargs))(np.random.default_rng(0)),
+            **kwargs,
+        }
+    )
     before = set(vars(estimator))
     try:
         x, y = parts(dataset, None, labeled=takes_labels(estimator.fit))
     except MechanismFailed as error:
         raise InvalidArgument(f"{name}: {error}") from None
     estimator.fit(x) if y is None else estimator.fit(x, y)
-    has = [key for key in vars(estimator) if key[0] != "_" and key[-1] == "_" and key not in before and key not in _BOOKKEEPING]
-    has = [key for key in has if isinstance(getattr(estimator, key), (int, float, np.ndarray, np.generic, list, tuple))]
+    has = [
+        key
+        for key in vars(estimator)
+        if key[0] != "_" and key[-1] == "_" and key not in before and key not in _BOOKKEEPING
+    ]
+    has = [
+        key
+        for key in has
+        if isinstance(getattr(estimator, key), (int, float, np.ndarray, np.generic, list, tuple))
+    ]
     if "coef_" in has:
         return "coef_,intercept_" if "intercept_" in has else "coef_"
     if len(has) == 1:
         return str(has[0])
     raise InvalidArgument(
-        f"{name} has learned {', '.join(has) or 'no attribute NAME_'}: name the released attribute, --as estimator.ATTRIBUTE"
+        f"{name} has learned {', '.join(has) or 'no attribute NAME_'}: name the released "
+        "attribute, --as estimator.ATTRIBUTE"
     )

@@ -1,4 +1,6 @@
-"""Interactive mechanisms: a session answers queries that an adversary chooses from earlier answers; the output is the transcript."""
+"""Interactive mechanisms: a session answers queries that an adversary chooses from earlier answers;
+the output is the transcript.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _SEEDING_NOTE = "the session receives the audit's generator, and each run create
 
 
 class Session(Protocol):
-    """Protocol of a session. An exception that `ask` raises counts as an answer, so that refusals are visible."""
+    """Protocol of a session. An exception that `ask` raises counts as an answer, so that refusals
+    are visible.
+    """
 
     def start(self, dataset: Any, rng: np.random.Generator, /) -> Any:
         """Start on a dataset, before any query."""
@@ -27,7 +31,15 @@ class Session(Protocol):
 class Interactive(PerRun):
     """A mechanism that runs a session against an adversary; its output is the list of answers."""
 
-    def __init__(self, session: Callable[[], Any], adversary: Any, queries: Any, rounds: int, base: Any, declared: Dict[str, Any]) -> None:
+    def __init__(
+        self,
+        session: Callable[[], Any],
+        adversary: Any,
+        queries: Any,
+        rounds: int,
+        base: Any,
+        declared: Dict[str, Any],
+    ) -> None:
         make_session = made("interactive", session)
         self.adversary, self.queries, self.rounds, self.base = adversary, queries, rounds, base
         self._declared = declared
@@ -36,33 +48,57 @@ class Interactive(PerRun):
             return transcript(make_session(rng), dataset, rng, self.adversary)
 
         rebuilt = (interactive, (session, adversary), {"queries": queries, "rounds": rounds})
-        super().__init__(named(session) if base is None else base.__name__, once, rebuilt, (_SEEDING_NOTE,), 60.0, declared)
+        super().__init__(
+            named(session) if base is None else base.__name__,
+            once,
+            rebuilt,
+            (_SEEDING_NOTE,),
+            60.0,
+            declared,
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name == "__qualname__" and self.base is not None:
             raise AttributeError(name)
         return PerRun.__getattr__(self, name)
 
-    def __call__(self, dataset: Any, size: int, rng: np.random.Generator, adversary: Any = None) -> Any:
-        return PerRun.__call__(self if adversary is None else self.against(adversary), dataset, size, rng)
+    def __call__(
+        self, dataset: Any, size: int, rng: np.random.Generator, adversary: Any = None
+    ) -> Any:
+        return PerRun.__call__(
+            self if adversary is None else self.against(adversary), dataset, size, rng
+        )
 
     def __reduce__(self) -> Any:
-        return PerRun.__reduce__(self) if self.base is None else (_against, (self.base, self.adversary))
+        return (
+            PerRun.__reduce__(self)
+            if self.base is None
+            else (_against, (self.base, self.adversary))
+        )
 
     def against(self, adversary: Any) -> Interactive:
         """Return the same session against another adversary.
 
-        The adversary may have any form that `interactive` accepts, or be the JSON object of an `Adversary`.
+        The adversary may have any form that `interactive` accepts, or be the JSON object of an
+        `Adversary`.
         """
         base = self if self.base is None else self.base
         session = self._rebuilt[1][0]
-        return Interactive(session, as_adversary(adversary), self.queries, self.rounds, base, self._declared)
+        return Interactive(
+            session, as_adversary(adversary), self.queries, self.rounds, base, self._declared
+        )
 
 
 def interactive(
-    session: Callable[[], Session], adversary: Any = None, *, queries: Any = None, rounds: Optional[int] = None, **declared: Any
+    session: Callable[[], Session],
+    adversary: Any = None,
+    *,
+    queries: Any = None,
+    rounds: Optional[int] = None,
+    **declared: Any,
 ) -> Interactive:
-    """Return a mechanism that runs a session against an adversary; its output is the transcript, the list of answers.
+    """Return a mechanism that runs a session against an adversary; its output is the transcript,
+    the list of answers.
 
     Parameters
     ----------
@@ -106,26 +142,47 @@ def interactive(
     if queries is not None:
         require_queries(queries)
     if adversary is None and queries is None:
-        raise InvalidArgument("interactive: an adversary must be given, or queries from which a search can make one, got neither")
-    if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or not 1 <= rounds <= 10**6):
-        raise InvalidArgument(f"interactive: rounds must be a whole number from 1 to 10^6, got {short_repr(rounds)}")
+        raise InvalidArgument(
+            "interactive: an adversary must be given, or queries from which a search can "
+            "make one, got neither"
+        )
+    if rounds is not None and (
+        isinstance(rounds, bool)
+        or not isinstance(rounds, (int, np.integer))
+        or not 1 <= rounds <= 10**6
+    ):
+        raise InvalidArgument(
+            f"interactive: rounds must be a whole number from 1 to 10^6, got {short_repr(rounds)}"
+        )
     if adversary is None:
         query_list = list(queries) if not isinstance(queries, dict) else [corner(queries)]
         adversary = Adversary([query_list], rounds or max(10, len(query_list)))
     adversary = as_adversary(adversary)
-    return Interactive(session, adversary, queries, int(rounds if rounds is not None else getattr(adversary, "rounds", 10)), None, declared)
+    return Interactive(
+        session,
+        adversary,
+        queries,
+        int(rounds if rounds is not None else getattr(adversary, "rounds", 10)),
+        None,
+        declared,
+    )
 
 
-def transcript(session: Any, dataset: Any, rng: Any, adversary: Callable[[List[Any]], Any]) -> List[Any]:
+def transcript(
+    session: Any, dataset: Any, rng: Any, adversary: Callable[[List[Any]], Any]
+) -> List[Any]:
     """Return the list of answers of a session to an adversary."""
     for name in ("start", "ask"):
         if not callable(getattr(session, name, None)):
             raise MechanismFailed(
-                f"interactive: a session must have start(dataset, rng) and ask(query), {type(session).__name__} has no {name}"
+                "interactive: a session must have start(dataset, rng) and ask(query), "
+                f"{type(session).__name__} has no {name}"
             )
     session.start(dataset, rng)
     answers: List[Any] = []
-    generator = adversary.turns() if isinstance(adversary, Adversary) else _function_turns(adversary)
+    generator = (
+        adversary.turns() if isinstance(adversary, Adversary) else _function_turns(adversary)
+    )
     query = next(generator, None)
     while query is not None:
         try:
@@ -147,7 +204,8 @@ def _function_turns(adversary: Callable[[List[Any]], Any]) -> Generator[Any, Any
     while (query := adversary(list(answers))) is not None:
         if len(answers) == _MAX_QUERIES:
             raise MechanismFailed(
-                f"interactive: an adversary must return None at the end, {named(adversary)} has asked {_MAX_QUERIES} queries"
+                f"interactive: an adversary must return None at the end, {named(adversary)} "
+                f"has asked {_MAX_QUERIES} queries"
             )
         answers.append((yield query))
 
@@ -155,21 +213,40 @@ def _function_turns(adversary: Callable[[List[Any]], Any]) -> Generator[Any, Any
 def require_queries(queries: Any) -> None:
     """Raise InvalidArgument unless `queries` is a list of queries, a ball or a box."""
     if isinstance(queries, dict):
-        numbers = [np.asarray(value, dtype=float) for value in queries.values() if isinstance(value, (int, float, list, tuple, np.ndarray))]
-        ball = set(queries) == {"ball", "dimension"} and len(numbers) == 2 and numbers[0] > 0 and 1 <= numbers[1] == int(numbers[1])
-        box = set(queries) == {"low", "high"} and len(numbers) == 2 and numbers[0].shape == numbers[1].shape and numbers[0].ndim == 1
-        if (ball or (box and len(numbers[0]) and np.all(numbers[0] <= numbers[1]))) and all(np.all(np.isfinite(n)) for n in numbers):
+        numbers = [
+            np.asarray(value, dtype=float)
+            for value in queries.values()
+            if isinstance(value, (int, float, list, tuple, np.ndarray))
+        ]
+        ball = (
+            set(queries) == {"ball", "dimension"}
+            and len(numbers) == 2
+            and numbers[0] > 0
+            and 1 <= numbers[1] == int(numbers[1])
+        )
+        box = (
+            set(queries) == {"low", "high"}
+            and len(numbers) == 2
+            and numbers[0].shape == numbers[1].shape
+            and numbers[0].ndim == 1
+        )
+        if (ball or (box and len(numbers[0]) and np.all(numbers[0] <= numbers[1]))) and all(
+            np.all(np.isfinite(n)) for n in numbers
+        ):
             return
     elif isinstance(queries, (list, tuple, np.ndarray)) and len(queries):
         return
     raise InvalidArgument(
-        'interactive: queries must be a non-empty list, {"ball": radius, "dimension": d} or {"low": [...], "high": [...]}, '
+        'interactive: queries must be a non-empty list, {"ball": radius, "dimension": d} or '
+        '{"low": [...], "high": [...]}, '
         f"got {short_repr(queries)}"
     )
 
 
 def corner(queries: Dict[str, Any]) -> List[float]:
-    """Return one query of a set of vectors: the end of the first axis of a ball, or the upper corner of a box."""
+    """Return one query of a set of vectors: the end of the first axis of a ball, or the upper
+    corner of a box.
+    """
     if "ball" in queries:
         return [float(queries["ball"]), *[0.0] * (int(queries["dimension"]) - 1)]
     return [float(value) for value in queries["high"]]

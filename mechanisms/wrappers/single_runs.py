@@ -1,4 +1,5 @@
-"""Mechanisms made of single runs: one Python call per run, each on a new object where a class is given.
+"""Mechanisms made of single runs: one Python call per run, each on a new object where a class is
+given.
 
 A parameter named `rng`, `random_state`, `seed` or another name of `randomness.SEEDS` receives the
 audit's generator, or a seed drawn from the generator for every call. A function without such a
@@ -21,31 +22,51 @@ import numpy as np
 
 from .errors import InvalidArgument, MechanismFailed, require_callable, short_repr
 from .features_and_labels import parts
-from .randomness import bound, dataset_converter, parameters, randomness_argument, seeding_notes, takes_labels
+from .randomness import (
+    bound,
+    dataset_converter,
+    parameters,
+    randomness_argument,
+    seeding_notes,
+    takes_labels,
+)
 
 DECLARABLE_ATTRIBUTES = (
     *("claim", "domain", "seeded", "batch", "trials"),
     *("expected_failures", "expected_findings", "features", "primitives", "cause"),
 )
 
-_FINISHED = frozenset([float, int, bool, str, type(None), np.ndarray, np.float64, np.int64])  # types of outputs that need no conversion
+# types of outputs that need no conversion
+_FINISHED = frozenset([float, int, bool, str, type(None), np.ndarray, np.float64, np.int64])
 
 Once = Callable[[Any, Any], Any]  # (dataset, rng) -> output
 
 
 class PerRun:
-    """A mechanism ``f(dataset, size, rng)`` that makes its runs one by one. Pickling refers to its name in its module."""
+    """A mechanism ``f(dataset, size, rng)`` that makes its runs one by one. Pickling refers to its
+    name in its module.
+    """
 
     def __init__(
-        self, name: str, once: Once, rebuilt: Tuple[Any, ...], notes: Sequence[str], limit: float, declared: Dict[str, Any]
+        self,
+        name: str,
+        once: Once,
+        rebuilt: Tuple[Any, ...],
+        notes: Sequence[str],
+        limit: float,
+        declared: Dict[str, Any],
     ) -> None:
         owner = rebuilt[0].__name__
         if not isinstance(limit, (int, float)) or isinstance(limit, bool) or not 0 < limit < 1e9:
-            raise InvalidArgument(f"{owner}: time_limit must be positive and below 1e9 seconds, got {short_repr(limit)}")
+            raise InvalidArgument(
+                f"{owner}: time_limit must be positive and below 1e9 seconds, got "
+                f"{short_repr(limit)}"
+            )
         for key, value in declared.items():
             if key not in DECLARABLE_ATTRIBUTES:
                 raise InvalidArgument(
-                    f"{owner}: {short_repr(key)} is not an option; a mechanism may declare {', '.join(DECLARABLE_ATTRIBUTES)}"
+                    f"{owner}: {short_repr(key)} is not an option; a mechanism may declare "
+                    f"{', '.join(DECLARABLE_ATTRIBUTES)}"
                 )
             setattr(self, key, value)
         self._name, self._once, self._rebuilt, self._limit = name, once, rebuilt, float(limit)
@@ -71,7 +92,10 @@ class PerRun:
         found = getattr(self, "__qualname__", None)
         if found is not None and self.__module__ != "__main__":
             return found  # by reference, as functions are
-        return _rebuild, (*self._rebuilt, {key: getattr(self, key) for key in DECLARABLE_ATTRIBUTES if hasattr(self, key)})
+        return _rebuild, (
+            *self._rebuilt,
+            {key: getattr(self, key) for key in DECLARABLE_ATTRIBUTES if hasattr(self, key)},
+        )
 
     def __call__(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
         found: List[Any] = []
@@ -80,7 +104,9 @@ class PerRun:
             for _ in range(size):
                 value = self._once(dataset, rng)
                 if os.getpid() != process:
-                    raise SystemExit("a forked child of the function returned: it must not make the other runs")
+                    raise SystemExit(
+                        "a forked child of the function returned: it must not make the other runs"
+                    )
                 if type(value) in _FINISHED:
                     found.append(value)
                     continue
@@ -88,7 +114,9 @@ class PerRun:
                     value = _async_generator_values(self._name, value)
                 elif inspect.isgenerator(value):
                     value = _generator_values(self._name, value)
-                found.append(_tensor_to_array(loop.result(value) if inspect.isawaitable(value) else value))
+                found.append(
+                    _tensor_to_array(loop.result(value) if inspect.isawaitable(value) else value)
+                )
         if not found or type(found[0]) is not np.ndarray or not found[0].ndim:
             return found
         kinds = {(v.dtype, v.shape) if type(v) is np.ndarray else None for v in found}
@@ -138,11 +166,22 @@ def one_run(function: Callable[..., Any], *, time_limit: float = 60.0, **argumen
     own_arguments, declared = split("one_run", function, arguments)
     run = single_run_call("one_run", function, own_arguments)
     rebuilt = (one_run, (function,), {"time_limit": time_limit, **own_arguments})
-    return PerRun(named(function), run, rebuilt, seeding_notes(function, named(function)), time_limit, declared)
+    return PerRun(
+        named(function),
+        run,
+        rebuilt,
+        seeding_notes(function, named(function)),
+        time_limit,
+        declared,
+    )
 
 
 def fresh(
-    factory: Callable[..., Any], method: Union[str, Callable[..., Any], None] = None, *, time_limit: float = 60.0, **arguments: Any
+    factory: Callable[..., Any],
+    method: Union[str, Callable[..., Any], None] = None,
+    *,
+    time_limit: float = 60.0,
+    **arguments: Any,
 ) -> PerRun:
     """Return a mechanism that creates a new object of a stateful class in each run.
 
@@ -186,9 +225,14 @@ def fresh(
         require_callable("fresh", "method", method)
     own_arguments, others = split("fresh", factory, arguments)
     declared = {key: value for key, value in others.items() if key in DECLARABLE_ATTRIBUTES}
-    method_arguments = {key: value for key, value in others.items() if key not in DECLARABLE_ATTRIBUTES}
+    method_arguments = {
+        key: value for key, value in others.items() if key not in DECLARABLE_ATTRIBUTES
+    }
     if method_arguments and not isinstance(method, (str, type(None))):
-        raise InvalidArgument(f"fresh: {', '.join(method_arguments)} must be arguments of {named(factory)}, which does not take them")
+        raise InvalidArgument(
+            f"fresh: {', '.join(method_arguments)} must be arguments of {named(factory)}, "
+            "which does not take them"
+        )
     make = made("fresh", factory, own_arguments)
 
     def once(dataset: Any, rng: Any) -> Any:
@@ -196,27 +240,51 @@ def fresh(
         if method is not None and not isinstance(method, str):
             return method(found, dataset)
         if method is not None and not callable(getattr(found, method, None)):
-            raise MechanismFailed(f"fresh: method must be one of {type(found).__name__}, got {method!r}, which it does not have")
+            raise MechanismFailed(
+                f"fresh: method must be one of {type(found).__name__}, got {method!r}, which "
+                "it does not have"
+            )
         if method is None and not callable(found):
-            raise MechanismFailed(f"fresh: an object of {type(found).__name__} cannot be called: name the method to run, method='...'")
-        return single_run_call("fresh", found if method is None else getattr(found, method), method_arguments)(dataset, rng)
+            raise MechanismFailed(
+                f"fresh: an object of {type(found).__name__} cannot be called: name the "
+                "method to run, method='...'"
+            )
+        return single_run_call(
+            "fresh", found if method is None else getattr(found, method), method_arguments
+        )(dataset, rng)
 
     options = {"time_limit": time_limit, **own_arguments, **method_arguments}
-    return PerRun(named(factory), once, (fresh, (factory, method), options), seeding_notes(factory, named(factory)), time_limit, declared)
+    return PerRun(
+        named(factory),
+        once,
+        (fresh, (factory, method), options),
+        seeding_notes(factory, named(factory)),
+        time_limit,
+        declared,
+    )
 
 
-def split(owner: str, function: Any, arguments: Dict[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+def split(
+    owner: str, function: Any, arguments: Dict[str, Any]
+) -> Tuple[Dict[str, Any], Dict[str, Any]]:
     """Return the keywords split into arguments of the function and attributes of the mechanism."""
     taken = parameters(unbound(function)) or []
     takes_any = any(p.kind is p.VAR_KEYWORD for p in taken)
     own_arguments = {
-        key: value for key, value in arguments.items() if key not in DECLARABLE_ATTRIBUTES and (takes_any or key in [p.name for p in taken])
+        key: value
+        for key, value in arguments.items()
+        if key not in DECLARABLE_ATTRIBUTES and (takes_any or key in [p.name for p in taken])
     }
-    return own_arguments, {key: value for key, value in arguments.items() if key not in own_arguments}
+    return own_arguments, {
+        key: value for key, value in arguments.items() if key not in own_arguments
+    }
 
 
-def made(owner: str, factory: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None) -> Callable[[Any], Any]:
-    """Return ``make(rng)``, which makes a new object and passes the randomness that the factory takes.
+def made(
+    owner: str, factory: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None
+) -> Callable[[Any], Any]:
+    """Return ``make(rng)``, which makes a new object and passes the randomness that the factory
+    takes.
 
     Raises MechanismFailed for an object that the factory has returned before.
     """
@@ -229,16 +297,27 @@ def made(owner: str, factory: Callable[..., Any], arguments: Optional[Dict[str, 
     def make(rng: Any) -> Any:
         found = factory(**seeded(rng))
         if found is None or found is previous[0] or found is previous[1]:
-            what = "None" if found is None else "the same object twice, whose state would leak from run to run"
-            raise MechanismFailed(f"{owner}: factory must return a new object each time, {named(factory)} returned {what}")
+            what = (
+                "None"
+                if found is None
+                else "the same object twice, whose state would leak from run to run"
+            )
+            raise MechanismFailed(
+                f"{owner}: factory must return a new object each time, {named(factory)} "
+                f"returned {what}"
+            )
         previous[:] = [found if previous[0] is None else previous[0], found]
         return found
 
     return make
 
 
-def single_run_call(owner: str, function: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None) -> Once:
-    """Return ``call(dataset, rng)``, which calls the function with its arguments, its randomness, and labels if it requires them."""
+def single_run_call(
+    owner: str, function: Callable[..., Any], arguments: Optional[Dict[str, Any]] = None
+) -> Once:
+    """Return ``call(dataset, rng)``, which calls the function with its arguments, its randomness,
+    and labels if it requires them.
+    """
     if _is_module(function):
         return _torch_call(function)
     run = bound(owner, function, arguments or {}, named(function))
@@ -255,27 +334,40 @@ def _generator_values(name: str, values: Any) -> List[Any]:
     """Return the values of a generator as a list; raise MechanismFailed if it yields too many."""
     found = list(itertools.islice(values, _MAX_VALUES + 1))
     if len(found) > _MAX_VALUES:
-        raise MechanismFailed(f"{name} yields more than {_MAX_VALUES:,} values in one run: let it end, or return a list")
+        raise MechanismFailed(
+            f"{name} yields more than {_MAX_VALUES:,} values in one run: let it end, or "
+            "return a list"
+        )
     return found
 
 
 async def _async_generator_values(name: str, values: Any) -> List[Any]:
-    """Return the values of an asynchronous generator as a list; raise MechanismFailed if it yields too many."""
+    """Return the values of an asynchronous generator as a list; raise MechanismFailed if it yields
+    too many.
+    """
     found = []
     async for value in values:
         found.append(value)
         if len(found) > _MAX_VALUES:
-            raise MechanismFailed(f"{name} yields more than {_MAX_VALUES:,} values in one run: let it end, or return a list")
+            raise MechanismFailed(
+                f"{name} yields more than {_MAX_VALUES:,} values in one run: let it end, or "
+                "return a list"
+            )
     return found
 
 
 def _is_module(found: Any) -> bool:
     """Return whether an object is a PyTorch module, without importing PyTorch."""
-    return any(cls.__name__ == "Module" and cls.__module__.startswith("torch.") for cls in type(found).__mro__)
+    return any(
+        cls.__name__ == "Module" and cls.__module__.startswith("torch.")
+        for cls in type(found).__mro__
+    )
 
 
 def _torch_call(module: Any) -> Once:
-    """Return ``call(dataset, rng)`` for a PyTorch module; datasets become tensors of the type of its parameters."""
+    """Return ``call(dataset, rng)`` for a PyTorch module; datasets become tensors of the type of
+    its parameters.
+    """
     torch = sys.modules["torch"]
     kind = next((p.dtype for p in module.parameters()), torch.get_default_dtype())
 
@@ -288,7 +380,11 @@ def _torch_call(module: Any) -> Once:
 
 def _tensor_to_array(value: Any) -> Any:
     """Return a tensor as an array, and any other value unchanged."""
-    return value.detach().cpu().numpy() if hasattr(value, "detach") and hasattr(value, "cpu") else value
+    return (
+        value.detach().cpu().numpy()
+        if hasattr(value, "detach") and hasattr(value, "cpu")
+        else value
+    )
 
 
 def unbound(found: Any) -> Any:
@@ -304,7 +400,12 @@ def named(found: Any) -> str:
     return str(getattr(found, "__name__", type(found).__name__))
 
 
-def _rebuild(build: Callable[..., PerRun], arguments: Tuple[Any, ...], options: Dict[str, Any], declared: Dict[str, Any]) -> PerRun:
+def _rebuild(
+    build: Callable[..., PerRun],
+    arguments: Tuple[Any, ...],
+    options: Dict[str, Any],
+    declared: Dict[str, Any],
+) -> PerRun:
     """Return a mechanism rebuilt from its pickled parts."""
     return build(*arguments, **options, **declared)
 
@@ -331,10 +432,14 @@ class _EventLoop:
             self._run_outside_loop(self._close)
 
     def result(self, awaitable: Any) -> Any:
-        """Return the result of an awaitable, or raise its exception; raise MechanismFailed after the time limit."""
+        """Return the result of an awaitable, or raise its exception; raise MechanismFailed after
+        the time limit.
+        """
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._run_outside_loop(lambda: self._loop.run_until_complete(self._limited(awaitable)))
+        return self._run_outside_loop(
+            lambda: self._loop.run_until_complete(self._limited(awaitable))
+        )
 
     async def _limited(self, awaitable: Any) -> Any:
         """Return the result of an awaitable; raise MechanismFailed after the time limit."""
@@ -342,7 +447,9 @@ class _EventLoop:
         done, _ = await asyncio.wait({task}, timeout=self._limit)
         if not done:
             task.cancel()
-            raise MechanismFailed(f"a coroutine of {self._name} took longer than time_limit = {self._limit:g} s")
+            raise MechanismFailed(
+                f"a coroutine of {self._name} took longer than time_limit = {self._limit:g} s"
+            )
         return task.result()
 
     def _close(self) -> None:
@@ -355,7 +462,9 @@ class _EventLoop:
         self._loop.close()
 
     def _run_outside_loop(self, work: Callable[[], Any]) -> Any:
-        """Return the result of `work`, called in a new thread if this thread already runs an event loop, as in a notebook."""
+        """Return the result of `work`, called in a new thread if this thread already runs an event
+        loop, as in a notebook.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:

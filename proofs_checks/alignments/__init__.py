@@ -1,1 +1,3 @@
-"""Proofs that loop programs with Laplace or exponential noise are private, by randomness alignments found in the program's text."""
+"""Proofs that loop programs with Laplace or exponential noise are private, by randomness alignments
+found in the program's text.
+"""

@@ -12,7 +12,11 @@ from typing import Any
 from dpwitness.proofs_checks.alignments.source import shown
 from dpwitness.proofs_checks.engine.ledger import need
 
-_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+_ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
 _COMPARISON: dict[type, Callable[[Any, Any], Any]] = {
     **{ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt},
     **{ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne},
@@ -36,13 +40,22 @@ def type_of(node: ast.expr, types: Mapping[str, str]) -> str:
             return types[name]
         case ast.UnaryOp(op=ast.Not(), operand=inner) if type_of(inner, types) == "bool":
             return "bool"
-        case ast.UnaryOp(op=ast.USub(), operand=inner) | ast.Call(func=ast.Name(id="abs"), args=[inner], keywords=[]):
+        case (
+            ast.UnaryOp(op=ast.USub(), operand=inner)
+            | ast.Call(func=ast.Name(id="abs"), args=[inner], keywords=[])
+        ):
             return _numeric(inner, types)
         case ast.BinOp(left=left, op=op, right=right):
             return _arithmetic(op, left, right, types)
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(type(op) in _COMPARISON for op in ops):
-            kinds = {"bool" if type_of(part, types) == "bool" else "number" for part in (left, *others)}
-            if len(kinds) == 1 and ("number" in kinds or all(isinstance(op, ast.Eq | ast.NotEq) for op in ops)):
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(
+            type(op) in _COMPARISON for op in ops
+        ):
+            kinds = {
+                "bool" if type_of(part, types) == "bool" else "number" for part in (left, *others)
+            }
+            if len(kinds) == 1 and (
+                "number" in kinds or all(isinstance(op, ast.Eq | ast.NotEq) for op in ops)
+            ):
                 return "bool"
         case ast.BoolOp(values=parts) if {type_of(part, types) for part in parts} == {"bool"}:
             return "bool"
@@ -63,10 +76,17 @@ def _arithmetic(op: ast.operator, left: ast.expr, right: ast.expr, types: Mappin
     kinds = {_numeric(left, types), _numeric(right, types)}
     if isinstance(op, ast.Div) and isinstance(right, ast.Constant) and right.value:
         return "real"
-    if isinstance(op, ast.Mod) and kinds == {"int"} and (isinstance(right, ast.Name) or (isinstance(right, ast.Constant) and right.value)):
+    if (
+        isinstance(op, ast.Mod)
+        and kinds == {"int"}
+        and (isinstance(right, ast.Name) or (isinstance(right, ast.Constant) and right.value))
+    ):
         return "int"  # the reader requires that the divisor is a positive parameter
     if type(op) not in _ARITHMETIC:
-        raise Untyped("an operator must be +, -, *, / by a number, or % of integers by a parameter or a number")
+        raise Untyped(
+            "an operator must be +, -, *, / by a number, or % of integers by a parameter or "
+            "a number"
+        )
     return "int" if kinds == {"int"} else "real"
 
 
@@ -120,13 +140,20 @@ class Numbers:
 
 
 class Formulas:
-    """Values of expressions as terms of z3. A remainder is an unknown function of its two operands, which includes the true remainder."""
+    """Values of expressions as terms of z3. A remainder is an unknown function of its two operands,
+    which includes the true remainder.
+    """
 
     def __init__(self) -> None:
         self.z3 = need("z3", "z3-solver")
         integer = self.z3.IntSort()
         self.remainder = self.z3.Function("remainder", integer, integer, integer)
-        self.choose, self.both, self.either, self.negate = self.z3.If, self.z3.And, self.z3.Or, self.z3.Not
+        self.choose, self.both, self.either, self.negate = (
+            self.z3.If,
+            self.z3.And,
+            self.z3.Or,
+            self.z3.Not,
+        )
 
     def number(self, value: Any) -> Any:
         """Return a literal."""
@@ -169,10 +196,14 @@ def value(node: ast.expr, names: Mapping[str, Any], terms: Any) -> Any:
             found = [value(part, names, terms) for part in parts]
             return terms.both(*found) if isinstance(op, ast.And) else terms.either(*found)
         case ast.IfExp(test=test, body=body, orelse=other):
-            return terms.choose(value(test, names, terms), value(body, names, terms), value(other, names, terms))
+            return terms.choose(
+                value(test, names, terms), value(body, names, terms), value(other, names, terms)
+            )
         case ast.Compare(left=left, ops=ops, comparators=others):
             parts = [value(part, names, terms) for part in (left, *others)]
-            tests = [_COMPARISON[type(op)](a, b) for op, a, b in zip(ops, parts, parts[1:], strict=False)]
+            tests = [
+                _COMPARISON[type(op)](a, b) for op, a, b in zip(ops, parts, parts[1:], strict=False)
+            ]
             return functools.reduce(terms.both, tests)
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=divisor)):
             return terms.quotient(value(left, names, terms), divisor)

@@ -31,7 +31,10 @@ class Monomial:
         powers = dict(self.powers)
         for name, power in other.powers:
             powers[name] = powers.get(name, 0) + sign * power
-        return Monomial(self.coefficient * other.coefficient**sign, tuple(sorted((n, p) for n, p in powers.items() if p)))
+        return Monomial(
+            self.coefficient * other.coefficient**sign,
+            tuple(sorted((n, p) for n, p in powers.items() if p)),
+        )
 
     def at(self, names: Mapping[str, Any]) -> Fraction:
         """Return the exact value for parameters, each as it is printed."""
@@ -88,7 +91,9 @@ Statement = Assign | Noise | Append | Branch | Break
 
 @dataclass(frozen=True, slots=True)
 class CostGroup:
-    """Noise calls of one segment whose rates (1 / scale) are multiples of `rate`. The variable `name` adds up weights times moves."""
+    """Noise calls of one segment whose rates (1 / scale) are multiples of `rate`. The variable
+    `name` adds up weights times moves.
+    """
 
     name: str
     segment: int
@@ -98,7 +103,9 @@ class CostGroup:
 
 @dataclass(frozen=True)
 class Program:
-    """A program that was read: statements before, in and after the loop, and the promise that is to be proved."""
+    """A program that was read: statements before, in and after the loop, and the promise that is to
+    be proved.
+    """
 
     name: str
     budget: ast.expr
@@ -124,7 +131,11 @@ class Program:
     @cached_property
     def returns(self) -> tuple[ast.expr, ...]:
         """Returned numbers: the appended values of lists are outputs of their own."""
-        return tuple(item for item in self.returned if not (isinstance(item, ast.Name) and self.types[item.id] == "list"))
+        return tuple(
+            item
+            for item in self.returned
+            if not (isinstance(item, ast.Name) and self.types[item.id] == "list")
+        )
 
     @property
     def segments(self) -> tuple[tuple[Statement, ...], ...]:
@@ -140,7 +151,12 @@ class Program:
     @cached_property
     def noises(self) -> list[tuple[int, Noise]]:
         """Noise calls with the numbers of their segments."""
-        return [(k, noise) for k, block in enumerate(self.segments) for noise in walk(block) if isinstance(noise, Noise)]
+        return [
+            (k, noise)
+            for k, block in enumerate(self.segments)
+            for noise in walk(block)
+            if isinstance(noise, Noise)
+        ]
 
     @cached_property
     def groups(self) -> list[CostGroup]:
@@ -151,9 +167,14 @@ class Program:
             found.setdefault((segment, rate.powers), {})[noise.name] = rate.coefficient
         groups: list[CostGroup] = []
         for (segment, powers), rates in found.items():
-            unit = Fraction(math.gcd(*(r.numerator for r in rates.values())), math.lcm(*(r.denominator for r in rates.values())))
+            unit = Fraction(
+                math.gcd(*(r.numerator for r in rates.values())),
+                math.lcm(*(r.denominator for r in rates.values())),
+            )
             weights = {name: int(rate / unit) for name, rate in rates.items()}
-            groups.append(CostGroup(f"cost.part{len(groups) + 1}", segment, Monomial(unit, powers), weights))
+            groups.append(
+                CostGroup(f"cost.part{len(groups) + 1}", segment, Monomial(unit, powers), weights)
+            )
         return groups
 
 
@@ -167,10 +188,11 @@ def provable(*, cost: str, where: str, neighbors: str = "all") -> Callable[[Func
     cost : str
         Promised epsilon, as an expression in the parameters, such as ``"epsilon"``.
     where : str
-        Condition on the parameters under which the promise is made, such as ``"epsilon > 0 and limit >= 1"``.
+        Condition on the parameters under which the promise is made, such as ``"epsilon > 0 and
+        limit >= 1"``.
     neighbors : {"all", "one", "monotone"}
-        Each query answer changes by at most 1 (all), one answer changes by at most 1 (one), or no answer falls and each rises by at most 1,
-        or the reverse (monotone).
+        Each query answer changes by at most 1 (all), one answer changes by at most 1 (one), or no
+        answer falls and each rises by at most 1, or the reverse (monotone).
 
     Returns
     -------

@@ -1,4 +1,6 @@
-"""Numbers that floating point cannot hold: integers whose conversion would be an exception, and scales that round to other values."""
+"""Numbers that floating point cannot hold: integers whose conversion would be an exception, and
+scales that round to other values.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from fractions import Fraction
 from typing import Any
 
 from dpwitness.proofs_checks.alignments.expressions import Untyped, type_of
-from dpwitness.proofs_checks.alignments.program import SIZE, Append, Assign, Branch, Monomial, Program, walk
+from dpwitness.proofs_checks.alignments.program import (
+    SIZE,
+    Append,
+    Assign,
+    Branch,
+    Monomial,
+    Program,
+    walk,
+)
 from dpwitness.proofs_checks.alignments.source import shown
 
 MOST = 2**1000  # integers up to this bound become floating-point numbers without an exception
@@ -17,7 +27,9 @@ _ROUNDING = 1e-9
 
 
 def number_problem(program: Program) -> str:
-    """Return what is wrong with the numbers of a program: a divisor that is not positive, or an integer that may be too large; or ""."""
+    """Return what is wrong with the numbers of a program: a divisor that is not positive, or an
+    integer that may be too large; or "".
+    """
     for name in sorted(program.positive & {*program.defaults}):
         if not program.defaults[name] > 0:
             return f"the default of {name} must be positive, as {name} divides or scales noise"
@@ -26,13 +38,21 @@ def number_problem(program: Program) -> str:
     sizes: dict[str, int] = {}
     for statement in statements:
         if isinstance(statement, Assign) and program.types[statement.name] == "int":
-            size = 2 * PUBLIC * _magnitude(_step(statement), public)  # the variable may add a step in each iteration
+            # the variable may add a step in each iteration
+            size = 2 * PUBLIC * _magnitude(_step(statement), public)
             sizes[statement.name] = max(sizes.get(statement.name, 0), size)
-    read = [s.test if isinstance(s, Branch) else s.value for s in statements if isinstance(s, Assign | Append | Branch)]
+    read = [
+        s.test if isinstance(s, Branch) else s.value
+        for s in statements
+        if isinstance(s, Assign | Append | Branch)
+    ]
     for each in (*read, *program.returns, program.budget, program.where):
         for integer in _converted(each, program.types):
             if _magnitude(integer, {**sizes, **public}) > MOST:
-                return f"the integer `{shown(integer)}` may be too large for a floating-point number, which would be an exception"
+                return (
+                    f"the integer `{shown(integer)}` may be too large for a floating-point "
+                    "number, which would be an exception"
+                )
     return ""
 
 
@@ -46,9 +66,13 @@ def _converted(node: ast.expr, types: Mapping[str, str]) -> Iterator[ast.expr]:
 
 
 def _step(statement: Assign) -> ast.expr:
-    """Return what an assignment adds to its variable: the summand of ``x = x + summand``, or all of another value."""
+    """Return what an assignment adds to its variable: the summand of ``x = x + summand``, or all of
+    another value.
+    """
     match statement.value:
-        case ast.BinOp(left=ast.Name(id=name), op=ast.Add() | ast.Sub(), right=step) if name == statement.name:
+        case ast.BinOp(left=ast.Name(id=name), op=ast.Add() | ast.Sub(), right=step) if (
+            name == statement.name
+        ):
             return step
         case ast.BinOp(left=step, op=ast.Add(), right=ast.Name(id=name)) if name == statement.name:
             return step
@@ -56,7 +80,9 @@ def _step(statement: Assign) -> ast.expr:
 
 
 def _magnitude(node: ast.expr, sizes: Mapping[str, int]) -> int:
-    """Return a bound of the absolute value of an integer expression; above `MOST` for a name that `sizes` lacks."""
+    """Return a bound of the absolute value of an integer expression; above `MOST` for a name that
+    `sizes` lacks.
+    """
     match node:
         case ast.Constant(value=int(number)):
             return max(1, abs(number))
@@ -80,7 +106,9 @@ def is_positive(literal: Any) -> bool:
 
 
 def scale_of(node: ast.expr, defaults: Mapping[str, Any]) -> Monomial:
-    """Read a scale. Raises Untyped unless it is a product or quotient of parameters and numbers, which Python computes up to rounding."""
+    """Read a scale. Raises Untyped unless it is a product or quotient of parameters and numbers,
+    which Python computes up to rounding.
+    """
     scale = _monomial(node, defaults)
     if not all(_is_exact(node, scale, names) for names in (defaults, dict.fromkeys(defaults, 1))):
         raise Untyped(f"the scale `{shown(node)}` is not exact in floating point")
@@ -96,8 +124,13 @@ def _monomial(node: ast.expr, parameters: Mapping[str, Any]) -> Monomial:
         case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id="queries")], keywords=[]):
             return Monomial(Fraction(1), ((SIZE, 1),))
         case ast.BinOp(left=left, op=ast.Mult() | ast.Div() as op, right=right):
-            return _monomial(left, parameters).times(_monomial(right, parameters), 1 if isinstance(op, ast.Mult) else -1)
-    raise Untyped(f"the scale `{shown(node)}` must be a product or quotient of parameters and positive numbers")
+            return _monomial(left, parameters).times(
+                _monomial(right, parameters), 1 if isinstance(op, ast.Mult) else -1
+            )
+    raise Untyped(
+        f"the scale `{shown(node)}` must be a product or quotient of parameters and positive "
+        "numbers"
+    )
 
 
 def _is_exact(node: ast.expr, scale: Monomial, names: Mapping[str, Any]) -> bool:

@@ -1,12 +1,14 @@
 """Reader of provable programs: a small, typed subset of Python.
 
-A program is a function ``f(queries, rng, parameter: float = value, ...)``. Its body has assignments, ``if``, ``x = []``,
-``x.append(value)``, one loop over the queries (``for q in queries`` or ``for i, q in enumerate(queries)``) with ``break``, and a final
-``return``. Noise is ``rng.laplace(loc, scale)`` or ``rng.exponential(scale)``, where the scale is a product or quotient of parameters and
-numbers.
+A program is a function ``f(queries, rng, parameter: float = value, ...)``. Its body has
+assignments, ``if``, ``x = []``, ``x.append(value)``, one loop over the queries (``for q in
+queries`` or ``for i, q in enumerate(queries)``) with ``break``, and a final ``return``. Noise is
+``rng.laplace(loc, scale)`` or ``rng.exponential(scale)``, where the scale is a product or quotient
+of parameters and numbers.
 
-The reader rejects all other text. It also rejects a read of a variable that may be unassigned, a variable with values of two types, and
-an integer that may be too large for a floating-point number: their exceptions and types would be outputs that the proof does not consider.
+The reader rejects all other text. It also rejects a read of a variable that may be unassigned, a
+variable with values of two types, and an integer that may be too large for a floating-point number:
+their exceptions and types would be outputs that the proof does not consider.
 """
 
 from __future__ import annotations
@@ -32,17 +34,33 @@ from dpwitness.proofs_checks.alignments.program import (
     names_in,
     walk,
 )
-from dpwitness.proofs_checks.alignments.ranges import MOST, PUBLIC, is_positive, number_problem, scale_of
-from dpwitness.proofs_checks.alignments.source import BUILTINS, check_names, defaults_of, shown, tree_of, unmodelled
+from dpwitness.proofs_checks.alignments.ranges import (
+    MOST,
+    PUBLIC,
+    is_positive,
+    number_problem,
+    scale_of,
+)
+from dpwitness.proofs_checks.alignments.source import (
+    BUILTINS,
+    check_names,
+    defaults_of,
+    shown,
+    tree_of,
+    unmodelled,
+)
 
 _TYPES = {"float": "real", "int": "int"}
-_IN_ANNOTATIONS = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Load)  # they bind no names
+# they bind no names
+_IN_ANNOTATIONS = (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.Constant, ast.Load)
 _RESERVED = {"queries", "rng", *BUILTINS, BREAK}
 _LAWS = {"laplace": ["loc", "scale"], "exponential": ["scale"]}
 
 
 def read(function: Any) -> Program:
-    """Return the program of a function with the decorator `provable`. Raises InvalidArgument with the line that is outside the subset."""
+    """Return the program of a function with the decorator `provable`. Raises InvalidArgument with
+    the line that is outside the subset.
+    """
     try:
         tree = tree_of(function)
         reader = _Reader(function, tree)
@@ -91,7 +109,9 @@ class _Reader:
                 del body[0]
         if not body or not isinstance(body[-1], ast.Return) or body[-1].value is None:
             raise self.fail(self.tree, "the last statement must return a value")
-        at = next((k for k, statement in enumerate(body) if isinstance(statement, ast.For)), len(body) - 1)
+        at = next(
+            (k for k, statement in enumerate(body) if isinstance(statement, ast.For)), len(body) - 1
+        )
         before = self.block(body[:at])
         found: tuple[tuple[Statement, ...], str, str, tuple[str, ...]] = ((), "", "", ())
         if at < len(body) - 1:
@@ -101,12 +121,28 @@ class _Reader:
         last = body[-1].value
         extra: list[Statement] = []
         items = last.elts if isinstance(last, ast.Tuple) else [last]
-        returned = tuple(item if self._is_list(item) else self.expression(item, extra)[0] for item in items)
+        returned = tuple(
+            item if self._is_list(item) else self.expression(item, extra)[0] for item in items
+        )
         block, query, index, carried = found
-        public: dict[str, Any] = {"name": self.function.__name__, "budget": budget, "where": where, "neighbors": neighbors}
-        names: dict[str, Any] = {"defaults": self.defaults, "positive": frozenset(self.positive), "types": self.types}
+        public: dict[str, Any] = {
+            "name": self.function.__name__,
+            "budget": budget,
+            "where": where,
+            "neighbors": neighbors,
+        }
+        names: dict[str, Any] = {
+            "defaults": self.defaults,
+            "positive": frozenset(self.positive),
+            "types": self.types,
+        }
         loop: dict[str, Any] = {"query": query, "index": index, "body": block, "carried": carried}
-        ends: dict[str, Any] = {"before": before, "after": (*after, *extra), "returned": returned, "is_tuple": isinstance(last, ast.Tuple)}
+        ends: dict[str, Any] = {
+            "before": before,
+            "after": (*after, *extra),
+            "returned": returned,
+            "is_tuple": isinstance(last, ast.Tuple),
+        }
         program = Program(**public, **names, **loop, **ends)
         if problem := number_problem(program):
             raise self.fail(self.tree, problem)
@@ -120,7 +156,12 @@ class _Reader:
     def _parameters(self) -> None:
         given = self.tree.args
         arguments = [*given.args, *given.kwonlyargs]
-        if [argument.arg for argument in given.args[:2]] != ["queries", "rng"] or given.vararg or given.kwarg or given.posonlyargs:
+        if (
+            [argument.arg for argument in given.args[:2]] != ["queries", "rng"]
+            or given.vararg
+            or given.kwarg
+            or given.posonlyargs
+        ):
             raise self.fail(self.tree, "the first two parameters must be queries and rng")
         values = defaults_of(self.function)
         if not {*values} <= {argument.arg for argument in arguments[2:]}:
@@ -128,10 +169,19 @@ class _Reader:
         for argument in arguments[2:]:
             kind = _TYPES.get(getattr(argument.annotation, "id", ""))
             default: Any = values.get(argument.arg)
-            if kind is None or argument.arg in _RESERVED or type(default) not in ((int,) if kind == "int" else (int, float)):
-                raise self.fail(argument, f"{argument.arg} must have the form `{argument.arg}: float = 1.0`, or int")
+            if (
+                kind is None
+                or argument.arg in _RESERVED
+                or type(default) not in ((int,) if kind == "int" else (int, float))
+            ):
+                raise self.fail(
+                    argument,
+                    f"{argument.arg} must have the form `{argument.arg}: float = 1.0`, or int",
+                )
             if not abs(default) < PUBLIC:
-                raise self.fail(argument, f"the default {default!r:.40} of {argument.arg} must be below 2**63")
+                raise self.fail(
+                    argument, f"the default {default!r:.40} of {argument.arg} must be below 2**63"
+                )
             self.types[argument.arg] = kind
             self.defaults[argument.arg] = default
         self.types[SIZE] = "int"
@@ -144,7 +194,10 @@ class _Reader:
         return self._public(cost, ("int", "real")), self._public(where, ("bool",)), neighbors
 
     def _public(self, text: Any, kinds: tuple[str, ...]) -> ast.expr:
-        rule = f"{text!r} must be an expression in the parameters: a cost is a number, a condition a comparison"
+        rule = (
+            f"{text!r} must be an expression in the parameters: a cost is a number, a condition "
+            "a comparison"
+        )
         if type(text) is not str:
             raise self.fail(self.tree, rule)
         try:
@@ -158,7 +211,11 @@ class _Reader:
         return read
 
     def _is_list(self, node: ast.expr) -> bool:
-        return isinstance(node, ast.Name) and self.types.get(node.id) == "list" and node.id in self.defined
+        return (
+            isinstance(node, ast.Name)
+            and self.types.get(node.id) == "list"
+            and node.id in self.defined
+        )
 
     def _loop(self, loop: ast.stmt) -> tuple[tuple[Statement, ...], str, str, tuple[str, ...]]:
         match loop:
@@ -166,12 +223,18 @@ class _Reader:
                 index = ""
             case ast.For(
                 target=ast.Tuple(elts=[ast.Name(id=index), ast.Name(id=query)]),
-                iter=ast.Call(func=ast.Name(id="enumerate"), args=[ast.Name(id="queries")], keywords=[]),
+                iter=ast.Call(
+                    func=ast.Name(id="enumerate"), args=[ast.Name(id="queries")], keywords=[]
+                ),
                 orelse=[],
             ):
                 pass
             case _:
-                raise self.fail(loop, "the loop must be `for q in queries` or `for i, q in enumerate(queries)`, without else")
+                raise self.fail(
+                    loop,
+                    "the loop must be `for q in queries` or `for i, q in "
+                    "enumerate(queries)`, without else",
+                )
         before = set(self.defined)
         for name, kind in ((query, "real"), (index, "int")):
             if name in self.types or name in self.fixed:
@@ -184,8 +247,12 @@ class _Reader:
         self.in_loop = True
         block = self.block(loop.body)
         self.in_loop, self.defined = False, before
-        changed = {statement.name for statement in walk(block) if isinstance(statement, Assign | Noise)}
-        carried = tuple(sorted(changed & before)) + ((BREAK,) if any(isinstance(s, Break) for s in walk(block)) else ())
+        changed = {
+            statement.name for statement in walk(block) if isinstance(statement, Assign | Noise)
+        }
+        carried = tuple(sorted(changed & before)) + (
+            (BREAK,) if any(isinstance(s, Break) for s in walk(block)) else ()
+        )
         return block, query, index, carried
 
     def block(self, body: list[ast.stmt]) -> tuple[Statement, ...]:
@@ -195,7 +262,12 @@ class _Reader:
             match node:
                 case ast.Assign(targets=[ast.Name() as target], value=given):
                     self._assign(target, given, found)
-                case ast.AnnAssign(target=ast.Name() as target, annotation=kind, value=ast.expr() as given, simple=1):
+                case ast.AnnAssign(
+                    target=ast.Name() as target,
+                    annotation=kind,
+                    value=ast.expr() as given,
+                    simple=1,
+                ):
                     if not all(isinstance(part, _IN_ANNOTATIONS) for part in ast.walk(kind)):
                         raise self.fail(node, f"the annotation `{shown(kind)}` must be a type")
                     self._assign(target, given, found)
@@ -204,7 +276,13 @@ class _Reader:
                     self._assign(target, ast.copy_location(ast.BinOp(read, op, given), node), found)
                 case ast.If():
                     self._branch(node, found)
-                case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name() as place, attr="append"), args=[item], keywords=[])):
+                case ast.Expr(
+                    value=ast.Call(
+                        func=ast.Attribute(value=ast.Name() as place, attr="append"),
+                        args=[item],
+                        keywords=[],
+                    )
+                ):
                     if not self._is_list(place):
                         raise self.outside(node)
                     self.sites += 1
@@ -230,8 +308,13 @@ class _Reader:
             return
         read, kind = self.expression(given, found, name)
         if self.types.setdefault(name, kind) != kind:
-            raise self.fail(target, f"{name} has values of the types {self.types[name]} and {kind}; write 0.0 for a real number")
-        if not (isinstance(read, ast.Name) and read.id == name):  # `name = rng.laplace(...)` is the noise itself
+            raise self.fail(
+                target,
+                f"{name} has values of the types {self.types[name]} and {kind}; write 0.0 "
+                "for a real number",
+            )
+        # `name = rng.laplace(...)` is the noise itself
+        if not (isinstance(read, ast.Name) and read.id == name):
             found.append(Assign(name, read))
         self.defined.add(name)
 
@@ -246,11 +329,13 @@ class _Reader:
         self.defined &= first
         found.append(Branch(test, then, other))
 
-    def expression(self, node: ast.expr, found: list[Statement], name: str = "") -> tuple[ast.expr, str]:
+    def expression(
+        self, node: ast.expr, found: list[Statement], name: str = ""
+    ) -> tuple[ast.expr, str]:
         """Return an expression without noise calls, and its type.
 
-        Noise calls become statements in `found`, in the order in which Python makes them. Noise that is the complete expression has the
-        name `name` if that is new.
+        Noise calls become statements in `found`, in the order in which Python makes them. Noise
+        that is the complete expression has the name `name` if that is new.
         """
         read = self._noise(node, found, name) if self._draws(node) else self._value(node, found)
         return read, self._type(node, read)
@@ -262,18 +347,24 @@ class _Reader:
             raise self.fail(node, str(error)) from None
 
     def _value(self, node: ast.expr, found: list[Statement]) -> ast.expr:
-        """Return an expression whose calls are replaced: noise by a variable, and the number of queries by a parameter.
+        """Return an expression whose calls are replaced: noise by a variable, and the number of
+        queries by a parameter.
 
         Operations on literals are done at once, as Python rounds them.
         """
         match node:
             case ast.Constant(value=number):
                 if type(number) is int and abs(number) > MOST:
-                    raise self.fail(node, f"the integer `{shown(node)}` is too large for a floating-point number")
+                    raise self.fail(
+                        node,
+                        f"the integer `{shown(node)}` is too large for a floating-point number",
+                    )
                 return node
             case ast.Name(id=name):
                 if name not in self.defined:
-                    raise self.fail(node, f"{name} may have no value here, or is outside the provable subset")
+                    raise self.fail(
+                        node, f"{name} may have no value here, or is outside the provable subset"
+                    )
                 return node
             case ast.Call(func=ast.Name(id="len"), args=[ast.Name(id="queries")], keywords=[]):
                 return ast.copy_location(ast.Name(SIZE, ast.Load()), node)
@@ -289,7 +380,9 @@ class _Reader:
                     self._positive(read.right)
             case ast.Compare(left=left, ops=ops, comparators=[second, *others]):
                 parts = [self._value(left, found), self._value(second, found)]
-                read = ast.Compare(parts[0], ops, [parts[1], *(self._without_noise(other) for other in others)])
+                read = ast.Compare(
+                    parts[0], ops, [parts[1], *(self._without_noise(other) for other in others)]
+                )
             case ast.BoolOp(op=op, values=[first, *others]):
                 read = self._value(first, found)
                 for other in others:
@@ -300,11 +393,15 @@ class _Reader:
                 raise self.outside(node)
         self._type(node, read)
         if names_in(read) <= {"abs"}:
-            read = self._value(ast.copy_location(ast.Constant(value(read, {}, Numbers)), node), found)
+            read = self._value(
+                ast.copy_location(ast.Constant(value(read, {}, Numbers)), node), found
+            )
         return ast.copy_location(read, node)
 
     def _sometimes(self, node: ast.expr) -> tuple[tuple[Statement, ...], ast.expr]:
-        """Read an expression that Python evaluates in some runs only: its statements, and its value."""
+        """Read an expression that Python evaluates in some runs only: its statements, and its
+        value.
+        """
         inner: list[Statement] = []
         start = set(self.defined)
         read = self._value(node, inner)
@@ -314,11 +411,19 @@ class _Reader:
     def _without_noise(self, node: ast.expr) -> ast.expr:
         inner, read = self._sometimes(node)
         if inner:
-            raise self.fail(node, f"`{shown(node)}` draws noise only if an earlier comparison holds; write the comparisons with `and`")
+            raise self.fail(
+                node,
+                f"`{shown(node)}` draws noise only if an earlier comparison holds; write the "
+                "comparisons with `and`",
+            )
         return read
 
-    def _short_circuit(self, op: ast.boolop, first: ast.expr, node: ast.expr, found: list[Statement]) -> ast.expr:
-        """Return ``first and node``, or with ``or``. Noise of the second part becomes a branch, as it is drawn only if needed."""
+    def _short_circuit(
+        self, op: ast.boolop, first: ast.expr, node: ast.expr, found: list[Statement]
+    ) -> ast.expr:
+        """Return ``first and node``, or with ``or``. Noise of the second part becomes a branch, as
+        it is drawn only if needed.
+        """
         inner, second = self._sometimes(node)
         joined = ast.copy_location(ast.BoolOp(op, [first, second]), node)
         kind = self._type(node, joined)
@@ -329,15 +434,21 @@ class _Reader:
         found += [Assign(chosen.id, first), Branch(test, (*inner, Assign(chosen.id, second)), ())]
         return chosen
 
-    def _choice(self, test: ast.expr, body: ast.expr, other: ast.expr, found: list[Statement]) -> ast.expr:
-        """Return ``body if test else other``. Noise becomes a branch, as it is drawn only on one side."""
+    def _choice(
+        self, test: ast.expr, body: ast.expr, other: ast.expr, found: list[Statement]
+    ) -> ast.expr:
+        """Return ``body if test else other``. Noise becomes a branch, as it is drawn only on one
+        side.
+        """
         (then, first), (otherwise, second) = self._sometimes(body), self._sometimes(other)
         joined = ast.copy_location(ast.IfExp(test, first, second), body)
         kind = self._type(body, joined)
         if not then and not otherwise:
             return joined
         chosen = self._fresh("choice", kind)
-        found.append(Branch(test, (*then, Assign(chosen.id, first)), (*otherwise, Assign(chosen.id, second))))
+        found.append(
+            Branch(test, (*then, Assign(chosen.id, first)), (*otherwise, Assign(chosen.id, second)))
+        )
         return chosen
 
     def _fresh(self, stem: str, kind: str) -> ast.Name:
@@ -353,7 +464,9 @@ class _Reader:
         if isinstance(node, ast.Name) and node.id in {*self.defaults, SIZE}:
             self.positive.add(node.id)
         elif not (isinstance(node, ast.Constant) and is_positive(node.value)):
-            raise self.fail(node, f"the divisor `{shown(node)}` must be a parameter or a positive number")
+            raise self.fail(
+                node, f"the divisor `{shown(node)}` must be a parameter or a positive number"
+            )
 
     @staticmethod
     def _draws(node: ast.expr) -> bool:
@@ -369,8 +482,15 @@ class _Reader:
         law = call.func.attr
         order = _LAWS.get(law, [])
         words = [*order[: len(call.args)], *(word.arg for word in call.keywords)]
-        given = dict(zip(words, [*call.args, *(word.value for word in call.keywords)], strict=False))
-        if len(call.args) > len(order) or len(given) < len(words) or not {*given} <= {*order} or "scale" not in given:
+        given = dict(
+            zip(words, [*call.args, *(word.value for word in call.keywords)], strict=False)
+        )
+        if (
+            len(call.args) > len(order)
+            or len(given) < len(words)
+            or not {*given} <= {*order}
+            or "scale" not in given
+        ):
             raise self.fail(call, "noise must be rng.laplace(loc, scale) or rng.exponential(scale)")
         center = self._value(given["loc"], found) if "loc" in given else ast.Constant(0.0)
         try:
@@ -378,7 +498,11 @@ class _Reader:
         except Untyped as error:
             raise self.fail(call, str(error)) from None
         self.positive |= {parameter for parameter, _ in scale.powers}
-        plain = isinstance(center, ast.Constant) and type(center.value) in (int, float) and center.value == 0
+        plain = (
+            isinstance(center, ast.Constant)
+            and type(center.value) in (int, float)
+            and center.value == 0
+        )
         defined = frozenset(self.defined)
         if name and plain and name not in self.types:
             self.types[name] = "real"

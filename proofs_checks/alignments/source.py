@@ -1,8 +1,10 @@
-"""Source text of a provable function: whether it is the text of the code that runs, and whether the proof models all of its syntax.
+"""Source text of a provable function: whether it is the text of the code that runs, and whether the
+proof models all of its syntax.
 
-`MODELLED` lists every node of the syntax tree with the fields that the reader reads. A node that is not listed is refused, and so is a
-value in another field. New syntax is refused until somebody models it. `check_names` then compares what the reader understood with the
-compiled code: the code may store, capture, declare or read no other name.
+`MODELLED` lists every node of the syntax tree with the fields that the reader reads. A node that is
+not listed is refused, and so is a value in another field. New syntax is refused until somebody
+models it. `check_names` then compares what the reader understood with the compiled code: the code
+may store, capture, declare or read no other name.
 """
 
 from __future__ import annotations
@@ -47,79 +49,130 @@ MODELLED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Compare: ("left ops comparators", ""),
     ast.IfExp: ("test body orelse", ""),
     **dict.fromkeys((ast.Break, ast.Pass, ast.Load, ast.Store), ("", "")),
-    **dict.fromkeys((ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod, ast.USub, ast.Not, ast.And, ast.Or), ("", "")),
+    **dict.fromkeys(
+        (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod, ast.USub, ast.Not, ast.And, ast.Or), ("", "")
+    ),
     **dict.fromkeys((ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq), ("", "")),
 }
-_FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names if name != "nested_scopes")
+_FUTURE = sum(
+    getattr(__future__, name).compiler_flag
+    for name in __future__.all_feature_names
+    if name != "nested_scopes"
+)
 _PLAIN = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
-_WITHOUT_EFFECT = _FUTURE | inspect.CO_NESTED | 0x4000000  # the last: the code has a docstring (Python 3.13)
+# the last: the code has a docstring (Python 3.13)
+_WITHOUT_EFFECT = _FUTURE | inspect.CO_NESTED | 0x4000000
 _LONGEST = 80  # characters of text in a message
 _HEAP_TYPE = 1 << 9  # flag of a class that is not built in
 
 
 def tree_of(function: Any) -> ast.FunctionDef:
-    """Return the syntax tree of a plain function with the decorator `provable`, whose text is that of the code that runs."""
+    """Return the syntax tree of a plain function with the decorator `provable`, whose text is that
+    of the code that runs.
+    """
     name = getattr(function, "__name__", function)
-    if not hasattr(function, "promise") or not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
+    if (
+        not hasattr(function, "promise")
+        or not inspect.isfunction(function)
+        or hasattr(function, "__wrapped__")
+    ):
         raise InvalidArgument(f"prove: {name!r} is not a function with the decorator provable")
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function.__code__))).body[0]
     except (OSError, SyntaxError, ValueError, IndexError) as error:
         raise InvalidArgument(f"prove: the text of {name} cannot be read: {error}") from None
     if not isinstance(tree, ast.FunctionDef) or len(tree.decorator_list) != 1:
-        raise InvalidArgument(f"prove: {name} must be a plain function whose only decorator is provable")
+        raise InvalidArgument(
+            f"prove: {name} must be a plain function whose only decorator is provable"
+        )
     if not _is_code_of(function.__code__, tree):
-        raise InvalidArgument(f"prove: the text of {name} has changed since the function was imported")
+        raise InvalidArgument(
+            f"prove: the text of {name} has changed since the function was imported"
+        )
     _check_defaults(function, tree)
     return tree
 
 
 def _is_code_of(code: types.CodeType, tree: ast.FunctionDef) -> bool:
-    """Return whether a code object was compiled from this text: all that decides how the code runs is equal."""
-    module = compile(ast.Module([tree], []), "text", "exec", flags=code.co_flags & _FUTURE, dont_inherit=True)
-    found = [each for each in module.co_consts if inspect.iscode(each) and each.co_name == tree.name]
+    """Return whether a code object was compiled from this text: all that decides how the code runs
+    is equal.
+    """
+    module = compile(
+        ast.Module([tree], []), "text", "exec", flags=code.co_flags & _FUTURE, dont_inherit=True
+    )
+    found = [
+        each for each in module.co_consts if inspect.iscode(each) and each.co_name == tree.name
+    ]
     return len(found) == 1 and _content(found[0]) == _content(code)
 
 
 def _content(code: types.CodeType) -> tuple[Any, ...]:
-    arguments = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & ~_WITHOUT_EFFECT
+    arguments = (
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_flags & ~_WITHOUT_EFFECT,
+    )
     names = code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars
-    values = ["" if isinstance(each, str) else each for each in code.co_consts]  # a docstring, whose indentation may differ
+    # a docstring, whose indentation may differ
+    values = ["" if isinstance(each, str) else each for each in code.co_consts]
     constants = [_content(each) if inspect.iscode(each) else repr(each) for each in values]
     return code.co_code, getattr(code, "co_exceptiontable", b""), arguments, names, constants
 
 
 def _check_defaults(function: Any, tree: ast.FunctionDef) -> None:
-    """Raise InvalidArgument if a default value that the text states is not the one that the function has."""
+    """Raise InvalidArgument if a default value that the text states is not the one that the
+    function has.
+    """
     given = tree.args
-    written = {argument.arg: default for argument, default in zip(given.args[::-1], given.defaults[::-1], strict=False)}
-    written |= {argument.arg: default for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default}
+    written = {
+        argument.arg: default
+        for argument, default in zip(given.args[::-1], given.defaults[::-1], strict=False)
+    }
+    written |= {
+        argument.arg: default
+        for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+        if default
+    }
     for name, default in defaults_of(function).items():
         try:
             stated = ast.literal_eval(written[name]) if name in written else None
         except ValueError:  # not a literal: the value at the time of the definition counts
             continue
         if repr(stated) != repr(default):
-            raise InvalidArgument(f"prove: the default of {name} in {tree.name} is {default!r}, its text has {stated!r}")
+            raise InvalidArgument(
+                f"prove: the default of {name} in {tree.name} is {default!r}, its text has "
+                f"{stated!r}"
+            )
 
 
 def defaults_of(function: Any) -> dict[str, Any]:
     """Return the default values with which a call would run."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     values = function.__defaults__ or ()
-    return {**dict(zip(names[len(names) - len(values) :], values, strict=True)), **(function.__kwdefaults__ or {})}
+    return {
+        **dict(zip(names[len(names) - len(values) :], values, strict=True)),
+        **(function.__kwdefaults__ or {}),
+    }
 
 
 def unmodelled(node: ast.AST, place: ast.AST | None = None) -> tuple[ast.AST, str] | None:
-    """Return the place of the first syntax that is not modelled, and the rule; None if all is modelled."""
+    """Return the place of the first syntax that is not modelled, and the rule; None if all is
+    modelled.
+    """
     place = node if hasattr(node, "lineno") or place is None else place
     if type(node) not in MODELLED:
         kind = "the operator " if isinstance(node, ast.operator | ast.unaryop | ast.cmpop) else ""
-        return place, f"{kind}{type(node).__name__} in `{shown(place)}` is outside the provable subset"
+        return (
+            place,
+            f"{kind}{type(node).__name__} in `{shown(place)}` is outside the provable subset",
+        )
     runs, ignored = (fields.split() for fields in MODELLED[type(node)])
     for field in node._fields:
         found = getattr(node, field, None)
-        parts = [part for part in (found if isinstance(found, list) else [found]) if part is not None]
+        parts = [
+            part for part in (found if isinstance(found, list) else [found]) if part is not None
+        ]
         if parts and field not in (*runs, *ignored):
             return place, f"the field {field} of `{shown(place)}` is outside the provable subset"
         for part in parts if field in runs else ():
@@ -137,21 +190,38 @@ def shown(node: ast.AST) -> str:
 def check_names(function: Any, parameters: Collection[str], assigned: Collection[str]) -> None:
     """Raise InvalidArgument unless the code uses names as the reader does.
 
-    Local names are the parameters and the assigned variables, of which the code stores the latter only. Other names are those of built-in
-    functions and of methods. No name is captured, global or deleted, and nothing but a local variable is stored.
+    Local names are the parameters and the assigned variables, of which the code stores the latter
+    only. Other names are those of built-in functions and of methods. No name is captured, global or
+    deleted, and nothing but a local variable is stored.
     """
     code = function.__code__
-    problems = dict.fromkeys({*code.co_varnames} ^ {*parameters, *assigned}, "is a name that the proof does not know")
-    problems |= dict.fromkeys((*code.co_cellvars, *code.co_freevars), "is captured by another function")
-    problems |= dict.fromkeys({*code.co_names} - {*BUILTINS, *METHODS}, "is a name that the proof does not know")
+    problems = dict.fromkeys(
+        {*code.co_varnames} ^ {*parameters, *assigned}, "is a name that the proof does not know"
+    )
+    problems |= dict.fromkeys(
+        (*code.co_cellvars, *code.co_freevars), "is captured by another function"
+    )
+    problems |= dict.fromkeys(
+        {*code.co_names} - {*BUILTINS, *METHODS}, "is a name that the proof does not know"
+    )
     for step in dis.get_instructions(code):
-        if step.opname.startswith("DELETE_") or (step.opname.startswith("STORE_") and not step.opname.startswith("STORE_FAST")):
+        if step.opname.startswith("DELETE_") or (
+            step.opname.startswith("STORE_") and not step.opname.startswith("STORE_FAST")
+        ):
             problems[str(step.argval)] = f"is changed by {step.opname}"
         elif step.opname.startswith("STORE_FAST"):
             names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
             stored = names[:1] if step.opname.endswith("LOAD_FAST") else names
-            problems |= {name: "is a parameter, and cannot be assigned" for name in stored if name not in assigned}
-    problems |= {name: "is not the built-in function" for name in BUILTINS if name in code.co_names and not _is_builtin(function, name)}
+            problems |= {
+                name: "is a parameter, and cannot be assigned"
+                for name in stored
+                if name not in assigned
+            }
+    problems |= {
+        name: "is not the built-in function"
+        for name in BUILTINS
+        if name in code.co_names and not _is_builtin(function, name)
+    }
     if code.co_flags & ~_WITHOUT_EFFECT != _PLAIN:
         problems[code.co_name] = "is not a plain function"
     for name, reason in problems.items():
@@ -165,4 +235,6 @@ def _is_builtin(function: Any, name: str) -> bool:
         return False
     found = inner.get(name)
     built_in = isinstance(found, types.BuiltinFunctionType) and found.__self__ is builtins
-    return getattr(found, "__name__", "") == name and (built_in or (type(found) is type and not found.__flags__ & _HEAP_TYPE))
+    return getattr(found, "__name__", "") == name and (
+        built_in or (type(found) is type and not found.__flags__ & _HEAP_TYPE)
+    )

@@ -1,14 +1,17 @@
 """Claims on private follow-the-regularized-leader: Jain and Thakurta (2014), section 5.2.
 
-Costs |x_t|_inf <= R; action t + 1 is drawn from theta_{t+1}, proportional to exp(-(x_1 + ... + x_t) / lambda). Replacing one cost vector
-changes every later exponent by at most 2 R / lambda.
+Costs |x_t|_inf <= R; action t + 1 is drawn from theta_{t+1}, proportional to exp(-(x_1 + ... + x_t)
+/ lambda). Replacing one cost vector changes every later exponent by at most 2 R / lambda.
 
-*Bounded range.* Log-ratios of a draw therefore lie in an interval of length a = 4 R / lambda (JT-10), so a draw is a^2/8-zCDP (Cesar and
-Rogers 2021). This also holds if costs depend on earlier actions. T draws are rho-zCDP with rho = T a^2 / 8: D_alpha <= rho alpha.
-With the printed lambda = R sqrt(8 T log(1/delta)) / epsilon, rho = epsilon^2 / (4 log(1/delta)), which depends neither on T nor on R.
+*Bounded range.* Log-ratios of a draw therefore lie in an interval of length a = 4 R / lambda
+(JT-10), so a draw is a^2/8-zCDP (Cesar and Rogers 2021). This also holds if costs depend on earlier
+actions. T draws are rho-zCDP with rho = T a^2 / 8: D_alpha <= rho alpha. With the printed lambda =
+R sqrt(8 T log(1/delta)) / epsilon, rho = epsilon^2 / (4 log(1/delta)), which depends neither on T
+nor on R.
 
-*To delta.* delta <= exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1) for every alpha > 1 (Canonne, Kamath and
-Steinke 2020, Proposition 12), and rho-zCDP implies (rho + 2 sqrt(rho log(1/delta)), delta)-DP (Bun and Steinke 2016, Proposition 1.3).
+*To delta.* delta <= exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1) for
+every alpha > 1 (Canonne, Kamath and Steinke 2020, Proposition 12), and rho-zCDP implies (rho + 2
+sqrt(rho log(1/delta)), delta)-DP (Bun and Steinke 2016, Proposition 1.3).
 """
 
 from __future__ import annotations
@@ -36,7 +39,14 @@ from dpwitness.proofs_checks.engine.enclosures import (
     supremum_of,
     twice,
 )
-from dpwitness.proofs_checks.engine.evidence import attained, audited, case, exact_delta, identities, least
+from dpwitness.proofs_checks.engine.evidence import (
+    attained,
+    audited,
+    case,
+    exact_delta,
+    identities,
+    least,
+)
 from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.gaussian import gaussian_excess
 from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, certificate, claim, need
@@ -44,64 +54,88 @@ from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, certificate, cl
 PAPER = "Jain and Thakurta 2014"
 
 
-# -- privacy -----------------------------------------------------------------------------------------------------------
+# -- privacy
+# --------------------------------------------------------------------------------------------------
 
 
 @certificate(
     "JT-15",
     source=f"{PAPER}, section 5.2, the step behind lambda >= R sqrt(8 T log(1/delta)) / epsilon",
-    statement="Each round costs at most 2 R / lambda, as sqrt(2 T log(1/delta)) (2 R / lambda) = epsilon supposes",
+    statement="Each round costs at most 2 R / lambda, as sqrt(2 T log(1/delta)) (2 R / lambda) = "
+    "epsilon supposes",
     formula="sup log(theta_j / theta'_j) <= 2 R / lambda",
     domain=Box(range=(1e-3, 1.0)),
     depends=("JT-10",),
     reach=2.0,
 )
 def round_costs_half_its_range(range: Ball) -> Enclosure:
-    """JT-10 with L R = R: the loss is a - log(1 + w (e^a - 1)), a = 4 R / lambda, at the weight w of the favoured action.
+    """JT-10 with L R = R: the loss is a - log(1 + w (e^a - 1)), a = 4 R / lambda, at the weight w
+    of the favoured action.
 
-    It tends to a as earlier costs make that action rare: twice what the step supposes, 2 R / lambda = a / 2.
+    It tends to a as earlier costs make that action rare: twice what the step supposes, 2 R / lambda
+    = a / 2.
     """
-    return supremum_of(lambda w, a: 1 + 2 * softmax_excess(w, a), lambda w, a: softmax_loss(w, a) / (2 * (a / 4)) - 1, range)
+    return supremum_of(
+        lambda w, a: 1 + 2 * softmax_excess(w, a),
+        lambda w, a: softmax_loss(w, a) / (2 * (a / 4)) - 1,
+        range,
+    )
 
 
 @claim(
     "JT-15-repair",
     kind="certificate",
     source=f"{PAPER}, section 5.2, the same lambda with the range 4 R / lambda",
-    statement="With lambda = R sqrt(8 T log(1/delta)) / epsilon the game is (epsilon + epsilon^2 / (4 log(1/delta)), delta)-DP",
-    formula="rho + 2 sqrt(rho log(1/delta)) = epsilon + epsilon^2 / (4 log(1/delta)), rho = T (4 R / lambda)^2 / 8",
+    statement="With lambda = R sqrt(8 T log(1/delta)) / epsilon the game is (epsilon + epsilon^2 / "
+    "(4 "
+    "log(1/delta)), delta)-DP",
+    formula="rho + 2 sqrt(rho log(1/delta)) = epsilon + epsilon^2 / (4 log(1/delta)), rho = T (4 "
+    "R / "
+    "lambda)^2 / 8",
     repairs="JT-15",
     depends=("JT-10",),
 )
 def game_at_a_larger_epsilon(effort: Effort) -> Evidence:
-    """The module's bounded range and Bun and Steinke's conversion, by computer algebra, for all positive parameters."""
+    """The module's bounded range and Bun and Steinke's conversion, by computer algebra, for all
+    positive parameters.
+    """
     sympy = need("sympy", "sympy")
     epsilon, digits, rounds, bound = sympy.symbols("epsilon digits T R", positive=True)
     lam = bound * sympy.sqrt(8 * rounds * digits) / epsilon
     rho = rounds * (4 * bound / lam) ** 2 / 8
     more = rho + 2 * sympy.sqrt(rho * digits) - epsilon - epsilon**2 / (4 * digits)
-    return identities(more, text="the game is (epsilon + epsilon^2 / (4 log(1/delta)), delta)-DP, for every T and R")
+    return identities(
+        more,
+        text="the game is (epsilon + epsilon^2 / (4 log(1/delta)), delta)-DP, for every T and R",
+    )
 
 
 def renyi_excess(epsilon: Ball, delta: Ball, factor: Ball) -> Enclosure:
-    """Bound the relative excess of delta(epsilon) over delta from above, for lambda = factor R sqrt(8 T log(1/delta)) / epsilon.
+    """Bound the relative excess of delta(epsilon) over delta from above, for lambda = factor R
+    sqrt(8 T log(1/delta)) / epsilon.
 
-    The bound is the first conversion at alpha = 1/2 + epsilon / (2 rho), which minimizes the exponent, then -rho (alpha - 1)^2.
+    The bound is the first conversion at alpha = 1/2 + epsilon / (2 rho), which minimizes the
+    exponent, then -rho (alpha - 1)^2.
     """
 
     def form(epsilon: Ball, delta: Ball, factor: Ball) -> Ball:
         digits = -delta.log() * factor * factor
         rho, ratio = epsilon * epsilon / (4 * digits), 2 * digits / epsilon
-        # rho (ratio - 1/2)^2 = digits - epsilon / 2 + rho / 4, and digits cancels against log(1/delta) for factor 1
+        # rho (ratio - 1/2)^2 = digits - epsilon / 2 + rho / 4, and digits cancels against
+        # log(1/delta) for factor 1
         power = (1 - factor * factor) * -delta.log() + epsilon / 2 - rho / 4
         alpha = ratio + 0.5
-        return (power + alpha * (-1 / alpha).log1p() - (alpha - 1).log()).expm1()  # nan if alpha <= 1
+        # nan if alpha <= 1
+        return (power + alpha * (-1 / alpha).log1p() - (alpha - 1).log()).expm1()
 
     def plain(epsilon: Ball, delta: Ball, factor: Ball) -> Ball:
         ridge = factor * (8 * -delta.log()).sqrt() / epsilon  # lambda / (R sqrt(T))
         rho = (4 / ridge) ** 2 / 8
         alpha = 1 / arb(2) + epsilon / (2 * rho)
-        return excess(((alpha - 1) * (alpha * rho - epsilon)).exp() * (1 - 1 / alpha) ** alpha / (alpha - 1), delta)
+        return excess(
+            ((alpha - 1) * (alpha * rho - epsilon)).exp() * (1 - 1 / alpha) ** alpha / (alpha - 1),
+            delta,
+        )
 
     return at_most(twice(form, plain, epsilon, delta, factor))
 
@@ -111,8 +145,12 @@ def game(epsilon: float, delta: float, horizon: float, rule: LambdaRule = "print
     return PrivateFTRL(epsilon, delta, 1.0, 2, int(horizon), lambda_rule=rule)
 
 
-def _audited_game(effort: Effort, rule: LambdaRule, epsilon: float, delta: float, horizon: float) -> Evidence:
-    """Certify pair W20, and find the smallest epsilon at which this pair breaks the promise at this delta and horizon."""
+def _audited_game(
+    effort: Effort, rule: LambdaRule, epsilon: float, delta: float, horizon: float
+) -> Evidence:
+    """Certify pair W20, and find the smallest epsilon at which this pair breaks the promise at this
+    delta and horizon.
+    """
     it = game(epsilon, delta, horizon, rule)
     pair = it.worst_pair()
     reached = exact_delta(it, pair, epsilon).lower
@@ -123,9 +161,15 @@ def _audited_game(effort: Effort, rule: LambdaRule, epsilon: float, delta: float
         return exact_delta(played, played.worst_pair(), other).lower > delta
 
     first = least(broken, 0.5, 20.0, relative=0.2 if effort.quick else 0.02)[1]
-    numbers = {"delta_reached": reached, "times_the_promise": reached / delta, "least_epsilon": first}
+    numbers = {
+        "delta_reached": reached,
+        "times_the_promise": reached / delta,
+        "least_epsilon": first,
+    }
     found = certify(it, pair, trials=10_000, seed=effort.seed)
-    return audited(found, numbers=numbers, at={"epsilon": epsilon, "delta": delta, "horizon": horizon})
+    return audited(
+        found, numbers=numbers, at={"epsilon": epsilon, "delta": delta, "horizon": horizon}
+    )
 
 
 @claim(
@@ -136,9 +180,12 @@ def _audited_game(effort: Effort, rule: LambdaRule, epsilon: float, delta: float
     formula="P(S) <= e^epsilon Q(S) + delta",
     domain=Box(epsilon=(0.1, 20.0), delta=(1e-10, 0.1), horizon=(2, 20_000)),
 )
-def game_is_private(effort: Effort, epsilon: float = 8.0, delta: float = 0.01, horizon: float = 101) -> Evidence:
-    """Pair W20: first costs (R, -R) and (-R, R), the rest zero. The rounds are (T - 1)-fold randomised response of log-odds 2 R / lambda:
-    their losses are composed exactly. It fails for large epsilon only; JT-16-moderate has the rest.
+def game_is_private(
+    effort: Effort, epsilon: float = 8.0, delta: float = 0.01, horizon: float = 101
+) -> Evidence:
+    """Pair W20: first costs (R, -R) and (-R, R), the rest zero. The rounds are (T - 1)-fold
+    randomised response of log-odds 2 R / lambda: their losses are composed exactly. It fails for
+    large epsilon only; JT-16-moderate has the rest.
     """
     return _audited_game(effort, "printed", epsilon, delta, horizon)
 
@@ -147,15 +194,18 @@ def game_is_private(effort: Effort, epsilon: float = 8.0, delta: float = 0.01, h
     "JT-16-limit",
     source=f"{PAPER}, section 5.2, T to infinity",
     statement="The game is (epsilon, delta)-DP on pair W20",
-    formula="Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) <= delta, mu = epsilon / sqrt(2 log(1/delta))",
+    formula="Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) <= delta, mu = epsilon / "
+    "sqrt(2 log(1/delta))",
     domain=Box(epsilon=(0.1, 20.0), delta=(1e-10, 0.01)),
     depends=("JT-16",),
     reach=202.19684,
 )
 def long_game_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
-    """Randomised response of log-odds z = 2 R / lambda has loss z with mean z^2 / 2 + O(z^4) and variance z^2: T z^2 = mu^2 stays.
+    """Randomised response of log-odds z = 2 R / lambda has loss z with mean z^2 / 2 + O(z^4) and
+    variance z^2: T z^2 = mu^2 stays.
 
-    By the central limit theorem for privacy losses (Dong, Roth and Su 2022) its delta tends to that of a Gaussian shift of mu.
+    By the central limit theorem for privacy losses (Dong, Roth and Su 2022) its delta tends to that
+    of a Gaussian shift of mu.
     """
     return enclose(gaussian_excess(epsilon, delta, per_log=2, per_epsilon=0))
 
@@ -164,19 +214,24 @@ def long_game_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     "JT-16-moderate",
     source=f"{PAPER}, section 5.2, lambda >= R sqrt(8 T log(1/delta)) / epsilon, for epsilon <= 4",
     statement="The game is (epsilon, delta)-DP for every T, p and choice of costs",
-    formula="exp(epsilon/2 - rho/4) (1 - 1/alpha)^alpha / (alpha - 1) <= 1, alpha = 1/2 + 2 log(1/delta) / epsilon",
+    formula="exp(epsilon/2 - rho/4) (1 - 1/alpha)^alpha / (alpha - 1) <= 1, alpha = 1/2 + 2 "
+    "log(1/delta) / epsilon",
     domain=Box(epsilon=(1e-2, 4.0), delta=(1e-15, 0.01)),
     depends=("JT-10",),
     reach=0.99834936,
 )
 def game_at_moderate_epsilon_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
-    """The module's bounded range and conversion at the alpha that is best for the exponent. A larger lambda only lowers rho."""
+    """The module's bounded range and conversion at the alpha that is best for the exponent. A
+    larger lambda only lowers rho.
+    """
     return renyi_excess(epsilon, delta, arb(1))
 
 
 @certificate(
     "JT-16-repair",
-    source=f"{PAPER}, section 5.2, with lambda >= R sqrt(8 T log(1/delta)) / epsilon (1 + epsilon / (4 log(1/delta)))",
+    source=f"{PAPER}, section 5.2, with lambda >= R sqrt(8 T log(1/delta)) / epsilon (1 + "
+    "epsilon / "
+    "(4 log(1/delta)))",
     statement="The game is (epsilon, delta)-DP for every T, p and choice of costs",
     formula="rho + 2 sqrt(rho log(1/delta)) <= epsilon",
     domain=Box(epsilon=(1e-2, 100.0), delta=(1e-15, 0.5)),
@@ -185,7 +240,8 @@ def game_at_moderate_epsilon_is_private(epsilon: Ball, delta: Ball) -> Enclosure
     reach=1.0,
 )
 def game_with_more_regularization_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
-    """The second conversion: rho = epsilon e / (1 + e)^2 and 2 sqrt(rho log(1/delta)) = epsilon / (1 + e), e = epsilon / (4 log(1/delta)).
+    """The second conversion: rho = epsilon e / (1 + e)^2 and 2 sqrt(rho log(1/delta)) = epsilon /
+    (1 + e), e = epsilon / (4 log(1/delta)).
 
     Their sum is epsilon (1 + 2 e) / (1 + e)^2: excess -(e / (1 + e))^2.
     """
@@ -212,14 +268,19 @@ def game_with_more_regularization_is_private(epsilon: Ball, delta: Ball) -> Encl
     domain=Box(epsilon=(0.1, 20.0), delta=(1e-10, 0.1), horizon=(2, 20_000)),
     depends=("JT-16",),
 )
-def game_with_log_p_is_private(effort: Effort, epsilon: float = 2.0, delta: float = 1e-8, horizon: float = 1000) -> Evidence:
-    """log 2 < 1, so for p = 2 this lambda is below the one that the privacy theorem asks for. Pair W20, exact."""
+def game_with_log_p_is_private(
+    effort: Effort, epsilon: float = 2.0, delta: float = 1e-8, horizon: float = 1000
+) -> Evidence:
+    """log 2 < 1, so for p = 2 this lambda is below the one that the privacy theorem asks for. Pair
+    W20, exact.
+    """
     return _audited_game(effort, "with_log_p", epsilon, delta, horizon)
 
 
 @certificate(
     "JT-17-repair",
-    source=f"{PAPER}, section 5.2, lambda = R sqrt(8 T max(1, log p) log(1/delta)) / epsilon, for epsilon <= 4",
+    source=f"{PAPER}, section 5.2, lambda = R sqrt(8 T max(1, log p) log(1/delta)) / epsilon, for "
+    "epsilon <= 4",
     statement="The game is (epsilon, delta)-DP for every T, p and choice of costs",
     formula="as JT-16-moderate, with rho divided by max(1, log p)",
     domain=Box(epsilon=(1e-2, 4.0), delta=(1e-15, 0.01), log_p=(0.69, 14.0)),
@@ -232,14 +293,17 @@ def game_with_enough_log_p_is_private(epsilon: Ball, delta: Ball, log_p: Ball) -
     return renyi_excess(epsilon, delta, log_p.max(arb(1)).sqrt())
 
 
-# -- regret ------------------------------------------------------------------------------------------------------------
+# -- regret
+# --------------------------------------------------------------------------------------------------
 
 
 def steady_regret(rounds: Ball, lam: Ball, log_p: Ball) -> Ball:
-    """Return a lower bound of the regret, for R = 1, with the costs (-1, 1, ..., 1) in every round (W21).
+    """Return a lower bound of the regret, for R = 1, with the costs (-1, 1, ..., 1) in every round
+    (W21).
 
-    Round s + 1 costs 2 f(s) more than action 1, where f(s) = (p - 1) e^(-2 s / lambda) / (1 + (p - 1) e^(-2 s / lambda)) falls: the sum
-    over s < T is at least the integral over [0, T], lambda (log p - log(1 + (p - 1) e^(-2 T / lambda))).
+    Round s + 1 costs 2 f(s) more than action 1, where f(s) = (p - 1) e^(-2 s / lambda) / (1 + (p -
+    1) e^(-2 s / lambda)) falls: the sum over s < T is at least the integral over [0, T], lambda
+    (log p - log(1 + (p - 1) e^(-2 T / lambda))).
     """
     return lam * (log_p - ((log_p.exp() - 1) * (-2 * rounds / lam).exp()).log1p())
 
@@ -257,52 +321,78 @@ def variance_form(v: Ball) -> Ball:
     formula="E sum <x_t, theta_t> - min_j sum x_tj <= lambda log p + T R^2 / lambda",
 )
 def regret_of_the_leader(effort: Effort) -> Evidence:
-    """With the potential -lambda log sum_j exp(-S_tj / lambda) the regret is at most lambda log p plus, for each round,
-    <x, theta> + lambda log E_theta exp(-x / lambda).
+    """With the potential -lambda log sum_j exp(-S_tj / lambda) the regret is at most lambda log p
+    plus, for each round, <x, theta> + lambda log E_theta exp(-x / lambda).
 
-    That is lambda times f(y) = log(1 - w + w e^y) - w y at y = 2 R / lambda for two costs -R, R, which are the worst (Hoeffding). f(0) =
-    f'(0) = 0 and f'' = v (1 - v), v = w e^y / (1 - w + w e^y) in [0, 1]: f(y) / (y^2 / 4) is an average of 2 v (1 - v). The costs of W21
-    for T = lambda^(3/2) rounds reach the whole bound nonetheless, since there the second term is small.
+    That is lambda times f(y) = log(1 - w + w e^y) - w y at y = 2 R / lambda for two costs -R, R,
+    which are the worst (Hoeffding). f(0) = f'(0) = 0 and f'' = v (1 - v), v = w e^y / (1 - w + w
+    e^y) in [0, 1]: f(y) / (y^2 / 4) is an average of 2 v (1 - v). The costs of W21 for T =
+    lambda^(3/2) rounds reach the whole bound nonetheless, since there the second term is small.
     """
     signs = branch_and_bound(
         lambda v: enclose(twice(variance_form, lambda v: 2 * v * (1 - v) - 1, v)),
         Box(v=(0.0, 1.0)),
         seconds=max(0.1, effort.seconds_left()),
     )
-    holds = signs.negative == 1 and abs(signs.enclosure.upper + 1 / 2) <= TIGHT  # half of R^2 / lambda, which is the slack
-    text = f"a round adds at most {1 + signs.enclosure.upper:.4g} of R^2 / lambda" if holds else "a round's share is not settled"
+    # half of R^2 / lambda, which is the slack
+    holds = signs.negative == 1 and abs(signs.enclosure.upper + 1 / 2) <= TIGHT
+    text = (
+        f"a round adds at most {1 + signs.enclosure.upper:.4g} of R^2 / lambda"
+        if holds
+        else "a round's share is not settled"
+    )
     verdict = ClaimVerdict.HOLDS if holds else ClaimVerdict.INCONCLUSIVE
-    proof = Evidence(verdict, text, "interval branch and bound", signs.enclosure, signs=signs, grade="proved")
-    lam, log_p = case(1e16), math.log(case(2))  # only the costs that attain the bound use these; the proof holds for every lambda and p
+    proof = Evidence(
+        verdict, text, "interval branch and bound", signs.enclosure, signs=signs, grade="proved"
+    )
+    # only the costs that attain the bound use these; the proof holds for every lambda and p
+    lam, log_p = case(1e16), math.log(case(2))
     rounds = arb(lam) ** 1.5
-    reached = steady_regret(rounds, arb(lam), arb(log_p)) / (arb(lam) * arb(log_p) + rounds / arb(lam))
-    return attained(proof, enclose(reached).lower, f"by constant costs, lambda = {lam:g} R, T = lambda^1.5, log p = {log_p:.4g}")
+    reached = steady_regret(rounds, arb(lam), arb(log_p)) / (
+        arb(lam) * arb(log_p) + rounds / arb(lam)
+    )
+    return attained(
+        proof,
+        enclose(reached).lower,
+        f"by constant costs, lambda = {lam:g} R, T = lambda^1.5, log p = {log_p:.4g}",
+    )
 
 
 @claim(
     "JT-19",
     kind="counterexample",
     source=f"{PAPER}, equation (12)",
-    statement="The regret is at most C R sqrt(T log(p) log(1/delta)) / epsilon with lambda = R sqrt(8 T log(1/delta)) / epsilon",
+    statement="The regret is at most C R sqrt(T log(p) log(1/delta)) / epsilon with lambda = R "
+    "sqrt(8 "
+    "T log(1/delta)) / epsilon",
     formula="Regret(T) <= C R sqrt(T log p log(1/delta)) / epsilon",
     domain=Box(constant=(1.0, 1e3), epsilon=(1e-2, 10.0), delta=(1e-15, 0.1)),
     reach=1.4323811,
 )
-def regret_by_equation_12(effort: Effort, constant: float = 10.0, epsilon: float = 1.0, delta: float = 1e-5) -> Evidence:
-    """lambda log p alone is sqrt(8 log p) times the bound, and constant costs reach it (JT-18): log p > C^2 / 8 refutes the constant C.
+def regret_by_equation_12(
+    effort: Effort, constant: float = 10.0, epsilon: float = 1.0, delta: float = 1e-5
+) -> Evidence:
+    """lambda log p alone is sqrt(8 log p) times the bound, and constant costs reach it (JT-18): log
+    p > C^2 / 8 refutes the constant C.
 
-    Taken: the first power of two p with log p >= C^2 / 4, and T so large that the game is over; the regret is bounded from below in balls.
-    With the lambda that the paper sets, log p under its root too, it is larger still. JT-19-slope measures the power of log p.
+    Taken: the first power of two p with log p >= C^2 / 4, and T so large that the game is over; the
+    regret is bounded from below in balls. With the lambda that the paper sets, log p under its root
+    too, it is larger still. JT-19-slope measures the power of log p.
     """
     log_p = math.ceil(constant**2 / (4 * math.log(2))) * arb(2).log()
     digits = -arb(delta).log()
     rounds = 64 * digits * (log_p / arb(epsilon)) ** 2  # 2 T / lambda = 8 log p / sqrt(2)
     lam = (8 * rounds * digits).sqrt() / arb(epsilon)
-    ratio = steady_regret(rounds, lam, log_p) / (arb(constant) * (rounds * log_p * digits).sqrt() / arb(epsilon))
+    ratio = steady_regret(rounds, lam, log_p) / (
+        arb(constant) * (rounds * log_p * digits).sqrt() / arb(epsilon)
+    )
     reached = enclose(ratio - 1)
     verdict = ClaimVerdict.FAILS if reached.lower > 0 else ClaimVerdict.NOT_REFUTED
     numbers = {"log_p": float(log_p), "horizon": float(rounds), "regret": float(ratio) * constant}
-    text = f"a regret of {numbers['regret']:.5g} R sqrt(T log p log(1/delta)) / epsilon at log p = {float(log_p):.5g}, C = {constant:g}"
+    text = (
+        f"a regret of {numbers['regret']:.5g} R sqrt(T log p log(1/delta)) / epsilon at log p = "
+        f"{float(log_p):.5g}, C = {constant:g}"
+    )
     at = {"constant": constant, "epsilon": epsilon, "delta": delta}
     return Evidence(verdict, text, "regret in balls", reached, numbers, at, grade="proved")
 
@@ -310,9 +400,10 @@ def regret_by_equation_12(effort: Effort, constant: float = 10.0, epsilon: float
 def regret_scaling(exponent: float, power: float, effort: Effort, name: str) -> Evidence:
     """Measure the scaling of the mean regret in log p, over at least 200 games at p = 4 to 4096.
 
-    lambda has log p to the `power` under its root. The costs are those of W21 with R = 1, epsilon = 4. All actions but the first have the
-    same cost, so a game is a sequence of independent coins: whether round t plays action 1. Their expected sum is above 16, so its standard
-    deviation is at most a quarter of its mean.
+    lambda has log p to the `power` under its root. The costs are those of W21 with R = 1, epsilon =
+    4. All actions but the first have the same cost, so a game is a sequence of independent coins:
+    whether round t plays action 1. Their expected sum is above 16, so its standard deviation is at
+    most a quarter of its mean.
     """
     rounds, epsilon, delta = 5000, 4.0, 1e-5
 
@@ -321,7 +412,14 @@ def regret_scaling(exponent: float, power: float, effort: Effort, name: str) -> 
         others = 1 / (1 + np.exp(2 * np.arange(rounds) / lam) / (p - 1))
         return 2.0 * np.array([np.count_nonzero(rng.random(rounds) < others) for _ in range(size)])
 
-    scaling = Scaling(exponent, (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0), "p", transform=math.log, statistic="mean", spread=0.25)
+    scaling = Scaling(
+        exponent,
+        (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0),
+        "p",
+        transform=math.log,
+        statistic="mean",
+        spread=0.25,
+    )
     found = audit_utility(error, scaling, runs=effort.of(500, 200), seed=effort.seed, name=name)
     return audited(found, at={"epsilon": epsilon, "delta": delta, "T": rounds, "p": "4 to 4096"})
 
@@ -352,7 +450,8 @@ def regret_by_log_p_as_set(effort: Effort) -> Evidence:
 
 @certificate(
     "JT-19-repair",
-    source=f"{PAPER}, equation (12) with log p in the place of its root, lambda = R sqrt(8 T log(1/delta)) / epsilon",
+    source=f"{PAPER}, equation (12) with log p in the place of its root, lambda = R sqrt(8 T "
+    "log(1/delta)) / epsilon",
     statement="The regret is at most 4 R log(p) sqrt(T log(1/delta)) / epsilon",
     formula="lambda log p + T R^2 / lambda <= 4 R log(p) sqrt(T log(1/delta)) / epsilon",
     domain=Box(epsilon=(1e-2, 2.0), delta=(1e-15, 0.1), log_p=(0.69, 14.0)),
@@ -361,7 +460,9 @@ def regret_by_log_p_as_set(effort: Effort) -> Evidence:
     reach=0.96077792,
 )
 def regret_with_log_p(epsilon: Ball, delta: Ball, log_p: Ball) -> Enclosure:
-    """lambda log p is sqrt(8) and T R^2 / lambda is epsilon^2 / (sqrt(8) log(1/delta) log p) in units of the bound without the 4."""
+    """lambda log p is sqrt(8) and T R^2 / lambda is epsilon^2 / (sqrt(8) log(1/delta) log p) in
+    units of the bound without the 4.
+    """
     root = arb(8).sqrt()
 
     def plain(epsilon: Ball, delta: Ball, log_p: Ball) -> Ball:

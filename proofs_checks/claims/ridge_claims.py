@@ -1,8 +1,11 @@
-"""Claims on ridge regression by objective perturbation: Minami et al., equations (5) to (8) and the privacy price in Theorem 3.
+"""Claims on ridge regression by objective perturbation: Minami et al., equations (5) to (8) and the
+privacy price in Theorem 3.
 
-Notation: records (x, y), |x| <= 1, |y| <= Y, parameters in the ball Theta of radius B; N = n lambda. zeta = 2 (B + Y) bounds the gradient
-2 (beta.x - y) x on Theta, and Lambda = 2 bounds the Hessian 2 x x^T. The noise b = 2 (Q beta - M) has density exp(-c |b|) with
-Q = sum x x^T + (N + Lambda / epsilon) I, M = sum y x and c = epsilon / (2 zeta). The density of beta has the Jacobian det(2 Q).
+Notation: records (x, y), |x| <= 1, |y| <= Y, parameters in the ball Theta of radius B; N = n
+lambda. zeta = 2 (B + Y) bounds the gradient 2 (beta.x - y) x on Theta, and Lambda = 2 bounds the
+Hessian 2 x x^T. The noise b = 2 (Q beta - M) has density exp(-c |b|) with Q = sum x x^T + (N +
+Lambda / epsilon) I, M = sum y x and c = epsilon / (2 zeta). The density of beta has the Jacobian
+det(2 Q).
 """
 
 from __future__ import annotations
@@ -20,17 +23,35 @@ from dpwitness.auditors.functions.bounds.utility_claims import MeanBound, Scalin
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
-from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, free, log1p_remainder, supremum_of, twice
+from dpwitness.proofs_checks.engine.enclosures import (
+    Ball,
+    Box,
+    Enclosure,
+    enclose,
+    excess,
+    free,
+    log1p_remainder,
+    supremum_of,
+    twice,
+)
 from dpwitness.proofs_checks.engine.evidence import audited, excess_of, identities, unsatisfiable
 from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 
 def _gradient_at_closed_form(sign: int) -> list[object]:
-    """Return the gradient of (7) at (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E[y x] + sign b / (2 n)), for p = 2, in sympy symbols."""
+    """Return the gradient of (7) at (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E[y x] + sign b /
+    (2 n)), for p = 2, in sympy symbols.
+    """
     sympy = need("sympy", "sympy")
-    ridge, extra, n, a, c, d, u, v, b1, b2 = sympy.symbols("lambda k n a c d u v b1 b2", positive=True)
-    covariance, moment, b = sympy.Matrix([[a, c], [c, d]]), sympy.Matrix([u, v]), sympy.Matrix([b1, b2])
+    ridge, extra, n, a, c, d, u, v, b1, b2 = sympy.symbols(
+        "lambda k n a c d u v b1 b2", positive=True
+    )
+    covariance, moment, b = (
+        sympy.Matrix([[a, c], [c, d]]),
+        sympy.Matrix([u, v]),
+        sympy.Matrix([b1, b2]),
+    )
     beta = (covariance + (ridge + extra) * sympy.eye(2)).inv() * (moment + sign * b / (2 * n))
     return list(2 * (covariance * beta - moment) + 2 * (ridge + extra) * beta + b / n)
 
@@ -40,10 +61,13 @@ def _gradient_at_closed_form(sign: int) -> list[object]:
     kind="counterexample",
     source="Minami et al., equations (7) and (8)",
     statement="The closed form (8) is the minimiser of (7)",
-    formula="(Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E[y x] + b/(2 n)) = argmin J + (Lambda/(epsilon n)) |beta|^2 + b.beta/n",
+    formula="(Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E[y x] + b/(2 n)) = argmin J + "
+    "(Lambda/(epsilon n)) |beta|^2 + b.beta/n",
 )
 def closed_form_minimises(effort: Effort) -> Evidence:
-    """(7) is strongly convex, so its minimiser is where its gradient vanishes; at (8) the gradient is 2 b / n: the sign of b is wrong."""
+    """(7) is strongly convex, so its minimiser is where its gradient vanishes; at (8) the gradient
+    is 2 b / n: the sign of b is wrong.
+    """
     return identities(*_gradient_at_closed_form(+1), text="the gradient vanishes there")
 
 
@@ -51,28 +75,39 @@ def closed_form_minimises(effort: Effort) -> Evidence:
     "MN-01-repair",
     kind="certificate",
     source="Minami et al., equation (8) with -b/(2 n)",
-    statement="(8) with the other sign is the minimiser of (7); since b and -b have one law, (8) has the minimiser's law as printed",
+    statement="(8) with the other sign is the minimiser of (7); since b and -b have one law, (8) "
+    "has "
+    "the minimiser's law as printed",
     formula="argmin (7) = (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E[y x] - b/(2 n))",
     repairs="MN-01",
 )
 def closed_form_minimises_in_law(effort: Effort) -> Evidence:
-    """The gradient vanishes identically (p = 2 shown; in the eigenbasis of Sigma each p is p times p = 1)."""
-    return identities(*_gradient_at_closed_form(-1), text="the gradient vanishes identically, and the density of b is even")
+    """The gradient vanishes identically (p = 2 shown; in the eigenbasis of Sigma each p is p times
+    p = 1).
+    """
+    return identities(
+        *_gradient_at_closed_form(-1),
+        text="the gradient vanishes identically, and the density of b is even",
+    )
 
 
 @certificate(
     "MN-02",
     source="Minami et al., equation (7): the added term (Lambda/(epsilon n)) |beta|^2",
-    statement="With it, replacing a record changes the Jacobian by a factor of at most 1 + epsilon / 2, for every n lambda",
+    statement="With it, replacing a record changes the Jacobian by a factor of at most 1 + epsilon "
+    "/ "
+    "2, for every n lambda",
     formula="det Q / det Q' <= 1 + epsilon / 2",
     domain=Box(epsilon=(1e-2, 10.0)),
     reach=1.0,
 )
 def added_term_tames_the_jacobian(epsilon: Ball) -> Enclosure:
-    """Q = A + x x^T, Q' = A + x' x'^T, A >= (N + 2 / epsilon) I: the ratio is at most 1 + x.A^-1 x <= 1 + 1 / (N + 2 / epsilon).
+    """Q = A + x x^T, Q' = A + x' x'^T, A >= (N + 2 / epsilon) I: the ratio is at most 1 + x.A^-1 x
+    <= 1 + 1 / (N + 2 / epsilon).
 
-    Reached by a unit record against x' = 0 among zeros. That is 1 + (epsilon / 2) / (1 + N epsilon / 2): excess -h / (1 + h) over
-    epsilon / 2, with h = N epsilon / 2, zero at N = 0 and falling from there. `share` is 1 / (1 + h), in (0, 1] for all N >= 0.
+    Reached by a unit record against x' = 0 among zeros. That is 1 + (epsilon / 2) / (1 + N epsilon
+    / 2): excess -h / (1 + h) over epsilon / 2, with h = N epsilon / 2, zero at N = 0 and falling
+    from there. `share` is 1 / (1 + h), in (0, 1] for all N >= 0.
     """
 
     def form(share: Ball, epsilon: Ball) -> Ball:
@@ -89,23 +124,27 @@ def added_term_tames_the_jacobian(epsilon: Ball) -> Enclosure:
 @certificate(
     "MN-03",
     source="Minami et al., equation (8), said to be epsilon-DP by objective perturbation",
-    statement="The closed form (8) is (multiple x epsilon)-DP for some multiple; the paper says multiple = 1",
+    statement="The closed form (8) is (multiple x epsilon)-DP for some multiple; the paper says "
+    "multiple = 1",
     formula="sup_w log p(w | D) / p(w | D') <= multiple x epsilon",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(0.0, 1e3), multiple=(1.0, 1e6)),
     reach=1.9999001,
 )
 def closed_form_is_private(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Enclosure:
-    """(8) is not confined to Theta, and zeta bounds the gradient there only: the loss of witness W12 grows like w, for all B and Y.
+    """(8) is not confined to Theta, and zeta bounds the gradient there only: the loss of witness
+    W12 grows like w, for all B and Y.
 
-    p = 1, a record x = 0 against (1, Y), all others zero, w >= Y: b = 2 Q w, b' = 2 ((Q + 1) w - Y), Q = N + 2 / epsilon. The loss is
-    c (b' - b) - log(1 + 1/Q) = epsilon (w - Y) / (2 (B + Y)) - log(1 + 1/Q), and log(1 + 1/Q) <= epsilon / (N epsilon + 2).
-    At w = Y + 2 (B + Y) (multiple + 1) it exceeds multiple x epsilon by epsilon (1 - 1 / (N epsilon + 2)) or more.
+    p = 1, a record x = 0 against (1, Y), all others zero, w >= Y: b = 2 Q w, b' = 2 ((Q + 1) w -
+    Y), Q = N + 2 / epsilon. The loss is c (b' - b) - log(1 + 1/Q) = epsilon (w - Y) / (2 (B + Y)) -
+    log(1 + 1/Q), and log(1 + 1/Q) <= epsilon / (N epsilon + 2). At w = Y + 2 (B + Y) (multiple + 1)
+    it exceeds multiple x epsilon by epsilon (1 - 1 / (N epsilon + 2)) or more.
     """
 
     def form(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Ball:
         ridge = (n_lambda * epsilon).nonnegative_part() + 2  # times epsilon
         x = epsilon / ridge
-        return (1 - (1 - x * log1p_remainder(x)).nonnegative_part() / ridge) / multiple  # log(1 + x) = x - x^2 h
+        # log(1 + x) = x - x^2 h
+        return (1 - (1 - x * log1p_remainder(x)).nonnegative_part() / ridge) / multiple
 
     def plain(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Ball:
         b, y = free(2), free(3)
@@ -123,38 +162,55 @@ def closed_form_is_private(epsilon: Ball, n_lambda: Ball, multiple: Ball) -> Enc
     source="Minami et al., equation (8), p = 1, n = 1",
     statement="The closed form (8) is epsilon-DP for a record x = 0 against (1, Y), witness W12",
     formula="sup_w log p(w | D) / p(w | D') <= epsilon",
-    domain=Box(epsilon=(1e-2, 5.0), n_lambda=(0.0, 10.0), radius=(0.1, 10.0), label_bound=(0.1, 100.0)),
+    domain=Box(
+        epsilon=(1e-2, 5.0), n_lambda=(0.0, 10.0), radius=(0.1, 10.0), label_bound=(0.1, 100.0)
+    ),
     depends=("MN-03",),
 )
 def closed_form_survives_the_tail(
-    effort: Effort, epsilon: float = 1.0, n_lambda: float = 0.1, radius: float = 1.0, label_bound: float = 1.0
+    effort: Effort,
+    epsilon: float = 1.0,
+    n_lambda: float = 0.1,
+    radius: float = 1.0,
+    label_bound: float = 1.0,
 ) -> Evidence:
-    """The exact law of the privacy loss, by the mechanism's density; beside it the epsilon that is left when delta = 0.001 is conceded."""
+    """The exact law of the privacy loss, by the mechanism's density; beside it the epsilon that is
+    left when delta = 0.001 is conceded.
+    """
     mechanism = PrivateRidge(epsilon, n_lambda, radius, label_bound, 1, 1)
     pair = mechanism.worst_pair()
     result = certify(mechanism, pair, seed=effort.seed)
     conceded = certify(mechanism, pair, f"approx:{epsilon},0.001", seed=effort.seed).epsilon_lower
     at = {"epsilon": epsilon, "n_lambda": n_lambda, "radius": radius, "label_bound": label_bound}
-    return audited(result, numbers={"epsilon_lower": result.epsilon_lower, "epsilon at delta = 0.001": conceded}, at=at)
+    return audited(
+        result,
+        numbers={"epsilon_lower": result.epsilon_lower, "epsilon at delta = 0.001": conceded},
+        at=at,
+    )
 
 
 @certificate(
     "MN-03-bulk",
-    source="Minami et al., the privacy of objective perturbation inside Theta, for one record replaced",
-    statement="Noise exp(-epsilon |b| / (2 zeta)) and the added term make outputs inside Theta epsilon-DP",
+    source="Minami et al., the privacy of objective perturbation inside Theta, for one record "
+    "replaced",
+    statement="Noise exp(-epsilon |b| / (2 zeta)) and the added term make outputs inside Theta "
+    "epsilon-DP",
     formula="log p(w | D) / p(w | D') <= epsilon for |w| <= B",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(0.0, 10.0), label_ratio=(1.0, 1e3)),
     reach=1.1234576,
 )
 def inside_theta_it_is_private(epsilon: Ball, n_lambda: Ball, label_ratio: Ball) -> Enclosure:
-    """Above: |b - b'| <= 2 zeta spends epsilon, the Jacobian log(1 + 1/Q), Q = N + 2 / epsilon (MN-02).
+    """Above: |b - b'| <= 2 zeta spends epsilon, the Jacobian log(1 + 1/Q), Q = N + 2 / epsilon
+    (MN-02).
 
-    Below, witness W13 at w = -B, p = 1: (1, Y) against (x, -Y) among many records (t, -Y) that only shift b, t -> 0, until it is positive:
-    b' - b = 2 (B (1 - x^2) + Y (1 + x)). Loss epsilon ((1 - x^2) + r (1 + x)) / (2 (1 + r)) + log((Q + 1) / (Q + x^2)), r = Y / B.
+    Below, witness W13 at w = -B, p = 1: (1, Y) against (x, -Y) among many records (t, -Y) that only
+    shift b, t -> 0, until it is positive: b' - b = 2 (B (1 - x^2) + Y (1 + x)). Loss epsilon ((1 -
+    x^2) + r (1 + x)) / (2 (1 + r)) + log((Q + 1) / (Q + x^2)), r = Y / B.
     """
 
     def form(x: Ball, epsilon: Ball, n_lambda: Ball, label_ratio: Ball) -> Ball:
-        noise = (1 + x) / 2 * (1 - x / (1 + label_ratio))  # of ((1 - x^2) + r (1 + x)) / (2 (1 + r)), with r / (1 + r) = 1 - 1 / (1 + r)
+        # of ((1 - x^2) + r (1 + x)) / (2 (1 + r)), with r / (1 + r) = 1 - 1 / (1 + r)
+        noise = (1 + x) / 2 * (1 - x / (1 + label_ratio))
         return noise + ((1 - x * x) / (n_lambda + 2 / epsilon + x * x)).log1p() / epsilon - 1
 
     def plain(x: Ball, epsilon: Ball, n_lambda: Ball, label_ratio: Ball) -> Ball:
@@ -162,9 +218,15 @@ def inside_theta_it_is_private(epsilon: Ball, n_lambda: Ball, label_ratio: Ball)
         moved = 2 * ((1 - x * x) + label_ratio * (1 + x))
         return excess(epsilon / (2 * zeta) * moved + ((q + 1) / (q + x * x)).log(), epsilon)
 
-    below = max(enclose(twice(form, plain, arb(k) / 8, epsilon, n_lambda, label_ratio)).lower for k in range(9))
+    below = max(
+        enclose(twice(form, plain, arb(k) / 8, epsilon, n_lambda, label_ratio)).lower
+        for k in range(9)
+    )
     most = twice(
-        lambda e, n: (1 / (n + 2 / e)).log1p() / e, lambda e, n: excess(e + ((n * e + 2 + e) / (n * e + 2)).log(), e), epsilon, n_lambda
+        lambda e, n: (1 / (n + 2 / e)).log1p() / e,
+        lambda e, n: excess(e + ((n * e + 2 + e) / (n * e + 2)).log(), e),
+        epsilon,
+        n_lambda,
     )
     return Enclosure(below, enclose(most).upper)
 
@@ -173,18 +235,22 @@ def inside_theta_it_is_private(epsilon: Ball, n_lambda: Ball, label_ratio: Ball)
     "MN-03-W13",
     kind="counterexample",
     source="Minami et al., the privacy of objective perturbation inside Theta, p = 1",
-    statement="Equation (8) is epsilon-DP at an output inside Theta, for (1, Y) against (1/2, -Y), witness W13",
+    statement="Equation (8) is epsilon-DP at an output inside Theta, for (1, Y) against (1/2, -Y), "
+    "witness W13",
     formula="log p(w | D) / p(w | D') <= epsilon at w = -B",
     domain=Box(epsilon=(1e-2, 10.0), label_bound=(1.0, 1e4)),
     depends=("MN-03-bulk",),
     reach=1.1099195,
 )
-def inside_theta_it_survives_opposed_records(effort: Effort, epsilon: float = 0.1, label_bound: float = 100.0) -> Evidence:
+def inside_theta_it_survives_opposed_records(
+    effort: Effort, epsilon: float = 0.1, label_bound: float = 100.0
+) -> Evidence:
     """The log-ratio of the mechanism's densities in balls, B = 1, lambda = 0, a million records."""
     mechanism = PrivateRidge(epsilon, 0.0, 1.0, label_bound, 1, 10**6)
     pair = mechanism.worst_pair("bulk")
     first, second = (
-        _log_density(data, arb(-1), arb(epsilon) / (4 * (1 + arb(label_bound))), 2 / arb(epsilon)) for data in (pair.d0, pair.d1)
+        _log_density(data, arb(-1), arb(epsilon) / (4 * (1 + arb(label_bound))), 2 / arb(epsilon))
+        for data in (pair.d0, pair.d1)
     )
     loss = enclose(first - second)
     verdict = ClaimVerdict.FAILS if loss.lower > epsilon else ClaimVerdict.NOT_REFUTED
@@ -192,13 +258,17 @@ def inside_theta_it_survives_opposed_records(effort: Effort, epsilon: float = 0.
     at = {"epsilon": epsilon, "label_bound": label_bound, "output": -1.0}
     reached = excess_of(loss.lower, loss.upper, epsilon)
     numbers = {"loss over epsilon": loss.lower / epsilon}
-    return Evidence(verdict, text, "log-density at one output, in balls", reached, numbers, at, grade="proved")
+    return Evidence(
+        verdict, text, "log-density at one output, in balls", reached, numbers, at, grade="proved"
+    )
 
 
 def _log_density(data: LabelledVectors, w: Ball, rate: Ball, ridge: Ball) -> Ball:
     """Return the log-density (8) at w for p = 1, up to an additive constant."""
     q, moment = ridge, arb(0)
-    for x, y, count in zip(data.x[:, 0].tolist(), data.y.tolist(), data.weights.tolist(), strict=True):
+    for x, y, count in zip(
+        data.x[:, 0].tolist(), data.y.tolist(), data.weights.tolist(), strict=True
+    ):
         q, moment = q + arb(count) * x * x, moment + arb(count) * x * y
     return -rate * abs(2 * (q * w - moment)) + q.log()
 
@@ -206,7 +276,8 @@ def _log_density(data: LabelledVectors, w: Ball, rate: Ball, ridge: Ball) -> Bal
 @certificate(
     "MN-03-repair",
     source="Minami et al., objective perturbation with half the rate and the minimum over Theta",
-    statement="Noise exp(-epsilon |b| / (4 zeta)), the added term, and minimisation over Theta are epsilon-DP for one record replaced",
+    statement="Noise exp(-epsilon |b| / (4 zeta)), the added term, and minimisation over Theta are "
+    "epsilon-DP for one record replaced",
     formula="epsilon / 2 + log(1 + epsilon / 2) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
     repairs="MN-03",
@@ -216,14 +287,16 @@ def _log_density(data: LabelledVectors, w: Ball, rate: Ball, ridge: Ball) -> Bal
 def half_rate_over_theta_is_private(epsilon: Ball) -> Enclosure:
     """Inside Theta b moves by at most 2 zeta, loss epsilon / 2, and MN-02 bounds the Jacobian.
 
-    On the sphere the output w is shared by all b = 2 (Q w - M) + 2 mu w with mu >= 0, and the density with respect to area is the
-    integral over mu of exp(-c |b|) times the determinant of Q + mu on the tangent space: for each mu the same two bounds hold.
+    On the sphere the output w is shared by all b = 2 (Q w - M) + 2 mu w with mu >= 0, and the
+    density with respect to area is the integral over mu of exp(-c |b|) times the determinant of Q +
+    mu on the tangent space: for each mu the same two bounds hold.
     """
     return over_theta(epsilon, rate=1 / arb(4), moved=2)
 
 
 def over_theta(epsilon: Ball, *, rate: Ball, moved: int) -> Enclosure:
-    """Enclose the relative excess for noise of rate `rate` epsilon / zeta that moves by `moved` zeta.
+    """Enclose the relative excess for noise of rate `rate` epsilon / zeta that moves by `moved`
+    zeta.
 
     The Jacobian is taken at the smallest ridge, Lambda / epsilon.
     """
@@ -240,8 +313,10 @@ def over_theta(epsilon: Ball, *, rate: Ball, moved: int) -> Enclosure:
 
 @certificate(
     "MN-03-add-remove",
-    source="Minami et al., objective perturbation as printed, over Theta, with neighbours that add or remove a record",
-    statement="Noise exp(-epsilon |b| / (2 zeta)), the added term, and minimisation over Theta are epsilon-DP for one record added",
+    source="Minami et al., objective perturbation as printed, over Theta, with neighbours that add "
+    "or remove a record",
+    statement="Noise exp(-epsilon |b| / (2 zeta)), the added term, and minimisation over Theta are "
+    "epsilon-DP for one record added",
     formula="(epsilon / (2 zeta)) zeta + log(1 + epsilon / 2) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
     repairs="MN-03",
@@ -249,7 +324,9 @@ def over_theta(epsilon: Ball, *, rate: Ball, moved: int) -> Enclosure:
     reach=0.99999603,
 )
 def printed_rate_is_private_for_added_records(epsilon: Ball) -> Enclosure:
-    """One record moves b by at most zeta, loss epsilon / 2: the relation of the theorem that the paper builds on."""
+    """One record moves b by at most zeta, loss epsilon / 2: the relation of the theorem that the
+    paper builds on.
+    """
     return over_theta(epsilon, rate=1 / arb(2), moved=1)
 
 
@@ -261,22 +338,39 @@ def printed_rate_is_private_for_added_records(epsilon: Ball) -> Enclosure:
     formula="zeta = 2 (B + Y), |y| <= Y",
     domain=Box(records=(1, 10**9), sigma=(1e-3, 1e3), failure=(1e-9, 0.5)),
 )
-def gradient_has_a_bound(effort: Effort, records: float = 1000, sigma: float = 1.0, failure: float = 0.05) -> Evidence:
-    """Sub-Gaussian errors are allowed to be Gaussian, and then no Y bounds |y|. Y has to be stated, and labels clipped to it.
+def gradient_has_a_bound(
+    effort: Effort, records: float = 1000, sigma: float = 1.0, failure: float = 0.05
+) -> Evidence:
+    """Sub-Gaussian errors are allowed to be Gaussian, and then no Y bounds |y|. Y has to be stated,
+    and labels clipped to it.
 
-    Computed: the least Y - B that n Gaussian errors all keep with probability 1 - failure, and twice that as the error's part of zeta.
+    Computed: the least Y - B that n Gaussian errors all keep with probability 1 - failure, and
+    twice that as the error's part of zeta.
     """
-    each = -math.expm1(math.log1p(-failure) / int(records))  # probability that one error is larger than the bound
+    # probability that one error is larger than the bound
+    each = -math.expm1(math.log1p(-failure) / int(records))
     reach = sigma * float(stats.norm.isf(each / 2))
     beyond = int(records) * 2 * float(stats.norm.sf(reach / sigma))
     numbers = {"Y - B": reach, "zeta - 4 B": 2 * reach}
-    text = f"Y is not stated; to hold {int(records)} Gaussian errors of deviation {sigma:g}, Y >= B + {reach:.4g} (risk {failure:g})"
+    text = (
+        f"Y is not stated; to hold {int(records)} Gaussian errors of deviation {sigma:g}, Y >= B "
+        f"+ {reach:.4g} (risk {failure:g})"
+    )
     verdict = ClaimVerdict.UNDERSPECIFIED if beyond > 0 else ClaimVerdict.NOT_REFUTED
-    return Evidence(verdict, text, "normal quantiles", None, numbers, {"records": int(records), "sigma": sigma, "failure": failure})
+    return Evidence(
+        verdict,
+        text,
+        "normal quantiles",
+        None,
+        numbers,
+        {"records": int(records), "sigma": sigma, "failure": failure},
+    )
 
 
 def price_constant(p: int, radius: float, label_bound: float) -> float:
-    """Return C2 of (13) for one organization, as MN-06-price proves it: p (p + 1) zeta^2 / (4 Lambda) + Lambda B^2 / 4."""
+    """Return C2 of (13) for one organization, as MN-06-price proves it: p (p + 1) zeta^2 / (4
+    Lambda) + Lambda B^2 / 4.
+    """
     zeta = 2 * (radius + label_bound)
     return p * (p + 1) * zeta**2 / 8 + radius**2 / 2
 
@@ -284,8 +378,11 @@ def price_constant(p: int, radius: float, label_bound: float) -> float:
 @certificate(
     "MN-06-price",
     source="Minami et al., Theorem 3, the price of privacy C2 M / (epsilon (n - n0))",
-    statement="E[J(beta_priv) - J(beta_lambda)] <= (p (p + 1) zeta^2 / (4 Lambda) + Lambda B^2 / 4) / (epsilon n) for each organisation",
-    formula="4 a k / (a + k)^2 <= 1, k = Lambda / (epsilon n), for each eigenvalue a of Sigma + lambda I",
+    statement="E[J(beta_priv) - J(beta_lambda)] <= (p (p + 1) zeta^2 / (4 Lambda) + Lambda B^2 / "
+    "4) / "
+    "(epsilon n) for each organisation",
+    formula="4 a k / (a + k)^2 <= 1, k = Lambda / (epsilon n), for each eigenvalue a of Sigma + "
+    "lambda I",
     domain=Box(share=(0.0, 1.0)),
     reach=1.0,
 )
@@ -293,9 +390,10 @@ def price_of_privacy_is_bounded(share: Ball) -> Enclosure:
     """J is quadratic with Hessian 2 A, A = Sigma + lambda I, and with A_k = A + k I
     beta_priv - beta_lambda = A_k^-1 (b / (2 n) - k beta_lambda).
 
-    E b b^T = (p + 1) (2 zeta / epsilon)^2 I, since |b| is Gamma(p) with E|b|^2 = p (p + 1) / c^2. So the price is
-    (p + 1) (2 zeta / epsilon)^2 / (4 n^2) tr(A A_k^-2) + k^2 beta_lambda.A A_k^-2 beta_lambda, and a / (a + k)^2 <= 1 / (4 k) gives both
-    terms. With `share` = a / (a + k), 4 a k / (a + k)^2 = 1 - (1 - 2 share)^2; MN-06 has data with share = 1/2.
+    E b b^T = (p + 1) (2 zeta / epsilon)^2 I, since |b| is Gamma(p) with E|b|^2 = p (p + 1) / c^2.
+    So the price is (p + 1) (2 zeta / epsilon)^2 / (4 n^2) tr(A A_k^-2) + k^2 beta_lambda.A A_k^-2
+    beta_lambda, and a / (a + k)^2 <= 1 / (4 k) gives both terms. With `share` = a / (a + k), 4 a k
+    / (a + k)^2 = 1 - (1 - 2 share)^2; MN-06 has data with share = 1/2.
     """
 
     def plain(share: Ball) -> Ball:
@@ -314,12 +412,17 @@ def price_of_privacy_is_bounded(share: Ball) -> Enclosure:
     domain=Box(p=(1, 10), epsilon=(1e-1, 10.0), records=(100, 10**6)),
     depends=("MN-06-price", "MN-05"),
 )
-def constants_exist(effort: Effort, p: float = 2, epsilon: float = 1.0, records: float = 1000) -> Evidence:
-    """Neither constant is named. C2 of MN-06-price cannot be lowered: it is met where every eigenvalue of A equals k and |beta_lambda| = B.
+def constants_exist(
+    effort: Effort, p: float = 2, epsilon: float = 1.0, records: float = 1000
+) -> Evidence:
+    """Neither constant is named. C2 of MN-06-price cannot be lowered: it is met where every
+    eigenvalue of A equals k and |beta_lambda| = B.
 
-    Such data: x = r e_j in equal numbers with r^2 / p = k / 2, lambda = k / 2, and labels on e_1 only with mean(y x) = k B e_1. The price
-    is computed for them by its formula, and measured by running the mechanism. C1 would come from a theorem on kernel regression that
-    the paper cites; it is not worked out here. n_m = (n - n0) / M is assumed, and C2 depends on p, B and the labels' bound.
+    Such data: x = r e_j in equal numbers with r^2 / p = k / 2, lambda = k / 2, and labels on e_1
+    only with mean(y x) = k B e_1. The price is computed for them by its formula, and measured by
+    running the mechanism. C1 would come from a theorem on kernel regression that the paper cites;
+    it is not worked out here. n_m = (n - n0) / M is assumed, and C2 depends on p, B and the labels'
+    bound.
     """
     d, n = int(p), int(records) // int(p) * int(p)
     k = 2 / (epsilon * n)
@@ -334,33 +437,59 @@ def constants_exist(effort: Effort, p: float = 2, epsilon: float = 1.0, records:
         return np.asarray(k * (away * away).sum(axis=1))
 
     bound = constant / (epsilon * n)
-    scale = 2 * zeta / (2 * epsilon * n)  # |b| / 2n is Gamma(d) of this scale, its direction uniform
+    # |b| / 2n is Gamma(d) of this scale, its direction uniform
+    scale = 2 * zeta / (2 * epsilon * n)
     second, fourth = scale**2 * d * (d + 1), scale**4 * d * (d + 1) * (d + 2) * (d + 3)
     deviation = math.sqrt(fourth - second**2 + 4 * k**2 * second / d) / (4 * k)
     claimed = MeanBound(bound * 1.001, deviation=deviation * 1.001)
-    result = audit_utility(price, claimed, runs=effort.of(100_000, 10_000), confidence=1 - 1e-6, seed=effort.seed)
+    result = audit_utility(
+        price, claimed, runs=effort.of(100_000, 10_000), confidence=1 - 1e-6, seed=effort.seed
+    )
     agrees = result.lower <= exact <= result.upper
-    verdict = ClaimVerdict.UNDERSPECIFIED if agrees and exact >= 0.999 * bound else ClaimVerdict.INCONCLUSIVE
-    numbers = {"C2": constant, "exact price over bound": exact / bound, "measured price over bound": result.estimate / bound}
+    verdict = (
+        ClaimVerdict.UNDERSPECIFIED
+        if agrees and exact >= 0.999 * bound
+        else ClaimVerdict.INCONCLUSIVE
+    )
+    numbers = {
+        "C2": constant,
+        "exact price over bound": exact / bound,
+        "measured price over bound": result.estimate / bound,
+    }
     measured = f"measured {result.estimate / bound:.3f} of it"
-    text = f"C2 >= {exact * epsilon * n:.6g} is needed and {constant:.6g} suffices at p = {d}, B = Y = 1 ({measured}); C1 stays open"
-    return Evidence(verdict, text, "closed form and runs", None, numbers, {"p": d, "epsilon": epsilon, "records": n})
+    text = (
+        f"C2 >= {exact * epsilon * n:.6g} is needed and {constant:.6g} suffices at p = {d}, B = "
+        f"Y = 1 ({measured}); C1 stays open"
+    )
+    return Evidence(
+        verdict,
+        text,
+        "closed form and runs",
+        None,
+        numbers,
+        {"p": d, "epsilon": epsilon, "records": n},
+    )
 
 
 @claim(
     "MN-06-scaling",
     kind="experiment",
     source="Minami et al., Theorem 3, the price of privacy C2 M / (epsilon (n - n0))",
-    statement="For one organisation the price falls at least like 1 / n, at lambda and epsilon fixed",
+    statement="For one organisation the price falls at least like 1 / n, at lambda and epsilon "
+    "fixed",
     formula="E[J(beta_priv) - J(beta_lambda)] = O(1 / n)",
     domain=Box(epsilon=(1e-1, 10.0), regularization=(1e-3, 1.0)),
     depends=("MN-06-price",),
 )
-def price_falls_with_the_records(effort: Effort, epsilon: float = 1.0, regularization: float = 0.1) -> Evidence:
-    """Records at (+-1, 0) / 2 and (0, +-1) / 2 with labels +-1/2 for the first two, in equal numbers: slope of the log mean price.
+def price_falls_with_the_records(
+    effort: Effort, epsilon: float = 1.0, regularization: float = 0.1
+) -> Evidence:
+    """Records at (+-1, 0) / 2 and (0, +-1) / 2 with labels +-1/2 for the first two, in equal
+    numbers: slope of the log mean price.
 
-    The price is |b/2n - v|^2 up to a factor, |b| ~ Gamma(2) with a uniform direction: its deviation is at most sqrt(7/3) of its mean.
-    Where lambda is well above Lambda / (epsilon n) the price falls like 1 / n^2; the claimed slope is the worst case.
+    The price is |b/2n - v|^2 up to a factor, |b| ~ Gamma(2) with a uniform direction: its deviation
+    is at most sqrt(7/3) of its mean. Where lambda is well above Lambda / (epsilon n) the price
+    falls like 1 / n^2; the claimed slope is the worst case.
     """
 
     def price(records: float, size: int, rng: Generator) -> FloatArray:
@@ -372,9 +501,16 @@ def price_falls_with_the_records(effort: Effort, epsilon: float = 1.0, regulariz
         return np.asarray(curvature * ((w - np.array([0.125 / curvature, 0.0])) ** 2).sum(axis=1))
 
     result = audit_utility(
-        price, Scaling(-1.0, (100, 800, 6400, 51200), statistic="mean", spread=1.53), runs=effort.of(2000, 200), seed=effort.seed
+        price,
+        Scaling(-1.0, (100, 800, 6400, 51200), statistic="mean", spread=1.53),
+        runs=effort.of(2000, 200),
+        seed=effort.seed,
     )
-    return audited(result, numbers={"slope": result.estimate}, at={"epsilon": epsilon, "regularization": regularization})
+    return audited(
+        result,
+        numbers={"slope": result.estimate},
+        at={"epsilon": epsilon, "regularization": regularization},
+    )
 
 
 @claim(
@@ -385,16 +521,21 @@ def price_falls_with_the_records(effort: Effort, epsilon: float = 1.0, regulariz
     formula="R(beta_hat) - R(beta) = E |(beta_hat - beta).X|^2",
 )
 def excess_risk_is_a_square(effort: Effort) -> Evidence:
-    """With Y = beta.X + W and e = (beta_hat - beta).X, (Y - beta_hat.X)^2 - (Y - beta.X)^2 = e^2 - 2 W e, and E[W e] = E[W] E[e] = 0 as
-    W is independent of X and has mean 0. The definition of sub-Gaussian says so: t E W <= log E exp(t W) <= sigma^2 t^2 / 2 for every
-    t, and at t = E W / sigma^2 that leaves E W = 0 (z3). The first part is an identity, checked for p = 2.
+    """With Y = beta.X + W and e = (beta_hat - beta).X, (Y - beta_hat.X)^2 - (Y - beta.X)^2 = e^2 -
+    2 W e, and E[W e] = E[W] E[e] = 0 as W is independent of X and has mean 0. The definition of
+    sub-Gaussian says so: t E W <= log E exp(t W) <= sigma^2 t^2 / 2 for every t, and at t = E W /
+    sigma^2 that leaves E W = 0 (z3). The first part is an identity, checked for p = 2.
     """
     sympy = need("sympy", "sympy")
     b1, b2, h1, h2, x1, x2, w = sympy.symbols("b1 b2 h1 h2 x1 x2 w", real=True)
     label, e = b1 * x1 + b2 * x2 + w, (h1 - b1) * x1 + (h2 - b2) * x2
-    square = (label - h1 * x1 - h2 * x2) ** 2 - (label - b1 * x1 - b2 * x2) ** 2 - (e**2 - 2 * w * e)
+    square = (
+        (label - h1 * x1 - h2 * x2) ** 2 - (label - b1 * x1 - b2 * x2) ** 2 - (e**2 - 2 * w * e)
+    )
     proof = identities(square, text="the cross term is 2 W e, whose mean vanishes")
     mean, variance = need("z3", "z3-solver").Reals("mean variance")
     t = mean / variance
-    void = unsatisfiable(effort, [variance > 0, t * mean <= variance * t * t / 2, mean != 0], text=proof.text)
+    void = unsatisfiable(
+        effort, [variance > 0, t * mean <= variance * t * t / 2, mean != 0], text=proof.text
+    )
     return proof if void.verdict is ClaimVerdict.HOLDS else void

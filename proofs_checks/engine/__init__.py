@@ -1,1 +1,3 @@
-"""The claim ledger, the findings of its checks, interval enclosures, and mutation tests of the checks. May import the auditors."""
+"""The claim ledger, the findings of its checks, interval enclosures, and mutation tests of the
+checks. May import the auditors.
+"""

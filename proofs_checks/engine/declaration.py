@@ -27,9 +27,10 @@ class Declaration:
         Result that the check can give: a proof, a case that refutes the claim, or measurements.
         The finding's `scope` says for which parameters the result is valid.
     function : callable
-        For a certificate over a box, ``function(**balls) -> Enclosure`` with one ball per parameter. The enclosure contains the relative
-        excess, value / promise - 1, of the worst case; the claim holds if and only if the excess is <= 0.
-        Otherwise ``function(effort, **parameters) -> Evidence``; the default parameters are the point that is checked.
+        For a certificate over a box, ``function(**balls) -> Enclosure`` with one ball per
+        parameter. The enclosure contains the relative excess, value / promise - 1, of the worst
+        case; the claim holds if and only if the excess is <= 0. Otherwise ``function(effort,
+        **parameters) -> Evidence``; the default parameters are the point that is checked.
     boxed : bool
         Whether `function` encloses the relative excess over a box.
     repairs : str or None
@@ -37,8 +38,9 @@ class Declaration:
     depends : tuple of str
         Ids of the claims that the proof uses.
     reach : float or None
-        Stated ratio value / promise that the check proves, largest over the domain or at the check's point; 1 if the bound is tight.
-        A check that computes another ratio does not prove this entry.
+        Stated ratio value / promise that the check proves, largest over the domain or at the
+        check's point; 1 if the bound is tight. A check that computes another ratio does not prove
+        this entry.
     """
 
     id: str
@@ -55,7 +57,9 @@ class Declaration:
 
     @property
     def proof(self) -> str:
-        """Return the docstring of the check: the proof's reduction to finitely many parameters, or the experiment that is run."""
+        """Return the docstring of the check: the proof's reduction to finitely many parameters, or
+        the experiment that is run.
+        """
         return inspect.cleandoc(self.function.__doc__ or "")
 
     def to_json(self) -> Json:

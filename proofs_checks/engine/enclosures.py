@@ -1,6 +1,7 @@
 """Branch and bound with python-flint balls: proves the sign of a function on a box of parameters.
 
-Every operation on a ball rounds outwards (Johansson 2017, Arb), so an enclosure holds for each point of its cell.
+Every operation on a ball rounds outwards (Johansson 2017, Arb), so an enclosure holds for each
+point of its cell.
 """
 
 from __future__ import annotations
@@ -21,31 +22,40 @@ from dpwitness.core.values.validation import InvalidArgument, require_finite
 
 Ball: TypeAlias = arb
 
-INNER_CELLS = 200  # limit on bisections of the inner variable; after that the caller splits the outer cell
+# limit on bisections of the inner variable; after that the caller splits the outer cell
+INNER_CELLS = 200
 SHARPENING = 40  # bisections of the counterexample
 LEAST_WIDTH = 1e-12  # relative width; thinner cells are not split
 
 
 class Contradiction(ArithmeticError):
-    """Error: the enclosures of two formulas for the same number are disjoint, so one formula is wrong."""
+    """Error: the enclosures of two formulas for the same number are disjoint, so one formula is
+    wrong.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """Floats with lower <= value <= upper at every point of a cell; `at` is the inner point whose value gives `lower`."""
+    """Floats with lower <= value <= upper at every point of a cell; `at` is the inner point whose
+    value gives `lower`.
+    """
 
     lower: float
     upper: float
     at: float | None = None
 
     def union(self, other: Enclosure) -> Enclosure:
-        """Return the hull of two enclosures: the smaller `lower`, with its point, and the larger `upper`."""
+        """Return the hull of two enclosures: the smaller `lower`, with its point, and the larger
+        `upper`.
+        """
         low = self if self.lower <= other.lower else other
         return Enclosure(low.lower, max(self.upper, other.upper), low.at)
 
 
 class Box(Mapping[str, tuple[float, float]]):
-    """Closed ranges of named parameters, as in `Box(epsilon=(0.01, 10))`. A number is a range with one point."""
+    """Closed ranges of named parameters, as in `Box(epsilon=(0.01, 10))`. A number is a range with
+    one point.
+    """
 
     def __init__(self, **ranges: float | tuple[float, float]) -> None:
         self._ranges = {name: _checked_range(name, value) for name, value in ranges.items()}
@@ -68,10 +78,15 @@ class Box(Mapping[str, tuple[float, float]]):
 
     def corners(self) -> list[Box]:
         """Return the corners of the box, each as a box with one point."""
-        return [Box(**dict(zip(self._ranges, ends, strict=True))) for ends in itertools.product(*self._ranges.values())]
+        return [
+            Box(**dict(zip(self._ranges, ends, strict=True)))
+            for ends in itertools.product(*self._ranges.values())
+        ]
 
     def halves(self) -> tuple[Box, Box] | None:
-        """Return both halves of the box, cut across the relatively longest side; None if every side is too thin."""
+        """Return both halves of the box, cut across the relatively longest side; None if every side
+        is too thin.
+        """
         width, name = max((_relative_width(*bounds), name) for name, bounds in self._ranges.items())
         if width < LEAST_WIDTH:
             return None
@@ -84,23 +99,29 @@ class Box(Mapping[str, tuple[float, float]]):
 
 @dataclass(slots=True)
 class SignMap:
-    """Result of branch and bound: shares of the box with a proved sign, and the extreme values. Each bisection halves a cell's share."""
+    """Result of branch and bound: shares of the box with a proved sign, and the extreme values.
+    Each bisection halves a cell's share.
+    """
 
     enclosure: Enclosure = Enclosure(-math.inf, math.inf)  # enclosure of the maximum over the box
     positive: float = 0.0  # share of the box where the value is proved > 0
     negative: float = 0.0  # share where it is proved <= 0
     undecided: float = 1.0
-    # cell, or corner of the box, on which the value is proved positive, with the largest proved lower bound
+    # cell, or corner of the box, on which the value is proved positive, with the largest proved
+    # lower bound
     counterexample: Box | None = None
     counterexample_value: Enclosure | None = None  # enclosure of the value over the counterexample
     cells: int = 0  # number of cells evaluated
     finished: bool = True  # false if the time limit ended the search
     open_cells: list[Box] = field(default_factory=list)  # cells without a proved sign
-    settled_cells: list[tuple[Box, Enclosure]] = field(default_factory=list)  # cells with a proved sign, and the enclosures that prove it
+    # cells with a proved sign, and the enclosures that prove it
+    settled_cells: list[tuple[Box, Enclosure]] = field(default_factory=list)
 
 
 def interval(low: float, high: float) -> Ball:
-    """Return a ball that contains [low, high]; if low >= 0, the ball contains no negative number."""
+    """Return a ball that contains [low, high]; if low >= 0, the ball contains no
+    negative number.
+    """
     ball = arb(low) if low == high else arb(low).union(arb(high))
     return ball.nonnegative_part() if low >= 0 else ball
 
@@ -122,13 +143,16 @@ def enclose(ball: Ball, at: float | None = None) -> Enclosure:
     """
     if ball.is_nan():
         return Enclosure(-math.inf, math.inf, at)
-    # Exact comparisons first: lower() and upper() may round away from a zero that the ball does not cross.
+    # Exact comparisons first: lower() and upper() may round away from a zero that the ball does not
+    # cross.
     low, high = down(ball.lower()), up(ball.upper())
     return Enclosure(max(low, 0.0) if ball >= 0 else low, min(high, 0.0) if ball <= 0 else high, at)
 
 
 def at_most(ball: Ball) -> Enclosure:
-    """Return the enclosure of an excess with a known upper bound only. It can prove that a claim holds, not that it fails or is tight."""
+    """Return the enclosure of an excess with a known upper bound only. It can prove that a claim
+    holds, not that it fails or is tight.
+    """
     return Enclosure(-1.0, enclose(ball).upper)
 
 
@@ -141,12 +165,15 @@ def times(x: Ball, y: Ball) -> Ball:
 
 
 def excess(value: Ball, promise: Ball) -> Ball:
-    """Return the relative excess value / promise - 1. A claim holds where its excess is at most 0."""
+    """Return the relative excess value / promise - 1. A claim holds where its excess is
+    at most 0.
+    """
     return value / promise - 1
 
 
 def free(value: float) -> Ball:
-    """Return `value` as a ball, and mark the value as arbitrary: it cancels, or any sufficiently small or large value works.
+    """Return `value` as a ball, and mark the value as arbitrary: it cancels, or any sufficiently
+    small or large value works.
 
     Mutation tests do not change values marked with `free`.
     """
@@ -156,8 +183,9 @@ def free(value: float) -> Ball:
 def twice(form: Callable[..., Ball], plain: Callable[..., Ball], *at: Ball) -> Ball:
     """Return ``form(*at)`` after a comparison with `plain`, a second formula for the same number.
 
-    `plain` computes derived value over promise as the paper's text does. In `form` the cancellations are removed, so that its balls stay
-    narrow on wide cells. At three points of the cell the enclosures of both formulas must overlap.
+    `plain` computes derived value over promise as the paper's text does. In `form` the
+    cancellations are removed, so that its balls stay narrow on wide cells. At three points of the
+    cell the enclosures of both formulas must overlap.
 
     Raises
     ------
@@ -179,7 +207,9 @@ def _point_in(ball: Ball, share: float) -> Ball:
     if ball.rad() == 0:
         return ball
     low, high = down(ball.lower()), up(ball.upper())
-    return arb(max(low, 0.0) + share * (high - max(low, 0.0)) if ball >= 0 else low + share * (high - low))
+    return arb(
+        max(low, 0.0) + share * (high - max(low, 0.0)) if ball >= 0 else low + share * (high - low)
+    )
 
 
 PLACES = (0.45, 0.15, 0.8)  # fractions of a cell's sides at which two formulas are compared
@@ -188,7 +218,9 @@ PROBES = (0.2, 0.5, 0.9)  # values of x at which the two formulas under a suprem
 
 
 def supremum_of(form: Callable[..., Ball], plain: Callable[..., Ball], *at: Ball) -> Enclosure:
-    """Enclose the supremum of ``form(x, *at)`` over x in [0, 1], after comparing `form` with `plain` as `twice` does."""
+    """Enclose the supremum of ``form(x, *at)`` over x in [0, 1], after comparing `form` with
+    `plain` as `twice` does.
+    """
     for x in PROBES:
         twice(form, plain, arb(x), *at)
     return supremum(lambda x: form(x, *at))
@@ -197,19 +229,26 @@ def supremum_of(form: Callable[..., Ball], plain: Callable[..., Ball], *at: Ball
 def log1p_remainder(y: Ball) -> Ball:
     """Return the h >= 0 of log(1 + y) = y - y^2 h(y), for y >= 0.
 
-    h(y) is the integral of t / (1 + t y) over t in [0, 1]. h decreases in y, so the values at the endpoints enclose h.
-    From t (1 - t y) <= t / (1 + t y) <= t follows 1/2 - y/3 <= h(y) <= 1/2, which is used near zero, where the quotient cancels.
+    h(y) is the integral of t / (1 + t y) over t in [0, 1]. h decreases in y, so the values at the
+    endpoints enclose h. From t (1 - t y) <= t / (1 + t y) <= t follows 1/2 - y/3 <= h(y) <= 1/2,
+    which is used near zero, where the quotient cancels.
     """
     y = y.nonnegative_part()
     low, high = y.lower().nonnegative_part(), y.upper()
     return _remainder_at(high).union(_remainder_at(low)).nonnegative_part()
 
 
-def supremum(function: Callable[[Ball], Ball], over: tuple[float, float] = (0.0, 1.0), cells: int = INNER_CELLS) -> Enclosure:
-    """Enclose the supremum of `function` over an interval, until its sign is known or the limit of cells is reached.
+def supremum(
+    function: Callable[[Ball], Ball],
+    over: tuple[float, float] = (0.0, 1.0),
+    cells: int = INNER_CELLS,
+) -> Enclosure:
+    """Enclose the supremum of `function` over an interval, until its sign is known or the limit of
+    cells is reached.
 
-    The lower endpoint is the value at one point, so for all parameters inside the balls of `function` it is below the supremum.
-    The upper endpoint is the largest upper endpoint over cells that cover the interval.
+    The lower endpoint is the value at one point, so for all parameters inside the balls of
+    `function` it is below the supremum. The upper endpoint is the largest upper endpoint over cells
+    that cover the interval.
 
     Parameters
     ----------
@@ -243,20 +282,28 @@ def supremum(function: Callable[[Ball], Ball], over: tuple[float, float] = (0.0,
 
 
 def branch_and_bound(
-    function: Callable[..., Enclosure], box: Box, *, seconds: float = 10.0, cells: int = 20_000, enough: float = 0.0
+    function: Callable[..., Enclosure],
+    box: Box,
+    *,
+    seconds: float = 10.0,
+    cells: int = 20_000,
+    enough: float = 0.0,
 ) -> SignMap:
-    """Bisect `box` until the sign of `function` is proved on every cell, or the limit of time or cells is reached.
+    """Bisect `box` until the sign of `function` is proved on every cell, or the limit of time or
+    cells is reached.
 
     Parameters
     ----------
     function : callable
-        Takes one ball per name of the box and returns an enclosure that is valid on the product of the balls.
+        Takes one ball per name of the box and returns an enclosure that is valid on the product of
+        the balls.
     box : Box
         Parameter ranges.
     seconds : float
         Time limit. Cells that are then open count as undecided.
     cells : int
-        Limit on the number of cells. If the zero set of `function` crosses the box, the bisection always reaches this limit.
+        Limit on the number of cells. If the zero set of `function` crosses the box, the bisection
+        always reaches this limit.
     enough : float
         After a counterexample is found, stop when the undecided share is at most `enough`.
 
@@ -268,7 +315,8 @@ def branch_and_bound(
     deadline = time.monotonic() + seconds
     found = SignMap()
     lower, upper = -math.inf, -math.inf
-    pending = deque([(box, 1.0, math.inf)])  # (cell, share of the box, upper bound of the function on the cell)
+    # (cell, share of the box, upper bound of the function on the cell)
+    pending = deque([(box, 1.0, math.inf)])
     thin_cells: list[tuple[Box, float, float]] = []
     while pending:
         can_stop = found.counterexample is not None and found.undecided <= enough
@@ -304,7 +352,9 @@ def branch_and_bound(
 
 
 def _sharpen_counterexample(function: Callable[..., Enclosure], box: Box, found: SignMap) -> None:
-    """Shrink the counterexample: keep the half with the larger lower bound while that bound grows, then try the corners of the box."""
+    """Shrink the counterexample: keep the half with the larger lower bound while that bound grows,
+    then try the corners of the box.
+    """
     cell, value = found.counterexample, found.counterexample_value
     if cell is None or value is None:
         return
@@ -312,7 +362,9 @@ def _sharpen_counterexample(function: Callable[..., Enclosure], box: Box, found:
         halves = cell.halves()
         if halves is None:
             break
-        best, half = max(((function(**half.balls()), half) for half in halves), key=lambda pair: pair[0].lower)
+        best, half = max(
+            ((function(**half.balls()), half) for half in halves), key=lambda pair: pair[0].lower
+        )
         if best.lower <= value.lower:
             break
         cell, value = half, best
@@ -344,7 +396,9 @@ def _relative_width(low: float, high: float) -> float:
 
 
 def _split_point(low: float, high: float) -> float:
-    """Return the geometric mean if high > 2 low > 0, else the midpoint: small values then get as many cells as large values."""
+    """Return the geometric mean if high > 2 low > 0, else the midpoint: small values then get as
+    many cells as large values.
+    """
     return math.sqrt(low * high) if low > 0 and high > 2 * low else _midpoint(low, high)
 
 

@@ -1,4 +1,6 @@
-"""Constructors of a claim's evidence from exact privacy losses, audits, computer algebra and satisfiability (z3)."""
+"""Constructors of a claim's evidence from exact privacy losses, audits, computer algebra and
+satisfiability (z3).
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,11 @@ def excess_of(lower: float, upper: float, promise: float) -> Enclosure:
     return Enclosure(lower / promise - 1, upper / promise - 1)
 
 
-def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Mapping[str, Any] | None = None) -> Evidence:
-    """Return the evidence of one audit: FAILS if the audit found a violation, NOT_REFUTED if the audit found none, else INCONCLUSIVE.
+def audited(
+    result: Result, *, numbers: Mapping[str, Any] | None = None, at: Mapping[str, Any] | None = None
+) -> Evidence:
+    """Return the evidence of one audit: FAILS if the audit found a violation, NOT_REFUTED if the
+    audit found none, else INCONCLUSIVE.
 
     An audit that certifies its pair gives NOT_REFUTED: the claim is about all pairs.
     """
@@ -39,11 +44,14 @@ def audited(result: Result, *, numbers: Mapping[str, Any] | None = None, at: Map
     outcome = verdict.get(result.verdict, ClaimVerdict.INCONCLUSIVE)
     text = result.headline().partition(": ")[2]
     method, enclosure = _method_and_enclosure(result)
-    return Evidence(outcome, text, method, enclosure, numbers or {}, at or {}, result, grade=result.evidence)
+    return Evidence(
+        outcome, text, method, enclosure, numbers or {}, at or {}, result, grade=result.evidence
+    )
 
 
 def case(value: float) -> float:
-    """Return `value` unchanged, and mark the value as a parameter of an example that attains a bound.
+    """Return `value` unchanged, and mark the value as a parameter of an example that attains a
+    bound.
 
     Mutation tests do not change values marked with `case`.
     """
@@ -51,7 +59,8 @@ def case(value: float) -> float:
 
 
 def exact_delta(mechanism: Any, pair: Pair, epsilon: float) -> Enclosure:
-    """Enclose delta(epsilon) of a pair, the larger of both orders, from the exact law of the privacy loss.
+    """Enclose delta(epsilon) of a pair, the larger of both orders, from the exact law of the
+    privacy loss.
 
     Raises
     ------
@@ -60,13 +69,21 @@ def exact_delta(mechanism: Any, pair: Pair, epsilon: float) -> Enclosure:
     """
     law = enclosed_law(mechanism, pair)
     if law is None:
-        raise InvalidArgument(f"exact_delta: no exact law can be computed for {type(mechanism).__name__}")
-    low, high = (max(float(side.hockey_stick(epsilon)), float(side.swapped().hockey_stick(epsilon))) for side in (law.lower, law.upper))
+        raise InvalidArgument(
+            f"exact_delta: no exact law can be computed for {type(mechanism).__name__}"
+        )
+    low, high = (
+        max(float(side.hockey_stick(epsilon)), float(side.swapped().hockey_stick(epsilon)))
+        for side in (law.lower, law.upper)
+    )
     return Enclosure(low, max(low, high))
 
 
-def attained(proof: Evidence, ratio: float, where: str, *, result: Result | None = None, **numbers: Any) -> Evidence:
-    """Add to a proof an example whose value is proved to be `ratio` times the promise; HOLDS_TIGHT if `ratio` is 1 up to `TIGHT`.
+def attained(
+    proof: Evidence, ratio: float, where: str, *, result: Result | None = None, **numbers: Any
+) -> Evidence:
+    """Add to a proof an example whose value is proved to be `ratio` times the promise; HOLDS_TIGHT
+    if `ratio` is 1 up to `TIGHT`.
 
     Evidence whose verdict is not HOLDS is returned unchanged. `where` describes the example.
     """
@@ -74,37 +91,62 @@ def attained(proof: Evidence, ratio: float, where: str, *, result: Result | None
         return proof
     verdict = ClaimVerdict.HOLDS_TIGHT if ratio >= 1 - TIGHT else ClaimVerdict.HOLDS
     text = f"{proof.text}; {ratio:.6g} of the promise is reached {where}"
-    return replace(proof, verdict=verdict, text=text, enclosure=Enclosure(ratio - 1, max(ratio - 1, 0.0)), numbers=numbers, result=result)
+    return replace(
+        proof,
+        verdict=verdict,
+        text=text,
+        enclosure=Enclosure(ratio - 1, max(ratio - 1, 0.0)),
+        numbers=numbers,
+        result=result,
+    )
 
 
 def _method_and_enclosure(result: Result) -> tuple[str, Enclosure | None]:
     if isinstance(result, CertifyResult):
-        return f"exact privacy loss ({result.route})", excess_of(result.parameter_lower, result.parameter_upper, result.claim.parameter)
+        return f"exact privacy loss ({result.route})", excess_of(
+            result.parameter_lower, result.parameter_upper, result.claim.parameter
+        )
     if isinstance(result, SensitivityResult):
         return "sensitivity audit", Enclosure(result.ratio_lower - 1, math.inf)
     if isinstance(result, AuditResult):
-        return "black-box audit", excess_of(result.parameter_lower, math.inf, result.claim.parameter)
+        return "black-box audit", excess_of(
+            result.parameter_lower, math.inf, result.claim.parameter
+        )
     return cast(UtilityResult, result).claim.method, None
 
 
 def identities(*differences: Any, text: str) -> Evidence:
-    """Return HOLDS if sympy simplifies every difference to zero, otherwise FAILS with the first nonzero difference."""
+    """Return HOLDS if sympy simplifies every difference to zero, otherwise FAILS with the first
+    nonzero difference.
+    """
     sympy = need("sympy", "sympy")
     rest = [r for r in (sympy.simplify(sympy.expand(d)) for d in differences) if r != 0]
     if not rest:
-        return Evidence(ClaimVerdict.HOLDS, text, "computer algebra (sympy)", grade="proved", scope=WHOLE)
+        return Evidence(
+            ClaimVerdict.HOLDS, text, "computer algebra (sympy)", grade="proved", scope=WHOLE
+        )
     left = {"difference": str(rest[0])}
-    return Evidence(ClaimVerdict.FAILS, f"the two sides differ by {rest[0]}", "computer algebra (sympy)", at=left, grade="proved")
+    return Evidence(
+        ClaimVerdict.FAILS,
+        f"the two sides differ by {rest[0]}",
+        "computer algebra (sympy)",
+        at=left,
+        grade="proved",
+    )
 
 
-def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str, where: Sequence[Sequence[Any]] = ((),)) -> Evidence:
+def unsatisfiable(
+    effort: Effort, *negations: Sequence[Any], text: str, where: Sequence[Sequence[Any]] = ((),)
+) -> Evidence:
     """Return the evidence of proof obligations over the reals, decided by z3.
 
-    Each obligation is given by its negation: a sequence of constraints, the negated promise last. HOLDS if z3 proves all unsatisfiable.
-    FAILS with numbers if z3 satisfies one of the negations. INCONCLUSIVE if z3 gives up.
+    Each obligation is given by its negation: a sequence of constraints, the negated promise last.
+    HOLDS if z3 proves all unsatisfiable. FAILS with numbers if z3 satisfies one of the negations.
+    INCONCLUSIVE if z3 gives up.
 
-    If the negated promise is a strict inequality, equality must be attainable under the other constraints, in each of the cases `where`;
-    otherwise the result is INCONCLUSIVE. So a promise that is too loose, or premises that contradict each other, do not count as a proof.
+    If the negated promise is a strict inequality, equality must be attainable under the other
+    constraints, in each of the cases `where`; otherwise the result is INCONCLUSIVE. So a promise
+    that is too loose, or premises that contradict each other, do not count as a proof.
     """
     z3 = need("z3", "z3-solver")
 
@@ -123,21 +165,29 @@ def unsatisfiable(effort: Effort, *negations: Sequence[Any], text: str, where: S
             shown = ", ".join(f"{name} = {value}" for name, value in at.items())
             return Evidence(ClaimVerdict.FAILS, f"broken at {shown}", method, at=at, grade="proved")
         if outcome != z3.unsat:
-            return Evidence(ClaimVerdict.INCONCLUSIVE, f"z3 gave up: {solver.reason_unknown()}", method)
+            return Evidence(
+                ClaimVerdict.INCONCLUSIVE, f"z3 gave up: {solver.reason_unknown()}", method
+            )
         *premises, promise = constraints
         if z3.is_gt(promise) or z3.is_lt(promise):
             for case in where:
                 if solve(*premises, promise.arg(0) == promise.arg(1), *case)[0] != z3.sat:
                     return Evidence(
-                        ClaimVerdict.INCONCLUSIVE, f"the promised bound is not attained: {promise} is never an equality", method
+                        ClaimVerdict.INCONCLUSIVE,
+                        f"the promised bound is not attained: {promise} is never an equality",
+                        method,
                     )
     return Evidence(ClaimVerdict.HOLDS, text, method, grade="proved", scope=WHOLE)
 
 
-def least(good: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-3) -> tuple[float, float]:
-    """Return a bracket (bad, good) of the smallest x in [low, high] with good(x), by bisection to the relative width `relative`.
+def least(
+    good: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-3
+) -> tuple[float, float]:
+    """Return a bracket (bad, good) of the smallest x in [low, high] with good(x), by bisection to
+    the relative width `relative`.
 
-    `good` must be monotone. The bracket is (high, inf) if good(high) is false, and (low, low) if good(low) is true.
+    `good` must be monotone. The bracket is (high, inf) if good(high) is false, and (low, low) if
+    good(low) is true.
     """
     if not good(high):
         return high, math.inf

@@ -1,4 +1,6 @@
-"""Result of a claim's check: the verdict, the evidence for the verdict, and a witness if the claim fails."""
+"""Result of a claim's check: the verdict, the evidence for the verdict, and a witness if the claim
+fails.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ from dpwitness.proofs_checks.engine.declaration import Declaration
 from dpwitness.proofs_checks.engine.enclosures import Box, Enclosure, SignMap
 
 WHOLE, BOX, POINT = "whole domain", "box", "point"
-_SCOPE_PHRASES = {"whole domain": "over their whole domain", "box": "over a part of a box", "point": "at one point"}
+_SCOPE_PHRASES = {
+    "whole domain": "over their whole domain",
+    "box": "over a part of a box",
+    "point": "at one point",
+}
 _GRADE_PHRASES = {
     "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": "under an assumption"
 }  # fmt: skip
@@ -34,7 +40,10 @@ class ClaimVerdict(enum.Enum):
     INCONCLUSIVE = "INCONCLUSIVE"
 
     def __bool__(self) -> bool:
-        raise TypeError(f"a verdict has no truth value: compare it, as in `claim_verdict is ClaimVerdict.{self.name}`")
+        raise TypeError(
+            "a verdict has no truth value: compare it, as in `claim_verdict is "
+            f"ClaimVerdict.{self.name}`"
+        )
 
 
 _AUDIT_VERDICTS = {
@@ -54,13 +63,16 @@ class Evidence:
     verdict : ClaimVerdict
         Verdict that the evidence supports.
     text : str
-        Sentence with the numbers of the evidence. The headline prints the verdict before this sentence.
+        Sentence with the numbers of the evidence. The headline prints the verdict before this
+        sentence.
     method : str
         Method of the check, such as ``interval branch and bound`` or ``z3``.
     enclosure : Enclosure or None
-        Enclosure of the relative excess, value / promise - 1, of the decisive number; above zero if the claim fails.
+        Enclosure of the relative excess, value / promise - 1, of the decisive number; above zero if
+        the claim fails.
     numbers : mapping
-        Further numbers by name: the smallest constant that works, the smallest n at which the bound is not vacuous, slopes.
+        Further numbers by name: the smallest constant that works, the smallest n at which the bound
+        is not vacuous, slopes.
     at : mapping
         Parameters of the counterexample, or of the example that attains a number.
     result : Result or None
@@ -70,12 +82,14 @@ class Evidence:
     grade : {"proved", "statistical", "numerical", "assumed"}
         Kind of evidence. A claim holds only if the grade is "proved".
     scope : {"whole domain", "box", "point"}
-        Parameters for which the evidence is valid. The ledger computes the scope of a finding with `scope_of`.
+        Parameters for which the evidence is valid. The ledger computes the scope of a finding with
+        `scope_of`.
 
     Raises
     ------
     InvalidArgument
-        If the grade is unknown, or if the verdict is HOLDS or HOLDS_TIGHT and the grade is not "proved".
+        If the grade is unknown, or if the verdict is HOLDS or HOLDS_TIGHT and the grade is not
+        "proved".
     """
 
     verdict: ClaimVerdict
@@ -91,8 +105,13 @@ class Evidence:
 
     def __post_init__(self) -> None:
         require_one_of("grade", self.grade, EVIDENCE, "Evidence")
-        if self.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT) and self.grade != "proved":
-            raise InvalidArgument(f"Evidence: grade must be 'proved' where a claim holds, got {self.grade!r}")
+        if (
+            self.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT)
+            and self.grade != "proved"
+        ):
+            raise InvalidArgument(
+                f"Evidence: grade must be 'proved' where a claim holds, got {self.grade!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -110,7 +129,8 @@ class ClaimFinding(Result):
     claim_verdict : ClaimVerdict
         Verdict of the claim.
     box : Box
-        Parameter ranges that were checked: the claim's domain or a part of the domain for a certificate, one point otherwise.
+        Parameter ranges that were checked: the claim's domain or a part of the domain for a
+        certificate, one point otherwise.
     evidence : Evidence
         Evidence for the verdict.
     seconds : float
@@ -128,7 +148,10 @@ class ClaimFinding(Result):
     seconds: float = 0.0
 
     def headline(self) -> str:
-        verdict_text = {ClaimVerdict.HOLDS_TIGHT: "HOLDS, tight", ClaimVerdict.NOT_REFUTED: "NOT REFUTED"}.get(self.claim_verdict)
+        verdict_text = {
+            ClaimVerdict.HOLDS_TIGHT: "HOLDS, tight",
+            ClaimVerdict.NOT_REFUTED: "NOT REFUTED",
+        }.get(self.claim_verdict)
         return f"{verdict_text or self.claim_verdict.value}: {self.evidence.text}"
 
     @property
@@ -150,7 +173,17 @@ class ClaimFinding(Result):
             return seal({**found, "ledger": self.name})
         at = self.evidence.at or {name: list(bounds) for name, bounds in self.box.items()}
         settings = {name: at[name] for name in self.declaration.domain if name in at}
-        return seal(strict({"schema_version": 1, "kind": "claim", "name": self.name, "settings": settings, **self._evidence_json()}))
+        return seal(
+            strict(
+                {
+                    "schema_version": 1,
+                    "kind": "claim",
+                    "name": self.name,
+                    "settings": settings,
+                    **self._evidence_json(),
+                }
+            )
+        )
 
     def _evidence_json(self) -> Json:
         enclosure, result = self.evidence.enclosure, self.evidence.result
@@ -165,7 +198,15 @@ class ClaimFinding(Result):
 
     def to_json(self) -> Json:
         signs = self.evidence.signs
-        shares = None if signs is None else {"positive": signs.positive, "negative": signs.negative, "undecided": signs.undecided}
+        shares = (
+            None
+            if signs is None
+            else {
+                "positive": signs.positive,
+                "negative": signs.negative,
+                "undecided": signs.undecided,
+            }
+        )
         found = {
             "schema_version": 1,
             **self.declaration.to_json(),
@@ -184,14 +225,17 @@ class ClaimFinding(Result):
 
 
 def audit_verdict_of(verdict: ClaimVerdict) -> Verdict:
-    """Return the verdict of an audit that corresponds to a claim's verdict; NOT_REFUTED if no other corresponds."""
+    """Return the verdict of an audit that corresponds to a claim's verdict; NOT_REFUTED if no other
+    corresponds.
+    """
     return _AUDIT_VERDICTS.get(verdict, Verdict.NOT_REFUTED)
 
 
 def scope_of(domain: Box, asked: Box, boxed: bool, signs: SignMap | None, own: str) -> str:
     """Return the scope of a finding: `WHOLE`, `BOX` or `POINT`.
 
-    `domain` is the claim's domain, `asked` the box or point that was checked, and `own` the scope that the check's evidence states.
+    `domain` is the claim's domain, `asked` the box or point that was checked, and `own` the scope
+    that the check's evidence states.
     """
     if boxed and signs is not None:
         if all(low == high for low, high in asked.values()):
@@ -204,7 +248,9 @@ def scope_of(domain: Box, asked: Box, boxed: bool, signs: SignMap | None, own: s
 
 
 def shares(signs: SignMap) -> str:
-    """Describe the shares of the box on which the claim is proved to fail, proved to hold, and undecided."""
+    """Describe the shares of the box on which the claim is proved to fail, proved to hold, and
+    undecided.
+    """
     parts = ((signs.positive, "fails on"), (signs.negative, "holds on"))
     parts_text = [f"{word} {_percent(share)}" for share, word in parts if share > 0]
     if signs.undecided > 0:
@@ -218,10 +264,16 @@ def _percent(share: float) -> str:
 
 def scope_summary(findings: Sequence[Mapping[str, Any]]) -> str:
     """Return a sentence with the number of settled claims by scope and kind of evidence."""
-    settled = [(f["scope"], f["evidence"]) for f in findings if f["verdict"] not in ("INCONCLUSIVE", "NOT_REFUTED")]
+    settled = [
+        (f["scope"], f["evidence"])
+        for f in findings
+        if f["verdict"] not in ("INCONCLUSIVE", "NOT_REFUTED")
+    ]
     phrases: list[str] = []
     for scope, where in _SCOPE_PHRASES.items():
         for grade, how in _GRADE_PHRASES.items():
             if count := settled.count((scope, grade)):
-                phrases.append(f"{count} {'' if phrases else 'is settled ' if count == 1 else 'are settled '}{how} {where}")
+                phrases.append(
+                    f"{count} {'' if phrases else 'is settled ' if count == 1 else 'are settled '}{how} {where}"
+                )
     return f"{'; '.join(phrases)}." if phrases else "None is settled."

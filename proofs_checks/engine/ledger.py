@@ -1,7 +1,8 @@
 """Ledger of claims: one declaration per claim. Each call of `check` computes the verdict again.
 
-A decorator adds a function to the ledger as the check of a claim. `certificate` takes the excess of a claim as a function of balls and
-proves its sign over the whole domain. `claim` takes any other check: a function of numbers that returns its evidence.
+A decorator adds a function to the ledger as the check of a claim. `certificate` takes the excess of
+a claim as a function of balls and proves its sign over the whole domain. `claim` takes any other
+check: a function of numbers that returns its evidence.
 """
 
 from __future__ import annotations
@@ -17,10 +18,28 @@ from typing import Any, TypeAlias, TypeVar
 
 from flint import ctx
 
-from dpwitness.core.values.validation import InvalidArgument, require_integer, require_one_of, require_positive
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_one_of,
+    require_positive,
+)
 from dpwitness.proofs_checks.engine.declaration import Declaration
-from dpwitness.proofs_checks.engine.enclosures import Box, Contradiction, Enclosure, SignMap, branch_and_bound
-from dpwitness.proofs_checks.engine.finding import ClaimFinding, ClaimVerdict, Evidence, audit_verdict_of, scope_of, shares
+from dpwitness.proofs_checks.engine.enclosures import (
+    Box,
+    Contradiction,
+    Enclosure,
+    SignMap,
+    branch_and_bound,
+)
+from dpwitness.proofs_checks.engine.finding import (
+    ClaimFinding,
+    ClaimVerdict,
+    Evidence,
+    audit_verdict_of,
+    scope_of,
+    shares,
+)
 
 Settings: TypeAlias = Mapping[str, float | tuple[float, float]]
 Excess: TypeAlias = Callable[..., Enclosure]
@@ -29,14 +48,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 KINDS = ("certificate", "counterexample", "experiment")
 TIGHT = 1e-6  # a claim is tight if a relative excess above -TIGHT is proved to be attained
 CELLS = 4_000
-_BITS = 53  # precision of the balls; fixed, so that the numbers do not depend on the caller's setting
-STATED_TOLERANCE = 1e-6  # relative tolerance between the proved ratio and the ratio that an entry states
-UNDECIDED_SHARE = 0.02  # undecided share of the box at which the search stops after it finds a counterexample
+# precision of the balls; fixed, so that the numbers do not depend on the caller's setting
+_BITS = 53
+# relative tolerance between the proved ratio and the ratio that an entry states
+STATED_TOLERANCE = 1e-6
+# undecided share of the box at which the search stops after it finds a counterexample
+UNDECIDED_SHARE = 0.02
 _LEDGER: dict[str, Declaration] = {}
 
 
 class OutOfTime(Exception):
-    """Error: a check reached its time limit. The claim is then INCONCLUSIVE, with the enclosure computed so far."""
+    """Error: a check reached its time limit. The claim is then INCONCLUSIVE, with the enclosure
+    computed so far.
+    """
 
     def __init__(self, enclosure: Enclosure | None = None) -> None:
         super().__init__("time limit")
@@ -48,11 +72,15 @@ class MissingPackage(ImportError):
 
 
 def need(module: str, package: str) -> Any:
-    """Import and return an optional module. Raises MissingPackage with the install command if the import fails."""
+    """Import and return an optional module. Raises MissingPackage with the install command if the
+    import fails.
+    """
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise MissingPackage(f"this check needs {package}: pip install 'dpwitness[proofs]'") from None
+        raise MissingPackage(
+            f"this check needs {package}: pip install 'dpwitness[proofs]'"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +93,9 @@ class Effort:
     start: float  # monotonic time at which the check started
 
     def of(self, full: int, quick: int) -> int:
-        """Return `quick` if the budget is quick, otherwise `full`: the number of runs, points or cells to use."""
+        """Return `quick` if the budget is quick, otherwise `full`: the number of runs, points or
+        cells to use.
+        """
         return quick if self.quick else full
 
     def seconds_left(self) -> float:
@@ -73,7 +103,9 @@ class Effort:
         return self.seconds - (time.monotonic() - self.start)
 
     def spend(self, enclosure: Enclosure | None = None) -> None:
-        """Raise OutOfTime if the time limit is over. Long checks call this method regularly, with the enclosure computed so far."""
+        """Raise OutOfTime if the time limit is over. Long checks call this method regularly, with
+        the enclosure computed so far.
+        """
         if self.seconds_left() <= 0:
             raise OutOfTime(enclosure)
 
@@ -91,15 +123,16 @@ def claim(
     reach: float | None = None,
     boxed: bool = False,
 ) -> Callable[[F], F]:
-    """Decorate a function ``f(effort, **parameters) -> Evidence`` and add it to the ledger as the check of claim `id`.
+    """Decorate a function ``f(effort, **parameters) -> Evidence`` and add it to the ledger as the
+    check of claim `id`.
 
     Parameters
     ----------
     id, kind, source, statement, formula, repairs, depends, reach, boxed
         Fields of the entry; see `Declaration`.
     domain : Box or None
-        Parameter ranges. Every parameter of the function has a default inside `domain`; the claim is checked there unless `check` gets
-        other values. None for a claim without parameters.
+        Parameter ranges. Every parameter of the function has a default inside `domain`; the claim
+        is checked there unless `check` gets other values. None for a claim without parameters.
 
     Returns
     -------
@@ -109,22 +142,27 @@ def claim(
     Raises
     ------
     InvalidArgument
-        If another function is the check of `id`, `kind` is unknown, or `domain` does not name the function's parameters.
+        If another function is the check of `id`, `kind` is unknown, or `domain` does not name the
+        function's parameters.
     """
 
     def enter(function: F) -> F:
         # A file may be imported twice, under two module names.
         if id in _LEDGER and _source_location(_LEDGER[id].function) != _source_location(function):
             raise InvalidArgument(f"claim: {id} is declared twice")
-        # Keep the function of the installed package: other modules import its names, not those of the copy.
+        # Keep the function of the installed package: other modules import its names, not those of
+        # the copy.
         if id in _LEDGER and not function.__module__.startswith("dpwitness."):
             return function
         require_one_of("kind", kind, KINDS, "claim")
         box = Box() if domain is None else domain
-        declared = Declaration(id, source, statement, formula, box, kind, function, boxed, repairs, depends, reach)
+        declared = Declaration(
+            id, source, statement, formula, box, kind, function, boxed, repairs, depends, reach
+        )
         if not boxed and set(_default_point(declared)) != set(box):
             raise InvalidArgument(
-                f"claim {id}: domain must name the function's parameters, got {list(box)} and {list(_default_point(declared))}"
+                f"claim {id}: domain must name the function's parameters, got {list(box)} "
+                f"and {list(_default_point(declared))}"
             )
         _LEDGER[id] = declared
         return function
@@ -133,7 +171,8 @@ def claim(
 
 
 def certificate(id: str, *, domain: Box, **entry: Any) -> Callable[[Excess], Excess]:
-    """Decorate a function ``f(**balls) -> Enclosure`` and add it to the ledger; branch and bound proves its sign over `domain`.
+    """Decorate a function ``f(**balls) -> Enclosure`` and add it to the ledger; branch and bound
+    proves its sign over `domain`.
 
     The other fields of the `entry` are those of `claim`.
     """
@@ -156,15 +195,26 @@ def declarations() -> dict[str, Declaration]:
 
 
 def declaration(id: str) -> Declaration:
-    """Return the ledger entry of a claim. Raises InvalidArgument with similar ids if `id` is unknown."""
+    """Return the ledger entry of a claim. Raises InvalidArgument with similar ids if `id` is
+    unknown.
+    """
     known = declarations()
     if id not in known:
         near = difflib.get_close_matches(str(id), known, n=3, cutoff=0.4)
-        raise InvalidArgument(f"check: no claim {id!r}; nearest: {', '.join(near) or ', '.join(known)}")
+        raise InvalidArgument(
+            f"check: no claim {id!r}; nearest: {', '.join(near) or ', '.join(known)}"
+        )
     return known[id]
 
 
-def check(id: str, *, seconds: float = 60.0, quick: bool = False, seed: int = 0, **settings: float | tuple[float, float]) -> ClaimFinding:
+def check(
+    id: str,
+    *,
+    seconds: float = 60.0,
+    quick: bool = False,
+    seed: int = 0,
+    **settings: float | tuple[float, float],
+) -> ClaimFinding:
     """Check one claim, over its whole domain or at the parameters in `settings`.
 
     Parameters
@@ -172,13 +222,15 @@ def check(id: str, *, seconds: float = 60.0, quick: bool = False, seed: int = 0,
     id : str
         A claim of the ledger.
     seconds : float
-        Time limit. A check that reaches the limit is INCONCLUSIVE, with the enclosure computed so far.
+        Time limit. A check that reaches the limit is INCONCLUSIVE, with the enclosure computed so
+        far.
     quick : bool
         Whether to use fewer runs, points or cells.
     seed : int
         Root of all randomness.
     **settings : float or (float, float)
-        Values of the claim's parameters, inside its domain. A certificate over a box also takes ranges.
+        Values of the claim's parameters, inside its domain. A certificate over a box also takes
+        ranges.
 
     Returns
     -------
@@ -210,9 +262,11 @@ def settle(
     quick: bool = False,
     seed: int = 0,
 ) -> ClaimFinding:
-    """Check a declaration, which need not be in the ledger; the arguments are those of `check`, and `cells` limits branch and bound.
+    """Check a declaration, which need not be in the ledger; the arguments are those of `check`, and
+    `cells` limits branch and bound.
 
-    Raises InvalidArgument for an unknown parameter, a value outside the claim's domain, or an invalid budget or seed.
+    Raises InvalidArgument for an unknown parameter, a value outside the claim's domain, or an
+    invalid budget or seed.
     """
     require_positive("seconds", seconds, f"check {declared.id}")
     require_integer("seed", seed, f"check {declared.id}", least=0)
@@ -222,30 +276,64 @@ def settle(
         with ctx.workprec(_BITS):
             if declared.boxed:
                 whole = dict(box) == dict(declared.domain)
-                evidence = _check_box(declared.function, box, seconds, cells, "domain" if whole else "ranges asked for")
+                evidence = _check_box(
+                    declared.function,
+                    box,
+                    seconds,
+                    cells,
+                    "domain" if whole else "ranges asked for",
+                )
             else:
-                evidence = declared.function(effort, **{name: low for name, (low, _) in box.items()})
+                evidence = declared.function(
+                    effort, **{name: low for name, (low, _) in box.items()}
+                )
     except OutOfTime as timeout:
-        where = "" if timeout.enclosure is None else f"; reached [{timeout.enclosure.lower:.6g}, {timeout.enclosure.upper:.6g}]"
-        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"time limit of {seconds:g} s{where}", "none", timeout.enclosure)
+        where = (
+            ""
+            if timeout.enclosure is None
+            else f"; reached [{timeout.enclosure.lower:.6g}, {timeout.enclosure.upper:.6g}]"
+        )
+        evidence = Evidence(
+            ClaimVerdict.INCONCLUSIVE,
+            f"time limit of {seconds:g} s{where}",
+            "none",
+            timeout.enclosure,
+        )
     except Contradiction as contradiction:
-        evidence = Evidence(ClaimVerdict.INCONCLUSIVE, f"two forms of one number differ: {contradiction}", "none")
+        evidence = Evidence(
+            ClaimVerdict.INCONCLUSIVE, f"two forms of one number differ: {contradiction}", "none"
+        )
     except MissingPackage as missing:
         evidence = Evidence(ClaimVerdict.INCONCLUSIVE, str(missing), "none")
     if declared is _LEDGER.get(declared.id) and dict(box) == dict(_checked_box(declared, {})):
         evidence = _check_stated_reach(evidence, declared.reach)
-    evidence = replace(evidence, scope=scope_of(declared.domain, box, declared.boxed, evidence.signs, evidence.scope))
+    evidence = replace(
+        evidence,
+        scope=scope_of(declared.domain, box, declared.boxed, evidence.signs, evidence.scope),
+    )
     elapsed = time.monotonic() - effort.start
-    return ClaimFinding(declared.id, declared, audit_verdict_of(evidence.verdict), evidence.verdict, box, evidence, elapsed)
+    return ClaimFinding(
+        declared.id,
+        declared,
+        audit_verdict_of(evidence.verdict),
+        evidence.verdict,
+        box,
+        evidence,
+        elapsed,
+    )
 
 
 def _check_stated_reach(evidence: Evidence, reach: float | None) -> Evidence:
-    """Return the evidence, as INCONCLUSIVE if the proved ratio differs from the ratio `reach` that the entry states."""
+    """Return the evidence, as INCONCLUSIVE if the proved ratio differs from the ratio `reach` that
+    the entry states.
+    """
     if reach is None or evidence.enclosure is None or evidence.grade != "proved":
         return evidence
     holds = evidence.verdict in (ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT)
     found = 1 + (evidence.enclosure.upper if holds else evidence.enclosure.lower)
-    if evidence.verdict is ClaimVerdict.INCONCLUSIVE or abs(found - reach) <= STATED_TOLERANCE * abs(reach):
+    if evidence.verdict is ClaimVerdict.INCONCLUSIVE or abs(
+        found - reach
+    ) <= STATED_TOLERANCE * abs(reach):
         return evidence
     text = f"{found:.5g} of the promise is reached, {reach:g} is stated; {evidence.text}"
     return replace(evidence, verdict=ClaimVerdict.INCONCLUSIVE, text=text)
@@ -254,23 +342,51 @@ def _check_stated_reach(evidence: Evidence, reach: float | None) -> Evidence:
 def _check_box(excess: Excess, box: Box, seconds: float, cells: int, name: str) -> Evidence:
     signs = branch_and_bound(excess, box, seconds=seconds, cells=cells, enough=UNDECIDED_SHARE)
     verdict, text = _verdict_and_text(signs, name)
-    at = {name: low + (high - low) / 2 for name, (low, high) in (signs.counterexample or {}).items()}
-    return Evidence(verdict, text, "interval branch and bound", signs.enclosure, at=at, signs=signs, grade="proved")
+    at = {
+        name: low + (high - low) / 2 for name, (low, high) in (signs.counterexample or {}).items()
+    }
+    return Evidence(
+        verdict,
+        text,
+        "interval branch and bound",
+        signs.enclosure,
+        at=at,
+        signs=signs,
+        grade="proved",
+    )
 
 
 def _verdict_and_text(signs: SignMap, name: str) -> tuple[ClaimVerdict, str]:
-    """Return the verdict of a branch and bound and a sentence; `name` is the sentence's word for the box."""
+    """Return the verdict of a branch and bound and a sentence; `name` is the sentence's word for
+    the box.
+    """
     value, ends = signs.counterexample_value, signs.enclosure
     if signs.counterexample is not None and value is not None:
-        where = ", ".join(f"{name} = {low + (high - low) / 2:.4g}" for name, (low, high) in signs.counterexample.items())
-        return ClaimVerdict.FAILS, f"{1 + value.lower:.4g} times the promise at {where}; of the {name}: {shares(signs)}"
+        where = ", ".join(
+            f"{name} = {low + (high - low) / 2:.4g}"
+            for name, (low, high) in signs.counterexample.items()
+        )
+        return (
+            ClaimVerdict.FAILS,
+            f"{1 + value.lower:.4g} times the promise at {where}; of the {name}: {shares(signs)}",
+        )
     if signs.undecided > 0:
         why = "cells spent" if signs.finished else "time limit"
-        undecided = f"of the {name}: {shares(signs)}; largest excess in [{ends.lower:.4g}, {ends.upper:.4g}]"
+        undecided = (
+            f"of the {name}: {shares(signs)}; largest excess in [{ends.lower:.4g}, "
+            f"{ends.upper:.4g}]"
+        )
         return ClaimVerdict.INCONCLUSIVE, f"{why}; {undecided}"
     if ends.lower >= -TIGHT:
-        return ClaimVerdict.HOLDS_TIGHT, f"proved on the whole {name}, and {1 + ends.lower:.6g} of the promise is reached"
-    return ClaimVerdict.HOLDS, f"proved on the whole {name} in {signs.cells} cells; at most {1 + ends.upper:.4g} of the promise is reached"
+        return (
+            ClaimVerdict.HOLDS_TIGHT,
+            f"proved on the whole {name}, and {1 + ends.lower:.6g} of the promise is reached",
+        )
+    return (
+        ClaimVerdict.HOLDS,
+        f"proved on the whole {name} in {signs.cells} cells; at most {1 + ends.upper:.4g} of "
+        "the promise is reached",
+    )
 
 
 def _default_point(declared: Declaration) -> dict[str, float]:
@@ -283,13 +399,21 @@ def _checked_box(declared: Declaration, settings: Settings) -> Box:
     domain = declared.domain
     for name in settings:
         if name not in domain:
-            raise InvalidArgument(f"check {declared.id}: no parameter {name!r}; it has {', '.join(domain) or 'none'}")
+            raise InvalidArgument(
+                f"check {declared.id}: no parameter {name!r}; it has {', '.join(domain) or 'none'}"
+            )
     requested = Box(**settings)
     for name, (low, high) in requested.items():
         least, most = domain[name]
         if low < least or high > most:
-            raise InvalidArgument(f"check {declared.id}: {name} must lie in [{least:g}, {most:g}], got {settings[name]!r}")
+            raise InvalidArgument(
+                f"check {declared.id}: {name} must lie in [{least:g}, {most:g}], got "
+                f"{settings[name]!r}"
+            )
         if low < high and not declared.boxed:
-            raise InvalidArgument(f"check {declared.id}: {name} must be one number, not a range, for this check, got {settings[name]!r}")
+            raise InvalidArgument(
+                f"check {declared.id}: {name} must be one number, not a range, for this "
+                f"check, got {settings[name]!r}"
+            )
     default_settings: Settings = domain if declared.boxed else _default_point(declared)
     return Box(**{**default_settings, **requested})

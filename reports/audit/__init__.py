@@ -1,1 +1,3 @@
-"""Report documents: the JSON document, its validation, and the files of a report folder. May import auditors and mechanisms."""
+"""Report documents: the JSON document, its validation, and the files of a report folder. May import
+auditors and mechanisms.
+"""

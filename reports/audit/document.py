@@ -1,4 +1,6 @@
-"""JSON document of a report: the data that all formats show. A written document can be read back and rendered again."""
+"""JSON document of a report: the data that all formats show. A written document can be read back
+and rendered again.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,20 @@ from dpwitness.core.values.json_reader import (
     text,
 )
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.audit.checking import check_conclusions, holm_json, recomputed_headline, sealed
+from dpwitness.reports.audit.checking import (
+    check_conclusions,
+    holm_json,
+    recomputed_headline,
+    sealed,
+)
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.summary import count_verdicts, family
 from dpwitness.reports.phrasing.wording import slugs
 
 SCHEMA = 1
 WITNESS = re.compile(r"witness-[A-Za-z0-9._-]+\.json")
-_WITNESS_PATH = re.compile(rf"([a-z-]+/)?{WITNESS.pattern}")  # in the report folder or one of its subfolders
+# in the report folder or one of its subfolders
+_WITNESS_PATH = re.compile(rf"([a-z-]+/)?{WITNESS.pattern}")
 
 
 def result_json(result: Result | Mapping[str, Any], here: Path | None = None) -> Json:
@@ -59,15 +67,29 @@ def result_json(result: Result | Mapping[str, Any], here: Path | None = None) ->
     if isinstance(result, Mapping):
         return dict(result)
     json_result = result.to_json()
-    found = next((thing for name in ("mechanism", "function") if (thing := getattr(result, name, None)) is not None), None)
-    return json_result | {"witness": getattr(result, "witness", None), "source": place_of(found, json_result.get("target"), here)}
+    found = next(
+        (
+            thing
+            for name in ("mechanism", "function")
+            if (thing := getattr(result, name, None)) is not None
+        ),
+        None,
+    )
+    return json_result | {
+        "witness": getattr(result, "witness", None),
+        "source": place_of(found, json_result.get("target"), here),
+    }
 
 
-def build_document(results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None) -> Json:
+def build_document(
+    results: Sequence[Result | Mapping[str, Any]], *, title: str, command: str | None = None
+) -> Json:
     """Return the JSON document of a report over `results`, the content of ``audit.json``."""
     data = [_truncate_texts(strict(dict(result_json(result)))) for result in results]
     data = [result | recomputed_headline(result) for result in data]
-    for result, slug in zip(data, slugs(str(result.get("name", "")) for result in data), strict=True):
+    for result, slug in zip(
+        data, slugs(str(result.get("name", "")) for result in data), strict=True
+    ):
         result["witness_file"] = f"witness-{slug}.json" if result.get("witness") else None
     together = family(data)
     return {
@@ -82,7 +104,9 @@ def build_document(results: Sequence[Result | Mapping[str, Any]], *, title: str,
 
 
 def _truncate_texts(result: Json) -> Json:
-    """Return the result with texts truncated to the length that `read_document` accepts; a witness is not changed."""
+    """Return the result with texts truncated to the length that `read_document` accepts; a witness
+    is not changed.
+    """
     return {key: value if key == "witness" else _truncate(value) for key, value in result.items()}
 
 
@@ -108,24 +132,43 @@ def entries_of(document: Json) -> list[Entry]:
 
 def _witness_file_rule(value: Any, path: str) -> Any:
     """Accept a witness file name; reject URLs, because pages link to the value."""
-    return value if isinstance(value, str) and _WITNESS_PATH.fullmatch(value) else refuse(path, "be named witness-NAME.json", value)
+    return (
+        value
+        if isinstance(value, str) and _WITNESS_PATH.fullmatch(value)
+        else refuse(path, "be named witness-NAME.json", value)
+    )
 
 
 def _symbol_rule(value: Any, path: str) -> Any:
     """Accept a parameter name of letters; formats print the value without escapes."""
-    return value if isinstance(value, str) and re.fullmatch("[A-Za-z]{1,40}", value) else refuse(path, "consist of letters A to Z", value)
+    return (
+        value
+        if isinstance(value, str) and re.fullmatch("[A-Za-z]{1,40}", value)
+        else refuse(path, "consist of letters A to Z", value)
+    )
 
 
 _extended = nullable(number(words_allowed=("inf", "-inf", "nan")))
 _texts = listing(text(TEXT))
 _PAIR = nullable(record({"relation": text(TEXT), "why": text(TEXT)}, d0=anything, d1=anything))
-_TALLY = nullable(record(correct=integer(), wrong=integer(), rounds=integer(), directions=integer(1, 2)))
+_TALLY = nullable(
+    record(correct=integer(), wrong=integer(), rounds=integer(), directions=integer(1, 2))
+)
 _VERDICT = one_of(*(verdict.value for verdict in Verdict))
 _CAUSE = record(
-    **{"kind": text(40), "words": text(TEXT), "verdict": _VERDICT, "parameter_lower": _extended, "tally": _TALLY, "lost": integer()},
+    **{
+        "kind": text(40),
+        "words": text(TEXT),
+        "verdict": _VERDICT,
+        "parameter_lower": _extended,
+        "tally": _TALLY,
+        "lost": integer(),
+    },
     **dict.fromkeys(("event", "alpha", "within"), anything),
 )
-_FIELDS = {  # fields of a result that the formats use in their structure; other fields are printed as text or ignored
+# fields of a result that the formats use in their structure; other fields are printed as text or
+# ignored
+_FIELDS = {
     "kind": text(200),
     "headline": text(TEXT),
     "claim": nullable(text(TEXT)),
@@ -151,20 +194,40 @@ _FIELDS = {  # fields of a result that the formats use in their structure; other
     "accepted": nullable(record(reason=text(), expires=text(40), rules=listing(text(40)))),
 } | dict.fromkeys(
     (
-        *("parameter_lower", "parameter_upper", "epsilon_lower", "confidence", "p_value", "limit", "detectable", "bound"),
+        *(
+            "parameter_lower",
+            "parameter_upper",
+            "epsilon_lower",
+            "confidence",
+            "p_value",
+            "limit",
+            "detectable",
+            "bound",
+        ),
         *("seconds", "cpu_seconds"),
         *("ratio", "ratio_lower", "ratio_upper", "estimate", "lower", "upper"),
     ),
     _extended,
 )
-_DOCUMENT_FIELDS = {"title": text(TEXT), "command": nullable(text(TEXT)), "environment": items(text(TEXT))}
+_DOCUMENT_FIELDS = {
+    "title": text(TEXT),
+    "command": nullable(text(TEXT)),
+    "environment": items(text(TEXT)),
+}
 
 
 _BIT_FIELDS = {"verdict": _VERDICT, "tally": _TALLY, "epsilon_lower": _extended, "pair": _PAIR}
 _NESTED_FIELDS = {
     "bit_level": _BIT_FIELDS,
     "enclosure": {"parameter_lower": _extended, "parameter_upper": _extended},
-    "trace": {"pair": text(TEXT), "claimed": _extended, "loss": _extended, "exceeds": boolean, "runs": integer(), "doubt": text(TEXT)},
+    "trace": {
+        "pair": text(TEXT),
+        "claimed": _extended,
+        "loss": _extended,
+        "exceeds": boolean,
+        "runs": integer(),
+        "doubt": text(TEXT),
+    },
     "audit": _FIELDS | {"verdict": _VERDICT},
 }
 
@@ -185,8 +248,8 @@ def read_document(path: str | Path) -> Json:
     Raises
     ------
     InvalidArgument
-        If the path is not a regular file, or the file is not complete JSON, is from another tool, or has a newer schema. The message is one
-        line that names the file and the field.
+        If the path is not a regular file, or the file is not complete JSON, is from another tool,
+        or has a newer schema. The message is one line that names the file and the field.
     """
     name, found = printable(Path(path).name), read_json(path)
     if has_frame_files(found):
@@ -203,7 +266,10 @@ def checked_document(found: Any, name: str = "document") -> Json:
     Raises InvalidArgument as `read_document` does; the message starts with `name`.
     """
     if not isinstance(found, Mapping) or "results" not in found or "schema_version" not in found:
-        raise InvalidArgument(f"{name} must be a report of dpwitness, such as audit.json: schema_version or results is missing")
+        raise InvalidArgument(
+            f"{name} must be a report of dpwitness, such as audit.json: schema_version or "
+            "results is missing"
+        )
     try:
         if integer(1)(found["schema_version"], "schema_version") > SCHEMA:
             raise InvalidArgument(
@@ -217,14 +283,21 @@ def checked_document(found: Any, name: str = "document") -> Json:
             record(others, name=text(TEXT), verdict=_VERDICT)(result, at)
             _check_fields(_FIELDS, result, f"{at}.")
             for field, rules in _NESTED_FIELDS.items():
-                applies = field != "trace" or result.get("kind") == "black box"  # other kinds have another field of this name
+                # other kinds have another field of this name
+                applies = field != "trace" or result.get("kind") == "black box"
                 if applies and result.get(field) is not None:
-                    _check_fields(rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}.")
+                    _check_fields(
+                        rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}."
+                    )
         checked = check_conclusions(dict(found), name)
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
     usual: Json = {"title": "Audits", "command": None, "environment": {}}
-    return dict(found) | {"results": checked} | {key: value for key, value in usual.items() if key not in found}
+    return (
+        dict(found)
+        | {"results": checked}
+        | {key: value for key, value in usual.items() if key not in found}
+    )
 
 
 def _check_fields(rules: Mapping[str, Rule], found: Mapping[str, Any], at: str) -> None:

@@ -1,4 +1,6 @@
-"""Report formats by name, from the names of their files. Listing the names imports no format, so that the command line starts fast."""
+"""Report formats by name, from the names of their files. Listing the names imports no format, so
+that the command line starts fast.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ DEFAULT_FORMATS = ("md", "html", "sarif")  # default formats, written in additio
 
 
 class Format(Protocol):
-    """A module ``reports/formats/NAME_format.py``; a hyphen in the name of a format is an underscore there."""
+    """A module ``reports/formats/NAME_format.py``; a hyphen in the name of a format is an
+    underscore there.
+    """
 
     SUFFIX: str
 
@@ -30,9 +34,13 @@ class Format(Protocol):
 def format_names() -> list[str]:
     """Return the names of all report formats."""
     names = sorted(found.name for found in pkgutil.iter_modules(formats.__path__))
-    return [name.removesuffix("_format").replace("_", "-") for name in names if name.endswith("_format")]
+    return [
+        name.removesuffix("_format").replace("_", "-") for name in names if name.endswith("_format")
+    ]
 
 
 def format_named(name: str) -> Format:
     """Return the module of a report format."""
-    return cast(Format, importlib.import_module(f"{formats.__name__}.{name.replace('-', '_')}_format"))
+    return cast(
+        Format, importlib.import_module(f"{formats.__name__}.{name.replace('-', '_')}_format")
+    )

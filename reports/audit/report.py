@@ -1,4 +1,6 @@
-"""Files of a report folder: the JSON document as the source of truth, the formats rendered from it, and a witness file per violation."""
+"""Files of a report folder: the JSON document as the source of truth, the formats rendered from it,
+and a witness file per violation.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +39,19 @@ class IncompleteReport(Exception):
 
     def __init__(self, path: Path, failures: Mapping[str, Exception]) -> None:
         self.path = path
-        causes = "; ".join(f"{file} ({type(error).__name__}: {error})" for file, error in failures.items())
+        causes = "; ".join(
+            f"{file} ({type(error).__name__}: {error})" for file, error in failures.items()
+        )
         super().__init__(f"{path} and all witnesses are complete; not written: {causes}")
 
 
-_MAIN = re.compile(r"(audit|checks|compare)\.[a-z.]+")  # files that commands write into a report folder
+# files that commands write into a report folder
+_MAIN = re.compile(r"(audit|checks|compare)\.[a-z.]+")
 
 
 def check_writable(folder: Path | str) -> Path:
-    """Create `folder` if it is missing, verify that files can be written there, and return its path.
+    """Create `folder` if it is missing, verify that files can be written there, and return its
+    path.
 
     Call this function before an audit, so that a long audit does not lose its report.
 
@@ -62,11 +68,13 @@ def check_writable(folder: Path | str) -> Path:
     Raises
     ------
     InvalidArgument
-        If no file can be written in the folder, or if a main file or a witness of an earlier report is a symbolic link. The message
-        names the path and the reason.
+        If no file can be written in the folder, or if a main file or a witness of an earlier report
+        is a symbolic link. The message names the path and the reason.
     """
     if not os.fspath(folder).strip():
-        raise InvalidArgument(f"report folder must be named, got {os.fspath(folder)!r}; the current folder is '.'")
+        raise InvalidArgument(
+            f"report folder must be named, got {os.fspath(folder)!r}; the current folder is '.'"
+        )
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -74,7 +82,11 @@ def check_writable(folder: Path | str) -> Path:
             pass
         links = [entry.path for entry in os.scandir(path) if entry.is_symlink()]
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        why = "a symbolic link to nothing" if path.is_symlink() and not path.exists() else getattr(error, "strerror", None) or error
+        why = (
+            "a symbolic link to nothing"
+            if path.is_symlink() and not path.exists()
+            else getattr(error, "strerror", None) or error
+        )
         raise InvalidArgument(f"report folder must be writable, got {str(path)!r}: {why}") from None
     for link in links:
         name = os.path.basename(link)
@@ -92,14 +104,16 @@ def write_report(
     stem: str = "audit",
     plots: bool = True,
 ) -> Path:
-    """Write ``audit.json``, ``audit.md`` with its plots, ``audit.html``, ``audit.sarif``, and ``witness-NAME.json`` for each violation.
+    """Write ``audit.json``, ``audit.md`` with its plots, ``audit.html``, ``audit.sarif``, and
+    ``witness-NAME.json`` for each violation.
 
     Parameters
     ----------
     results : sequence of Result or dict
         Results, or their JSON from `result_json`.
     folder : Path or str
-        Report folder, created if missing. The old report is replaced only after all files of the new report are complete.
+        Report folder, created if missing. The old report is replaced only after all files of the
+        new report are complete.
     title : str
         Title of the report.
     command : str or None
@@ -117,36 +131,56 @@ def write_report(
     Raises
     ------
     InvalidArgument
-        If the folder is not writable, or `stem` contains characters other than letters, digits, dots and dashes.
+        If the folder is not writable, or `stem` contains characters other than letters, digits,
+        dots and dashes.
     IncompleteReport
         If a format could not be written; the JSON document and the witnesses are complete.
     """
     path = check_writable(folder)
     if slugs([stem]) != [stem.lower()]:
-        raise InvalidArgument(f"write_report: stem must be letters, digits, dots and dashes, got {stem!r}")
-    write_document(build_document(results, title=title, command=command), path, stem=stem, plots=plots)
+        raise InvalidArgument(
+            f"write_report: stem must be letters, digits, dots and dashes, got {stem!r}"
+        )
+    write_document(
+        build_document(results, title=title, command=command), path, stem=stem, plots=plots
+    )
     return path / f"{stem}.md"
 
 
 def write_document(
-    document: Json, folder: Path, formats: Sequence[str] = DEFAULT_FORMATS, *, stem: str = "audit", plots: bool = True
+    document: Json,
+    folder: Path,
+    formats: Sequence[str] = DEFAULT_FORMATS,
+    *,
+    stem: str = "audit",
+    plots: bool = True,
 ) -> list[Path]:
-    """Write a document's JSON, witnesses and formats into an existing folder; return the paths of the formats' files.
+    """Write a document's JSON, witnesses and formats into an existing folder; return the paths of
+    the formats' files.
 
-    A format that fails does not cost the evidence: the other files are written, an older file of the
-    failed format is deleted, and IncompleteReport is raised.
+    A format that fails does not cost the evidence: the other files are written, an older file of
+    the failed format is deleted, and IncompleteReport is raised.
     """
     entries = entries_of(document)
     current_files = {entry.witness_file for entry in entries}
     album = Album(empty=not plots)
-    stale, files = _stale_witnesses(folder, stem, current_files), [f"{stem}{format_named(name).SUFFIX}" for name in formats]
+    stale, files = (
+        _stale_witnesses(folder, stem, current_files),
+        [f"{stem}{format_named(name).SUFFIX}" for name in formats],
+    )
     failures = {}
     with atomic_folder(folder) as draft:
         found = document | {"results": [sealed(result) for result in document["results"]]}
         write_json(draft / f"{stem}.json", write_frame_files(found, draft))
         for entry in entries:
-            if entry.witness_file and WITNESS.fullmatch(entry.witness_file) and entry.result.get("witness"):
-                write_json(draft / entry.witness_file, _with_frame_files(entry.result["witness"], draft))
+            if (
+                entry.witness_file
+                and WITNESS.fullmatch(entry.witness_file)
+                and entry.result.get("witness")
+            ):
+                write_json(
+                    draft / entry.witness_file, _with_frame_files(entry.result["witness"], draft)
+                )
         for name, file in zip(formats, files, strict=True):
             try:
                 format_named(name).write(document, entries, draft / file, album)
@@ -162,7 +196,9 @@ def write_document(
 
 
 def _with_frame_files(witness: Json, folder: Path) -> Json:
-    """Write a witness's large data frames to separate files, and return the witness with their hashes and a new seal."""
+    """Write a witness's large data frames to separate files, and return the witness with their
+    hashes and a new seal.
+    """
     found: Json = write_frame_files(witness, folder)
     return seal(found) if has_frame_files(found) and "sha256" in found else found
 
@@ -170,10 +206,13 @@ def _with_frame_files(witness: Json, folder: Path) -> Json:
 def _stale_witnesses(folder: Path, stem: str, current_files: set[str | None]) -> list[Path]:
     """Return the witness files of the replaced report that the new report does not have.
 
-    They must be deleted: otherwise a witness of an old run would remain in the folder of a report without violations.
+    They must be deleted: otherwise a witness of an old run would remain in the folder of a report
+    without violations.
     """
     found = []
-    with contextlib.suppress(InvalidArgument, OSError, ValueError, AttributeError, TypeError, KeyError):
+    with contextlib.suppress(
+        InvalidArgument, OSError, ValueError, AttributeError, TypeError, KeyError
+    ):
         for result in read_json(folder / f"{stem}.json")["results"]:
             name = result.get("witness_file")
             if isinstance(name, str) and WITNESS.fullmatch(name) and name not in current_files:
@@ -182,7 +221,8 @@ def _stale_witnesses(folder: Path, stem: str, current_files: set[str | None]) ->
 
 
 def write(reports: Sequence[CheckReport], folder: Path | str, *, command: str) -> Path:
-    """Write ``checks.json`` and its formats, and ``audit.json`` and its formats if a check ran an audit.
+    """Write ``checks.json`` and its formats, and ``audit.json`` and its formats if a check ran an
+    audit.
 
     Parameters
     ----------
@@ -199,7 +239,12 @@ def write(reports: Sequence[CheckReport], folder: Path | str, *, command: str) -
         The markdown file of the checks.
     """
     path = check_writable(folder)
-    audits = [finding.result for report in reports for finding in report.findings if finding.result is not None]
+    audits = [
+        finding.result
+        for report in reports
+        for finding in report.findings
+        if finding.result is not None
+    ]
     if audits:
         write_report(audits, path, title="Audits behind the checks", command=command)
     write_document(build_document(reports, title="Checks", command=command), path, stem="checks")

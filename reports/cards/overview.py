@@ -1,4 +1,6 @@
-"""Overview of a report: the overall verdict, the confidence, the advice, and a table of all audits, worst first."""
+"""Overview of a report: the overall verdict, the confidence, the advice, and a table of all audits,
+worst first.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.facts import Entry, claim_of, enclosure
 from dpwitness.reports.phrasing.scope import cost
 from dpwitness.reports.phrasing.summary import Family, count_verdicts, violated_in_bits
-from dpwitness.reports.phrasing.wording import beyond, code, escaped_markdown, figure, link, number, verdict
+from dpwitness.reports.phrasing.wording import (
+    beyond,
+    code,
+    escaped_markdown,
+    figure,
+    link,
+    number,
+    verdict,
+)
 
 SEVERITY = [
     v.value
@@ -28,7 +38,9 @@ SEVERITY = [
 
 
 def answer(entries: Sequence[Entry]) -> list[str]:
-    """Return the overall verdict of all audits as sentences of markdown, the decisive sentence first."""
+    """Return the overall verdict of all audits as sentences of markdown, the decisive sentence
+    first.
+    """
     results = [entry.result for entry in entries]
     found = count_verdicts(results)
     broken = [entry for entry in entries if entry.result.get("verdict") == Verdict.VIOLATED.value]
@@ -36,78 +48,132 @@ def answer(entries: Sequence[Entry]) -> list[str]:
         return ["No audit was run."]
     with_expectation = [entry for entry in entries if entry.result.get("expected")]
     if with_expectation:
-        right, wrong = ([entry for entry in with_expectation if entry.result.get("right") is is_right] for is_right in (True, False))
-        first = f"{len(right)} of {len(with_expectation)} {_plural(len(with_expectation), 'verdict')} as expected"
+        right, wrong = (
+            [entry for entry in with_expectation if entry.result.get("right") is is_right]
+            for is_right in (True, False)
+        )
+        first = (
+            f"{len(right)} of {len(with_expectation)} "
+            f"{_plural(len(with_expectation), 'verdict')} as expected"
+        )
         first += f"; wrong: {_join_names(wrong)}." if wrong else "."
-        rest = [f"{len(with_expectation) - len(right) - len(wrong)} not settled"] if len(with_expectation) > len(right) + len(wrong) else []
-        rest += [f"{len(entries) - len(with_expectation)} with nothing to compare with"] if len(entries) > len(with_expectation) else []
+        rest = (
+            [f"{len(with_expectation) - len(right) - len(wrong)} not settled"]
+            if len(with_expectation) > len(right) + len(wrong)
+            else []
+        )
+        rest += (
+            [f"{len(entries) - len(with_expectation)} with nothing to compare with"]
+            if len(entries) > len(with_expectation)
+            else []
+        )
         first += f" Besides, {' and '.join(rest)}." if rest else ""
     elif broken:
-        first = f"VIOLATED in {len(broken)} of {len(entries)} {_plural(len(entries), 'audit')}: {_join_names(broken)}."
+        first = (
+            f"VIOLATED in {len(broken)} of {len(entries)} {_plural(len(entries), 'audit')}: "
+            f"{_join_names(broken)}."
+        )
     elif found.get("SUSPECT"):
-        suspects = [entry for entry in entries if entry.result.get("verdict") == Verdict.SUSPECT.value]
-        first = f"SUSPECT in {len(suspects)} of {len(entries)} {_plural(len(entries), 'audit')} of guessed claims: {_join_names(suspects)}."
+        suspects = [
+            entry for entry in entries if entry.result.get("verdict") == Verdict.SUSPECT.value
+        ]
+        first = (
+            f"SUSPECT in {len(suspects)} of {len(entries)} {_plural(len(entries), 'audit')} of "
+            f"guessed claims: {_join_names(suspects)}."
+        )
     elif found["NOT_REFUTED"] + found["SUPPORTED"] + found["CERTIFIED"] == 0:
         first = "No audit reached a verdict: it is unknown whether these claims hold."
     else:
         first = f"No violation found in {len(entries)} {_plural(len(entries), 'audit')}."
     unusual = (Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
-    words = [f"{n} {verdict(name).lower()}" for name, n in found.items() if n or name not in unusual]
+    words = [
+        f"{n} {verdict(name).lower()}" for name, n in found.items() if n or name not in unusual
+    ]
     lines = [first, "Verdicts: " + ", ".join(words) + "."]
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
-        lines[-1] += f" Apart from these, the low bits of the outputs break the claim in {len(leaky)}: {_join_names(leaky)}."
+        lines[-1] += (
+            " Apart from these, the low bits of the outputs break the claim in "
+            f"{len(leaky)}: {_join_names(leaky)}."
+        )
     worst = max(broken, key=lambda entry: _ratio(entry.result) or 0.0, default=None)
     if worst is not None and _ratio(worst.result) is not None:
         result = worst.result
         value = beyond(result.get("parameter", "epsilon"), result.get("parameter_lower"))
-        lines += [f"Largest: {code(worst.name)}, {value} certified where {code(result.get('claim'))} is claimed."]
+        lines += [
+            f"Largest: {code(worst.name)}, {value} certified where "
+            f"{code(result.get('claim'))} is claimed."
+        ]
     return lines
 
 
 def family_confidence(entries: Sequence[Entry], together: Family | None) -> str:
-    """Return the sentences on Holm's correction over the family of audits; an empty text without a family."""
+    """Return the sentences on Holm's correction over the family of audits; an empty text without a
+    family.
+    """
     if together is None:
         return ""
     size, error = len(together.adjusted), f"{together.error:g}"
-    head = f"How sure: each verdict holds at the confidence in its card. Judged together ({size} p-values, Holm), "
+    head = (
+        f"How sure: each verdict holds at the confidence in its card. Judged together ({size} "
+        "p-values, Holm), "
+    )
     if together.refuted:
-        text = f"the {_plural(len(together.refuted), 'claim')} of {_join_names([entries[i] for i in together.refuted])} "
+        text = (
+            f"the {_plural(len(together.refuted), 'claim')} of "
+            f"{_join_names([entries[i] for i in together.refuted])} "
+        )
         text += f"{'is' if len(together.refuted) == 1 else 'are'} refuted; "
         text += f"the probability that any such refutation is false is at most {error}."
     else:
         text = f"no claim is refuted at a family-wise error of {error}."
     if together.alone:
         names = _join_names([entries[i] for i in together.alone])
-        text += f" {names}: violated at the confidence of one audit, not in the family; a replay of the witness, on fresh runs, settles it."
+        text += (
+            f" {names}: violated at the confidence of one audit, not in the family; a replay of "
+            "the witness, on fresh runs, settles it."
+        )
     return head + text
 
 
 def what_to_do(entries: Sequence[Entry]) -> str:
-    """Return the advice for the report: the next steps, as one sentence; an empty text if there are none."""
+    """Return the advice for the report: the next steps, as one sentence; an empty text if there are
+    none.
+    """
     verdicts = {entry.result.get("verdict") for entry in entries}
     steps = []
     if any(entry.witness_file for entry in entries):
         files = [entry.witness_file for entry in entries if entry.witness_file]
         more = ", ..." if len(files) > 1 else ""
-        steps.append(f"replay the {_plural(len(files), 'witness', 'witnesses')} (`dpwitness replay {files[0]}`{more})")
-    is_suite = any(entry.result.get("expected") for entry in entries)  # in a suite some mechanisms are wrong on purpose
+        steps.append(
+            f"replay the {_plural(len(files), 'witness', 'witnesses')} (`dpwitness replay "
+            f"{files[0]}`{more})"
+        )
+    # in a suite some mechanisms are wrong on purpose
+    is_suite = any(entry.result.get("expected") for entry in entries)
     if Verdict.VIOLATED.value in verdicts and not is_suite:
         steps.append("repair the violated mechanisms, or withdraw their claims, before any release")
     if any(entry.result.get("right") is False for entry in entries):
-        steps.append("look at the wrong verdicts: either the tool or the known truth is wrong there")
+        steps.append(
+            "look at the wrong verdicts: either the tool or the known truth is wrong there"
+        )
     if any(violated_in_bits(entry.result) for entry in entries) and not is_suite:
         steps.append("round floating-point outputs to a grid")
     if verdicts & {Verdict.ERROR.value, Verdict.INCONCLUSIVE.value}:
         steps.append("run the audits without a verdict again")
     if not steps and entries:
-        steps.append("no change is needed on this evidence; the column `detectable` shows which violations it could have missed")
+        steps.append(
+            "no change is needed on this evidence; the column `detectable` shows which "
+            "violations it could have missed"
+        )
     return f"What to do: {'; '.join(steps)}." if steps else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of the table of all audits: `head`, `text` (entry -> markdown of the cell) and `value` (entry -> sort key)."""
+    """Column of the table of all audits: `head`, `text` (entry -> markdown of the cell) and `value`
+    (entry -> sort key).
+    """
 
     head: str
     text: Callable[[Entry], str]
@@ -115,8 +181,13 @@ class Column:
 
 
 def sort_worst_first(entries: Sequence[Entry]) -> list[Entry]:
-    """Sort audits by the severity of the verdict, then by the ratio of the bound to the claim, worst first."""
-    return sorted(entries, key=lambda entry: (_rank(entry.result.get("verdict")), -(_ratio(entry.result) or 0.0)))
+    """Sort audits by the severity of the verdict, then by the ratio of the bound to the claim,
+    worst first.
+    """
+    return sorted(
+        entries,
+        key=lambda entry: (_rank(entry.result.get("verdict")), -(_ratio(entry.result) or 0.0)),
+    )
 
 
 def columns(entries: Sequence[Entry]) -> list[Column]:
@@ -124,7 +195,11 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
     results = [entry.result for entry in entries]
     found = [
         Column("audit", lambda e: link(e.name, e.slug), lambda e: e.name),
-        *([Column("test", lambda e: code(e.result.get("test") or "-"))] if any(r.get("test") for r in results) else []),
+        *(
+            [Column("test", lambda e: code(e.result.get("test") or "-"))]
+            if any(r.get("test") for r in results)
+            else []
+        ),
         Column("claim", lambda e: code(e.result["claim"]) if e.result.get("claim") else "-"),
         Column("relation", lambda e: escaped_markdown(e.result.get("relation") or "-")),
         *(
@@ -139,12 +214,27 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
         found.append(Column("enclosure", lambda e: _format_enclosure(e.result) or "-"))
     return [
         *found,
-        Column("limit", lambda e: figure(e.result.get("limit")), lambda e: number(e.result.get("limit"))),
         Column(
-            "certified / limit", lambda e: f"{share:.1%}" if (share := _share(e.result)) is not None else "-", lambda e: _share(e.result)
+            "limit",
+            lambda e: figure(e.result.get("limit")),
+            lambda e: number(e.result.get("limit")),
         ),
-        Column("detectable", lambda e: figure(e.result.get("detectable")) if _lower_bound(e.result) is not None else "-", _detectable),
-        Column("low bits", lambda e: verdict(bits["verdict"]) if (bits := e.result.get("bit_level")) else "-"),
+        Column(
+            "certified / limit",
+            lambda e: f"{share:.1%}" if (share := _share(e.result)) is not None else "-",
+            lambda e: _share(e.result),
+        ),
+        Column(
+            "detectable",
+            lambda e: (
+                figure(e.result.get("detectable")) if _lower_bound(e.result) is not None else "-"
+            ),
+            _detectable,
+        ),
+        Column(
+            "low bits",
+            lambda e: verdict(bits["verdict"]) if (bits := e.result.get("bit_level")) else "-",
+        ),
         Column("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
     ]
 
@@ -152,11 +242,15 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
 def _format_verdict(entry: Entry) -> str:
     shown = verdict(entry.result.get("verdict"))
     accepted = " (accepted)" if entry.result.get("accepted") else ""
-    return (f"**{shown}**" if entry.result.get("verdict") == Verdict.VIOLATED.value else shown) + accepted
+    return (
+        f"**{shown}**" if entry.result.get("verdict") == Verdict.VIOLATED.value else shown
+    ) + accepted
 
 
 def _lower_bound(result: Json) -> float | None:
-    """Return the certified lower bound of a result's parameter; None if the audit failed or certifies nothing."""
+    """Return the certified lower bound of a result's parameter; None if the audit failed or
+    certifies nothing.
+    """
     if result.get("verdict") == Verdict.ERROR.value:
         return None
     return number(result.get("parameter_lower", result.get("epsilon_lower")))
@@ -164,7 +258,9 @@ def _lower_bound(result: Json) -> float | None:
 
 def _format_certified(entry: Entry) -> str:
     least = _lower_bound(entry.result)
-    return _format_measurement(entry.result) or (beyond(entry.result.get("parameter", "epsilon"), least) if least is not None else "-")
+    return _format_measurement(entry.result) or (
+        beyond(entry.result.get("parameter", "epsilon"), least) if least is not None else "-"
+    )
 
 
 def _share(result: Json) -> float | None:
@@ -173,7 +269,9 @@ def _share(result: Json) -> float | None:
 
 
 def _detectable(entry: Entry) -> float | None:
-    return number(entry.result.get("detectable")) if _lower_bound(entry.result) is not None else None
+    return (
+        number(entry.result.get("detectable")) if _lower_bound(entry.result) is not None else None
+    )
 
 
 def _format_enclosure(result: Json) -> str:
@@ -185,7 +283,9 @@ def _format_enclosure(result: Json) -> str:
 
 
 def _format_measurement(result: Json) -> str | None:
-    """Format the measured number of a result that certifies no parameter, such as a stability result; None for other kinds."""
+    """Format the measured number of a result that certifies no parameter, such as a stability
+    result; None for other kinds.
+    """
     if result.get("kind") == "sensitivity":
         return f"{figure(result.get('ratio_lower'), 6)} of the bound"
     if result.get("kind") == "stability":
@@ -193,7 +293,10 @@ def _format_measurement(result: Json) -> str | None:
     if result.get("kind") == "accountant":
         return f"{figure(result.get('figure'), 6)}, exact {figure(result.get('exact'), 6)}"
     if result.get("kind") == "utility":
-        return f"{figure(result.get('estimate'))} in [{figure(result.get('lower'))}, {figure(result.get('upper'))}]"
+        return (
+            f"{figure(result.get('estimate'))} in [{figure(result.get('lower'))}, "
+            f"{figure(result.get('upper'))}]"
+        )
     return None
 
 
@@ -202,13 +305,21 @@ def legend(entries: Sequence[Entry]) -> str:
     if not any(entry.result.get("kind") == "black box" for entry in entries):
         return ""
     enclosed = any(_format_enclosure(entry.result) for entry in entries)
-    exact = "*enclosure*: the exact parameter of the pair, from the output density. " if enclosed else ""
+    exact = (
+        "*enclosure*: the exact parameter of the pair, from the output density. "
+        if enclosed
+        else ""
+    )
     return (
-        f"{exact}*certified*: the true parameter is larger than this, at the stated confidence. *limit*: the median of what the best "
-        "possible test certifies with as many trials, where the law is known; half of such tests pass it. *detectable*: a violation this "
-        "large, of the kind that the event shows, would have been found with probability 0.9; violations of another kind, such "
+        f"{exact}*certified*: the true parameter is larger than this, at the stated "
+        "confidence. *limit*: the median of what the best "
+        "possible test certifies with as many trials, where the law is known; half of such "
+        "tests pass it. *detectable*: a violation this "
+        "large, of the kind that the event shows, would have been found with probability "
+        "0.9; violations of another kind, such "
         "as a raw value "
-        "in one of 1e4 runs, are not covered. *low bits*: the verdict on floating-point bits, separate from the verdict on "
+        "in one of 1e4 runs, are not covered. *low bits*: the verdict on floating-point "
+        "bits, separate from the verdict on "
         "values. A black-box "
         "audit can find violations; it cannot prove that a claim holds."
     )

@@ -1,4 +1,5 @@
-"""Accepted findings: reviewed violations that do not fail a run until a date, and stay in every report with their reason.
+"""Accepted findings: reviewed violations that do not fail a run until a date, and stay in every
+report with their reason.
 
 The file is TOML with one entry per accepted finding::
 
@@ -23,7 +24,18 @@ from typing import Any
 
 from dpwitness.auditors.witnesses.witness_schemas import relation_rule
 from dpwitness.core.claims import parse_claim
-from dpwitness.core.values.json_reader import Json, anything, listing, number, one_of, printable, read_bytes, record, refuse, text
+from dpwitness.core.values.json_reader import (
+    Json,
+    anything,
+    listing,
+    number,
+    one_of,
+    printable,
+    read_bytes,
+    record,
+    refuse,
+    text,
+)
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.comparison.intervals import BITS, VALUE, intervals
 from dpwitness.reports.phrasing.facts import claim_of
@@ -35,7 +47,11 @@ _MAX_BYTES = 2**20  # bytes of a file
 
 def _date_rule(value: Any, path: str) -> datetime.date:
     if not isinstance(value, datetime.date) or isinstance(value, datetime.datetime):
-        refuse(path, "be a date such as 2027-01-31", str(value) if isinstance(value, datetime.datetime) else value)
+        refuse(
+            path,
+            "be a date such as 2027-01-31",
+            str(value) if isinstance(value, datetime.datetime) else value,
+        )
     return value
 
 
@@ -79,17 +95,34 @@ class Accepted:
         )
 
     def objection(self, result: Json, rule: str, today: datetime.date) -> str:
-        """Return why this entry no longer accepts a violation: expired, or grown beyond `bound`; an empty text if the entry accepts it."""
+        """Return why this entry no longer accepts a violation: expired, or grown beyond `bound`; an
+        empty text if the entry accepts it.
+        """
         if today > self.expires:
             return f"was accepted until {self.expires} and counts again: {self.reason}"
         found = intervals(result).get(BITS if rule == "BITS" else VALUE)
-        for_values = rule != "BITS" or self.rule == "BITS"  # in an entry without a rule, the bound is for values
-        if self.bound is not None and for_values and found is not None and found.exceeds_bound(self.bound):
-            return f"was accepted at {found.symbol} > {figure(self.bound)} and has grown beyond its error to {found}: {self.reason}"
+        # in an entry without a rule, the bound is for values
+        for_values = rule != "BITS" or self.rule == "BITS"
+        if (
+            self.bound is not None
+            and for_values
+            and found is not None
+            and found.exceeds_bound(self.bound)
+        ):
+            return (
+                f"was accepted at {found.symbol} > {figure(self.bound)} and has grown beyond its "
+                f"error to {found}: {self.reason}"
+            )
         return ""
 
     def __str__(self) -> str:
-        conditions = {"name": self.name, "target": self.target, "claim": self.claim, "relation": self.relation, "rule": self.rule}
+        conditions = {
+            "name": self.name,
+            "target": self.target,
+            "claim": self.claim,
+            "relation": self.relation,
+            "rule": self.rule,
+        }
         return ", ".join(f"{key} {value}" for key, value in conditions.items() if value is not None)
 
 
@@ -97,7 +130,8 @@ class Accepted:
 class AcceptanceResult:
     """Results of a run with a file of accepted findings applied."""
 
-    # the results. Accepted violations are in the field ``"accepted"``; the notes name violations that are no longer accepted.
+    # the results. Accepted violations are in the field ``"accepted"``; the notes name violations
+    # that are no longer accepted.
     results: tuple[Json, ...]
     stale: tuple[Accepted, ...] = ()  # entries that match no violation of the run
 
@@ -108,7 +142,8 @@ def read_accepted(path: str | Path) -> tuple[Accepted, ...]:
     Raises
     ------
     InvalidArgument
-        If the file is not valid TOML, or a field is unknown, missing or invalid. The message is one line with the file and the field.
+        If the file is not valid TOML, or a field is unknown, missing or invalid. The message is one
+        line with the file and the field.
     """
     name = printable(Path(path).name)
     try:
@@ -118,7 +153,9 @@ def read_accepted(path: str | Path) -> tuple[Accepted, ...]:
     except (ValueError, RecursionError) as error:  # invalid UTF-8 or TOML
         raise InvalidArgument(f"{name} must be TOML: {error}") from None
     try:
-        return tuple(_parse_entry(entry, f"accepted[{i}]") for i, entry in enumerate(_entry_list(found)))
+        return tuple(
+            _parse_entry(entry, f"accepted[{i}]") for i, entry in enumerate(_entry_list(found))
+        )
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
 
@@ -140,11 +177,17 @@ def _parse_entry(entry: Any, path: str) -> Accepted:
 def _require_known_fields(found: Mapping[str, Any], names: Sequence[str], at: str) -> None:
     for name in found:
         if name not in names:
-            raise InvalidArgument(f"{at}{name} is not a known field; known fields are {', '.join(names)}")
+            raise InvalidArgument(
+                f"{at}{name} is not a known field; known fields are {', '.join(names)}"
+            )
 
 
-def apply_accepted(results: Sequence[Json], entries: Sequence[Accepted], today: datetime.date | None = None) -> AcceptanceResult:
-    """Apply the entries of accepted findings to the results of a run; `today` is by default the current date."""
+def apply_accepted(
+    results: Sequence[Json], entries: Sequence[Accepted], today: datetime.date | None = None
+) -> AcceptanceResult:
+    """Apply the entries of accepted findings to the results of a run; `today` is by default the
+    current date.
+    """
     today = today or datetime.date.today()
     used: set[int] = set()
     annotated = []
@@ -166,22 +209,29 @@ def apply_accepted(results: Sequence[Json], entries: Sequence[Accepted], today: 
             expires = min(entry.expires for entry in rules.values()).isoformat()
             data["accepted"] = {"reason": reasons, "expires": expires, "rules": list(rules)}
         annotated.append(data)
-    return AcceptanceResult(tuple(annotated), tuple(entry for i, entry in enumerate(entries) if i not in used))
+    return AcceptanceResult(
+        tuple(annotated), tuple(entry for i, entry in enumerate(entries) if i not in used)
+    )
 
 
 def unaccepted_rules(result: Json, *, bits: bool = False) -> list[str]:
-    """Return the rules that a result breaks and that are not accepted; the rule BITS is included only if `bits` is true."""
+    """Return the rules that a result breaks and that are not accepted; the rule BITS is included
+    only if `bits` is true.
+    """
     accepted = (result.get("accepted") or {}).get("rules", [])
     return [rule for rule in rules_of(result) if rule not in accepted and (bits or rule != "BITS")]
 
 
 def _target_name(result: Json) -> str | None:
-    """Return the target of a result as on the command line: MODULE:NAME or FILE.py:NAME; None if unknown."""
+    """Return the target of a result as on the command line: MODULE:NAME or FILE.py:NAME; None if
+    unknown.
+    """
     target = result.get("target")
     if not isinstance(target, Mapping):
         return None
     kwargs = target.get("kwargs")
-    if isinstance(kwargs, Mapping) and "file" in kwargs and "name" in kwargs:  # a target in a worker process
+    # a target in a worker process
+    if isinstance(kwargs, Mapping) and "file" in kwargs and "name" in kwargs:
         return f"{kwargs['file']}:{kwargs['name']}"
     return str(target.get("target"))
 

@@ -1,4 +1,6 @@
-"""Comparison of two reports: changed verdicts, numbers that changed by more than their error, added and removed rows."""
+"""Comparison of two reports: changed verdicts, numbers that changed by more than their error, added
+and removed rows.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,29 @@ from dpwitness.reports.phrasing.wording import verdict
 
 SCHEMA = 1
 CRITERION = (
-    "A number has changed if the intervals of the two runs are disjoint. The interval of an audit by runs belongs to the number "
-    "of its event: exact binomial limits of the event's counts, so wide that two events with the same number are wrongly "
-    "reported as changed with probability at most 1 - confidence (utilities, whose limits hold one by one: at most four times "
-    "this probability). If the runs learned different events, the change is between the numbers of these events. A number that "
-    "was measured on another pair of datasets, or in other low bits, is reported as higher or lower elsewhere, not as changed."
+    "A number has changed if the intervals of the two runs are disjoint. The interval of an "
+    "audit by runs belongs to the number "
+    "of its event: exact binomial limits of the event's counts, so wide that two events with "
+    "the same number are wrongly "
+    "reported as changed with probability at most 1 - confidence (utilities, whose limits "
+    "hold one by one: at most four times "
+    "this probability). If the runs learned different events, the change is between the "
+    "numbers of these events. A number that "
+    "was measured on another pair of datasets, or in other low bits, is reported as higher "
+    "or lower elsewhere, not as changed."
 )
-CHANGES = ("new violation", "no verdict", "rose", "verdict changed", "fell", "higher elsewhere", "lower elsewhere", "came", "went", "same")
+CHANGES = (
+    "new violation",
+    "no verdict",
+    "rose",
+    "verdict changed",
+    "fell",
+    "higher elsewhere",
+    "lower elsewhere",
+    "came",
+    "went",
+    "same",
+)
 _WITHOUT_VERDICT = (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value)
 
 
@@ -43,8 +61,13 @@ class NumberChange:
 
     def to_json(self) -> Json:
         sides = (("old", self.old), ("new", self.new))
-        ends = {side: {"shown": it.reported, "low": it.low, "high": it.high, "parameter": it.symbol} for side, it in sides}
-        found: Json = strict({"what": self.what, **ends, "change": self.change, "remark": self.remark})
+        ends = {
+            side: {"shown": it.reported, "low": it.low, "high": it.high, "parameter": it.symbol}
+            for side, it in sides
+        }
+        found: Json = strict(
+            {"what": self.what, **ends, "change": self.change, "remark": self.remark}
+        )
         return found
 
 
@@ -61,7 +84,8 @@ class Violation:
 class Row:
     """Row of a comparison: one audit in both reports, or in one of them.
 
-    `old` and `new` are the verdicts, None if a report does not have the audit; `old_bits` and `new_bits` are the verdicts on low bits.
+    `old` and `new` are the verdicts, None if a report does not have the audit; `old_bits` and
+    `new_bits` are the verdicts on low bits.
     """
 
     name: str
@@ -90,7 +114,11 @@ class Row:
         A trace with accepted findings does not count.
         """
         accepted_rules = (self.accepted or {"rules": []})["rules"]
-        return self.new in _WITHOUT_VERDICT and self.old not in _WITHOUT_VERDICT and "TRACE" not in accepted_rules
+        return (
+            self.new in _WITHOUT_VERDICT
+            and self.old not in _WITHOUT_VERDICT
+            and "TRACE" not in accepted_rules
+        )
 
     def _changes(self) -> Iterator[str]:
         if any(not violation.accepted for violation in self.violations):
@@ -120,8 +148,9 @@ class Comparison(Result):
     """Result of the comparison of two reports."""
 
     name: str  # contains the names of both reports
-    # VIOLATED if the new report has a violation that is neither in the old report nor accepted. Otherwise INCONCLUSIVE if a row lost
-    # its verdict, or is new and has none. Otherwise NOT_REFUTED.
+    # VIOLATED if the new report has a violation that is neither in the old report nor accepted.
+    # Otherwise INCONCLUSIVE if a row lost its verdict, or is new and has none. Otherwise
+    # NOT_REFUTED.
     verdict: Verdict
     rows: tuple[Row, ...]  # all rows of both reports, worst first
     old: str  # names of the reports
@@ -134,8 +163,14 @@ class Comparison(Result):
 
     def headline(self) -> str:
         found = self.counts
-        counted_changes = [f"{number} {verdict_text}" for verdict_text, number in found.items() if number]
-        verdict_text = verdict(self.verdict.value) if self.verdict is not Verdict.NOT_REFUTED else "NO NEW VIOLATION"
+        counted_changes = [
+            f"{number} {verdict_text}" for verdict_text, number in found.items() if number
+        ]
+        verdict_text = (
+            verdict(self.verdict.value)
+            if self.verdict is not Verdict.NOT_REFUTED
+            else "NO NEW VIOLATION"
+        )
         return f"{verdict_text}: {', '.join(counted_changes) if counted_changes else 'no audits'}"
 
     @property
@@ -166,8 +201,9 @@ def compare(old: str | Path | Mapping[str, Any], new: str | Path | Mapping[str, 
     Parameters
     ----------
     old, new : str, Path or dict
-        ``audit.json`` of two reports, as paths or documents. Rows are matched by name, claim, relation, kind, and test if present. If
-        several rows agree in all of these, they are matched in order.
+        ``audit.json`` of two reports, as paths or documents. Rows are matched by name, claim,
+        relation, kind, and test if present. If several rows agree in all of these, they are matched
+        in order.
 
     Returns
     -------
@@ -184,7 +220,13 @@ def compare(old: str | Path | Mapping[str, Any], new: str | Path | Mapping[str, 
     # Stable: ties keep the order of the new report.
     rows = sorted((_row(*pair) for pair in pairs), key=lambda row: CHANGES.index(row.changes[0]))
     changes = {row.changes[0] for row in rows}
-    found = Verdict.VIOLATED if "new violation" in changes else Verdict.INCONCLUSIVE if "no verdict" in changes else Verdict.NOT_REFUTED
+    found = (
+        Verdict.VIOLATED
+        if "new violation" in changes
+        else Verdict.INCONCLUSIVE
+        if "no verdict" in changes
+        else Verdict.NOT_REFUTED
+    )
     return Comparison(f"{old_name} -> {name}", found, tuple(rows), old_name, name)
 
 
@@ -192,14 +234,20 @@ def _load_document(given: str | Path | Mapping[str, Any], side: str) -> tuple[Js
     if isinstance(given, Mapping):
         return checked_document(strict(given), f"compare: {side}"), side
     if not isinstance(given, str | Path):
-        raise InvalidArgument(f"compare: {side} must be a path or a document, got {type(given).__name__}")
+        raise InvalidArgument(
+            f"compare: {side} must be a path or a document, got {type(given).__name__}"
+        )
     return read_document(given), printable(str(given))
 
 
-def _match_rows(before: Sequence[Json], after: Sequence[Json]) -> Iterator[tuple[Json | None, Json | None]]:
-    """Yield (old, new) for each row of the new report with its match, then (old, None) for the unmatched rows of the old report.
+def _match_rows(
+    before: Sequence[Json], after: Sequence[Json]
+) -> Iterator[tuple[Json | None, Json | None]]:
+    """Yield (old, new) for each row of the new report with its match, then (old, None) for the
+    unmatched rows of the old report.
 
-    An audit that failed may have no pair. So a row without a relation also matches a row with a relation.
+    An audit that failed may have no pair. So a row without a relation also matches a row with a
+    relation.
     """
     partners: dict[int, Json] = {}
     unmatched = list(before)
@@ -209,7 +257,9 @@ def _match_rows(before: Sequence[Json], after: Sequence[Json]) -> Iterator[tuple
             candidates[key_function(result)].append(result)
         for place, result in enumerate(after):
             found = candidates[key_function(result)] if place not in partners else []
-            without_relation = None in (result.get("relation"), found[0].get("relation")) if found else False
+            without_relation = (
+                None in (result.get("relation"), found[0].get("relation")) if found else False
+            )
             if found and (without_relation or _row_key(found[0]) == _row_key(result)):
                 partners[place] = found.pop(0)
         taken = {id(result) for result in partners.values()}
@@ -225,9 +275,13 @@ def _row_key(result: Json) -> tuple[Any, ...]:
 def _row(old: Json | None, new: Json | None) -> Row:
     present = new if new is not None else old or {}
     accepted = present.get("accepted")
-    before, now = (set(rules_of(result)) - {"TRACE"} if result else set() for result in (old, new))  # a trace alone does not refute a claim
+    # a trace alone does not refute a claim
+    before, now = (set(rules_of(result)) - {"TRACE"} if result else set() for result in (old, new))
     violations = tuple(
-        Violation(rule, fingerprint(present, rule), accepted is not None and rule in accepted["rules"]) for rule in sorted(now - before)
+        Violation(
+            rule, fingerprint(present, rule), accepted is not None and rule in accepted["rules"]
+        )
+        for rule in sorted(now - before)
     )
     return Row(
         name=str(present["name"]),

@@ -1,4 +1,6 @@
-"""HTML frame of all pages. The content security policy allows only the page's own style and script, and no network."""
+"""HTML frame of all pages. The content security policy allows only the page's own style and script,
+and no network.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,22 @@ _TEMPLATES = "dpwitness.reports", "formats/templates"
 
 @cache
 def _environment() -> Environment:
-    found = Environment(loader=PackageLoader(*_TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    found = Environment(
+        loader=PackageLoader(*_TEMPLATES),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
     found.filters["inline"] = inline
     return found
 
 
 @cache
 def _markdown() -> MarkdownIt:
-    """Return the markdown parser for generated markdown with untrusted texts: tables, no HTML, no automatic links."""
+    """Return the markdown parser for generated markdown with untrusted texts: tables, no HTML, no
+    automatic links.
+    """
     return MarkdownIt("commonmark", {"html": False, "linkify": False}).enable("table")
 
 
@@ -51,22 +61,39 @@ def text(line: str) -> str:
 
 
 def fragment(template: str, style: str, **values: Any) -> str:
-    """Return an HTML fragment from a template, with the style sheet `style`, for embedding in another page."""
-    return _environment().get_template(template).render(style=Markup(_template_source(style)), **values)
+    """Return an HTML fragment from a template, with the style sheet `style`, for embedding in
+    another page.
+    """
+    return (
+        _environment()
+        .get_template(template)
+        .render(style=Markup(_template_source(style)), **values)
+    )
 
 
 def render(
-    template: str, *, pages: Sequence[tuple[str, str]] = (), here: str = "", styles: Sequence[str] = ("style.css",), **values: Any
+    template: str,
+    *,
+    pages: Sequence[tuple[str, str]] = (),
+    here: str = "",
+    styles: Sequence[str] = ("style.css",),
+    **values: Any,
 ) -> str:
     """Return an HTML page from its template and its style sheets, which are templates too.
 
-    `pages` are the file and label of each page in the navigation, and `here` is the file of this page. The content security policy
-    contains the hashes of the style and the script.
+    `pages` are the file and label of each page in the navigation, and `here` is the file of this
+    page. The content security policy contains the hashes of the style and the script.
     """
     style, script = "\n".join(map(_template_source, styles)), _template_source("script.js")
     hashes = f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'"
     policy = f"default-src 'none'; {hashes}; img-src data:; base-uri 'none'; form-action 'none'"
-    frame = {"style": Markup(style), "script": Markup(script), "policy": policy, "pages": pages, "here": here}
+    frame = {
+        "style": Markup(style),
+        "script": Markup(script),
+        "policy": policy,
+        "pages": pages,
+        "here": here,
+    }
     return _environment().get_template(template).render(**frame, **values)
 
 

@@ -1,4 +1,6 @@
-"""JUnit XML format of a report, with one test case per audit. The XML conforms to junit-10.xsd, the schema of xUnit 2."""
+"""JUnit XML format of a report, with one test case per audit. The XML conforms to junit-10.xsd, the
+schema of xUnit 2.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,33 @@ SUFFIX = ".junit.xml"
 def junit(document: Json) -> str:
     """Return the JUnit XML of a document.
 
-    An audit is a failure if the claim is violated by values or low bits, an error if the audit failed, and skipped if it has no verdict.
-    In a suite, where some mechanisms are wrong on purpose, an audit is a failure if its verdict contradicts the known truth.
+    An audit is a failure if the claim is violated by values or low bits, an error if the audit
+    failed, and skipped if it has no verdict. In a suite, where some mechanisms are wrong on
+    purpose, an audit is a failure if its verdict contradicts the known truth.
     """
     cases = [_case(result) for result in document["results"]]
     time = f"{sum(float(case.get('time', 0)) for case in cases):.3f}"
-    tally = {tag: sum(case.find(tag) is not None for case in cases) for tag in ("failure", "error", "skipped")}
-    counts = {"tests": str(len(cases)), "failures": str(tally["failure"]), "errors": str(tally["error"]), "time": time}
+    tally = {
+        tag: sum(case.find(tag) is not None for case in cases)
+        for tag in ("failure", "error", "skipped")
+    }
+    counts = {
+        "tests": str(len(cases)),
+        "failures": str(tally["failure"]),
+        "errors": str(tally["error"]),
+        "time": time,
+    }
     suites = ET.Element("testsuites", {"name": "dpwitness", **counts})
-    suite = ET.SubElement(suites, "testsuite", {"name": line(document["title"], 200), "skipped": str(tally["skipped"]), **counts})
+    suite = ET.SubElement(
+        suites,
+        "testsuite",
+        {"name": line(document["title"], 200), "skipped": str(tally["skipped"]), **counts},
+    )
     properties = ET.SubElement(suite, "properties")
-    for name, value in {"command": document.get("command"), **(document.get("environment") or {})}.items():
+    for name, value in {
+        "command": document.get("command"),
+        **(document.get("environment") or {}),
+    }.items():
         if value:
             ET.SubElement(properties, "property", name=line(name, 100), value=line(value))
     suite.extend(cases)
@@ -46,12 +64,26 @@ def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) ->
 
 def _case(result: Json) -> ET.Element:
     headline = result.get("headline") or result["verdict"]
-    case = ET.Element("testcase", classname=_class_name(result), name=line(result["name"], 300), time=f"{_seconds(result):.3f}")
+    case = ET.Element(
+        "testcase",
+        classname=_class_name(result),
+        name=line(result["name"], 300),
+        time=f"{_seconds(result):.3f}",
+    )
     outcome = _outcome(result)
     if outcome is not None:
         tag, kind = outcome
-        ET.SubElement(case, tag, type=kind, message=line(excused(result) or headline, 500)).text = line(headline)
-    lines = [headline, *(f"{key}: {result[key]}" for key in ("claim", "relation", "seed", "trials") if result.get(key) is not None)]
+        ET.SubElement(
+            case, tag, type=kind, message=line(excused(result) or headline, 500)
+        ).text = line(headline)
+    lines = [
+        headline,
+        *(
+            f"{key}: {result[key]}"
+            for key in ("claim", "relation", "seed", "trials")
+            if result.get(key) is not None
+        ),
+    ]
     if result.get("source"):
         lines.append(f"source: {result['source']['file']}:{result['source']['line']}")
     ET.SubElement(case, "system-out").text = "\n".join(map(line, lines))
@@ -69,14 +101,25 @@ def _outcome(result: Json) -> tuple[str, str] | None:
         return "failure", verdict if verdict == Verdict.VIOLATED.value else "VIOLATED in low bits"
     if verdict == Verdict.ERROR.value:
         return "error", verdict
-    return ("skipped", verdict) if verdict in (Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value) else None
+    return (
+        ("skipped", verdict)
+        if verdict in (Verdict.INCONCLUSIVE.value, Verdict.SUSPECT.value)
+        else None
+    )
 
 
 def _class_name(result: Json) -> str:
-    """Return the class name of a test case, by which JUnit tools group: the module or file of the target, or the kind of audit."""
+    """Return the class name of a test case, by which JUnit tools group: the module or file of the
+    target, or the kind of audit.
+    """
     target = str((result.get("target") or {}).get("target") or "")
     file = str((result.get("source") or {}).get("file") or "").removesuffix(".py").replace("/", ".")
-    return line(file or target.rpartition(":")[0] or f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_"), 300)
+    return line(
+        file
+        or target.rpartition(":")[0]
+        or f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_"),
+        300,
+    )
 
 
 def _seconds(result: Json) -> float:

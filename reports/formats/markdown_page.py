@@ -1,4 +1,6 @@
-"""Conversion of a markdown page to one HTML file in the common frame: with anchors, sortable tables and embedded pictures."""
+"""Conversion of a markdown page to one HTML file in the common frame: with anchors, sortable tables
+and embedded pictures.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,24 @@ from markupsafe import Markup
 from dpwitness.reports.formats.html_frame import render
 from dpwitness.reports.plots.inline import inline_svg
 
-Pictures = Callable[[str], str | None]  # file name -> SVG text; None if the file is not a picture of the site
+# file name -> SVG text; None if the file is not a picture of the site
+Pictures = Callable[[str], str | None]
 
 _ANCHOR = re.compile(r'\s*<a id="([A-Za-z0-9_.:-]+)"></a>\s*')
-_ALLOWED_MARKUP = re.compile(r"\s*(</?details>|<details><summary>[\w ,.'-]*</summary>|</summary>)\s*")  # HTML that published pages use
+# HTML that published pages use
+_ALLOWED_MARKUP = re.compile(
+    r"\s*(</?details>|<details><summary>[\w ,.'-]*</summary>|</summary>)\s*"
+)
 
 
-def page(title: str, text: str, *, pages: Sequence[tuple[str, str]] = (), here: str = "", pictures: Pictures = lambda _: None) -> str:
+def page(
+    title: str,
+    text: str,
+    *,
+    pages: Sequence[tuple[str, str]] = (),
+    here: str = "",
+    pictures: Pictures = lambda _: None,
+) -> str:
     """Return a markdown page as HTML.
 
     Parameters
@@ -26,7 +39,8 @@ def page(title: str, text: str, *, pages: Sequence[tuple[str, str]] = (), here: 
     title : str
         Title of the window.
     text : str
-        Markdown of the page. Anchors and details elements remain HTML; all other HTML is shown as text.
+        Markdown of the page. Anchors and details elements remain HTML; all other HTML is shown as
+        text.
     pages : sequence of (str, str)
         File and label of each page in the navigation.
     here : str
@@ -41,15 +55,23 @@ def page(title: str, text: str, *, pages: Sequence[tuple[str, str]] = (), here: 
     """
     reader = MarkdownIt("commonmark", {"html": True}).enable("table")
     tokens = reader.parse(text)
-    _rewrite_tokens(tokens, pictures, {}, {file.removesuffix(".html") + ".md": file for file, _ in pages})
+    _rewrite_tokens(
+        tokens, pictures, {}, {file.removesuffix(".html") + ".md": file for file, _ in pages}
+    )
     body = reader.renderer.render(tokens, reader.options, {})
-    body = body.replace("<table", '<div class="wide" role="region" aria-label="Table" tabindex="0"><table')
+    body = body.replace(
+        "<table", '<div class="wide" role="region" aria-label="Table" tabindex="0"><table'
+    )
     body = body.replace("</table>", "</table></div>")
     return render("page.html", title=title, body=Markup(body), pages=pages, here=here)
 
 
-def _rewrite_tokens(tokens: list[Token], pictures: Pictures, taken: dict[str, int], moved: dict[str, str]) -> None:
-    """Rewrite the tokens in place: heading ids, table classes, untrusted HTML as text, links between pages, embedded pictures."""
+def _rewrite_tokens(
+    tokens: list[Token], pictures: Pictures, taken: dict[str, int], moved: dict[str, str]
+) -> None:
+    """Rewrite the tokens in place: heading ids, table classes, untrusted HTML as text, links
+    between pages, embedded pictures.
+    """
     for i, token in enumerate(tokens):
         if token.type == "heading_open":
             token.attrSet("id", heading_id(tokens[i + 1].content, taken))
@@ -57,7 +79,11 @@ def _rewrite_tokens(tokens: list[Token], pictures: Pictures, taken: dict[str, in
             token.attrSet("class", "sortable")
         elif token.type in ("html_block", "html_inline"):
             # The parser splits an anchor into two tokens.
-            if token.type == "html_inline" and i + 1 < len(tokens) and tokens[i + 1].content == "</a>":
+            if (
+                token.type == "html_inline"
+                and i + 1 < len(tokens)
+                and tokens[i + 1].content == "</a>"
+            ):
                 token.content, tokens[i + 1].content = f"{token.content}</a>", ""
             _escape_html(token)
         elif token.type == "link_open":
@@ -76,13 +102,21 @@ def _rewrite_tokens(tokens: list[Token], pictures: Pictures, taken: dict[str, in
 
 def _escape_html(token: Token) -> None:
     """Turn an HTML token into text unless it is an anchor or a details element."""
-    lines = [_ANCHOR.sub(r'<a id="\1"></a>', line) if _ANCHOR.fullmatch(line) else line for line in token.content.splitlines()]
-    if not all(_ANCHOR.fullmatch(line) or _ALLOWED_MARKUP.fullmatch(line) or not line.strip() for line in lines):
+    lines = [
+        _ANCHOR.sub(r'<a id="\1"></a>', line) if _ANCHOR.fullmatch(line) else line
+        for line in token.content.splitlines()
+    ]
+    if not all(
+        _ANCHOR.fullmatch(line) or _ALLOWED_MARKUP.fullmatch(line) or not line.strip()
+        for line in lines
+    ):
         token.type = "text"
 
 
 def heading_id(text: str, taken: dict[str, int] | None = None) -> str:
-    """Return the id of a heading by the rule of GitHub; `taken` counts the ids of a page and makes them distinct."""
+    """Return the id of a heading by the rule of GitHub; `taken` counts the ids of a page and makes
+    them distinct.
+    """
     plain = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") or "part"
     taken = {} if taken is None else taken
     taken[plain] = taken.get(plain, -1) + 1

@@ -1,4 +1,6 @@
-"""Markdown format of a report: the verdict first, then the number, the confidence and the advice."""
+"""Markdown format of a report: the verdict first, then the number, the confidence and
+the advice.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from pathlib import Path
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.cards.cards import card
-from dpwitness.reports.cards.overview import answer, columns, family_confidence, legend, sort_worst_first, what_to_do
+from dpwitness.reports.cards.overview import (
+    answer,
+    columns,
+    family_confidence,
+    legend,
+    sort_worst_first,
+    what_to_do,
+)
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.scope import claim_facts, untested
 from dpwitness.reports.phrasing.summary import Family, family
@@ -20,7 +29,13 @@ SUFFIX = ".md"
 
 
 def markdown(
-    entries: Sequence[Entry], *, title: str, command: str | None, environment: dict[str, str], together: Family | None, overview: str | None
+    entries: Sequence[Entry],
+    *,
+    title: str,
+    command: str | None,
+    environment: dict[str, str],
+    together: Family | None,
+    overview: str | None,
 ) -> str:
     """Return the markdown text of a report.
 
@@ -55,7 +70,12 @@ def markdown(
         lines += [f"![Certified over claimed, all audits]({overview})", ""]
     lines += [legend(entries), ""] if legend(entries) else []
     if entries:
-        lines += ["## The claim" + ("s" if len(entries) > 1 else ""), "", *table(("", ""), claim_facts(results)), ""]
+        lines += [
+            "## The claim" + ("s" if len(entries) > 1 else ""),
+            "",
+            *table(("", ""), claim_facts(results)),
+            "",
+        ]
         lines += ["What was not tested:", "", *(f"- {text}" for text in untested(results)), ""]
     lines += ["## Audits", ""]
     for entry in entries:
@@ -64,7 +84,10 @@ def markdown(
     if command:
         fenced = ["```", plain(" ".join(command.split())).replace("```", "'''"), "```"]
         lines += [*([escaped_markdown(command)] if "<" in command else fenced), ""]
-    lines += table(("", ""), [(escaped_markdown(name), escaped_markdown(value)) for name, value in environment.items()])
+    lines += table(
+        ("", ""),
+        [(escaped_markdown(name), escaped_markdown(value)) for name, value in environment.items()],
+    )
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -75,11 +98,25 @@ def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) ->
         kinds = album.kinds(entry)[:PLOTS_AS_FILES]
         for kind in kinds:
             write_text(file.with_name(f"{kind}-{entry.slug}.svg"), album.svg(entry, kind))
-        entries_with_plots.append(replace(entry, plots=tuple((text_of(kind, entry), f"{kind}-{entry.slug}.svg") for kind in kinds)))
+        entries_with_plots.append(
+            replace(
+                entry,
+                plots=tuple((text_of(kind, entry), f"{kind}-{entry.slug}.svg") for kind in kinds),
+            )
+        )
     if overview is not None:
         write_text(file.with_name("summary.svg"), overview)
-    head = {"title": document["title"], "command": document["command"], "environment": document["environment"]}
-    text = markdown(entries_with_plots, **head, together=family(document["results"]), overview="summary.svg" if overview else None)
+    head = {
+        "title": document["title"],
+        "command": document["command"],
+        "environment": document["environment"],
+    }
+    text = markdown(
+        entries_with_plots,
+        **head,
+        together=family(document["results"]),
+        overview="summary.svg" if overview else None,
+    )
     write_text(file, text)
 
 

@@ -1,8 +1,10 @@
-"""OSV format of a report: one record of the Open Source Vulnerability schema per claim that a release of a library violates.
+"""OSV format of a report: one record of the Open Source Vulnerability schema per claim that a
+release of a library violates.
 
-The affected range holds what was measured, and no more: it begins at the first release whose audit found a violation, and ends at the first
-later release of the same target whose audit found none; without such a release, at the last violated one. Identifiers begin with
-``x_``, as the schema asks of databases that are not registered.
+The affected range holds what was measured, and no more: it begins at the first release whose audit
+found a violation, and ends at the first later release of the same target whose audit found none;
+without such a release, at the last violated one. Identifiers begin with ``x_``, as the schema asks
+of databases that are not registered.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from dpwitness.reports.plots.album import Album
 
 SUFFIX = ".osv.json"
 SCHEMA_VERSION = "1.6.0"
-_LIBRARY = re.compile(r"(?P<library>[\w.-]+) (?P<version>\d[\w.+!-]*), Python \d")  # the note on the library of a target file
+# the note on the library of a target file
+_LIBRARY = re.compile(r"(?P<library>[\w.-]+) (?P<version>\d[\w.+!-]*), Python \d")
 _CLEARED = (Verdict.NOT_REFUTED.value, Verdict.CERTIFIED.value, Verdict.SUPPORTED.value)
 
 
@@ -41,14 +44,17 @@ def osv(results: Sequence[Json], modified: str = "") -> list[Json]:
     Parameters
     ----------
     results : sequence of dict
-        Results of one or several releases of a library. The release is in ``"library"`` and ``"version"``, or in the note of a target file.
+        Results of one or several releases of a library. The release is in ``"library"`` and
+        ``"version"``, or in the note of a target file.
     modified : str
-        Time of the records, in RFC 3339 format; by default the time of ``SOURCE_DATE_EPOCH``, or now.
+        Time of the records, in RFC 3339 format; by default the time of ``SOURCE_DATE_EPOCH``, or
+        now.
 
     Returns
     -------
     list of dict
-        One record per library, target, claim and relation with an unsuppressed violation, sorted by id.
+        One record per library, target, claim and relation with an unsuppressed violation, sorted by
+        id.
 
     References
     ----------
@@ -58,7 +64,9 @@ def osv(results: Sequence[Json], modified: str = "") -> list[Json]:
     for result in results:
         groups.setdefault(_identity(result), []).append(result)
     records = [_record(identity, group, modified or _now()) for identity, group in groups.items()]
-    return sorted((record for record in records if record is not None), key=lambda record: str(record["id"]))
+    return sorted(
+        (record for record in records if record is not None), key=lambda record: str(record["id"])
+    )
 
 
 def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) -> None:
@@ -67,7 +75,8 @@ def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) ->
 
 
 def release_of(result: Mapping[str, Any]) -> tuple[str, str]:
-    """Return library and version of an audited target file; empty texts for a mechanism of the user.
+    """Return library and version of an audited target file; empty texts for a mechanism of the
+    user.
 
     Examples
     --------
@@ -76,13 +85,17 @@ def release_of(result: Mapping[str, Any]) -> tuple[str, str]:
     """
     if result.get("library"):
         return str(result["library"]), str(result.get("version") or "")
-    found = next((match for note in result.get("notes") or () if (match := _LIBRARY.match(str(note)))), None)
+    found = next(
+        (match for note in result.get("notes") or () if (match := _LIBRARY.match(str(note)))), None
+    )
     return (found["library"], found["version"]) if found else ("", "")
 
 
 def _identity(result: Json) -> tuple[str, ...]:
     """Return the fields that the results of one target on several releases share."""
-    return release_of(result)[0], *(str(result.get(key) or "") for key in ("name", "claim", "relation"))
+    return release_of(result)[0], *(
+        str(result.get(key) or "") for key in ("name", "claim", "relation")
+    )
 
 
 def _violated(result: Json) -> bool:
@@ -114,7 +127,10 @@ def _record(identity: tuple[str, ...], group: Sequence[Json], modified: str) -> 
 
 def _details(result: Json, relation: str) -> str:
     """Return the measurements, in Markdown."""
-    parts = [result.get("headline") or f"{result['verdict']} against the claim {result.get('claim')}", result.get("cause")]
+    parts = [
+        result.get("headline") or f"{result['verdict']} against the claim {result.get('claim')}",
+        result.get("cause"),
+    ]
     parts += [
         f"Neighboring relation: {relation}." if relation else "",
         f"Event: {result['description']}." if result.get("description") else "",
@@ -142,11 +158,15 @@ def _measured(result: Json) -> Json:
 def _digest(result: Json) -> str | None:
     """Return the SHA-256 of the witness in hexadecimal digits; None if there is no witness."""
     witness = result.get("witness")
-    return str(witness["sha256"]) if isinstance(witness, Mapping) and witness.get("sha256") else None
+    return (
+        str(witness["sha256"]) if isinstance(witness, Mapping) and witness.get("sha256") else None
+    )
 
 
 def _evidence(result: Json) -> Json:
-    """Return the reference to a witness by its hash (RFC 6920), because a report has no address of its own."""
+    """Return the reference to a witness by its hash (RFC 6920), because a report has no address of
+    its own.
+    """
     text = base64.urlsafe_b64encode(bytes.fromhex(str(_digest(result)))).decode().rstrip("=")
     return {"type": "EVIDENCE", "url": f"ni:///sha-256;{text}"}
 
@@ -158,10 +178,16 @@ def _affected(library: str, violated: Sequence[Json], group: Sequence[Json]) -> 
     package["purl"] = f"pkg:pypi/{package['name']}"
     if not versions:
         return {"package": package}
-    cleared = _sorted({release_of(result)[1] for result in group if result.get("verdict") in _CLEARED} - {""})
+    cleared = _sorted(
+        {release_of(result)[1] for result in group if result.get("verdict") in _CLEARED} - {""}
+    )
     later = [version for version in cleared if _key(version) > _key(versions[-1])]
     end = {"fixed": later[0]} if later else {"last_affected": versions[-1]}
-    return {"package": package, "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": versions[0]}, end]}], "versions": versions}
+    return {
+        "package": package,
+        "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": versions[0]}, end]}],
+        "versions": versions,
+    }
 
 
 def _sorted(versions: set[str]) -> list[str]:
@@ -179,5 +205,9 @@ def _key(version: str) -> Version:
 def _now() -> str:
     """Return the time of ``SOURCE_DATE_EPOCH``, or now, in RFC 3339 format."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    moment = datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch.isdigit() else datetime.datetime.now(datetime.UTC)
+    moment = (
+        datetime.datetime.fromtimestamp(int(epoch), datetime.UTC)
+        if epoch.isdigit()
+        else datetime.datetime.now(datetime.UTC)
+    )
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,6 +1,8 @@
-"""Evidence sheet that follows the parts of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (March 2025).
+"""Evidence sheet that follows the parts of NIST SP 800-226, Guidelines for Evaluating Differential
+Privacy Guarantees (March 2025).
 
-Each row states what the audits of the report measured. A row without a measurement says ``not covered``: the sheet never infers an answer.
+Each row states what the audits of the report measured. A row without a measurement says ``not
+covered``: the sheet never infers an answer.
 """
 
 from __future__ import annotations
@@ -40,8 +42,10 @@ def sheet(document: Json) -> str:
     lines = [
         f"# Evidence sheet: {escaped_markdown(line(document['title'], 200))}",
         "",
-        "The sheet follows NIST SP 800-226, *Guidelines for Evaluating Differential Privacy Guarantees*. Each row states what the audits "
-        f"of this report measured; *{NOT_COVERED}* means that no audit of the report looked at the subject.",
+        "The sheet follows NIST SP 800-226, *Guidelines for Evaluating Differential Privacy "
+        "Guarantees*. Each row states what the audits "
+        f"of this report measured; *{NOT_COVERED}* means that no audit of the report looked "
+        "at the subject.",
         "",
     ]
     for part, rows in _PARTS:
@@ -71,7 +75,11 @@ def _headlines(*kinds: str) -> Callable[[Sequence[Json]], str]:
 
     def find(results: Sequence[Json]) -> str:
         found = [result for result in results if result.get("kind") in kinds]
-        return _joined(f"{_name(result)}: {escaped_markdown(line(result.get('headline') or result['verdict'], 300))}" for result in found)
+        return _joined(
+            f"{_name(result)}: "
+            f"{escaped_markdown(line(result.get('headline') or result['verdict'], 300))}"
+            for result in found
+        )
 
     return find
 
@@ -88,9 +96,14 @@ def _name(result: Json) -> str:
 
 def _bounds(results: Sequence[Json]) -> str:
     """Certified lower bound of each audited parameter."""
-    found = [result for result in results if result.get("parameter_lower") is not None and result.get("parameter")]
+    found = [
+        result
+        for result in results
+        if result.get("parameter_lower") is not None and result.get("parameter")
+    ]
     return _joined(
-        f"{_name(result)}: {escaped_markdown(str(result['parameter']))} > {figure(result['parameter_lower'])} "
+        f"{_name(result)}: {escaped_markdown(str(result['parameter']))} > "
+        f"{figure(result['parameter_lower'])} "
         f"against {code(line(result.get('claim') or '', 80))}"
         for result in found
     )
@@ -102,7 +115,13 @@ def _algorithms(results: Sequence[Json]) -> str:
     for result in results:
         library, version = release_of(result)
         source = result.get("source")
-        place = f"{library} {version}" if library else f"{source['file']}:{source['line']}" if source else ""
+        place = (
+            f"{library} {version}"
+            if library
+            else f"{source['file']}:{source['line']}"
+            if source
+            else ""
+        )
         texts.append(_name(result) + (f" ({escaped_markdown(line(place, 120))})" if place else ""))
     return _joined(dict.fromkeys(texts))
 
@@ -120,7 +139,12 @@ def _floating_point(results: Sequence[Json]) -> str:
 def _randomness(results: Sequence[Json]) -> str:
     """Number of audits with a seed, which is not a statement on the generator of the library."""
     seeded = sum(result.get("seed") is not None for result in results)
-    return f"{seeded} of {len(results)} audits record a seed; the quality of the generator: {NOT_COVERED}" if results else ""
+    return (
+        f"{seeded} of {len(results)} audits record a seed; the quality of the generator: "
+        f"{NOT_COVERED}"
+        if results
+        else ""
+    )
 
 
 def _nothing(results: Sequence[Json]) -> str:
@@ -144,8 +168,14 @@ _PARTS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         "Differentially private algorithms",
         (
             ("algorithm and implementation", _algorithms),
-            ("outputs against the claim", _headlines("black box", "white box", "interactive", "canaries")),
-            ("sensitivity and contribution bounds", _headlines("sensitivity", "stability", "trace")),
+            (
+                "outputs against the claim",
+                _headlines("black box", "white box", "interactive", "canaries"),
+            ),
+            (
+                "sensitivity and contribution bounds",
+                _headlines("sensitivity", "stability", "trace"),
+            ),
             ("accounting and composition", _headlines("accountant", "metamorphic")),
             ("utility", _headlines("utility")),
             ("systemic, human and statistical bias", _nothing),

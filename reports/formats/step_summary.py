@@ -1,4 +1,6 @@
-"""CI step summary of a report in markdown: the answer in one sentence, then a table of the audits, worst first."""
+"""CI step summary of a report in markdown: the answer in one sentence, then a table of the audits,
+worst first.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.cards.overview import SEVERITY
 from dpwitness.reports.formats.suppressions import excused
 from dpwitness.reports.phrasing.summary import count_verdicts, violated_in_bits
-from dpwitness.reports.phrasing.wording import beyond, code, escaped_markdown, figure, line, number, table, verdict
+from dpwitness.reports.phrasing.wording import (
+    beyond,
+    code,
+    escaped_markdown,
+    figure,
+    line,
+    number,
+    table,
+    verdict,
+)
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _BYTES = 1_000_000  # GitHub drops a summary of more than 2**20 bytes completely
@@ -20,9 +31,15 @@ _ROWS = 100
 def step_summary(document: Json) -> str:
     """Return the summary of a document as a section of markdown."""
     ranked = sorted(document["results"], key=_rank)
-    lines = [f"## {_escaped(document['title'], 200)}", "", _answer_sentence(document["results"]), ""]
+    lines = [
+        f"## {_escaped(document['title'], 200)}",
+        "",
+        _answer_sentence(document["results"]),
+        "",
+    ]
     lines += table(
-        ["verdict", "audit", "claim", "certified", "would have been found", "source"], [_row(result) for result in ranked[:_ROWS]]
+        ["verdict", "audit", "claim", "certified", "would have been found", "source"],
+        [_row(result) for result in ranked[:_ROWS]],
     )
     if len(ranked) > _ROWS:
         lines += ["", f"And {len(ranked) - _ROWS:,} more, none worse: see the report."]
@@ -30,11 +47,16 @@ def step_summary(document: Json) -> str:
 
 
 def append_summary(document: Json, file: Path | str) -> Path:
-    """Append the summary of a document to a file and return the path; append only one sentence if the file would become too long."""
+    """Append the summary of a document to a file and return the path; append only one sentence if
+    the file would become too long.
+    """
     path, text = Path(file), step_summary(document)
     size = path.stat().st_size if path.exists() else 0
     if size + len(text.encode()) > _BYTES:
-        text = f"\n{_answer_sentence(document['results'])} The table is left out, as this page is full.\n"
+        text = (
+            f"\n{_answer_sentence(document['results'])} The table is left out, as this page is "
+            "full.\n"
+        )
     try:
         with path.open("ab") as page:
             page.write(text.encode())
@@ -46,25 +68,41 @@ def append_summary(document: Json, file: Path | str) -> Path:
 
 
 def summary_file(given: str | None = None) -> str | None:
-    """Return the file for the summary: `given`, or the file in the job's environment variable, or None."""
+    """Return the file for the summary: `given`, or the file in the job's environment variable, or
+    None.
+    """
     return given or os.environ.get(VARIABLE) or None
 
 
 def _answer_sentence(results: list[Json]) -> str:
     found = count_verdicts(results)
     words = ", ".join(f"{n} {verdict(name).lower()}" for name, n in found.items() if n)
-    leaky = sum(violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value for result in results)
-    allowed, wrong = sum(bool(excused(result)) for result in results), sum(result.get("right") is False for result in results)
-    more = [f"{leaky} violated in low bits only"] * bool(leaky) + [f"{allowed} accepted or expected"] * bool(allowed)
+    leaky = sum(
+        violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
+        for result in results
+    )
+    allowed, wrong = (
+        sum(bool(excused(result)) for result in results),
+        sum(result.get("right") is False for result in results),
+    )
+    more = [f"{leaky} violated in low bits only"] * bool(leaky) + [
+        f"{allowed} accepted or expected"
+    ] * bool(allowed)
     more += [f"{wrong} that contradict the known truth"] * bool(wrong)
     if found["VIOLATED"] or leaky:
         first = f"**A privacy claim is violated in {found['VIOLATED'] + leaky} of {len(results)}.**"
     elif found.get("SUSPECT"):
-        first = f"**A guessed claim is violated in {found['SUSPECT']} of {len(results)}; no stated claim is.**"
+        first = (
+            f"**A guessed claim is violated in {found['SUSPECT']} of {len(results)}; no stated "
+            "claim is.**"
+        )
     elif found["ERROR"] + found["INCONCLUSIVE"] == len(results):
         first = "**No audit reached a verdict: it is unknown whether these claims hold.**"
     else:
-        first = f"**No violation was found in {len(results) - found['ERROR'] - found['INCONCLUSIVE']} of {len(results)}.**"
+        first = (
+            "**No violation was found in "
+            f"{len(results) - found['ERROR'] - found['INCONCLUSIVE']} of {len(results)}.**"
+        )
     return f"{first} Verdicts: {'; '.join([words or 'none', *more])}."
 
 
@@ -84,7 +122,11 @@ def _row(result: Json) -> tuple[str, ...]:
     bits = violated_in_bits(result) and result["verdict"] != Verdict.VIOLATED.value
     excuse = f" ({_escaped(excused(result), 120)})" if excused(result) else ""
     verdict_text = verdict(result["verdict"]) + (", VIOLATED in low bits" if bits else "") + excuse
-    bound = beyond(symbol, least) if number(least) is not None else _escaped(result.get("headline") or "", 120)
+    bound = (
+        beyond(symbol, least)
+        if number(least) is not None
+        else _escaped(result.get("headline") or "", 120)
+    )
     source = result.get("source")
     return (
         verdict_text,

@@ -1,4 +1,6 @@
-"""Suppressions: reasons why a violation needs no action. It is accepted until a date, or the suite expects the violation."""
+"""Suppressions: reasons why a violation needs no action. It is accepted until a date, or the suite
+expects the violation.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from dpwitness.reports.phrasing.wording import line
 
 
 def excuse(result: Json, rule: str) -> str:
-    """Return the reason that suppresses one broken rule of a result; an empty text if the rule is not suppressed.
+    """Return the reason that suppresses one broken rule of a result; an empty text if the rule is
+    not suppressed.
 
     Examples
     --------

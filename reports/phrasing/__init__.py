@@ -1,1 +1,3 @@
-"""Short texts of results: numbers, names, datasets, claims, and corrections over several audits. Imports results only."""
+"""Short texts of results: numbers, names, datasets, claims, and corrections over several audits.
+Imports results only.
+"""

@@ -10,14 +10,25 @@ from dpwitness.core.claims import Claim, exact_claim, parse_claim
 from dpwitness.core.datasets.relations import describe_relation, parse_relation
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.phrasing.wording import code, dataset, differences, escaped_markdown, figure, format_times, number, verdict
+from dpwitness.reports.phrasing.wording import (
+    code,
+    dataset,
+    differences,
+    escaped_markdown,
+    figure,
+    format_times,
+    number,
+    verdict,
+)
 
 Facts = list[tuple[str, str]]  # (label, markdown)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Result's JSON with its data in the report: the part of file names, the files, and the adjusted p-value."""
+    """Result's JSON with its data in the report: the part of file names, the files, and the
+    adjusted p-value.
+    """
 
     result: Json
     slug: str
@@ -34,16 +45,24 @@ Card = Callable[[Entry], Facts]
 
 
 def claim_of(result: Json) -> Claim | None:
-    """Return the claim that a result was tested against; None if the result has no claim that can be parsed."""
+    """Return the claim that a result was tested against; None if the result has no claim that can
+    be parsed.
+    """
     text, numbers = result.get("claim"), result.get("claim_numbers")
     try:
-        return (exact_claim(text, numbers) if isinstance(numbers, list) else parse_claim(text)) if isinstance(text, str) else None
+        return (
+            (exact_claim(text, numbers) if isinstance(numbers, list) else parse_claim(text))
+            if isinstance(text, str)
+            else None
+        )
     except InvalidArgument:
         return None
 
 
 def explanations(result: Json) -> tuple[str, ...]:
-    """Return what the traced runs of an audit show, one line for each kind of call and each finding; empty without a readable trace."""
+    """Return what the traced runs of an audit show, one line for each kind of call and each
+    finding; empty without a readable trace.
+    """
     try:
         return TraceEvidence.from_json(result["trace"]).explanation
     except (KeyError, TypeError, ValueError):
@@ -51,7 +70,8 @@ def explanations(result: Json) -> tuple[str, ...]:
 
 
 def causes_text(result: Json) -> str:
-    """Return the verdicts on the causes of a violation in one line; empty if causes were not separated.
+    """Return the verdicts on the causes of a violation in one line; empty if causes were not
+    separated.
 
     Examples
     --------
@@ -65,7 +85,9 @@ def causes_text(result: Json) -> str:
         words = f" ({cause['words']})" if cause["words"] else ""
         bound = f", {result.get('parameter', 'epsilon')} > {figure(cause['parameter_lower'])}"
         counted = cause["verdict"] not in ("INCONCLUSIVE", "ERROR")
-        lines.append(f"{verdict(cause['verdict'])} by {cause['kind']}{words}{bound if counted else ''}")
+        lines.append(
+            f"{verdict(cause['verdict'])} by {cause['kind']}{words}{bound if counted else ''}"
+        )
     return "; ".join(lines)
 
 
@@ -79,19 +101,29 @@ def run_facts(result: Json) -> Facts:
 
 
 def relation_fact(result: Json) -> tuple[str, str]:
-    """Return the relation with its meaning as a fact; an unknown relation is printed without a meaning."""
+    """Return the relation with its meaning as a fact; an unknown relation is printed without a
+    meaning.
+    """
     relation = str(result.get("relation") or "")
-    return "relation", escaped_markdown(f"{relation}: {describe_relation(relation)}" if describe_relation(relation) else relation)
+    return "relation", escaped_markdown(
+        f"{relation}: {describe_relation(relation)}" if describe_relation(relation) else relation
+    )
 
 
 def again(result: Json) -> str:
-    """Return the phrase on how a replay obtains the verdict: from the counts, or with fresh randomness."""
+    """Return the phrase on how a replay obtains the verdict: from the counts, or with fresh
+    randomness.
+    """
     same = dict.fromkeys(("stability", "accountant", "metamorphic"), "on the same inputs")
-    return {"canaries": "from its counts", **same}.get(str(result.get("kind")), "with fresh randomness")
+    return {"canaries": "from its counts", **same}.get(
+        str(result.get("kind")), "with fresh randomness"
+    )
 
 
 def pair_facts(result: Json) -> Facts:
-    """Return the facts of a result's pair: both datasets, their difference, and why the datasets are neighbors."""
+    """Return the facts of a result's pair: both datasets, their difference, and why the datasets
+    are neighbors.
+    """
     pair = result.get("pair")
     if not pair:
         return []
@@ -99,23 +131,34 @@ def pair_facts(result: Json) -> Facts:
         ("D0", code(dataset(pair["d0"]))),
         ("D1", code(dataset(pair["d1"]))),
         ("where they differ", escaped_markdown(differences(pair["d0"], pair["d1"]))),
-        ("why this pair", f"{escaped_markdown(pair.get('why', ''))}; {_relation_note(str(pair.get('relation', '')))}"),
+        (
+            "why this pair",
+            f"{escaped_markdown(pair.get('why', ''))}; "
+            f"{_relation_note(str(pair.get('relation', '')))}",
+        ),
     ]
 
 
 def _relation_note(relation: str) -> str:
-    """Return the sentence on whether the neighboring relation of the pair was checked or only stated."""
+    """Return the sentence on whether the neighboring relation of the pair was checked or only
+    stated.
+    """
     if describe_relation(relation) and not parse_relation(relation).checked:
         return f"stated to be neighbors ({escaped_markdown(relation)}), not checked here"
     return f"checked to be {escaped_markdown(relation)} neighbors"
 
 
 def enclosure(result: Json, digits: int = 6) -> str:
-    """Format the enclosure of the claim's parameter as ``[lower, upper]``, from a white-box result or a black-box result's enclosure."""
+    """Format the enclosure of the claim's parameter as ``[lower, upper]``, from a white-box result
+    or a black-box result's enclosure.
+    """
     ends = [number(result.get(f"parameter_{end}")) for end in ("lower", "upper")]
     return f"[{', '.join(figure(end, digits) for end in ends)}]"
 
 
 def _environment(result: Json) -> str:
     """Format the environment of a result, package names and versions, as one line."""
-    return ", ".join(f"{escaped_markdown(name)} {escaped_markdown(version)}" for name, version in (result.get("environment") or {}).items())
+    return ", ".join(
+        f"{escaped_markdown(name)} {escaped_markdown(version)}"
+        for name, version in (result.get("environment") or {}).items()
+    )

@@ -1,4 +1,6 @@
-"""Scope of a report: the elements of a privacy claim that NIST SP 800-226 asks for, and what was not tested."""
+"""Scope of a report: the elements of a privacy claim that NIST SP 800-226 asks for, and what was
+not tested.
+"""
 
 from __future__ import annotations
 
@@ -39,22 +41,39 @@ def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
     classes = [NOTIONS.get(claim.partition(":")[0]) for claim in claims]
     notions = [found.notion if found else "a bound on what a function does" for found in classes]
     bits = sum(r.get("bit_level") is not None for r in results)
-    adversary = "the adversary sees outputs, knows the code and both datasets, and does not see the noise"
+    adversary = (
+        "the adversary sees outputs, knows the code and both datasets, and does not see the noise"
+    )
     level = (
-        f"values; low bits of floating-point outputs as well in {bits} of {len(results)}" if bits else "values; low bits were not examined"
+        f"values; low bits of floating-point outputs as well in {bits} of {len(results)}"
+        if bits
+        else "values; low bits were not examined"
     )
     return [
         ("unit of privacy", _join_with_counts(_UNITS.get(r, r) for r in relations)),
-        ("neighboring relation", _join_with_counts(f"{r}: {describe_relation(r)}" if describe_relation(r) else r for r in relations)),
+        (
+            "neighboring relation",
+            _join_with_counts(
+                f"{r}: {describe_relation(r)}" if describe_relation(r) else r for r in relations
+            ),
+        ),
         ("notion", _join_with_counts(notions)),
         ("parameters claimed", _join_with_counts(claims, quote=True)),
         ("trust model", f"{adversary}; {level}"),
-        ("evidence", _join_with_counts(_EVIDENCE.get(str(r.get("evidence", "numerical")), str(r.get("evidence"))) for r in results)),
+        (
+            "evidence",
+            _join_with_counts(
+                _EVIDENCE.get(str(r.get("evidence", "numerical")), str(r.get("evidence")))
+                for r in results
+            ),
+        ),
     ]
 
 
 def _join_with_counts(words: Iterable[str], *, quote: bool = False) -> str:
-    """Join the distinct words, most common first, with their counts if there are several distinct words."""
+    """Join the distinct words, most common first, with their counts if there are several distinct
+    words.
+    """
     found = Counter(words)
     shown = [
         f"{code(word) if quote else escaped_markdown(word)}{f' ({n} audits)' if len(found) > 1 and n > 1 else ''}"
@@ -69,15 +88,19 @@ def untested(results: Sequence[Json]) -> list[str]:
     kinds = Counter(str(r.get("kind")) for r in results)
     found = []
     if kinds["black box"]:
-        tried = sum(max(1, len(r.get("pairs") or [])) for r in results if r.get("kind") == "black box")
+        tried = sum(
+            max(1, len(r.get("pairs") or [])) for r in results if r.get("kind") == "black box"
+        )
         others = f"the {tried:,} neighboring pairs" if tried > 1 else "the one neighboring pair"
         found.append(
-            f"Pairs other than {others} on which mechanisms were run; violations smaller than the detectable ones, or of "
+            f"Pairs other than {others} on which mechanisms were run; violations smaller "
+            "than the detectable ones, or of "
             "another kind, such as a raw value in one of a million outputs."
         )
     if kinds["white box"]:
         found.append(
-            "Differences between the code and its density: a white-box verdict is about the formula, which a few runs compare "
+            "Differences between the code and its density: a white-box verdict is about the "
+            "formula, which a few runs compare "
             "with the sampler."
         )
     if kinds["stability"]:
@@ -85,21 +108,28 @@ def untested(results: Sequence[Json]) -> list[str]:
     if kinds["accountant"]:
         found.append("Parameters of accountants other than those that the search tried.")
     if kinds["metamorphic"]:
-        found.append("Inputs of metamorphic relations other than those that were tried; leaks that keep to the relations.")
+        found.append(
+            "Inputs of metamorphic relations other than those that were tried; leaks that "
+            "keep to the relations."
+        )
     if kinds["trace"]:
         found.append("Runs that take another path through the code than those that were recorded.")
     floats = [r for r in results if r.get("kind") == "black box"]
     no_bits = sum(r.get("bit_level") is None for r in floats)
     if no_bits:
         found.append(
-            f"The low bits of floating-point outputs, in {no_bits} of {len(floats)}: not requested, or the outputs are not "
+            f"The low bits of floating-point outputs, in {no_bits} of {len(floats)}: not "
+            "requested, or the outputs are not "
             f"floating-point numbers."
         )
-    without_verdict = sum(r.get("verdict") in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value) for r in results)
+    without_verdict = sum(
+        r.get("verdict") in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value) for r in results
+    )
     if without_verdict:
         found.append(f"The claims of the {without_verdict} audits without a verdict.")
     found.append(
-        "Time, memory, logs and error messages as channels; the quality of the random source and how it is seeded; the total "
+        "Time, memory, logs and error messages as channels; the quality of the random source "
+        "and how it is seeded; the total "
         "leakage of several "
         "releases of the same data; whether the parameters protect enough."
     )

@@ -1,4 +1,6 @@
-"""Summaries of several audits: counts of verdicts, and Holm's correction over the family of audits."""
+"""Summaries of several audits: counts of verdicts, and Holm's correction over the
+family of audits.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from dpwitness.reports.phrasing.wording import number
 def holm(p_values: ArrayLike) -> FloatArray:
     """Return Holm's adjusted p-values.
 
-    If all hypotheses with an adjusted p-value of at most a are rejected, the probability of any false rejection is at most a, under any
-    dependence.
+    If all hypotheses with an adjusted p-value of at most a are rejected, the probability of any
+    false rejection is at most a, under any dependence.
 
     Parameters
     ----------
@@ -51,15 +53,24 @@ class Family:
     error: float  # family-wise error probability: the smallest error probability of the audits
     adjusted: dict[int, float]  # Holm-adjusted p-value by position in the report
     refuted: tuple[int, ...]  # positions of the claims that are refuted at the family-wise error
-    alone: tuple[int, ...]  # positions of the audits that are VIOLATED, but not refuted at the family-wise error
+    # positions of the audits that are VIOLATED, but not refuted at the family-wise error
+    alone: tuple[int, ...]
 
 
 def family(results: Sequence[Json]) -> Family | None:
-    """Return the family of a report's audits; None if fewer than two audits have a p-value and a confidence."""
-    members = [i for i, r in enumerate(results) if number(r.get("p_value")) is not None and number(r.get("confidence")) is not None]
+    """Return the family of a report's audits; None if fewer than two audits have a p-value and a
+    confidence.
+    """
+    members = [
+        i
+        for i, r in enumerate(results)
+        if number(r.get("p_value")) is not None and number(r.get("confidence")) is not None
+    ]
     if len(members) < 2:
         return None
-    adjusted = dict(zip(members, holm([results[i]["p_value"] for i in members]).tolist(), strict=True))
+    adjusted = dict(
+        zip(members, holm([results[i]["p_value"] for i in members]).tolist(), strict=True)
+    )
     error = min(error_of(results[i]["confidence"]) for i in members)
     violated = [i for i in members if results[i].get("verdict") == Verdict.VIOLATED.value]
     refuted = tuple(i for i in violated if adjusted[i] <= error)
@@ -67,14 +78,22 @@ def family(results: Sequence[Json]) -> Family | None:
 
 
 def error_of(confidence: float) -> float:
-    """Return 1 - confidence without floating-point noise: 0.01, and not 0.010000000000000009, for 0.99."""
+    """Return 1 - confidence without floating-point noise: 0.01, and not 0.010000000000000009, for
+    0.99.
+    """
     return float(f"{1.0 - confidence:.6g}")
 
 
 def count_verdicts(results: Sequence[Json]) -> dict[str, int]:
-    """Return the number of results with each verdict, including zeros, but not for SUSPECT, which only scans have."""
+    """Return the number of results with each verdict, including zeros, but not for SUSPECT, which
+    only scans have.
+    """
     found = Counter(str(r.get("verdict")) for r in results)
-    return {v.value: found.get(v.value, 0) for v in Verdict if v is not Verdict.SUSPECT or found.get(v.value)}
+    return {
+        v.value: found.get(v.value, 0)
+        for v in Verdict
+        if v is not Verdict.SUSPECT or found.get(v.value)
+    }
 
 
 def violated_in_bits(result: Json) -> bool:
@@ -83,12 +102,23 @@ def violated_in_bits(result: Json) -> bool:
 
 
 def suspected(result: Json) -> bool:
-    """Return whether a guessed claim is violated, by the values of the outputs or by their low bits."""
+    """Return whether a guessed claim is violated, by the values of the outputs or by their low
+    bits.
+    """
     level = result.get("bit_level")
-    return Verdict.SUSPECT.value in (result.get("verdict"), level.get("verdict") if isinstance(level, dict) else None)
+    return Verdict.SUSPECT.value in (
+        result.get("verdict"),
+        level.get("verdict") if isinstance(level, dict) else None,
+    )
 
 
 def acceptance_text(result: Json) -> str:
-    """Return the expiry date, reason and rules of a result's accepted violations; an empty text if none is accepted."""
+    """Return the expiry date, reason and rules of a result's accepted violations; an empty text if
+    none is accepted.
+    """
     found = result.get("accepted")
-    return f"until {found['expires']}: {found['reason']} ({', '.join(found['rules'])})" if found else ""
+    return (
+        f"until {found['expires']}: {found['reason']} ({', '.join(found['rules'])})"
+        if found
+        else ""
+    )

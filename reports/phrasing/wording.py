@@ -18,7 +18,9 @@ _MAX_NAME = 60  # widest column of names on a terminal
 
 
 def number(value: Any) -> float | None:
-    """Return a number of a result's JSON as a float, including the words "inf", "-inf" and "nan"; None for other values."""
+    """Return a number of a result's JSON as a float, including the words "inf", "-inf" and "nan";
+    None for other values.
+    """
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float):
@@ -37,15 +39,23 @@ def figure(value: Any, digits: int = 4) -> str:
 
 
 def format_times(seconds: Any, cpu_seconds: Any) -> str:
-    """Format a duration and a CPU time: ``12.3 s, 20.1 CPU s``; a missing or unknown number is left out."""
+    """Format a duration and a CPU time: ``12.3 s, 20.1 CPU s``; a missing or unknown number is left
+    out.
+    """
     found = ((number(seconds), "s"), (number(cpu_seconds), "CPU s"))
     return ", ".join(f"{figure(value, 3)} {unit}" for value, unit in found if value)
 
 
 def beyond(symbol: Any, value: Any, digits: int = 4) -> str:
-    """Format a lower bound of a parameter: ``epsilon > 1.2``, or "no finite epsilon holds" for an infinite bound."""
+    """Format a lower bound of a parameter: ``epsilon > 1.2``, or "no finite epsilon holds" for an
+    infinite bound.
+    """
     found = number(value)
-    return f"no finite {symbol} holds" if found is not None and math.isinf(found) and found > 0 else f"{symbol} > {figure(value, digits)}"
+    return (
+        f"no finite {symbol} holds"
+        if found is not None and math.isinf(found) and found > 0
+        else f"{symbol} > {figure(value, digits)}"
+    )
 
 
 def count(value: Any) -> str:
@@ -60,7 +70,8 @@ def verdict(value: Any) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape control characters and CI job commands, so that a text cannot move the cursor, set colors or change text direction.
+    """Escape control characters and CI job commands, so that a text cannot move the cursor, set
+    colors or change text direction.
 
     Examples
     --------
@@ -68,7 +79,9 @@ def plain(text: str) -> str:
     'a\\\\x1b[31mb'
     """
     shown = (char if char == "\n" or char.isprintable() else ascii(char)[1:-1] for char in text)
-    return _JOB_COMMAND.sub(lambda found: f"{found[1]}\\x3a" if found[1] is not None else "\\x23", "".join(shown))
+    return _JOB_COMMAND.sub(
+        lambda found: f"{found[1]}\\x3a" if found[1] is not None else "\\x23", "".join(shown)
+    )
 
 
 # CI services run commands in the output of a job: "::" at the start of a line, "##[" anywhere.
@@ -76,7 +89,9 @@ _JOB_COMMAND = re.compile(r"^([ \t]*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 
 def name_width(names: Iterable[str]) -> int:
-    """Return the width of a column of names on a terminal: that of the longest name, but at most 60 characters."""
+    """Return the width of a column of names on a terminal: that of the longest name, but at most 60
+    characters.
+    """
     return min(max(map(len, names), default=0), _MAX_NAME)
 
 
@@ -95,7 +110,8 @@ def name_cell(name: str, width: int) -> str:
 
 
 def line(text: Any, most: int = 1000) -> str:
-    """Return a text as one line of about `most` characters, with escapes for characters that are not printable.
+    """Return a text as one line of about `most` characters, with escapes for characters that are
+    not printable.
 
     Examples
     --------
@@ -112,7 +128,9 @@ def line(text: Any, most: int = 1000) -> str:
 
 
 def truncated_line(text: Any, most: int) -> str:
-    """Return a text as one line, truncated to `most` characters, with escapes for characters that are not printable."""
+    """Return a text as one line, truncated to `most` characters, with escapes for characters that
+    are not printable.
+    """
     clean = plain(" ".join(str(text)[: 20 * most].split()))
     return clean if len(clean) <= most else f"{clean[: most - 3]}..."
 
@@ -120,7 +138,8 @@ def truncated_line(text: Any, most: int) -> str:
 def code(text: Any) -> str:
     """Return a text as a markdown code span on one line.
 
-    A text with "<" is returned as `escaped_markdown`, because a code span cannot escape "<" and some renderers would read it as HTML.
+    A text with "<" is returned as `escaped_markdown`, because a code span cannot escape "<" and
+    some renderers would read it as HTML.
     """
     clean = truncated_line(text, _LONGEST_PROSE).replace("`", "'")
     if "<" in clean:
@@ -129,11 +148,17 @@ def code(text: Any) -> str:
 
 
 def escaped_markdown(text: Any) -> str:
-    """Return an untrusted text as one line of markdown with all markup escaped, truncated if it is very long."""
+    """Return an untrusted text as one line of markdown with all markup escaped, truncated if it is
+    very long.
+    """
     clean = plain(" ".join(str(text).split()))
     if len(clean) > _LONGEST_PROSE:
         clean = f"{clean[:_LONGEST_PROSE]} ... ({len(clean):,} characters)"
-    return re.sub(r"([\\`*\[]|(?<!\w)_|_(?!\w)|~(?=~))", r"\\\1", clean).replace("&", "&amp;").replace("<", "&lt;")
+    return (
+        re.sub(r"([\\`*\[]|(?<!\w)_|_(?!\w)|~(?=~))", r"\\\1", clean)
+        .replace("&", "&amp;")
+        .replace("<", "&lt;")
+    )
 
 
 def link(name: Any, target: str) -> str:
@@ -151,7 +176,9 @@ def link(name: Any, target: str) -> str:
 
 
 def item(text: Any) -> str:
-    """Return an untrusted text as a markdown list item, with an initial heading, quotation or list mark escaped."""
+    """Return an untrusted text as a markdown list item, with an initial heading, quotation or list
+    mark escaped.
+    """
     return "- " + re.sub(r"^(\d*)([#>+=.)-])", r"\1\\\2", escaped_markdown(text))
 
 
@@ -167,7 +194,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def slugs(names: Iterable[str]) -> list[str]:
-    """Return a part of a file name for each name: lower-case letters, digits, dots and dashes. The parts are distinct.
+    """Return a part of a file name for each name: lower-case letters, digits, dots and dashes. The
+    parts are distinct.
 
     Examples
     --------
@@ -178,7 +206,10 @@ def slugs(names: Iterable[str]) -> list[str]:
     found = []
     for name in names:
         plain = unicodedata.normalize("NFKD", str(name)).encode("ascii", "ignore").decode().lower()
-        base = re.sub(r"\.{2,}", ".", re.sub(r"[^a-z0-9.]+", "-", plain))[:_LONGEST_SLUG].strip(".-") or "audit"
+        base = (
+            re.sub(r"\.{2,}", ".", re.sub(r"[^a-z0-9.]+", "-", plain))[:_LONGEST_SLUG].strip(".-")
+            or "audit"
+        )
         slug, again = base, 2
         while slug in taken:
             slug, again = f"{base}-{again}", again + 1
@@ -188,7 +219,8 @@ def slugs(names: Iterable[str]) -> list[str]:
 
 
 def dataset(value: Any) -> str:
-    """Format a dataset from its JSON form (`dpwitness.core.values.json_codec`); long datasets are truncated and show their size.
+    """Format a dataset from its JSON form (`dpwitness.core.values.json_codec`); long datasets are
+    truncated and show their size.
 
     Examples
     --------
@@ -199,7 +231,9 @@ def dataset(value: Any) -> str:
         shape = value["shape"]
         if not shape:
             return _format_entry(value["value"][0])
-        return _format_entries(value["value"], "[]", "" if len(shape) == 1 else f"shape {'x'.join(map(str, shape))}")
+        return _format_entries(
+            value["value"], "[]", "" if len(shape) == 1 else f"shape {'x'.join(map(str, shape))}"
+        )
     if isinstance(value, dict) and value.get("$type") == "object":
         inside = ", ".join(f"{name}={dataset(field)}" for name, field in value["fields"].items())
         return f"{value['class'].rpartition(':')[2]}({inside})"
@@ -212,8 +246,13 @@ def dataset(value: Any) -> str:
     if isinstance(value, dict) and value.get("$type") == "frame":
         return _format_entries(rows_of(value), "[]", f"a {value['library']} frame")
     if isinstance(value, dict) and value.get("$type") == "graph":
-        columns = {"nodes": [node for node, _ in value["nodes"]], "edges": [edge[:2] for edge in value["edges"]]}
-        return f"{value['form']}: " + ", ".join(f"{name} {_format_entries(items, '[]')}" for name, items in columns.items())
+        columns = {
+            "nodes": [node for node, _ in value["nodes"]],
+            "edges": [edge[:2] for edge in value["edges"]],
+        }
+        return f"{value['form']}: " + ", ".join(
+            f"{name} {_format_entries(items, '[]')}" for name, items in columns.items()
+        )
     if isinstance(value, dict) and value and "$type" not in value:
         return "{" + ", ".join(f"{name}: {dataset(part)}" for name, part in value.items()) + "}"
     if isinstance(value, list):
@@ -235,8 +274,15 @@ def _column_values(column: Json) -> list[Any]:
     if column["categories"] is not None:
         known = _column_values(column["categories"])
         return [None if code < 0 else known[code] for code in found]
-    missing = [False] * len(found) if column["missing"] is None else from_jsonable(column["missing"]).tolist()
-    return [None if is_missing or value != value else value for value, is_missing in zip(found, missing, strict=True)]
+    missing = (
+        [False] * len(found)
+        if column["missing"] is None
+        else from_jsonable(column["missing"]).tolist()
+    )
+    return [
+        None if is_missing or value != value else value
+        for value, is_missing in zip(found, missing, strict=True)
+    ]
 
 
 def _format_entries(values: Sequence[Any], brackets: str, extra: str = "") -> str:
@@ -250,7 +296,13 @@ def _format_entries(values: Sequence[Any], brackets: str, extra: str = "") -> st
 def _format_entry(value: Any) -> str:
     if isinstance(value, dict) and value.get("$type") in ("float", "scalar"):
         return _format_entry(value["value"])
-    if isinstance(value, dict) and value.get("$type") in ("array", "object", "tuple", "masked", "structured"):
+    if isinstance(value, dict) and value.get("$type") in (
+        "array",
+        "object",
+        "tuple",
+        "masked",
+        "structured",
+    ):
         return dataset(value)
     if isinstance(value, dict) and "$type" in value:
         value = {k: v for k, v in value.items() if k != "$type"}
@@ -263,8 +315,13 @@ def _format_entry(value: Any) -> str:
 
 
 def differences(first: Any, second: Any) -> str:
-    """Describe the first differences of two long arrays of the same shape; an empty text for other values."""
-    arrays = [v["value"] if isinstance(v, dict) and v.get("$type") == "array" else v for v in (first, second)]
+    """Describe the first differences of two long arrays of the same shape; an empty text for other
+    values.
+    """
+    arrays = [
+        v["value"] if isinstance(v, dict) and v.get("$type") == "array" else v
+        for v in (first, second)
+    ]
     shapes = [v.get("shape") if isinstance(v, dict) else None for v in (first, second)]
     if (
         not all(isinstance(v, list) and len(v) > _SHOWN_ENTRIES for v in arrays)
@@ -277,5 +334,8 @@ def differences(first: Any, second: Any) -> str:
     parts = []
     for i in places[:3]:
         place = f"{i}" if width == 1 else f"({i // width}, {i % width})"
-        parts.append(f"entry {place}: {_format_entry(arrays[0][i])} on D0, {_format_entry(arrays[1][i])} on D1")
+        parts.append(
+            f"entry {place}: {_format_entry(arrays[0][i])} on D0, "
+            f"{_format_entry(arrays[1][i])} on D1"
+        )
     return "; ".join(parts) + (f"; and {len(places) - 3:,} more" if len(places) > 3 else "")

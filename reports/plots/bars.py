@@ -1,4 +1,6 @@
-"""Plots with one row per audit or call: certified over claimed for several audits, and the privacy loss of a trace's calls."""
+"""Plots with one row per audit or call: certified over claimed for several audits, and the privacy
+loss of a trace's calls.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +23,17 @@ ROWS = 120  # rows of a plot; the worst audits come first
 
 
 def relative(result: Json) -> tuple[float, float] | None:
-    """Return the certified bound and the end of its whisker, both divided by the claim; None without a claim, bound or verdict.
+    """Return the certified bound and the end of its whisker, both divided by the claim; None
+    without a claim, bound or verdict.
 
     The whisker ends at the detectable parameter, or at the upper endpoint of an enclosure.
     """
     claim, least = claim_of(result), number(result.get("parameter_lower"))
     if claim is None or least is None or result.get("verdict") == Verdict.ERROR.value:
         return None
-    found = number(result.get("parameter_upper" if result.get("kind") == "white box" else "detectable"))
+    found = number(
+        result.get("parameter_upper" if result.get("kind") == "white box" else "detectable")
+    )
     return least / claim.parameter, (math.inf if found is None else found) / claim.parameter
 
 
@@ -40,31 +45,68 @@ def overview_height(results: Sequence[Json]) -> float:
 def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     """Draw certified over claimed, one row per audit.
 
-    A dot is the certified bound. Its whisker ends at the violation of the event's kind that would have been found with probability 0.9.
-    An enclosure is a bar from its lower to its upper endpoint.
+    A dot is the certified bound. Its whisker ends at the violation of the event's kind that would
+    have been found with probability 0.9. An enclosure is a bar from its lower to its upper
+    endpoint.
     """
     rows = [(r, pair) for r in results if (pair := relative(r)) is not None]
     rows = sorted(rows, key=lambda row: -min(row[1][0], 1e300))[:ROWS]
     ratios = np.array([pair[0] for _, pair in rows])
-    end = 1.15 * max(1.3, float(np.quantile(ratios[np.isfinite(ratios)], 0.9)) if np.isfinite(ratios).any() else 1.3)
+    end = 1.15 * max(
+        1.3,
+        float(np.quantile(ratios[np.isfinite(ratios)], 0.9)) if np.isfinite(ratios).any() else 1.3,
+    )
     places = np.minimum(ratios, end)  # larger ratios are drawn at the edge, with their number
     broken = np.array([r.get("verdict") == Verdict.VIOLATED.value for r, _ in rows])
     enclosed = np.array([r.get("kind") == "white box" for r, _ in rows])
     heights = np.arange(len(rows))[::-1]
-    for y, place, ratio, whisker, exact in zip(heights, places, ratios, (pair[1] for _, pair in rows), enclosed, strict=True):
+    for y, place, ratio, whisker, exact in zip(
+        heights, places, ratios, (pair[1] for _, pair in rows), enclosed, strict=True
+    ):
         whisker_end = min(whisker, end)
         if exact:
-            axes.plot([place, whisker_end], [y, y], color=BLUE, linewidth=3.0, solid_capstyle="butt")
+            axes.plot(
+                [place, whisker_end], [y, y], color=BLUE, linewidth=3.0, solid_capstyle="butt"
+            )
         elif whisker_end > place:
             axes.plot([place, whisker_end], [y, y], color=GREY, linewidth=1.0)
-            axes.plot([whisker_end], [y], color=GREY, marker=">" if whisker > end else "|", linestyle="none")
+            axes.plot(
+                [whisker_end],
+                [y],
+                color=GREY,
+                marker=">" if whisker > end else "|",
+                linestyle="none",
+            )
         if ratio > end:
             bound_text = f"{ratio:.3g}" if math.isfinite(ratio) else "no bound holds"
-            axes.annotate(bound_text, (end, y), xytext=(-7, 0), textcoords="offset points", ha="right", va="center", fontsize=7)
+            axes.annotate(
+                bound_text,
+                (end, y),
+                xytext=(-7, 0),
+                textcoords="offset points",
+                ha="right",
+                va="center",
+                fontsize=7,
+            )
     axes.axvline(1.0, color=INK, linestyle="--", linewidth=1.2)
-    axes.annotate("the claim", (1.0, 1.0), xycoords=("data", "axes fraction"), xytext=(3, -1), textcoords="offset points", fontsize=SMALL)
+    axes.annotate(
+        "the claim",
+        (1.0, 1.0),
+        xycoords=("data", "axes fraction"),
+        xytext=(3, -1),
+        textcoords="offset points",
+        fontsize=SMALL,
+    )
     kept, open_ = ~broken & enclosed, ~broken & ~enclosed
-    draw_markers(axes, places[open_], heights[open_], label="not refuted", marker="o", markerfacecolor="white", color=INK)
+    draw_markers(
+        axes,
+        places[open_],
+        heights[open_],
+        label="not refuted",
+        marker="o",
+        markerfacecolor="white",
+        color=INK,
+    )
     draw_markers(axes, places[kept], heights[kept], label="enclosed", marker="s", color=BLUE)
     draw_markers(axes, places[broken], heights[broken], label="violated", marker="D", color=RED)
     if not enclosed.all():
@@ -72,15 +114,24 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     axes.set(xlim=(0, end), ylim=(-0.7, len(rows) - 0.1), xlabel="certified / claimed parameter")
     axes.set_yticks(heights, [short_name(r, 28) for r, _ in rows], fontsize=7)
     axes.grid(visible=False, axis="y")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.45 / (overview_height(results) - 1.0)), ncols=2, columnspacing=1.0)
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.4, -0.45 / (overview_height(results) - 1.0)),
+        ncols=2,
+        columnspacing=1.0,
+    )
 
 
 def call_loss_bars(result: Json) -> list[tuple[str, float, str]]:
-    """Return (primitive, length of the bar, label) for a trace's calls with a privacy loss: epsilon, or mu of normal noise."""
+    """Return (primitive, length of the bar, label) for a trace's calls with a privacy loss:
+    epsilon, or mu of normal noise.
+    """
     found = []
     for call in result.get("calls") or []:
         epsilon, total, scale = (number(call[key]) for key in ("epsilon", "total", "scale"))
-        short = truncated_line(".".join(call["primitive"].split(".")[-2:]), 60) + (f" x {call['times']}" if call["times"] > 1 else "")
+        short = truncated_line(".".join(call["primitive"].split(".")[-2:]), 60) + (
+            f" x {call['times']}" if call["times"] > 1 else ""
+        )
         if epsilon is not None and 0 < epsilon < math.inf:
             found.append((short, epsilon, f"epsilon = {epsilon:.4g}"))
         elif epsilon == math.inf and total and scale and math.isfinite(total):
@@ -91,16 +142,40 @@ def call_loss_bars(result: Json) -> list[tuple[str, float, str]]:
 
 
 def draw_calls(axes: Axes, result: Json) -> None:
-    """Draw a bar for the privacy loss of each call of a trace, and the claim's limit for all calls together."""
+    """Draw a bar for the privacy loss of each call of a trace, and the claim's limit for all calls
+    together.
+    """
     rows = call_loss_bars(result)
     claim = claim_of(result)
     claimed = claim.parameter if claim is not None else 1.0
     longest = max([length for _, length, _ in rows if math.isfinite(length)] + [claimed])
     for i, (name, length, bound_text) in enumerate(rows):
         end = length if math.isfinite(length) else 1.5 * longest
-        axes.barh(i, end, height=0.5, facecolor="none", edgecolor=BLUE, hatch="////" if end > claimed else "", linewidth=1.2)
-        axes.annotate(f"{name}: {bound_text}", (0, i), xytext=(4, 11), textcoords="offset points", va="center", fontsize=SMALL)
+        axes.barh(
+            i,
+            end,
+            height=0.5,
+            facecolor="none",
+            edgecolor=BLUE,
+            hatch="////" if end > claimed else "",
+            linewidth=1.2,
+        )
+        axes.annotate(
+            f"{name}: {bound_text}",
+            (0, i),
+            xytext=(4, 11),
+            textcoords="offset points",
+            va="center",
+            fontsize=SMALL,
+        )
     axes.axvline(claimed, color=INK, linestyle="--", linewidth=1.4)
-    axes.annotate(f"claimed {claim}", (claimed, -0.75), xytext=(3, 0), textcoords="offset points", va="center", fontsize=SMALL)
+    axes.annotate(
+        f"claimed {claim}",
+        (claimed, -0.75),
+        xytext=(3, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=SMALL,
+    )
     axes.set(xlim=(0, 1.6 * longest), ylim=(len(rows) - 0.4, -1.1), yticks=[])
     axes.set_xlabel(f"loss at the attained distance ({claim.symbol if claim else 'epsilon'})")

@@ -1,4 +1,6 @@
-"""Common style of all plots: readable at a width of 400 px and in black and white. matplotlib is imported on first use."""
+"""Common style of all plots: readable at a width of 400 px and in black and white. matplotlib is
+imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 INK, GREY, RED, BLUE = "#111111", "#767676", "#b3261e", "#1f5fa8"
 WIDTH, HEIGHT = 4.1, 3.0  # inches; 400 px wide in a browser
 SMALL = 8.0  # font size of labels, in points
-_INVALID_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that are invalid in XML
+# characters that are invalid in XML
+_INVALID_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _METADATA = {"Date": None, "Creator": "dpwitness"}
 Margins = tuple[float, float, float, float]
 MARGINS = (0.72, 0.45, 0.12, 0.55)
@@ -48,7 +51,9 @@ _STYLE: Any = {
 
 @contextmanager
 def common_style() -> Iterator[None]:
-    """Context manager that sets the common style, independent of the user's settings, and restores these settings."""
+    """Context manager that sets the common style, independent of the user's settings, and restores
+    these settings.
+    """
     with without_matplotlib_backend():
         import matplotlib
     with matplotlib.rc_context():
@@ -60,21 +65,28 @@ def common_style() -> Iterator[None]:
 def blank(width: float = WIDTH, height: float = HEIGHT, margins: Margins | None = MARGINS) -> Axes:
     """Return the axes of a new figure that is not registered with pyplot.
 
-    Sizes and margins (left, bottom, right, top) are in inches. Without margins matplotlib fits the margins to the labels, which needs a
-    second drawing and takes half of a report's time.
+    Sizes and margins (left, bottom, right, top) are in inches. Without margins matplotlib fits the
+    margins to the labels, which needs a second drawing and takes half of a report's time.
     """
     from matplotlib.figure import Figure
 
     if margins is None:
         return Figure(figsize=(width, height), layout="constrained").add_subplot()
     left, bottom, right, top = margins
-    rectangle = (left / width, bottom / height, 1 - (left + right) / width, 1 - (bottom + top) / height)
+    rectangle = (
+        left / width,
+        bottom / height,
+        1 - (left + right) / width,
+        1 - (bottom + top) / height,
+    )
     return Figure(figsize=(width, height)).add_axes(rectangle)
 
 
 @contextmanager
 def drawing(path: Path, width: float = 6.4, height: float = 3.8) -> Iterator[Axes]:
-    """Context manager that yields axes and saves their figure in the format of the path's suffix; sizes in inches."""
+    """Context manager that yields axes and saves their figure in the format of the path's suffix;
+    sizes in inches.
+    """
     with common_style():
         axes = blank(width, height, None)
         yield axes
@@ -99,8 +111,16 @@ def save(axes: Axes, path: Path) -> None:
 
 
 def few_ticks(axes: Axes) -> None:
-    """Set few ticks with plain numbers: many ticks need time and space, and matplotlib's logarithmic labels need `parse_math`."""
-    from matplotlib.ticker import AutoLocator, LogFormatterMathtext, LogLocator, MaxNLocator, NullLocator
+    """Set few ticks with plain numbers: many ticks need time and space, and matplotlib's
+    logarithmic labels need `parse_math`.
+    """
+    from matplotlib.ticker import (
+        AutoLocator,
+        LogFormatterMathtext,
+        LogLocator,
+        MaxNLocator,
+        NullLocator,
+    )
 
     for axis in (axes.xaxis, axes.yaxis):
         if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
@@ -112,11 +132,17 @@ def few_ticks(axes: Axes) -> None:
 
 
 def ticks_between(low: float, high: float) -> list[float]:
-    """Return tick positions in [low, high]: 1, 2 and 5 times powers of ten, or only the powers if there would be more than six."""
+    """Return tick positions in [low, high]: 1, 2 and 5 times powers of ten, or only the powers if
+    there would be more than six.
+    """
     low, high = max(low, 1e-300), max(high, 1e-300)
-    steps = np.outer(10.0 ** np.arange(math.floor(math.log10(low)), math.log10(high) + 1), [1, 2, 5]).ravel()
+    steps = np.outer(
+        10.0 ** np.arange(math.floor(math.log10(low)), math.log10(high) + 1), [1, 2, 5]
+    ).ravel()
     shown = steps[(steps >= 0.999 * low) & (steps <= 1.001 * high)]
-    return [float(v) for v in (shown if len(shown) <= 6 else shown[np.isclose(np.log10(shown) % 1, 0)])]
+    return [
+        float(v) for v in (shown if len(shown) <= 6 else shown[np.isclose(np.log10(shown) % 1, 0)])
+    ]
 
 
 def short_name(result: Json, most: int = 36) -> str:

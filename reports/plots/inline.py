@@ -1,6 +1,8 @@
-"""Conversion of a plot's SVG for embedding in a page: smaller, and in the colors of the page's light or dark theme.
+"""Conversion of a plot's SVG for embedding in a page: smaller, and in the colors of the page's
+light or dark theme.
 
-The page's content security policy forbids style attributes and style elements, so styles become presentation attributes.
+The page's content security policy forbids style attributes and style elements, so styles become
+presentation attributes.
 """
 
 from __future__ import annotations
@@ -47,7 +49,10 @@ def inline_svg(svg: str, name: str, text: str) -> str:
     ids = {old: f"{name}-{i}" for i, old in enumerate(sorted(linked))}
     width = float(box.split()[2])
     inner = "".join(_markup(child, ids) for child in root)
-    return f'<svg viewBox="{box}" width="{width * 4 / 3:.0f}" role="img" aria-label="{escape(text)}">{inner}</svg>'
+    return (
+        f'<svg viewBox="{box}" width="{width * 4 / 3:.0f}" role="img" '
+        f'aria-label="{escape(text)}">{inner}</svg>'
+    )
 
 
 def _markup(node: ElementTree.Element, ids: dict[str, str]) -> str:
@@ -72,7 +77,9 @@ def _attributes(tag: str, node: ElementTree.Element, ids: dict[str, str]) -> dic
         key = name.rpartition("}")[2]
         if key == "style":
             pairs = (part.split(":", 1) for part in value.split(";") if ":" in part)
-            found |= {style.strip(): _theme_color(style_value.strip()) for style, style_value in pairs}
+            found |= {
+                style.strip(): _theme_color(style_value.strip()) for style, style_value in pairs
+            }
         elif key == "id":
             found |= {"id": ids[value]} if value in ids else {}
         elif key not in ("space", "version", "gid"):
@@ -82,10 +89,18 @@ def _attributes(tag: str, node: ElementTree.Element, ids: dict[str, str]) -> dic
         found["href"] = f"#{ids[found['href'][1:]]}"
     for key in ("d", "x", "y", "transform", "points", "height", "width", "stroke-width"):
         if key in found:
-            found[key] = _NUMBER.sub(lambda m: f"{float(m.group()):.1f}".removesuffix(".0"), found[key]).replace("\n", "").strip()
+            found[key] = (
+                _NUMBER.sub(lambda m: f"{float(m.group()):.1f}".removesuffix(".0"), found[key])
+                .replace("\n", "")
+                .strip()
+            )
     found.pop("font", None)
     if tag == "text":
-        found = {key: value for key, value in found.items() if key != "font-family" and not (key == "transform" and "rotate(-0" in value)}
+        found = {
+            key: value
+            for key, value in found.items()
+            if key != "font-family" and not (key == "transform" and "rotate(-0" in value)
+        }
     return _without_defaults(tag, found)
 
 
@@ -102,7 +117,8 @@ def _without_defaults(tag: str, found: dict[str, str]) -> dict[str, str]:
 
 
 def _relative_path(path: str) -> str:
-    """Return a path of straight lines, in tenths, with each point relative to the one before, which takes fewer bytes.
+    """Return a path of straight lines, in tenths, with each point relative to the one before, which
+    takes fewer bytes.
 
     Examples
     --------
@@ -115,17 +131,26 @@ def _relative_path(path: str) -> str:
         points = list(zip(tenths[::2], tenths[1::2], strict=True))
         steps = [(x - a, y - b) for (a, b), (x, y) in itertools.pairwise(points)]
         places = [
-            "".join(f"{'' if word < 0 and i else ' ' * i}{_format_tenths(word)}" for i, word in enumerate(pair))
+            "".join(
+                f"{'' if word < 0 and i else ' ' * i}{_format_tenths(word)}"
+                for i, word in enumerate(pair)
+            )
             for pair in (points[0], *steps)
         ]
-        lines = "".join(place if place[0] == "-" or i == 0 else f" {place}" for i, place in enumerate(places[1:]))
+        lines = "".join(
+            place if place[0] == "-" or i == 0 else f" {place}"
+            for i, place in enumerate(places[1:])
+        )
         written.append(f"M{places[0]}{'l' + lines if lines else ''}{'z' if 'z' in part else ''}")
     return "".join(written)
 
 
 def _format_tenths(value: int) -> str:
     """Return a number of tenths as a decimal, without the zeros that a path does not need."""
-    return (f"{'-' * (value < 0)}{abs(value) // 10 or ''}" + (f".{abs(value) % 10}" if value % 10 else "")) or "0"
+    return (
+        f"{'-' * (value < 0)}{abs(value) // 10 or ''}"
+        + (f".{abs(value) % 10}" if value % 10 else "")
+    ) or "0"
 
 
 def _theme_color(value: str) -> str:

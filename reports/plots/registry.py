@@ -1,4 +1,6 @@
-"""Registry of the plots of results, and the function `plot` that draws one plot on given or new axes."""
+"""Registry of the plots of results, and the function `plot` that draws one plot on given or new
+axes.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,31 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import verdict
 from dpwitness.reports.plots.bars import call_loss_bars, draw_calls
-from dpwitness.reports.plots.canaries import draw_guess_bounds, draw_scores, has_guess_bounds, has_scores
+from dpwitness.reports.plots.canaries import (
+    draw_guess_bounds,
+    draw_scores,
+    has_guess_bounds,
+    has_scores,
+)
 from dpwitness.reports.plots.curves import draw_profile, draw_tradeoff, has_profile, has_tradeoff
-from dpwitness.reports.plots.drawing import MARGINS, SMALL, Margins, blank, common_style, few_ticks, short_name
+from dpwitness.reports.plots.drawing import (
+    MARGINS,
+    SMALL,
+    Margins,
+    blank,
+    common_style,
+    few_ticks,
+    short_name,
+)
 from dpwitness.reports.plots.event import draw_event, has_event
-from dpwitness.reports.plots.progress import draw_looks, draw_pairs, draw_scaling, draw_search, has_looks, has_pairs
+from dpwitness.reports.plots.progress import (
+    draw_looks,
+    draw_pairs,
+    draw_scaling,
+    draw_search,
+    has_looks,
+    has_pairs,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +45,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Kind of plot: its title, a function that returns whether a result has the data, the drawing function, and the margins."""
+    """Kind of plot: its title, a function that returns whether a result has the data, the drawing
+    function, and the margins.
+    """
 
     text: str
     has: Callable[[Json], bool]
@@ -38,11 +62,26 @@ PLOTS = {
     "tradeoff": Plot("Trade-off curve", has_tradeoff, draw_tradeoff),
     "looks": Plot("Certified against runs", has_looks, draw_looks, (0.72, 0.45, 0.2, 0.25)),
     "pairs": Plot("Pairs that were tried", has_pairs, draw_pairs, NAMED),
-    "search": Plot("Ratio over the search", lambda r: r.get("kind") == "sensitivity" and bool(r.get("trace")), draw_search),
-    "scaling": Plot("Error and its power", lambda r: r.get("kind") == "utility" and len(r.get("points") or []) > 1, draw_scaling),
-    "calls": Plot("Loss by call", lambda r: r.get("kind") == "trace" and bool(call_loss_bars(r)), draw_calls, (0.15, 0.45, 0.12, 0.3)),
+    "search": Plot(
+        "Ratio over the search",
+        lambda r: r.get("kind") == "sensitivity" and bool(r.get("trace")),
+        draw_search,
+    ),
+    "scaling": Plot(
+        "Error and its power",
+        lambda r: r.get("kind") == "utility" and len(r.get("points") or []) > 1,
+        draw_scaling,
+    ),
+    "calls": Plot(
+        "Loss by call",
+        lambda r: r.get("kind") == "trace" and bool(call_loss_bars(r)),
+        draw_calls,
+        (0.15, 0.45, 0.12, 0.3),
+    ),
     "canaries": Plot("Scores of canaries", has_scores, draw_scores, (0.72, 0.45, 0.12, 0.3)),
-    "guesses": Plot("Certified against guesses", has_guess_bounds, draw_guess_bounds, (0.72, 0.45, 0.12, 0.3)),
+    "guesses": Plot(
+        "Certified against guesses", has_guess_bounds, draw_guess_bounds, (0.72, 0.45, 0.12, 0.3)
+    ),
 }
 
 
@@ -59,10 +98,11 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
     result : Result or dict
         Result of `audit`, `certify`, `trace` or another entry point, or its JSON.
     kind : str, optional
-        ``event`` (distribution of the outputs, and the guesses), ``profile`` (privacy profile), ``tradeoff`` (trade-off curve), ``looks``
-        (bound over the runs), ``pairs`` (candidate pairs), ``search`` (sensitivity search), ``scaling`` (utility), ``calls`` (privacy loss
-        of a trace's calls), ``canaries`` (scores) or ``guesses`` (bound over the number of guesses). By default the first kind that the
-        result has data for.
+        ``event`` (distribution of the outputs, and the guesses), ``profile`` (privacy profile),
+        ``tradeoff`` (trade-off curve), ``looks`` (bound over the runs), ``pairs`` (candidate
+        pairs), ``search`` (sensitivity search), ``scaling`` (utility), ``calls`` (privacy loss of a
+        trace's calls), ``canaries`` (scores) or ``guesses`` (bound over the number of guesses). By
+        default the first kind that the result has data for.
     axes : matplotlib.axes.Axes, optional
         Axes to draw on. By default new axes of a standard size.
 
@@ -87,7 +127,10 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
     available = available_plots(data)
     chosen = kind if kind is not None else next(iter(available), None)
     if chosen not in available:
-        raise InvalidArgument(f"plot: kind must be one of {', '.join(available) or 'none, as this result has no picture'}, got {kind!r}")
+        raise InvalidArgument(
+            "plot: kind must be one of "
+            f"{', '.join(available) or 'none, as this result has no picture'}, got {kind!r}"
+        )
     with common_style():
         found = new_axes(chosen, data) if axes is None else axes
         PLOTS[chosen].draw(found, data)
@@ -98,11 +141,16 @@ def plot(result: Result | Json, kind: str | None = None, *, axes: Axes | None = 
 
 
 def new_axes(kind: str, result: Json) -> Axes:
-    """Return new axes with the margins for this kind of plot. Call this function inside `common_style`."""
+    """Return new axes with the margins for this kind of plot. Call this function inside
+    `common_style`.
+    """
     has_listed_outputs = kind == "event" and not result["picture"]["edges"]
     return blank(margins=NAMED if has_listed_outputs else PLOTS[kind].margins)
 
 
 def title(axes: Axes, result: Json, text: str) -> None:
     """Set the title of a single plot: the result's name, the kind of plot, and the verdict."""
-    axes.figure.suptitle(f"{short_name(result, 28)}: {text[0].lower()}{text[1:]} ({verdict(result.get('verdict'))})", fontsize=SMALL)
+    axes.figure.suptitle(
+        f"{short_name(result, 28)}: {text[0].lower()}{text[1:]} ({verdict(result.get('verdict'))})",
+        fontsize=SMALL,
+    )

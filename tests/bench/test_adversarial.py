@@ -1,4 +1,6 @@
-"""The benchmark of attacks: its exact test, its seeds, its page, and that it finds defects which are put in on purpose."""
+"""The benchmark of attacks: its exact test, its seeds, its page, and that it finds defects which
+are put in on purpose.
+"""
 
 import json
 from dataclasses import asdict
@@ -22,7 +24,10 @@ def _rate(failures, runs, stated):
     return rate
 
 
-@pytest.mark.parametrize(("failures", "runs", "stated"), [(0, 400, 0.05), (20, 400, 0.05), (41, 400, 0.05), (130, 400, 0.2)])
+@pytest.mark.parametrize(
+    ("failures", "runs", "stated"),
+    [(0, 400, 0.05), (20, 400, 0.05), (41, 400, 0.05), (130, 400, 0.2)],
+)
 def test_the_row_is_met_where_the_exact_p_value_is_above_the_threshold(failures, runs, stated):
     rate = _rate(failures, runs, stated)
     exact = sum(binom.pmf(k, runs, stated) for k in range(failures, runs + 1))
@@ -32,7 +37,10 @@ def test_the_row_is_met_where_the_exact_p_value_is_above_the_threshold(failures,
 
 
 def test_what_must_never_happen_fails_the_row_at_once():
-    assert _rate(0, 400, 0.0).row("attack", 1e-5).met and not _rate(1, 400, 0.0).row("attack", 1e-5).met
+    assert (
+        _rate(0, 400, 0.0).row("attack", 1e-5).met
+        and not _rate(1, 400, 0.0).row("attack", 1e-5).met
+    )
 
 
 def test_an_attack_that_raises_has_succeeded_and_is_repeated_by_its_seed():
@@ -47,16 +55,23 @@ def test_an_attack_that_raises_has_succeeded_and_is_repeated_by_its_seed():
 def test_the_same_seed_makes_the_same_attacks(monkeypatch):
     only = {"share": 0.0003, "only": "optional stopping of extensions, alpha", "workers": 1}
     assert measure(3, **only).rows == measure(3, **only).rows
-    assert measure(**only).notes[0] != measure(**only).notes[0]  # fresh by default: equal with probability 2^-48
+    # fresh by default: equal with probability 2^-48
+    assert measure(**only).notes[0] != measure(**only).notes[0]
 
 
 def test_names_are_unique_and_every_rate_of_a_claim_has_400_runs():
     found = attacks()
-    assert len(found) >= 70 and all(attack.runs >= 400 for name, attack in found.items() if name.startswith(("false alarms", "optional")))
+    assert len(found) >= 70 and all(
+        attack.runs >= 400
+        for name, attack in found.items()
+        if name.startswith(("false alarms", "optional"))
+    )
 
 
 def test_optional_stopping_is_found_where_extensions_are_pooled(monkeypatch):
-    """Exact: at alpha 1e-9 the best length of one extension errs with 1.6 alpha where 1.5 alpha is stated, if counts are pooled."""
+    """Exact: at alpha 1e-9 the best length of one extension errs with 1.6 alpha where 1.5 alpha is
+    stated, if counts are pooled.
+    """
     attack = attacks()["optional stopping of one extension, exact, alpha down to 1e-9"]
     assert not any(attack.attempt(1, number).fault for number in range(4))
     monkeypatch.setattr(stopping, "extended", lambda parts: parts)
@@ -66,10 +81,22 @@ def test_optional_stopping_is_found_where_extensions_are_pooled(monkeypatch):
 def test_the_page_shows_every_attack_with_its_p_value():
     good, bad = _rate(18, 400, 0.05), _rate(3, 400, 0.0)
     rows = (good.row("alarms", 1e-5), bad.row("forged", 1e-5))
-    table = Table("adversarial", rows, ("seed 5",), (good.details("alarms"), bad.details("forged")), binding=True)
+    table = Table(
+        "adversarial",
+        rows,
+        ("seed 5",),
+        (good.details("alarms"), bad.details("forged")),
+        binding=True,
+    )
     found = page(json.loads(json.dumps([asdict(table)])))
-    assert f"| alarms | at most 0.05 | 18 of 400 | 0.027 to 0.070 | {good.p_value:.4g}"[:60] in found
-    assert "| forged | never | 3 of 400 |" in found and "**succeeds**" in found and "- forged: run 0: wrong" in found
+    assert (
+        f"| alarms | at most 0.05 | 18 of 400 | 0.027 to 0.070 | {good.p_value:.4g}"[:60] in found
+    )
+    assert (
+        "| forged | never | 3 of 400 |" in found
+        and "**succeeds**" in found
+        and "- forged: run 0: wrong" in found
+    )
 
 
 def test_the_command_takes_a_seed_for_attacks_only(capsys, monkeypatch):

@@ -1,4 +1,6 @@
-"""Every figure that the white-box audits must reach, one test a row of `dpwitness bench white-box`."""
+"""Every figure that the white-box audits must reach, one test a row of `dpwitness bench
+white-box`.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""A seeded part of the fuzz campaign, and that it sees what it looks for. All of it: `dpwitness bench fuzz`."""
+"""A seeded part of the fuzz campaign, and that it sees what it looks for. All of it: `dpwitness
+bench fuzz`.
+"""
 
 import os
 import subprocess
@@ -7,7 +9,12 @@ import time
 
 import pytest
 
-from dpwitness.benchmarks.hostile.fuzz import Tally, _count_leftovers, _processes_with_token, campaign
+from dpwitness.benchmarks.hostile.fuzz import (
+    Tally,
+    _count_leftovers,
+    _processes_with_token,
+    campaign,
+)
 from dpwitness.benchmarks.hostile.fuzz_inputs import environments, options, signals, targets
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -15,10 +22,17 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /pro
 
 @pytest.mark.parametrize(
     "counts",
-    [{"options": 60, "files": 60, "calls": 100}, {"targets": 6}, {"signals": 3}, {"environments": 4}],
+    [
+        {"options": 60, "files": 60, "calls": 100},
+        {"targets": 6},
+        {"signals": 3},
+        {"environments": 4},
+    ],
     ids=lambda counts: "-".join(counts),
 )
-def test_no_input_ends_in_a_traceback_a_hang_an_orphan_or_an_exit_code_that_is_not_documented(counts):
+def test_no_input_ends_in_a_traceback_a_hang_an_orphan_or_an_exit_code_that_is_not_documented(
+    counts,
+):
     found = campaign(7, counts)
     assert {kind: tally.inputs for kind, tally in found.items()} == counts
     assert not [fault for tally in found.values() for fault in tally.faults]
@@ -35,8 +49,14 @@ def test_inputs_are_many_and_the_same_for_one_seed():
     ("code", "text", "left", "fault"),
     [
         (0, "fine", 0, ""),
-        (1, 'Traceback (most recent call last):\n  File "/x/mine.py", line 3', 0, ""),  # of the user's own file, shown on purpose
-        (1, 'Traceback (most recent call last):\n  File "/x/dpwitness/cli.py", line 3', 0, "tracebacks"),
+        # of the user's own file, shown on purpose
+        (1, 'Traceback (most recent call last):\n  File "/x/mine.py", line 3', 0, ""),
+        (
+            1,
+            'Traceback (most recent call last):\n  File "/x/dpwitness/cli.py", line 3',
+            0,
+            "tracebacks",
+        ),
         (None, "", 0, "hangs"),
         (0, "", 2, "orphans"),
         (139, "", 0, "undocumented"),
@@ -52,7 +72,9 @@ def test_faults_are_seen(code, text, left, fault):
 
 
 def test_orphans_are_seen_and_ended():
-    process = subprocess.Popen(["sleep", "60"], env={**os.environ, "DPWITNESS_FUZZ": "an-orphan"}, start_new_session=True)
+    process = subprocess.Popen(
+        ["sleep", "60"], env={**os.environ, "DPWITNESS_FUZZ": "an-orphan"}, start_new_session=True
+    )
     for _ in range(200):
         if _processes_with_token("an-orphan"):
             break

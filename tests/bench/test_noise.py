@@ -1,4 +1,6 @@
-"""The check of noise at many draws: right noise passes, and every way in which noise may be wrong turns a row of its own."""
+"""The check of noise at many draws: right noise passes, and every way in which noise may be wrong
+turns a row of its own.
+"""
 
 import dataclasses
 
@@ -31,9 +33,16 @@ def rare(x, rng, value):
     [
         ("Laplace", lambda x, rng: 1.02 * x, {"chi-square", "first four moments"}),
         ("Gaussian", lambda x, rng: x + 0.02, {"chi-square", "first four moments"}),
-        ("Gaussian", lambda x, rng: np.where(np.abs(x) < 0.01, 0.0, x), {"chi-square"}),  # a hole that hardly moves a moment
+        # a hole that hardly moves a moment
+        ("Gaussian", lambda x, rng: np.where(np.abs(x) < 0.01, 0.0, x), {"chi-square"}),
         ("Laplace", lambda x, rng: rare(x, rng, 13.2), {"tails to 1e-9"}),
-        ("geometric", lambda x, rng: x * np.where(rng.random(x.size) < 0.01, -1.0, 1.0) + (rng.random(x.size) < 0.01), {"chi-square"}),
+        (
+            "geometric",
+            lambda x, rng: (
+                x * np.where(rng.random(x.size) < 0.01, -1.0, 1.0) + (rng.random(x.size) < 0.01)
+            ),
+            {"chi-square"},
+        ),
         ("geometric", lambda x, rng: rare(x, rng, -15.0), {"chi-square", "tails to 1e-9"}),
     ],
 )

@@ -1,4 +1,6 @@
-"""The comparison with other tools: figures, page, installation, and the search for the number of runs."""
+"""The comparison with other tools: figures, page, installation, and the search for the number of
+runs.
+"""
 
 import pytest
 
@@ -13,7 +15,9 @@ from dpwitness.benchmarks.peers.tools import OWN, tools
 from dpwitness.core.values.validation import InvalidArgument
 
 
-def run(tool, case, bound=None, violated=False, budget=5.0, seed=1, state="answer", settings="best"):
+def run(
+    tool, case, bound=None, violated=False, budget=5.0, seed=1, state="answer", settings="best"
+):
     return Run(tool, settings, case, budget, seed, state, bound, violated)
 
 
@@ -35,25 +39,37 @@ RUNS = keyed(
 
 
 def test_the_cases_are_true_and_broken_claims_with_a_worst_pair():
-    assert sum(Case(name).broken for name in NAMES) == 7 == len(NAMES) - sum(Case(name).broken for name in NAMES)
+    assert (
+        sum(Case(name).broken for name in NAMES)
+        == 7
+        == len(NAMES) - sum(Case(name).broken for name in NAMES)
+    )
     assert all(Case(name).mechanism.worst_pair() for name in NAMES)
     with pytest.raises(InvalidArgument, match="case must be one of"):
         case_named("lapalce")
 
 
 def test_bounds_are_divided_by_the_truth_and_statements_counted_by_the_truth():
-    own, peer = (summary([one for one in RUNS.values() if one.tool == name and one.budget == 5]) for name in (OWN, "dp_sniper"))
+    own, peer = (
+        summary([one for one in RUNS.values() if one.tool == name and one.budget == 5])
+        for name in (OWN, "dp_sniper")
+    )
     assert own.found == (1, 2) and own.alarms == (0, 1)
     assert own.ratio == pytest.approx(0.99 * 0.9)  # the median of three
-    assert peer.found == (1, 2)  # the case that cannot be expressed is no miss, the one without an answer is
+    # the case that cannot be expressed is no miss, the one without an answer is
+    assert peer.found == (1, 2)
     assert peer.alarms == (1, 1) and peer.without == 1 and peer.late == 1
     assert ratio([run(OWN, "svt5", 4.0)], "svt5") is None  # its truth is infinite
 
 
 def test_a_peer_that_finds_more_is_a_missed_row_and_a_name():
     assert only_a_peer(RUNS) == ["laplace-0.9, best settings, 5 s: DP-Sniper"]
-    late = keyed(run(OWN, "svt4", 2.0, True), run(OWN, "svt4", settings="default", state="no answer"))
-    assert only_a_peer(late | keyed(run("dp_sniper", "svt4", 2.0, True, settings="default"))) == ["svt4, default settings, 5 s: DP-Sniper"]
+    late = keyed(
+        run(OWN, "svt4", 2.0, True), run(OWN, "svt4", settings="default", state="no answer")
+    )
+    assert only_a_peer(late | keyed(run("dp_sniper", "svt4", 2.0, True, settings="default"))) == [
+        "svt4, default settings, 5 s: DP-Sniper"
+    ]
     found = table(RUNS)
     met = {row.case: row.met for row in found.rows}
     assert met["broken mechanisms that only a peer finds"] is False
@@ -89,17 +105,29 @@ def test_a_campaign_resumes(tmp_path, monkeypatch):
     file = tmp_path / "peers.json"
     store(RUNS.values(), file)
     monkeypatch.setattr(
-        campaigns, "attacks", lambda tool, keys, checkouts, known: iter([run(*key[:1], key[2], 1.0, budget=key[3]) for key in keys])
+        campaigns,
+        "attacks",
+        lambda tool, keys, checkouts, known: iter(
+            [run(*key[:1], key[2], 1.0, budget=key[3]) for key in keys]
+        ),
     )
-    campaign([tools()[OWN]], [("best", "laplace", 5.0, 1), ("best", "laplace", 9.0, 1)], {}, lambda line: None, file)
+    campaign(
+        [tools()[OWN]],
+        [("best", "laplace", 5.0, 1), ("best", "laplace", 9.0, 1)],
+        {},
+        lambda line: None,
+        file,
+    )
     assert stored(file) == RUNS | keyed(run(OWN, "laplace", 1.0, budget=9.0))
 
 
 def test_a_case_that_ends_the_process_is_an_error_and_the_rest_is_run(tmp_path, monkeypatch):
     script = tmp_path / "python"
     script.write_text(
-        "#!/usr/bin/env python3\nimport json, sys\nprint('noise')\nfor task in json.loads(sys.argv[3]):\n"
-        "    if task['case'] == 'svt4':\n        sys.exit(3)\n    print(json.dumps({'state': 'answer', 'bound': 1.0}), flush=True)\n"
+        "#!/usr/bin/env python3\nimport json, sys\nprint('noise')\nfor task in "
+        "json.loads(sys.argv[3]):\n"
+        "    if task['case'] == 'svt4':\n        sys.exit(3)\n    print(json.dumps({'state': "
+        "'answer', 'bound': 1.0}), flush=True)\n"
     )
     script.chmod(0o755)
     monkeypatch.setattr(campaigns.Tool, "interpreter", lambda self, checkouts: str(script))
@@ -134,7 +162,9 @@ def test_a_first_attack_that_fails_while_it_compiles_does_not_count():
     def fails(size, limit):
         raise ValueError("too short")
 
-    assert driver._warmed_up(fails, 5.0) and driver._warmed_up(lambda size, limit: (Answer(False), limit), 5.0)
+    assert driver._warmed_up(fails, 5.0) and driver._warmed_up(
+        lambda size, limit: (Answer(False), limit), 5.0
+    )
     assert not driver._warmed_up(lambda size, limit: (None, limit), 5.0)
 
 

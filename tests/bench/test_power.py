@@ -19,8 +19,11 @@ def found():
 
 
 def test_causes_multiply_to_what_is_reached(found):
-    assert [row.case for row in found.rows] == [f"certified / limit at 20,000 trials: {q}" for q in ("median", "10 % quantile", "worst")]
-    assert [row.met for row in found.rows] == [True, False, False]  # nobody certifies twice the limit
+    assert [row.case for row in found.rows] == [
+        f"certified / limit at 20,000 trials: {q}" for q in ("median", "10 % quantile", "worst")
+    ]
+    # nobody certifies twice the limit
+    assert [row.met for row in found.rows] == [True, False, False]
     for budget in found.details:
         for case in budget["cases"]:
             assert len(case["ratios"]) == budget["seeds"]
@@ -31,7 +34,11 @@ def test_causes_multiply_to_what_is_reached(found):
 
 
 def test_page(found, tmp_path):
-    family = {"case": "family: radius, certified / limit at 20,000 trials", "required": 0.8, "measured": 0.7}
+    family = {
+        "case": "family: radius, certified / limit at 20,000 trials",
+        "required": 0.8,
+        "measured": 0.7,
+    }
     after = asdict(found)
     (tmp_path / "after.json").write_text(json.dumps([after | {"rows": [*after["rows"], family]}]))
     assert main([str(tmp_path), str(BEFORE), str(tmp_path / "after.json")]) == 0
@@ -39,12 +46,18 @@ def test_page(found, tmp_path):
     after = [line for line in text.splitlines() if line.startswith("| 20,000 |")][1]
     assert "(met: 0.5 required)" in after and "(**missed**: 2 required)" in after
     assert "| radius, certified / limit at 20,000 trials | 0.7 | 0.8 (**missed**) |" in text
-    assert "| randomized-response | " in text and "## Short cases" in text and text.count("| losses | ") == 2
+    assert (
+        "| randomized-response | " in text
+        and "## Short cases" in text
+        and text.count("| losses | ") == 2
+    )
     assert (tmp_path / "power.svg").stat().st_size > 2_000
 
 
 def test_short_cases_are_compared_with_an_oracle_that_learns(found):
-    """Of two outputs with opposite losses, training shows which is which: the oracle loses little but its training rounds."""
+    """Of two outputs with opposite losses, training shows which is which: the oracle loses little
+    but its training rounds.
+    """
     for case in found.details[1]["short"]:
         assert case["few"] and case["ratio"] < 2 and 0.95 < case["low"] <= case["oracle"] < 1.05
 
@@ -55,5 +68,8 @@ def test_bad_input(tmp_path, capsys):
     with pytest.raises(InvalidArgument, match=r"no\.json must hold tables"):
         main([str(tmp_path), str(tmp_path / "no.json"), str(BEFORE)])
     (tmp_path / "other.json").write_text('{"name": "power", "rows": []}')
-    with pytest.raises(InvalidArgument, match=r"other\.json must hold one table of `dpwitness bench power` with its details, got 0"):
+    with pytest.raises(
+        InvalidArgument,
+        match=r"other\.json must hold one table of `dpwitness bench power` with its details, got 0",
+    ):
         main([str(tmp_path), str(BEFORE), str(tmp_path / "other.json")])

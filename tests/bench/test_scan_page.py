@@ -9,11 +9,20 @@ PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
 def test_the_published_page_is_that_of_the_published_numbers(tmp_path):
     main([str(tmp_path), str(PUBLISHED / "scan.json")])
-    assert (tmp_path / "scan.md").read_text(encoding="utf-8") == (PUBLISHED / "scan.md").read_text(encoding="utf-8")
+    assert (tmp_path / "scan.md").read_text(encoding="utf-8") == (PUBLISHED / "scan.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_rows_show_shares_with_their_counts_and_packages_their_verdicts():
-    row = {"case": "named: found", "required": 0.7, "measured": 0.5, "unit": "share", "at_most": False, "counts": [1, 2]}
+    row = {
+        "case": "named: found",
+        "required": 0.7,
+        "measured": 0.5,
+        "unit": "share",
+        "at_most": False,
+        "counts": [1, 2],
+    }
     package = {
         "package": "p",
         "group": "drawn",

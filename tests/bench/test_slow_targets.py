@@ -26,5 +26,7 @@ def test_parts_name_the_targets_with_a_wrong_verdict(monkeypatch):
 
 
 def test_an_unknown_part_is_named():
-    with pytest.raises(InvalidArgument, match=r"--part must be one of faulty, sound, trace, got 'slow'"):
+    with pytest.raises(
+        InvalidArgument, match=r"--part must be one of faulty, sound, trace, got 'slow'"
+    ):
         slow_targets.measure(["slow"])

@@ -1,4 +1,6 @@
-"""A part of `dpwitness bench calibration` at alpha = .5, where a wrong error rate shows soonest, and the counting itself."""
+"""A part of `dpwitness bench calibration` at alpha = .5, where a wrong error rate shows soonest,
+and the counting itself.
+"""
 
 import dataclasses
 import itertools
@@ -15,12 +17,20 @@ from dpwitness.benchmarks.specimens import PAIR, specimens
 
 AUDITS = 192  # of each claim kind, pooled over its mechanisms
 KINDS = ("pure", "approx", "gdp", "zcdp", "rdp")
-SLOW = ["Gaussian of a sum, zCDP, pairs searched", "Gaussian, zCDP", "Gaussian, RDP", "Laplace, RDP", "Laplace vector of 20"]
+SLOW = [
+    "Gaussian of a sum, zCDP, pairs searched",
+    "Gaussian, zCDP",
+    "Gaussian, RDP",
+    "Laplace, RDP",
+    "Laplace vector of 20",
+]
 SLOW += ["Gaussian, 8 columns"]
 
 
 def test_the_number_of_audits_suffices():
-    """At a rate of .5 the count passes with probability 1 - 1e-6; at 1.5 times that it fails with probability .99."""
+    """At a rate of .5 the count passes with probability 1 - 1e-6; at 1.5 times that it fails with
+    probability .99.
+    """
     allowed = most(AUDITS, 0.5)
     assert binom.sf(allowed, AUDITS, 0.5) <= 1e-6
     assert binom.sf(allowed, AUDITS, 0.75) >= 0.99
@@ -29,14 +39,22 @@ def test_the_number_of_audits_suffices():
 @pytest.mark.parametrize("kind", KINDS)
 def test_false_alarms_at_one_half(kind):
     """False-failure probability 1e-6; a rate of .75 fails with probability .99."""
-    names = [name for name, s in specimens().items() if s.claim.kind == kind and not s.target and name not in SLOW]
+    names = [
+        name
+        for name, s in specimens().items()
+        if s.claim.kind == kind and not s.target and name not in SLOW
+    ]
     shares = [len(part) for part in np.array_split(np.arange(AUDITS), len(names))]
-    wrong = sum(alarms(name, 0.5, audits, trials=2_000) for name, audits in zip(names, shares, strict=True))
+    wrong = sum(
+        alarms(name, 0.5, audits, trials=2_000) for name, audits in zip(names, shares, strict=True)
+    )
     assert wrong <= most(AUDITS, 0.5), f"{wrong} of {AUDITS} audits of {', '.join(names)}"
 
 
 def test_a_claim_that_is_broken_is_counted():
-    """The same count with claims a third too small: nearly all audits alarm, so the test above can fail."""
+    """The same count with claims a third too small: nearly all audits alarm, so the test above can
+    fail.
+    """
     broken = {name: dataclasses.replace(s, claim=PureDP(0.6)) for name, s in specimens().items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calibration, "specimens", lambda: broken)
@@ -47,27 +65,49 @@ def test_every_claim_kind_and_output_kind_is_there():
     found = specimens()
     assert len(found) >= 25 and len(densities()) >= 20
     assert {s.claim.kind for s in found.values()} == set(KINDS)
-    assert {s.outputs for s in found.values()} >= {"exceptions", "atoms", "mixed", "strings", "vectors", "workers"}
+    assert {s.outputs for s in found.values()} >= {
+        "exceptions",
+        "atoms",
+        "mixed",
+        "strings",
+        "vectors",
+        "workers",
+    }
 
 
 @pytest.mark.parametrize(
     "name",
-    ["a word or an exception", "lists of noisy length", "dictionaries", "data with probability .01", "randomized response, 20 values"],
+    [
+        "a word or an exception",
+        "lists of noisy length",
+        "dictionaries",
+        "data with probability .01",
+        "randomized response, 20 values",
+    ],
 )
 def test_specimens_keep_their_claim(name):
-    """Counts of every output in 1e5 runs a side (exceptions one by one in 2e4): no event beats the claim by six standard errors."""
+    """Counts of every output in 1e5 runs a side (exceptions one by one in 2e4): no event beats the
+    claim by six standard errors.
+    """
     specimen = specimens()[name]
     rng, single = np.random.default_rng(0), name == "a word or an exception"
     runs = 20_000 if single else 100_000
     counts = []
     for data in (specimen.pair.d0, specimen.pair.d1):
-        outputs = [_once(specimen.run, data, rng) for _ in range(runs)] if single else list(specimen.run(data, runs, rng))
+        outputs = (
+            [_once(specimen.run, data, rng) for _ in range(runs)]
+            if single
+            else list(specimen.run(data, runs, rng))
+        )
         told = [repr(o) for o in outputs]
         counts.append({value: len(list(group)) for value, group in itertools.groupby(sorted(told))})
     for here, there in (counts, counts[::-1]):
         for value, count in here.items():
             other = there.get(value, 0)
-            allowed = np.exp(specimen.claim.parameter) * other + getattr(specimen.claim, "delta_budget", 0.0) * runs
+            allowed = (
+                np.exp(specimen.claim.parameter) * other
+                + getattr(specimen.claim, "delta_budget", 0.0) * runs
+            )
             assert count <= allowed + 6 * np.sqrt(count + np.exp(2) * other + 10), value
 
 
@@ -78,7 +118,9 @@ def _once(run, data, rng):
         return "KeyError"
 
 
-@pytest.mark.parametrize("name", ["spike of mass 0.01 and width 0.001", "sentinel value", "normal, mu 1 % large"])
+@pytest.mark.parametrize(
+    "name", ["spike of mass 0.01 and width 0.001", "sentinel value", "normal, mu 1 % large"]
+)
 def test_densities_are_densities_and_break_their_claim(name):
     """The sampler agrees with the density in mass, and the certifier never calls it CERTIFIED."""
     awkward, rng = densities()[name], np.random.default_rng(1)
@@ -90,33 +132,54 @@ def test_densities_are_densities_and_break_their_claim(name):
 
 @pytest.mark.parametrize("name", densities())
 def test_every_density_breaks_its_claim(name):
-    """The mass of a slab, or the density at one point, is more than the claim allows: P(S) > g(Q(S)) for that S."""
+    """The mass of a slab, or the density at one point, is more than the claim allows: P(S) >
+    g(Q(S)) for that S.
+    """
     awkward = densities()[name]
     sides = [np.array([PAIR.d1, PAIR.d0]), np.array([PAIR.d0, PAIR.d1])]
     worst = 0.0
     for high, low in sides:
         for piece in awkward.pieces:
-            ends = [piece.center1 - 12 * piece.scale, piece.center1 + 12 * piece.scale] if piece.law == "normal" else [-0.62, 0.62, 1.62]
+            ends = (
+                [piece.center1 - 12 * piece.scale, piece.center1 + 12 * piece.scale]
+                if piece.law == "normal"
+                else [-0.62, 0.62, 1.62]
+            )
             for at in (piece.center1, *ends):
-                p, q = (np.exp(awkward.log_density(np.array([at]), data)[0]) for data in (high, low))
+                p, q = (
+                    np.exp(awkward.log_density(np.array([at]), data)[0]) for data in (high, low)
+                )
                 width = piece.scale if piece.law == "slab" else 1e-9
-                worst = max(worst, float(awkward.claim.parameter_at(min(q * width, 1.0), min(p * width, 1.0))))
+                worst = max(
+                    worst,
+                    float(awkward.claim.parameter_at(min(q * width, 1.0), min(p * width, 1.0))),
+                )
     if awkward.claim.kind in ("gdp", "zcdp") and len(awkward.pieces) == 1:
-        worst = awkward.pieces[0].center1 ** (1 if awkward.claim.kind == "gdp" else 2) / (1 if awkward.claim.kind == "gdp" else 2)
+        worst = awkward.pieces[0].center1 ** (1 if awkward.claim.kind == "gdp" else 2) / (
+            1 if awkward.claim.kind == "gdp" else 2
+        )
     assert worst > awkward.claim.parameter
 
 
 def test_counts_have_clopper_pearson_intervals():
     low, high = interval(3, 40)
-    assert binom.sf(2, 40, low) == pytest.approx(0.025) and binom.cdf(3, 40, high) == pytest.approx(0.025)
+    assert binom.sf(2, 40, low) == pytest.approx(0.025) and binom.cdf(3, 40, high) == pytest.approx(
+        0.025
+    )
     assert interval(0, 10)[0] == 0.0 and interval(10, 10)[1] == 1.0
     assert Counted("x", 3, 40, 0.05).row().met and not Counted("x", 30, 40, 0.05).row().met
-    assert Counted("power", 36, 40, 0.9, at_most=False).row().met and not Counted("power", 12, 40, 0.9, at_most=False).row().met
+    assert (
+        Counted("power", 36, 40, 0.9, at_most=False).row().met
+        and not Counted("power", 12, 40, 0.9, at_most=False).row().met
+    )
     assert Counted("x", 3, 40, 0.05).row().counts == (3, 40)
 
 
 def test_pooled_rows_add_up():
-    rows = [Counted(f"false VIOLATED, pure, strings: {name}, alpha 0.5", 3, 10, 0.5) for name in ("words",)]
+    rows = [
+        Counted(f"false VIOLATED, pure, strings: {name}, alpha 0.5", 3, 10, 0.5)
+        for name in ("words",)
+    ]
     rows.append(Counted("false VIOLATED, pure, atoms: randomized response, alpha 0.5", 4, 10, 0.5))
     pooled = {row.case: (row.count, row.of) for row in calibration._pooled_rows(rows)}
     assert pooled["false VIOLATED, all mechanisms, alpha 0.5"] == (7, 20)
@@ -129,7 +192,9 @@ def test_a_task_that_raises_is_a_row_that_is_missed():
 
 
 def test_tight_laws_are_refuted_a_little_below():
-    """Specimens are tight: at .8 of its epsilon the randomized response of 20 values is refuted in most of 10 audits."""
+    """Specimens are tight: at .8 of its epsilon the randomized response of 20 values is refuted in
+    most of 10 audits.
+    """
     name = "data with probability .01"
     tight = {name: dataclasses.replace(specimens()[name], claim=ApproxDP(0.8, 0.01))}
     with pytest.MonkeyPatch.context() as patch:

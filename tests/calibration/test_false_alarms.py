@@ -1,4 +1,6 @@
-"""The whole pipeline, pair search included, on correct mechanisms at their exact epsilon: how often does it cry wolf?"""
+"""The whole pipeline, pair search included, on correct mechanisms at their exact epsilon: how often
+does it cry wolf?
+"""
 
 import numpy as np
 import pytest
@@ -17,7 +19,9 @@ def alarms(audits: int, first: int) -> tuple[int, int]:
     for number in range(first, first + audits):
         mechanism = mechanisms[number % 2]
         pairs = PAIRS if number % 2 == 0 else None
-        result = audit(mechanism, claim=PureDP(1.0), pair=pairs, trials=6_000, confidence=0.95, seed=number)
+        result = audit(
+            mechanism, claim=PureDP(1.0), pair=pairs, trials=6_000, confidence=0.95, seed=number
+        )
         value += result.verdict is Verdict.VIOLATED
         bits += result.bit_level is not None and result.bit_level.verdict is Verdict.VIOLATED
     return value, bits
@@ -34,7 +38,10 @@ def test_false_alarm_rate():
 def test_false_alarm_rate_over_2000_audits():
     """At most 5 % plus three standard errors."""
     value, bits = alarms(2_000, 10_000)
-    print(f"false alarms in 2000 audits at alpha = .05: {value} value level, {bits} bit level (of 1000 with float outputs)")
+    print(
+        f"false alarms in 2000 audits at alpha = .05: {value} value level, {bits} bit level "
+        "(of 1000 with float outputs)"
+    )
     assert value <= 2_000 * 0.05 + 3 * np.sqrt(2_000 * 0.05 * 0.95)
     assert bits <= 2_000 * 0.05
 
@@ -81,7 +88,13 @@ def test_false_alarm_rate_of_mechanisms_that_raise(tmp_path, name, where):
     space: dict = {}
     exec(RAISING, space)
     mechanism = space[name] if where == "here" else Target(str(path), name)
-    options = {"claim": "pure:1", "pair": PAIRS[0], "trials": 16_000, "confidence": 0.95, "bits": False}
+    options = {
+        "claim": "pure:1",
+        "pair": PAIRS[0],
+        "trials": 16_000,
+        "confidence": 0.95,
+        "bits": False,
+    }
     found = [audit(mechanism, **options, seed=seed).verdict for seed in range(200)]
     wrong = sum(verdict is Verdict.VIOLATED for verdict in found)
     print(f"{name}, {where}: {wrong} false alarms in 200 audits at alpha = .05")

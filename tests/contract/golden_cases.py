@@ -1,8 +1,10 @@
-"""Small audits of every kind with fixed seeds: the golden runs, whose results a change of the inner structure may not change.
+"""Small audits of every kind with fixed seeds: the golden runs, whose results a change of the inner
+structure may not change.
 
-`CASES` maps a name to a function without arguments that returns a result, or a tuple of results. `summary` is everything of a result
-that the seed decides; times, machines and pictures are left out. `golden.json` has the key figures of every case: run this file to write
-it again, and `compare_commits.py` to compare two commits to the last digit.
+`CASES` maps a name to a function without arguments that returns a result, or a tuple of results.
+`summary` is everything of a result that the seed decides; times, machines and pictures are left
+out. `golden.json` has the key figures of every case: run this file to write it again, and
+`compare_commits.py` to compare two commits to the last digit.
 """
 
 from __future__ import annotations
@@ -26,7 +28,18 @@ from dpwitness.stability import Atom, VectorOf
 CASES: dict[str, Callable[[], Any]] = {}
 GOLDEN = Path(__file__).with_name("golden.json")
 PAIR = dpw.Pair(np.array([0.0]), np.array([1.0]))
-_LEFT_OUT = {"seconds", "cpu_seconds", "environment", "picture", "target", "headline", "notes", "schema_version", "looks", "primitives"}
+_LEFT_OUT = {
+    "seconds",
+    "cpu_seconds",
+    "environment",
+    "picture",
+    "target",
+    "headline",
+    "notes",
+    "schema_version",
+    "looks",
+    "primitives",
+}
 
 
 def case(name: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
@@ -41,7 +54,9 @@ def case(name: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
 
 
 def summary(result: Any) -> Any:
-    """Return everything of a result that a seed decides, with 12 digits: equal for two versions that behave equally on one machine."""
+    """Return everything of a result that a seed decides, with 12 digits: equal for two versions
+    that behave equally on one machine.
+    """
     if isinstance(result, tuple | list):
         return [summary(each) for each in result]
     return _rounded(result.to_json())
@@ -51,34 +66,54 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.12g}") if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {str(key): _rounded(item) for key, item in sorted(value.items()) if key not in _LEFT_OUT}
+        return {
+            str(key): _rounded(item) for key, item in sorted(value.items()) if key not in _LEFT_OUT
+        }
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def key_figures(content: Any) -> Any:
-    """Return the figures of a summary that the golden file keeps: single values, counts, and the hash of the pair of datasets."""
+    """Return the figures of a summary that the golden file keeps: single values, counts, and the
+    hash of the pair of datasets.
+    """
     if isinstance(content, list):
         return [key_figures(each) for each in content]
-    kept = {key: value for key, value in content.items() if isinstance(value, str | int | float | bool) and len(str(value)) < 60}
-    kept |= {key: content[key] for key in ("tally", "calls") if content.get(key) and len(str(content[key])) < 300}
+    kept = {
+        key: value
+        for key, value in content.items()
+        if isinstance(value, str | int | float | bool) and len(str(value)) < 60
+    }
+    kept |= {
+        key: content[key]
+        for key in ("tally", "calls")
+        if content.get(key) and len(str(content[key])) < 300
+    }
     if content.get("pair"):
-        kept["pair"] = hashlib.sha256(json.dumps(content["pair"], sort_keys=True).encode()).hexdigest()[:12]
+        kept["pair"] = hashlib.sha256(
+            json.dumps(content["pair"], sort_keys=True).encode()
+        ).hexdigest()[:12]
     if content.get("bit_level"):
         kept["bit_level"] = content["bit_level"]["verdict"]
     return dict(sorted(kept.items()))
 
 
-# -- every specimen of the zoo and of the papers -----------------------------------------------------------------------
+# -- every specimen of the zoo and of the papers
+# -----------------------------------------------------------------------
 
 for _name, _specimen in m.zoo().items():
     case(f"zoo/{_name}")(lambda specimen=_specimen: dpw.audit(specimen, trials=3_000, seed=1))
 for _name, _paper in m.paper_zoo().items():
     if _name in ("independent-full-printed", "independent-full-repaired"):  # half a minute each
         continue
-    case(f"paper/{_name}")(lambda paper=_paper: dpw.audit(paper.mechanism, pair=list(paper.pairs), trials=1_200, seed=2))
+    case(f"paper/{_name}")(
+        lambda paper=_paper: dpw.audit(
+            paper.mechanism, pair=list(paper.pairs), trials=1_200, seed=2
+        )
+    )
 
 
-# -- notions -----------------------------------------------------------------------------------------------------------
+# -- notions
+# --------------------------------------------------------------------------------------------------
 
 
 def shifted_normal(dataset: Any, size: int, rng: np.random.Generator) -> Any:
@@ -88,18 +123,24 @@ def shifted_normal(dataset: Any, size: int, rng: np.random.Generator) -> Any:
 for _claim in (
     "pure:1", "approx:1,1e-3", "gdp:1.5", "zcdp:0.5", "rdp:2,1", "rdp:2=1,4=2.5", "group:2,pure:0.5",
 ):  # fmt: skip
-    case(f"notion/{_claim}")(lambda claim=_claim: dpw.audit(shifted_normal, claim=claim, pair=PAIR, trials=4_000, seed=3))
+    case(f"notion/{_claim}")(
+        lambda claim=_claim: dpw.audit(shifted_normal, claim=claim, pair=PAIR, trials=4_000, seed=3)
+    )
 
 
 @case("notion/metric")
 def _() -> Any:
     pair = dpw.Pair(np.array([0.0]), np.array([1.0]))
-    return dpw.audit(shifted_normal, claim=dpw.claims.MetricDP(0.3), pair=pair, trials=4_000, seed=3)
+    return dpw.audit(
+        shifted_normal, claim=dpw.claims.MetricDP(0.3), pair=pair, trials=4_000, seed=3
+    )
 
 
 @case("notion/dpsgd")
 def _() -> Any:
-    step = m.GradientSteps(noise_multiplier=1.0, sampling_probability=0.25, delta=1e-3, update=_dpsgd_update)
+    step = m.GradientSteps(
+        noise_multiplier=1.0, sampling_probability=0.25, delta=1e-3, update=_dpsgd_update
+    )
     return dpw.audit(step, pair=step.worst_pair(), trials=3_000, seed=1, bits=False)
 
 
@@ -107,10 +148,13 @@ def _dpsgd_update(gradients: Any, rng: Any) -> Any:
     """Clip to 3 where the claim assumes 1."""
     batch = gradients[rng.random(len(gradients)) < 0.25]
     lengths = np.linalg.norm(batch, axis=1, keepdims=True)
-    return (batch * np.minimum(1.0, 3 / np.maximum(lengths, 1e-12))).sum(axis=0) + rng.normal(size=gradients.shape[1])
+    return (batch * np.minimum(1.0, 3 / np.maximum(lengths, 1e-12))).sum(axis=0) + rng.normal(
+        size=gradients.shape[1]
+    )
 
 
-# -- kinds of output ---------------------------------------------------------------------------------------------------
+# -- kinds of output
+# --------------------------------------------------------------------------------------------------
 
 
 def _flip(dataset: Any, rng: np.random.Generator) -> bool:
@@ -131,7 +175,9 @@ OUTPUTS: dict[str, Callable[[bool, np.random.Generator], Any]] = {
     "frame": lambda yes, rng: pd.DataFrame({"n": [1, 2 if yes else 3]}),
     "frame-index": lambda yes, rng: pd.DataFrame({"n": [1, 2]}, index=["a", "b" if yes else "c"]),
     "masked": lambda yes, rng: np.ma.masked_array([1.0, 2.0], mask=[False, yes]),
-    "date": lambda yes, rng: np.datetime64("2020-01-01T00:00:00.000000001" if yes else "2020-01-01T00:00:00.000000000"),
+    "date": lambda yes, rng: np.datetime64(
+        "2020-01-01T00:00:00.000000001" if yes else "2020-01-01T00:00:00.000000000"
+    ),
     "dtype": lambda yes, rng: np.float32(1) if yes else np.float64(1),
     "noise-and-text": lambda yes, rng: (rng.laplace(), "yes" if yes else "no"),
     "zero-inflated": lambda yes, rng: 0.0 if yes else rng.normal(),
@@ -142,12 +188,21 @@ for _kind, _output in OUTPUTS.items():
         def mechanism(dataset: Any, size: int, rng: np.random.Generator) -> list[Any]:
             return [output(_flip(dataset, rng), rng) for _ in range(size)]
 
-        return dpw.audit(mechanism, claim="pure:0.5", pair=PAIR, trials=3_000, seed=4, trace=False, name="response")
+        return dpw.audit(
+            mechanism,
+            claim="pure:0.5",
+            pair=PAIR,
+            trials=3_000,
+            seed=4,
+            trace=False,
+            name="response",
+        )
 
     case(f"output/{_kind}")(_run)
 
 
-# -- kinds of dataset --------------------------------------------------------------------------------------------------
+# -- kinds of dataset
+# --------------------------------------------------------------------------------------------------
 
 
 def _noisy_total(dataset: Any, size: int, rng: np.random.Generator) -> Any:
@@ -177,12 +232,21 @@ for _kind, _domain in DOMAINS.items():
         def mechanism(dataset: Any, size: int, rng: np.random.Generator) -> Any:
             return len(repr(dataset)) + rng.laplace(0.0, 0.5, size)
 
-        return dpw.audit(mechanism, claim="pure:1", domain=domain, trials=3_000, seed=5, trace=False, name="length of text")
+        return dpw.audit(
+            mechanism,
+            claim="pure:1",
+            domain=domain,
+            trials=3_000,
+            seed=5,
+            trace=False,
+            name="length of text",
+        )
 
     case(f"domain/{_kind}")(_run_domain)
 
 
-# -- kinds of audit ----------------------------------------------------------------------------------------------------
+# -- kinds of audit
+# --------------------------------------------------------------------------------------------------
 
 
 def weak_sum(dataset: Any, size: int, rng: np.random.Generator) -> Any:
@@ -208,25 +272,51 @@ class KnownLaplace:
 
 case("audit/violated")(lambda: dpw.audit(weak_sum, claim="pure:1", pair=PAIR, trials=4_000, seed=6))
 case("audit/sound")(lambda: dpw.audit(sound_sum, claim="pure:1", pair=PAIR, trials=4_000, seed=6))
-case("audit/near")(lambda: dpw.audit(sound_sum, claim="pure:1", pair=PAIR, trials=4_000, seed=6, near=[0.0]))
-case("audit/many pairs")(lambda: dpw.audit(weak_sum, claim="pure:1", domain=domains.Records(3), trials=6_000, seed=6))
-case("audit/one run")(
-    lambda: dpw.audit(dpw.one_run(lambda dataset, rng: float(dataset.sum() + rng.laplace()), claim="pure:0.5"), pair=PAIR, trials=2_000)
+case("audit/near")(
+    lambda: dpw.audit(sound_sum, claim="pure:1", pair=PAIR, trials=4_000, seed=6, near=[0.0])
 )
-case("audit/low bits")(lambda: dpw.audit(m.Laplace(1.0, arithmetic="float"), pair=PAIR, trials=20_000, seed=6))
-case("sequential/violated")(lambda: dpw.audit(weak_sum, claim="pure:1", pair=PAIR, trials=20_000, sequential=True, seed=7))
-case("sequential/sound")(lambda: dpw.audit(sound_sum, claim="pure:1", pair=PAIR, trials=4_000, sequential=True, seed=7))
-case("sequential/find")(lambda: dpw.audit(sound_sum, claim="pure:1", pair=PAIR, trials=60_000, sequential=True, find=2.0, seed=7))
-case("outputs/violated")(lambda: dpw.audit_outputs(*np.random.default_rng(3).laplace([[0.0], [1.0]], 0.5, (2, 5_000)), "pure:1", seed=1))
+case("audit/many pairs")(
+    lambda: dpw.audit(weak_sum, claim="pure:1", domain=domains.Records(3), trials=6_000, seed=6)
+)
+case("audit/one run")(
+    lambda: dpw.audit(
+        dpw.one_run(lambda dataset, rng: float(dataset.sum() + rng.laplace()), claim="pure:0.5"),
+        pair=PAIR,
+        trials=2_000,
+    )
+)
+case("audit/low bits")(
+    lambda: dpw.audit(m.Laplace(1.0, arithmetic="float"), pair=PAIR, trials=20_000, seed=6)
+)
+case("sequential/violated")(
+    lambda: dpw.audit(weak_sum, claim="pure:1", pair=PAIR, trials=20_000, sequential=True, seed=7)
+)
+case("sequential/sound")(
+    lambda: dpw.audit(sound_sum, claim="pure:1", pair=PAIR, trials=4_000, sequential=True, seed=7)
+)
+case("sequential/find")(
+    lambda: dpw.audit(
+        sound_sum, claim="pure:1", pair=PAIR, trials=60_000, sequential=True, find=2.0, seed=7
+    )
+)
+case("outputs/violated")(
+    lambda: dpw.audit_outputs(
+        *np.random.default_rng(3).laplace([[0.0], [1.0]], 0.5, (2, 5_000)), "pure:1", seed=1
+    )
+)
 case("outputs/categories")(
-    lambda: dpw.audit_outputs(["a", "b"] * 1_000 + ["a"] * 1_000, ["b"] * 1_500 + ["a", "b"] * 750, "pure:0.1", seed=1)
+    lambda: dpw.audit_outputs(
+        ["a", "b"] * 1_000 + ["a"] * 1_000, ["b"] * 1_500 + ["a", "b"] * 750, "pure:0.1", seed=1
+    )
 )
 case("certify/laplace")(lambda: dpw.certify(m.Laplace(1.0), trials=10_000))
 case("certify/gaussian")(lambda: dpw.certify(m.Gaussian(1.0, 1e-5), trials=10_000))
 case("certify/noisy max")(lambda: dpw.certify(m.NoisyMax(1.0), trials=10_000))
 case("certify/randomized response")(lambda: dpw.certify(m.RandomizedResponse(1.0), trials=10_000))
 case("certify/violated")(lambda: dpw.certify(KnownLaplace(), PAIR, trials=10_000))
-case("certify/sampling")(lambda: dpw.certify(KnownLaplace(), PAIR, "approx:1.2,0.01", route="sampling", trials=10_000))
+case("certify/sampling")(
+    lambda: dpw.certify(KnownLaplace(), PAIR, "approx:1.2,0.01", route="sampling", trials=10_000)
+)
 case("certify/vector")(lambda: dpw.certify(m.LaplaceVector(1.0), trials=10_000))
 case("trace/violated")(lambda: dpw.trace(weak_sum, PAIR, "pure:1", confirm=False))
 case("trace/sound")(lambda: dpw.trace(sound_sum, PAIR, "pure:1"))
@@ -251,17 +341,35 @@ def _scores(shift: float) -> tuple[Any, Any]:
 case("canaries/violated")(lambda: dpw.audit_canaries(*_scores(3.0), "approx:0.5,1e-5", seed=1))
 case("canaries/sound")(lambda: dpw.audit_canaries(*_scores(1.0), "gdp:1", seed=1))
 case("canaries/limit")(lambda: _Fields(canaries.canary_limit("approx:2,1e-5", 500)))
-case("sensitivity/violated")(lambda: dpw.audit_sensitivity(np.mean, 0.2, domains.Records(4), evaluations=300))
-case("sensitivity/sound")(lambda: dpw.audit_sensitivity(np.mean, 0.25, domains.Records(4), evaluations=300))
+case("sensitivity/violated")(
+    lambda: dpw.audit_sensitivity(np.mean, 0.2, domains.Records(4), evaluations=300)
+)
+case("sensitivity/sound")(
+    lambda: dpw.audit_sensitivity(np.mean, 0.25, domains.Records(4), evaluations=300)
+)
 case("utility/sound")(
-    lambda: dpw.audit_utility(lambda size, rng: abs(rng.laplace(size=size)), dpw.auditors.MeanBound(1.1), runs=20_000, seed=1)
+    lambda: dpw.audit_utility(
+        lambda size, rng: abs(rng.laplace(size=size)),
+        dpw.auditors.MeanBound(1.1),
+        runs=20_000,
+        seed=1,
+    )
 )
 case("utility/violated")(
-    lambda: dpw.audit_utility(lambda size, rng: abs(rng.laplace(size=size)), dpw.auditors.MeanBound(0.9), runs=20_000, seed=1)
+    lambda: dpw.audit_utility(
+        lambda size, rng: abs(rng.laplace(size=size)),
+        dpw.auditors.MeanBound(0.9),
+        runs=20_000,
+        seed=1,
+    )
 )
 _INTEGERS = VectorOf(Atom("i32", bounds=(0, 10)))
-case("stability/violated")(lambda: dpw.audit_stability(sum, lambda d: 9 * d, _INTEGERS, "symmetric", "absolute", seed=1))
-case("stability/map raises")(lambda: dpw.audit_stability(len, lambda d: 0 * d, _INTEGERS, "symmetric", "absolute", seed=1))
+case("stability/violated")(
+    lambda: dpw.audit_stability(sum, lambda d: 9 * d, _INTEGERS, "symmetric", "absolute", seed=1)
+)
+case("stability/map raises")(
+    lambda: dpw.audit_stability(len, lambda d: 0 * d, _INTEGERS, "symmetric", "absolute", seed=1)
+)
 
 
 def _classic(epsilon: float, delta: float) -> float:
@@ -282,17 +390,23 @@ case("accountant/sound")(
     )
 )  # fmt: skip
 case("metamorphic/parallel")(
-    lambda: metamorphic.audit_metamorphic(noise=lambda epsilon: 1 / epsilon, parallel=lambda epsilons: sum(epsilons) / len(epsilons))
+    lambda: metamorphic.audit_metamorphic(
+        noise=lambda epsilon: 1 / epsilon, parallel=lambda epsilons: sum(epsilons) / len(epsilons)
+    )
 )
 case("metamorphic/row-wise")(
-    lambda: metamorphic.audit_metamorphic(lambda rows: rows - rows.mean(), row_wise=True, domain=domains.Records(3))
+    lambda: metamorphic.audit_metamorphic(
+        lambda rows: rows - rows.mean(), row_wise=True, domain=domains.Records(3)
+    )
 )
 case("plan/find")(lambda: dpw.plan("pure:1", find=1.1))
 case("plan/trials")(lambda: dpw.plan("approx:1,1e-5", trials=50_000))
 case("search/noisy max")(
     lambda: [
         _Fields({"why": pair.why, "loss": loss})
-        for pair, loss in domains.search(m.NoisyMax(1.0, release="value"), m.Answers(5), "pure:1", evaluations=200)
+        for pair, loss in domains.search(
+            m.NoisyMax(1.0, release="value"), m.Answers(5), "pure:1", evaluations=200
+        )
     ]
 )
 
@@ -311,7 +425,13 @@ class _Sparse:
 def _() -> Any:
     session = wrap.interactive(_Sparse, queries=[0, 1], rounds=16, claim="pure:1")
     pair = dpw.Pair(np.array([1.0, 0.0]), np.array([0.0, 1.0]), relation="linf")
-    return dpw.audit(session.against(wrap.Adversary([6 * [0] + 10 * [1]], rounds=16)), pair=pair, trials=3_000, seed=1, bits=False)
+    return dpw.audit(
+        session.against(wrap.Adversary([6 * [0] + 10 * [1]], rounds=16)),
+        pair=pair,
+        trials=3_000,
+        seed=1,
+        bits=False,
+    )
 
 
 class _Fields:
@@ -323,7 +443,10 @@ class _Fields:
     def to_json(self) -> dict[str, Any]:
         if isinstance(self.value, dict):
             return self.value
-        return {name: getattr(self.value, name) for name in ("epsilon", "parameter", "guesses", "detectable")}
+        return {
+            name: getattr(self.value, name)
+            for name in ("epsilon", "parameter", "guesses", "detectable")
+        }
 
 
 def _main() -> None:
@@ -331,9 +454,14 @@ def _main() -> None:
     names = [name for name in CASES if len(sys.argv) < 3 or sys.argv[2] in name]
     content = {name: summary(CASES[name]()) for name in names}
     if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        Path(sys.argv[1]).write_text(
+            json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8"
+        )
         return
-    lines = [f"{json.dumps(name)}: {json.dumps(key_figures(each), sort_keys=True)}" for name, each in content.items()]
+    lines = [
+        f"{json.dumps(name)}: {json.dumps(key_figures(each), sort_keys=True)}"
+        for name, each in content.items()
+    ]
     GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 

@@ -27,10 +27,13 @@ def answers(on_zero, on_one):
 
 
 def verdict(mechanism, claim="pure:1", trials=1_000, **options):
-    return dpw.audit(mechanism, claim=claim, pair=options.pop("pair", PAIR), trials=trials, seed=1, **options).verdict.value
+    return dpw.audit(
+        mechanism, claim=claim, pair=options.pop("pair", PAIR), trials=trials, seed=1, **options
+    ).verdict.value
 
 
-# -- every leaf of an output is looked at ------------------------------------------------------------------------------
+# -- every leaf of an output is looked at
+# ------------------------------------------------------------------------------
 
 FRAME = pd.DataFrame({"n": [1.5, 2.5], "who": ["a", "b"]})
 LEAVES = {
@@ -81,7 +84,8 @@ def test_a_leaf_that_differs_is_a_violation(leaf):
     assert verdict(answers(_give(zero), _give(zero))) != "VIOLATED"
 
 
-# -- rounds must be independent ----------------------------------------------------------------------------------------
+# -- rounds must be independent
+# ----------------------------------------------------------------------------------------
 
 
 def alternating():
@@ -118,17 +122,25 @@ def test_exceptions_enter_with_their_own_first_draw():
             raise OverflowError("too large")
         return (values > 2.0).astype(float)
 
-    results = [dpw.audit(mechanism, claim="pure:1", pair=PAIR, trials=4_000, seed=seed, confidence=0.99).verdict.value for seed in range(6)]
+    results = [
+        dpw.audit(
+            mechanism, claim="pure:1", pair=PAIR, trials=4_000, seed=seed, confidence=0.99
+        ).verdict.value
+        for seed in range(6)
+    ]
     assert results.count("VIOLATED") <= 1
 
 
-# -- neighbors are checked, not trusted --------------------------------------------------------------------------------
+# -- neighbors are checked, not trusted
+# --------------------------------------------------------------------------------
 
 USERS = pd.DataFrame({"user": ["a", "b", None], "spent": [1.0, 2.0, 3.0]})
 NOT_NEIGHBORS = {
     "two records": lambda: Pair(np.array([0.0, 0.0]), np.array([1.0, 1.0])),
     "another length": lambda: Pair(np.zeros(2), np.zeros(3)),
-    "tuple of arrays": lambda: Pair((np.zeros((2, 2)), np.zeros(2)), (np.zeros((2, 2)), np.ones(2))),
+    "tuple of arrays": lambda: Pair(
+        (np.zeros((2, 2)), np.zeros(2)), (np.zeros((2, 2)), np.ones(2))
+    ),
     "large integers": lambda: Pair(np.array([2**60]), np.array([2**60 + 50]), "l1"),
     "user without a name": lambda: Pair(USERS, USERS.iloc[:2], "add-remove", unit="user"),
     "unknown relation": lambda: Pair(np.zeros(2), np.zeros(2), "close"),
@@ -141,17 +153,30 @@ def test_datasets_that_are_no_neighbors_are_refused(which):
         NOT_NEIGHBORS[which]()
 
 
-@pytest.mark.parametrize("domain", [domains.Records(3, low=1, high=2), domains.Records(2, low=0.5, high=3.7, integer=True)], ids=str)
+@pytest.mark.parametrize(
+    "domain",
+    [domains.Records(3, low=1, high=2), domains.Records(2, low=0.5, high=3.7, integer=True)],
+    ids=str,
+)
 def test_pairs_of_a_domain_lie_in_the_domain(domain):
-    found = dpw.audit(lambda dataset, size, rng: np.sum(dataset) + rng.laplace(0, 5, size), claim="pure:1", domain=domain, trials=2_000)
+    found = dpw.audit(
+        lambda dataset, size, rng: np.sum(dataset) + rng.laplace(0, 5, size),
+        claim="pure:1",
+        domain=domain,
+        trials=2_000,
+    )
     for dataset in (found.pair.d0, found.pair.d1):
         assert np.all(dataset >= domain.low) and np.all(dataset <= domain.high)
     assert (
-        dpw.audit_sensitivity(lambda x: float(np.sum(x)), domain.high - domain.low, domain, evaluations=200).verdict.value == "NOT_REFUTED"
+        dpw.audit_sensitivity(
+            lambda x: float(np.sum(x)), domain.high - domain.low, domain, evaluations=200
+        ).verdict.value
+        == "NOT_REFUTED"
     )
 
 
-# -- a claim, a budget, a canary that cannot be meant ------------------------------------------------------------------
+# -- a claim, a budget, a canary that cannot be meant
+# ------------------------------------------------------------------
 
 REFUSED = {
     "negative epsilon": lambda: dpw.parse_claim("pure:-1"),
@@ -164,13 +189,21 @@ REFUSED = {
     "confidence": lambda: dpw.audit(m.Laplace(1.0), confidence=1.0, trials=1_000),
     "seconds": lambda: dpw.audit(m.Laplace(1.0), seconds=-1.0),
     "trials and seconds": lambda: dpw.audit(m.Laplace(1.0), trials=1_000, seconds=1.0),
-    "no claim": lambda: dpw.audit(lambda dataset, size, rng: rng.random(size), pair=PAIR, trials=1_000),
+    "no claim": lambda: dpw.audit(
+        lambda dataset, size, rng: rng.random(size), pair=PAIR, trials=1_000
+    ),
     "no function": lambda: dpw.audit(3, claim="pure:1", pair=PAIR, trials=1_000),
     "flag": lambda: dpw.audit(m.Laplace(1.0), trials=1_000, bits="yes"),
-    "mask of canaries": lambda: dpw.audit_canaries(np.array([True, False]), np.array([True, True]), "pure:1"),
-    "one array on both sides": lambda: dpw.audit_canaries(np.arange(50.0), np.arange(50.0), "pure:1"),
+    "mask of canaries": lambda: dpw.audit_canaries(
+        np.array([True, False]), np.array([True, True]), "pure:1"
+    ),
+    "one array on both sides": lambda: dpw.audit_canaries(
+        np.arange(50.0), np.arange(50.0), "pure:1"
+    ),
     "matrix of scores": lambda: dpw.audit_canaries(np.zeros((5, 5)), np.zeros((5, 5)), "pure:1"),
-    "copies of a run": lambda: dpw.audit_canaries(*[[np.arange(60.0) + k for _ in range(3)] for k in (0, 0.5)], "pure:1"),
+    "copies of a run": lambda: dpw.audit_canaries(
+        *[[np.arange(60.0) + k for _ in range(3)] for k in (0, 0.5)], "pure:1"
+    ),
     "numbers": lambda: dpw.audit_canaries(["a"], ["b"], "pure:1"),
 }
 
@@ -187,7 +220,8 @@ def test_a_result_is_no_truth_value():
         bool(dpw.audit(m.Laplace(1.0), trials=1_000))
 
 
-# -- witnesses ---------------------------------------------------------------------------------------------------------
+# -- witnesses
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -230,17 +264,29 @@ def test_a_replay_confirms_with_fresh_randomness(witness):
     assert one.verdict.value == other.verdict.value == "VIOLATED" and one.seed != other.seed
 
 
-@pytest.mark.parametrize("target", ["subprocess:Popen", "os:system", "builtins:eval", "shutil:rmtree"])
+@pytest.mark.parametrize(
+    "target", ["subprocess:Popen", "os:system", "builtins:eval", "shutil:rmtree"]
+)
 def test_a_witness_does_not_choose_what_runs(witness, target):
     with pytest.raises(InvalidArgument):
         dpw.replay(_changed(witness, ("target",), {"target": target, "kwargs": {}}))
 
 
-# -- stores ------------------------------------------------------------------------------------------------------------
+# -- stores
+# --------------------------------------------------------------------------------------------------
 
 
 def _store_audit(mechanism, store, **more):
-    return dpw.audit(mechanism, claim="pure:1", pair=PAIR, trials=2_000, seed=1, store=store, name="stored", **more)
+    return dpw.audit(
+        mechanism,
+        claim="pure:1",
+        pair=PAIR,
+        trials=2_000,
+        seed=1,
+        store=store,
+        name="stored",
+        **more,
+    )
 
 
 def test_a_store_gives_the_same_result_and_a_changed_mechanism_is_noticed(tmp_path):
@@ -267,7 +313,8 @@ def test_a_damaged_store_is_named(tmp_path):
         _store_audit(m.Laplace(1.0), path)
 
 
-# -- reproducible ------------------------------------------------------------------------------------------------------
+# -- reproducible
+# --------------------------------------------------------------------------------------------------
 
 
 def test_workers_change_no_count():
@@ -281,4 +328,9 @@ def test_workers_change_no_count():
 
 def test_importing_loads_neither_numpy_nor_numba():
     code = "import sys, dpwitness; print(sorted({'numpy', 'numba', 'scipy'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )

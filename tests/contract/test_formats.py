@@ -1,4 +1,6 @@
-"""File formats: every kind of result is written in every format, read back, compared, and refused when damaged."""
+"""File formats: every kind of result is written in every format, read back, compared, and refused
+when damaged.
+"""
 
 import contextlib
 import io
@@ -57,7 +59,11 @@ KINDS = {  # command, exit code, verdict
     "violated": (["audit", "mine.py:weak", "--trials", "4000", "--in-process"], 1, "VIOLATED"),
     "sound": (["audit", "mine.py:sound", "--trials", "4000", "--in-process"], 0, "NOT_REFUTED"),
     "error": (["audit", "mine.py:broken", "--trials", "1000", "--in-process"], 3, "ERROR"),
-    "sequential": (["audit", "mine.py:weak", "--sequential", "--trials", "60000", "--in-process"], 1, "VIOLATED"),
+    "sequential": (
+        ["audit", "mine.py:weak", "--sequential", "--trials", "60000", "--in-process"],
+        1,
+        "VIOLATED",
+    ),
     "certified": (["audit", *LAPLACE, "--white-box"], 0, "CERTIFIED"),
     "trace": (["trace", "mine.py:weak", "--trials", "4000", "--in-process"], 1, "VIOLATED"),
     "accountant": (["audit", "mine.py:classic"], 1, "VIOLATED"),
@@ -69,7 +75,10 @@ KINDS = {  # command, exit code, verdict
 
 def run(*arguments):
     """Run a command in this process; return exit code, standard output and standard error."""
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()) as err,
+    ):
         code = main([str(argument) for argument in arguments])
     return code, out.getvalue(), err.getvalue()
 
@@ -82,7 +91,9 @@ def folder(tmp_path_factory):
     lines = ["score,included", *(f"{k % 7 + 9.0 * (k % 2)},{k % 2}" for k in range(600))]
     (place / "scores.csv").write_text("\n".join(lines) + "\n")
     with contextlib.chdir(place):
-        codes = {kind: run(*command, "--report", kind)[0] for kind, (command, _, _) in KINDS.items()}
+        codes = {
+            kind: run(*command, "--report", kind)[0] for kind, (command, _, _) in KINDS.items()
+        }
     assert codes == {kind: code for kind, (_, code, _) in KINDS.items()}
     return place
 
@@ -96,18 +107,35 @@ def test_every_kind_has_every_format_with_its_verdict(folder, kind, tmp_path):
     verdict = KINDS[kind][2]
     (result,) = document(folder, kind)["results"]
     assert result["verdict"] == verdict and result["claim"] and result["headline"]
-    code, _, err = run("report", folder / kind / "audit.json", "--format", "html,junit,md,osv,sarif,sp800-226", "--report", tmp_path)
+    code, _, err = run(
+        "report",
+        folder / kind / "audit.json",
+        "--format",
+        "html,junit,md,osv,sarif,sp800-226",
+        "--report",
+        tmp_path,
+    )
     assert code in (0, 1, 3) and not err.count("Traceback")
     word = verdict.replace("_", " ")
     assert word in (tmp_path / "audit.md").read_text(encoding="utf-8")
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    assert word in page and "http://" not in page.replace("http://www.w3.org", "") and "<script src" not in page
+    assert (
+        word in page
+        and "http://" not in page.replace("http://www.w3.org", "")
+        and "<script src" not in page
+    )
     suite = ElementTree.parse(tmp_path / "audit.junit.xml").getroot()
     assert len(list(suite.iter("testcase"))) == 1
-    assert bool(list(suite.iter("failure"))) == (verdict == "VIOLATED") and bool(list(suite.iter("error"))) == (verdict == "ERROR")
+    assert bool(list(suite.iter("failure"))) == (verdict == "VIOLATED") and bool(
+        list(suite.iter("error"))
+    ) == (verdict == "ERROR")
     sarif = json.loads((tmp_path / "audit.sarif").read_text(encoding="utf-8"))
-    assert sarif["version"] == "2.1.0" and bool(sarif["runs"][0]["results"]) == (verdict == "VIOLATED")
-    assert bool(json.loads((tmp_path / "audit.osv.json").read_text(encoding="utf-8"))) == (verdict == "VIOLATED")
+    assert sarif["version"] == "2.1.0" and bool(sarif["runs"][0]["results"]) == (
+        verdict == "VIOLATED"
+    )
+    assert bool(json.loads((tmp_path / "audit.osv.json").read_text(encoding="utf-8"))) == (
+        verdict == "VIOLATED"
+    )
     assert word in (tmp_path / "audit.sp800-226.md").read_text(encoding="utf-8")
 
 
@@ -119,7 +147,9 @@ def test_a_report_equals_itself_and_differs_from_another(folder, kind):
     assert dpw.compare(path, path) is not None
 
 
-@pytest.mark.parametrize("kind", [kind for kind, (_, _, verdict) in KINDS.items() if verdict == "VIOLATED"])
+@pytest.mark.parametrize(
+    "kind", [kind for kind, (_, _, verdict) in KINDS.items() if verdict == "VIOLATED"]
+)
 def test_every_violation_has_a_witness_that_its_kind_of_replay_confirms(folder, kind):
     (witness,) = (folder / kind).glob("witness-*.json")
     with contextlib.chdir(folder):
@@ -130,7 +160,9 @@ def test_every_violation_has_a_witness_that_its_kind_of_replay_confirms(folder, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("damage", ["verdict", "bound", "claim", "truncated", "no json", "unknown field", "list"])
+@pytest.mark.parametrize(
+    "damage", ["verdict", "bound", "claim", "truncated", "no json", "unknown field", "list"]
+)
 def test_a_damaged_document_is_refused_with_exit_code_2(folder, kind, damage, tmp_path):
     content = document(folder, kind)
     result = content["results"][0]
@@ -139,7 +171,17 @@ def test_a_damaged_document_is_refused_with_exit_code_2(folder, kind, damage, tm
     elif damage == "bound":
         numbers = [
             key
-            for key in ("parameter_lower", "epsilon_lower", "ratio", "figure", "error", "loss", "trials", "tried", "seed")
+            for key in (
+                "parameter_lower",
+                "epsilon_lower",
+                "ratio",
+                "figure",
+                "error",
+                "loss",
+                "trials",
+                "tried",
+                "seed",
+            )
             if key in result
         ]
         result[numbers[0]] = 77.5
@@ -147,12 +189,22 @@ def test_a_damaged_document_is_refused_with_exit_code_2(folder, kind, damage, tm
         result["claim"] = "pure:0.25"
     elif damage == "unknown field":
         result["surprise"] = 1
-    text = {"truncated": json.dumps(content)[:-40], "no json": "audit", "list": json.dumps([content])}.get(damage, json.dumps(content))
+    text = {
+        "truncated": json.dumps(content)[:-40],
+        "no json": "audit",
+        "list": json.dumps([content]),
+    }.get(damage, json.dumps(content))
     path = tmp_path / "audit.json"
     path.write_text(text, encoding="utf-8")
-    for command in (["report", path, "--report", tmp_path / "out"], ["compare", path, folder / kind / "audit.json"]):
+    for command in (
+        ["report", path, "--report", tmp_path / "out"],
+        ["compare", path, folder / kind / "audit.json"],
+    ):
         code, _, err = run(*command)
-        assert code == 2 and err.startswith(f"dpwitness {command[0]}: ") and err.count("\n") == 1, (command[0], err)
+        assert code == 2 and err.startswith(f"dpwitness {command[0]}: ") and err.count("\n") == 1, (
+            command[0],
+            err,
+        )
 
 
 def test_a_report_does_not_follow_a_symbolic_link(folder, tmp_path):

@@ -1,7 +1,8 @@
-"""Golden runs: small audits of every kind with fixed seeds keep their verdicts, pairs, counts and bounds.
+"""Golden runs: small audits of every kind with fixed seeds keep their verdicts, pairs, counts and
+bounds.
 
-Learned events depend on the processor in the last digits. Therefore a learned bound may differ by a tolerance here, and
-`compare_commits.py` compares two commits on one machine to the last digit.
+Learned events depend on the processor in the last digits. Therefore a learned bound may differ by a
+tolerance here, and `compare_commits.py` compares two commits on one machine to the last digit.
 """
 
 import json
@@ -14,7 +15,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 from golden_cases import CASES, GOLDEN, key_figures, summary
 
 EXPECTED = json.loads(GOLDEN.read_text(encoding="utf-8"))
-_LEARNED = ("parameter_lower", "epsilon_lower", "detectable", "p_value", "trials", "tally", "alpha", "method", "description", "exercised")
+_LEARNED = (
+    "parameter_lower",
+    "epsilon_lower",
+    "detectable",
+    "p_value",
+    "trials",
+    "tally",
+    "alpha",
+    "method",
+    "description",
+    "exercised",
+)
 
 
 def test_every_case_has_a_golden_result_and_every_kind_of_audit_has_a_case():
@@ -30,8 +42,14 @@ def test_golden(name):
     found, expected = key_figures(summary(CASES[name]())), EXPECTED[name]
     assert _outline(found) == _outline(expected)
     for one, other in zip(_numbers(found), _numbers(expected), strict=True):
-        assert one == other if isinstance(one, str) else one == pytest.approx(other, rel=1e-9, abs=1e-9)
-    for one, other in zip(_numbers(found, learned=True), _numbers(expected, learned=True), strict=True):
+        assert (
+            one == other
+            if isinstance(one, str)
+            else one == pytest.approx(other, rel=1e-9, abs=1e-9)
+        )
+    for one, other in zip(
+        _numbers(found, learned=True), _numbers(expected, learned=True), strict=True
+    ):
         assert one == pytest.approx(other, rel=0.2, abs=0.1)
 
 
@@ -43,9 +61,19 @@ def _entries(figures):
 
 
 def _outline(figures):
-    """Everything that is equal on every machine: the words, the pair, the counts of fixed events."""
-    return [(key, value) for key, value, learned in _entries(figures) if not learned and not isinstance(value, float)]
+    """Everything that is equal on every machine: the words, the pair, the counts of
+    fixed events.
+    """
+    return [
+        (key, value)
+        for key, value, learned in _entries(figures)
+        if not learned and not isinstance(value, float)
+    ]
 
 
 def _numbers(figures, learned=False):
-    return [value for key, value, is_learned in _entries(figures) if isinstance(value, float) and is_learned is learned]
+    return [
+        value
+        for key, value, is_learned in _entries(figures)
+        if isinstance(value, float) and is_learned is learned
+    ]

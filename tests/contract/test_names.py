@@ -1,4 +1,6 @@
-"""Public names: each exists, is documented in the reference, has its signature, and is what `from dpwitness import *` shows."""
+"""Public names: each exists, is documented in the reference, has its signature, and is what `from
+dpwitness import *` shows.
+"""
 
 import importlib
 import inspect
@@ -10,14 +12,26 @@ import pytest
 import dpwitness as dpw
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
-MODULES = ("accounting", "canaries", "claims", "domains", "executors", "metamorphic", "results", "stability", "wrap")
+MODULES = (
+    "accounting",
+    "canaries",
+    "claims",
+    "domains",
+    "executors",
+    "metamorphic",
+    "results",
+    "stability",
+    "wrap",
+)
 TOP = {
     "ApproxDP", "GDP", "InvalidArgument", "Pair", "PureDP", "RDP", "Target", "Verdict", "ZCDP", "audit", "audit_canaries", "audit_outputs",
     "audit_sensitivity", "audit_stability", "audit_utility", "certify", "check_mechanism", "compare", "one_run", "parametrize_with_checks",
     "parse_claim", "plan", "plot", "replay", "trace",
 }  # fmt: skip
 ARGUMENTS = {  # arguments that programs pass by name
-    "audit": "claim pair domain trials seconds clock confidence seed executor name store sequential find stop bits time_limit trace causes",
+    "audit": "claim pair domain trials seconds clock confidence seed executor name store "
+    "sequential "
+    "find stop bits time_limit trace causes",
     "certify": "pair claim trials confidence seed",
     "trace": "pair claim domain trials confidence seed",
     "audit_canaries": "confidence seed delta inclusion guesses",
@@ -29,10 +43,14 @@ ARGUMENTS = {  # arguments that programs pass by name
     "plan": "find trials power confidence mechanism pair",
 }
 MECHANISMS = (
-    "Laplace Gaussian Geometric TruncatedGeometric NoisyHistogram RandomizedResponse Rappor ExponentialMechanism PermuteAndFlip NoisyMax "
-    "AboveThreshold SparseVector BrokenSparseVector LaplaceVector PrefixSums GradientSteps LogisticOutputPerturbation "
-    "LogisticObjectivePerturbation GLMOutputPerturbation GLMObjectivePerturbation PrivateRidge SimplexSampling PrivateFTRL "
-    "MirrorAveraging ConvexObjectivePerturbation TestDataIndependentLearner TestDataDependentLearner PrivateInteractivePrediction "
+    "Laplace Gaussian Geometric TruncatedGeometric NoisyHistogram RandomizedResponse Rappor "
+    "ExponentialMechanism PermuteAndFlip NoisyMax "
+    "AboveThreshold SparseVector BrokenSparseVector LaplaceVector PrefixSums GradientSteps "
+    "LogisticOutputPerturbation "
+    "LogisticObjectivePerturbation GLMOutputPerturbation GLMObjectivePerturbation "
+    "PrivateRidge SimplexSampling PrivateFTRL "
+    "MirrorAveraging ConvexObjectivePerturbation TestDataIndependentLearner "
+    "TestDataDependentLearner PrivateInteractivePrediction "
     "KernelLearner zoo paper_zoo"
 )
 
@@ -51,7 +69,10 @@ def test_every_public_module_lists_names_that_exist_and_have_a_docstring(name):
 
 
 def test_every_documented_name_exists():
-    names = re.findall(r"auto(?:function|class|exception):: dpwitness\.([\w.]+)", REFERENCE.read_text(encoding="utf-8"))
+    names = re.findall(
+        r"auto(?:function|class|exception):: dpwitness\.([\w.]+)",
+        REFERENCE.read_text(encoding="utf-8"),
+    )
     assert len(names) > 60
     for name in names:
         module, _, last = f"dpwitness.{name}".rpartition(".")
@@ -84,7 +105,15 @@ def test_every_specimen_states_its_truth_or_its_pair():
 
 
 def test_verdicts_and_claims_have_these_words():
-    words = ["VIOLATED", "SUSPECT", "NOT_REFUTED", "CERTIFIED", "SUPPORTED", "INCONCLUSIVE", "ERROR"]
+    words = [
+        "VIOLATED",
+        "SUSPECT",
+        "NOT_REFUTED",
+        "CERTIFIED",
+        "SUPPORTED",
+        "INCONCLUSIVE",
+        "ERROR",
+    ]
     assert sorted(each.value for each in dpw.Verdict) == sorted(words)
     for text in (
         "pure:1",
@@ -98,7 +127,9 @@ def test_verdicts_and_claims_have_these_words():
     ):
         claim = dpw.parse_claim(text)
         assert dpw.parse_claim(str(claim)) == claim
-    assert dpw.parse_claim("pure:1") == dpw.PureDP(1.0) and dpw.parse_claim("approx:1,0.1") == dpw.ApproxDP(1.0, 0.1)
+    assert dpw.parse_claim("pure:1") == dpw.PureDP(1.0) and dpw.parse_claim(
+        "approx:1,0.1"
+    ) == dpw.ApproxDP(1.0, 0.1)
 
 
 def test_a_claim_states_its_curve():
@@ -108,6 +139,6 @@ def test_a_claim_states_its_curve():
         (dpw.ApproxDP(1.0, 0.05), 0.32182818284590454),
         (dpw.GDP(1.0), 0.389143),
     ]:
-        assert float(1 - claim.tradeoff(0.1)) == pytest.approx(expected, rel=1e-5) or float(claim.tradeoff(0.1)) == pytest.approx(
-            expected, rel=1e-5
-        )
+        assert float(1 - claim.tradeoff(0.1)) == pytest.approx(expected, rel=1e-5) or float(
+            claim.tradeoff(0.1)
+        ) == pytest.approx(expected, rel=1e-5)

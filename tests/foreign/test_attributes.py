@@ -1,4 +1,6 @@
-"""What a target says of itself is checked in one place, and a library that fails on import is not called missing."""
+"""What a target says of itself is checked in one place, and a library that fails on import is not
+called missing.
+"""
 
 import subprocess
 import sys
@@ -10,7 +12,11 @@ import dpwitness as dpw
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument, import_problem
 from dpwitness.mechanisms.wrappers.programs.inside import introspection
-from dpwitness.mechanisms.wrappers.programs.inside.introspection import Unfit, attributes_of, check_attribute_names
+from dpwitness.mechanisms.wrappers.programs.inside.introspection import (
+    Unfit,
+    attributes_of,
+    check_attribute_names,
+)
 from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
@@ -42,7 +48,16 @@ HOSTILE = {
     "rounds": WHOLE,
     "trials": [*WHOLE, 1, 999, 10**13],
     "seeded": [0, 1, 2, "no", "", "yes", 1.0, [], Raises(), HUGE],
-    "expected_failures": [3, "check_low_bits", ["check_low_bits"], {"check_low_bits": 3}, {3: "why"}, {"a": None}, True, Raises()],
+    "expected_failures": [
+        3,
+        "check_low_bits",
+        ["check_low_bits"],
+        {"check_low_bits": 3},
+        {3: "why"},
+        {"a": None},
+        True,
+        Raises(),
+    ],
     "expected_findings": [3, "kind", {"kind": 1}, [("a", "b")], Raises()],
     "features": [3, "abs", [np.abs], {}, False, Raises()],
     "notes": ["a note", 3, [3], [None], True, {1: 2}, Raises()],
@@ -60,7 +75,9 @@ def function(**attributes):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [(name, value) for name, values in HOSTILE.items() for value in values], ids=lambda v: type(v).__name__
+    ("name", "value"),
+    [(name, value) for name, values in HOSTILE.items() for value in values],
+    ids=lambda v: type(v).__name__,
 )
 def test_a_hostile_attribute_is_refused_by_name(name, value):
     with pytest.raises(Unfit, match=f"^{name} must ") as caught:
@@ -71,8 +88,18 @@ def test_a_hostile_attribute_is_refused_by_name(name, value):
 
 
 def test_natural_values_are_read():
-    found = attributes_of(function(batch=np.int64(64), trials=2e4, seeded=np.bool_(False), notes=("a",), features=np.abs))
-    assert (found["batch"], found["trials"], found["seeded"], found["notes"], found["features"]) == (64, 20_000, False, ["a"], True)
+    found = attributes_of(
+        function(
+            batch=np.int64(64), trials=2e4, seeded=np.bool_(False), notes=("a",), features=np.abs
+        )
+    )
+    assert (
+        found["batch"],
+        found["trials"],
+        found["seeded"],
+        found["notes"],
+        found["features"],
+    ) == (64, 20_000, False, ["a"], True)
     assert type(found["batch"]) is int and attributes_of(function())["seeded"] is True
     assert attributes_of(function(batch=None, trials=None, seeded=None))["batch"] is None
 
@@ -84,15 +111,24 @@ def test_natural_values_are_read():
         ("f.batch = -1", "mine.py:f: batch must be a positive integer, got -1"),
         ("f.trials = 'x'", "mine.py:f: trials must be an integer, at least 1000, got 'x'"),
         ("f.domain = 3", "mine.py:f: domain must be a dict with a kind and its arguments, got 3"),
-        ("f.claim = 3", "mine.py:f: claim must be text like 'pure:1', or a function that returns such text, got 3"),
+        (
+            "f.claim = 3",
+            "mine.py:f: claim must be text like 'pure:1', or a function that returns such "
+            "text, got 3",
+        ),
         ("f.domian = {}", "got f.domian; did you mean domain?"),
         ("f.relation = 'l1'", "a target has the keys claim, domain,"),
         ("LIBRARY = 3", "LIBRARY must be a non-empty text, got 3"),
-        ("TESTED = '1.2 or so'\nLIBRARY = 'numpy'", "TESTED must be a range of versions such as '>=1.2,<2', got '1.2 or so'"),
+        (
+            "TESTED = '1.2 or so'\nLIBRARY = 'numpy'",
+            "TESTED must be a range of versions such as '>=1.2,<2', got '1.2 or so'",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", [["check"], ["audit", "--trials", "1000"]])
-def test_commands_name_file_function_attribute_rule_and_value(tmp_path, monkeypatch, capsys, line, message, command):
+def test_commands_name_file_function_attribute_rule_and_value(
+    tmp_path, monkeypatch, capsys, line, message, command
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(f"{FILE}{line}\n")
     assert main([command[0], "mine.py:f", *command[1:]]) == 2
@@ -121,11 +157,23 @@ def test_an_attribute_that_is_not_read_is_noted_with_the_name_that_is():
     ("text", "message", "missing"),
     [
         ("import sklearn_not_here\n", "needs 'sklearn_not_here'", True),
-        ("from numpy import no_such_thing\n", "ImportError: cannot import name 'no_such_thing' from 'numpy'", False),
-        ("import numpy.no_such_part\n", "ModuleNotFoundError: No module named 'numpy.no_such_part'", False),
+        (
+            "from numpy import no_such_thing\n",
+            "ImportError: cannot import name 'no_such_thing' from 'numpy'",
+            False,
+        ),
+        (
+            "import numpy.no_such_part\n",
+            "ModuleNotFoundError: No module named 'numpy.no_such_part'",
+            False,
+        ),
         ("import broken\n", "ImportError: cannot import name 'gone' from 'json'", False),
         ("import needing\n", "needs 'yaml_not_here'", True),
-        ("raise ImportError('numpy 1 is too old', name='numpy')\n", "ImportError: numpy 1 is too old", False),
+        (
+            "raise ImportError('numpy 1 is too old', name='numpy')\n",
+            "ImportError: numpy 1 is too old",
+            False,
+        ),
         ("raise ModuleNotFoundError('out of reach')\n", "ModuleNotFoundError: out of reach", False),
     ],
 )
@@ -139,7 +187,10 @@ def test_only_what_cannot_be_found_is_called_missing(tmp_path, text, message, mi
 
 
 def test_the_remedy_names_the_distribution(tmp_path):
-    hide = "import sys\nsys.modules.pop('sklearn', None)\nsys.meta_path = []\nsys.path_hooks = []\nsys.path = []\nimport sklearn\n"
+    hide = (
+        "import sys\nsys.modules.pop('sklearn', None)\nsys.meta_path = []\nsys.path_hooks = []\n"
+        "sys.path = []\nimport sklearn\n"
+    )
     (tmp_path / "mine.py").write_text(hide + FILE)
     with pytest.raises(TargetError, match=r"needs 'sklearn', .* -m pip install scikit-learn$"):
         Target(str(tmp_path / "mine.py"), "f").describe()
@@ -147,12 +198,26 @@ def test_the_remedy_names_the_distribution(tmp_path):
 
 def test_a_broken_library_is_not_called_missing():
     gone = ModuleNotFoundError("No module named 'duckdb'", name="duckdb")
-    assert import_problem("duckdb", gone, "pip install duckdb") == "duckdb is not installed: pip install duckdb"
+    assert (
+        import_problem("duckdb", gone, "pip install duckdb")
+        == "duckdb is not installed: pip install duckdb"
+    )
     within = ModuleNotFoundError("No module named 'adbc'", name="adbc")
-    assert "installed but cannot be imported: ModuleNotFoundError: No module named 'adbc'" in import_problem("duckdb", within, "")
+    assert (
+        "installed but cannot be imported: ModuleNotFoundError: No module named 'adbc'"
+        in import_problem("duckdb", within, "")
+    )
 
 
 def test_attributes_are_read_without_dpwitness():
     """The checks run in interpreters that have NumPy or nothing at all."""
-    code = f"import runpy; found = runpy.run_path({introspection.__file__!r}); print(found['attributes_of'](len)['seeded'])"
-    assert subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True).stdout == "True\n"
+    code = (
+        f"import runpy; found = runpy.run_path({introspection.__file__!r}); "
+        "print(found['attributes_of'](len)['seeded'])"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True
+        ).stdout
+        == "True\n"
+    )

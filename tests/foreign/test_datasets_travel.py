@@ -1,4 +1,6 @@
-"""Frames and graphs reach a target in its worker as they are, once each, and witnesses hold them."""
+"""Frames and graphs reach a target in its worker as they are, once each, and witnesses
+hold them.
+"""
 
 import json
 
@@ -55,7 +57,14 @@ def target(tmp_path):
 def big(rows=100_000):
     rng = np.random.default_rng(0)
     texts = rng.choice(["a", "bb", "ccc"], rows)
-    frame = pd.DataFrame({"user": rng.integers(0, 5000, rows), "x": rng.random(rows), "text": texts, "kind": pd.Categorical(texts)})
+    frame = pd.DataFrame(
+        {
+            "user": rng.integers(0, 5000, rows),
+            "x": rng.random(rows),
+            "text": texts,
+            "kind": pd.Categorical(texts),
+        }
+    )
     frame.loc[3, "text"] = None
     return frame
 
@@ -91,36 +100,64 @@ def test_a_frame_that_changed_before_it_was_paired_again_is_sent_anew(target):
 
 def test_what_a_target_does_to_its_dataset(target):
     frame, graph = pd.DataFrame({"x": [1.0] * 600}), nx.path_graph(4)
-    assert target("parts").sample((frame, {"more": pl.DataFrame({"y": [1]})}), 1, np.random.default_rng(0))[0] == 601
+    assert (
+        target("parts").sample(
+            (frame, {"more": pl.DataFrame({"y": [1]})}), 1, np.random.default_rng(0)
+        )[0]
+        == 601
+    )
     for name, dataset in (("changes", frame), ("edges", graph)):
         with pytest.raises(Exception, match="mechanism changes its dataset in place"):
             target(name).sample(dataset, 1, np.random.default_rng(0))
 
 
 def test_unknown_keys_are_refused_with_those_that_exist(target):
-    with pytest.raises(dpw.InvalidArgument, match=r"domain Table has the keys columns, size, user, .*, got 'users'"):
+    with pytest.raises(
+        dpw.InvalidArgument, match=r"domain Table has the keys columns, size, user, .*, got 'users'"
+    ):
         _ = target("spelled").domain
-    with pytest.raises(dpw.InvalidArgument, match=r"a target has the keys claim, domain, .*, got rows.trails"):
+    with pytest.raises(
+        dpw.InvalidArgument, match=r"a target has the keys claim, domain, .*, got rows.trails"
+    ):
         target("rows").describe()
 
 
 def test_a_violation_by_users_is_found_and_not_by_rows(target):
-    """Rows are clipped, users are not: epsilon 4 by users (false-failure probability below 1e-9), 1 by rows."""
+    """Rows are clipped, users are not: epsilon 4 by users (false-failure probability below 1e-9), 1
+    by rows.
+    """
     found = dpw.audit(target("total"), trials=4_000, seed=1)
     assert found.verdict is dpw.Verdict.VIOLATED and found.epsilon_lower > 1.5
     assert found.pair.relation == "add-remove:unit=user"
     alone = pd.DataFrame({"user": [1, 2], "x": [0.5, 1.0]})
     rows = dpw.Pair(alone, alone.iloc[:1], "add-remove", unit="user")
-    assert dpw.audit(target("total"), pair=rows, trials=4_000, seed=1).verdict is dpw.Verdict.NOT_REFUTED
-    with pytest.raises(dpw.InvalidArgument, match="D0 is not in the domain: it has the columns y; the domain names user, x"):
-        dpw.audit(target("total"), pair=dpw.Pair(pd.DataFrame({"y": [1, 2]}), pd.DataFrame({"y": [1]}), "add-remove"), trials=1000)
+    assert (
+        dpw.audit(target("total"), pair=rows, trials=4_000, seed=1).verdict
+        is dpw.Verdict.NOT_REFUTED
+    )
+    with pytest.raises(
+        dpw.InvalidArgument,
+        match="D0 is not in the domain: it has the columns y; the domain names user, x",
+    ):
+        dpw.audit(
+            target("total"),
+            pair=dpw.Pair(pd.DataFrame({"y": [1, 2]}), pd.DataFrame({"y": [1]}), "add-remove"),
+            trials=1000,
+        )
 
 
 def violated(d0, d1, relation):
     def count(dataset, size, rng):
         return 9.0 * len(dataset) + rng.laplace(0.0, 1.0, size)
 
-    return dpw.audit(count, claim="pure:1", pair=dpw.Pair(d0, d1, relation), trials=5000, seed=1, target={"target": "mine:count"}), count
+    return dpw.audit(
+        count,
+        claim="pure:1",
+        pair=dpw.Pair(d0, d1, relation),
+        trials=5000,
+        seed=1,
+        target={"target": "mine:count"},
+    ), count
 
 
 @pytest.fixture
@@ -136,15 +173,23 @@ def witnessed(tmp_path):
 def test_large_frames_lie_beside_their_witness(witnessed, tmp_path):
     path, frame, count = witnessed
     files = sorted(tmp_path.glob("frame-*.parquet"))
-    assert len(files) == 2 and has_frame_files(json.loads(path.read_text())) and path.stat().st_size < 10_000
+    assert (
+        len(files) == 2
+        and has_frame_files(json.loads(path.read_text()))
+        and path.stat().st_size < 10_000
+    )
     raw, _ = load_json(path)
     pd.testing.assert_frame_equal(from_jsonable(raw["pair"]["d0"]), frame)
     assert dpw.replay(path, mechanism=count, trials=2000, seed=8).verdict is dpw.Verdict.VIOLATED
     document = read_document(tmp_path / "audit.json")
     other = tmp_path / "other"
     other.mkdir()
-    write_document(document, other, plots=False)  # a report that is made anew holds all that it names
-    assert dpw.replay(other / "witness-count.json", mechanism=count, trials=2000, seed=8).verdict is dpw.Verdict.VIOLATED
+    # a report that is made anew holds all that it names
+    write_document(document, other, plots=False)
+    assert (
+        dpw.replay(other / "witness-count.json", mechanism=count, trials=2000, seed=8).verdict
+        is dpw.Verdict.VIOLATED
+    )
     content = files[0].read_bytes()
     files[0].write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(dpw.InvalidArgument, match=r"frame-\w+.parquet was edited or damaged"):
@@ -166,10 +211,15 @@ def test_a_reference_leads_nowhere_else(witnessed):
 
 def test_stated_pairs_say_that_they_were_not_checked(tmp_path):
     result, _ = violated([1], [1, 2, 3], "stated")
-    assert result.notes == ("that the two datasets are neighbors was stated, and not checked (relation stated)",)
+    assert result.notes == (
+        "that the two datasets are neighbors was stated, and not checked (relation stated)",
+    )
     write_report([result], tmp_path, title="T", plots=False)
     told = (tmp_path / "audit.md").read_text()
-    assert "stated to be neighbors (stated), not checked here" in told and "checked to be stated" not in told
+    assert (
+        "stated to be neighbors (stated), not checked here" in told
+        and "checked to be stated" not in told
+    )
 
     class Plain:
         def __len__(self):

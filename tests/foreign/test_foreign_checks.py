@@ -1,4 +1,6 @@
-"""Each check of special data fails on a target that has the fault; the commands say what they find."""
+"""Each check of special data fails on a target that has the fault; the commands say
+what they find.
+"""
 
 import json
 import os
@@ -13,7 +15,12 @@ from dpwitness.mechanisms import Counts, Records, Rows
 from dpwitness.mechanisms.wrappers.programs.environments import Environment, environments
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
-ALWAYS_SKIPPED = {"check_parameters_are_validated", "check_survives_pickling", "check_density_agrees_with_sampler", "check_huge_counts"}
+ALWAYS_SKIPPED = {
+    "check_parameters_are_validated",
+    "check_survives_pickling",
+    "check_density_agrees_with_sampler",
+    "check_huge_counts",
+}
 
 
 def failures(report):
@@ -47,8 +54,14 @@ def test_a_sound_target_passes_everything(file, foreign):
 
 
 def test_a_library_without_seeds_skips_with_that_reason(file):
-    report = check_mechanism(Target(file, "unseeded"), trials=20_000, checks=["check_same_stream_same_output", "check_draws_do_not_tell"])
-    assert [(f.status, f.reason) for f in report.findings] == [("skipped", "the library cannot be seeded")] * 2
+    report = check_mechanism(
+        Target(file, "unseeded"),
+        trials=20_000,
+        checks=["check_same_stream_same_output", "check_draws_do_not_tell"],
+    )
+    assert [(f.status, f.reason) for f in report.findings] == [
+        ("skipped", "the library cannot be seeded")
+    ] * 2
 
 
 class InProcess:
@@ -71,19 +84,30 @@ def test_few_records():
         return _grid(len(dataset) + rng.laplace(0, 1, size))
 
     check = ["check_few_records"]
-    added = check_mechanism(InProcess(Records(3, relation="add-remove"), count), pair=None, trials=40_000, checks=check)
+    added = check_mechanism(
+        InProcess(Records(3, relation="add-remove"), count), pair=None, trials=40_000, checks=check
+    )
     assert added.verdict is Verdict.VIOLATED and "one record against none" in added.headline()
     assert check_mechanism(InProcess(Records(3), count), trials=40_000, checks=check).failed == ()
 
 
 def test_rows_out_of_range_are_held_against_the_claim_where_the_domain_admits_them():
     def first_sum(dataset, size, rng):
-        return _grid(np.clip(np.nan_to_num(dataset[:, 0]), -1e9, 1e9).sum() + rng.laplace(0, 1, size))
+        return _grid(
+            np.clip(np.nan_to_num(dataset[:, 0]), -1e9, 1e9).sum() + rng.laplace(0, 1, size)
+        )
 
     check = ["check_values_outside_domain"]
-    admitted = check_mechanism(InProcess(Rows(2, ((0.0, 1.0),), outside=True), first_sum), trials=40_000, checks=check)
+    admitted = check_mechanism(
+        InProcess(Rows(2, ((0.0, 1.0),), outside=True), first_sum), trials=40_000, checks=check
+    )
     assert admitted.verdict is Verdict.VIOLATED
-    assert check_mechanism(InProcess(Rows(2, ((0.0, 1.0),)), first_sum), trials=40_000, checks=check).failed == ()
+    assert (
+        check_mechanism(
+            InProcess(Rows(2, ((0.0, 1.0),)), first_sum), trials=40_000, checks=check
+        ).failed
+        == ()
+    )
 
 
 def test_counts_that_lose_their_noise():
@@ -109,18 +133,27 @@ def test_an_exception_within_the_claim_is_no_failure():
 
     pair = Pair(np.zeros(1), np.ones(1))
     mechanism = InProcess(Records(1), sometimes)
-    assert check_mechanism(mechanism, pair=pair, trials=40_000, checks=["check_exceptions_do_not_tell"]).failed == ()
+    assert (
+        check_mechanism(
+            mechanism, pair=pair, trials=40_000, checks=["check_exceptions_do_not_tell"]
+        ).failed
+        == ()
+    )
 
 
 def test_the_decorator_takes_expected_failures_from_the_file(file, tmp_path):
     path = tmp_path / "template.py"
     path.write_text(TEMPLATE + 'noisy_sum.expected_failures = {"check_low_bits": "no reason"}\n')
-    mark = parametrize_with_checks([Target(str(path), "noisy_sum"), Target(str(tmp_path / "gone.py"), "f")], trials=20_000)
+    mark = parametrize_with_checks(
+        [Target(str(path), "noisy_sum"), Target(str(tmp_path / "gone.py"), "f")], trials=20_000
+    )
     by_id = {item.id: item for item in mark.args[1]}
     assert [m.name for m in by_id["template:noisy_sum-check_low_bits"].marks] == ["xfail"]
     assert by_id["template:noisy_sum-check_claim"].marks == []
     with pytest.raises(TargetError, match="existing file"):  # no library that is missing: it fails
-        next(item for name, item in by_id.items() if name.startswith("gone")).values[1](Target(str(tmp_path / "gone.py"), "f"))
+        next(item for name, item in by_id.items() if name.startswith("gone")).values[1](
+            Target(str(tmp_path / "gone.py"), "f")
+        )
     mechanism, check = by_id["template:noisy_sum-check_one_output_per_run"].values
     check(mechanism)
 
@@ -138,7 +171,15 @@ def test_new_template_runs_as_it_is(shell):
 
 def test_check_exits_by_what_it_found(shell, file, foreign):
     found = shell.dpwitness(
-        "check", f"{file}:raises_on_one", "--python", foreign, "--trials", "5000", "-k", "exceptions or trace", "--json"
+        "check",
+        f"{file}:raises_on_one",
+        "--python",
+        foreign,
+        "--trials",
+        "5000",
+        "-k",
+        "exceptions or trace",
+        "--json",
     )
     assert found.returncode == 1
     (report,) = json.loads(found.stdout)
@@ -154,16 +195,40 @@ def test_targets_that_cannot_be_checked_are_told_and_the_others_are_checked(shel
     text = TEMPLATE + "def bad(d, n, r): return r.random(n)\nbad.claim = 'pure:inf'\n"
     (shell.folder / "two.py").write_text(text + "again = noisy_sum\n")
     every = shell.dpwitness("check", "two.py", "-k", "one_output")
-    assert every.returncode == 2 and "bad: two:bad: claim must be finite" in every.stdout, every.stdout
+    assert every.returncode == 2 and "bad: two:bad: claim must be finite" in every.stdout, (
+        every.stdout
+    )
     assert "two:noisy_sum: 1 passed" in every.stdout and "two:again: 1 passed" in every.stdout
 
 
 def test_audit_in_another_interpreter(shell, file, foreign):
-    found = shell.dpwitness("audit", f"{file}:leaky", "--python", foreign, "--trials", "100000", "--report", "out", "--workers", "2")
-    assert found.returncode == 1 and found.stdout.startswith("VIOLATED: epsilon > 1.0"), found.stdout + found.stderr
+    found = shell.dpwitness(
+        "audit",
+        f"{file}:leaky",
+        "--python",
+        foreign,
+        "--trials",
+        "100000",
+        "--report",
+        "out",
+        "--workers",
+        "2",
+    )
+    assert found.returncode == 1 and found.stdout.startswith("VIOLATED: epsilon > 1.0"), (
+        found.stdout + found.stderr
+    )
     (witness,) = (shell.folder / "out").glob("witness-*.json")
-    assert shell.dpwitness("replay", witness).returncode == shell.dpwitness("replay", witness, "--allow", foreign).returncode == 2
-    assert shell.dpwitness("replay", witness, "--seed", "8", "--allow", foreign, "--allow", f"{file}:leaky").returncode == 1
+    assert (
+        shell.dpwitness("replay", witness).returncode
+        == shell.dpwitness("replay", witness, "--allow", foreign).returncode
+        == 2
+    )
+    assert (
+        shell.dpwitness(
+            "replay", witness, "--seed", "8", "--allow", foreign, "--allow", f"{file}:leaky"
+        ).returncode
+        == 1
+    )
     # without --python a function of a target file runs in a worker of this interpreter
     assert shell.dpwitness("audit", f"{file}:promises_nothing", "--trials", "2000").returncode == 2
 
@@ -172,14 +237,20 @@ def test_what_a_file_raises_is_shown_without_our_frames(shell):
     (shell.folder / "bad.py").write_text("def helper():\n    return {}['x']\n\nhelper()\n")
     found = shell.dpwitness("audit", "bad.py:f", "--python", os.fspath(os.sys.executable))
     assert found.returncode == 2
-    assert "bad.py" in found.stderr and "return {}['x']" in found.stderr and "KeyError: 'x'" in found.stderr
+    assert (
+        "bad.py" in found.stderr
+        and "return {}['x']" in found.stderr
+        and "KeyError: 'x'" in found.stderr
+    )
     assert "foreign" not in found.stderr and "importlib" not in found.stderr
 
 
 def test_targets_are_listed_with_their_state(shell, tmp_path):
     listed = shell.dpwitness("targets", "--json", DPWITNESS_HOME=tmp_path / "home")
     rows = {row["name"]: row for row in json.loads(listed.stdout)}
-    assert set(rows) == set(environments()) and {row["state"] for row in rows.values()} == {"missing"}
+    assert set(rows) == set(environments()) and {row["state"] for row in rows.values()} == {
+        "missing"
+    }
     assert shell.dpwitness("targets", DPWITNESS_HOME=tmp_path / "home").returncode == 0
     refused = shell.dpwitness("targets", "setup", "no-such-library")
     assert refused.returncode == 2 and "diffprivlib" in refused.stderr
@@ -194,7 +265,9 @@ def test_environments_are_made_and_a_failure_is_told(tmp_path, monkeypatch):
     assert empty.state == "ready" and "-m venv" in said[0] and "ready in" in said[-1]
     assert Environment("empty", requirements=("thing==1",)).state == "outdated"
     broken = Environment("broken", no_deps=(str(tmp_path / "no-such-wheel.whl"),))
-    with pytest.raises(ValueError, match=r"environment broken cannot be made: .*no-such-wheel.* ended with 1"):
+    with pytest.raises(
+        ValueError, match=r"environment broken cannot be made: .*no-such-wheel.* ended with 1"
+    ):
         broken.setup(said.append)
     assert broken.state == "unfinished"
 
@@ -202,7 +275,10 @@ def test_environments_are_made_and_a_failure_is_told(tmp_path, monkeypatch):
 @pytest.mark.skipif(os.name == "nt", reason="the interpreters are shell scripts")
 def test_an_interpreter_that_does_not_run_is_passed_over(tmp_path, monkeypatch):
     """A shim of pyenv for a version that is not active is on the PATH, but only fails."""
-    shim, real = tmp_path / "shims" / "python9.9", tmp_path / "pyenv" / "versions" / "9.9.1" / "bin" / "python"
+    shim, real = (
+        tmp_path / "shims" / "python9.9",
+        tmp_path / "pyenv" / "versions" / "9.9.1" / "bin" / "python",
+    )
     for file, code in ((shim, 127), (real, 0)):
         file.parent.mkdir(parents=True)
         file.write_text(f"#!/bin/sh\nexit {code}\n")
@@ -215,5 +291,7 @@ def test_an_interpreter_that_does_not_run_is_passed_over(tmp_path, monkeypatch):
     assert said[0].startswith(f"old: {real} -m venv")
     monkeypatch.delenv("PYENV_ROOT")
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(ValueError, match=r"needs python9\.9 on the PATH, which is not installed or does not run"):
+    with pytest.raises(
+        ValueError, match=r"needs python9\.9 on the PATH, which is not installed or does not run"
+    ):
         Environment("older", python="9.9").setup(said.append)

@@ -1,4 +1,6 @@
-"""What a function returns in its worker is encoded as if it had been called here; nothing but data crosses the pipe."""
+"""What a function returns in its worker is encoded as if it had been called here; nothing but data
+crosses the pipe.
+"""
 
 import ast
 import importlib.util
@@ -18,8 +20,35 @@ from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 
 KINDS = [
-    *("float", "int", "bool", "big", "int64", "uint64", "float32", "swapped", "complex", "text", "text array", "scalars", "arrays"),
-    *("ragged", "mixed", "nested", "exceptions", "own types", "objects", "none", "empty", "decimals", "times", "masked", "records"),
+    *(
+        "float",
+        "int",
+        "bool",
+        "big",
+        "int64",
+        "uint64",
+        "float32",
+        "swapped",
+        "complex",
+        "text",
+        "text array",
+        "scalars",
+        "arrays",
+    ),
+    *(
+        "ragged",
+        "mixed",
+        "nested",
+        "exceptions",
+        "own types",
+        "objects",
+        "none",
+        "empty",
+        "decimals",
+        "times",
+        "masked",
+        "records",
+    ),
 ]
 
 
@@ -44,7 +73,10 @@ def test_outputs_are_encoded_as_in_process(file, foreign, kind, size):
 @pytest.mark.parametrize("kind", ["too few", "number"])
 def test_wrong_shapes_are_told(file, kind):
     with pytest.raises(WrongShape, match=r"mechanism (returned 9 outputs|must return an array)"):
-        encode(Target(file, "kinds", kwargs={"kind": kind}).sample(None, 10, np.random.default_rng(0)), 10)
+        encode(
+            Target(file, "kinds", kwargs={"kind": kind}).sample(None, 10, np.random.default_rng(0)),
+            10,
+        )
 
 
 def test_deep_outputs_are_told(file):
@@ -56,7 +88,8 @@ def test_a_batch_that_raises_is_run_one_by_one_as_in_process(file):
     far = run_side(Target(file, "raises_at_times").sample, np.zeros(1), 300, stream(5))
     assert set(far.names.values()) == {"float64[]", "raises ValueError"}
     raised = np.mean([far.names[code].startswith("raises") for code in far.codes])
-    assert 0.005 < raised < 0.2  # P(Laplace > 2) = 0.068; 300 runs are outside with probability below 1e-6
+    # P(Laplace > 2) = 0.068; 300 runs are outside with probability below 1e-6
+    assert 0.005 < raised < 0.2
     with pytest.raises(Exception, match="one") as error:
         Target(file, "raises_on_one").sample(np.ones(1), 1, stream(5))
     assert type(error.value).__name__ == "KeyError"
@@ -85,7 +118,10 @@ def test_datasets_arrive_as_they_are(value):
 
 def test_dataset_classes_arrive_as_dicts(tmp_path):
     path = tmp_path / "shows.py"
-    path.write_text("def shows(dataset, size, rng):\n    return [sorted((k, v.tolist()) for k, v in dataset.items())] * size\n")
+    path.write_text(
+        "def shows(dataset, size, rng):\n    return [sorted((k, v.tolist()) for k, v in "
+        "dataset.items())] * size\n"
+    )
     data = LabelledVectors([[0.5], [1.0]], [1, -1], [3, 1])
     (seen,) = Target(str(path), "shows").sample(data, 1, np.random.default_rng(0))
     assert seen == [("multiplicity", [3, 1]), ("x", [[0.5], [1.0]]), ("y", [1.0, -1.0])]
@@ -93,7 +129,10 @@ def test_dataset_classes_arrive_as_dicts(tmp_path):
 
 def test_large_datasets_travel_once_to_each_worker(tmp_path):
     path = tmp_path / "sums.py"
-    path.write_text("import numpy as np\n\ndef sums(dataset, size, rng):\n    return np.full(size, dataset.sum())\n")
+    path.write_text(
+        "import numpy as np\n\ndef sums(dataset, size, rng):\n    return np.full(size, "
+        "dataset.sum())\n"
+    )
     target = Target(str(path), "sums")
     data = [np.full(10_000, float(i)) for i in range(20)]  # more than a worker keeps
     for _ in range(2):
@@ -115,17 +154,41 @@ def test_a_truncated_message_is_the_end():
 
 
 INSIDE = Path(codec.__file__).parent
-ALONE = [*INSIDE.glob("*.py"), INSIDE.parent / "supervisor.py", INSIDE.parents[1] / "core" / "dataframe_backends.py"]
+ALONE = [
+    *INSIDE.glob("*.py"),
+    INSIDE.parent / "supervisor.py",
+    INSIDE.parents[1] / "core" / "dataframe_backends.py",
+]
 
 
 @pytest.mark.parametrize("file", ALONE, ids=lambda file: file.stem)
 def test_the_worker_stands_alone(file):
-    """It is read by Python 3.8, imports the standard library and NumPy alone, and knows no pickle."""
+    """It is read by Python 3.8, imports the standard library and NumPy alone, and knows
+    no pickle.
+    """
     tree = ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))
-    for_types = [id(node) for outer in ast.walk(tree) if isinstance(outer, ast.If) for node in outer.body if "TYPE" in ast.dump(outer.test)]
-    names = {alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    names |= {n.module.partition(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and id(n) not in for_types}
-    plain = "__init__ dataset_cache descriptions discovery examples introspection packages parameter_uses plain_calls repairs"
+    for_types = [
+        id(node)
+        for outer in ast.walk(tree)
+        if isinstance(outer, ast.If)
+        for node in outer.body
+        if "TYPE" in ast.dump(outer.test)
+    ]
+    names = {
+        alias.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    names |= {
+        n.module.partition(".")[0]
+        for n in ast.walk(tree)
+        if isinstance(n, ast.ImportFrom) and id(n) not in for_types
+    }
+    plain = (
+        "__init__ dataset_cache descriptions discovery examples introspection packages "
+        "parameter_uses plain_calls repairs"
+    )
     plain += " supervisor unimported"
     assert ("numpy" in names) == (file.stem not in plain.split())
     assert not names & {"dpwitness", "pickle", "marshal", "shelve"}

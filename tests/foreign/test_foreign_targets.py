@@ -18,7 +18,11 @@ from dpwitness.auditors.workers.engine import MechanismFailed, stream
 from dpwitness.benchmarks import bench, format_table
 from dpwitness.mechanisms import Records
 from dpwitness.mechanisms.wrappers.programs.environments import PROGRAMS, environments
-from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, build_domain, target_names
+from dpwitness.mechanisms.wrappers.programs.worker_pool import (
+    TargetError,
+    build_domain,
+    target_names,
+)
 from dpwitness.mechanisms.wrappers.programs.worker_process import _busy, _idle
 
 ONE = np.array([1.0])
@@ -46,9 +50,14 @@ def test_a_leaky_target_is_refuted_and_replayed(file, foreign):
     target = Target(file, "leaky", foreign)
     result = audit(target, trials=200_000, seed=2)
     assert result.verdict is Verdict.VIOLATED and 1.0 < result.epsilon_lower < 1 / 0.9
-    with pytest.raises(InvalidArgument, match="which is not an environment of `dpwitness targets`; to run it, pass --allow"):
+    with pytest.raises(
+        InvalidArgument,
+        match="which is not an environment of `dpwitness targets`; to run it, pass --allow",
+    ):
         replay(result.witness)
-    with pytest.raises(InvalidArgument, match="outside the current folder; to run it, pass --allow"):
+    with pytest.raises(
+        InvalidArgument, match="outside the current folder; to run it, pass --allow"
+    ):
         replay(result.witness, allow=[foreign])
     again = replay(result.witness, allow=[foreign, f"{file}:leaky"], seed=8)
     assert again.verdict is Verdict.VIOLATED and again.target["kwargs"]["python"] == foreign
@@ -68,7 +77,9 @@ def test_what_the_file_says(file, foreign):
     assert target.describe()["doc"] == "Noise scaled by 0.9: epsilon = 1.11 where 1 is claimed."
     assert target.__name__ == "peculiar:leaky" and target.seeded and target.notes == ()
     assert Target(file, "accounted").claim == ApproxDP(0.1 + 0.2, 1e-5)
-    assert {"leaky", "grid", "promises_nothing"} <= set(target_names(file)) and "kinds" not in target_names(file)
+    assert {"leaky", "grid", "promises_nothing"} <= set(
+        target_names(file)
+    ) and "kinds" not in target_names(file)
 
 
 def test_a_target_is_its_fields(file):
@@ -83,7 +94,9 @@ def test_a_target_is_its_fields(file):
 def test_a_crash_twice_is_an_error_that_names_the_signal_and_the_last_lines(file):
     result = audit(Target(file, "crashes"), trials=1000)
     assert result.verdict is Verdict.ERROR
-    assert "killed by signal 11 (SIGSEGV)" in result.headline() and "in crashes" in result.headline()
+    assert (
+        "killed by signal 11 (SIGSEGV)" in result.headline() and "in crashes" in result.headline()
+    )
     assert "tried twice" in result.headline() and "foreign_worker" not in result.headline()
 
 
@@ -128,7 +141,8 @@ def test_a_slow_target_gets_small_batches(file):
 
 
 def test_a_library_without_seeds_is_said_to_be_irreproducible(file):
-    result = audit(Target(file, "unseeded"), trials=2000, confidence=1 - 1e-9)  # its noise is new each time
+    # its noise is new each time
+    result = audit(Target(file, "unseeded"), trials=2000, confidence=1 - 1e-9)
     assert result.verdict is Verdict.NOT_REFUTED
     assert [note for note in result.notes if "reproducible" in note] == [
         "not reproducible: the library takes no seed, so the same seed gives other counts"
@@ -138,7 +152,10 @@ def test_a_library_without_seeds_is_said_to_be_irreproducible(file):
 
 def test_versions_outside_the_tested_range_are_run_with_a_warning(tmp_path):
     path = tmp_path / "old.py"
-    path.write_text('LIBRARY, TESTED = "numpy", "<1"\ndef f(dataset, size, rng):\n    return rng.random(size)\nf.claim = "pure:1"\n')
+    path.write_text(
+        'LIBRARY, TESTED = "numpy", "<1"\ndef f(dataset, size, rng):\n    return '
+        'rng.random(size)\nf.claim = "pure:1"\n'
+    )
     target = Target(str(path), "f")
     assert f"numpy {np.__version__} is outside the tested range <1" in target.notes
     result = audit(target, pair=Pair(np.zeros(1), ONE), trials=2000)
@@ -148,8 +165,17 @@ def test_versions_outside_the_tested_range_are_run_with_a_warning(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message", "traced"),
     [
-        ("import no_such_library\n", r"needs 'no_such_library', which .* does not have; install it there: .*-m pip install no_such", True),
-        ('LIBRARY = "thing"\nINSTALL = "pip install thing==3"\nimport thing.part\n', r"-m pip install thing==3", True),
+        (
+            "import no_such_library\n",
+            r"needs 'no_such_library', which .* does not have; install it there: .*-m pip "
+            r"install no_such",
+            True,
+        ),
+        (
+            'LIBRARY = "thing"\nINSTALL = "pip install thing==3"\nimport thing.part\n',
+            r"-m pip install thing==3",
+            True,
+        ),
         ("def f(:\n", "SyntaxError", False),
         ("x = 1 / 0\n", "ZeroDivisionError: division by zero", True),
         ("import sys\nsys.exit(4)\n", "SystemExit: 4", True),
@@ -167,9 +193,15 @@ def test_bad_files(tmp_path, text, message, traced):
 
 
 def test_bad_interpreters(file, bare, tmp_path):
-    with pytest.raises(TargetError, match=r"must have NumPy, .* does not; install it: .* -m pip install numpy"):
+    with pytest.raises(
+        TargetError, match=r"must have NumPy, .* does not; install it: .* -m pip install numpy"
+    ):
         Target(file, "leaky", bare).describe()
-    with pytest.raises(TargetError, match="must be an interpreter or an environment of `dpwitness targets`, got '/nowhere/python'"):
+    with pytest.raises(
+        TargetError,
+        match="must be an interpreter or an environment of `dpwitness targets`, got "
+        "'/nowhere/python'",
+    ):
         Target(file, "leaky", "/nowhere/python").describe()
     with pytest.raises(TargetError, match="must be a Python interpreter"):
         Target(file, "leaky", "/bin/true").describe()
@@ -180,7 +212,10 @@ def test_bad_interpreters(file, bare, tmp_path):
 def test_adapters_say_how_to_make_their_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
     name, found = next((name, found) for name, found in environments().items() if found.targets)
-    with pytest.raises(TargetError, match=f"environment {name} is missing; make it with: dpwitness targets setup {name}"):
+    with pytest.raises(
+        TargetError,
+        match=f"environment {name} is missing; make it with: dpwitness targets setup {name}",
+    ):
         Target(Path(found.targets[0]).stem, "anything").describe()
 
 
@@ -190,7 +225,9 @@ def test_an_environment_by_its_name(file, foreign, tmp_path, monkeypatch):
     (tmp_path / "environments").mkdir()
     (tmp_path / "environments" / name).symlink_to(Path(foreign).parents[1])
     target = Target(file, "leaky", name)
-    assert str(target.claim) == "pure:1" and target._slot.python == str(tmp_path / "environments" / name / "bin" / "python")
+    assert str(target.claim) == "pure:1" and target._slot.python == str(
+        tmp_path / "environments" / name / "bin" / "python"
+    )
 
 
 def test_commands_of_environments_name_no_place_of_this_machine(tmp_path, monkeypatch):
@@ -200,33 +237,53 @@ def test_commands_of_environments_name_no_place_of_this_machine(tmp_path, monkey
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(PROGRAMS.parents[2])
-    assert boost.command("boost.cpp", "laplace") == ["~/.cache/dpwitness/environments/boost/boost", "laplace"]
+    assert boost.command("boost.cpp", "laplace") == [
+        "~/.cache/dpwitness/environments/boost/boost",
+        "laplace",
+    ]
     program = "./benchmarks/libraries/programs/stdlib.js"
-    assert stdlib.command("stdlib.js", "laplace") == ["node", program, "laplace", "~/.cache/dpwitness/environments/stdlib-js"]
+    assert stdlib.command("stdlib.js", "laplace") == [
+        "node",
+        program,
+        "laplace",
+        "~/.cache/dpwitness/environments/stdlib-js",
+    ]
     monkeypatch.chdir("/")
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "elsewhere"))
-    assert boost.command("boost.cpp", "laplace") == [f".{tmp_path}/elsewhere/environments/boost/boost", "laplace"]
+    assert boost.command("boost.cpp", "laplace") == [
+        f".{tmp_path}/elsewhere/environments/boost/boost",
+        "laplace",
+    ]
 
 
 def test_modules_and_classes(foreign, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "sums.py").write_text(
-        "class Scaled:\n    claim = 'gdp:1'\n    def __init__(self, scale):\n        self.scale = scale\n"
+        "class Scaled:\n    claim = 'gdp:1'\n    def __init__(self, scale):\n        "
+        "self.scale = scale\n"
         "    def sample(self, dataset, size, rng):\n        return self.scale * rng.random(size)\n"
     )
     target = Target("theirs.sums", "Scaled", foreign, {"scale": 100.0})
     assert str(target.claim) == "gdp:1" and draw(target).max() > 1.0
-    with pytest.raises(TargetError, match=r"kwargs must fit Scaled: Scaled: missing a required argument"):
+    with pytest.raises(
+        TargetError, match=r"kwargs must fit Scaled: Scaled: missing a required argument"
+    ):
         Target("theirs.sums", "Scaled", foreign).describe()
 
 
 def test_no_module_of_a_library_is_taken_for_one_of_the_worker(foreign, tmp_path):
-    modules = "introspection dataframe_backends dataset_cache library_parts object_tree batch_runner codec worker"
+    modules = (
+        "introspection dataframe_backends dataset_cache library_parts object_tree batch_runner "
+        "codec worker"
+    )
     names = modules.split()
     for name in names:
         (tmp_path / f"{name}.py").write_text("OWN = 0.5\n")
-    text = f"import {', '.join(names)}\n\ndef own(dataset, size, rng):\n    return [{' + '.join(f'{name}.OWN' for name in names)}] * size\n"
+    text = (
+        f"import {', '.join(names)}\n\ndef own(dataset, size, rng):\n    return "
+        f"[{' + '.join(f'{name}.OWN' for name in names)}] * size\n"
+    )
     (tmp_path / "mine.py").write_text(text + "own.claim = 'pure:1'\n")
     assert draw(Target(str(tmp_path / "mine.py"), "own", foreign), 2) == [4.0, 4.0]
 
@@ -234,16 +291,22 @@ def test_no_module_of_a_library_is_taken_for_one_of_the_worker(foreign, tmp_path
 @pytest.mark.parametrize("answer", ['b"\\xff" * 64', 'b"\\x05\\0\\0\\0hello"', 'b""'])
 def test_a_program_that_speaks_something_else(file, tmp_path, answer):
     liar = tmp_path / "liar"
-    liar.write_text(f"#!{sys.executable}\nimport os, time\nos.write(1, {answer})\nos.close(1)\ntime.sleep(9)\n")
+    liar.write_text(
+        f"#!{sys.executable}\nimport os, time\nos.write(1, {answer})\nos.close(1)\ntime.sleep(9)\n"
+    )
     liar.chmod(0o755)
-    with pytest.raises(TargetError, match=r"must be a Python interpreter \(3.8 or later\), .* did not answer"):
+    with pytest.raises(
+        TargetError, match=r"must be a Python interpreter \(3.8 or later\), .* did not answer"
+    ):
         Target(file, "leaky", str(liar)).describe()
 
 
 def test_claims_that_are_none(file):
     with pytest.raises(TargetError, match="claim must be finite, the target reports 'pure:inf'"):
         _ = Target(file, "promises_nothing").claim
-    with pytest.raises(TargetError, match=r"accountant_fails\.claim raises: KeyError: 'epsilon'") as error:
+    with pytest.raises(
+        TargetError, match=r"accountant_fails\.claim raises: KeyError: 'epsilon'"
+    ) as error:
         _ = Target(file, "accountant_fails").claim
     assert "peculiar.py" in error.value.traceback
     with pytest.raises(TargetError, match=r"domain kind must be one of .*Records.*, got 'Cubes'"):
@@ -273,11 +336,24 @@ def test_draws_are_counted_where_they_are_made(file):
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_no_worker_survives(file, tmp_path, end, workers):
-    """Ctrl-C ends the audit with no verdict, at once; a controller that is killed takes its workers with it."""
+    """Ctrl-C ends the audit with no verdict, at once; a controller that is killed takes its workers
+    with it.
+    """
     note = tmp_path / "pids"
-    arguments = ["audit", f"{file}:slow", "--python", sys.executable, "--kwargs", f'{{"note": "{note}"}}', "--workers", str(workers)]
+    arguments = [
+        "audit",
+        f"{file}:slow",
+        "--python",
+        sys.executable,
+        "--kwargs",
+        f'{{"note": "{note}"}}',
+        "--workers",
+        str(workers),
+    ]
     command = [sys.executable, "-m", "dpwitness", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as controller:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as controller:
         for _ in range(600):
             if controller.poll() is not None or (note.exists() and note.read_text().endswith("\n")):
                 break
@@ -296,7 +372,9 @@ def test_no_worker_survives(file, tmp_path, end, workers):
 
 @pytest.mark.benchmark
 def test_speed_of_workers():
-    """Ratios of `dpwitness bench foreign`, measured in one run; the one by processor time holds on a busy machine too."""
+    """Ratios of `dpwitness bench foreign`, measured in one run; the one by processor time holds on
+    a busy machine too.
+    """
     table = bench("foreign")
     assert all(row.met for row in table.rows), format_table(table)
 
@@ -306,6 +384,10 @@ def test_a_target_file_can_import_the_wrappers_where_dpwitness_is_not_installed(
     path.write_text(
         "import dpwitness as dpw\nfrom dpwitness.wrap import fresh\n\n\n"
         "class Count:\n    def __call__(self, dataset):\n        return len(dataset)\n\n\n"
-        "new = fresh(Count, claim='pure:1')\nold = dpw.one_run(len, claim='pure:1')\nassert dpw.wrap.fresh is fresh\n"
+        "new = fresh(Count, claim='pure:1')\nold = dpw.one_run(len, claim='pure:1')\nassert "
+        "dpw.wrap.fresh is fresh\n"
     )
-    assert [list(draw(Target(str(path), name, foreign), 2)) for name in ("new", "old")] == [[1, 1], [1, 1]]
+    assert [list(draw(Target(str(path), name, foreign), 2)) for name in ("new", "old")] == [
+        [1, 1],
+        [1, 1],
+    ]

@@ -1,4 +1,6 @@
-"""Tests of the scan of OpenDP: exact distances, frozen findings, and, where OpenDP is installed, searches with a known result."""
+"""Tests of the scan of OpenDP: exact distances, frozen findings, and, where OpenDP is installed,
+searches with a known result.
+"""
 
 import importlib
 import json
@@ -22,7 +24,9 @@ def adapter(monkeypatch):
 
 @pytest.fixture
 def library(adapter):
-    """Return the same function where OpenDP and Polars are installed, with the library's features enabled."""
+    """Return the same function where OpenDP and Polars are installed, with the library's features
+    enabled.
+    """
     dp = pytest.importorskip("opendp.prelude", reason="OpenDP is not installed")
     pytest.importorskip("polars")
     dp.enable_features("contrib", "honest-but-curious")
@@ -68,7 +72,9 @@ def test_values_respect_bounds_and_flags(adapter):
     values = adapter("opendp_inputs").values
     assert values({"dtype": "i8", "bounds": [-1, 3]})[:2] == [3, -1]
     assert all(-1 <= v <= 3 for v in values({"dtype": "i8", "bounds": [-1, 3]}))
-    assert not any(v is None or v != v for v in values({"dtype": "f64", "bounds": [-math.inf, math.inf]}))
+    assert not any(
+        v is None or v != v for v in values({"dtype": "f64", "bounds": [-math.inf, math.inf]})
+    )
     assert None in values({"dtype": "f64", "nullable": True})
 
 
@@ -96,7 +102,10 @@ def test_an_interpreter_without_the_library_is_named(tmp_path):
 
 def test_a_chain_that_shifts_rows_is_found(library):
     chains = library("opendp_chains")
-    source = "dp.t.make_metric_bounded(dp.vector_domain(dp.atom_domain(T='i32'), size=3), dp.insert_delete_distance())"
+    source = (
+        "dp.t.make_metric_bounded(dp.vector_domain(dp.atom_domain(T='i32'), size=3), "
+        "dp.insert_delete_distance())"
+    )
     made = chains.build(source)
     found = chains.search(chains.describe(source, made), made, random.Random(0), pairs=400)
     assert (found["kind"], found["allowed"]) == ("distance", 1)
@@ -105,14 +114,20 @@ def test_a_chain_that_shifts_rows_is_found(library):
 
 def test_a_sound_chain_has_no_finding(library):
     chains = library("opendp_chains")
-    source = "dp.t.make_clamp(dp.vector_domain(dp.atom_domain(T='i32')), dp.symmetric_distance(), bounds=(-1, 3)) >> dp.t.then_sum()"
+    source = (
+        "dp.t.make_clamp(dp.vector_domain(dp.atom_domain(T='i32')), dp.symmetric_distance(), "
+        "bounds=(-1, 3)) >> dp.t.then_sum()"
+    )
     made = chains.build(source)
     assert chains.search(chains.describe(source, made), made, random.Random(0)) is None
 
 
 @pytest.mark.parametrize(
     ("expression", "kind"),
-    [("(pl.lit(5) % pl.col('x')).dp.count(1.0, signed=True)", "distance"), ("pl.col('x').dp.count(1.0, signed=True)", None)],
+    [
+        ("(pl.lit(5) % pl.col('x')).dp.count(1.0, signed=True)", "distance"),
+        ("pl.col('x').dp.count(1.0, signed=True)", None),
+    ],
 )
 def test_a_query_is_judged_by_its_exact_result(library, expression, kind):
     frames = library("opendp_frames")
@@ -125,14 +140,20 @@ def test_a_truncation_by_a_fraction_keeps_more_rows_than_its_bound(library):
     truncations = library("opendp_truncations")
     identified = "dp.symmetric_id_distance(pl.col('id'))"
     for threshold, found in (("1.5", "per_group by []: 2 > 1"), ("1", None)):
-        entry = truncations.entry(identified, 1, f"q.filter(pl.int_range(pl.len()).over('id') < {threshold})")
+        entry = truncations.entry(
+            identified, 1, f"q.filter(pl.int_range(pl.len()).over('id') < {threshold})"
+        )
         shown = truncations.search(entry, random.Random(0))
         assert (shown and shown["found"]) == found
 
 
 def test_entries_of_frozen_findings_are_valid_source(library):
     entries, rows = library("opendp_entries"), scan_opendp.findings()
-    made = [entries.entry({"metric": "L2Distance"} | row) for row in rows if row["part"] != "measurements"]
+    made = [
+        entries.entry({"metric": "L2Distance"} | row)
+        for row in rows
+        if row["part"] != "measurements"
+    ]
     found = [each for each in made if each is not None]
     assert len(found) > 20
     for each in found:

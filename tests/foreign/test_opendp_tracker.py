@@ -1,4 +1,6 @@
-"""The comparison of the frozen findings with the issues of OpenDP's tracker, and its published page."""
+"""The comparison of the frozen findings with the issues of OpenDP's tracker, and its published
+page.
+"""
 
 import json
 from pathlib import Path

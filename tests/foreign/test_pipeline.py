@@ -30,7 +30,9 @@ def dies(dataset, size, rng, marker, times):
 
 @pytest.fixture
 def stage(tmp_path):
-    """Return a function that makes a stage of six chunks, of a target whose runs are known to be fast."""
+    """Return a function that makes a stage of six chunks, of a target whose runs are known to be
+    fast.
+    """
     file, marker = tmp_path / "piped.py", tmp_path / "marker"
     file.write_text(TEXT)
     marker.touch()
@@ -39,7 +41,9 @@ def stage(tmp_path):
         kwargs |= {"marker": str(marker)} if kwargs else {}
         target = Target(str(file), name, kwargs=kwargs)
         target._state.took(1e-6, 100)
-        return Stage(target.sample, Pair(np.zeros(1), np.ones(1)), 1, (5, 0, Phase.TEST), 600, 100, 60.0)
+        return Stage(
+            target.sample, Pair(np.zeros(1), np.ones(1)), 1, (5, 0, Phase.TEST), 600, 100, 60.0
+        )
 
     return make
 
@@ -49,7 +53,9 @@ def drawn(stage, first=0, last=6):
 
 
 def agree(one, other):
-    return len(one) == len(other) and all(same_outputs(a, b) for a, b in zip(one, other, strict=True))
+    return len(one) == len(other) and all(
+        same_outputs(a, b) for a, b in zip(one, other, strict=True)
+    )
 
 
 def spied(monkeypatch):
@@ -66,7 +72,9 @@ def spied(monkeypatch):
 
 
 def test_a_pipeline_changes_no_output(stage, monkeypatch):
-    """Every batch is answered by the pipeline, in the same process, and a block that ends early leaves an idle worker."""
+    """Every batch is answered by the pipeline, in the same process, and a block that ends early
+    leaves an idle worker.
+    """
     each, answers = stage(), spied(monkeypatch)
     plain = drawn(each)
     assert answers == []
@@ -75,7 +83,11 @@ def test_a_pipeline_changes_no_output(stage, monkeypatch):
     assert agree(plain, piped) and answers == [True] * 12
     with each.ahead(0, 6):
         drawn(each, 0, 1)
-    assert agree(plain, drawn(each)) and not _busy and len([w for w in _idle if w.slot == each.run.__self__._slot]) == 1
+    assert (
+        agree(plain, drawn(each))
+        and not _busy
+        and len([w for w in _idle if w.slot == each.run.__self__._slot]) == 1
+    )
 
 
 def test_other_batches_are_run_as_without_a_pipeline(stage, monkeypatch):
@@ -104,7 +116,12 @@ def test_a_worker_that_dies_is_replaced_once(stage):
 
 def test_a_worker_that_dies_twice_is_named(stage):
     each = stage("dies", times=2)
-    with each.ahead(0, 6), pytest.raises(MechanismFailed, match=r"ended with exit code 3.*tried twice with the same seed"):
+    with (
+        each.ahead(0, 6),
+        pytest.raises(
+            MechanismFailed, match=r"ended with exit code 3.*tried twice with the same seed"
+        ),
+    ):
         drawn(each)
     assert not _busy
 
@@ -113,5 +130,8 @@ def test_words_of_a_generator_leave_it_and_read_no_entropy():
     rng = np.random.Generator(np.random.SFC64(1))
     before, read = rng.bit_generator.state, global_generators.fingerprint()
     words = global_generators.words_of(rng)
-    assert words == np.random.Generator(np.random.SFC64(1)).integers(2**32, size=4, dtype=np.uint32).tolist()
+    assert (
+        words
+        == np.random.Generator(np.random.SFC64(1)).integers(2**32, size=4, dtype=np.uint32).tolist()
+    )
     assert str(rng.bit_generator.state) == str(before) and global_generators.fingerprint() == read

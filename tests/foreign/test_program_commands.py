@@ -1,4 +1,6 @@
-"""Commands of programs: invalid commands and arguments, other processes, files that go along, and text programs."""
+"""Commands of programs: invalid commands and arguments, other processes, files that go along, and
+text programs.
+"""
 
 import runpy
 import sys
@@ -93,7 +95,10 @@ def test_arguments_that_cannot_be(options, said):
         Target(**options)
 
 
-NORMAL = "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = int(os.environ['DPWITNESS_SIZE']); "
+NORMAL = (
+    "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = "
+    "int(os.environ['DPWITNESS_SIZE']); "
+)
 
 
 def text(code, *arguments, runs="batch"):
@@ -102,25 +107,45 @@ def text(code, *arguments, runs="batch"):
 
 def test_one_output_a_line():
     target = text(NORMAL + "print(*[g.random() for _ in range(n)], sep=chr(10))")
-    assert target.sample(np.zeros(1), 3, rng()) == target.sample(np.zeros(1), 3, rng()) != target.sample(np.zeros(1), 3, rng(2))
+    assert (
+        target.sample(np.zeros(1), 3, rng())
+        == target.sample(np.zeros(1), 3, rng())
+        != target.sample(np.zeros(1), 3, rng(2))
+    )
     assert target.seeded and "it is started again for each batch of runs" in target.notes[0]
-    shown = text("import sys; print('\\n'.join(sys.argv[1:]))", "{size}", "{dataset}", "nan", "1 2,5", "a b")
-    assert repr(shown.sample(np.array([0.5]), 5, rng())) == "[5.0, '[0.5]', nan, [1.0, 2.0, 5.0], 'a b']" and not shown.seeded
+    shown = text(
+        "import sys; print('\\n'.join(sys.argv[1:]))", "{size}", "{dataset}", "nan", "1 2,5", "a b"
+    )
+    assert (
+        repr(shown.sample(np.array([0.5]), 5, rng()))
+        == "[5.0, '[0.5]', nan, [1.0, 2.0, 5.0], 'a b']"
+        and not shown.seeded
+    )
     one = text(NORMAL + "print(g.random())", runs="one")
     assert len(set(one.sample(np.zeros(1), 4, rng()))) == 4
     with pytest.raises(MechanismFailed, match="printed 3 lines for size = 2"):
         text("print('1\\n2\\n3')").sample(np.zeros(1), 2, rng())
-    assert [type(error).__name__ for (error,) in text("raise SystemExit(3)").sample_each(np.zeros(1), 1, rng())] == ["Exit3"]
+    assert [
+        type(error).__name__
+        for (error,) in text("raise SystemExit(3)").sample_each(np.zeros(1), 1, rng())
+    ] == ["Exit3"]
     with pytest.raises(MechanismFailed, match="SIGKILL"):
         text("import os; os.kill(os.getpid(), 9)").sample(np.zeros(1), 1, rng())
 
 
 def test_a_program_that_is_started_for_each_batch_is_priced_by_batches():
-    """A start costs tens of milliseconds: of four runs each would be said to take as much as a hundred do."""
+    """A start costs tens of milliseconds: of four runs each would be said to take as much as a
+    hundred do.
+    """
     target = text(NORMAL + "print(*[g.random() for _ in range(n)], sep=chr(10))")
     assert timed(target, claim=parse_claim("pure:1"), pair=NEAR).runs >= 1 + 4 + 16 + 64 + 256
-    slow = text(NORMAL + "import time; time.sleep(0.002 * n); print(*[g.random() for _ in range(n)], sep=chr(10))")
+    slow = text(
+        NORMAL
+        + "import time; time.sleep(0.002 * n); print(*[g.random() for _ in range(n)], sep=chr(10))"
+    )
     assert timed(slow, claim=parse_claim("pure:1"), pair=NEAR).run > 0.002
 
 
-WRONG = "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
+WRONG = (
+    "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
+)

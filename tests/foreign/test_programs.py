@@ -1,4 +1,6 @@
-"""Programs in any language: the protocol, what breaks it, the shims, text mode, limits, crashes, commands, and replays."""
+"""Programs in any language: the protocol, what breaks it, the shims, text mode, limits, crashes,
+commands, and replays.
+"""
 
 import json
 import pickle
@@ -37,7 +39,14 @@ def rng(seed=1):
 
 
 def first_fault(target, limit):
-    return next((found for found in check_protocol(target.slot_of_program, None, limit) if found.status == "wrong"), None)
+    return next(
+        (
+            found
+            for found in check_protocol(target.slot_of_program, None, limit)
+            if found.status == "wrong"
+        ),
+        None,
+    )
 
 
 def test_each_broken_program_is_caught_and_named(tmp_path, monkeypatch):
@@ -47,34 +56,62 @@ def test_each_broken_program_is_caught_and_named(tmp_path, monkeypatch):
     def told(name):
         file = tmp_path / f"{abs(hash(name))}.py"
         file.write_text(broken(name))
-        waits = "was due" in BROKEN[name][2] or "of a block" in BROKEN[name][2] or "bytes" in BROKEN[name][2]
+        waits = (
+            "was due" in BROKEN[name][2]
+            or "of a block" in BROKEN[name][2]
+            or "bytes" in BROKEN[name][2]
+        )
         return first_fault(Target(command=[*PYTHON, str(file)]), 1.0 if waits else 20.0)
 
     with ThreadPoolExecutor(4) as pool:
         found = dict(zip(BROKEN, pool.map(told, BROKEN), strict=True))
-    wrong = {name: (step, said, found[name]) for name, (_, step, said) in BROKEN.items() if not named(found[name], step, said)}
+    wrong = {
+        name: (step, said, found[name])
+        for name, (_, step, said) in BROKEN.items()
+        if not named(found[name], step, said)
+    }
     assert len(BROKEN) >= 50 and wrong == {}
 
 
 def named(found, step, said):
-    return found is not None and found.step == step and said in found.reason and len(found.reason.splitlines()) == 1
+    return (
+        found is not None
+        and found.step == step
+        and said in found.reason
+        and len(found.reason.splitlines()) == 1
+    )
 
 
 def test_a_good_program_keeps_the_protocol(program):
     found = list(check_protocol(program().slot_of_program))
     assert len(found) == 23 and {finding.status for finding in found} == {"ok"}
     unseeded = program(
-        "HELLO.update(seedable=False, claim=None, domain=None)\n_draw = draw\ndef draw(v, n, s): return _draw(v, n, time.time())"
+        "HELLO.update(seedable=False, claim=None, domain=None)\n_draw = draw\ndef draw(v, n, "
+        "s): return _draw(v, n, time.time())"
     )
     found = {finding.step: finding.status for finding in check_protocol(unseeded.slot_of_program)}
-    assert "wrong" not in found.values() and found["same seed, same answer"] == found["claim and domain"] == "skipped"
+    assert (
+        "wrong" not in found.values()
+        and found["same seed, same answer"] == found["claim and domain"] == "skipped"
+    )
 
 
 def test_what_is_said_of_a_program(program):
-    target = program("HELLO.update(batch=64, trials=2000, expected_failures={'check_low_bits': 'floats'})")
-    assert str(target.claim) == "pure:1" and target.domain.size == 1 and (target.batch, target.trials) == (64, 2000)
-    assert target.notes == ("specimen 1, a program (protocol 1)",) and target.expected_failures == {"check_low_bits": "floats"}
-    assert target.__name__.startswith("specimen") and pickle.loads(pickle.dumps(target)).command == target.command
+    target = program(
+        "HELLO.update(batch=64, trials=2000, expected_failures={'check_low_bits': 'floats'})"
+    )
+    assert (
+        str(target.claim) == "pure:1"
+        and target.domain.size == 1
+        and (target.batch, target.trials) == (64, 2000)
+    )
+    assert target.notes == ("specimen 1, a program (protocol 1)",) and target.expected_failures == {
+        "check_low_bits": "floats"
+    }
+    assert (
+        target.__name__.startswith("specimen")
+        and pickle.loads(pickle.dumps(target)).command == target.command
+    )
 
 
 COUNTS = """
@@ -99,7 +136,8 @@ def test_a_dataset_travels_once_to_each_worker(program):
 
 def test_datasets_in_json(program):
     shown = program(
-        "HELLO['datasets'] = ['json']\ndef answer(v, n, s): say({'kind': 'json', 'rows': 1}); write(json.dumps([v]).encode() + b'\\n')"
+        "HELLO['datasets'] = ['json']\ndef answer(v, n, s): say({'kind': 'json', 'rows': "
+        "1}); write(json.dumps([v]).encode() + b'\\n')"
     )
     for value, arrives in [
         (np.array([[0.5, np.nan], [np.inf, -0.0]]), [[0.5, "NaN"], ["Infinity", -0.0]]),
@@ -145,10 +183,14 @@ def answer(values, size, seed):
 
 def test_whole_numbers_are_not_rounded(program):
     found = program(BIG).sample(np.zeros(1), 4, rng())
-    assert repr(found) == "[9007199254740993, [-9007199254740993, 3.0], 7.0, 123456789012345678901234567890]"
+    assert (
+        repr(found)
+        == "[9007199254740993, [-9007199254740993, 3.0], 7.0, 123456789012345678901234567890]"
+    )
     printed = text("print('9007199254740993\\n+7\\n0.5')").sample(np.zeros(1), 3, rng())
     assert repr(printed) == "[9007199254740993, 7.0, 0.5]"
-    assert encode(found[:1], 1).values.tolist() == [[2.0**53, 1.0]]  # what the float misses is a column of its own
+    # what the float misses is a column of its own
+    assert encode(found[:1], 1).values.tolist() == [[2.0**53, 1.0]]
 
 
 RAISES = """
@@ -173,7 +215,9 @@ def test_what_a_batch_raises_is_an_output_of_single_runs(program):
         target.sample(np.zeros(1), 500, rng())
     assert type(error.value).__name__ == "Overflow"
     found = run_side(target.sample, np.zeros(1), 600, rng())
-    assert sorted(set(found.names.values()))[0] == "float64[]" and "raises Overflow" in " ".join(found.names.values())
+    assert sorted(set(found.names.values()))[0] == "float64[]" and "raises Overflow" in " ".join(
+        found.names.values()
+    )
     assert 5 < sum(found.names[code].startswith("raises") for code in found.codes) < 90
     only_one = audit(program(RAISES_ON_ONE), trials=2000, seed=1, **ALONE)
     assert only_one.verdict is Verdict.VIOLATED
@@ -182,13 +226,25 @@ def test_what_a_batch_raises_is_an_output_of_single_runs(program):
 @pytest.mark.parametrize(
     ("put_in", "options", "said"),
     [
-        ("def answer(*_): print('the last words', file=sys.stderr); os.kill(os.getpid(), 11)", {}, r"SIGSEGV.*the last words.*tried twice"),
-        ("def answer(*_): time.sleep(60)", {"time_limit": 0.7}, "a batch of 5 runs took longer than time_limit = 0.7 s"),
+        (
+            "def answer(*_): print('the last words', file=sys.stderr); os.kill(os.getpid(), 11)",
+            {},
+            r"SIGSEGV.*the last words.*tried twice",
+        ),
+        (
+            "def answer(*_): time.sleep(60)",
+            {"time_limit": 0.7},
+            "a batch of 5 runs took longer than time_limit = 0.7 s",
+        ),
         ("def answer(*_): say({'failed': 'no such table'})", {}, "the program says: no such table"),
         ("def answer(*_): bytearray(2**32)", {"memory_limit": 1.0}, "MemoryError"),
         ("def keep(*_): time.sleep(60)", {"time_limit": 0.7}, "time_limit"),
         (BROKEN["wrong count"][0], {}, r"specimen0.py answered 4 rows for size = 5"),
-        ("def answer(*_):\n    while True: sys.stderr.write('no end ' * 1000)", {"time_limit": 0.7}, "took longer than time_limit = 0.7 s"),
+        (
+            "def answer(*_):\n    while True: sys.stderr.write('no end ' * 1000)",
+            {"time_limit": 0.7},
+            "took longer than time_limit = 0.7 s",
+        ),
     ],
 )
 def test_a_batch_that_fails(program, put_in, options, said):
@@ -212,12 +268,15 @@ def test_one_crash_is_forgiven_and_a_flood_of_errors_does_not_stop_it(program, t
     flag = tmp_path / "flag"
     once = program(CRASHES_ONCE.format(flag=str(flag)))
     again = program()
-    assert once.sample(np.zeros(1), 5, rng()).tolist() == again.sample(np.zeros(1), 5, rng()).tolist()
+    assert (
+        once.sample(np.zeros(1), 5, rng()).tolist() == again.sample(np.zeros(1), 5, rng()).tolist()
+    )
 
 
 def test_what_it_writes_between_two_batches_is_told(program):
     target = program(
-        "import threading\n_answer = answer\ndef answer(*a): _answer(*a); threading.Timer(0.1, lambda: print('tick', flush=True)).start()"
+        "import threading\n_answer = answer\ndef answer(*a): _answer(*a); "
+        "threading.Timer(0.1, lambda: print('tick', flush=True)).start()"
     )
     target.sample(np.zeros(1), 5, rng())
     time.sleep(0.4)
@@ -228,10 +287,17 @@ def test_what_it_writes_between_two_batches_is_told(program):
 def test_each_thread_has_a_process_and_none_is_left(program):
     target = program("def draw(v, n, s): time.sleep(0.3); return [float(os.getpid())] * n")
     with ThreadPoolExecutor(2) as pool:
-        pids = {int(found[0]) for found in pool.map(lambda i: target.sample(np.zeros(1), 1, rng(i)), range(2))}
+        pids = {
+            int(found[0])
+            for found in pool.map(lambda i: target.sample(np.zeros(1), 1, rng(i)), range(2))
+        }
     assert len(pids) == 2 and len([w for w in _idle if w.slot == target.slot_of_program]) == 2
     target.close()
-    assert not any(Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2] for pid in pids)
+    assert not any(
+        Path(f"/proc/{pid}").exists()
+        and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]
+        for pid in pids
+    )
 
 
 def test_a_program_cannot_be_traced(program):
@@ -239,33 +305,67 @@ def test_a_program_cannot_be_traced(program):
         trace(program(), NEAR, "pure:1")
 
 
-NORMAL = "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = int(os.environ['DPWITNESS_SIZE']); "
+NORMAL = (
+    "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = "
+    "int(os.environ['DPWITNESS_SIZE']); "
+)
 
 
 def text(code, *arguments, runs="batch"):
     return Target(command=[*PYTHON, "-c", code, *arguments], text=runs)
 
 
-TOOLS = {"cpp": "g++", "rust": "rustc", "go": "go", "java": "javac", "javascript": "node", "r": "Rscript"}
+TOOLS = {
+    "cpp": "g++",
+    "rust": "rustc",
+    "go": "go",
+    "java": "javac",
+    "javascript": "node",
+    "r": "Rscript",
+}
 
 
-WRONG = "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
+WRONG = (
+    "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
+)
 
 
 def test_audit_check_trace_and_replay_of_a_program(shell):
     (shell.folder / "mine.py").write_text(GOOD.replace("#BREAK", WRONG))
     command = f"{sys.executable} -S mine.py"
-    found = shell.dpwitness("audit", "--command", command, "--trials", "5000", "--report", "out", "--workers", "2", "--verbose")
-    assert found.returncode == 1 and "audited    mine.py, claim pure:1" in found.stdout, found.stdout + found.stderr
+    found = shell.dpwitness(
+        "audit",
+        "--command",
+        command,
+        "--trials",
+        "5000",
+        "--report",
+        "out",
+        "--workers",
+        "2",
+        "--verbose",
+    )
+    assert found.returncode == 1 and "audited    mine.py, claim pure:1" in found.stdout, (
+        found.stdout + found.stderr
+    )
     witness = "out/witness-mine.py.json"
-    assert json.loads((shell.folder / witness).read_text())["target"]["kwargs"]["command"] == command.split()
+    assert (
+        json.loads((shell.folder / witness).read_text())["target"]["kwargs"]["command"]
+        == command.split()
+    )
     refused = shell.dpwitness("replay", witness)
-    assert refused.returncode == 2 and f"to run it, pass --allow '{command}'" in refused.stderr, refused.stderr
+    assert refused.returncode == 2 and f"to run it, pass --allow '{command}'" in refused.stderr, (
+        refused.stderr
+    )
     assert shell.dpwitness("replay", witness, "--seed", "8", "--allow", command).returncode == 1
     (shell.folder / "elsewhere").mkdir()
-    moved = replace(shell, folder=shell.folder / "elsewhere").dpwitness("replay", f"../{witness}", "--seed", "8", "--allow", command)
+    moved = replace(shell, folder=shell.folder / "elsewhere").dpwitness(
+        "replay", f"../{witness}", "--seed", "8", "--allow", command
+    )
     assert moved.returncode == 2, moved.stdout
-    checked = shell.dpwitness("check", "--command", command, "-k", "output or played", "--trials", "2000")
+    checked = shell.dpwitness(
+        "check", "--command", command, "-k", "output or played", "--trials", "2000"
+    )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "skipped           check_noise_played_back  the noise of a program" in checked.stdout
 
@@ -280,13 +380,28 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
         (["audit", "--command", ""], "must name a program, got ''"),
         (["audit", "m:f", "--text"], "are for programs: give --command"),
         (["audit", "--command", "x", "--text-runs", "one"], "--text-runs needs --text"),
-        (["audit", "--command", "x", "--in-process"], "--command cannot be combined with --in-process"),
+        (
+            ["audit", "--command", "x", "--in-process"],
+            "--command cannot be combined with --in-process",
+        ),
         (["audit", "--command", "cat | sort"], "is run without a shell"),
-        (["check", "--command", "cat", "--text"], "which cat does not declare: give --claim and --domain"),
-        (["check", "--command", "cat", "--text", "--claim", "pure:1"], "which cat does not declare: give --domain"),
+        (
+            ["check", "--command", "cat", "--text"],
+            "which cat does not declare: give --claim and --domain",
+        ),
+        (
+            ["check", "--command", "cat", "--text", "--claim", "pure:1"],
+            "which cat does not declare: give --domain",
+        ),
         (["check", "mine.py", "--claim", "pure:1"], "--claim and --domain are for programs"),
-        (["check", "--command", "cat", "--text", "--claim", "pure:x"], "claim must have the form pure:EPSILON"),
-        (["check", "--command", "cat", "--text", "--domain", '{"kind": "Nothing"}'], "domain kind must be one of"),
+        (
+            ["check", "--command", "cat", "--text", "--claim", "pure:x"],
+            "claim must have the form pure:EPSILON",
+        ),
+        (
+            ["check", "--command", "cat", "--text", "--domain", '{"kind": "Nothing"}'],
+            "domain kind must be one of",
+        ),
     ],
 )
 def test_usage(arguments, said, capsys):
@@ -294,10 +409,24 @@ def test_usage(arguments, said, capsys):
 
 
 def test_check_of_a_program_that_prints(tmp_path, capsys):
-    (tmp_path / "noise.py").write_text(NORMAL + "import sys; x = sum(eval(sys.argv[1]))\nfor _ in range(n): print(x + g.gauss(0, 1))")
+    (tmp_path / "noise.py").write_text(
+        NORMAL
+        + "import sys; x = sum(eval(sys.argv[1]))\nfor _ in range(n): print(x + g.gauss(0, 1))"
+    )
     command = f"{sys.executable} -S {tmp_path / 'noise.py'} {{dataset}}"
     domain = '{"kind": "Records", "size": 1, "low": 0, "high": 1}'
-    stated = ["check", "--command", command, "--text", "--claim", "gdp:1", "--domain", domain, "-k", "one_output"]
+    stated = [
+        "check",
+        "--command",
+        command,
+        "--text",
+        "--claim",
+        "gdp:1",
+        "--domain",
+        domain,
+        "-k",
+        "one_output",
+    ]
     assert main([*stated, "--trials", "4000"]) == 0
     out = capsys.readouterr().out
     assert "noise.py: claim gdp:1, domain Records(size=1" in out and "failed" not in out
@@ -307,9 +436,15 @@ def test_protocol_tells_each_step(program, capsys):
     target = program(BROKEN["exit code after good answers"][0])
     assert protocol(["check", "--d0", "[0.25]", "--d1", "[0.5]", *target.command]) == 3
     out = capsys.readouterr().out
-    assert "ok       says hello\n" in out and "wrong    ends with its input: ended with exit code 3" in out
+    assert (
+        "ok       says hello\n" in out
+        and "wrong    ends with its input: ended with exit code 3" in out
+    )
     assert set(LANGUAGES) == set(TOOLS) == {path.name for path in SHIMS.iterdir() if path.is_dir()}
-    assert protocol(["shim", "go", str(Path(target.command[-1]).parent)]) == 0 and "dpwitness.go" in capsys.readouterr().out
+    assert (
+        protocol(["shim", "go", str(Path(target.command[-1]).parent)]) == 0
+        and "dpwitness.go" in capsys.readouterr().out
+    )
     with pytest.raises(InvalidArgument, match="can be created"):
         protocol(["shim", "go", str(Path(target.command[-1]).parent)])
     assert protocol(["vectors"]) == 0 and json.loads(capsys.readouterr().out) == VECTORS

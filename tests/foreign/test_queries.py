@@ -24,7 +24,9 @@ def query(engine, text, **more):
 
 
 def run(found, dataset=None, size=1):
-    return found.sample({"a": [3, 1, None]} if dataset is None else dataset, size, np.random.default_rng(0))
+    return found.sample(
+        {"a": [3, 1, None]} if dataset is None else dataset, size, np.random.default_rng(0)
+    )
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -33,8 +35,15 @@ def test_datasets_are_tables_and_outputs_rows(engine):
     grouped = query(engine, "SELECT city, count(*) FROM data GROUP BY city ORDER BY city")
     assert run(grouped, {"city": ["b", "a", "b"]}) == [[("a", 1), ("b", 2)]]
     assert run(grouped, [{"city": "b"}]) == [[("b", 1)]]
-    assert run(query(engine, "SELECT sum(c0) FROM records", table="records"), np.array([1.0, 2.0])).tolist() == [3.0]
-    assert run(query(engine, "SELECT count(*) FROM grown", setup="CREATE VIEW grown AS SELECT 1 AS x"))[0] == 1
+    assert run(
+        query(engine, "SELECT sum(c0) FROM records", table="records"), np.array([1.0, 2.0])
+    ).tolist() == [3.0]
+    assert (
+        run(
+            query(engine, "SELECT count(*) FROM grown", setup="CREATE VIEW grown AS SELECT 1 AS x")
+        )[0]
+        == 1
+    )
     assert run(query(engine, "SELECT count(*) FROM data"), {"a": []}).tolist() == [0.0]
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"day": pandas.to_datetime(["2024-01-01", None]), "x": [0.5, np.nan]})
@@ -64,7 +73,9 @@ def test_a_query_that_does_more_than_read_is_refused(engine, text):
 def test_the_engine_itself_lets_nobody_write(engine, monkeypatch):
     """Were our look at the statement to fail."""
     monkeypatch.setattr("dpwitness.mechanisms.wrappers.programs.sql._DuckDB.check", lambda *_: None)
-    monkeypatch.setattr("dpwitness.mechanisms.wrappers.programs.sql.sqlite3.SQLITE_DENY", sqlite3.SQLITE_OK)
+    monkeypatch.setattr(
+        "dpwitness.mechanisms.wrappers.programs.sql.sqlite3.SQLITE_DENY", sqlite3.SQLITE_OK
+    )
     with pytest.raises(MechanismFailed, match="the query must only read"):
         run(query(engine, "UPDATE data SET a = 9"))
 
@@ -74,7 +85,11 @@ def test_a_setup_neither_writes_files_nor_makes_the_table(engine, tmp_path):
     with pytest.raises(MechanismFailed, match="the setup of the query raises"):
         run(query(engine, "SELECT 1", setup=f"ATTACH '{tmp_path / 'new.db'}' AS other"))
     assert not list(tmp_path.iterdir())
-    for made in ("CREATE TABLE data (a INT)", "CREATE TEMP TABLE data (a INT)", "CREATE VIEW data AS SELECT 7 AS a"):
+    for made in (
+        "CREATE TABLE data (a INT)",
+        "CREATE TEMP TABLE data (a INT)",
+        "CREATE VIEW data AS SELECT 7 AS a",
+    ):
         with pytest.raises(MechanismFailed, match="the table data must be the dataset"):
             run(query(engine, "SELECT count(*) FROM data", setup=made))
 
@@ -83,7 +98,9 @@ def test_a_setup_neither_writes_files_nor_makes_the_table(engine, tmp_path):
 def test_a_dataset_is_loaded_once_and_an_equal_one_of_another_type_anew(engine, monkeypatch):
     loads = []
     load = sql._Base.load
-    monkeypatch.setattr(sql._Base, "load", lambda self, *given: (loads.append(given), load(self, *given))[1])
+    monkeypatch.setattr(
+        sql._Base, "load", lambda self, *given: (loads.append(given), load(self, *given))[1]
+    )
     halves = query(engine, "SELECT typeof(a) FROM data")
     told = [run(halves, {"a": [value]}) for value in (3, 3.0, 3, 3.0)]
     assert told[0] == told[2] != told[1] == told[3] and len(loads) == 2
@@ -97,8 +114,11 @@ def test_what_cannot_be_run(engine):
         run(query(engine, "SELECT 1", setup="CREATE nothing"))
     with pytest.raises(MechanismFailed, match=r"a query needs a (dataset|table)"):
         run(query(engine, "SELECT 1"), 3 + 4j if engine == "sqlite" else {})
-    for columns in ({"a": [2**70]}, {"a": [1], "A": [2]}, {"a": [1], "b": [1, 2]}):  # no output of the query
-        with pytest.raises(MechanismFailed, match=r"cannot be made the table data|columns of one length"):
+    # no output of the query
+    for columns in ({"a": [2**70]}, {"a": [1], "A": [2]}, {"a": [1], "b": [1, 2]}):
+        with pytest.raises(
+            MechanismFailed, match=r"cannot be made the table data|columns of one length"
+        ):
             run(query(engine, "SELECT 1"), columns)
     assert run(query(engine, "SELECT 1"), {'a"b': [1]}).tolist() == [1.0]
     with pytest.raises(MechanismFailed):
@@ -114,10 +134,32 @@ def test_what_cannot_be_run(engine):
 
 
 def test_the_command_line_says_what_is_wrong_in_a_line(capsys):
-    """The query is built in a worker, whose traceback tells a user nothing that the line does not."""
-    assert main(["audit", "--dsn", "sqlite:a.db", "--query", "SELECT 1", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]) == 2
+    """The query is built in a worker, whose traceback tells a user nothing that the
+    line does not.
+    """
+    assert (
+        main(
+            [
+                "audit",
+                "--dsn",
+                "sqlite:a.db",
+                "--query",
+                "SELECT 1",
+                "--claim",
+                "pure:1",
+                "--d0",
+                "[0]",
+                "--d1",
+                "[1]",
+            ]
+        )
+        == 2
+    )
     told = capsys.readouterr().err.splitlines()
-    assert told == ["dpwitness audit: Query: dsn must be sqlite:///FILE or duckdb:///FILE, FILE may be :memory:, got 'sqlite:a.db'"]
+    assert told == [
+        "dpwitness audit: Query: dsn must be sqlite:///FILE or duckdb:///FILE, FILE may be "
+        ":memory:, got 'sqlite:a.db'"
+    ]
 
 
 def test_seeds():
@@ -127,15 +169,27 @@ def test_seeds():
 
 
 def test_a_noisy_count_stands_and_rows_clipped_in_place_of_users_fall():
-    """The wrong one lets a user move the sum by 4: false-failure probability below 1e-9. The right one falls with probability 1e-6."""
+    """The wrong one lets a user move the sum by 4: false-failure probability below 1e-9. The right
+    one falls with probability 1e-6.
+    """
     d0 = {"age": [40, 20]}
     count = query("sqlite", (EXAMPLES / "noisy_count.sql").read_text(), claim="pure:1")
-    right = dpw.audit(count, pair=dpw.Pair(d0, {"age": [40, 20, 50]}, "add-remove"), trials=10_000, confidence=1 - 1e-6)
+    right = dpw.audit(
+        count,
+        pair=dpw.Pair(d0, {"age": [40, 20, 50]}, "add-remove"),
+        trials=10_000,
+        confidence=1 - 1e-6,
+    )
     assert right.verdict is dpw.Verdict.NOT_REFUTED and right.epsilon_lower > 0.3
     wrong = (EXAMPLES / "bounded_sum.sql").read_text()
-    users = dpw.audit(query("sqlite", wrong, claim="pure:1", domain=SPENT | {"user": "user", "size": 4}), trials=4_000)
+    users = dpw.audit(
+        query("sqlite", wrong, claim="pure:1", domain=SPENT | {"user": "user", "size": 4}),
+        trials=4_000,
+    )
     assert users.verdict is dpw.Verdict.VIOLATED and users.epsilon_lower > 1.5
-    with pytest.raises(dpw.InvalidArgument, match=r"is a database query, which runs only if it is named; .*--allow"):
+    with pytest.raises(
+        dpw.InvalidArgument, match=r"is a database query, which runs only if it is named; .*--allow"
+    ):
         dpw.replay(users.witness)
     again = dpw.replay(users.witness, allow=[f"sqlite:///:memory: {wrong}"], seed=8)
     assert again.verdict is dpw.Verdict.VIOLATED

@@ -1,4 +1,6 @@
-"""A domain, a report format and a mechanism are added with at most two files each: a file, and a line of the stub for a public name."""
+"""A domain, a report format and a mechanism are added with at most two files each: a file, and a
+line of the stub for a public name.
+"""
 
 import json
 import os
@@ -89,7 +91,9 @@ def specimens():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Return a function that runs the command line on a copy of the packages with the three additions."""
+    """Return a function that runs the command line on a copy of the packages with the three
+    additions.
+    """
     tree = tmp_path_factory.mktemp("tree")
     for package in ("core", "mechanisms", "auditors", "proofs_checks", "reports", "dpwitness"):
         shutil.copytree(ROOT / package, tree / package, ignore=shutil.ignore_patterns("published"))
@@ -102,7 +106,9 @@ def run(tmp_path_factory):
     def run(*arguments):
         environment = os.environ | {"PYTHONPATH": str(tree)}
         command = [sys.executable, "-m", "dpwitness", *arguments]
-        found = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=600)
+        found = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=600
+        )
         assert found.returncode in (0, 1), found.stderr
         return found.stdout
 
@@ -112,20 +118,34 @@ def run(tmp_path_factory):
 
 def test_added_domain_and_mechanism_are_listed(run):
     found = json.loads(run("list", "--json"))
-    assert "One coin, whose neighbor shows the other side." in [row["text"] for row in found["domains"] if row["name"] == "Coin"]
+    assert "One coin, whose neighbor shows the other side." in [
+        row["text"] for row in found["domains"] if row["name"] == "Coin"
+    ]
     assert "ToldTwice" in [row["name"] for row in found["mechanisms"]]
     assert [row["kept"] for row in found["zoo"] if row["name"] == "told-twice"] == [False]
 
 
 def test_added_parts_work_from_the_command_line(run):
     """False-failure probability below 1e-9: the true epsilon is twice the claim."""
-    audit = ["audit", "dpwitness.mechanisms:ToldTwice", "--kwargs", '{"epsilon": 1}', "--trials", "20000"]
+    audit = [
+        "audit",
+        "dpwitness.mechanisms:ToldTwice",
+        "--kwargs",
+        '{"epsilon": 1}',
+        "--trials",
+        "20000",
+    ]
     assert run(*audit, "--domain", '{"kind": "Coin"}', "--report", "out").startswith("VIOLATED")
     report = json.loads((run.folder / "out" / "audit.json").read_text())
     (result,) = report["results"]
-    assert result["pair"]["why"] == "both sides of a coin" and result["target"]["target"] == "dpwitness.mechanisms:ToldTwice"
+    assert (
+        result["pair"]["why"] == "both sides of a coin"
+        and result["target"]["target"] == "dpwitness.mechanisms:ToldTwice"
+    )
     assert "txt" in run("report", "--help")
-    assert run("report", "out/audit.json", "--format", "txt").splitlines() == [str(Path("out", "audit.txt"))]
+    assert run("report", "out/audit.json", "--format", "txt").splitlines() == [
+        str(Path("out", "audit.txt"))
+    ]
     assert (run.folder / "out" / "audit.txt").read_text() == "ToldTwice: VIOLATED\n"
     assert "VIOLATED" in run("replay", f"out/{result['witness_file']}")
     assert run("audit", "zoo:told-twice", "--trials", "20000").startswith("VIOLATED")

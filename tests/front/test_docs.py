@@ -1,6 +1,7 @@
 """Tests of the pages in docs/: links, examples and their output, names, commands and options.
 
-`make docs` (a part of `make release-check`) builds the pages, with warnings as errors, and runs their commands and Python examples.
+`make docs` (a part of `make release-check`) builds the pages, with warnings as errors, and runs
+their commands and Python examples.
 """
 
 import contextlib
@@ -35,7 +36,11 @@ def tokens(text):
 
 
 def fences(page, kind):
-    return [token.content for token in tokens(page.read_text(encoding="utf-8")) if token.type == "fence" and token.info == kind]
+    return [
+        token.content
+        for token in tokens(page.read_text(encoding="utf-8"))
+        if token.type == "fence" and token.info == kind
+    ]
 
 
 def links(text):
@@ -43,7 +48,9 @@ def links(text):
 
 
 def anchors(text):
-    """Return the named anchors of a page, and the slugs of its headings as the page parser and the repository's host make them."""
+    """Return the named anchors of a page, and the slugs of its headings as the page parser and the
+    repository's host make them.
+    """
     slugs, parsed = set(), MARKDOWN.parse(text)
     for opened, inline in itertools.pairwise(parsed):
         if opened.type == "heading_open":
@@ -53,14 +60,19 @@ def anchors(text):
 
 
 def lost(text, folder):
-    """Return the broken links of a page in `folder`, and links that are not of the form https://host/path."""
+    """Return the broken links of a page in `folder`, and links that are not of the form
+    https://host/path.
+    """
     found = []
     for link in links(text):
         place, _, anchor = link.partition("#")
         target = folder / place
         if "://" in link:
             found += [] if re.fullmatch(r"https://[\w.-]+\.\w+(/[\w./~-]*)?", link) else [link]
-        elif not (target.is_file() and (not anchor or anchor in anchors(target.read_text(encoding="utf-8")))):
+        elif not (
+            target.is_file()
+            and (not anchor or anchor in anchors(target.read_text(encoding="utf-8")))
+        ):
             found.append(link)
     return found
 
@@ -68,7 +80,12 @@ def lost(text, folder):
 def commands(page):
     """Return the command lines that a page shows or runs."""
     text = page.read_text(encoding="utf-8")
-    shown = [line[2:] for block in fences(page, "console") for line in block.splitlines() if line.startswith("$ dpwitness")]
+    shown = [
+        line[2:]
+        for block in fences(page, "console")
+        for line in block.splitlines()
+        if line.startswith("$ dpwitness")
+    ]
     return shown + re.findall(r"^```\{command-output\} (dpwitness .*)$", text, re.MULTILINE)
 
 
@@ -83,10 +100,18 @@ def options(parser):
 
 
 def misused(line, known):
-    """Return the words of a command line that are neither a command nor one of its options; placeholders are allowed."""
+    """Return the words of a command line that are neither a command nor one of its options;
+    placeholders are allowed.
+    """
     words = line.split()[1:]
-    name = max((name for name in known if f"{' '.join(words)} ".startswith(f"{name} ")), key=len, default="")
-    wrong = [word for word in words if word.startswith("-") and word.strip("[].") not in known[name]]
+    name = max(
+        (name for name in known if f"{' '.join(words)} ".startswith(f"{name} ")),
+        key=len,
+        default="",
+    )
+    wrong = [
+        word for word in words if word.startswith("-") and word.strip("[].") not in known[name]
+    ]
     return wrong + ([] if name or words[0].startswith("-") else words[:1])
 
 
@@ -96,12 +121,20 @@ def test_links_lead_somewhere(page):
 
 
 def test_a_lost_link_would_be_seen():
-    text = "# A b\n\n[x](index.md#how-to-guides) [x](index.md#no-words) [x](nowhere.md) [x](http://a.example) [x](https://a.example/b)"
+    text = (
+        "# A b\n\n[x](index.md#how-to-guides) [x](index.md#no-words) [x](nowhere.md) "
+        "[x](http://a.example) [x](https://a.example/b)"
+    )
     assert lost(text, DOCS) == ["index.md#no-words", "nowhere.md", "http://a.example"]
 
 
 def test_every_page_is_in_the_table():
-    listed = {line for block in fences(DOCS / "index.md", "{toctree}") for line in block.splitlines() if line and not line.startswith(":")}
+    listed = {
+        line
+        for block in fences(DOCS / "index.md", "{toctree}")
+        for line in block.splitlines()
+        if line and not line.startswith(":")
+    }
     pages = {file.relative_to(DOCS).with_suffix("").as_posix() for file in DOCS.rglob("*.md")}
     assert listed | {"index"} == pages
 
@@ -109,23 +142,47 @@ def test_every_page_is_in_the_table():
 def test_published_pages_show_files_that_exist():
     for file in (DOCS / "published").glob("*.md"):
         origin = file.read_text(encoding="utf-8").split()[1]
-        assert (DOCS / "published" / origin).resolve() in {ROOT / file.name, ROOT / "reports" / "published" / file.name}
+        assert (DOCS / "published" / origin).resolve() in {
+            ROOT / file.name,
+            ROOT / "reports" / "published" / file.name,
+        }
         assert (DOCS / "published" / origin).is_file()
 
 
 def test_every_public_name_is_in_the_reference():
     modules = [
         dpwitness,
-        *(getattr(dpwitness, name) for name in ("canaries", "claims", "domains", "executors", "results", "stability", "wrap")),
+        *(
+            getattr(dpwitness, name)
+            for name in (
+                "canaries",
+                "claims",
+                "domains",
+                "executors",
+                "results",
+                "stability",
+                "wrap",
+            )
+        ),
     ]
-    public = {getattr(module, name) for module in modules for name in module.__all__ if name not in ("accounting", "metamorphic")}
+    public = {
+        getattr(module, name)
+        for module in modules
+        for name in module.__all__
+        if name not in ("accounting", "metamorphic")
+    }
     reference = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
-    listed = {pkgutil.resolve_name(name) for name in re.findall(r"^\.\. auto\w+:: ([\w.]+)$", reference, re.MULTILINE)}
+    listed = {
+        pkgutil.resolve_name(name)
+        for name in re.findall(r"^\.\. auto\w+:: ([\w.]+)$", reference, re.MULTILINE)
+    }
     assert len(public) > 50 and public - listed == set()
 
 
 def test_every_command_tells_its_options():
-    assert {f"dpwitness {name} --help" for name in cli.COMMANDS} <= set(commands(DOCS / "reference" / "commands.md"))
+    assert {f"dpwitness {name} --help" for name in cli.COMMANDS} <= set(
+        commands(DOCS / "reference" / "commands.md")
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -140,30 +197,56 @@ def test_command_lines_can_be_given(page, capsys):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_options_in_the_text_exist(page):
     known = options(cli._parser())
-    told = [t.content for t in tokens(page.read_text(encoding="utf-8")) if t.type == "code_inline" and t.content.startswith("dpwitness ")]
+    told = [
+        t.content
+        for t in tokens(page.read_text(encoding="utf-8"))
+        if t.type == "code_inline" and t.content.startswith("dpwitness ")
+    ]
     assert [(line, wrong) for line in told if (wrong := misused(line, known))] == []
 
 
 def test_a_wrong_option_would_be_seen():
     known = options(cli._parser())
-    assert misused("dpwitness audit TARGET --sceonds 5", known) == ["--sceonds"] and misused("dpwitness adit x", known) == ["adit"]
-    assert misused("dpwitness claims check all --report DIR", known) == [] and "--set" in known["claims check"]
+    assert misused("dpwitness audit TARGET --sceonds 5", known) == ["--sceonds"] and misused(
+        "dpwitness adit x", known
+    ) == ["adit"]
+    assert (
+        misused("dpwitness claims check all --report DIR", known) == []
+        and "--set" in known["claims check"]
+    )
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if fences(page, "pycon")], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if fences(page, "pycon")], ids=lambda page: page.stem
+)
 def test_examples_print_what_is_shown(page, tmp_path):
-    """All Python examples of a page run in one session, in a copy of the examples folder, as when the pages are built."""
+    """All Python examples of a page run in one session, in a copy of the examples folder, as when
+    the pages are built.
+    """
     shutil.copytree(DOCS / "examples", tmp_path / "examples")
-    command = [sys.executable, str(DOCS / "page_examples.py"), str(tmp_path / "examples"), str(page)]
+    command = [
+        sys.executable,
+        str(DOCS / "page_examples.py"),
+        str(tmp_path / "examples"),
+        str(page),
+    ]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_an_example_that_prints_something_else_is_noticed(tmp_path):
     for shown, code in (("2", 0), ("3", 1)):
-        (tmp_path / "page.md").write_text(f"# A page\n\n```pycon\n>>> x = 1\n```\n\nText\n\n```pycon\n>>> x + 1\n{shown}\n```\n")
+        (tmp_path / "page.md").write_text(
+            f"# A page\n\n```pycon\n>>> x = 1\n```\n\nText\n\n```pycon\n>>> x + 1\n{shown}\n```\n"
+        )
         ran = subprocess.run(
-            [sys.executable, str(DOCS / "page_examples.py"), str(tmp_path), str(tmp_path / "page.md")], capture_output=True
+            [
+                sys.executable,
+                str(DOCS / "page_examples.py"),
+                str(tmp_path),
+                str(tmp_path / "page.md"),
+            ],
+            capture_output=True,
         )
         assert ran.returncode == code and (b"Got:" in ran.stdout) == bool(code)
 
@@ -175,11 +258,18 @@ def block(page, start):
 
 
 def test_a_cpp_function_as_printed(shell):
-    shim, build, audit = block("guides/programs.md", "$ python -m dpwitness.benchmarks.protocol shim").replace("$ ", "").splitlines()
+    shim, build, audit = (
+        block("guides/programs.md", "$ python -m dpwitness.benchmarks.protocol shim")
+        .replace("$ ", "")
+        .splitlines()
+    )
     if shutil.which(shlex.split(build)[0]) is None:
         pytest.skip("g++ is not installed")
     (shell.folder / "mine.cpp").write_text(block("guides/programs.md", "// mine.cpp"))
-    assert shell.run(sys.executable, *shlex.split(shim)[1:]).returncode == 0 and shell.run(*shlex.split(build)).returncode == 0
+    assert (
+        shell.run(sys.executable, *shlex.split(shim)[1:]).returncode == 0
+        and shell.run(*shlex.split(build)).returncode == 0
+    )
     ran = shell.dpwitness(*shlex.split(audit)[1:])
     assert ran.returncode == 1 and "VIOLATED: epsilon > 1.9" in ran.stdout, ran.stdout + ran.stderr
 
@@ -187,25 +277,39 @@ def test_a_cpp_function_as_printed(shell):
 def test_users_as_printed(shell):
     pytest.importorskip("pandas")
     ran = shell.run(sys.executable, str(DOCS / "examples" / "users.py"))
-    assert ran.stdout.split() == ["add-remove", "NOT_REFUTED", "add-remove:unit=user", "VIOLATED"], ran.stderr
+    assert ran.stdout.split() == [
+        "add-remove",
+        "NOT_REFUTED",
+        "add-remove:unit=user",
+        "VIOLATED",
+    ], ran.stderr
 
 
 def test_objects_as_printed(shell):
     shutil.copy(DOCS / "examples" / "objects.py", shell.folder)
-    estimator, session = (shlex.split(line[2:]) for line in block("guides/objects.md", "$ dpwitness audit objects.py").splitlines())
+    estimator, session = (
+        shlex.split(line[2:])
+        for line in block("guides/objects.md", "$ dpwitness audit objects.py").splitlines()
+    )
     found = shell.dpwitness(*estimator[1:])
-    assert found.returncode == 1 and "VIOLATED: epsilon > 1.8" in found.stdout, found.stdout + found.stderr
+    assert found.returncode == 1 and "VIOLATED: epsilon > 1.8" in found.stdout, (
+        found.stdout + found.stderr
+    )
     found = shell.dpwitness(*session[1:])
     assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
     for name in ("stateful", "coroutine"):
-        found = shell.dpwitness("audit", f"objects.py:{name}", "--d0", "[0, 0]", "--d1", "[0, 1]", "--trials", "2000")
+        found = shell.dpwitness(
+            "audit", f"objects.py:{name}", "--d0", "[0, 0]", "--d1", "[0, 1]", "--trials", "2000"
+        )
         assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
 
 
 def test_module_of_pytorch_as_printed(shell):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     (shell.folder / "module.py").write_text(block("guides/objects.md", "# module.py"))
-    found = shell.dpwitness("audit", "module.py:module", "--d0", "[0, 0]", "--d1", "[0, 1]", "--trials", "2000")
+    found = shell.dpwitness(
+        "audit", "module.py:module", "--d0", "[0, 0]", "--d1", "[0, 1]", "--trials", "2000"
+    )
     assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
 
 
@@ -217,16 +321,22 @@ def test_checks_of_a_library_as_printed(shell):
 
 
 def test_search_with_a_density_as_printed(shell):
-    line = block("guides/white-box.md", "$ dpwitness audit dpwitness.mechanisms:LogisticOutputPerturbation").removeprefix("$ ")
+    line = block(
+        "guides/white-box.md", "$ dpwitness audit dpwitness.mechanisms:LogisticOutputPerturbation"
+    ).removeprefix("$ ")
     found = shell.dpwitness(*shlex.split(line)[1:])
-    assert found.returncode == 1 and "no finite epsilon" in found.stdout, found.stdout + found.stderr
+    assert found.returncode == 1 and "no finite epsilon" in found.stdout, (
+        found.stdout + found.stderr
+    )
     assert float(re.search(r"VIOLATED: epsilon > ([\d.]+)", found.stdout)[1]) > 3
 
 
 def test_trace_as_printed(shell):
     shutil.copy(DOCS / "examples" / "counts.py", shell.folder)
     traced = shell.dpwitness("trace", "counts.py:mean")
-    assert traced.returncode == 1 and re.search(r"add_noise: input moves by 1 \(l1\), declared 0\.2 \(\d+ runs\)", traced.stdout)
+    assert traced.returncode == 1 and re.search(
+        r"add_noise: input moves by 1 \(l1\), declared 0\.2 \(\d+ runs\)", traced.stdout
+    )
 
 
 def _done(file):
@@ -239,21 +349,31 @@ def _done(file):
 
 
 def _numberless(line):
-    """Replace numbers in a line by N, and durations by T, because their unit depends on the machine."""
+    """Replace numbers in a line by N, and durations by T, because their unit depends on the
+    machine.
+    """
     return re.sub(r"[\d,.]+", "N", re.sub(r"[\d.]+ (ns|us|ms|s|min)\b", "T", line))
 
 
 def test_an_audit_that_is_killed_goes_on_as_printed(tmp_path):
-    """The page's command on two Dask workers, killed and run again, gives the result of an uninterrupted audit."""
+    """The page's command on two Dask workers, killed and run again, gives the result of an
+    uninterrupted audit.
+    """
     pytest.importorskip("distributed")
     shutil.copy(DOCS / "examples" / "mine.py", tmp_path)
-    printed = next(block for block in fences(DOCS / "guides" / "stores.md", "console") if "Killed" in block).splitlines()
+    printed = next(
+        block for block in fences(DOCS / "guides" / "stores.md", "console") if "Killed" in block
+    ).splitlines()
     first, again = (line[2:] for line in printed if line.startswith("$ "))
     assert first == again and "--executor dask-local:2 --store run.db" in first
 
     def begun(line):
         return subprocess.Popen(
-            [sys.executable, "-m", *shlex.split(line)], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-m", *shlex.split(line)],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     with begun(first) as process:
@@ -267,5 +387,9 @@ def test_an_audit_that_is_killed_goes_on_as_printed(tmp_path):
     with begun(first.partition(" --executor")[0]) as process:
         whole, _ = process.communicate()
     assert out == whole and process.returncode == 1
-    shape = [_numberless(line) for line in printed if not line.startswith("$ ") and line != "Killed"]
-    assert [_numberless(line) for line in (told_first + told_again).splitlines() if "noisy_sum" in line] == shape
+    shape = [
+        _numberless(line) for line in printed if not line.startswith("$ ") and line != "Killed"
+    ]
+    assert [
+        _numberless(line) for line in (told_first + told_again).splitlines() if "noisy_sum" in line
+    ] == shape

@@ -1,5 +1,7 @@
 # ruff: noqa: NPY002 - users draw from the global generator
-"""Tests of a user's first function, class or estimator: it is recognized, or refused with advice."""
+"""Tests of a user's first function, class or estimator: it is recognized, or refused
+with advice.
+"""
 
 import functools
 import random
@@ -23,7 +25,9 @@ def keyword_only(data, *, epsilon):
 
 
 def seeded(data, epsilon=1.0, random_state=0):
-    return {"sum": float(np.sum(data) + np.random.RandomState(random_state).laplace(scale=1 / epsilon))}
+    return {
+        "sum": float(np.sum(data) + np.random.RandomState(random_state).laplace(scale=1 / epsilon))
+    }
 
 
 def old_generator(data, rs):
@@ -83,7 +87,9 @@ class Method:
         self.epsilon = epsilon
 
     def release(self, data, random_state=None):
-        return float(np.sum(data) + np.random.RandomState(random_state).laplace(scale=1 / self.epsilon))
+        return float(
+            np.sum(data) + np.random.RandomState(random_state).laplace(scale=1 / self.epsilon)
+        )
 
 
 class Two:
@@ -176,7 +182,11 @@ def test_a_first_function_is_recognized_and_runs(found, kwargs, form):
     ("found", "text"),
     [
         (lambda rng, data: 0.0, "the dataset must be the first parameter"),
-        (Holder, "Holder takes its dataset when it is created: audit a function, def f(data): return Holder(data, ...).METHOD()"),
+        (
+            Holder,
+            "Holder takes its dataset when it is created: audit a function, def f(data): "
+            "return Holder(data, ...).METHOD()",
+        ),
         (Loose, "or audit Loose.noisy"),
         (plain, """plain needs eps: give --kwargs '{"eps": ...}'"""),
         (keyword_only, "needs epsilon"),
@@ -205,14 +215,27 @@ def test_a_generator_is_never_bound_to_another_parameter():
 
 @pytest.mark.parametrize(
     ("text", "claim"),
-    [("1", "pure:1"), ("eps=1", "pure:1"), ("epsilon=1", "pure:1"), ("1,1e-5", "approx:1,1e-05"), ("eps=1,delta=1e-5", "approx:1,1e-05")],
+    [
+        ("1", "pure:1"),
+        ("eps=1", "pure:1"),
+        ("epsilon=1", "pure:1"),
+        ("1,1e-5", "approx:1,1e-05"),
+        ("eps=1,delta=1e-5", "approx:1,1e-05"),
+    ],
 )
 def test_claims_in_short(text, claim):
     assert str(parse_claim(text)) == claim
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"), [("pure1", "pure:1"), ("pure=1", "pure:1"), ("approx:1", "approx:1,1e-5"), ("rho:1", "zcdp:1"), ("prue:1", "pure:1")]
+    ("text", "hint"),
+    [
+        ("pure1", "pure:1"),
+        ("pure=1", "pure:1"),
+        ("approx:1", "approx:1,1e-5"),
+        ("rho:1", "zcdp:1"),
+        ("prue:1", "pure:1"),
+    ],
 )
 def test_near_misses_of_claims_are_answered(text, hint):
     with pytest.raises(InvalidArgument) as raised:

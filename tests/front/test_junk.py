@@ -1,4 +1,5 @@
-"""Tests of random arguments of the Python API: each call gives a result, or a one-line InvalidArgument.
+"""Tests of random arguments of the Python API: each call gives a result, or a one-line
+InvalidArgument.
 
 The message names the argument, the rule and the value.
 """
@@ -31,28 +32,61 @@ def test_junk_in_pairs_ends_in_one_line():
     ("call", "message"),
     [
         (lambda: dpw.parse_claim(1), "parse_claim: claim must be a text like 'pure:1', got 1"),
-        (lambda: dpw.results.limit(Laplace(1.0), "pair", "pure:1", 1000, 0.9), "limit: pair must be a Pair, got 'pair'"),
+        (
+            lambda: dpw.results.limit(Laplace(1.0), "pair", "pure:1", 1000, 0.9),
+            "limit: pair must be a Pair, got 'pair'",
+        ),
         (
             lambda: dpw.results.limit(Laplace(1.0), PAIR, 3, 1000, 0.9),
             "limit: claim must be a privacy notion or a text like 'pure:1', got 3",
         ),
-        (lambda: dpw.domains.search(Laplace(1.0), Records(1), "pure"), "claim must have the form pure:EPSILON, got 'pure'"),
+        (
+            lambda: dpw.domains.search(Laplace(1.0), Records(1), "pure"),
+            "claim must have the form pure:EPSILON, got 'pure'",
+        ),
         (
             lambda: dpw.domains.search(Laplace(1.0), Records(1), "pure:1", seed="x"),
             "search: seed must be a whole number, at least 0, got 'x'",
         ),
-        (lambda: dpw.audit(Laplace(1.0), pair=PAIR, executor=4), "executor must be a concurrent.futures.Executor, got 4"),
-        (lambda: dpw.audit(Laplace(1.0), pair=PAIR, progress=len), "progress must be callable with 2 arguments"),
-        (lambda: dpw.audit(Laplace(1.0), pair=PAIR, near="here"), "audit: near must be an array of finite numbers, got 'here'"),
+        (
+            lambda: dpw.audit(Laplace(1.0), pair=PAIR, executor=4),
+            "executor must be a concurrent.futures.Executor, got 4",
+        ),
+        (
+            lambda: dpw.audit(Laplace(1.0), pair=PAIR, progress=len),
+            "progress must be callable with 2 arguments",
+        ),
+        (
+            lambda: dpw.audit(Laplace(1.0), pair=PAIR, near="here"),
+            "audit: near must be an array of finite numbers, got 'here'",
+        ),
         (lambda: dpw.audit(Laplace(1.0), pair=PAIR, name=3), "audit: name must be a text, got 3"),
-        (lambda: dpw.audit(Laplace(1.0), pair=PAIR, trials=10**5000), "audit: trials must be a whole number, between 1000 and"),
-        (lambda: dpw.check_mechanism(Laplace(1.0), checks="all"), "checks must hold names of checks, got 'all'"),
-        (lambda: dpw.audit_sensitivity(3, 1.0, Records(1)), "audit_sensitivity: function must be callable, got 3"),
-        (lambda: dpw.audit_outputs(3, [1.0], "pure:1"), "audit_outputs: outputs0 must be an array or a list with one output per run"),
-        (lambda: dpw.replay(3), "replay: witness must be a path or what a witness file holds, got 3"),
+        (
+            lambda: dpw.audit(Laplace(1.0), pair=PAIR, trials=10**5000),
+            "audit: trials must be a whole number, between 1000 and",
+        ),
+        (
+            lambda: dpw.check_mechanism(Laplace(1.0), checks="all"),
+            "checks must hold names of checks, got 'all'",
+        ),
+        (
+            lambda: dpw.audit_sensitivity(3, 1.0, Records(1)),
+            "audit_sensitivity: function must be callable, got 3",
+        ),
+        (
+            lambda: dpw.audit_outputs(3, [1.0], "pure:1"),
+            "audit_outputs: outputs0 must be an array or a list with one output per run",
+        ),
+        (
+            lambda: dpw.replay(3),
+            "replay: witness must be a path or what a witness file holds, got 3",
+        ),
         (lambda: dpw.PureDP("1"), "PureDP: epsilon must be positive and finite, got '1'"),
         (lambda: dpw.PureDP(10**400), "PureDP: epsilon must be positive and finite, got 1000"),
-        (lambda: Records(10**30), "Records: size must be a whole number, between 1 and 1000000, got 1000"),
+        (
+            lambda: Records(10**30),
+            "Records: size must be a whole number, between 1 and 1000000, got 1000",
+        ),
         (lambda: Records(3, "0"), "Records: low must be a finite number, got '0'"),
     ],
 )
@@ -64,8 +98,16 @@ def test_the_sentence_names_argument_rule_and_value(call, message):
 
 def test_claims_as_texts():
     as_text = dpw.results.limit(Laplace(1.0), PAIR, claim="pure:1", trials=20_000, confidence=0.95)
-    assert as_text == dpw.results.limit(Laplace(1.0), PAIR, claim=dpw.PureDP(1.0), trials=20_000, confidence=0.95) > 0.9
-    assert dpw.domains.search(Laplace(1.0), Records(1), "pure:1", evaluations=20)[0][1] == pytest.approx(1.0)
+    assert (
+        as_text
+        == dpw.results.limit(
+            Laplace(1.0), PAIR, claim=dpw.PureDP(1.0), trials=20_000, confidence=0.95
+        )
+        > 0.9
+    )
+    assert dpw.domains.search(Laplace(1.0), Records(1), "pure:1", evaluations=20)[0][
+        1
+    ] == pytest.approx(1.0)
 
 
 def test_errors_are_one_printable_line_whatever_they_show():
@@ -85,20 +127,35 @@ COMMANDS = [
     *(["check", text] for text in EMPTY),
     *(["audit", text, "--claim", "pure:1"] for text in EMPTY),
     *([command, text] for command in ("trace", "plan") for text in (" ", "..mod:f", "a\0b.py:f")),
-    *([command, text] for command in ("replay", "report", "bench", "suite") for text in (" ", ".", "a\0b")),
+    *(
+        [command, text]
+        for command in ("replay", "report", "bench", "suite")
+        for text in (" ", ".", "a\0b")
+    ),
     *(["compare", text, text] for text in ("", ".")),
     *(["canaries", text, "--claim", "pure:1"] for text in ("", ".")),
     *(
         [*command, text]
-        for command in (["store", "ls"], ["claims", "show"], ["targets", "new"], ["targets", "setup"])
+        for command in (
+            ["store", "ls"],
+            ["claims", "show"],
+            ["targets", "new"],
+            ["targets", "setup"],
+        )
         for text in ("", ".")
     ),
-    *(["audit", "nowhere.py:f", option, text] for option in ("--report", "--baseline", "--store") for text in ("", " ", "\0")),
+    *(
+        ["audit", "nowhere.py:f", option, text]
+        for option in ("--report", "--baseline", "--store")
+        for text in ("", " ", "\0")
+    ),
 ]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(map(repr, command)))
-def test_empty_and_impossible_names_are_one_line_and_exit_code_2(tmp_path, monkeypatch, refused, command):
+def test_empty_and_impossible_names_are_one_line_and_exit_code_2(
+    tmp_path, monkeypatch, refused, command
+):
     monkeypatch.chdir(tmp_path)
     assert "unexpected error" not in refused(*command)
     assert not list(tmp_path.iterdir())

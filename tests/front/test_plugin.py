@@ -1,4 +1,6 @@
-"""Tests of the pytest plugin in separate test runs: assertions, marked tests, and one report for any number of workers."""
+"""Tests of the pytest plugin in separate test runs: assertions, marked tests, and one report for
+any number of workers.
+"""
 
 import json
 import re
@@ -106,10 +108,18 @@ def counts(text):
 def test_one_report_for_any_number_of_workers(suite):
     runs = {}
     for name, extra in {"two": ["-n", "2"], "off": ["-p", "no:xdist"]}.items():
-        ran = suite.pytest("--dp-report", "out/audit.md", "-k", "two or no_verdict or marked or yielded or nothing or plain", *extra)
+        ran = suite.pytest(
+            "--dp-report",
+            "out/audit.md",
+            "-k",
+            "two or no_verdict or marked or yielded or nothing or plain",
+            *extra,
+        )
         assert counts(ran.stdout) == ("3", "4"), ran.stdout
         assert "6 audits, 1 violated; report: out/audit.md" in ran.stdout
-        runs[name] = [(suite.folder / "out" / f"audit.{kind}").read_text() for kind in ("md", "json")]
+        runs[name] = [
+            (suite.folder / "out" / f"audit.{kind}").read_text() for kind in ("md", "json")
+        ]
     assert runs["two"] == runs["off"]
     results = json.loads(runs["two"][1])["results"]
     assert [r["test"] for r in results] == sorted(r["test"] for r in results)
@@ -118,10 +128,15 @@ def test_one_report_for_any_number_of_workers(suite):
 
 def test_failure_messages_lead_to_the_witness(suite):
     ran = suite.pytest("-k", "broken or no_verdict or local or marked", "-rA")
-    assert re.search(r"VIOLATED: epsilon > 1\.\d+ certified against the claim pure:1 \(confidence 0.999999999\)", ran.stdout)
+    assert re.search(
+        r"VIOLATED: epsilon > 1\.\d+ certified against the claim pure:1 \(confidence 0.999999999\)",
+        ran.stdout,
+    )
     assert "NoVerdict: ERROR: mechanism always raises RuntimeError: out of order" in ran.stdout
     assert "since the mechanism cannot be imported by name" in ran.stdout
-    assert "pytest_plugin.py" not in ran.stdout and "testing.py" not in ran.stdout.replace("dpwitness.testing", "")
+    assert "pytest_plugin.py" not in ran.stdout and "testing.py" not in ran.stdout.replace(
+        "dpwitness.testing", ""
+    )
     replays = set(re.findall(r"replay:  dpwitness (replay \S+)", ran.stdout))
     assert len(replays) == 2
     for command in replays:
@@ -143,7 +158,8 @@ def test_the_marker_is_known_and_a_bad_folder_is_refused_before_anything_runs(su
 
 def test_nothing_heavy_is_imported_where_no_audit_is_asked_for(shell):
     (shell.folder / "test_light.py").write_text(
-        "import sys\n\n\ndef test_light():\n    assert not {'numpy', 'scipy', 'numba', 'matplotlib'} & set(sys.modules)\n"
+        "import sys\n\n\ndef test_light():\n    assert not {'numpy', 'scipy', 'numba', "
+        "'matplotlib'} & set(sys.modules)\n"
     )
     ran = shell.pytest("-p", "no:xdist", "-p", "no:hypothesispytest")
     assert ran.returncode == 0, ran.stdout
@@ -154,9 +170,14 @@ def test_results_of_every_kind_are_asserted_and_reported(shell):
     ran = shell.pytest("--dp-report", "out")
     assert counts(ran.stdout) == ("3", "5"), ran.stdout
     assert "VIOLATED: epsilon is at least 2 on this pair" in ran.stdout
-    assert "VIOLATED: the function moves by 1.25 times the claimed 0.2" in ran.stdout and "pair:    D0 = [" in ran.stdout
+    assert (
+        "VIOLATED: the function moves by 1.25 times the claimed 0.2" in ran.stdout
+        and "pair:    D0 = [" in ran.stdout
+    )
     assert "PrivacyViolation: VIOLATED: mean error <= 0.9" in ran.stdout
-    kinds = [r["kind"] for r in json.loads((shell.folder / "out" / "audit.json").read_text())["results"]]
+    kinds = [
+        r["kind"] for r in json.loads((shell.folder / "out" / "audit.json").read_text())["results"]
+    ]
     assert sorted(set(kinds)) == ["sensitivity", "utility", "white box"] and len(kinds) == 7
     commands = set(re.findall(r"replay:  dpwitness (replay .+)", ran.stdout))
     assert len(commands) == 2  # the utility's error is a lambda
@@ -317,10 +338,24 @@ def test_a_marked_item_of_any_kind_is_audited_or_fails(shell, monkeypatch, extra
     (shell.folder / "conftest.py").write_text(OTHER_ITEMS)
     (shell.folder / "entries.yaml").write_text("")
     ran = shell.pytest("--doctest-modules", "-rA", *extra)
-    outcomes = {name.partition(" ")[0]: (word, text) for word, name, text in re.findall(r"^([A-Z]+) \S*::(\S+)(.*)$", ran.stdout, re.M)}
-    unaudited = {name for name, (word, text) in outcomes.items() if word == "FAILED" and "the marked test was not audited" in text}
+    outcomes = {
+        name.partition(" ")[0]: (word, text)
+        for word, name, text in re.findall(r"^([A-Z]+) \S*::(\S+)(.*)$", ran.stdout, re.M)
+    }
+    unaudited = {
+        name
+        for name, (word, text) in outcomes.items()
+        if word == "FAILED" and "the marked test was not audited" in text
+    }
     assert unaudited == {
-        *("test_returned", "test_yielded", "test_async_method", "test_async", "test_async_generator", "test_wrapped"),
+        *(
+            "test_returned",
+            "test_yielded",
+            "test_async_method",
+            "test_async",
+            "test_async_generator",
+            "test_wrapped",
+        ),
         *("test_of_another_plugin", "right", "conftest.documented"),
     }, ran.stdout
     other = {name: (word, text) for name, (word, text) in outcomes.items() if name not in unaudited}
@@ -333,11 +368,16 @@ def test_a_marked_item_of_any_kind_is_audited_or_fails(shell, monkeypatch, extra
     }
     assert {name for name, (word, _) in other.items() if word == "FAILED"} == set(told)
     assert all(text in other[name][1] for name, text in told.items())
-    assert {name: word for name, (word, _) in other.items() if word != "FAILED"} == {"test_audited": "PASSED", "test_expected": "XFAIL"}
+    assert {name: word for name, (word, _) in other.items() if word != "FAILED"} == {
+        "test_audited": "PASSED",
+        "test_expected": "XFAIL",
+    }
     assert "14 failed, 1 passed, 2 skipped, 1 xfailed" in ran.stdout
 
 
 def test_marked_items_can_be_collected_without_an_audit(shell):
     (shell.folder / "test_unaudited.py").write_text(UNAUDITED)
     ran = shell.pytest("--collect-only", "-q")
-    assert ran.returncode == 0 and "tests collected" in ran.stdout and "not audited" not in ran.stdout
+    assert (
+        ran.returncode == 0 and "tests collected" in ran.stdout and "not audited" not in ran.stdout
+    )

@@ -1,4 +1,6 @@
-"""Tests of the README: its code blocks run and print what is shown, and its numbers agree with the published pages."""
+"""Tests of the README: its code blocks run and print what is shown, and its numbers agree with the
+published pages.
+"""
 
 import json
 import re
@@ -11,7 +13,15 @@ import pytest
 
 README = Path(__file__).parents[2] / "README.md"
 PUBLISHED = README.parent / "reports" / "published"
-EXIT_CODES = {"audit": 1, "replay": 1, "targets": 0, "check": 0, "claims": 1, "canaries": 0, "report": 0}
+EXIT_CODES = {
+    "audit": 1,
+    "replay": 1,
+    "targets": 0,
+    "check": 0,
+    "claims": 1,
+    "canaries": 0,
+    "report": 0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +59,10 @@ def test_every_block_as_printed(shell, text):
             if command[0] == "pytest":
                 ran = shell.run(sys.executable, "-m", *command, "-p", "no:cacheprovider")
                 assert "1 passed" in ran.stdout, ran.stdout
-                assert len(json.loads((shell.folder / "out" / "audit.json").read_text())["results"]) == 1
+                assert (
+                    len(json.loads((shell.folder / "out" / "audit.json").read_text())["results"])
+                    == 1
+                )
                 continue
             ran = shell.dpwitness(*command[1:])
             assert ran.returncode == EXIT_CODES[command[1]], ran.stdout + ran.stderr
@@ -80,6 +93,13 @@ def test_figures_are_those_of_the_published_pages(text):
     points = [point for point in section.split("\n- ") if "](" in point]
     assert len(points) == 3
     for point in points:
-        pages = [(PUBLISHED / name).read_text(encoding="utf-8") for name in re.findall(r"\]\(reports/published/([\w-]+\.md)\)", point)]
-        for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e-\d+)?", re.sub(r"\(reports/\S+", "", point)):
-            assert any(re.search(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)", page) for page in pages), (number, point)
+        pages = [
+            (PUBLISHED / name).read_text(encoding="utf-8")
+            for name in re.findall(r"\]\(reports/published/([\w-]+\.md)\)", point)
+        ]
+        for number in re.findall(
+            r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e-\d+)?", re.sub(r"\(reports/\S+", "", point)
+        ):
+            assert any(
+                re.search(rf"(?<![\d.]){re.escape(number)}(?![\d]|\.\d)", page) for page in pages
+            ), (number, point)

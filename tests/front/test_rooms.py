@@ -1,4 +1,5 @@
-"""Tests of the architecture: no circular imports, no import from a higher layer, and few files per folder.
+"""Tests of the architecture: no circular imports, no import from a higher layer, and few files per
+folder.
 
 `ROOMS` lists the layers, lowest first.
 """
@@ -26,20 +27,34 @@ INSIDE = {  # the layers of each package, lowest first
     "dpwitness.core": "values datasets claims protocols domains numerics balls",
     "dpwitness.mechanisms": "textbook papers wrappers wrappers.recording wrappers.programs",
     "dpwitness.auditors": (  # a module that stands above the rest of its folder is named
-        "statistics workers.constants workers.memos workers.source_search workers.loading workers.source_locations workers.trust "
-        "events.arrays events.row_builder events.numbers events.leaves events density witnesses workers "
-        "witnesses.audit_identity witnesses.rows witnesses.serialization witnesses.store witnesses.audit_records witnesses.merge "
-        "search density.proved density.bounded_mean density.exact_bounds density.monte_carlo_bounds density.certify "
-        "traces audit traces.trace checks functions.bounds functions.accounting canaries functions.stability.inputs "
-        "functions.stability functions.metamorphic functions witnesses.rerun_witnesses witnesses.replay "
+        "statistics workers.constants workers.memos workers.source_search workers.loading "
+        "workers.source_locations workers.trust "
+        "events.arrays events.row_builder events.numbers events.leaves events density "
+        "witnesses workers "
+        "witnesses.audit_identity witnesses.rows witnesses.serialization witnesses.store "
+        "witnesses.audit_records witnesses.merge "
+        "search density.proved density.bounded_mean density.exact_bounds "
+        "density.monte_carlo_bounds density.certify "
+        "traces audit traces.trace checks functions.bounds functions.accounting canaries "
+        "functions.stability.inputs "
+        "functions.stability functions.metamorphic functions witnesses.rerun_witnesses "
+        "witnesses.replay "
         "audit.plan_result audit.power audit.rehearsal audit.plan audit.slices audit.watch scanning"
     ),
     "dpwitness.proofs_checks": "engine alignments claims",
     "dpwitness.reports": "phrasing plots cards formats audit comparison",
 }
 KERNEL = ["dpwitness.proofs_checks.kernel"]  # imports nothing of the project
-ROOMS = KERNEL + [room for package, names in INSIDE.items() for room in [*(f"{package}.{name}" for name in names.split()), package]]
-ROOMS += ["dpwitness.executors", "dpwitness", *(f"dpwitness.{name}" for name in ("option_values", "suites", "commands", "benchmarks"))]
+ROOMS = KERNEL + [
+    room
+    for package, names in INSIDE.items()
+    for room in [*(f"{package}.{name}" for name in names.split()), package]
+]
+ROOMS += [
+    "dpwitness.executors",
+    "dpwitness",
+    *(f"dpwitness.{name}" for name in ("option_values", "suites", "commands", "benchmarks")),
+]
 ROOMS += [
     "dpwitness.benchmarks.kernel",
     "dpwitness.benchmarks.adversarial",  # attacks of the kernel are in its room
@@ -51,7 +66,8 @@ ROOMS += [
     "dpwitness.benchmarks.libraries",
     "dpwitness.benchmarks.protocol",
 ]
-FRONT = ("dpwitness.cli", "dpwitness.__main__", "dpwitness.pytest_plugin")  # what stands at the very top, in no room
+# what stands at the very top, in no room
+FRONT = ("dpwitness.cli", "dpwitness.__main__", "dpwitness.pytest_plugin")
 
 
 def modules():
@@ -65,7 +81,9 @@ def modules():
 
 
 def imports(module, file, known):
-    """Yield the modules that a file imports, also inside functions; a name imported from a package may be a module."""
+    """Yield the modules that a file imports, also inside functions; a name imported from a package
+    may be a module.
+    """
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -73,7 +91,12 @@ def imports(module, file, known):
         elif isinstance(node, ast.ImportFrom):
             origin = node.module or ""
             if node.level:
-                origin = ".".join([*package.split(".")[: len(package.split(".")) - node.level + 1], *filter(None, [node.module])])
+                origin = ".".join(
+                    [
+                        *package.split(".")[: len(package.split(".")) - node.level + 1],
+                        *filter(None, [node.module]),
+                    ]
+                )
             for alias in node.names:
                 full = f"{origin}.{alias.name}"
                 if full in known or origin in known:
@@ -83,17 +106,24 @@ def imports(module, file, known):
 @functools.cache
 def graph():
     known = modules()
-    return {name: {other for other in imports(name, file, known) if other != name} for name, file in known.items()}
+    return {
+        name: {other for other in imports(name, file, known) if other != name}
+        for name, file in known.items()
+    }
 
 
 def room_of(module):
-    """Return the innermost layer that contains a module; the `__init__` of a layer belongs to the layer."""
+    """Return the innermost layer that contains a module; the `__init__` of a layer belongs to the
+    layer.
+    """
     return max((room for room in ROOMS if module == room or module.startswith(f"{room}.")), key=len)
 
 
 def circles(arrows):
     """Return the groups of modules that import each other, directly or indirectly."""
-    groups = nx.strongly_connected_components(nx.DiGraph({name: list(others) for name, others in arrows.items()}))
+    groups = nx.strongly_connected_components(
+        nx.DiGraph({name: list(others) for name, others in arrows.items()})
+    )
     return {frozenset(group) for group in groups if len(group) > 1}
 
 
@@ -115,23 +145,40 @@ def test_no_arrow_up():
 def test_a_circle_and_an_arrow_up_would_be_seen():
     arrows = {"a": {"b"}, "b": {"c"}, "c": {"b"}}
     assert circles(arrows) == {frozenset({"b", "c"})}
-    assert room_of("dpwitness.auditors.events.rules") == "dpwitness.auditors.events" and room_of("dpwitness.cli") == "dpwitness"
+    assert (
+        room_of("dpwitness.auditors.events.rules") == "dpwitness.auditors.events"
+        and room_of("dpwitness.cli") == "dpwitness"
+    )
 
 
 def test_a_folder_holds_few_files_and_says_what_they_are():
-    for folder in {file.parent for root in [*FOLDERS.values(), ROOT / "tests"] for file in root.rglob("*.py")}:
+    for folder in {
+        file.parent for root in [*FOLDERS.values(), ROOT / "tests"] for file in root.rglob("*.py")
+    }:
         assert len(list(folder.glob("*.py"))) <= 24, folder
     for folder in {file.parent for file in modules().values()}:
-        assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))), folder
+        assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))), (
+            folder
+        )
 
 
 def test_every_witness_that_code_names_is_in_the_index():
     index = (ROOT / "proofs_checks" / "witnesses.md").read_text(encoding="utf-8")
     listed = {int(n) for n in re.findall(r"^\| W(\d+) \|", index, re.M)}
-    sources = [p.read_text(encoding="utf-8") for room in ("proofs_checks", "core", "mechanisms") for p in (ROOT / room).rglob("*.py")]
-    assert listed == set(range(1, 22)) >= {int(n) for text in sources for n in re.findall(r"\bW(\d+)\b", text)}
+    sources = [
+        p.read_text(encoding="utf-8")
+        for room in ("proofs_checks", "core", "mechanisms")
+        for p in (ROOT / room).rglob("*.py")
+    ]
+    assert (
+        listed
+        == set(range(1, 22))
+        >= {int(n) for text in sources for n in re.findall(r"\bW(\d+)\b", text)}
+    )
     places = re.findall(r"`((?:claims|engine|mechanisms|tests)/[\w/.]+)`", index)
-    assert not [p for p in places if not (ROOT / p).is_file() and not (ROOT / "proofs_checks" / p).is_file()]
+    assert not [
+        p for p in places if not (ROOT / p).is_file() and not (ROOT / "proofs_checks" / p).is_file()
+    ]
 
 
 def test_documents_name_files_that_exist():
@@ -140,18 +187,35 @@ def test_documents_name_files_that_exist():
         places = {
             p
             for p in re.findall(r"`([\w./]+/[\w./]*\w/?)`", text)
-            if p.partition("/")[0] in ("core", "mechanisms", "auditors", "proofs_checks", "reports", "benchmarks", "tests")
+            if p.partition("/")[0]
+            in ("core", "mechanisms", "auditors", "proofs_checks", "reports", "benchmarks", "tests")
         }
         assert places and not [p for p in places if not (ROOT / p).exists()], name
-        files = [f"/{file.relative_to(ROOT).as_posix()}" for folder in FOLDERS.values() for file in folder.rglob("*.py")]
-        short = re.findall(r"`([\w/]+\.py)[`:]", text)  # a file may be named by the last part of its path
+        files = [
+            f"/{file.relative_to(ROOT).as_posix()}"
+            for folder in FOLDERS.values()
+            for file in folder.rglob("*.py")
+        ]
+        # a file may be named by the last part of its path
+        short = re.findall(r"`([\w/]+\.py)[`:]", text)
         assert not [
-            p for p in short if not any(f"/{p}" == file[-len(p) - 1 :] for file in [*files, f"/{p}" if (ROOT / p).exists() else ""])
+            p
+            for p in short
+            if not any(
+                f"/{p}" == file[-len(p) - 1 :]
+                for file in [*files, f"/{p}" if (ROOT / p).exists() else ""]
+            )
         ], name
 
 
 def test_no_import_is_there_for_its_effect_alone():
-    """Ruff rejects unused imports except for `import x as x` and lines marked noqa: no file contains these exceptions."""
+    """Ruff rejects unused imports except for `import x as x` and lines marked noqa: no file
+    contains these exceptions.
+    """
     found = list(modules().values())
-    bad = [p for p in found if re.search(r"import (\w+) as \1\b|noqa: F401", p.read_text(encoding="utf-8"))]
+    bad = [
+        p
+        for p in found
+        if re.search(r"import (\w+) as \1\b|noqa: F401", p.read_text(encoding="utf-8"))
+    ]
     assert len(found) > 200 and bad == []

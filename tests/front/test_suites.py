@@ -32,7 +32,9 @@ from dpwitness.suites import Case, Suite, compare, run_case, suite
     ],
 )
 def test_filter(expression, picked):
-    assert [name for name in ("laplace", "laplace-grid", "svt1") if matches(expression, name)] == picked
+    assert [
+        name for name in ("laplace", "laplace-grid", "svt1") if matches(expression, name)
+    ] == picked
 
 
 @pytest.mark.parametrize("expression", ["and", "laplace or", "(laplace", "laplace)", "not", "a b"])
@@ -46,13 +48,23 @@ def test_suites_cover_every_specimen():
     papers = suite("papers")
     assert [case.name for case in papers] == list(paper_zoo())
     classes = {type(case.mechanism).__name__ for case in papers}
-    assert len(classes) == 12 and {"PrivateRidge", "MirrorAveraging", "PrivateFTRL", "TestDataIndependentLearner"} <= classes
-    assert not [case.name for case in papers if case.truth and not case.settled and not case.truth.breaks(case.mechanism.claim)]
+    assert (
+        len(classes) == 12
+        and {"PrivateRidge", "MirrorAveraging", "PrivateFTRL", "TestDataIndependentLearner"}
+        <= classes
+    )
+    assert not [
+        case.name
+        for case in papers
+        if case.truth and not case.settled and not case.truth.breaks(case.mechanism.claim)
+    ]
 
 
 @pytest.fixture(scope="module")
 def outcome():
-    return run_case(Case("grid", zoo()["laplace-grid"], truth=zoo()["laplace-grid"].truth, trials=50_000))
+    return run_case(
+        Case("grid", zoo()["laplace-grid"], truth=zoo()["laplace-grid"].truth, trials=50_000)
+    )
 
 
 def test_a_kept_promise_that_is_not_refuted_is_right(outcome):
@@ -79,27 +91,48 @@ def test_a_kept_promise_that_is_not_refuted_is_right(outcome):
 )
 def test_comparison(outcome, parameter, safe, verdict, bits, settled, right):
     case = replace(outcome.case, truth=Truth(parameter, "test", safe), settled=settled)
-    result = replace(outcome.result, verdict=Verdict[verdict], bit_level=BitLevel(Verdict[bits], 0.0))
+    result = replace(
+        outcome.result, verdict=Verdict[verdict], bit_level=BitLevel(Verdict[bits], 0.0)
+    )
     assert compare(case, result)[0] is right
 
 
 @pytest.fixture(scope="module")
 def papers():
     cases = {case.name: case for case in suite("papers")}
-    wanted = ("logistic-objective-gamma-d2", "ridge-printed-p2", "simplex-pure", "transfer-weights", "interactive-printed")
+    wanted = (
+        "logistic-objective-gamma-d2",
+        "ridge-printed-p2",
+        "simplex-pure",
+        "transfer-weights",
+        "interactive-printed",
+    )
     return {name: run_case(cases[name], trials=20_000) for name in wanted}
 
 
 def test_enclosures_stand_next_to_the_bounds(papers, tmp_path):
-    """W3 at eps = 1, n lambda = 0.1 has 1.2528; W12 is infinite; the simplex has half its claim; a missing density is reported."""
+    """W3 at eps = 1, n lambda = 0.1 has 1.2528; W12 is infinite; the simplex has half its claim; a
+    missing density is reported.
+    """
     found = {name: outcome.json["enclosure"] for name, outcome in papers.items()}
-    assert found["logistic-objective-gamma-d2"]["parameter_lower"] == pytest.approx(1.2528, abs=1e-3)
+    assert found["logistic-objective-gamma-d2"]["parameter_lower"] == pytest.approx(
+        1.2528, abs=1e-3
+    )
     assert float(found["ridge-printed-p2"]["parameter_lower"]) > 1e12  # as far as it is proved
-    assert found["simplex-pure"]["upper_end"] in ("numerical", "proved") and found["simplex-pure"]["parameter_upper"] == pytest.approx(0.5)
+    assert found["simplex-pure"]["upper_end"] in ("numerical", "proved") and found["simplex-pure"][
+        "parameter_upper"
+    ] == pytest.approx(0.5)
     assert "no density in closed form" in found["transfer-weights"]["none"]
-    assert found["interactive-printed"]["parameter_upper"] > papers["interactive-printed"].result.parameter_lower
-    assert " no density " in papers["transfer-weights"].line(30) and " in [0.5, 0.5] " in papers["simplex-pure"].line(30)
-    text = write_report([o.json for o in papers.values()], tmp_path, title="t", plots=False).read_text()
+    assert (
+        found["interactive-printed"]["parameter_upper"]
+        > papers["interactive-printed"].result.parameter_lower
+    )
+    assert " no density " in papers["transfer-weights"].line(30) and " in [0.5, 0.5] " in papers[
+        "simplex-pure"
+    ].line(30)
+    text = write_report(
+        [o.json for o in papers.values()], tmp_path, title="t", plots=False
+    ).read_text()
     assert "| enclosure |" in text and "| [0.5, 0.5] |" in text and "| no density |" in text
     assert "| exact privacy loss | epsilon in [0.5, 0.5]: " in text and "; upper end: " in text
 
@@ -110,9 +143,15 @@ def test_an_enclosure_settles_what_runs_do_not_show(papers):
     enclosed = certify(outcome.case.mechanism, outcome.result.pair)
     assert compare(outcome.case, outcome.result)[0] is None
     less = replace(outcome.case, truth=Truth(1.1, "too low", True))
-    assert compare(less, outcome.result, enclosed) == (False, "it keeps epsilon = 1.1, but epsilon is at least 1.25276 on this pair")
+    assert compare(less, outcome.result, enclosed) == (
+        False,
+        "it keeps epsilon = 1.1, but epsilon is at least 1.25276 on this pair",
+    )
     beyond = replace(outcome.result, parameter_lower=1.3)
-    assert compare(outcome.case, beyond, enclosed) == (False, "epsilon is at most 1.253 on this pair")
+    assert compare(outcome.case, beyond, enclosed) == (
+        False,
+        "epsilon is at most 1.253 on this pair",
+    )
 
 
 def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
@@ -126,8 +165,22 @@ def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
 
 
 def test_a_suite_from_the_command_line(shell):
-    found = shell.dpwitness("suite", "zoo", "-k", "laplace-0.9 or wrong or response-5", "--workers", "2", "--trials", "1e6")
+    found = shell.dpwitness(
+        "suite",
+        "zoo",
+        "-k",
+        "laplace-0.9 or wrong or response-5",
+        "--workers",
+        "2",
+        "--trials",
+        "1e6",
+    )
     assert (found.returncode, found.stderr) == (0, "")
     lines = found.stdout.splitlines()
-    assert {line.split()[0] for line in lines[:3]} == {"laplace-0.9", "histogram-wrong-scale", "randomized-response-5"}  # as they end
+    # as they end
+    assert {line.split()[0] for line in lines[:3]} == {
+        "laplace-0.9",
+        "histogram-wrong-scale",
+        "randomized-response-5",
+    }
     assert lines[3].startswith("3 cases: 3 right, 0 wrong")

@@ -1,4 +1,6 @@
-"""Content and size of the wheel, from the files that setuptools would pack. `make release-check` builds and installs it."""
+"""Content and size of the wheel, from the files that setuptools would pack. `make release-check`
+builds and installs it.
+"""
 
 import io
 import zipfile
@@ -16,7 +18,9 @@ def packed(monkeypatch):
     config = pytest.importorskip("setuptools.config.pyprojecttoml")
     setuptools = pytest.importorskip("setuptools")
     monkeypatch.chdir(ROOT)
-    build = config.apply_configuration(setuptools.Distribution({"script_name": "setup.py"}), "pyproject.toml").get_command_obj("build_py")
+    build = config.apply_configuration(
+        setuptools.Distribution({"script_name": "setup.py"}), "pyproject.toml"
+    ).get_command_obj("build_py")
     build.ensure_finalized()
     data = [Path(folder, file) for _, folder, _, files in build.data_files for file in files]
     return {Path(file).as_posix() for file in [*build.get_source_files(), *data]}
@@ -31,10 +35,14 @@ def test_the_wheel_is_small(packed):
 
 
 def test_the_wheel_has_what_an_audit_needs_and_nothing_else(packed):
-    """Every module of the packages and shims; no benchmark, library, test, page or generated report."""
+    """Every module of the packages and shims; no benchmark, library, test, page or generated
+    report.
+    """
     packages = ("dpwitness", "core", "mechanisms", "auditors", "proofs_checks", "reports")
     assert {file.partition("/")[0] for file in packed} == set(packages)
-    sources = {p.relative_to(ROOT).as_posix() for name in packages for p in (ROOT / name).rglob("*.py")}
+    sources = {
+        p.relative_to(ROOT).as_posix() for name in packages for p in (ROOT / name).rglob("*.py")
+    }
     assert sources <= packed
     assert not [file for file in packed if file.startswith("reports/published")]
     assert not [file for file in packed if file.endswith("environments.toml")]

@@ -1,4 +1,6 @@
-"""Tests of printed text: results fit on one screen, infinities are words, and skipped checks do not count as passed."""
+"""Tests of printed text: results fit on one screen, infinities are words, and skipped checks do not
+count as passed.
+"""
 
 import math
 import sys
@@ -21,12 +23,16 @@ NEAR = Pair(np.array([0.0]), np.array([1.0]))
 
 
 def yes_or_no(dataset, size, rng):
-    return ["yes" if draw < 0.2 + 0.6 * float(np.sum(dataset)) else "no" for draw in rng.random(size)]
+    return [
+        "yes" if draw < 0.2 + 0.6 * float(np.sum(dataset)) else "no" for draw in rng.random(size)
+    ]
 
 
 def test_results_fit_a_screen():
     result = audit(Laplace(1.0), pair=NEAR, trials=2_000, seed=1, bits=False, name="x" * 1000)
-    assert len(repr(result)) < 500 and "NOT REFUTED" in repr(result) and "AuditResult" in repr(result)
+    assert (
+        len(repr(result)) < 500 and "NOT REFUTED" in repr(result) and "AuditResult" in repr(result)
+    )
 
 
 def test_texts_are_shown_as_texts():
@@ -40,7 +46,10 @@ def test_texts_are_shown_as_texts():
 
 
 def test_infinity_is_said_in_words():
-    assert beyond("epsilon", math.inf) == "no finite epsilon holds" and beyond("mu", 1.25) == "mu > 1.25"
+    assert (
+        beyond("epsilon", math.inf) == "no finite epsilon holds"
+        and beyond("mu", 1.25) == "mu > 1.25"
+    )
 
 
 def test_no_character_moves_the_cursor():
@@ -63,11 +72,16 @@ def test_the_bar_fits_the_terminal(columns, monkeypatch, capsys):
         (lambda folder: Target(str(folder / "nowhere.py"), "f"), "existing file"),
         (lambda folder: Target(str(folder / "there.py"), "mistyped"), "mistyped"),
         (lambda folder: Target(str(folder / "broken.py"), "f"), "SyntaxError"),
-        (lambda folder: Target(str(folder / "there.py"), "f", python="no-such-python"), "no-such-python"),
+        (
+            lambda folder: Target(str(folder / "there.py"), "f", python="no-such-python"),
+            "no-such-python",
+        ),
     ],
 )
 def test_a_target_that_cannot_be_used_fails_its_checks(tmp_path, target, told):
-    (tmp_path / "there.py").write_text("def f(dataset, size, rng):\n    return rng.random(size)\n\n\nf.claim = 'pure:1'\n")
+    (tmp_path / "there.py").write_text(
+        "def f(dataset, size, rng):\n    return rng.random(size)\n\n\nf.claim = 'pure:1'\n"
+    )
     (tmp_path / "broken.py").write_text("def f(:\n")
     mechanism = target(tmp_path)
     items = parametrize_with_checks([mechanism]).args[1]
@@ -77,15 +91,22 @@ def test_a_target_that_cannot_be_used_fails_its_checks(tmp_path, target, told):
 
 
 def test_a_library_that_is_not_installed_skips(tmp_path):
-    (tmp_path / "needs.py").write_text("import a_library_that_nobody_has\n\n\ndef f(dataset, size, rng):\n    return rng.random(size)\n")
+    (tmp_path / "needs.py").write_text(
+        "import a_library_that_nobody_has\n\n\ndef f(dataset, size, rng):\n    return "
+        "rng.random(size)\n"
+    )
     items = parametrize_with_checks([Target(str(tmp_path / "needs.py"), "f")]).args[1]
     assert all([mark.name for mark in item.marks] == ["skip"] for item in items)
 
 
 def test_a_suite_says_what_was_expected(tmp_path):
-    """A violation of a broken mechanism is the expected verdict, so the report does not advise to withdraw the claim."""
+    """A violation of a broken mechanism is the expected verdict, so the report does not advise to
+    withdraw the claim.
+    """
     cases = {case.name: case for case in suite("zoo")}
     outcomes = [run_case(cases[name], trials=20_000) for name in ("svt5", "laplace-grid")]
-    page = write_report([o.json for o in outcomes], tmp_path, title="Suite zoo", plots=False).read_text()
+    page = write_report(
+        [o.json for o in outcomes], tmp_path, title="Suite zoo", plots=False
+    ).read_text()
     assert "2 of 2 verdicts as expected" in page and "withdraw" not in page
     assert "violated: epsilon = infinity" in page and "kept: epsilon = 1" in page

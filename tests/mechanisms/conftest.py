@@ -8,7 +8,9 @@ from scipy.stats import chi2
 
 
 def _chi_square(counts, expected):
-    """Return the p-value of counts against expected counts; cells with fewer than 10 are pooled, and left out below 5 in all."""
+    """Return the p-value of counts against expected counts; cells with fewer than 10 are pooled,
+    and left out below 5 in all.
+    """
     counts, expected = np.ravel(counts), np.ravel(expected)
     assert counts[expected == 0].sum() == 0
     small = expected < 10
@@ -19,7 +21,9 @@ def _chi_square(counts, expected):
 
 
 def _likelihood_ratios(mechanism, d0, d1, statistic, size, seed):
-    """Return runs on D0 and their ratios q/p, after E_P[q/p] = 1 and E_P[q/p h] = E_Q[h] for h = `statistic` hold to six deviations."""
+    """Return runs on D0 and their ratios q/p, after E_P[q/p] = 1 and E_P[q/p h] = E_Q[h] for h =
+    `statistic` hold to six deviations.
+    """
     rng = np.random.default_rng(seed)
     rows, other = mechanism.sample(d0, size, rng), mechanism.sample(d1, size, rng)
     p = mechanism.log_density(rows, d0)
@@ -27,7 +31,9 @@ def _likelihood_ratios(mechanism, d0, d1, statistic, size, seed):
     ratio = np.exp(mechanism.log_density(rows, d1) - p)
     assert abs(ratio.mean() - 1) < 6 * ratio.std() / math.sqrt(size)
     weighted, wanted = ratio * statistic(rows), statistic(other)
-    assert abs(weighted.mean() - wanted.mean()) < 6 * math.sqrt((weighted.var() + wanted.var()) / size)
+    assert abs(weighted.mean() - wanted.mean()) < 6 * math.sqrt(
+        (weighted.var() + wanted.var()) / size
+    )
     return rows, ratio
 
 

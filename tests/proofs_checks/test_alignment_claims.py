@@ -1,4 +1,6 @@
-"""Randomness alignments: proofs, wrong scales and shifts that z3 refutes, and exact losses of the broken variants."""
+"""Randomness alignments: proofs, wrong scales and shifts that z3 refutes, and exact losses of the
+broken variants.
+"""
 
 import dataclasses
 import time
@@ -8,7 +10,10 @@ import pytest
 from z3 import Real
 
 from dpwitness.proofs_checks import ClaimVerdict, check, declarations, enclose
-from dpwitness.proofs_checks.claims.alignment_claims import threshold_obligations, winner_obligations
+from dpwitness.proofs_checks.claims.alignment_claims import (
+    threshold_obligations,
+    winner_obligations,
+)
 from dpwitness.proofs_checks.engine.evidence import unsatisfiable
 from dpwitness.proofs_checks.engine.ledger import Effort, settle
 
@@ -17,21 +22,31 @@ EPSILON = Real("epsilon")
 
 
 def proved(obligations):
-    return unsatisfiable(Effort(False, 20.0, 0, time.monotonic()), *obligations, text="proved").verdict
+    return unsatisfiable(
+        Effort(False, 20.0, 0, time.monotonic()), *obligations, text="proved"
+    ).verdict
 
 
 @pytest.mark.parametrize("cutoff", [1, 5, 20, Real("c")])
 def test_threshold_alignment(cutoff):
     rates = EPSILON / 2, EPSILON / (4 * cutoff)
     assert proved(threshold_obligations(cutoff, *rates, EPSILON)) is HOLDS
-    assert proved(threshold_obligations(cutoff, EPSILON / 2, EPSILON / (3.9 * cutoff), EPSILON)) is FAILS  # too little query noise
-    assert proved(threshold_obligations(cutoff, EPSILON / 1.9, rates[1], EPSILON)) is FAILS  # too little threshold noise
-    assert proved(threshold_obligations(cutoff + 1, *rates, EPSILON)) is FAILS  # one call above too many
+    # too little query noise
+    assert (
+        proved(threshold_obligations(cutoff, EPSILON / 2, EPSILON / (3.9 * cutoff), EPSILON))
+        is FAILS
+    )
+    # too little threshold noise
+    assert proved(threshold_obligations(cutoff, EPSILON / 1.9, rates[1], EPSILON)) is FAILS
+    # one call above too many
+    assert proved(threshold_obligations(cutoff + 1, *rates, EPSILON)) is FAILS
     assert proved(threshold_obligations(cutoff, *rates, EPSILON, threshold_noise=False)) is FAILS
 
 
 def test_any_number_is_a_term_of_the_proof():
-    """No number of calls above or of answers enters these checks, so there is none at which they were run."""
+    """No number of calls above or of answers enters these checks, so there is none at which they
+    were run.
+    """
     for id in ("ZOO-SVT", "ZOO-NOISY-MAX", "ZOO-NOISY-MAX-monotone"):
         found = check(id)
         assert not found.box and found.scope == "whole domain" and found.grade == "proved", id
@@ -40,7 +55,11 @@ def test_any_number_is_a_term_of_the_proof():
 def test_the_counterexample_of_z3_turns_a_call():
     at = check("ZOO-SVT-no-threshold-noise").evidence.at
     value = {name: Fraction(text) for name, text in at.items()}
-    assert value["q"] + value["noise"] < value["noisy_threshold"] <= value["q_neighbour"] + value["noise"]
+    assert (
+        value["q"] + value["noise"]
+        < value["noisy_threshold"]
+        <= value["q_neighbour"] + value["noise"]
+    )
     assert abs(value["q"] - value["q_neighbour"]) <= 1
 
 
@@ -54,7 +73,9 @@ def test_winner_alignment():
 
 
 def test_losses_of_broken_variants():
-    assert check("ZOO-SVT-uncut", quick=True).evidence.result.parameter_lower == pytest.approx(4.0308, abs=1e-3)
+    assert check("ZOO-SVT-uncut", quick=True).evidence.result.parameter_lower == pytest.approx(
+        4.0308, abs=1e-3
+    )
     less = check("ZOO-SVT-less-noise", quick=True, epsilon=0.5, cutoff=3)
     assert less.evidence.numbers["alignment_cost"] == 19 * 0.5 / 4
     assert 0.9 * 19 * 0.5 / 4 < less.evidence.result.parameter_lower <= 19 * 0.5 / 4
@@ -70,5 +91,11 @@ def test_calls_below_cost_a_quarter_of_epsilon_each():
 
 def test_other_constants_turn_the_verdict():
     declared = declarations()["ZOO-SVT-no-threshold-noise-cost"]
-    assert settle(dataclasses.replace(declared, function=lambda calls: enclose(calls / 2000 - 1))).claim_verdict is HOLDS
-    assert check("ZOO-NOISY-MAX-value", epsilon=1.0, answers=3).claim_verdict is FAILS  # 3 / 2 of the promise; two answers would keep it
+    assert (
+        settle(
+            dataclasses.replace(declared, function=lambda calls: enclose(calls / 2000 - 1))
+        ).claim_verdict
+        is HOLDS
+    )
+    # 3 / 2 of the promise; two answers would keep it
+    assert check("ZOO-NOISY-MAX-value", epsilon=1.0, answers=3).claim_verdict is FAILS

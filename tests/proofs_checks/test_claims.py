@@ -1,4 +1,6 @@
-"""Claims settled by certificate: verdicts against closed forms, mutations that turn them, and bad input."""
+"""Claims settled by certificate: verdicts against closed forms, mutations that turn them, and bad
+input.
+"""
 
 import json
 import math
@@ -15,7 +17,12 @@ from dpwitness.proofs_checks.claims.logistic_claims import corrected_budget_exce
 from dpwitness.proofs_checks.engine.enclosures import interval, log1p_remainder
 from dpwitness.proofs_checks.engine.ledger import certificate, claim
 
-HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+HOLDS, TIGHT, FAILS, OPEN = (
+    ClaimVerdict.HOLDS,
+    ClaimVerdict.HOLDS_TIGHT,
+    ClaimVerdict.FAILS,
+    ClaimVerdict.INCONCLUSIVE,
+)
 
 
 def loss_over_epsilon(epsilon: float, n_lambda: float) -> float:
@@ -25,7 +32,9 @@ def loss_over_epsilon(epsilon: float, n_lambda: float) -> float:
 
 
 def test_shares_are_the_areas():
-    found = branch_and_bound(lambda x, y: enclose(x - y), Box(x=(-1.0, 1.0), y=(-1.0, 1.0)), cells=4000)
+    found = branch_and_bound(
+        lambda x, y: enclose(x - y), Box(x=(-1.0, 1.0), y=(-1.0, 1.0)), cells=4000
+    )
     assert found.positive + found.negative + found.undecided == pytest.approx(1)
     assert 0 < found.undecided < 0.1
     assert found.positive == pytest.approx(0.5, abs=0.05)
@@ -48,7 +57,10 @@ def test_supremum_encloses_a_maximum_and_keeps_an_exact_zero():
     assert supremum(lambda x: x * (1 - x) - 0.2, over=(0.0, 1.0)).lower > 0
 
 
-@pytest.mark.parametrize(("epsilon", "n_lambda"), [(0.1, 0.01), (0.1, 1.0), (0.1, 25.0), (1.0, 0.1), (1.0, 1.0), (2.0, 1.5)])
+@pytest.mark.parametrize(
+    ("epsilon", "n_lambda"),
+    [(0.1, 0.01), (0.1, 1.0), (0.1, 25.0), (1.0, 0.1), (1.0, 1.0), (2.0, 1.5)],
+)
 def test_factored_excess_is_the_privacy_loss(epsilon, n_lambda):
     for s in (0.0, 0.3, 0.9, 1.0):
         direct = (epsilon * (1 + s) / 2 + math.log1p(s * (1 - s) / n_lambda)) / epsilon - 1
@@ -56,35 +68,60 @@ def test_factored_excess_is_the_privacy_loss(epsilon, n_lambda):
         assert float(ball.mid()) == pytest.approx(direct, abs=1e-10)
 
 
-@pytest.mark.parametrize("id", ["CM-01", "CM-02", "CM-06", "CM-08-gamma", "JT-06", "JT-06-logistic"])
+@pytest.mark.parametrize(
+    "id", ["CM-01", "CM-02", "CM-06", "CM-08-gamma", "JT-06", "JT-06-logistic"]
+)
 def test_fails_on_a_proved_cell(id):
     found = check(id)
     assert found.claim_verdict is FAILS and found.verdict is Verdict.VIOLATED
     assert found.evidence.signs.counterexample_value.lower > 0
-    middle = {name: (low + high) / 2 for name, (low, high) in found.evidence.signs.counterexample.items()}
+    middle = {
+        name: (low + high) / 2 for name, (low, high) in found.evidence.signs.counterexample.items()
+    }
     again = check(id, **middle)
     assert again.claim_verdict is FAILS and again.evidence.signs.positive == 1.0
-    assert isinstance(found, Result) and json.loads(json.dumps(found.to_json()))["verdict"] == "FAILS"
+    assert (
+        isinstance(found, Result) and json.loads(json.dumps(found.to_json()))["verdict"] == "FAILS"
+    )
 
 
 def test_algorithm_2_fails_exactly_below_two_over_epsilon():
     assert check("CM-06", epsilon=1.0, n_lambda=(2.001, 1e3)).claim_verdict is TIGHT
     assert check("CM-06", epsilon=1.0, n_lambda=1.98).claim_verdict is FAILS
     found = check("CM-06", epsilon=0.1, n_lambda=1.0)
-    assert found.evidence.signs.counterexample_value.lower <= loss_over_epsilon(0.1, 1.0) - 1 <= found.evidence.enclosure.upper
-    assert found.evidence.signs.counterexample_value.lower == pytest.approx(loss_over_epsilon(0.1, 1.0) - 1, rel=0.01)
+    assert (
+        found.evidence.signs.counterexample_value.lower
+        <= loss_over_epsilon(0.1, 1.0) - 1
+        <= found.evidence.enclosure.upper
+    )
+    assert found.evidence.signs.counterexample_value.lower == pytest.approx(
+        loss_over_epsilon(0.1, 1.0) - 1, rel=0.01
+    )
     assert loss_over_epsilon(0.1, 1.0) == pytest.approx(2.989, abs=1e-3)
     area = check("CM-06")
-    # In logarithms the border is the line log n_lambda = log 2 - log epsilon, and log10 epsilon is -1/2 on average.
+    # In logarithms the border is the line log n_lambda = log 2 - log epsilon, and log10 epsilon is
+    # -1/2 on average.
     assert area.evidence.signs.positive == pytest.approx((math.log10(2) + 0.5 + 3) / 6, abs=0.03)
 
 
 def test_known_values():
-    assert check("CM-02", epsilon=1.0).evidence.enclosure.lower == pytest.approx(math.sqrt(2) - 1, abs=1e-12)
-    assert check("JT-06", epsilon=1.0).evidence.enclosure.lower == pytest.approx(math.log(1.5), abs=1e-12)
-    assert check("JT-06-logistic", epsilon=1.0).evidence.enclosure.lower == pytest.approx(0.2013, rel=0.05)  # a grid of s, from below
-    assert check("JT-06-logistic", epsilon=1.0).evidence.enclosure.upper >= loss_over_epsilon(1.0, 0.5) - 1
-    assert check("CM-08-gamma", delta=0.05).evidence.enclosure.lower == pytest.approx(gamma.sf(2 * math.log(20), 5) / 0.05 - 1, abs=1e-9)
+    assert check("CM-02", epsilon=1.0).evidence.enclosure.lower == pytest.approx(
+        math.sqrt(2) - 1, abs=1e-12
+    )
+    assert check("JT-06", epsilon=1.0).evidence.enclosure.lower == pytest.approx(
+        math.log(1.5), abs=1e-12
+    )
+    # a grid of s, from below
+    assert check("JT-06-logistic", epsilon=1.0).evidence.enclosure.lower == pytest.approx(
+        0.2013, rel=0.05
+    )
+    assert (
+        check("JT-06-logistic", epsilon=1.0).evidence.enclosure.upper
+        >= loss_over_epsilon(1.0, 0.5) - 1
+    )
+    assert check("CM-08-gamma", delta=0.05).evidence.enclosure.lower == pytest.approx(
+        gamma.sf(2 * math.log(20), 5) / 0.05 - 1, abs=1e-9
+    )
 
 
 def test_wrong_constants_turn_the_verdict(mutated):
@@ -98,13 +135,30 @@ def test_wrong_constants_turn_the_verdict(mutated):
     assert mutated("CM-08", function=standard_deviation) is FAILS
     small = Box(epsilon=(1.0, 10.0), n_lambda=(0.01, 1.0))
     assert mutated("CM-11", domain=small) is HOLDS
-    assert mutated("CM-11", domain=small, function=lambda epsilon, n_lambda: corrected_budget_excess(epsilon, n_lambda, arb(0.02))) is FAILS
+    assert (
+        mutated(
+            "CM-11",
+            domain=small,
+            function=lambda epsilon, n_lambda: corrected_budget_excess(
+                epsilon, n_lambda, arb(0.02)
+            ),
+        )
+        is FAILS
+    )
 
 
 def test_out_of_time_is_inconclusive_with_the_enclosure_reached():
     found = check("CM-11", seconds=1e-9)
-    assert found.claim_verdict is OPEN and found.verdict is Verdict.INCONCLUSIVE and not found.evidence.signs.finished
-    assert found.evidence.signs.undecided == 1 and found.evidence.enclosure.upper > 0 and found.evidence.signs.cells == 1
+    assert (
+        found.claim_verdict is OPEN
+        and found.verdict is Verdict.INCONCLUSIVE
+        and not found.evidence.signs.finished
+    )
+    assert (
+        found.evidence.signs.undecided == 1
+        and found.evidence.enclosure.upper > 0
+        and found.evidence.signs.cells == 1
+    )
     assert "time limit" in found.headline()
 
 
@@ -134,7 +188,9 @@ def test_a_check_that_cannot_be_made_is_refused(id, settings, message):
 )
 def test_a_declaration_that_cannot_be_is_refused(declare, id, kind, message):
     with pytest.raises(InvalidArgument, match=message):
-        declare(id, source="", statement="", formula="", domain=Box(x=1.0), **kind)(lambda effort, y=1.0: enclose(y))
+        declare(id, source="", statement="", formula="", domain=Box(x=1.0), **kind)(
+            lambda effort, y=1.0: enclose(y)
+        )
 
 
 def test_a_verdict_has_no_truth_value():

@@ -1,4 +1,6 @@
-"""The whole ledger: every claim has an entry and comes to the published verdict, differences from the prior analysis are explained."""
+"""The whole ledger: every claim has an entry and comes to the published verdict, differences from
+the prior analysis are explained.
+"""
 
 import json
 import math
@@ -18,9 +20,15 @@ from dpwitness.suites import claims
 HERE = Path(__file__).parent
 PUBLISHED = HERE.parents[1] / "reports" / "published"
 PRIOR = {
-    id: entry for file in sorted((HERE / "prior").glob("*.json")) for id, entry in json.loads(file.read_text(encoding="utf-8")).items()
+    id: entry
+    for file in sorted((HERE / "prior").glob("*.json"))
+    for id, entry in json.loads(file.read_text(encoding="utf-8")).items()
 }
-CLAIMS = {f"{paper}-{k:02d}" for paper, last in (("CM", 11), ("JK", 18), ("MN", 7), ("JT", 19)) for k in range(1, last + 1)}
+CLAIMS = {
+    f"{paper}-{k:02d}"
+    for paper, last in (("CM", 11), ("JK", 18), ("MN", 7), ("JT", 19))
+    for k in range(1, last + 1)
+}
 
 
 @pytest.fixture(scope="module")
@@ -41,39 +49,59 @@ def test_how_the_claims_are_settled(published):
     settled = [f for f in published if f["verdict"] != "INCONCLUSIVE"]
     assert sum(f["kind"] == "certificate" for f in settled) >= 25
     assert sum(f["kind"] == "counterexample" and f["verdict"] == "FAILS" for f in settled) >= 18
-    assert all((PUBLISHED / f["witness_file"]).is_file() for f in published if f["verdict"] == "FAILS")
+    assert all(
+        (PUBLISHED / f["witness_file"]).is_file() for f in published if f["verdict"] == "FAILS"
+    )
 
 
 def test_the_precision_of_the_caller_changes_nothing():
     numbers = check("MN-03", quick=True).to_json()
     with ctx.workprec(30):
-        assert check("MN-03", quick=True).to_json()["reached"] == numbers["reached"] and ctx.prec == 30
+        assert (
+            check("MN-03", quick=True).to_json()["reached"] == numbers["reached"] and ctx.prec == 30
+        )
 
 
 @pytest.mark.parametrize("id", sorted(declarations()))
 def test_verdict(id, published):
-    """Computed again, with less effort: the verdict published, and the prior one or a reason for the difference; a failure replays."""
+    """Computed again, with less effort: the verdict published, and the prior one or a reason for
+    the difference; a failure replays.
+    """
     found = check(id, quick=True)
     word, before = found.claim_verdict.value, {f["id"]: f["verdict"] for f in published}
     assert word == before[id]
     if found.evidence.signs is not None and found.declaration.boxed:
         numbers = [found.to_json(), next(f for f in published if f["id"] == id)]
-        shares, reached = [it["shares"] for it in numbers], [[float(end) for end in it["reached"]] for it in numbers]
-        assert shares[0] == pytest.approx(shares[1], abs=0.02), "regenerate the page: a proved number has changed"
+        shares, reached = (
+            [it["shares"] for it in numbers],
+            [[float(end) for end in it["reached"]] for it in numbers],
+        )
+        assert shares[0] == pytest.approx(shares[1], abs=0.02), (
+            "regenerate the page: a proved number has changed"
+        )
         assert reached[0] == pytest.approx(reached[1], rel=1e-6, nan_ok=True)
-    assert word in PRIOR[id]["prior"] or PRIOR[id]["difference"], f"{id} is {word}, the prior analysis says {PRIOR[id]['prior']}"
+    assert word in PRIOR[id]["prior"] or PRIOR[id]["difference"], (
+        f"{id} is {word}, the prior analysis says {PRIOR[id]['prior']}"
+    )
     if found.claim_verdict is ClaimVerdict.FAILS:
         witness = found.witness
         assert witness is not None
         if witness.get("kind") == "claim":
-            settings = {name: tuple(v) if isinstance(v, list) else v for name, v in witness["settings"].items()}
+            settings = {
+                name: tuple(v) if isinstance(v, list) else v
+                for name, v in witness["settings"].items()
+            }
             assert check(id, quick=True, seed=1, **settings).claim_verdict is ClaimVerdict.FAILS
 
 
 WITNESSES = sorted((PUBLISHED / "papers").glob("witness-*.json"))
 
 
-@pytest.mark.parametrize("file", [f for f in WITNESSES if json.loads(f.read_text()).get("kind") != "claim"], ids=lambda f: f.stem)
+@pytest.mark.parametrize(
+    "file",
+    [f for f in WITNESSES if json.loads(f.read_text()).get("kind") != "claim"],
+    ids=lambda f: f.stem,
+)
 def test_published_witnesses_of_audits_replay(file):
     assert main(["replay", str(file), "--seed", "8"]) == 1
 
@@ -84,14 +112,26 @@ def test_the_committed_page_is_that_of_the_committed_numbers(published):
     assert (PUBLISHED / "papers-checks.md").read_text(encoding="utf-8") == checks_page(published)
     assert [f["id"] for f in published] == list(declarations())
     for found, declared in zip(published, declarations().values(), strict=True):
-        assert {key: found[key] for key in declared.to_json()} == declared.to_json(), "regenerate the page: the ledger has changed"
+        assert {key: found[key] for key in declared.to_json()} == declared.to_json(), (
+            "regenerate the page: the ledger has changed"
+        )
 
 
 def test_the_same_findings_give_the_same_bytes(tmp_path):
-    findings = [found.to_json() | {"witness": found.witness} for found in (check("CM-02"), check("JT-06-repair"))]
+    findings = [
+        found.to_json() | {"witness": found.witness}
+        for found in (check("CM-02"), check("JT-06-repair"))
+    ]
     one, two = (write(findings, tmp_path / name).parent for name in "ab")
     files = sorted(str(p.relative_to(one)) for p in one.rglob("*") if p.is_file())
-    assert files == ["papers-checks.md", "papers-cm.svg", "papers-jt.svg", "papers.json", "papers.md", "papers/witness-cm-02.json"]
+    assert files == [
+        "papers-checks.md",
+        "papers-cm.svg",
+        "papers-jt.svg",
+        "papers.json",
+        "papers.md",
+        "papers/witness-cm-02.json",
+    ]
     for file in files:
         assert (one / file).read_bytes() == (two / file).read_bytes()
     assert "Laplace noise of standard deviation" in (one / "papers.md").read_text(encoding="utf-8")
@@ -105,17 +145,25 @@ def home(monkeypatch, tmp_path):
 def test_list_and_show(capsys):
     assert main(["claims", "list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert {"id", "source", "statement", "kind"} <= set(rows[0]) and len(rows) == len(declarations())
+    assert {"id", "source", "statement", "kind"} <= set(rows[0]) and len(rows) == len(
+        declarations()
+    )
     assert not any("verdict" in row for row in rows)
     assert main(["claims", "check", "CM-02"]) == 1
     capsys.readouterr()
     assert main(["claims", "list", "--json"]) == 0
-    assert {row["id"]: row["verdict"] for row in json.loads(capsys.readouterr().out) if "verdict" in row} == {"CM-02": "FAILS"}
+    assert {
+        row["id"]: row["verdict"] for row in json.loads(capsys.readouterr().out) if "verdict" in row
+    } == {"CM-02": "FAILS"}
     assert main(["claims", "list"]) == 0
     assert "FAILS           proved       whole domain" in capsys.readouterr().out
     assert main(["claims", "show", "CM-06"]) == 0
     shown = capsys.readouterr().out
-    assert "epsilon in [0.01, 10], n_lambda in [0.001, 1000]" in shown and "Worst case over pairs" in shown and "last result" not in shown
+    assert (
+        "epsilon in [0.01, 10], n_lambda in [0.001, 1000]" in shown
+        and "Worst case over pairs" in shown
+        and "last result" not in shown
+    )
     assert main(["claims", "show", "CM-02"]) == 0
     assert "last result FAILS, proved, whole domain" in capsys.readouterr().out
 
@@ -126,15 +174,30 @@ def test_check_one(capsys, tmp_path):
     assert "HOLDS, tight" in said and "proved, box;" in said
     assert main(["claims", "check", "CM-02", "--set", "epsilon=1", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
-    assert (found["verdict"], found["evidence"], found["scope"]) == ("FAILS", "proved", "point") and found["reached"][0] == pytest.approx(
-        math.sqrt(2) - 1
-    )
+    assert (found["verdict"], found["evidence"], found["scope"]) == (
+        "FAILS",
+        "proved",
+        "point",
+    ) and found["reached"][0] == pytest.approx(math.sqrt(2) - 1)
     assert main(["claims", "check", "CM-11", "--seconds", "1e-9"]) == 3
     assert "time limit" in capsys.readouterr().out
-    page = write([check("CM-02", epsilon=1.0).to_json() | {"witness": check("CM-02", epsilon=1.0).witness}], tmp_path)
+    page = write(
+        [check("CM-02", epsilon=1.0).to_json() | {"witness": check("CM-02", epsilon=1.0).witness}],
+        tmp_path,
+    )
     assert main(["replay", str(page.parent / "papers" / "witness-cm-02.json"), "--seed", "1"]) == 1
     assert "1.414 times the promise at epsilon = 1" in capsys.readouterr().out
-    assert main(["replay", str(page.parent / "papers" / "witness-cm-02.json"), "--report", str(tmp_path / "r")]) == 2
+    assert (
+        main(
+            [
+                "replay",
+                str(page.parent / "papers" / "witness-cm-02.json"),
+                "--report",
+                str(tmp_path / "r"),
+            ]
+        )
+        == 2
+    )
     assert "--report is only for the witness of an audit" in capsys.readouterr().err
 
 
@@ -149,8 +212,16 @@ def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path
     monkeypatch.setattr(claims, "_check_claim", checked)
     assert main(["claims", "check", "all", "--report", str(tmp_path / "out")]) == 3
     said = capsys.readouterr().out
-    assert "1 claims: 1 fails" in said and f"interrupted: {len(declarations()) - 1} claims were not checked" in said
-    assert [f["id"] for f in json.loads((tmp_path / "out" / "papers.json").read_text(encoding="utf-8"))["claims"]] == ["CM-01"]
+    assert (
+        "1 claims: 1 fails" in said
+        and f"interrupted: {len(declarations()) - 1} claims were not checked" in said
+    )
+    assert [
+        f["id"]
+        for f in json.loads((tmp_path / "out" / "papers.json").read_text(encoding="utf-8"))[
+            "claims"
+        ]
+    ] == ["CM-01"]
 
 
 def test_the_page_needs_a_checkout(monkeypatch, capsys, tmp_path):
@@ -165,7 +236,10 @@ def test_the_page_needs_a_checkout(monkeypatch, capsys, tmp_path):
     [
         (["check", "CM-6"], "no claim 'CM-6'; nearest: CM-06"),
         (["check", "CM-06", "--set", "epsilon=0"], r"epsilon must lie in [0.01, 10], got 0"),
-        (["check", "CM-06", "--set", "epsilon"], "--set must be NAME=VALUE or NAME=LOW:HIGH, got 'epsilon'"),
+        (
+            ["check", "CM-06", "--set", "epsilon"],
+            "--set must be NAME=VALUE or NAME=LOW:HIGH, got 'epsilon'",
+        ),
         (["check", "all", "--set", "epsilon=1"], "--set needs the id of one claim, got all"),
         (["check", "CM-06", "--report", "x"], "--report is only for `claims check all`"),
         (["check", "CM-06", "--seconds", "0"], "seconds must lie in (0, 1e+06], got 0.0"),
@@ -177,6 +251,11 @@ def test_bad_input_is_refused(arguments, message, refused):
 
 def test_a_missing_package_is_named_with_the_install_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "z3", None)
-    declared = Declaration("X-01", "s", "s", "f", Box(), "certificate", lambda effort: ledger.need("z3", "z3-solver"))
+    declared = Declaration(
+        "X-01", "s", "s", "f", Box(), "certificate", lambda effort: ledger.need("z3", "z3-solver")
+    )
     found = settle(declared)
-    assert found.claim_verdict is ClaimVerdict.INCONCLUSIVE and "needs z3-solver: pip install" in found.headline()
+    assert (
+        found.claim_verdict is ClaimVerdict.INCONCLUSIVE
+        and "needs z3-solver: pip install" in found.headline()
+    )

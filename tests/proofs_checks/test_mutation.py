@@ -1,4 +1,6 @@
-"""Proofs that can fail: constants and inequalities of the checks, mutated by machine, turn the verdicts."""
+"""Proofs that can fail: constants and inequalities of the checks, mutated by machine, turn the
+verdicts.
+"""
 
 import dataclasses
 import time
@@ -15,21 +17,71 @@ from dpwitness.proofs_checks.engine.evidence import unsatisfiable
 from dpwitness.proofs_checks.engine.ledger import _LEDGER, Effort
 
 NAMED = ("CM-06-repair", "CM-04", "JT-10", "JT-11", "MN-02", "MN-06-price", "JT-16-repair")
-QUICK = ("CM-01", "CM-02", "CM-05-line", "CM-08", "CM-08-repair", "JK-10-repair", "JK-11", "JK-11-tail", "JK-14", "JK-17", "JT-02", "JT-03")
-MORE = ("JT-05-repair", "JT-06", "JT-12-repair", "JT-15", "JT-16-moderate", "JT-19-repair", "MN-03", "MN-05-cited", "ZOO-SVT")
+QUICK = (
+    "CM-01",
+    "CM-02",
+    "CM-05-line",
+    "CM-08",
+    "CM-08-repair",
+    "JK-10-repair",
+    "JK-11",
+    "JK-11-tail",
+    "JK-14",
+    "JK-17",
+    "JT-02",
+    "JT-03",
+)
+MORE = (
+    "JT-05-repair",
+    "JT-06",
+    "JT-12-repair",
+    "JT-15",
+    "JT-16-moderate",
+    "JT-19-repair",
+    "MN-03",
+    "MN-05-cited",
+    "ZOO-SVT",
+)
 
 
-HOLDS, TIGHT, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+HOLDS, TIGHT, FAILS, OPEN = (
+    ClaimVerdict.HOLDS,
+    ClaimVerdict.HOLDS_TIGHT,
+    ClaimVerdict.FAILS,
+    ClaimVerdict.INCONCLUSIVE,
+)
 FLIPPED = {
-    HOLDS: ("CM-01", "CM-02", "CM-07-line", "CM-10-errors", "JK-06", "JK-13", "JK-18-theorem-12", "JT-06", "MN-03"),
+    HOLDS: (
+        "CM-01",
+        "CM-02",
+        "CM-07-line",
+        "CM-10-errors",
+        "JK-06",
+        "JK-13",
+        "JK-18-theorem-12",
+        "JT-06",
+        "MN-03",
+    ),
     FAILS: (
-        *("CM-05-line", "CM-08", "CM-08-repair", "JK-17", "JT-02", "JT-03", "JT-06-repair", "JT-07-attributed-linear", "JT-13-dominated"),
+        *(
+            "CM-05-line",
+            "CM-08",
+            "CM-08-repair",
+            "JK-17",
+            "JT-02",
+            "JT-03",
+            "JT-06-repair",
+            "JT-07-attributed-linear",
+            "JT-13-dominated",
+        ),
         *("MN-03-repair", "MN-05-clipped"),
     ),
 }
 
 
-@pytest.mark.parametrize(("id", "verdict"), [(id, verdict) for verdict, ids in FLIPPED.items() for id in ids])
+@pytest.mark.parametrize(
+    ("id", "verdict"), [(id, verdict) for verdict, ids in FLIPPED.items() for id in ids]
+)
 def test_the_opposite_inequality_turns_the_verdict(id, verdict, mutated):
     def negated(**balls):
         value = declarations()[id].function(**balls)
@@ -41,23 +93,47 @@ def test_the_opposite_inequality_turns_the_verdict(id, verdict, mutated):
 @pytest.mark.parametrize(
     ("id", "domain", "verdict"),
     [
-        ("CM-05", Box(epsilon=(1e-2, 10.0), dimension=(1.5, 2.0), shift=(1e-6, 1e2), multiple=(1.0, 10.0)), FAILS),
-        ("CM-06", Box(epsilon=(1.0, 10.0), n_lambda=(2.0, 1e3)), OPEN),  # touches the border at one corner
+        (
+            "CM-05",
+            Box(
+                epsilon=(1e-2, 10.0), dimension=(1.5, 2.0), shift=(1e-6, 1e2), multiple=(1.0, 10.0)
+            ),
+            FAILS,
+        ),
+        # touches the border at one corner
+        ("CM-06", Box(epsilon=(1.0, 10.0), n_lambda=(2.0, 1e3)), OPEN),
         ("CM-06", Box(epsilon=(1.0, 10.0), n_lambda=(2.1, 1e3)), TIGHT),
         ("CM-06-line", Box(epsilon=(1.0, 10.0), n_lambda=(10.0, 1e3)), HOLDS),
-        ("CM-06-line-repair", Box(w=(0.0, 12.0), v=(-2.0, 1.0), u=(-1.0, 1.0)), FAILS),  # records of norm 2
+        # records of norm 2
+        ("CM-06-line-repair", Box(w=(0.0, 12.0), v=(-2.0, 1.0), u=(-1.0, 1.0)), FAILS),
         ("CM-06-repair", Box(epsilon=(1e-2, 10.0), surplus=(-0.1, 1e3)), FAILS),
-        ("CM-08-consistency", Box(epsilon=(1e-2, 10.0), dimension=(2.0, 3.0), delta=(1e-9, 1e-6)), HOLDS),
+        (
+            "CM-08-consistency",
+            Box(epsilon=(1e-2, 10.0), dimension=(2.0, 3.0), delta=(1e-9, 1e-6)),
+            HOLDS,
+        ),
         ("CM-08-gamma", Box(delta=(1e-9, 1e-6)), HOLDS),
         ("JK-06", Box(n_lambda=2.0), FAILS),
         ("JK-08-potential", Box(norm_bound=(1.0, 10.0), spread=(0.7, 40.0)), HOLDS),
-        ("JK-15-argument", Box(epsilon=(0.1, 1.0), delta=(1e-12, 1e-3), n_lambda=(1.0, 10.0)), HOLDS),
-        ("JK-18-theorem-12", Box(constant=(1.0, 100.0), offset=(0.01, 0.05), beta=(0.01, 0.5)), HOLDS),
+        (
+            "JK-15-argument",
+            Box(epsilon=(0.1, 1.0), delta=(1e-12, 1e-3), n_lambda=(1.0, 10.0)),
+            HOLDS,
+        ),
+        (
+            "JK-18-theorem-12",
+            Box(constant=(1.0, 100.0), offset=(0.01, 0.05), beta=(0.01, 0.5)),
+            HOLDS,
+        ),
         ("JT-03-sharper", Box(epsilon=(1e-2, 20.0), delta=(1e-15, 0.1)), FAILS),
         ("JT-05-moderate", Box(s=(0.1, 1e4)), OPEN),
         ("JT-07", Box(epsilon=(1e-2, 1.0), delta=(1e-3, 0.1)), HOLDS),
         ("JT-12-repair", Box(epsilon=(1e-2, 100.0), delta=(1e-15, 0.9)), OPEN),
-        ("JT-13-dominated", Box(records=(1.0, 1e15), epsilon=(0.1, 10.0), delta=(1e-10, 1e-3), actions=(2.0, 1e6)), FAILS),
+        (
+            "JT-13-dominated",
+            Box(records=(1.0, 1e15), epsilon=(0.1, 10.0), delta=(1e-10, 1e-3), actions=(2.0, 1e6)),
+            FAILS,
+        ),
         ("JT-16-limit", Box(epsilon=(0.1, 6.0), delta=(1e-10, 0.01)), HOLDS),
         ("JT-16-moderate", Box(epsilon=(1e-2, 7.0), delta=(1e-15, 0.01)), OPEN),
         ("JT-17-repair", Box(epsilon=(1e-2, 5.0), delta=(1e-15, 0.01), log_p=(0.69, 14.0)), OPEN),
@@ -70,12 +146,17 @@ def test_another_domain_turns_the_verdict(id, domain, verdict, mutated):
 
 
 def shown(outcomes):
-    return [f"{o.mutant.claim} {o.mutant.where}:{o.mutant.line} {o.mutant.change}  {o.mutant.text}" for o in outcomes]
+    return [
+        f"{o.mutant.claim} {o.mutant.where}:{o.mutant.line} {o.mutant.change}  {o.mutant.text}"
+        for o in outcomes
+    ]
 
 
 @pytest.mark.parametrize("id", NAMED)
 def test_no_constant_of_these_can_be_halved_or_doubled(id):
-    """Every mutant of the entries whose constants once could be: none without a reason turns nothing."""
+    """Every mutant of the entries whose constants once could be: none without a reason turns
+    nothing.
+    """
     found = score(run(declarations()[id]))
     assert found.counted >= 8 and not found.unexplained, shown(found.unexplained)
     assert found.turned >= LEAST and found.verdict >= 0.9 * found.counted, shown(found.listed)
@@ -97,22 +178,38 @@ def test_the_whole_campaign():
 
 
 def test_a_mutant_is_planted_and_taken_away():
-    """The rate of CM-02's noise, by one constant; afterwards everything is as before, also where the claim is held."""
+    """The rate of CM-02's noise, by one constant; afterwards everything is as before, also where
+    the claim is held.
+    """
     declared = declarations()["CM-02"]
     before = check("CM-02", epsilon=1.0).evidence.enclosure
     outcomes = run(declared)
     assert {o.kind for o in outcomes} <= {"verdict", "error"} and len(outcomes) >= 8
-    assert check("CM-02", epsilon=1.0).evidence.enclosure == before and check("CM-02").claim_verdict is ClaimVerdict.FAILS
-    mutant, place, number, value = next(found for found in mutants(declared) if found[0].change == "2 -> 4")
+    assert (
+        check("CM-02", epsilon=1.0).evidence.enclosure == before
+        and check("CM-02").claim_verdict is ClaimVerdict.FAILS
+    )
+    mutant, place, number, value = next(
+        found for found in mutants(declared) if found[0].change == "2 -> 4"
+    )
     assert "sqrt" in mutant.text
     with installed_mutant(place, number, value):
-        assert check("CM-02", epsilon=1.0).evidence.enclosure.lower == pytest.approx(1.0)  # S / b for a scale of S / (2 epsilon)
+        # S / b for a scale of S / (2 epsilon)
+        assert check("CM-02", epsilon=1.0).evidence.enclosure.lower == pytest.approx(1.0)
 
 
 def test_a_constant_of_a_module_is_a_mutant_for_all_who_use_it():
     places = {found[0].where for found in mutants(declarations()["JT-06-logistic"])}
-    assert {"logistic_claims.CURVATURE", "logistic_claims.objective_loss", "glm_claims.logistic_loss"} <= places
-    mutant = next(found for found in mutants(declarations()["JT-06-logistic"]) if found[0].where.endswith("CURVATURE"))
+    assert {
+        "logistic_claims.CURVATURE",
+        "logistic_claims.objective_loss",
+        "glm_claims.logistic_loss",
+    } <= places
+    mutant = next(
+        found
+        for found in mutants(declarations()["JT-06-logistic"])
+        if found[0].where.endswith("CURVATURE")
+    )
     with installed_mutant(*mutant[1:]):
         assert float(logistic_claims.CURVATURE) == 0.125
         assert check("JT-06-logistic").claim_verdict is ClaimVerdict.INCONCLUSIVE
@@ -128,7 +225,8 @@ def test_the_score_counts_what_turned_nothing():
 
     blind.__module__ = "dpwitness.proofs_checks.claims.logistic_claims"
     declared = dataclasses.replace(declarations()["CM-02"], function=blind)
-    with pytest.raises(LookupError):  # not written in the claims' modules: it is no check of the ledger
+    # not written in the claims' modules: it is no check of the ledger
+    with pytest.raises(LookupError):
         list(mutants(declared))
     outcomes = run(declarations()["CM-06-repair"])
     changed = [dataclasses.replace(o, kind="same") if o.kind == "verdict" else o for o in outcomes]
@@ -154,18 +252,26 @@ def test_a_promise_that_is_not_reached_is_not_proved():
     loose = unsatisfiable(effort, [b > 0, a <= b, a > 2 * b], text="t")
     assert loose.verdict is ClaimVerdict.INCONCLUSIVE and "not attained" in loose.text
     void = unsatisfiable(effort, [b > 0, b < 0, a > b], text="t")
-    assert void.verdict is ClaimVerdict.INCONCLUSIVE  # premises that nothing satisfies prove nothing
-    assert unsatisfiable(effort, [a <= b, a > b], text="t", where=[[a == b + 1]]).verdict is ClaimVerdict.INCONCLUSIVE
+    # premises that nothing satisfies prove nothing
+    assert void.verdict is ClaimVerdict.INCONCLUSIVE
+    assert (
+        unsatisfiable(effort, [a <= b, a > b], text="t", where=[[a == b + 1]]).verdict
+        is ClaimVerdict.INCONCLUSIVE
+    )
 
 
 def test_the_slack_that_an_entry_states_is_the_slack_that_is_proved(monkeypatch):
     declared = declarations()["JT-03"]
-    assert declared.reach == pytest.approx(0.40174, abs=1e-5) and settle(declared).claim_verdict is ClaimVerdict.HOLDS
+    assert (
+        declared.reach == pytest.approx(0.40174, abs=1e-5)
+        and settle(declared).claim_verdict is ClaimVerdict.HOLDS
+    )
     other = dataclasses.replace(declared, reach=0.41)
     monkeypatch.setitem(_LEDGER, "JT-03", other)
     found = settle(other)
     assert found.claim_verdict is ClaimVerdict.INCONCLUSIVE and "0.41 is stated" in found.headline()
-    assert settle(other, {"epsilon": 1.0}).claim_verdict is ClaimVerdict.HOLDS  # what is stated is of the whole domain
+    # what is stated is of the whole domain
+    assert settle(other, {"epsilon": 1.0}).claim_verdict is ClaimVerdict.HOLDS
 
 
 def test_every_proof_over_a_box_states_its_slack():

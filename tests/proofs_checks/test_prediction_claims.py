@@ -1,4 +1,6 @@
-"""Claims JK-01 to JK-06: attained ratios against minimisers in closed form, obligations with wrong constants, mutated searches."""
+"""Claims JK-01 to JK-06: attained ratios against minimisers in closed form, obligations with wrong
+constants, mutated searches.
+"""
 
 import time
 
@@ -19,17 +21,27 @@ def effort():
 
 
 def test_ratios():
-    """One record: hinge, absolute and Huber minimisers are -+1/lambda, so that the bound is reached; the logistic one as in CM-04."""
+    """One record: hinge, absolute and Huber minimisers are -+1/lambda, so that the bound is
+    reached; the logistic one as in CM-04.
+    """
     found = check("JK-01", quick=True)
     assert found.claim_verdict is TIGHT
     ratios = found.evidence.numbers["ratios"]
-    assert [ratios[name] for name in ("hinge", "absolute", "huber")] == pytest.approx([1, 1, 1], abs=1e-9)
+    assert [ratios[name] for name in ("hinge", "absolute", "huber")] == pytest.approx(
+        [1, 1, 1], abs=1e-9
+    )
     assert 0.49 < ratios["logistic, d = 1"] <= 0.5258 and 0.99 < ratios["logistic, d = 2"] <= 1
 
 
 @pytest.mark.parametrize(
     ("id", "verdict", "share"),
-    [("JK-02", FAILS, 2.0), ("JK-02-repair", TIGHT, 1.0), ("JK-03", TIGHT, 1.0), ("JK-04", HOLDS, 0.5), ("JK-04-sharp", TIGHT, 1.0)],
+    [
+        ("JK-02", FAILS, 2.0),
+        ("JK-02-repair", TIGHT, 1.0),
+        ("JK-03", TIGHT, 1.0),
+        ("JK-04", HOLDS, 0.5),
+        ("JK-04-sharp", TIGHT, 1.0),
+    ],
 )
 def test_verdicts(id, verdict, share):
     found = check(id, quick=True)
@@ -48,7 +60,9 @@ def test_proofs_and_factor_two():
 @pytest.mark.parametrize("regularization", [1.0, 37.0])
 def test_the_witness_proves_it_again(regularization):
     found = check("JK-02", quick=True, seed=3, regularization=regularization)
-    assert found.claim_verdict is FAILS and found.witness["settings"] == {"regularization": regularization}
+    assert found.claim_verdict is FAILS and found.witness["settings"] == {
+        "regularization": regularization
+    }
 
 
 @pytest.mark.parametrize(("convexity", "bound"), [(1, 1.99), (0.5, 2), (0.99, 2), (0.5, 3.9)])
@@ -71,5 +85,8 @@ def test_other_factors_are_not_the_theorem(factor):
 
 def test_a_search_over_the_right_equation_refutes_nothing(effort):
     """JK-02 with lambda/2: the mutation that restores equation (2)."""
-    assert audited(claims.moved(Loss("absolute"), 1.0, 1.0, 2.0, effort)).verdict is ClaimVerdict.NOT_REFUTED
+    assert (
+        audited(claims.moved(Loss("absolute"), 1.0, 1.0, 2.0, effort)).verdict
+        is ClaimVerdict.NOT_REFUTED
+    )
     assert audited(claims.moved(Loss("absolute"), 1.0, 1.0, 1.9, effort)).verdict is FAILS

@@ -1,4 +1,6 @@
-"""Proof objects of claims: intervals against flint's balls, cells that cover, and objects that are refused."""
+"""Proof objects of claims: intervals against flint's balls, cells that cover, and objects that are
+refused.
+"""
 
 import json
 import math
@@ -38,15 +40,29 @@ def test_intervals_hold_the_values_of_balls(x):
         ):
             found, exact = value(Arb(x), Arb), value(arb(x), arb)
             assert ball(found.low) <= exact.upper() and ball(found.high) >= exact.lower()
-            assert float(ball(found.high) - ball(found.low)) <= 1e-15 * max(1.0, abs(float(exact))) * 2.0**-60
+            assert (
+                float(ball(found.high) - ball(found.low))
+                <= 1e-15 * max(1.0, abs(float(exact))) * 2.0**-60
+            )
 
 
 def test_operations_without_a_value_return_the_line():
     around_zero = Arb(-1).union(Arb(1))
-    for found in (1 / around_zero, around_zero.sqrt(), around_zero.log(), Arb(math.nan), Arb(math.inf) - Arb(math.inf)):
+    for found in (
+        1 / around_zero,
+        around_zero.sqrt(),
+        around_zero.log(),
+        Arb(math.nan),
+        Arb(math.inf) - Arb(math.inf),
+    ):
         assert found.is_nan() and not found > 0 and not found <= 0
     is_equal, is_different = around_zero == Arb(0), around_zero != Arb(0)
-    assert (around_zero**2).low == Arb(0).low and not is_equal and not is_different and Arb(math.inf).erfc() >= 0
+    assert (
+        (around_zero**2).low == Arb(0).low
+        and not is_equal
+        and not is_different
+        and Arb(math.inf).erfc() >= 0
+    )
     with pytest.raises(TypeError, match="needs integers, floats"):
         Arb(1j)
 
@@ -60,21 +76,39 @@ def test_cells_must_cover_the_box():
 
 
 def test_every_claim_over_a_box_has_an_object():
-    stored = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in STORED.glob("*.json")}
+    stored = {
+        path.stem: json.loads(path.read_text(encoding="utf-8")) for path in STORED.glob("*.json")
+    }
     assert len(stored) >= 60
     assert all(found["id"] == name and found["cells"] for name, found in stored.items())
 
 
 def test_objects_are_checked_without_flint(tmp_path):
     for name in ("CM-05-line", "JT-03", "MN-02"):
-        (tmp_path / f"{name}.json").write_text((STORED / f"{name}.json").read_text(encoding="utf-8"), encoding="utf-8")
-    command = [sys.executable, "-m", "dpwitness.benchmarks.proofs.proof_objects.objects", "check", str(tmp_path)]
+        (tmp_path / f"{name}.json").write_text(
+            (STORED / f"{name}.json").read_text(encoding="utf-8"), encoding="utf-8"
+        )
+    command = [
+        sys.executable,
+        "-m",
+        "dpwitness.benchmarks.proofs.proof_objects.objects",
+        "check",
+        str(tmp_path),
+    ]
     accepted = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert accepted.returncode == 0 and "3 proof objects of claims accepted without flint" in accepted.stdout, accepted.stderr
+    assert (
+        accepted.returncode == 0
+        and "3 proof objects of claims accepted without flint" in accepted.stdout
+    ), accepted.stderr
     forged = json.loads((STORED / "JT-03.json").read_text(encoding="utf-8"))
-    (tmp_path / "JT-03.json").write_text(json.dumps(forged | {"cells": forged["cells"][1:]}), encoding="utf-8")
+    (tmp_path / "JT-03.json").write_text(
+        json.dumps(forged | {"cells": forged["cells"][1:]}), encoding="utf-8"
+    )
     failing = json.loads((STORED / "CM-05.json").read_text(encoding="utf-8"))
     (tmp_path / "CM-05.json").write_text(json.dumps(failing | {"holds": True}), encoding="utf-8")
     refused = subprocess.run(command, capture_output=True, text=True, check=False)
     assert refused.returncode == 1
-    assert "REFUSED JT-03: the cells do not cover the domain" in refused.stdout and "REFUSED CM-05" in refused.stdout
+    assert (
+        "REFUSED JT-03: the cells do not cover the domain" in refused.stdout
+        and "REFUSED CM-05" in refused.stdout
+    )

@@ -1,4 +1,6 @@
-"""How far a finding reaches and what it rests on: computed from what was run, counted on the page, and never more than was shown."""
+"""How far a finding reaches and what it rests on: computed from what was run, counted on the page,
+and never more than was shown.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +27,33 @@ def declared(function, boxed=True, **domain):
 
 def test_a_settled_box_is_the_whole_domain_and_a_part_of_it_is_not():
     whole = settle(declared(lambda x: enclose(x - 2), x=(0.0, 1.0)))
-    assert (whole.scope, whole.grade, whole.claim_verdict) == ("whole domain", "proved", ClaimVerdict.HOLDS)
+    assert (whole.scope, whole.grade, whole.claim_verdict) == (
+        "whole domain",
+        "proved",
+        ClaimVerdict.HOLDS,
+    )
     part = settle(declared(lambda x: enclose(x - 2), x=(0.0, 1.0)), {"x": (0.0, 0.5)})
     assert part.scope == "box" and "proved on the whole ranges asked for" in part.headline()
     assert settle(declared(lambda x: enclose(x - 2), x=(0.0, 1.0)), {"x": 0.5}).scope == "point"
 
 
 def test_an_undecided_strip_makes_it_a_box_with_its_shares():
-    """The sign of x - 1/3 on [0, 1] is never settled at 1/3, and is left open on most of [0, 1] where the ball is too wide."""
+    """The sign of x - 1/3 on [0, 1] is never settled at 1/3, and is left open on most of [0, 1]
+    where the ball is too wide.
+    """
     sharp = settle(declared(lambda x: enclose(x - 1 / 3), x=(0.0, 1.0)))
     assert sharp.scope == "box" and sharp.claim_verdict is ClaimVerdict.FAILS
     signs = sharp.evidence.signs
     assert 0 < signs.undecided <= 0.02 and signs.positive == pytest.approx(2 / 3, abs=0.02)
     assert f"{100 * signs.undecided:.3g} % undecided" in sharp.headline()
     open_ = settle(declared(lambda x: Enclosure(enclose(x - 0.9).lower, 1.0), x=(0.0, 1.0)))
-    assert open_.scope == "box" and open_.evidence.signs.undecided > 0.8 and "% undecided" in open_.headline()
-    assert settle(declared(lambda x: enclose(x + 1), x=(0.0, 1.0))).scope == "whole domain"  # fails on all of it
+    assert (
+        open_.scope == "box"
+        and open_.evidence.signs.undecided > 0.8
+        and "% undecided" in open_.headline()
+    )
+    # fails on all of it
+    assert settle(declared(lambda x: enclose(x + 1), x=(0.0, 1.0))).scope == "whole domain"
 
 
 def test_symbols_reach_everything_and_numbers_a_point():
@@ -88,19 +101,40 @@ def test_only_a_proof_lets_a_claim_hold():
 )
 @pytest.mark.parametrize("grade", ["proved", "statistical", "numerical", "assumed"])
 def test_an_audit_of_a_pair_never_makes_a_claim_hold(verdict, word, grade):
-    found = audited(SimpleNamespace(verdict=verdict, evidence=grade, headline=lambda: "WORD: text", claim=SimpleNamespace(method="audit")))
+    found = audited(
+        SimpleNamespace(
+            verdict=verdict,
+            evidence=grade,
+            headline=lambda: "WORD: text",
+            claim=SimpleNamespace(method="audit"),
+        )
+    )
     assert (found.verdict, found.grade, found.text) == (word, grade, "text")
 
 
 def test_the_page_counts_what_was_proved_where():
-    findings = [check(id).to_json() for id in ("CM-02", "CM-03", "ZOO-SVT-no-threshold-noise-cost", "CM-06-W4", "JT-13", "JK-17-slack")]
+    findings = [
+        check(id).to_json()
+        for id in (
+            "CM-02",
+            "CM-03",
+            "ZOO-SVT-no-threshold-noise-cost",
+            "CM-06-W4",
+            "JT-13",
+            "JK-17-slack",
+        )
+    ]
     assert scope_summary(findings) == (
-        "2 are settled by a proof over their whole domain; 1 by a proof over a part of a box; 2 by a proof at one point."
+        "2 are settled by a proof over their whole domain; 1 by a proof over a part of a "
+        "box; 2 by a proof at one point."
     )
     assert scope_summary([]) == "None is settled."
     text = page([f | {"witness_file": None} for f in findings])
     held, _, measured = text.partition("### What was measured and not refuted")
-    assert "JK-17-slack" not in held.partition("### What holds")[2] and "NOT REFUTED: delta(epsilon')" in measured
+    assert (
+        "JK-17-slack" not in held.partition("### What holds")[2]
+        and "NOT REFUTED: delta(epsilon')" in measured
+    )
     assert ranges(findings[1]) == "all values of what the formula names"
     assert ranges(findings[2]) == "calls in [1, 1000]"
     assert ranges(findings[4]) == "records = 4.2e+04, epsilon = 10, delta = 0.001, actions = 8"
@@ -108,7 +142,12 @@ def test_the_page_counts_what_was_proved_where():
 
 def test_the_published_sentence_counts_only_proofs_over_the_whole_domain():
     claims = json.loads(PUBLISHED.read_text(encoding="utf-8"))["claims"]
-    proved = [f for f in claims if (f["scope"], f["evidence"]) == ("whole domain", "proved") and f["verdict"] not in ("INCONCLUSIVE",)]
+    proved = [
+        f
+        for f in claims
+        if (f["scope"], f["evidence"]) == ("whole domain", "proved")
+        and f["verdict"] not in ("INCONCLUSIVE",)
+    ]
     text = PUBLISHED.with_suffix(".md").read_text(encoding="utf-8")
     assert f"{len(proved)} are settled by a proof over their whole domain" in text
     for f in claims:

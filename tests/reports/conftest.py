@@ -1,4 +1,6 @@
-"""Fixtures of the tests of reports: the site, made again from its Markdown and JSON, a parser of pages, and a browser."""
+"""Fixtures of the tests of reports: the site, made again from its Markdown and JSON, a parser of
+pages, and a browser.
+"""
 
 import re
 import shutil
@@ -16,8 +18,17 @@ from dpwitness.mechanisms import TruncatedGeometric
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-sync", "--no-first-run"]
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +41,9 @@ def site(tmp_path_factory):
 
 
 class Page(HTMLParser):
-    """Tags, attributes, ids, links and texts of a page, whose tags must match; no element has a handler or a style of its own."""
+    """Tags, attributes, ids, links and texts of a page, whose tags must match; no element has a
+    handler or a style of its own.
+    """
 
     def __init__(self, text):
         super().__init__()
@@ -76,7 +89,9 @@ def browser():
 
 @pytest.fixture
 def opened(browser):
-    """Opens the page; afterwards nothing may have been asked of a network, refused by the policy, or run from outside."""
+    """Opens the page; afterwards nothing may have been asked of a network, refused by the policy,
+    or run from outside.
+    """
     contexts, said, asked = [], [], []
 
     def open_page(path, **options):
@@ -95,11 +110,18 @@ def opened(browser):
             assert page.evaluate("window.hit") is None
         context.close()
     assert not said and not [
-        url for url in asked if not re.match(r"file:.*/(audit|published/[\w-]+)\.html(#|$)|data:application/json;", url)
+        url
+        for url in asked
+        if not re.match(r"file:.*/(audit|published/[\w-]+)\.html(#|$)|data:application/json;", url)
     ]
 
 
 @pytest.fixture(scope="session")
 def runs():
-    """Return audits of one mechanism on ten seeds, each with its own event and its own pair of the domain."""
-    return [audit(TruncatedGeometric(1.0), trials=4_000, confidence=0.99, seed=seed, name="geometric") for seed in range(10)]
+    """Return audits of one mechanism on ten seeds, each with its own event and its own pair of the
+    domain.
+    """
+    return [
+        audit(TruncatedGeometric(1.0), trials=4_000, confidence=0.99, seed=seed, name="geometric")
+        for seed in range(10)
+    ]

@@ -1,4 +1,6 @@
-"""The page of a report in a browser: sorting, filtering, folding, downloads, dark mode, print, narrow screens, no script, everybody."""
+"""The page of a report in a browser: sorting, filtering, folding, downloads, dark mode, print,
+narrow screens, no script, everybody.
+"""
 
 import contextlib
 import copy
@@ -29,8 +31,8 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 AXE = Path(sys.prefix) / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 EVIL = (
-    "<script>window.hit=1</script>](javascript:alert(1)) [x](http://evil.example) \x1b[31m \u202egnp <img src=x onerror=window.hit=1> "
-    + "w" * 400
+    "<script>window.hit=1</script>](javascript:alert(1)) [x](http://evil.example) \x1b[31m "
+    "\u202egnp <img src=x onerror=window.hit=1> " + "w" * 400
 )
 LONG = "y" * 10_000_000
 COPIES = 100
@@ -61,7 +63,12 @@ def results():
         dpw.certify(m.Gaussian(epsilon=1.0, delta=1e-5), name="exact"),
         dpw.trace(leaky, NEAR, "pure:1", confirm=False, name="traced"),
         dpw.audit_sensitivity(np.mean, 0.2, Records(4), evaluations=60, name="too tight"),
-        dpw.audit_utility(lambda size, rng: rng.exponential(size=size), FailureBound(3.0, 0.01), runs=5000, name="useful"),
+        dpw.audit_utility(
+            lambda size, rng: rng.exponential(size=size),
+            FailureBound(3.0, 0.01),
+            runs=5000,
+            name="useful",
+        ),
     ]
 
 
@@ -72,7 +79,10 @@ def written(folder, document):
 
 @pytest.fixture(scope="module")
 def small(results, tmp_path_factory):
-    return written(tmp_path_factory.mktemp("small"), build_document(results, title="Every kind", command="dpwitness audit x"))
+    return written(
+        tmp_path_factory.mktemp("small"),
+        build_document(results, title="Every kind", command="dpwitness audit x"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -80,16 +90,29 @@ def report(results, tmp_path_factory):
     """Every kind, and a hundred copies of one."""
     shown = result_json(results[0])
     copies = [
-        shown | {"name": f"copy {i - 1}", "parameter_lower": i / 7, "limit": 20.0, "detectable": 100.0 / i, "trials": 1000 * i}
+        shown
+        | {
+            "name": f"copy {i - 1}",
+            "parameter_lower": i / 7,
+            "limit": 20.0,
+            "detectable": 100.0 / i,
+            "trials": 1000 * i,
+        }
         for i in range(1, COPIES + 1)
     ]
-    return written(tmp_path_factory.mktemp("report"), build_document([*results, *copies], title="Everything", command="dpwitness audit x"))
+    return written(
+        tmp_path_factory.mktemp("report"),
+        build_document([*results, *copies], title="Everything", command="dpwitness audit x"),
+    )
 
 
 def table(page):
     """The table as it is shown: for each head, its column."""
     heads = page.locator(".audits thead th").all_inner_texts()
-    rows = page.evaluate("[...document.querySelectorAll('.audits tbody tr')].map(row => [...row.cells].map(cell => cell.innerText.trim()))")
+    rows = page.evaluate(
+        "[...document.querySelectorAll('.audits tbody tr')].map(row => "
+        "[...row.cells].map(cell => cell.innerText.trim()))"
+    )
     return dict(zip(heads, zip(*rows, strict=True), strict=True))
 
 
@@ -103,7 +126,10 @@ def contrast(first, second):
 
     def luminance(color):
         shares = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
-        linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+        linear = [
+            share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
+            for share in shares
+        ]
         return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
 
     low, high = sorted((luminance(first), luminance(second)))
@@ -119,8 +145,13 @@ def test_question_and_answer_stand_at_the_top(opened, report):
 
 def test_sorting_by_each_column(opened, report):
     page = opened(report)
-    rising, falling = [f"copy {i}" for i in range(COPIES)], [f"copy {i}" for i in reversed(range(COPIES))]
-    known = dict.fromkeys(("audit", "certified", "certified / limit", "cost"), rising) | {"detectable": falling}
+    rising, falling = (
+        [f"copy {i}" for i in range(COPIES)],
+        [f"copy {i}" for i in reversed(range(COPIES))],
+    )
+    known = dict.fromkeys(("audit", "certified", "certified / limit", "cost"), rising) | {
+        "detectable": falling
+    }
     heads = list(table(page))
     assert set(known) < set(heads)
     for head in heads:
@@ -128,16 +159,23 @@ def test_sorting_by_each_column(opened, report):
         for state, turned in (("ascending", 1), ("descending", -1)):
             button.press("Enter")
             sorted_by = page.locator("th[aria-sort]")
-            assert sorted_by.count() == 1 and (sorted_by.inner_text(), sorted_by.get_attribute("aria-sort")) == (head, state)
+            assert sorted_by.count() == 1 and (
+                sorted_by.inner_text(),
+                sorted_by.get_attribute("aria-sort"),
+            ) == (head, state)
             shown = table(page)
             names = [name for name in shown["audit"] if name.startswith("copy")]
             cells = list(shown[head])
             if head in known:
                 assert names == known[head][::turned], (head, state)
             else:  # equal ones stand together
-                assert len([i for i in range(1, len(cells)) if cells[i] != cells[i - 1]]) == len(set(cells)) - 1, (head, state)
+                assert (
+                    len([i for i in range(1, len(cells)) if cells[i] != cells[i - 1]])
+                    == len(set(cells)) - 1
+                ), (head, state)
             missing = cells.count("-")
-            assert "-" not in cells[: len(cells) - missing], (head, state)  # what is not there stands last
+            # what is not there stands last
+            assert "-" not in cells[: len(cells) - missing], (head, state)
 
 
 def test_filtering(opened, report):
@@ -145,9 +183,15 @@ def test_filtering(opened, report):
     page.get_by_label("Filter by words").fill("PURE:1 copy")
     shown = page.locator("article:visible h3").all_inner_texts()
     assert len(shown) == COPIES and all("copy" in text for text in shown)
-    assert page.locator(".audits tbody tr:visible").count() == COPIES and page.locator("output").inner_text() == f"{COPIES} shown"
+    assert (
+        page.locator(".audits tbody tr:visible").count() == COPIES
+        and page.locator("output").inner_text() == f"{COPIES} shown"
+    )
     page.get_by_label("Verdict").select_option("ERROR")
-    assert page.locator("article:visible").count() == 0 and page.locator("output").inner_text() == "0 shown"
+    assert (
+        page.locator("article:visible").count() == 0
+        and page.locator("output").inner_text() == "0 shown"
+    )
     page.get_by_label("Filter by words").fill("")
     assert page.locator("article:visible h3").all_inner_texts() == ["ERROR broken"]
 
@@ -155,7 +199,8 @@ def test_filtering(opened, report):
 def test_folding_by_keyboard_and_by_link(opened, report):
     page = opened(report)
     button, body = page.locator("#copy-3 button.fold"), page.locator("#copy-3-body")
-    assert button.get_attribute("aria-expanded") == "false" and body.is_hidden()  # many cards start folded
+    # many cards start folded
+    assert button.get_attribute("aria-expanded") == "false" and body.is_hidden()
     assert button.get_attribute("aria-describedby") == "copy-3-name"
     button.focus()
     page.keyboard.press("Space")
@@ -166,7 +211,11 @@ def test_folding_by_keyboard_and_by_link(opened, report):
     assert body.is_visible() and page.url.endswith("#copy-3")
     page.get_by_role("button", name="Fold all", exact=True).click()
     assert page.locator("article div[id$=-body]:visible").count() == 0
-    assert unfolded(page).locator("article div[id$=-body]:visible").count() == page.locator("article").count() > COPIES
+    assert (
+        unfolded(page).locator("article div[id$=-body]:visible").count()
+        == page.locator("article").count()
+        > COPIES
+    )
 
 
 def test_a_link_from_outside_opens_its_card(opened, report):
@@ -174,14 +223,22 @@ def test_a_link_from_outside_opens_its_card(opened, report):
     page.goto("about:blank")
     page.goto(f"{report.as_uri()}#copy-5")
     assert page.locator("#copy-5-body").is_visible() and page.locator("#copy-6-body").is_hidden()
-    assert page.locator("#copy-5").evaluate("node => Math.abs(node.getBoundingClientRect().top) < innerHeight")
+    assert page.locator("#copy-5").evaluate(
+        "node => Math.abs(node.getBoundingClientRect().top) < innerHeight"
+    )
 
 
-def test_a_witness_is_downloaded_and_replayed_as_the_page_says(opened, tmp_path, monkeypatch, capsys):
-    """The command line writes the page; what it offers is saved beside the target, and the command that it names is run."""
+def test_a_witness_is_downloaded_and_replayed_as_the_page_says(
+    opened, tmp_path, monkeypatch, capsys
+):
+    """The command line writes the page; what it offers is saved beside the target, and the command
+    that it names is run.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(TARGET)
-    asked = "audit mine.py:leaky --claim pure:1 --d0 [0] --d1 [1] --trials 8000 --seed 1 --report out"
+    asked = (
+        "audit mine.py:leaky --claim pure:1 --d0 [0] --d1 [1] --trials 8000 --seed 1 --report out"
+    )
     assert main(shlex.split(asked)) == 1
     page = opened(tmp_path / "out" / "audit.html")
     with page.expect_download() as found:
@@ -191,14 +248,22 @@ def test_a_witness_is_downloaded_and_replayed_as_the_page_says(opened, tmp_path,
     assert json.loads(file.read_text()) == json.loads((tmp_path / "out" / file.name).read_text())
     command = shlex.split(page.locator("article pre code").first.inner_text())
     assert command[:3] == ["dpwitness", "replay", file.name]
-    assert main([*command[1:], "--trials", "8000", "--seed", "2"]) == 1  # certified 3.3 where 1 is claimed: fails below 1e-6
+    # certified 3.3 where 1 is claimed: fails below 1e-6
+    assert main([*command[1:], "--trials", "8000", "--seed", "2"]) == 1
     assert "VIOLATED" in capsys.readouterr().out
 
 
 def test_without_script_everything_is_there(opened, report):
     page = opened(report, java_script_enabled=False)
-    assert page.locator("article:visible").count() == page.locator("article dl:visible").count() == page.locator("article").count() > COPIES
-    assert page.locator("button:visible, input:visible, select:visible, output:visible").count() == 0
+    assert (
+        page.locator("article:visible").count()
+        == page.locator("article dl:visible").count()
+        == page.locator("article").count()
+        > COPIES
+    )
+    assert (
+        page.locator("button:visible, input:visible, select:visible, output:visible").count() == 0
+    )
     assert "epsilon > 3.429" in page.locator("#copy-23").inner_text()
 
 
@@ -210,7 +275,9 @@ def test_print_holds_what_is_folded_and_filtered(opened, report, tmp_path):
     assert page.locator(".audits tbody tr:visible").count() == page.locator("article").count()
     assert page.locator(".fold:visible, .all:visible, .filter:visible").count() == 0
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    ends = "[...document.querySelectorAll('main *')].map(node => node.getBoundingClientRect().right)"
+    ends = (
+        "[...document.querySelectorAll('main *')].map(node => node.getBoundingClientRect().right)"
+    )
     assert max(page.evaluate(ends)) <= page.evaluate("innerWidth") + 1  # paper does not scroll
 
 
@@ -219,13 +286,29 @@ def test_pdf_holds_every_card(opened, small, tmp_path):
     page = opened(small)
     page.get_by_label("Filter by words").fill("leaky")
     page.pdf(path=tmp_path / "audit.pdf", format="A4")
-    told = " ".join(subprocess.run(["pdftotext", tmp_path / "audit.pdf", "-"], capture_output=True, text=True, check=True).stdout.split())
-    for text in ("VIOLATED leaky", "ERROR broken", "too tight", "useful", "traced", "exact", "What was not tested", "low bits", "cost"):
+    told = " ".join(
+        subprocess.run(
+            ["pdftotext", tmp_path / "audit.pdf", "-"], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
+    for text in (
+        "VIOLATED leaky",
+        "ERROR broken",
+        "too tight",
+        "useful",
+        "traced",
+        "exact",
+        "What was not tested",
+        "low bits",
+        "cost",
+    ):
         assert text in told, text
 
 
 def test_dark(opened, report):
-    """Background and text change, pictures too; every kind of text has a contrast of 4.5 at least, running text 7."""
+    """Background and text change, pictures too; every kind of text has a contrast of 4.5 at least,
+    running text 7.
+    """
     colors = """names => names.map(name => getComputedStyle(document.querySelector(name)).color)"""
     names = ["body", ".subject", "a[href]", "span.VIOLATED", "span.ERROR", "dt"]
     grounds, texts = [], []
@@ -236,12 +319,24 @@ def test_dark(opened, report):
         told = [contrast(grounds[-1], color) for color in texts[-1]]
         assert told[0] > 7 and min(told) > 4.5, dict(zip(names, told, strict=True))
         unfolded(page)
-        assert contrast(grounds[-1], page.locator("#leaky svg text").first.evaluate("node => getComputedStyle(node).fill")) > 7
-    assert contrast(*grounds) > 15 and all(first != second for first, second in zip(*texts, strict=True))
+        assert (
+            contrast(
+                grounds[-1],
+                page.locator("#leaky svg text").first.evaluate(
+                    "node => getComputedStyle(node).fill"
+                ),
+            )
+            > 7
+        )
+    assert contrast(*grounds) > 15 and all(
+        first != second for first, second in zip(*texts, strict=True)
+    )
 
 
 def sideways(page):
-    return page.evaluate("Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)")
+    return page.evaluate(
+        "Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"
+    )
 
 
 @pytest.mark.parametrize("script", [True, False])
@@ -266,19 +361,33 @@ def hostile(results, tmp_path_factory):
 @pytest.mark.parametrize("options", [{}, NARROW], ids=["wide", "narrow"])
 def test_hostile_texts_are_text(opened, hostile, options):
     page = opened(hostile, **options)
-    assert page.locator("img, iframe, object, embed, base, form").count() == 0 and page.locator("script").count() == 1
-    links = page.evaluate("[...document.querySelectorAll('a')].map(node => node.getAttribute('href'))")
-    assert links and all(re.match(r"#|data:application/json;base64,|witness-", link) for link in links)
-    assert page.evaluate("[...document.querySelectorAll('*')].every(n => [...n.attributes].every(a => !a.name.startsWith('on')))")
+    assert (
+        page.locator("img, iframe, object, embed, base, form").count() == 0
+        and page.locator("script").count() == 1
+    )
+    links = page.evaluate(
+        "[...document.querySelectorAll('a')].map(node => node.getAttribute('href'))"
+    )
+    assert links and all(
+        re.match(r"#|data:application/json;base64,|witness-", link) for link in links
+    )
+    assert page.evaluate(
+        "[...document.querySelectorAll('*')].every(n => [...n.attributes].every(a => "
+        "!a.name.startsWith('on')))"
+    )
     shown = page.locator("html").inner_text()
     assert "<script>window.hit=1</script>" in shown and "\\x1b[31m" in shown and "\\u202e" in shown
     assert "\x1b" not in shown and "\u202e" not in shown
-    assert "(10,000,000 characters)" in shown and len(shown) < 100_000 and hostile.stat().st_size < 2e6
+    assert (
+        "(10,000,000 characters)" in shown and len(shown) < 100_000 and hostile.stat().st_size < 2e6
+    )
     assert sideways(page) <= page.viewport_size["width"]
 
 
 def sent(server):
-    """All that callers said. For a frame that it then refuses Chromium opens a connection ahead, and says nothing on it."""
+    """All that callers said. For a frame that it then refuses Chromium opens a connection ahead,
+    and says nothing on it.
+    """
     found = b""
     with contextlib.suppress(TimeoutError):
         while True:
@@ -290,7 +399,9 @@ def sent(server):
 
 
 def test_the_policy_forbids_what_is_injected(browser, small):
-    """Were markup let through after all: neither scripts, handlers, styles, pictures, frames nor requests of it work."""
+    """Were markup let through after all: neither scripts, handlers, styles, pictures, frames nor
+    requests of it work.
+    """
     inject = """async (server) => {
         const refused = [];
         addEventListener("securitypolicyviolation", (event) => refused.push(event.effectiveDirective));
@@ -312,7 +423,14 @@ def test_the_policy_forbids_what_is_injected(browser, small):
         page = context.new_page()
         page.goto(small.as_uri())
         refused = set(page.evaluate(inject, f"http://127.0.0.1:{server.getsockname()[1]}/"))
-        assert refused >= {"script-src-elem", "script-src-attr", "style-src-elem", "img-src", "connect-src", "frame-src"}
+        assert refused >= {
+            "script-src-elem",
+            "script-src-attr",
+            "style-src-elem",
+            "img-src",
+            "connect-src",
+            "frame-src",
+        }
         assert page.evaluate("window.hit") is None and page.locator("h1").is_visible()
         context.close()
         assert sent(server) == b""
@@ -330,13 +448,20 @@ def test_published_pages_fit_a_phone(opened, site, name):
 
 
 def test_squares_of_the_overview_are_read_in_color_and_without(opened, site):
-    """Signs have a contrast of 4.5 with their square, light, dark and on paper; a square is large enough for a finger."""
-    colors = "nodes => nodes.map(node => [getComputedStyle(node).backgroundColor, getComputedStyle(node).color])"
+    """Signs have a contrast of 4.5 with their square, light, dark and on paper; a square is large
+    enough for a finger.
+    """
+    colors = (
+        "nodes => nodes.map(node => [getComputedStyle(node).backgroundColor, "
+        "getComputedStyle(node).color])"
+    )
     for scheme, media in (("light", "screen"), ("dark", "screen"), ("dark", "print")):
         page = opened(site / "index.html", color_scheme=scheme, **PHONE)
         page.emulate_media(media=media, color_scheme=scheme)
         pairs = {tuple(pair) for pair in page.locator("main .cell").evaluate_all(colors)}
-        assert len(pairs) >= (5 if media == "screen" else 1) and all(contrast(*pair) > 4.5 for pair in pairs), (scheme, media, pairs)
+        assert len(pairs) >= (5 if media == "screen" else 1) and all(
+            contrast(*pair) > 4.5 for pair in pairs
+        ), (scheme, media, pairs)
     box = page.locator("li > .cell").first.bounding_box()
     assert min(box["width"], box["height"]) >= 24
     legends = [keys.locator(".cell").all_inner_texts() for keys in page.locator(".keys").all()]
@@ -355,21 +480,29 @@ def serious_problems(page):
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     assert "color-contrast" in {each["id"] for each in found["passes"]}  # it did look
-    told = [(each["id"], each["impact"], each["nodes"][0]["html"][:200]) for each in found["violations"]]
+    told = [
+        (each["id"], each["impact"], each["nodes"][0]["html"][:200]) for each in found["violations"]
+    ]
     return [each for each in told if each[1] in ("serious", "critical")]
 
 
-needs_axe = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tests/browser.sh installs it where npm is")
+needs_axe = pytest.mark.skipif(
+    not AXE.exists(), reason="axe-core is not installed: tests/browser.sh installs it where npm is"
+)
 
 
 @needs_axe
-@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"} | PHONE], ids=["light", "dark on a phone"])
+@pytest.mark.parametrize(
+    "options", [{}, {"color_scheme": "dark"} | PHONE], ids=["light", "dark on a phone"]
+)
 def test_everybody_can_use_the_overview(opened, site, options):
     assert serious_problems(opened(site / "index.html", bypass_csp=True, **options)) == []
 
 
 @needs_axe
-@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, NARROW], ids=["light", "dark", "narrow"])
+@pytest.mark.parametrize(
+    "options", [{}, {"color_scheme": "dark"}, NARROW], ids=["light", "dark", "narrow"]
+)
 def test_everybody_can_use_it(opened, small, options):
     assert serious_problems(unfolded(opened(small, bypass_csp=True, **options))) == []
 
@@ -377,7 +510,9 @@ def test_everybody_can_use_it(opened, small, options):
 @pytest.mark.benchmark
 def test_a_hundred_audits_are_rendered_fast(results, tmp_path):
     """In under 5 s."""
-    document = build_document([replace(results[0], name=f"audit {i}") for i in range(COPIES)], title="A hundred")
+    document = build_document(
+        [replace(results[0], name=f"audit {i}") for i in range(COPIES)], title="A hundred"
+    )
     started = perf_counter()
     page = written(tmp_path, document)
     took = perf_counter() - started

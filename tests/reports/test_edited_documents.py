@@ -18,7 +18,18 @@ from dpwitness.reports.audit.document import build_document, checked_document
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "zoo.json"
 HEAD = ("title", "command", "environment")  # of a document, as FREE is of a result
-SEALED = ["verdict", "parameter_lower", "epsilon_lower", "confidence", "claim", "p_value", "detectable", "evidence", "tally", "alpha"]
+SEALED = [
+    "verdict",
+    "parameter_lower",
+    "epsilon_lower",
+    "confidence",
+    "claim",
+    "p_value",
+    "detectable",
+    "evidence",
+    "tally",
+    "alpha",
+]
 
 
 def noisy(dataset, size, rng):
@@ -38,7 +49,9 @@ def fresh():
         dpw.audit_canaries(scores[coins], scores[~coins], "approx:1,1e-5"),
         dpw.trace(noisy, PAIR, "pure:3", confirm=False),
         dpw.audit_sensitivity(np.mean, 0.2, Records(4), evaluations=100),
-        dpw.audit_utility(lambda size, rng: rng.random(size), MeanBound(0.6, high=1.0), runs=300, seed=1),
+        dpw.audit_utility(
+            lambda size, rng: rng.random(size), MeanBound(0.6, high=1.0), runs=300, seed=1
+        ),
         dpw.check_mechanism(Laplace(1.0), trials=1000, checks=["check_dataset_is_left_alone"]),
     ]
     return json.loads(json.dumps(build_document(results, title="t")))
@@ -56,7 +69,9 @@ def changed(value):
     if isinstance(value, int | float):
         return value + 1 if value != 0.99 else 0.999
     if isinstance(value, str):
-        return {"VIOLATED": "NOT_REFUTED", "NOT_REFUTED": "VIOLATED", "inf": 1.5}.get(value, value + "x")
+        return {"VIOLATED": "NOT_REFUTED", "NOT_REFUTED": "VIOLATED", "inf": 1.5}.get(
+            value, value + "x"
+        )
     if isinstance(value, list):
         return [*value, copy.deepcopy(value[0]) if value else 1]
     return {key: changed(part) for key, part in value.items()} or {"more": 1}
@@ -85,7 +100,9 @@ def test_a_changed_field_is_refused_or_carries_no_conclusion(fresh, i):
     assert not refused(fresh) and not refused(alone(fresh, i))
     for key, value in fresh["results"][i].items():
         if key not in UNSEALED_FIELDS:
-            assert refused(alone(fresh, i, lambda r, key=key, value=value: r.update({key: changed(value)}))), key
+            assert refused(
+                alone(fresh, i, lambda r, key=key, value=value: r.update({key: changed(value)}))
+            ), key
             assert refused(alone(fresh, i, lambda r, key=key: r.pop(key))), key
     assert refused(alone(fresh, i, lambda r: r.update(sha256="0" * 64)))
     assert not refused(alone(fresh, i, lambda r: r.update(name="another", seconds=9.0)))
@@ -117,12 +134,22 @@ def test_counts_of_verdicts_and_the_family_are_computed_again(fresh):
 )
 def test_without_the_seal_counts_still_speak(fresh, key, value):
     with pytest.raises(InvalidArgument, match=r"audit.json: results\[0\]: .*violated"):
-        checked_document(alone(fresh, 0, lambda r: (r.update({key: value}), r.pop("sha256"), r.pop("witness"))), "audit.json")
+        checked_document(
+            alone(fresh, 0, lambda r: (r.update({key: value}), r.pop("sha256"), r.pop("witness"))),
+            "audit.json",
+        )
 
 
 def test_the_verdict_of_an_enclosure_follows_from_its_ends(fresh):
-    for edit in ({"verdict": "VIOLATED"}, {"parameter_upper": 9.0}, {"upper_end": "assumed: nothing"}, {"evidence": "statistical"}):
-        assert refused(alone(fresh, 2, lambda r, edit=edit: (r.update(edit), r.pop("sha256")))), edit
+    for edit in (
+        {"verdict": "VIOLATED"},
+        {"parameter_upper": 9.0},
+        {"upper_end": "assumed: nothing"},
+        {"evidence": "statistical"},
+    ):
+        assert refused(alone(fresh, 2, lambda r, edit=edit: (r.update(edit), r.pop("sha256")))), (
+            edit
+        )
 
 
 def test_published_documents_are_read_and_their_edits_refused(published):
@@ -130,11 +157,15 @@ def test_published_documents_are_read_and_their_edits_refused(published):
     for i in (0, 3):
         for key in SEALED:
             value = published["results"][i][key]
-            assert refused(alone(published, i, lambda r, key=key, value=value: r.update({key: changed(value)}))), key
+            assert refused(
+                alone(published, i, lambda r, key=key, value=value: r.update({key: changed(value)}))
+            ), key
 
 
 def test_the_headline_is_made_of_the_numbers(fresh):
-    edit = alone(fresh, 0, lambda r: (r.update(headline="VIOLATED: epsilon > 99 certified"), r.pop("sha256")))
+    edit = alone(
+        fresh, 0, lambda r: (r.update(headline="VIOLATED: epsilon > 99 certified"), r.pop("sha256"))
+    )
     assert checked_document(edit)["results"][0]["headline"] == fresh["results"][0]["headline"]
 
 
@@ -150,7 +181,14 @@ def test_a_verdict_without_counts_and_seal_is_shown_as_recorded(fresh, tmp_path,
 def test_commands_refuse_an_edited_document_in_one_line(fresh, tmp_path, refused):
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text(json.dumps(fresh))
-    bad.write_text(json.dumps(alone(fresh, 0, lambda r: r.update(parameter_lower=0.2, verdict="NOT_REFUTED"))))
-    for command in (["report", bad], ["report", bad, "--show"], ["compare", good, bad], ["compare", bad, good]):
+    bad.write_text(
+        json.dumps(alone(fresh, 0, lambda r: r.update(parameter_lower=0.2, verdict="NOT_REFUTED")))
+    )
+    for command in (
+        ["report", bad],
+        ["report", bad, "--show"],
+        ["compare", good, bad],
+        ["compare", bad, good],
+    ):
         err = refused(*map(str, command))
         assert "bad.json: results[0]: " in err and "'violated'" in err and "parameter_lower" in err

@@ -1,4 +1,6 @@
-"""Files that reports write: never through a link, all of them or none, and never at the price of a verdict."""
+"""Files that reports write: never through a link, all of them or none, and never at the price of a
+verdict.
+"""
 
 import errno
 import os
@@ -14,8 +16,20 @@ from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.formats.step_summary import append_summary
 from dpwitness.reports.plots.registry import PLOTS, Plot
 
-RESULT = {"kind": "black box", "name": "leaky", "claim": "pure:1", "claim_numbers": [1.0], "verdict": "NOT_REFUTED"}
-RESULT |= {"headline": "NOT REFUTED: no violation of pure:1 found", "confidence": 0.99, "seed": 1, "trials": 1000, "notes": []}
+RESULT = {
+    "kind": "black box",
+    "name": "leaky",
+    "claim": "pure:1",
+    "claim_numbers": [1.0],
+    "verdict": "NOT_REFUTED",
+}
+RESULT |= {
+    "headline": "NOT REFUTED: no violation of pure:1 found",
+    "confidence": 0.99,
+    "seed": 1,
+    "trials": 1000,
+    "notes": [],
+}
 
 
 def written(folder):
@@ -28,23 +42,36 @@ def secret(tmp_path):
     return found
 
 
-@pytest.mark.parametrize("name", ["audit.json", "audit.md", "audit.html", "audit.sarif", "witness-leaky.json"])
+@pytest.mark.parametrize(
+    "name", ["audit.json", "audit.md", "audit.html", "audit.sarif", "witness-leaky.json"]
+)
 @pytest.mark.parametrize("there", [True, False])
-def test_a_link_in_the_report_folder_is_refused_before_anything_runs(tmp_path, refused, name, there):
-    """Also one that points to nothing; what lies behind the link and what is beside it stay as they are."""
+def test_a_link_in_the_report_folder_is_refused_before_anything_runs(
+    tmp_path, refused, name, there
+):
+    """Also one that points to nothing; what lies behind the link and what is beside it stay as they
+    are.
+    """
     goal, folder = secret(tmp_path), tmp_path / "out"
     folder.mkdir()
     (folder / name).symlink_to(goal if there else tmp_path / "nothing")
     err = refused("audit", "nowhere.py:f", "--claim", "pure:1", "--report", str(folder))
     assert name in err and "symbolic link" in err
-    assert goal.read_text() == "mine" and os.listdir(folder) == [name] and not (tmp_path / "nothing").exists()
+    assert (
+        goal.read_text() == "mine"
+        and os.listdir(folder) == [name]
+        and not (tmp_path / "nothing").exists()
+    )
 
 
 def test_a_link_that_appears_later_is_refused_and_no_file_is_replaced(tmp_path):
     goal, folder = secret(tmp_path), tmp_path / "out"
     written(folder)
     before = (folder / "audit.json").read_bytes()
-    with pytest.raises(ValueError, match=r"z\.svg' is a symbolic link"), atomic_folder(folder) as draft:  # noqa: PT012
+    with (  # noqa: PT012
+        pytest.raises(ValueError, match=r"z\.svg' is a symbolic link"),
+        atomic_folder(folder) as draft,
+    ):
         write_text(draft / "audit.json", "new")
         write_text(draft / "z.svg", "new")
         (folder / "z.svg").symlink_to(goal)
@@ -67,25 +94,56 @@ def test_a_folder_that_is_a_link_is_written_in_its_real_place(tmp_path):
     assert (tmp_path / "real" / "audit.md").is_file() and (tmp_path / "latest").is_symlink()
 
 
-@pytest.mark.parametrize("make", [lambda p: p.write_text("file"), lambda p: p.symlink_to(p.parent / "nothing"), os.mkfifo])
+@pytest.mark.parametrize(
+    "make",
+    [lambda p: p.write_text("file"), lambda p: p.symlink_to(p.parent / "nothing"), os.mkfifo],
+)
 def test_a_report_folder_that_is_not_a_folder_is_one_line(tmp_path, refused, make):
     make(tmp_path / "out")
-    assert "report folder must be writable" in refused("audit", "nowhere.py:f", "--claim", "pure:1", "--report", str(tmp_path / "out"))
+    assert "report folder must be writable" in refused(
+        "audit", "nowhere.py:f", "--claim", "pure:1", "--report", str(tmp_path / "out")
+    )
     assert not (tmp_path / "nothing").exists()
 
 
 def test_a_report_through_a_link_is_refused_beside_the_link_and_works_elsewhere(tmp_path, refused):
     written(tmp_path / "out")
     (tmp_path / "run.json").symlink_to(tmp_path / "out" / "audit.json")
-    assert "symbolic link" in refused("report", str(tmp_path / "run.json"), "--format", "md", "--no-plots")
-    assert main(["report", str(tmp_path / "run.json"), "--format", "md", "--no-plots", "--report", str(tmp_path / "new")]) == 0
+    assert "symbolic link" in refused(
+        "report", str(tmp_path / "run.json"), "--format", "md", "--no-plots"
+    )
+    assert (
+        main(
+            [
+                "report",
+                str(tmp_path / "run.json"),
+                "--format",
+                "md",
+                "--no-plots",
+                "--report",
+                str(tmp_path / "new"),
+            ]
+        )
+        == 0
+    )
 
 
 def full(*_, **__):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "audit.html")
 
 
-AUDIT = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--d0", "[0]", "--d1", "[1]", "--trials", "20000"]
+AUDIT = [
+    "audit",
+    "dpwitness.mechanisms:Laplace",
+    "--kwargs",
+    '{"epsilon": 1.0}',
+    "--d0",
+    "[0]",
+    "--d1",
+    "[1]",
+    "--trials",
+    "20000",
+]
 
 
 def test_a_full_disk_keeps_the_verdict_and_the_old_report(tmp_path, monkeypatch, capsys):
@@ -95,7 +153,11 @@ def test_a_full_disk_keeps_the_verdict_and_the_old_report(tmp_path, monkeypatch,
     monkeypatch.setattr("dpwitness.reports.audit.report.write_json", full)
     assert main([*AUDIT, "--report", str(folder)]) == 2
     out, err = capsys.readouterr()
-    assert out.startswith("NOT REFUTED") and err.count("dpwitness: ") == 1 and "No space left on device" in err
+    assert (
+        out.startswith("NOT REFUTED")
+        and err.count("dpwitness: ") == 1
+        and "No space left on device" in err
+    )
     assert main(["report", str(folder / "audit.json"), "--no-plots"]) == 2
     out, err = capsys.readouterr()
     assert err.count("\n") == 1 and "No space left on device" in err
@@ -109,7 +171,10 @@ def test_a_format_that_fails_costs_no_evidence(tmp_path, monkeypatch, capsys, er
     monkeypatch.setattr("dpwitness.reports.formats.html_format.write_text", error)
     assert main([*AUDIT, "--claim", "pure:0.1", "--report", str(folder)]) == 1
     out, err = capsys.readouterr()
-    assert f"replay {folder / 'witness-laplace.json'}" in out and f"report     {folder / 'audit.json'}" in out
+    assert (
+        f"replay {folder / 'witness-laplace.json'}" in out
+        and f"report     {folder / 'audit.json'}" in out
+    )
     assert err.count("dpwitness: ") == 1 and "not written: audit.html (" in err
     assert "Laplace" in (folder / "audit.md").read_text() and (folder / "audit.sarif").exists()
     assert not (folder / "audit.html").exists()  # the page of the old report
@@ -123,7 +188,10 @@ def test_a_plot_that_fails_is_replaced_by_its_error(tmp_path, monkeypatch):
 
     monkeypatch.setitem(PLOTS, "search", Plot("Search", lambda result: True, fails))
     write_report([RESULT], tmp_path, title="t")
-    assert "could not be drawn: ValueError: zero-size array" in next(tmp_path.glob("search-*.svg")).read_text()
+    assert (
+        "could not be drawn: ValueError: zero-size array"
+        in next(tmp_path.glob("search-*.svg")).read_text()
+    )
 
 
 def test_a_full_disk_leaves_no_half_of_a_summary(tmp_path, monkeypatch):
@@ -161,7 +229,10 @@ def test_a_signal_is_named_and_leaves_the_old_files(tmp_path, monkeypatch, capsy
     folder = tmp_path / "out"
     written(folder)
     file = str(folder / "audit.json")
-    calls = {"report": ["report", file, "--format", "md", "--no-plots"], "compare": ["compare", file, file, "--report", str(folder)]}
+    calls = {
+        "report": ["report", file, "--format", "md", "--no-plots"],
+        "compare": ["compare", file, file, "--report", str(folder)],
+    }
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
     def interrupted(*_, **__):
@@ -183,7 +254,8 @@ def test_an_interrupt_between_two_files_waits_for_the_last(tmp_path, monkeypatch
     def interrupting(file, place):
         replace(file, place)
         seen.append(place)
-        if len(seen) == 3:  # the third is the first of the two moves: each file is itself written aside
+        # the third is the first of the two moves: each file is itself written aside
+        if len(seen) == 3:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(atomic_files.os, "replace", interrupting)
@@ -195,4 +267,6 @@ def test_an_interrupt_between_two_files_waits_for_the_last(tmp_path, monkeypatch
 
 @pytest.mark.parametrize("name", ["", "  "])
 def test_a_name_of_white_space_is_not_a_report_folder(refused, name):
-    assert "report folder must be named" in refused("audit", "nowhere.py:f", "--claim", "pure:1", "--report", name)
+    assert "report folder must be named" in refused(
+        "audit", "nowhere.py:f", "--claim", "pure:1", "--report", name
+    )

@@ -1,4 +1,6 @@
-"""The programs of the published findings print what the page says, where their library is installed in that release."""
+"""The programs of the published findings print what the page says, where their library is installed
+in that release.
+"""
 
 import re
 import subprocess
@@ -9,11 +11,18 @@ from pathlib import Path
 import pytest
 
 PAGE = Path(__file__).parents[2] / "reports" / "published" / "findings.md"
-PROGRAM = re.compile(r"^## (\S+) (\S+): ([^\n]*)\n(?:(?!^## ).)*?^```python\n(.*?)^```\n\n```\n(.*?)^```", re.M | re.S)
+PROGRAM = re.compile(
+    r"^## (\S+) (\S+): ([^\n]*)\n(?:(?!^## ).)*?^```python\n(.*?)^```\n\n```\n(.*?)^```",
+    re.M | re.S,
+)
 FOUND = PROGRAM.findall(PAGE.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("library", "release", "title", "program", "printed"), FOUND, ids=[title for _, _, title, *_ in FOUND])
+@pytest.mark.parametrize(
+    ("library", "release", "title", "program", "printed"),
+    FOUND,
+    ids=[title for _, _, title, *_ in FOUND],
+)
 def test_a_finding_is_reproduced(library, release, title, program, printed):
     try:
         installed = version(library)
@@ -21,7 +30,9 @@ def test_a_finding_is_reproduced(library, release, title, program, printed):
         installed = "none"
     if installed != release:
         pytest.skip(f"needs {library} {release}, installed: {installed}")
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == printed
 
 

@@ -1,4 +1,6 @@
-"""Texts from outside in every format: no markup, no link, no control character and no command of theirs survives."""
+"""Texts from outside in every format: no markup, no link, no control character and no command of
+theirs survives.
+"""
 
 import io
 import re
@@ -26,7 +28,21 @@ PARTS = [
     *("[a](javascript:1)", "<http://x>", "|", "`", "```", "**b**"),
     *("\n", "\r\n# head", "\x1b[31m", "\x00", "\x07", "\u202e", "\u2066", "\u2028", "\ud800"),
     *("::error file=a::b", "##[error]c", "&lt;", "]]>"),
-    *("<!--", "-->", "</table>", "a b", "_x_", "~~y~~", "# ", "- ", "> ", "1. ", "\\", "<lambda>", "{{7*7}}"),
+    *(
+        "<!--",
+        "-->",
+        "</table>",
+        "a b",
+        "_x_",
+        "~~y~~",
+        "# ",
+        "- ",
+        "> ",
+        "1. ",
+        "\\",
+        "<lambda>",
+        "{{7*7}}",
+    ),
 ]
 BAD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff]")
 texts = st.lists(st.sampled_from(PARTS), min_size=1, max_size=5).map("".join)
@@ -35,36 +51,91 @@ texts = st.lists(st.sampled_from(PARTS), min_size=1, max_size=5).map("".join)
 def result(evil, kind, verdict):
     pair = {"relation": evil, "why": evil, "d0": evil, "d1": [evil]}
     return {
-        **{"kind": kind, "name": evil, "claim": evil, "relation": evil, "verdict": verdict, "headline": evil, "evidence": evil},
-        **{"notes": [evil, evil], "pair": pair, "description": evil, "method": evil, "test": evil, "expected": evil, "route": evil},
-        **{"upper_end": evil, "mismatch": evil, "primitives": {evil: evil}, "environment": {evil: evil}, "parameter": "epsilon"},
-        **{"target": {"target": evil}, "source": {"file": evil, "line": 3}, "accepted": {"reason": evil, "expires": evil, "rules": [evil]}},
-        "findings": [{"kind": evil, "told": evil, "where": evil, "check": evil, "status": "failed", "reason": evil}],
+        **{
+            "kind": kind,
+            "name": evil,
+            "claim": evil,
+            "relation": evil,
+            "verdict": verdict,
+            "headline": evil,
+            "evidence": evil,
+        },
+        **{
+            "notes": [evil, evil],
+            "pair": pair,
+            "description": evil,
+            "method": evil,
+            "test": evil,
+            "expected": evil,
+            "route": evil,
+        },
+        **{
+            "upper_end": evil,
+            "mismatch": evil,
+            "primitives": {evil: evil},
+            "environment": {evil: evil},
+            "parameter": "epsilon",
+        },
+        **{
+            "target": {"target": evil},
+            "source": {"file": evil, "line": 3},
+            "accepted": {"reason": evil, "expires": evil, "rules": [evil]},
+        },
+        "findings": [
+            {
+                "kind": evil,
+                "told": evil,
+                "where": evil,
+                "check": evil,
+                "status": "failed",
+                "reason": evil,
+            }
+        ],
     }
 
 
 def head(document):
-    return {"title": document["title"], "command": document["command"], "environment": document["environment"]}
+    return {
+        "title": document["title"],
+        "command": document["command"],
+        "environment": document["environment"],
+    }
 
 
 def check_markdown(text):
-    """Of HTML only our anchors, of links only those within the page, of pictures none; and no raw tag for a careless reader."""
+    """Of HTML only our anchors, of links only those within the page, of pictures none; and no raw
+    tag for a careless reader.
+    """
     assert "<script" not in text and "<img" not in text and not BAD.search(text)
     left = list(MarkdownIt("commonmark", {"html": True}).enable("table").parse(text))
     while left:
         token = left.pop()
         if token.type in ("html_block", "html_inline"):
-            assert re.fullmatch(r'\s*(<a id="[a-z0-9.-]+">)?(</a>)?\s*', token.content), token.content
+            assert re.fullmatch(r'\s*(<a id="[a-z0-9.-]+">)?(</a>)?\s*', token.content), (
+                token.content
+            )
         assert token.type != "image"
         assert token.type != "link_open" or str(token.attrGet("href")).startswith("#"), token
         left += token.children or []
 
 
-@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
-@given(evil=texts, kind=st.sampled_from(["black box", "white box", "trace", "canaries", "checks", "utility", "another"]))
+@settings(
+    max_examples=25,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    evil=texts,
+    kind=st.sampled_from(
+        ["black box", "white box", "trace", "canaries", "checks", "utility", "another"]
+    ),
+)
 @example(evil="<lambda>\ud800::error file=a::b\u2066]]>", kind="trace")
 def test_no_format_obeys_a_text(evil, kind):
-    document = build_document([result(evil, kind, verdict) for verdict in ("VIOLATED", "ERROR")], title=evil, command=evil)
+    document = build_document(
+        [result(evil, kind, verdict) for verdict in ("VIOLATED", "ERROR")], title=evil, command=evil
+    )
     entries = entries_of(document)
     check_markdown(markdown(entries, **head(document), together=None, overview=None))
     check_markdown(step_summary(document))
@@ -82,7 +153,9 @@ def test_no_format_obeys_a_text(evil, kind):
 
 @pytest.mark.parametrize("part", [*PARTS, "![a](http://x/y.png)\x07[a](javascript:1)"])
 def test_each_part_alone(part):
-    document = build_document([result(part, "black box", "VIOLATED")], title=part, command=f"dpwitness audit {part}")
+    document = build_document(
+        [result(part, "black box", "VIOLATED")], title=part, command=f"dpwitness audit {part}"
+    )
     check_markdown(markdown(entries_of(document), **head(document), together=None, overview=None))
 
 
@@ -90,4 +163,7 @@ def test_a_terminal_gets_no_mark_that_turns_text():
     written = io.StringIO()
     Stream(written).write("a\u202eb\u2066c\x1b[31md\u2028e\n")
     assert written.getvalue() == "a\\u202eb\\u2066c\\x1b[31md\\u2028e\n"
-    assert plain("::error::x\n  ::y\na::b ##[group]") == "\\x3a:error::x\n  \\x3a:y\na::b \\x23#[group]"
+    assert (
+        plain("::error::x\n  ::y\na::b ##[group]")
+        == "\\x3a:error::x\n  \\x3a:y\na::b \\x23#[group]"
+    )

@@ -33,24 +33,35 @@ def violated():
 
 @pytest.fixture
 def shell(monkeypatch):
-    """An interactive shell that shows HTML, as a kernel's does: `values` of its cells, and `display_pub.outputs`, are caught."""
+    """An interactive shell that shows HTML, as a kernel's does: `values` of its cells, and
+    `display_pub.outputs`, are caught.
+    """
     found = InteractiveShell.instance()
     found.values = []
     monkeypatch.setattr(found, "display_pub", CapturingDisplayPublisher(parent=found))
-    monkeypatch.setattr(found.displayhook, "write_format_data", lambda data, metadata=None: found.values.append(data))
+    monkeypatch.setattr(
+        found.displayhook,
+        "write_format_data",
+        lambda data, metadata=None: found.values.append(data),
+    )
     yield found
     InteractiveShell.clear_instance()
 
 
-IMPORTS = "import dpwitness as dpw, numpy as np\nfrom dpwitness import mechanisms as m\nfrom dpwitness.auditors import MeanBound"
+IMPORTS = (
+    "import dpwitness as dpw, numpy as np\nfrom dpwitness import mechanisms as m\nfrom "
+    "dpwitness.auditors import MeanBound"
+)
 CELLS = {
     "AuditResult": "dpw.audit(m.Laplace(epsilon=1.0), trials=20_000)",
     "CertifyResult": "dpw.certify(m.Laplace(epsilon=1.0))",
     "SensitivityResult": "dpw.audit_sensitivity(np.mean, 0.2, m.Records(4), evaluations=200)",
-    "UtilityResult": "dpw.audit_utility(lambda size, rng: rng.exponential(size=size), MeanBound(2.0, deviation=1.0), runs=2_000)",
+    "UtilityResult": "dpw.audit_utility(lambda size, rng: rng.exponential(size=size), MeanBound(2.0, "
+    "deviation=1.0), runs=2_000)",
     "TraceResult": "dpw.trace(m.Laplace(epsilon=1.0))",
     "ClaimFinding": "from dpwitness.proofs_checks import check; check('CM-01', quick=True)",
-    "CheckReport": "dpw.check_mechanism(m.Laplace(epsilon=1.0), trials=20_000, checks=['check_few_records'])",
+    "CheckReport": "dpw.check_mechanism(m.Laplace(epsilon=1.0), trials=20_000, "
+    "checks=['check_few_records'])",
 }
 
 
@@ -61,17 +72,30 @@ def test_a_cell_shows_the_card_of_its_result(shell, parsed, kind):
     (shown,) = shell.values
     page, told = shown["text/html"], " ".join(ran.result.headline().split())
     found = parsed(page)
-    assert f'<span class="verdict {ran.result.to_json()["verdict"]}">' in page and "What to do:" in page
+    assert (
+        f'<span class="verdict {ran.result.to_json()["verdict"]}">' in page
+        and "What to do:" in page
+    )
     assert not set(found.tags) & {"script", "button"} and len(found.ids) == len(set(found.ids))
     assert shown["text/plain"] == repr(ran.result) and told.split(":")[0] in shown["text/markdown"]
     assert shown["text/markdown"].startswith("### ")
-    assert page.count("<svg") == {"AuditResult": 2, "CertifyResult": 2, "SensitivityResult": 1, "TraceResult": 1}.get(kind, 0)
+    assert page.count("<svg") == {
+        "AuditResult": 2,
+        "CertifyResult": 2,
+        "SensitivityResult": 1,
+        "TraceResult": 1,
+    }.get(kind, 0)
 
 
 def test_a_card_has_the_pair_and_the_witness_inside(violated):
     page = html(violated)
-    assert "<strong>D0</strong> <mark>0</mark> <span>3</span>" in page and "<strong>D1</strong> <mark>1</mark> <span>3</span>" in page
-    witness = re.search(r'href="data:application/json;base64,([^"]+)" download="witness-leaky.json"', page)
+    assert (
+        "<strong>D0</strong> <mark>0</mark> <span>3</span>" in page
+        and "<strong>D1</strong> <mark>1</mark> <span>3</span>" in page
+    )
+    witness = re.search(
+        r'href="data:application/json;base64,([^"]+)" download="witness-leaky.json"', page
+    )
     again = dpw.replay(json.loads(base64.b64decode(witness[1])), mechanism=leaky, seed=8)
     assert again.verdict is dpw.Verdict.VIOLATED
 
@@ -81,11 +105,20 @@ def test_two_cards_share_no_id_and_no_rule_leaves_the_card(violated, parsed):
     ids = [set(parsed(page).ids) for page in (first, second)]
     assert len(ids[0]) >= 3 and not ids[0] & ids[1]
     for page, own in zip((first, second), ids, strict=True):
-        links = set(re.findall(r"url\(#([^)]+)\)", page)) | {value for key, value in parsed(page).attributes if key == "aria-labelledby"}
+        links = set(re.findall(r"url\(#([^)]+)\)", page)) | {
+            value for key, value in parsed(page).attributes if key == "aria-labelledby"
+        }
         assert links and links <= own
     style = re.search(r"<style>(.*?)</style>", first, re.S)[1]
-    selectors = [part.strip() for head in re.findall(r"([^{}]+)\{", style) if "@media" not in head for part in head.split(",")]
-    assert len(selectors) > 20 and all(re.search(r"(^| )\.dpwitness\b", selector) for selector in selectors)
+    selectors = [
+        part.strip()
+        for head in re.findall(r"([^{}]+)\{", style)
+        if "@media" not in head
+        for part in head.split(",")
+    ]
+    assert len(selectors) > 20 and all(
+        re.search(r"(^| )\.dpwitness\b", selector) for selector in selectors
+    )
 
 
 def test_markdown_has_no_link_to_a_file_that_is_not_there(violated):
@@ -95,15 +128,23 @@ def test_markdown_has_no_link_to_a_file_that_is_not_there(violated):
 
 def test_texts_from_outside_stay_texts(parsed):
     def mechanism(dataset, size, rng):
-        return [HOSTILE if draw < 0.1 + 0.8 * float(dataset[0]) else "no" for draw in rng.random(size)]
+        return [
+            HOSTILE if draw < 0.1 + 0.8 * float(dataset[0]) else "no" for draw in rng.random(size)
+        ]
 
     result = dpw.audit(mechanism, claim="pure:1", pair=PAIR, trials=5_000, name=HOSTILE)
     page, text = html(result), markdown(result)
     assert result.verdict is dpw.Verdict.VIOLATED and "alert" in page
     found = parsed(page)
-    assert "script" not in found.tags and not [key for key, _ in found.attributes if key.startswith("on")]
-    assert {value.split(",")[0] for key, value in found.attributes if key == "href" and value[0] != "#"} == {"data:application/json;base64"}
-    assert not set(page + text) & set("\u202e\ue000\x1b") and "<script" not in re.sub(r"`[^`]*`", "", text)
+    assert "script" not in found.tags and not [
+        key for key, _ in found.attributes if key.startswith("on")
+    ]
+    assert {
+        value.split(",")[0] for key, value in found.attributes if key == "href" and value[0] != "#"
+    } == {"data:application/json;base64"}
+    assert not set(page + text) & set("\u202e\ue000\x1b") and "<script" not in re.sub(
+        r"`[^`]*`", "", text
+    )
 
 
 class Unshown(Result):
@@ -119,13 +160,18 @@ class Unshown(Result):
 def test_a_card_that_fails_leaves_the_repr(shell, monkeypatch, capsys):
     shell.user_ns["result"] = Unshown()
     assert shell.run_cell("result").success
-    assert shell.values == [{"text/plain": "<Unshown unshown: ERROR: nothing>"}] and "Traceback" not in "".join(capsys.readouterr())
+    assert shell.values == [
+        {"text/plain": "<Unshown unshown: ERROR: nothing>"}
+    ] and "Traceback" not in "".join(capsys.readouterr())
     monkeypatch.setattr(Result, "shown_by", "")
     assert Unshown()._repr_html_() is None and Unshown()._repr_markdown_() is None
 
 
 def test_results_travel_as_before(violated):
-    assert pickle.loads(pickle.dumps(dpw.certify(m.Laplace(epsilon=1.0)))).shown_by == "dpwitness.reports.formats.notebook"
+    assert (
+        pickle.loads(pickle.dumps(dpw.certify(m.Laplace(epsilon=1.0)))).shown_by
+        == "dpwitness.reports.formats.notebook"
+    )
     assert "shown_by" not in violated.to_json() and "shown_by" not in repr(violated)
 
 
@@ -137,14 +183,22 @@ def _clock():
 def test_the_bar_is_updated_in_its_place(shell):
     shell.user_ns["clock"] = _clock()
     ran = shell.run_cell(
-        f"{IMPORTS}\nwith dpw.console.progress_bar() as bar:\n    bar._clock, bar._drawn_at = clock, -1.0\n"
+        f"{IMPORTS}\nwith dpw.console.progress_bar() as bar:\n    bar._clock, bar._drawn_at "
+        "= clock, -1.0\n"
         "    found = dpw.audit(m.Laplace(epsilon=1.0), trials=200_000, bits=False, progress=bar)"
     )
     assert ran.success and isinstance(shell.user_ns["bar"], Cell)
     first, *updates, last = shell.display_pub.outputs
-    assert not first.get("update") and all(it["update"] for it in (*updates, last)) and len(updates) >= 2
+    assert (
+        not first.get("update")
+        and all(it["update"] for it in (*updates, last))
+        and len(updates) >= 2
+    )
     assert len({it["transient"]["display_id"] for it in (first, *updates, last)}) == 1
-    shares = [float(re.search(r'<progress max="1" value="([0-9.]+)"', it["data"]["text/html"])[1]) for it in (first, *updates)]
+    shares = [
+        float(re.search(r'<progress max="1" value="([0-9.]+)"', it["data"]["text/html"])[1])
+        for it in (first, *updates)
+    ]
     assert shares == sorted(shares) and 0 < shares[0] < shares[-1] <= 1
     assert last["data"] == {"text/html": "", "text/plain": ""}
 

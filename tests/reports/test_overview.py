@@ -1,4 +1,6 @@
-"""The first page of the site: its counts are those of the published data, its marks those of the published tables."""
+"""The first page of the site: its counts are those of the published data, its marks those of the
+published tables.
+"""
 
 import json
 import math
@@ -31,7 +33,9 @@ def sections(site):
 
 def shapes(section):
     """How often each shape occurs in the charts of a section."""
-    return Counter(re.findall(r'<use href="#m-([\w-]+)"', section.partition('<div class="charts')[2]))
+    return Counter(
+        re.findall(r'<use href="#m-([\w-]+)"', section.partition('<div class="charts')[2])
+    )
 
 
 def published(name):
@@ -40,12 +44,18 @@ def published(name):
 
 def test_every_claim_is_one_square_with_its_verdict(sections):
     claims = published("papers.json")["claims"]
-    found = re.findall(r'class="cell ([\w-]+)" href="papers-checks.html#[\w.-]+" title="(\S+) ', sections["papers"])
-    assert {name: word for word, name in found} == {c["id"]: c["verdict"].lower().replace("_", "-") for c in claims}
+    found = re.findall(
+        r'class="cell ([\w-]+)" href="papers-checks.html#[\w.-]+" title="(\S+) ', sections["papers"]
+    )
+    assert {name: word for word, name in found} == {
+        c["id"]: c["verdict"].lower().replace("_", "-") for c in claims
+    }
     assert len(found) == len(claims)
     counts = Counter(c["verdict"] for c in claims)
     holds = counts["HOLDS"] + counts["HOLDS_TIGHT"]
-    assert f"{len(claims)} claims: {holds} hold ({counts['HOLDS_TIGHT']} of them" in sections["papers"]
+    assert (
+        f"{len(claims)} claims: {holds} hold ({counts['HOLDS_TIGHT']} of them" in sections["papers"]
+    )
     assert f"{counts['FAILS']} are false" in sections["papers"]
     assert f"false, with a counterexample: {counts['FAILS']}" in sections["papers"]
 
@@ -53,23 +63,46 @@ def test_every_claim_is_one_square_with_its_verdict(sections):
 def test_every_row_of_the_libraries_is_one_mark_and_violated_ones_are_labelled(sections):
     rows, text = published("third-party.json")["rows"], sections["third-party"]
     broken = [row for row in rows if row["verdict"] == "VIOLATED"]
-    bits = [row for row in rows if row["verdict"] != "VIOLATED" and row["bit_verdict"] == "VIOLATED"]
-    assert shapes(text) == {"violated": len(broken), "bits": len(bits), "kept": len(rows) - len(broken) - len(bits)}
+    bits = [
+        row for row in rows if row["verdict"] != "VIOLATED" and row["bit_verdict"] == "VIOLATED"
+    ]
+    assert shapes(text) == {
+        "violated": len(broken),
+        "bits": len(bits),
+        "kept": len(rows) - len(broken) - len(bits),
+    }
     labels = re.sub("<wbr>", "", text)
-    assert f"{len(broken)} violated rows" in text and f"{len(rows) - len(broken)} other rows" in text
+    assert (
+        f"{len(broken)} violated rows" in text and f"{len(rows) - len(broken)} other rows" in text
+    )
     for row in broken:
         times = row["parameter_lower"] / dpw.parse_claim(row["claim"]).parameter
-        assert re.search(rf">{row['library'].split()[0]} (K\d+ )?{row['target']}\*?</a>", labels), row["name"]
-        assert f"{row['target']}" in text and min(abs(float(v) / times - 1) for v in re.findall(r">([\d.]+) ×<", text)) < 0.01, row["name"]
+        assert re.search(rf">{row['library'].split()[0]} (K\d+ )?{row['target']}\*?</a>", labels), (
+            row["name"]
+        )
+        assert (
+            f"{row['target']}" in text
+            and min(abs(float(v) / times - 1) for v in re.findall(r">([\d.]+) ×<", text)) < 0.01
+        ), row["name"]
 
 
 def test_the_other_charts_show_every_row(sections):
     zoo = published("zoo.json")["results"]
     broken = sum(r["verdict"] == "VIOLATED" for r in zoo)
-    assert (shapes(sections["zoo"])["violated"], shapes(sections["zoo"])["kept"]) == (broken, len(zoo) - broken)
-    cases = next(t for t in tables((PUBLISHED / "power.md").read_text()) if t.has("case", "5,000")).rows
+    assert (shapes(sections["zoo"])["violated"], shapes(sections["zoo"])["kept"]) == (
+        broken,
+        len(zoo) - broken,
+    )
+    cases = next(
+        t for t in tables((PUBLISHED / "power.md").read_text()) if t.has("case", "5,000")
+    ).rows
     assert shapes(sections["power"]) == {"small": len(cases), "large": len(cases)}
-    counted = [r for t in tables((PUBLISHED / "trust.md").read_text()) if t.has("counted", "stated") for r in t.rows]
+    counted = [
+        r
+        for t in tables((PUBLISHED / "trust.md").read_text())
+        if t.has("counted", "stated")
+        for r in t.rows
+    ]
     never = [row for row in counted if value(row["stated"].split()[-1]) == 0]
     assert shapes(sections["trust"])["dot"] == len(counted) - len(never)
     assert f"{len(never)} rows count errors that must never happen: 0 in" in sections["trust"]
@@ -82,11 +115,17 @@ def test_every_issue_of_a_tracker_and_every_new_finding_is_one_square(sections):
     frozen = json.loads((folder / "opendp_findings.json").read_text(encoding="utf-8"))["findings"]
     issues = json.loads((folder / "opendp_tracker.json").read_text(encoding="utf-8"))
     named = {name for row in issues for name in row["found_by"]}
-    found = re.findall(r'class="cell ([\w-]+)" href="library-scans.html#[\w-]+" title="([^:]+): ', sections["library-scans"])
+    found = re.findall(
+        r'class="cell ([\w-]+)" href="library-scans.html#[\w-]+" title="([^:]+): ',
+        sections["library-scans"],
+    )
     expected = {str(row["issue"]): "holds" if row["found_by"] else "not-refuted" for row in issues}
     expected |= {row["name"]: "fails" for row in frozen if row["name"] not in named}
     assert {name: shape for shape, name in found} == expected and len(found) == len(expected)
-    assert f"{sum(bool(row['found_by']) for row in issues)} of {len(issues)}" in (PUBLISHED / "library-scans.md").read_text()
+    assert (
+        f"{sum(bool(row['found_by']) for row in issues)} of {len(issues)}"
+        in (PUBLISHED / "library-scans.md").read_text()
+    )
 
 
 def test_every_page_has_its_section_and_pictures(sections):
@@ -100,8 +139,12 @@ def test_every_link_to_a_place_in_a_published_page_finds_it(site):
     texts = {file.name: file.read_text(encoding="utf-8") for file in site.glob("*.html")}
     places = {name: set(re.findall(r' id="([^"]+)"', text)) for name, text in texts.items()}
     for name, text in texts.items():
-        links = {link.partition("#") for link in re.findall(r'<a [^>]*href="([\w.-]*#[^"]+)"', text)}
-        lost = sorted(place for file, _, place in links if unescape(place) not in places[file or name])
+        links = {
+            link.partition("#") for link in re.findall(r'<a [^>]*href="([\w.-]*#[^"]+)"', text)
+        }
+        lost = sorted(
+            place for file, _, place in links if unescape(place) not in places[file or name]
+        )
         assert not lost, (name, lost[:5])
     assert len(re.findall(r'href="papers-checks\.html#', texts["papers.html"])) > 100
 
@@ -109,7 +152,9 @@ def test_every_link_to_a_place_in_a_published_page_finds_it(site):
 def test_a_page_with_other_columns_is_shown_by_its_first_paragraph(tmp_path):
     names = [name for name, _, _ in PAGES if name not in ("zoo", "papers-checks")]
     for name in names:
-        (tmp_path / f"{name}.md").write_text(f"# Title\n\nFirst of {name}.\n\n| a |\n| --- |\n| 1 |\n")
+        (tmp_path / f"{name}.md").write_text(
+            f"# Title\n\nFirst of {name}.\n\n| a |\n| --- |\n| 1 |\n"
+        )
     build(tmp_path)
     text = (tmp_path / "index.html").read_text()
     assert all(f"First of {name}." in text for name in names)
@@ -123,29 +168,53 @@ def test_hostile_cells_are_text(tmp_path):
     (tmp_path / "third-party.md").write_text(f"# L\n\nFirst.\n\n## {evil} 1.0\n\n{table}{row}")
     build(tmp_path)
     text = (tmp_path / "index.html").read_text()
-    assert "<img" not in text and text.count("<script>") == 1 and "no bound" in text and "&lt;script&gt;" in text
+    assert (
+        "<img" not in text
+        and text.count("<script>") == 1
+        and "no bound" in text
+        and "&lt;script&gt;" in text
+    )
 
 
 def test_sentences_that_count_are_grammatical():
     assert tally([{"verdict": "FAILS"}]) == "1 claim: 1 is false."
     assert tally([{"verdict": v} for v in ("VACUOUS", "UNDERSPECIFIED", "NOT_REFUTED")]) == (
-        "3 claims: 1 leaves a constant open, 1 is true but says nothing at practical sizes and 1 was measured and not refuted."
+        "3 claims: 1 leaves a constant open, 1 is true but says nothing at practical sizes "
+        "and 1 was measured and not refuted."
     )
     assert tally([]) == "0 claims: none was checked."
     one = {"verdict": "HOLDS", "scope": "point", "evidence": "proved"}
     assert scope_summary([one]) == "1 is settled by a proof at one point."
     found = published("third-party.json")
-    shown = third_party_page(found | {"rows": [row | {"right": i > 0} for i, row in enumerate(found["rows"][:2])]})
+    shown = third_party_page(
+        found | {"rows": [row | {"right": i > 0} for i, row in enumerate(found["rows"][:2])]}
+    )
     assert "2 targets of " in shown and "1 verdict agrees, 1 does not." in shown
     assert "1 target of 1 release," in third_party_page(found | {"rows": found["rows"][:1]})
 
 
 def test_values_tables_and_axes():
-    assert (value("1e-3"), value("1,000 a side"), value("violated: epsilon = infinity")) == (0.001, 1000, math.inf)
+    assert (value("1e-3"), value("1,000 a side"), value("violated: epsilon = infinity")) == (
+        0.001,
+        1000,
+        math.inf,
+    )
     assert math.isnan(value(""))
-    found = list(tables("## A\n\n| x |\n| --- |\n| 1 |\n\n### B\n\n| x |\n| --- |\n| 2 |\n\n## C\n\n| x |\n| --- |\n| 3 |\n"))
-    assert [(t.section, t.part, t.rows[0]["x"]) for t in found] == [("A", "", "1"), ("A", "B", "2"), ("C", "", "3")]
+    found = list(
+        tables(
+            "## A\n\n| x |\n| --- |\n| 1 |\n\n### B\n\n| x |\n| --- |\n| 2 |\n\n## C\n\n| x "
+            "|\n| --- |\n| 3 |\n"
+        )
+    )
+    assert [(t.section, t.part, t.rows[0]["x"]) for t in found] == [
+        ("A", "", "1"),
+        ("A", "B", "2"),
+        ("C", "", "3"),
+    ]
     axis = LogAxis(0.01, 20.0)
     places = [axis.place(v) for v in (0.0, 0.01, 0.1, 1.0, 20.0, math.inf)]
     assert places == sorted(places) and places[0] == places[1] and places[-1] == places[-2]
-    assert first_paragraph("# T\n\nA.\n\n- one\n- two\n\nB.\n") == "A.\n\n- one\n- two" and first_paragraph("# T\n") == ""
+    assert (
+        first_paragraph("# T\n\nA.\n\n- one\n- two\n\nB.\n") == "A.\n\n- one\n- two"
+        and first_paragraph("# T\n") == ""
+    )

@@ -1,4 +1,6 @@
-"""SARIF, JUnit and the summary of a job: valid against the published schemas, whatever stands in a document; places; fingerprints."""
+"""SARIF, JUnit and the summary of a job: valid against the published schemas, whatever stands in a
+document; places; fingerprints.
+"""
 
 import copy
 import dataclasses
@@ -43,7 +45,9 @@ def leaky(dataset, size, rng):
 
 
 def line_of(text):
-    return next(i for i, line in enumerate(HERE.read_text().splitlines(), start=1) if line.startswith(text))
+    return next(
+        i for i, line in enumerate(HERE.read_text().splitlines(), start=1) if line.startswith(text)
+    )
 
 
 def results_of(log):
@@ -51,7 +55,9 @@ def results_of(log):
 
 
 def valid_sarif(document):
-    """The log, held against the schema and against what a forge requires besides; texts and addresses included."""
+    """The log, held against the schema and against what a forge requires besides; texts and
+    addresses included.
+    """
     log = sarif(document)
     assert json.loads(json.dumps(log)) == log == sarif(copy.deepcopy(document))
     problems = [f"{list(error.path)}: {error.message[:200]}" for error in _sarif.iter_errors(log)]
@@ -60,20 +66,46 @@ def valid_sarif(document):
     rules = run["tool"]["driver"]["rules"]
     assert [rule["id"] for rule in rules] == list(RULES)
     for rule in rules:
-        assert all(len(rule[key]["text"]) <= 1024 for key in ("shortDescription", "fullDescription")) and len(rule["name"]) <= 255
-        assert rule["help"]["text"] and rule["help"]["markdown"] and rule["helpUri"].startswith("https://")
-        assert len(rule["properties"]["tags"]) <= 10 and 0 < float(rule["properties"].get("security-severity", 1)) <= 10
+        assert (
+            all(len(rule[key]["text"]) <= 1024 for key in ("shortDescription", "fullDescription"))
+            and len(rule["name"]) <= 255
+        )
+        assert (
+            rule["help"]["text"]
+            and rule["help"]["markdown"]
+            and rule["helpUri"].startswith("https://")
+        )
+        assert (
+            len(rule["properties"]["tags"]) <= 10
+            and 0 < float(rule["properties"].get("security-severity", 1)) <= 10
+        )
         assert rule["properties"]["precision"] in ("very-high", "high", "medium", "low")
     for result in run["results"]:
-        assert rules[result["ruleIndex"]]["id"] == result["ruleId"] and result["level"] in ("error", "warning", "note")
-        assert len(result["locations"]) == 1 and re.fullmatch(r"[0-9a-f]{32}:\d+", result["partialFingerprints"]["primaryLocationLineHash"])
+        assert rules[result["ruleIndex"]]["id"] == result["ruleId"] and result["level"] in (
+            "error",
+            "warning",
+            "note",
+        )
+        assert len(result["locations"]) == 1 and re.fullmatch(
+            r"[0-9a-f]{32}:\d+", result["partialFingerprints"]["primaryLocationLineHash"]
+        )
     for said in [*run["results"], *run["invocations"][0]["toolExecutionNotifications"]]:
         text = said["message"]["text"]
         assert text.isprintable() and len(text) < 4000 and "](" not in text
         for place in [*said.get("locations", []), *said.get("relatedLocations", [])]:
-            artifact, region = place["physicalLocation"]["artifactLocation"], place["physicalLocation"]["region"]
-            assert _URI.fullmatch(artifact["uri"]) and not artifact["uri"].startswith("/") and ".." not in artifact["uri"].split("/")
-            assert artifact["uriBaseId"] == "%SRCROOT%" and region["startLine"] == region["endLine"] >= 1
+            artifact, region = (
+                place["physicalLocation"]["artifactLocation"],
+                place["physicalLocation"]["region"],
+            )
+            assert (
+                _URI.fullmatch(artifact["uri"])
+                and not artifact["uri"].startswith("/")
+                and ".." not in artifact["uri"].split("/")
+            )
+            assert (
+                artifact["uriBaseId"] == "%SRCROOT%"
+                and region["startLine"] == region["endLine"] >= 1
+            )
             assert 1 <= region["startColumn"] < region["endColumn"]
     return log
 
@@ -82,7 +114,9 @@ def valid_junit(document):
     text = junit(document)
     _junit.validate(text)
     suites = ET.fromstring(text)
-    assert int(suites.get("tests")) == len(suites.findall(".//testcase")) == len(document["results"])
+    assert (
+        int(suites.get("tests")) == len(suites.findall(".//testcase")) == len(document["results"])
+    )
     for tag, count in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
         assert int(suites.find("testsuite").get(count)) == len(suites.findall(f".//{tag}"))
     return suites
@@ -93,7 +127,13 @@ def found():
     """A result of each kind, by its name."""
     common = {"trials": 20_000, "seed": 1}
     laplace = audit(Laplace(1.0), pair=NEAR, **common, name="kept")
-    traced = result_json(laplace) | {"kind": "trace", "name": "traced", "verdict": "INCONCLUSIVE", "headline": "TRACE", "bit_level": None}
+    traced = result_json(laplace) | {
+        "kind": "trace",
+        "name": "traced",
+        "verdict": "INCONCLUSIVE",
+        "headline": "TRACE",
+        "bit_level": None,
+    }
     traced["findings"] = [
         {"kind": "ACCOUNT", "told": "less was told", "where": ""},
         {"kind": "NOISE", "told": "too small", "where": "lib/noise file.py:12"},
@@ -112,13 +152,19 @@ def found():
 
 @pytest.fixture
 def document(found):
-    return copy.deepcopy(build_document(list(found.values()), title="Audit of all", command="dpwitness audit all"))
+    return copy.deepcopy(
+        build_document(list(found.values()), title="Audit of all", command="dpwitness audit all")
+    )
 
 
 def test_sarif_has_an_alert_for_what_was_refuted_and_for_nothing_else(document, found):
     log = valid_sarif(document)
-    told = {(result["message"]["text"].partition(":")[0], result["ruleId"], result["level"]) for result in results_of(log)}
-    bits = {("kept", "BITS", "error"), ("broken", "BITS", "error")} & told  # where the platform's Laplace shows them at this budget
+    told = {
+        (result["message"]["text"].partition(":")[0], result["ruleId"], result["level"])
+        for result in results_of(log)
+    }
+    # where the platform's Laplace shows them at this budget
+    bits = {("kept", "BITS", "error"), ("broken", "BITS", "error")} & told
     assert told - bits == {
         ("broken", "VALUE", "error"),
         ("exact", "VALUE", "error"),
@@ -138,12 +184,22 @@ def test_alerts_stand_at_the_line_of_the_mechanism_or_of_the_call(document):
     places = {}
     for result in results_of(valid_sarif(document)):
         place = result["locations"][0]["physicalLocation"]
-        places[result["message"]["text"].partition(":")[0]] = place["artifactLocation"]["uri"], place["region"]["startLine"]
-    assert places["broken"][0].endswith("test_reports_ci.py") and places["broken"][1] == line_of("def leaky")
-    assert places["exact"][0].endswith("mechanisms/textbook/additive.py") and places["too tight"][0] == "numpy/_core/fromnumeric.py"
+        places[result["message"]["text"].partition(":")[0]] = (
+            place["artifactLocation"]["uri"],
+            place["region"]["startLine"],
+        )
+    assert places["broken"][0].endswith("test_reports_ci.py") and places["broken"][1] == line_of(
+        "def leaky"
+    )
+    assert (
+        places["exact"][0].endswith("mechanisms/textbook/additive.py")
+        and places["too tight"][0] == "numpy/_core/fromnumeric.py"
+    )
     assert places["traced"] == ("lib/noise%20file.py", 12)
     (traced,) = [result for result in results_of(sarif(document)) if result["ruleId"] == "TRACE"]
-    assert [each["physicalLocation"]["region"]["startLine"] for each in traced["relatedLocations"]] == [7]
+    assert [
+        each["physicalLocation"]["region"]["startLine"] for each in traced["relatedLocations"]
+    ] == [7]
     assert "less was told" in traced["message"]["text"]
 
 
@@ -159,38 +215,77 @@ def test_a_result_without_a_source_is_valid_and_says_so(document):
     ):
         one = broken | {"source": source, "test": test}
         results = results_of(valid_sarif(document | {"results": [one]}))
-        assert {result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in results} == {uri}
-        assert all(("file unknown" in result["message"]["text"]) == (uri == "unknown-source") for result in results)
+        assert {
+            result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+            for result in results
+        } == {uri}
+        assert all(
+            ("file unknown" in result["message"]["text"]) == (uri == "unknown-source")
+            for result in results
+        )
         valid_junit(document | {"results": [one]})
 
 
 def test_a_second_run_gives_the_same_fingerprints_and_another_claim_others(found):
     def marks(result, **changed):
         log = valid_sarif(build_document([result_json(result) | changed], title="t"))
-        return [each["partialFingerprints"]["primaryLocationLineHash"] for each in results_of(log) if each["ruleId"] == "VALUE"]
+        return [
+            each["partialFingerprints"]["primaryLocationLineHash"]
+            for each in results_of(log)
+            if each["ruleId"] == "VALUE"
+        ]
 
     options = {"pair": NEAR, "trials": 20_000, "bits": False}
     first, again = (audit(leaky, claim="pure:1", seed=seed, **options) for seed in (1, 2))
-    assert first.epsilon_lower != again.epsilon_lower and marks(first) == marks(again) and len(marks(first)) == 1
+    assert (
+        first.epsilon_lower != again.epsilon_lower
+        and marks(first) == marks(again)
+        and len(marks(first)) == 1
+    )
     assert marks(first) == marks(first, source={"file": "moved.py", "line": 99})
     assert marks(audit(leaky, claim="pure:1.5", seed=1, **options)) != marks(first)
     assert marks(first, relation="add-remove") != marks(first)
     twice = results_of(valid_sarif(build_document([first, again], title="t")))
-    assert [each["partialFingerprints"]["primaryLocationLineHash"][-2:] for each in twice] == [":1", ":2"]
+    assert [each["partialFingerprints"]["primaryLocationLineHash"][-2:] for each in twice] == [
+        ":1",
+        ":2",
+    ]
 
 
 def test_what_was_accepted_or_is_expected_is_suppressed(document, found):
-    reason = {"reason": "rewritten [in May](javascript:x)", "expires": "2030-01-01", "rules": ["VALUE"]}
-    accepted = found["broken"] | {"accepted": reason, "bit_level": {"verdict": "VIOLATED", "epsilon_lower": 2.0}}
+    reason = {
+        "reason": "rewritten [in May](javascript:x)",
+        "expires": "2030-01-01",
+        "rules": ["VALUE"],
+    }
+    accepted = found["broken"] | {
+        "accepted": reason,
+        "bit_level": {"verdict": "VIOLATED", "epsilon_lower": 2.0},
+    }
     results = results_of(valid_sarif(document | {"results": [accepted]}))
-    assert [(result["ruleId"], "suppressions" in result) for result in results] == [("VALUE", True), ("BITS", False)]
+    assert [(result["ruleId"], "suppressions" in result) for result in results] == [
+        ("VALUE", True),
+        ("BITS", False),
+    ]
     (only,) = results[0]["suppressions"]
-    assert (only["kind"], only["status"]) == ("external", "accepted") and "May" in only["justification"] and "2030" in only["justification"]
+    assert (
+        (only["kind"], only["status"]) == ("external", "accepted")
+        and "May" in only["justification"]
+        and "2030" in only["justification"]
+    )
     assert valid_junit(document | {"results": [accepted]}).find(".//failure") is not None
     accepted["bit_level"] = None
-    assert valid_junit(document | {"results": [accepted]}).find(".//skipped").get("type") == "accepted"
-    suite = [found["broken"] | {"right": True, "expected": "violated"}, found["kept"] | {"right": False, "expected": "violated"}]
-    assert all("suppressions" in result for result in results_of(valid_sarif(document | {"results": suite[:1]})))
+    assert (
+        valid_junit(document | {"results": [accepted]}).find(".//skipped").get("type") == "accepted"
+    )
+    suite = [
+        found["broken"] | {"right": True, "expected": "violated"},
+        found["kept"] | {"right": False, "expected": "violated"},
+    ]
+    assert all(
+        "suppressions" in result
+        for result in results_of(valid_sarif(document | {"results": suite[:1]}))
+    )
     cases = valid_junit(document | {"results": suite}).findall(".//testcase")
     assert [case.find("failure") is not None for case in cases] == [False, True]
     assert "1 that contradict the known truth" in step_summary(document | {"results": suite})
@@ -199,20 +294,35 @@ def test_what_was_accepted_or_is_expected_is_suppressed(document, found):
 def test_a_forge_s_limit_keeps_the_gravest(document, found):
     many = [found["traced"]] * 3 + [found["broken"] | {"bit_level": None}] * MOST
     log = valid_sarif(document | {"results": many})
-    assert len(results_of(log)) == MOST and {result["level"] for result in results_of(log)} == {"error"}
-    assert "3 of 5,003" in log["runs"][0]["invocations"][0]["toolExecutionNotifications"][-1]["message"]["text"]
+    assert len(results_of(log)) == MOST and {result["level"] for result in results_of(log)} == {
+        "error"
+    }
+    assert (
+        "3 of 5,003"
+        in log["runs"][0]["invocations"][0]["toolExecutionNotifications"][-1]["message"]["text"]
+    )
 
 
 def test_checks_have_their_rule(document):
     finding = {"check": "check_same_seed", "status": "failed", "reason": "outputs differ"}
-    one = {"kind": "checks", "name": "mine", "verdict": "ERROR", "headline": "h", "findings": [finding], "target": None}
+    one = {
+        "kind": "checks",
+        "name": "mine",
+        "verdict": "ERROR",
+        "headline": "h",
+        "findings": [finding],
+        "target": None,
+    }
     (result,) = results_of(valid_sarif(document | {"results": [one]}))
     assert result["ruleId"] == "CHECK" and "outputs differ" in result["message"]["text"]
 
 
 def test_junit_tells_failures_errors_and_what_has_no_verdict(document, found):
     suites = valid_junit(document)
-    kinds = {case.get("name"): [each.tag for each in case if each.tag != "system-out"] for case in suites.iter("testcase")}
+    kinds = {
+        case.get("name"): [each.tag for each in case if each.tag != "system-out"]
+        for case in suites.iter("testcase")
+    }
     kept = ["failure"] if (found["kept"]["bit_level"] or {}).get("verdict") == "VIOLATED" else []
     assert kinds == {
         "kept": kept,
@@ -223,8 +333,12 @@ def test_junit_tells_failures_errors_and_what_has_no_verdict(document, found):
         "traced": ["skipped"],
     }
     broken = next(case for case in suites.iter("testcase") if case.get("name") == "broken")
-    assert broken.get("classname").endswith("test_reports_ci") and broken.findtext("system-out").startswith("VIOLATED")
-    assert re.fullmatch(r"\d+\.\d{3}", broken.get("time")) and "source: " in broken.findtext("system-out")
+    assert broken.get("classname").endswith("test_reports_ci") and broken.findtext(
+        "system-out"
+    ).startswith("VIOLATED")
+    assert re.fullmatch(r"\d+\.\d{3}", broken.get("time")) and "source: " in broken.findtext(
+        "system-out"
+    )
 
 
 HOSTILE = [
@@ -244,26 +358,54 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_texts_are_valid_shortened_and_shown_as_text(document, found, text):
     finding = {"kind": text, "told": text, "where": f"{text}:3"}
-    fields = dict.fromkeys(("name", "headline", "claim", "relation", "parameter", "description", "test", "evidence"), text)
-    common = fields | {"notes": [text], "source": {"file": f"{text}.py", "line": 1}, "target": {"target": f"{text}:{text}"}}
+    fields = dict.fromkeys(
+        ("name", "headline", "claim", "relation", "parameter", "description", "test", "evidence"),
+        text,
+    )
+    common = fields | {
+        "notes": [text],
+        "source": {"file": f"{text}.py", "line": 1},
+        "target": {"target": f"{text}:{text}"},
+    }
     low = {"verdict": "VIOLATED", "epsilon_lower": text, "description": text}
     results = [found[name] | common for name in ("broken", "raises", "exact")]
-    results[2] |= {"accepted": {"reason": text, "expires": text, "rules": ["VALUE"]}, "bit_level": low}
+    results[2] |= {
+        "accepted": {"reason": text, "expires": text, "rules": ["VALUE"]},
+        "bit_level": low,
+    }
     results += [found["traced"] | common | {"findings": [finding]}]
-    results += [{"kind": "checks", "verdict": "ERROR", **common, "findings": [{"check": text, "status": "failed", "reason": text}]}]
-    hostile = document | {"title": text, "command": text, "results": results, "environment": {text: text, "dpwitness": text}}
+    results += [
+        {
+            "kind": "checks",
+            "verdict": "ERROR",
+            **common,
+            "findings": [{"check": text, "status": "failed", "reason": text}],
+        }
+    ]
+    hostile = document | {
+        "title": text,
+        "command": text,
+        "results": results,
+        "environment": {text: text, "dpwitness": text},
+    }
     assert len(json.dumps(valid_sarif(hostile))) < 60_000
     suites = valid_junit(hostile)
     assert len(ET.tostring(suites)) < 60_000
     assert all(
-        char.isprintable() or char == "\n" for each in suites.iter() for part in (each.text or "", *each.attrib.values()) for char in part
+        char.isprintable() or char == "\n"
+        for each in suites.iter()
+        for part in (each.text or "", *each.attrib.values())
+        for char in part
     )
     page = step_summary(hostile)
     assert len(page) < 20_000 and all(char.isprintable() or char == "\n" for char in page)
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(page)
     inside = [child.type for token in tokens for child in token.children or []]
     assert not {"link_open", "image", "html_inline", "s_open", "em_open"} & set(inside)
-    assert not any(token.type == "html_block" for token in tokens) and sum(token.type == "heading_open" for token in tokens) == 1
+    assert (
+        not any(token.type == "html_block" for token in tokens)
+        and sum(token.type == "heading_open" for token in tokens) == 1
+    )
     assert {row.count("td_open") for row in [[t.type for t in tokens]]} == {6 * len(results)}
 
 
@@ -272,14 +414,19 @@ def test_the_summary_answers_first_and_ranks_the_worst_first(document, found, tm
     leaks = (found["kept"]["bit_level"] or {}).get("verdict") == "VIOLATED"
     assert lines[2].startswith(f"**A privacy claim is violated in {3 + leaks} of 6.**")
     rows = [line for line in lines if line.startswith("| ") and "---" not in line][1:]
-    assert rows[-1].split("|")[1].strip() in ("NOT REFUTED", "INCONCLUSIVE") and rows[0].split("|")[1].strip().startswith("VIOLATED")
+    assert rows[-1].split("|")[1].strip() in ("NOT REFUTED", "INCONCLUSIVE") and rows[0].split("|")[
+        1
+    ].strip().startswith("VIOLATED")
     many = document | {"results": [found["kept"]] * 5_000}
     assert len(step_summary(many)) < 100_000 and "And 4,900 more" in step_summary(many)
     page = tmp_path / "page.md"
     page.write_text("before\n")
     assert append_summary(document, page).read_text() == "before\n" + step_summary(document)
     page.write_text("x" * 999_000)
-    assert "The table is left out" in append_summary(document, page).read_text()[999_000:] and page.stat().st_size < 2**20
+    assert (
+        "The table is left out" in append_summary(document, page).read_text()[999_000:]
+        and page.stat().st_size < 2**20
+    )
 
 
 class Wrapper:
@@ -315,27 +462,49 @@ def test_places_of_all_kinds_of_mechanisms(monkeypatch, tmp_path):
     for mechanism, text in mine.items():
         for folder, file in ((near, HERE.name), (HERE.parents[1], f"reports/{HERE.name}")):
             found = place_of(mechanism, None, folder)
-            assert found["file"] == file and (text is None or found["line"] == line_of(text)), mechanism
+            assert found["file"] == file and (text is None or found["line"] == line_of(text)), (
+                mechanism
+            )
         assert place_of(mechanism, None, away)["file"].endswith(HERE.name)
         assert not place_of(mechanism, None, away)["file"].startswith(("/", ".."))
     monkeypatch.chdir(tmp_path)
     for known in (place_of(Laplace(1.0), None), place_of(None, describe_target(Laplace(1.0)))):
         assert known["file"] == "dpwitness/mechanisms/textbook/additive.py" and known["line"] > 1
-    assert place_of(Target("diffprivlib", "laplace"), None)["file"] == "dpwitness/benchmarks/libraries/diffprivlib/diffprivlib_targets.py"
-    assert place_of(None, {"target": "dpwitness:no_such"}) is None or "dpwitness" in place_of(None, {"target": "dpwitness:no_such"})["file"]
+    assert (
+        place_of(Target("diffprivlib", "laplace"), None)["file"]
+        == "dpwitness/benchmarks/libraries/diffprivlib/diffprivlib_targets.py"
+    )
+    assert (
+        place_of(None, {"target": "dpwitness:no_such"}) is None
+        or "dpwitness" in place_of(None, {"target": "dpwitness:no_such"})["file"]
+    )
     assert place_of(Strange(), None) is None  # and no error
-    assert place_of(len, None) is None and place_of(None, None) is None and place_of(None, {"target": "no_module_of_this_name:f"}) is None
-    (tmp_path / "own.py").write_text("\n\ndef f(dataset, size, rng):\n    return rng.random(size)\n")
+    assert (
+        place_of(len, None) is None
+        and place_of(None, None) is None
+        and place_of(None, {"target": "no_module_of_this_name:f"}) is None
+    )
+    (tmp_path / "own.py").write_text(
+        "\n\ndef f(dataset, size, rng):\n    return rng.random(size)\n"
+    )
     assert place_of(None, {"target": "own.py:f"}) == {"file": "own.py", "line": 3}
     told = subprocess.run(
-        [sys.executable, "-c", "from dpwitness.auditors.workers.source_locations import place_of\nprint(place_of(lambda: 0, None))"],
+        [sys.executable, "-c",
+            "from dpwitness.auditors.workers.source_locations import place_of\n"
+            "print(place_of(lambda: 0, None))"
+            ],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert told.stdout.strip() == "None"  # typed in: there is no file
 
 
 def test_a_document_with_a_wrong_source_is_refused(document, tmp_path):
-    for source in ("mine.py", {"file": "a.py"}, {"file": "a.py", "line": 0}, {"file": "a.py", "line": "1"}):
+    for source in (
+        "mine.py",
+        {"file": "a.py"},
+        {"file": "a.py", "line": 0},
+        {"file": "a.py", "line": "1"},
+    ):
         document["results"][0]["source"] = source
         (tmp_path / "audit.json").write_text(json.dumps(document))
         with pytest.raises(InvalidArgument, match="source"):

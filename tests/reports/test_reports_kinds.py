@@ -1,4 +1,6 @@
-"""White-box, sensitivity and utility results in a report: their numbers, their plots, what to do."""
+"""White-box, sensitivity and utility results in a report: their numbers, their plots,
+what to do.
+"""
 
 import json
 import xml.etree.ElementTree as ET
@@ -36,7 +38,9 @@ def results():
 def folder(results, tmp_path_factory):
     place = tmp_path_factory.mktemp("report")
     write_report(results, place / "one", title="t")
-    write_report(json.loads((place / "one" / "audit.json").read_text())["results"], place / "two", title="t")
+    write_report(
+        json.loads((place / "one" / "audit.json").read_text())["results"], place / "two", title="t"
+    )
     return place
 
 
@@ -61,15 +65,27 @@ def test_cards_hold_the_numbers(folder):
 
 def test_plots_are_there_and_the_same_twice(folder):
     names = {path.name for path in (folder / "one").glob("*.svg")}
-    assert {"profile-exact.svg", "tradeoff-exact.svg", "search-the-mean.svg", "search-too-tight.svg", "scaling-linear.svg"} <= names
+    assert {
+        "profile-exact.svg",
+        "tradeoff-exact.svg",
+        "search-the-mean.svg",
+        "search-too-tight.svg",
+        "scaling-linear.svg",
+    } <= names
     assert not any("noise.svg" in name and "small" not in name for name in names)
     for name in names:
         content = (folder / "one" / name).read_bytes()
         assert content == (folder / "two" / name).read_bytes(), name
         assert ET.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
     words = {name: (folder / "one" / name).read_text() for name in names}
-    assert "1.25 found" in words["search-too-tight.svg"] and "the claimed bound" in words["search-too-tight.svg"]
-    assert "claimed: power 0.5" in words["scaling-not-a-root.svg"] and "fitted: power 1" in words["scaling-not-a-root.svg"]
+    assert (
+        "1.25 found" in words["search-too-tight.svg"]
+        and "the claimed bound" in words["search-too-tight.svg"]
+    )
+    assert (
+        "claimed: power 0.5" in words["scaling-not-a-root.svg"]
+        and "fitted: power 1" in words["scaling-not-a-root.svg"]
+    )
     assert "at least" in words["tradeoff-exact.svg"]
 
 
@@ -77,5 +93,9 @@ def test_an_error_shows_no_number(tmp_path):
     def stuck(dataset):
         raise ConvergenceError("step 7 of 7")
 
-    text = write_report([audit_sensitivity(stuck, 1.0, Records(1), evaluations=50)], tmp_path, title="t").read_text()
-    assert "step 7 of 7" in text and "largest ratio" not in text and not list(tmp_path.glob("*.svg"))
+    text = write_report(
+        [audit_sensitivity(stuck, 1.0, Records(1), evaluations=50)], tmp_path, title="t"
+    ).read_text()
+    assert (
+        "step 7 of 7" in text and "largest ratio" not in text and not list(tmp_path.glob("*.svg"))
+    )

@@ -1,4 +1,6 @@
-"""Reports: strict JSON, the numbers a decision needs, witnesses, safe names, plots that are the same twice."""
+"""Reports: strict JSON, the numbers a decision needs, witnesses, safe names, plots that are the
+same twice.
+"""
 
 import json
 import subprocess
@@ -26,7 +28,9 @@ def array(*values):
 
 
 def audit(name="laplace-0.9", verdict="VIOLATED", p=1e-40, **changes):
-    """JSON of a black-box audit, with the numbers of a Laplace mechanism whose noise is scaled by 0.9."""
+    """JSON of a black-box audit, with the numbers of a Laplace mechanism whose noise is scaled by
+    0.9.
+    """
     data = {
         "schema_version": 1, "kind": "black box", "name": name, "claim": "pure:1", "relation": "replace-one", "verdict": verdict,
         "headline": f"{verdict}: epsilon > 1.106 certified", "confidence": 0.99, "epsilon_lower": 1.1056, "parameter": "epsilon",
@@ -40,12 +44,18 @@ def audit(name="laplace-0.9", verdict="VIOLATED", p=1e-40, **changes):
         "witness": {"schema_version": 1, "name": name, "target": {"target": "m:f"}} if verdict == "VIOLATED" else None,
     }  # fmt: skip
     told = data | changes
-    point = certified_point(Tally(**told["tally"]), 0.01) if told["tally"] and told["tally"]["correct"] else None
+    point = (
+        certified_point(Tally(**told["tally"]), 0.01)
+        if told["tally"] and told["tally"]["correct"]
+        else None
+    )
     return told | {"certified_point": asdict(point) if point else None}
 
 
 def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):
-    path = write_report([audit()], tmp_path, title="Audit of laplace", command="dpwitness audit m:f", plots=False)
+    path = write_report(
+        [audit()], tmp_path, title="Audit of laplace", command="dpwitness audit m:f", plots=False
+    )
     text = path.read_text()
     assert path == tmp_path / "audit.md"
     first = text.split("\n\n")[1]
@@ -66,30 +76,61 @@ def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):
     ):
         assert expected in text, expected
     assert "is private" not in text
-    assert json.loads((tmp_path / "witness-laplace-0.9.json").read_text())["target"] == {"target": "m:f"}
+    assert json.loads((tmp_path / "witness-laplace-0.9.json").read_text())["target"] == {
+        "target": "m:f"
+    }
 
 
 def test_no_violation_is_no_proof(tmp_path):
-    text = write_report([audit(verdict="NOT_REFUTED", p=0.4)], tmp_path, title="t", plots=False).read_text()
-    assert "**No violation found in 1 audit.**" in text and "does not prove the claim" in text and "is private" not in text
+    text = write_report(
+        [audit(verdict="NOT_REFUTED", p=0.4)], tmp_path, title="t", plots=False
+    ).read_text()
+    assert (
+        "**No violation found in 1 audit.**" in text
+        and "does not prove the claim" in text
+        and "is private" not in text
+    )
     assert not list(tmp_path.glob("witness-*"))
 
 
 def test_an_error_shows_its_note_and_no_bound(tmp_path):
-    empty = {"tally": None, "pair": None, "bit_level": None, "parameter_lower": 0.0, "detectable": "inf", "headline": "ERROR: it raises"}
+    empty = {
+        "tally": None,
+        "pair": None,
+        "bit_level": None,
+        "parameter_lower": 0.0,
+        "detectable": "inf",
+        "headline": "ERROR: it raises",
+    }
     broken = audit("crash", "ERROR", p=1.0, notes=["raises ValueError: a | b <x>"], **empty)
     text = write_report([broken], tmp_path, title="t", plots=False).read_text()
     assert "- raises ValueError: a | b &lt;x>" in text and "No audit reached a verdict" in text
-    assert "epsilon >" not in text.partition("## Audits")[2] and "| ERROR | - | 1.108 | - | - |" in text
+    assert (
+        "epsilon >" not in text.partition("## Audits")[2]
+        and "| ERROR | - | 1.108 | - | - |" in text
+    )
 
 
 def test_a_violation_in_the_low_bits_is_told_apart(tmp_path):
-    bits = {"verdict": "VIOLATED", "epsilon_lower": 6.21, "event": None, "description": "lattice", "tally": None}
-    leaky = audit("laplace", "NOT_REFUTED", p=0.4, bit_level=bits, witness={"level": "bit", "target": None})
+    bits = {
+        "verdict": "VIOLATED",
+        "epsilon_lower": 6.21,
+        "event": None,
+        "description": "lattice",
+        "tally": None,
+    }
+    leaky = audit(
+        "laplace", "NOT_REFUTED", p=0.4, bit_level=bits, witness={"level": "bit", "target": None}
+    )
     text = write_report([leaky], tmp_path, title="t", plots=False).read_text()
     assert "**No violation found in 1 audit.**" in text
-    assert "the low bits of the outputs break the claim in 1: `laplace`" in text and "epsilon > 6.21" in text
-    assert (tmp_path / "witness-laplace.json").is_file() and "The witness file names no mechanism" in text
+    assert (
+        "the low bits of the outputs break the claim in 1: `laplace`" in text
+        and "epsilon > 6.21" in text
+    )
+    assert (
+        tmp_path / "witness-laplace.json"
+    ).is_file() and "The witness file names no mechanism" in text
 
 
 def test_holm_is_statsmodels_holm():
@@ -99,14 +140,34 @@ def test_holm_is_statsmodels_holm():
 
 
 def test_the_family_keeps_what_survives_and_names_what_does_not(tmp_path):
-    """p = 1e-5 and 0.004 of four at error 0.01: Holm multiplies them by 4 and 3, so the second does not survive."""
-    results = [audit("a", p=1e-5), audit("b", p=0.004), audit("c", "NOT_REFUTED", p=0.3), audit("d", "NOT_REFUTED", p=0.9)]
+    """p = 1e-5 and 0.004 of four at error 0.01: Holm multiplies them by 4 and 3, so the second does
+    not survive.
+    """
+    results = [
+        audit("a", p=1e-5),
+        audit("b", p=0.004),
+        audit("c", "NOT_REFUTED", p=0.3),
+        audit("d", "NOT_REFUTED", p=0.9),
+    ]
     text = write_report(results, tmp_path, title="t", plots=False).read_text()
     assert "VIOLATED in 2 of 4 audits: `a`, `b`" in text and "4 p-values, Holm" in text
-    assert "the claim of `a` is refuted; the probability that any such refutation is false is at most 0.01. `b`: violated at" in text
+    assert (
+        "the claim of `a` is refuted; the probability that any such refutation is false is "
+        "at most 0.01. `b`: violated at" in text
+    )
     stored = json.loads((tmp_path / "audit.json").read_text())
-    assert stored["holm"]["adjusted"] == pytest.approx([4e-5, 0.012, 0.6, 0.9]) and stored["holm"]["error"] == 0.01
-    assert stored["verdicts"] == {"VIOLATED": 2, "NOT_REFUTED": 2, "CERTIFIED": 0, "SUPPORTED": 0, "INCONCLUSIVE": 0, "ERROR": 0}
+    assert (
+        stored["holm"]["adjusted"] == pytest.approx([4e-5, 0.012, 0.6, 0.9])
+        and stored["holm"]["error"] == 0.01
+    )
+    assert stored["verdicts"] == {
+        "VIOLATED": 2,
+        "NOT_REFUTED": 2,
+        "CERTIFIED": 0,
+        "SUPPORTED": 0,
+        "INCONCLUSIVE": 0,
+        "ERROR": 0,
+    }
 
 
 def refuse(word):
@@ -114,13 +175,24 @@ def refuse(word):
 
 
 def test_json_is_strict_and_makes_the_report_again(tmp_path):
-    odd = audit(detectable=float("inf"), limit=np.float64("nan"), epsilon_lower=np.float64(1.1056), extra=np.arange(3))
+    odd = audit(
+        detectable=float("inf"),
+        limit=np.float64("nan"),
+        epsilon_lower=np.float64(1.1056),
+        extra=np.arange(3),
+    )
     first = write_report([odd, audit("other")], tmp_path / "one", title="t", plots=False)
     stored = json.loads((tmp_path / "one" / "audit.json").read_text(), parse_constant=refuse)
-    assert stored["schema_version"] == 1 and stored["results"][0]["detectable"] == "inf" and stored["results"][0]["extra"] == [0, 1, 2]
+    assert (
+        stored["schema_version"] == 1
+        and stored["results"][0]["detectable"] == "inf"
+        and stored["results"][0]["extra"] == [0, 1, 2]
+    )
     again = write_report(stored["results"], tmp_path / "two", title="t", plots=False)
     assert again.read_text() == first.read_text()
-    assert sorted(p.name for p in (tmp_path / "two").iterdir()) == sorted(p.name for p in (tmp_path / "one").iterdir())
+    assert sorted(p.name for p in (tmp_path / "two").iterdir()) == sorted(
+        p.name for p in (tmp_path / "one").iterdir()
+    )
 
 
 class Enclosure(Result):
@@ -133,14 +205,23 @@ class Enclosure(Result):
         return "CERTIFIED: epsilon at most 0.987"
 
     def to_json(self):
-        found = {"kind": "my kind", "name": self.name, "verdict": "CERTIFIED", "headline": self.headline()}
+        found = {
+            "kind": "my kind",
+            "name": self.name,
+            "verdict": "CERTIFIED",
+            "headline": self.headline(),
+        }
         return found | {"upper_end": 0.98765, "tight": True}
 
 
 def test_other_kinds_show_their_fields_and_can_have_a_card(tmp_path):
     assert result_json(Enclosure())["witness"] is None
     text = write_report([Enclosure()], tmp_path, title="t").read_text()
-    assert "| upper end | 0.98765 |" in text and "| tight | yes |" in text and "epsilon at most 0.987" in text
+    assert (
+        "| upper end | 0.98765 |" in text
+        and "| tight | yes |" in text
+        and "epsilon at most 0.987" in text
+    )
     card_for("my kind")(lambda entry: [("mine", f"{entry.result['upper_end']:.1f}")])
     try:
         assert "| mine | 1.0 |" in write_report([Enclosure()], tmp_path, title="t").read_text()
@@ -148,7 +229,10 @@ def test_other_kinds_show_their_fields_and_can_have_a_card(tmp_path):
         del _CARDS["my kind"]
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "/abs", "..", "C:\\x", "a\nb", "\N{SNOWMAN}", "x" * 500, "-rf", "a\x00b"])
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc/passwd", "/abs", "..", "C:\\x", "a\nb", "\N{SNOWMAN}", "x" * 500, "-rf", "a\x00b"],
+)
 def test_names_cannot_leave_the_folder(tmp_path, name):
     folder = tmp_path / "deep" / "report"
     write_report([audit(name), audit(name.upper())], folder, title="t", plots=False)
@@ -171,7 +255,10 @@ def test_long_datasets_are_cut_and_their_difference_is_shown():
     assert dataset(first) == "[0, 0, 0, 0, 0, 0, 0, 0, ...] (1,000 entries)"
     assert differences(first, second) == "entry 700: 0 on D0, 2.5 on D1"
     assert differences(array(0.0), array(1.0)) == ""
-    assert dataset({"$type": "object", "class": "m:Records", "fields": {"x": [1, 2], "n": 3}}) == "Records(x=[1, 2], n=3)"
+    assert (
+        dataset({"$type": "object", "class": "m:Records", "fields": {"x": [1, 2], "n": 3}})
+        == "Records(x=[1, 2], n=3)"
+    )
 
 
 CURVES = {
@@ -187,7 +274,10 @@ def test_plots_are_valid_and_the_same_twice(tmp_path):
     results = [audit(f"{claim} $x", claim=claim) for claim in claims]
     rare = {"correct": 2200, "wrong": 60, "rounds": 2_000_000, "directions": 1}
     results += [CURVES, audit("zero", "INCONCLUSIVE", tally=even, parameter_lower=0.0)]
-    results += [audit("rare", tally=rare, parameter_lower=3.22), audit("far", detectable="inf", parameter_lower="inf")]
+    results += [
+        audit("rare", tally=rare, parameter_lower=3.22),
+        audit("far", detectable="inf", parameter_lower="inf"),
+    ]
     for run in ("one", "two"):
         write_report(results, tmp_path / run, title="t")
     files = sorted(p.name for p in (tmp_path / "one").glob("*.svg"))
@@ -198,7 +288,11 @@ def test_plots_are_valid_and_the_same_twice(tmp_path):
         assert first == (tmp_path / "two" / file).read_bytes(), file
         assert ET.fromstring(first).tag == "{http://www.w3.org/2000/svg}svg" and f"({file})" in text
     words = (tmp_path / "one" / "profile-pure-1-x.svg").read_text()
-    assert "epsilon &gt; 1.106 at delta = 0" in words and "violated here" in words and "claimed: pure:1" in words
+    assert (
+        "epsilon &gt; 1.106 at delta = 0" in words
+        and "violated here" in words
+        and "claimed: pure:1" in words
+    )
     assert "violated here" not in (tmp_path / "one" / "profile-zero.svg").read_text()
     assert "enclosure: at most" in (tmp_path / "one" / "profile-exact.svg").read_text()
 
@@ -206,17 +300,37 @@ def test_plots_are_valid_and_the_same_twice(tmp_path):
 def test_matplotlib_is_imported_only_to_draw(tmp_path):
     code = (
         "import sys; from dpwitness.reports import write_report; "
-        f"write_report([{audit()!r}], {str(tmp_path)!r}, title='t', plots=False); print('matplotlib' in sys.modules)"
+        f"write_report([{audit()!r}], {str(tmp_path)!r}, title='t', plots=False); "
+        "print('matplotlib' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "False"
+    )
 
 
 def test_a_real_audit_is_reported_and_its_witness_replays(tmp_path):
-    """Laplace noise scaled by 0.9 at 4e5 runs: the claim falls with probability above 1 - 1e-6, at fixed seeds."""
+    """Laplace noise scaled by 0.9 at 4e5 runs: the claim falls with probability above 1 - 1e-6, at
+    fixed seeds.
+    """
     wrong = zoo()["laplace-0.9"]
-    result = run_audit(wrong, claim=wrong.claim, pair=wrong.worst_pair(), trials=400_000, seed=5, name="laplace-0.9")
+    result = run_audit(
+        wrong,
+        claim=wrong.claim,
+        pair=wrong.worst_pair(),
+        trials=400_000,
+        seed=5,
+        name="laplace-0.9",
+    )
     text = write_report([result], tmp_path, title="t").read_text()
-    assert f"epsilon > {result.parameter_lower:.4g}" in text and 1.0 < result.parameter_lower < 1 / 0.9
+    assert (
+        f"epsilon > {result.parameter_lower:.4g}" in text and 1.0 < result.parameter_lower < 1 / 0.9
+    )
     words = (tmp_path / "profile-laplace-0.9.svg").read_text()
-    assert f"epsilon &gt; {result.epsilon_lower:.4g} at delta = 0" in words and "violated here" in words
+    assert (
+        f"epsilon &gt; {result.epsilon_lower:.4g} at delta = 0" in words
+        and "violated here" in words
+    )
     assert replay(tmp_path / "witness-laplace-0.9.json", seed=8).verdict is Verdict.VIOLATED

@@ -1,4 +1,6 @@
-"""The published reproductions: what they say of the papers, that they are up to date, and that they come out the same each time."""
+"""The published reproductions: what they say of the papers, that they are up to date, and that they
+come out the same each time.
+"""
 
 import json
 import math
@@ -21,10 +23,18 @@ def numbers():
 
 
 @pytest.mark.parametrize(
-    ("problem", "method"), [("Pima", "LR"), ("margin 0.05", "A2 std"), ("Pima, unstandardized", "A1 gamma"), ("margin 0.1", "A2 corrected")]
+    ("problem", "method"),
+    [
+        ("Pima", "LR"),
+        ("margin 0.05", "A2 std"),
+        ("Pima, unstandardized", "A1 gamma"),
+        ("margin 0.1", "A2 corrected"),
+    ],
 )
 def test_committed_cells_are_those_of_a_fresh_run(numbers, problem, method):
-    """Up to a few records that lie on the boundary to within rounding, which differs between processors."""
+    """Up to a few records that lie on the boundary to within rounding, which differs between
+    processors.
+    """
     fresh, committed = figure_2_cell(problem, method, SEED), numbers["figure_2"][problem][method]
     assert fresh.keys() == committed.keys()
     for key, value in committed.items():
@@ -46,12 +56,21 @@ def test_the_same_numbers_give_the_same_bytes(numbers, tmp_path):
 def test_figure_2_orders_the_methods_as_the_paper_does(numbers):
     assert len(numbers["figure_2"]) == 6
     for problem, cells in numbers["figure_2"].items():
-        assert cells["LR"]["long_run"] <= cells["A2 std"]["long_run"] < cells["A1 std"]["long_run"], problem
+        assert (
+            cells["LR"]["long_run"] <= cells["A2 std"]["long_run"] < cells["A1 std"]["long_run"]
+        ), problem
 
 
 def test_standard_regression_errs_as_in_the_paper(numbers):
-    """Within two of the paper's deviations, for the columns as they are; separable data exactly 0."""
-    for problem in ("margin 0.1", "margin 0.05", "Pima, unstandardized", "breast cancer, unstandardized"):
+    """Within two of the paper's deviations, for the columns as they are; separable data
+    exactly 0.
+    """
+    for problem in (
+        "margin 0.1",
+        "margin 0.05",
+        "Pima, unstandardized",
+        "breast cancer, unstandardized",
+    ):
         mean, deviation = lr.FIGURE_2[lr.PROBLEMS[problem].paper][2]
         assert abs(numbers["figure_2"][problem]["LR"]["mean"] - mean) <= 2 * deviation, problem
     fresh = lr.cell("Pima", "LR", seed=3).mean
@@ -59,7 +78,9 @@ def test_standard_regression_errs_as_in_the_paper(numbers):
 
 
 def test_an_unscaled_direction_explains_the_simulations(numbers):
-    """Both problems, both algorithms, within one deviation of the paper; scaled literally none is."""
+    """Both problems, both algorithms, within one deviation of the paper; scaled
+    literally none is.
+    """
     for problem in ("margin 0.1", "margin 0.05"):
         for column, algorithm in enumerate(("A1", "A2")):
             mean, deviation = lr.FIGURE_2[problem][column]
@@ -69,7 +90,9 @@ def test_an_unscaled_direction_explains_the_simulations(numbers):
 
 
 def test_epsilon_kept_is_the_formula_of_the_ledger(numbers):
-    """CM-06: U(eps, n lambda), here by its own grid; infinite for the printed noise; 0.2 for Algorithm 1 with Gamma noise."""
+    """CM-06: U(eps, n lambda), here by its own grid; infinite for the printed noise; 0.2 for
+    Algorithm 1 with Gamma noise.
+    """
     s = np.linspace(0, 1, 100_001)
     for problem, cells in numbers["figure_2"].items():
         n_lambda = cells["A2 gamma"]["training"] * lr.PROBLEMS[problem].regularization
@@ -83,7 +106,9 @@ def test_epsilon_kept_is_the_formula_of_the_ledger(numbers):
 
 
 def test_learning_curve_stays_above_its_floor(numbers):
-    """At n = 700 the floor is 0.14, far from standard regression, which the paper draws beside Algorithm 2."""
+    """At n = 700 the floor is 0.14, far from standard regression, which the paper draws beside
+    Algorithm 2.
+    """
     curve = numbers["curve"]
     for i, floor in enumerate(curve["floor A2 std"]):
         assert curve["error"]["A2 std"][i] > floor
@@ -94,8 +119,12 @@ def test_learning_curve_stays_above_its_floor(numbers):
 
 
 def test_gaussian_noise_does_not_feel_the_dimension_and_gamma_noise_does():
-    """Fresh runs at p = 8 and 2048; the Gaussian accuracies are means of 20 runs of standard deviation 0.015 at most."""
-    runs = {k: [acc.dimension_point(k, p, seed=5) for p in (8, 2048)] for k in acc.DIMENSION_METHODS}
+    """Fresh runs at p = 8 and 2048; the Gaussian accuracies are means of 20 runs of standard
+    deviation 0.015 at most.
+    """
+    runs = {
+        k: [acc.dimension_point(k, p, seed=5) for p in (8, 2048)] for k in acc.DIMENSION_METHODS
+    }
     for method in ("Output-Gauss", "Objective-Gauss"):
         (small, error), (large, other) = runs[method]
         assert abs(small - large) < 6 * math.hypot(error, other) + 1e-3, method
@@ -121,4 +150,6 @@ def test_transfer_needs_more_epsilon_than_the_paper_says(numbers):
         assert found["accuracy"][constant][-1] > found["baseline"] - 0.02
     fresh_baseline, fresh = acc.transfer_curve(SEED, epsilons=(1.0,), constants=(1.0,))
     assert fresh_baseline == pytest.approx(found["baseline"], abs=1e-3)
-    assert fresh[1.0][0] == pytest.approx(found["accuracy"]["1"][found["epsilons"].index(1.0)], abs=3e-3)
+    assert fresh[1.0][0] == pytest.approx(
+        found["accuracy"]["1"][found["epsilons"].index(1.0)], abs=3e-3
+    )

@@ -1,4 +1,6 @@
-"""Fixture with the environment of diffprivlib, installed once in ``$DPWITNESS_HOME``, or in ``.venv-targets`` of the clone."""
+"""Fixture with the environment of diffprivlib, installed once in ``$DPWITNESS_HOME``, or in
+``.venv-targets`` of the clone.
+"""
 
 import fcntl
 import os
@@ -13,15 +15,27 @@ HOME = Path(os.environ.get("DPWITNESS_HOME") or Path(__file__).parents[2] / ".ve
 
 @pytest.fixture(scope="session")
 def diffprivlib_home():
-    """Return the folder that contains ``environments/diffprivlib``; skip the tests that need it if no package index is available."""
+    """Return the folder that contains ``environments/diffprivlib``; skip the tests that need it if
+    no package index is available.
+    """
     HOME.mkdir(parents=True, exist_ok=True)
     with open(HOME / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # test workers are processes
         command = [sys.executable, "-m", "dpwitness", "targets", "setup", "diffprivlib"]
-        made = subprocess.run(command, env={**os.environ, "DPWITNESS_HOME": str(HOME)}, capture_output=True, text=True, timeout=900)
+        made = subprocess.run(
+            command,
+            env={**os.environ, "DPWITNESS_HOME": str(HOME)},
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
     if made.returncode:
         output = made.stdout + made.stderr
-        reason = "No matching distribution" if "No matching distribution" in output else "Temporary failure in name resolution"
+        reason = (
+            "No matching distribution"
+            if "No matching distribution" in output
+            else "Temporary failure in name resolution"
+        )
         if reason in output:
             pytest.skip(f"diffprivlib cannot be installed, no package index answers: {reason}")
         pytest.fail(output)

@@ -37,7 +37,9 @@ def test_pairs_are_neighbours_and_all_different(domain):
 
 
 def test_long_datasets_that_print_alike_are_different_pairs():
-    """NumPy prints long arrays with dots: every changed record lies where the dots are, or at an end."""
+    """NumPy prints long arrays with dots: every changed record lies where the dots are, or at an
+    end.
+    """
     whys = [pair.why for pair in pairs_for(Records(2000))]
     assert any("last" in why for why in whys) and any("first" in why for why in whys)
 
@@ -52,11 +54,16 @@ def test_where_a_float_cannot_hold_a_count():
 def test_missing_values_stand_against_one_value():
     first = pairs_for(Records(1000, missing=True))[0]
     assert np.isnan(first.d0).sum() == 999 and np.nanmax(first.d1) == 1
-    assert any(np.isnan(pair.d0).sum() == 1 and not np.isnan(pair.d1).any() for pair in pairs_for(Records(10, missing=True))[:6])
+    assert any(
+        np.isnan(pair.d0).sum() == 1 and not np.isnan(pair.d1).any()
+        for pair in pairs_for(Records(10, missing=True))[:6]
+    )
 
 
 def test_records_out_of_range_only_where_they_may_occur():
-    assert all(((d >= 0) & (d <= 1)).all() for pair in pairs_for(Records(5)) for d in (pair.d0, pair.d1))
+    assert all(
+        ((d >= 0) & (d <= 1)).all() for pair in pairs_for(Records(5)) for d in (pair.d0, pair.d1)
+    )
     assert any(pair.d1.max() > 1 for pair in pairs_for(Records(5, outside=True))[:4])
 
 
@@ -67,7 +74,9 @@ def test_every_label_stays_where_classes_are_public():
 
 def test_one_label_turned_over_in_a_crowd():
     pairs = [p for p in pairs_for(Rows(2, labels=(0, 1))) if "label flipped, low" in p.why]
-    changed = [sorted(d[:, 1].tolist()) for p in pairs for d in (p.d0, p.d1) if np.all(d[:, 0] == 0)]
+    changed = [
+        sorted(d[:, 1].tolist()) for p in pairs for d in (p.d0, p.d1) if np.all(d[:, 0] == 0)
+    ]
     assert [0, 0] in changed and [0, 1] in changed
 
 

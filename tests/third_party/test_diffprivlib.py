@@ -1,4 +1,6 @@
-"""diffprivlib in its own interpreter: three targets with known verdicts, and the commands of the guide."""
+"""diffprivlib in its own interpreter: three targets with known verdicts, and the commands of the
+guide.
+"""
 
 import os
 import re
@@ -23,7 +25,9 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "library.md"
     ],
 )
 def test_verdicts(diffprivlib_home, monkeypatch, name, trials, verdict, bits):
-    """Confidence 1 - 1e-7 for each level. The leak and the violation certify beyond 3, with room for the seed."""
+    """Confidence 1 - 1e-7 for each level. The leak and the violation certify beyond 3, with room
+    for the seed.
+    """
     monkeypatch.setenv("DPWITNESS_HOME", str(diffprivlib_home))
     (case,) = [case for case in suite("third-party") if case.name == name]
     outcome = run_case(case, trials=trials, confidence=1 - 1e-7, seed=5)
@@ -37,7 +41,9 @@ def test_verdicts(diffprivlib_home, monkeypatch, name, trials, verdict, bits):
 
 def test_commands_of_the_guide(diffprivlib_home, tmp_path):
     """The commands as printed."""
-    blocks = re.findall(r"^```sh\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     (block,) = [block for block in blocks if "diffprivlib" in block]
     expected = [0, 1, 1, 1]
     environment = {**os.environ, "DPWITNESS_HOME": str(diffprivlib_home)}
@@ -45,6 +51,11 @@ def test_commands_of_the_guide(diffprivlib_home, tmp_path):
         command, *arguments = shlex.split(line, comments=True)
         assert command == "dpwitness"
         ran = subprocess.run(
-            [sys.executable, "-m", "dpwitness", *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+            [sys.executable, "-m", "dpwitness", *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         assert ran.returncode == code, ran.stdout + ran.stderr

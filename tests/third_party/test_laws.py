@@ -18,8 +18,12 @@ def rows(*entries):
 @pytest.mark.parametrize("shift", [0.1, 1.0, -1.0, 3.0])
 def test_laplace(shift):
     found = closed_form.laplace(shift)
-    assert (found.loss[0], found.loss[-1]) == (pytest.approx(-abs(shift)), pytest.approx(abs(shift)))
-    assert found.hockey_stick(0.0) == pytest.approx(1 - math.exp(-abs(shift) / 2), abs=1e-6)  # total variation
+    assert (found.loss[0], found.loss[-1]) == (
+        pytest.approx(-abs(shift)),
+        pytest.approx(abs(shift)),
+    )
+    # total variation
+    assert found.hockey_stick(0.0) == pytest.approx(1 - math.exp(-abs(shift) / 2), abs=1e-6)
 
 
 def test_gaussian():
@@ -36,18 +40,24 @@ def test_responses():
     assert law.response(4, 1.0)(None).loss[-1] == pytest.approx(1.0)
     p, q = 1 / (1 + math.exp(-0.25)), 1 / (1 + math.exp(0.25))
     assert law.unary_encoding_law(p, q)(None).loss[-1] == pytest.approx(0.5)
-    assert law.unary_encoding_law(1 - (1 - p) * (1 - q), q)(None).loss[-1] == pytest.approx(1.3694, abs=1e-4)  # as in release 1.1.2
+    # as in release 1.1.2
+    assert law.unary_encoding_law(1 - (1 - p) * (1 - q), q)(None).loss[-1] == pytest.approx(
+        1.3694, abs=1e-4
+    )
 
 
 def test_tree():
     one = Pair(rows([0, 0], [0, 0]), rows([0, 0], [0, 1]))
     found = law.decision_tree(one)
     assert max(-found.loss[0], found.loss[-1]) == pytest.approx(2.0)
-    assert law.decision_tree(Pair(rows([0, 0], [0.5, 0]), rows([0, 0], [0.5, 1]))) is None  # a random threshold may part the rows
+    # a random threshold may part the rows
+    assert law.decision_tree(Pair(rows([0, 0], [0.5, 0]), rows([0, 0], [0.5, 1]))) is None
 
 
 def test_logistic_regression():
-    """The Hessian grows from the extra weight by R^2 / 4 at w = 0, and the noise pays for the moved gradient over its scale 4 R."""
+    """The Hessian grows from the extra weight by R^2 / 4 at w = 0, and the noise pays for the moved
+    gradient over its scale 4 R.
+    """
     found = law.logistic_regression(Pair(rows([0, 0], [0, 1]), rows([0, 0], [100, 1])))
     w, weight = np.linspace(-0.05, 0.05, 20_001), 25 / math.expm1(0.25)
     share = 1 / (1 + np.exp(-100 * w))
@@ -59,7 +69,8 @@ def test_logistic_regression():
 
 def test_linear_regression_without_a_change_loses_nothing():
     same = rows(*[[0.1, 1]] * 20)
-    found = law.linear_regression(SimpleNamespace(d0=same, d1=same.copy()))  # no `Pair`: it refuses identical datasets
+    # no `Pair`: it refuses identical datasets
+    found = law.linear_regression(SimpleNamespace(d0=same, d1=same.copy()))
     assert np.abs(found.loss).max() == 0
     moved = same.copy()
     moved[0, 0] = 1.0

@@ -1,4 +1,6 @@
-"""The published audits of third-party libraries: the page is the rendering of its JSON, and both cover the suite."""
+"""The published audits of third-party libraries: the page is the rendering of its JSON, and both
+cover the suite.
+"""
 
 import json
 from pathlib import Path
@@ -31,7 +33,9 @@ def test_the_page_is_the_rendering_of_its_numbers(found):
 
 
 def test_every_row_of_the_suite_is_there(found):
-    assert {row["name"] for row in found["rows"]} | set(found["missing"]) == {row.name for row in ROWS}
+    assert {row["name"] for row in found["rows"]} | set(found["missing"]) == {
+        row.name for row in ROWS
+    }
 
 
 def test_keys_are_right_at_both_levels(found):
@@ -41,7 +45,8 @@ def test_keys_are_right_at_both_levels(found):
         assert row["right"] is True, row["name"]
         assert row["cpu_seconds"] < (900 if row["key"] == "K20" else 120)
         if row["limit"] is not None:
-            least = 0.88 if row["claim"].startswith("pure") else 0.8  # linear regression: hardly any count; at delta = 1e-5 luck moves 12 %
+            # linear regression: hardly any count; at delta = 1e-5 luck moves 12 %
+            least = 0.88 if row["claim"].startswith("pure") else 0.8
             assert row["parameter_lower"] >= least * row["limit"], row["name"]
 
 
@@ -64,17 +69,27 @@ def test_no_row_names_a_pair():
 
 def test_every_adapter_has_an_environment():
     files = {path.name for path in FOLDER.glob("*/*_targets.py")}
-    assert {file for environment in environments().values() for file in environment.targets} == files
-    pinned = [line for environment in environments().values() for line in (*environment.requirements, *environment.no_deps)]
+    assert {
+        file for environment in environments().values() for file in environment.targets
+    } == files
+    pinned = [
+        line
+        for environment in environments().values()
+        for line in (*environment.requirements, *environment.no_deps)
+    ]
     assert all("==" in line for line in pinned)
-    accountants = {"autodp", "dp-accounting", "dp-accounting-044", "jax-privacy"}  # audited by their figures, without rows
+    # audited by their figures, without rows
+    accountants = {"autodp", "dp-accounting", "dp-accounting-044", "jax-privacy"}
     assert {row.environment for row in ROWS} == set(environments()) - accountants
 
 
 def test_later_reports_replace_rows(tmp_path, found):
     """Two reports with one row in common, and a row that was missing in the first."""
     first, second = found["rows"][0] | {"witness": None}, found["rows"][1] | {"witness": None}
-    for name, rows, missing in (("a", [first], {second["name"]: "install"}), ("b", [first | {"trials": 7}, second], {})):
+    for name, rows, missing in (
+        ("a", [first], {second["name"]: "install"}),
+        ("b", [first | {"trials": 7}, second], {}),
+    ):
         (tmp_path / name).mkdir()
         content = found | {"rows": rows, "missing": missing, "witnesses": ""}
         (tmp_path / name / "third-party.json").write_text(json.dumps(content))
@@ -86,9 +101,23 @@ def test_later_reports_replace_rows(tmp_path, found):
 
 def test_what_is_not_installed_is_said(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
-    assert dpwitness(["suite", "third-party", "-k", "smartnoise and not synth", "--report", str(tmp_path / "out")]) == 3
+    assert (
+        dpwitness(
+            [
+                "suite",
+                "third-party",
+                "-k",
+                "smartnoise and not synth",
+                "--report",
+                str(tmp_path / "out"),
+            ]
+        )
+        == 3
+    )
     out = capsys.readouterr().out
     assert "smartnoise-count  not installed: dpwitness targets setup smartnoise" in out
     assert "2 not installed" in out
-    assert "dpwitness targets setup smartnoise" in (tmp_path / "out" / "third-party.json").read_text()
+    assert (
+        "dpwitness targets setup smartnoise" in (tmp_path / "out" / "third-party.json").read_text()
+    )
     assert page_content([], {})["rows"] == []

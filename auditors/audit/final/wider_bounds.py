@@ -1,4 +1,6 @@
-"""Hints on the declaration of a domain: wider bounds where no pair changes the outputs, and categories where outputs are texts."""
+"""Hints on the declaration of a domain: wider bounds where no pair changes the outputs, and
+categories where outputs are texts.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,16 @@ _WIDER_PHASE = 1_000_000  # phase number in the stages' keys, above those of all
 
 
 def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain) -> None:
-    """Add a note on wider bounds of a domain that change the outputs, if none of the pairs in the declared domain does.
+    """Add a note on wider bounds of a domain that change the outputs, if none of the pairs in the
+    declared domain does.
 
     Pairs outside the declared domain cannot refute the claim.
     """
     parts = findings.test.parts if findings.test else ()
-    if exercised(findings.options.claim, parts, runner.seen, max(1, len(findings.pairs)))[0] is not False:
+    if (
+        exercised(findings.options.claim, parts, runner.seen, max(1, len(findings.pairs)))[0]
+        is not False
+    ):
         return
     runs = 0
     for wide, text in _wider_domains(domain):
@@ -37,22 +43,32 @@ def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain
                 sides = [side for found in outputs(stage, runner.executor) for side in found.sides]
             except (MechanismFailed, InvalidArgument):
                 continue
-            if any(one is not None and zero is not None and difference(one, zero) < _WIDER_LEVEL for one, zero in sides):
+            if any(
+                one is not None and zero is not None and difference(one, zero) < _WIDER_LEVEL
+                for one, zero in sides
+            ):
                 runner.note(
-                    f"no pair of {_domain_text(domain)} changes the outputs; {text} do ({runs:,} more runs): declare the domain as "
-                    f"{_domain_text(wide)} if such data can occur; pairs outside of the declared domain cannot refute the claim"
+                    f"no pair of {_domain_text(domain)} changes the outputs; {text} do "
+                    f"({runs:,} more runs): declare the domain as "
+                    f"{_domain_text(wide)} if such data can occur; pairs outside of the "
+                    "declared domain cannot refute the claim"
                 )
                 return
 
 
-def suggest_categories(runner: RoundRunner, domain: Domain, known: Sequence[tuple[Outputs, Outputs]]) -> None:
-    """Add a note if outputs contain texts although the domain has integers: the integers may be labels, of which a rare one matters."""
+def suggest_categories(
+    runner: RoundRunner, domain: Domain, known: Sequence[tuple[Outputs, Outputs]]
+) -> None:
+    """Add a note if outputs contain texts although the domain has integers: the integers may be
+    labels, of which a rare one matters.
+    """
     integer, categories = getattr(domain, "integer", False), getattr(domain, "categories", False)
     if not integer or categories or not any(side.texts for sides in known for side in sides):
         return
     how = '"categories": true' if integer is True else f'"categories": {list(integer)}'
     runner.note(
-        f"outputs contain texts, and the domain has integers: if the integers are labels without an order, add {how} to the domain, "
+        "outputs contain texts, and the domain has integers: if the integers are labels "
+        f"without an order, add {how} to the domain, "
         "so that pairs with rare labels are tried"
     )
 
@@ -64,13 +80,23 @@ def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
     features = getattr(domain, "features", None)
     for factor in _WIDENING_FACTORS:
         for down in (False, True):
-            if isinstance(low, int | float) and isinstance(high, int | float) and dataclasses.is_dataclass(domain):
+            if (
+                isinstance(low, int | float)
+                and isinstance(high, int | float)
+                and dataclasses.is_dataclass(domain)
+            ):
                 ends = _widen_interval(low, high, factor, down)
                 changes: list[dict[str, Any]] = [{"low": ends[0], "high": ends[1]}]
-                changes += [changes[0] | {"integer": True}] if getattr(domain, "integer", None) is False else []
+                changes += (
+                    [changes[0] | {"integer": True}]
+                    if getattr(domain, "integer", None) is False
+                    else []
+                )
                 text = f"values down to {ends[0]:g}" if down else f"values up to {ends[1]:g}"
             elif features and dataclasses.is_dataclass(domain):
-                changes = [{"features": tuple(_widen_interval(*ends, factor, down) for ends in features)}]
+                changes = [
+                    {"features": tuple(_widen_interval(*ends, factor, down) for ends in features)}
+                ]
                 text = f"features with bounds {factor:g} times as wide"
             else:
                 return
@@ -83,7 +109,9 @@ def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
 
 
 def _widen_interval(low: float, high: float, factor: float, down: bool) -> tuple[float, float]:
-    """Return the interval with its upper (or lower, if `down`) end moved by `factor` times its length."""
+    """Return the interval with its upper (or lower, if `down`) end moved by `factor` times its
+    length.
+    """
     more = (high - low) * factor
     ends = (low - more if down else low, high if down else low + more)
     whole = isinstance(low, int) and isinstance(high, int)
@@ -93,6 +121,13 @@ def _widen_interval(low: float, high: float, factor: float, down: bool) -> tuple
 def _domain_text(domain: Domain) -> str:
     """Return a text of the domain with its bounds, without other fields at their default."""
     given: Any = domain
-    values = {field.name: (getattr(domain, field.name), field.default) for field in dataclasses.fields(given)}
-    text = [f"{name}={value!r}" for name, (value, default) in values.items() if value != default or name in ("low", "high")]
+    values = {
+        field.name: (getattr(domain, field.name), field.default)
+        for field in dataclasses.fields(given)
+    }
+    text = [
+        f"{name}={value!r}"
+        for name, (value, default) in values.items()
+        if value != default or name in ("low", "high")
+    ]
     return f"{type(domain).__name__}({', '.join(text)})"

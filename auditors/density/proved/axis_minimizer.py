@@ -1,4 +1,5 @@
-"""Proved bounds for perturbed minimizers whose records all lie on one axis e, in the plane and beyond.
+"""Proved bounds for perturbed minimizers whose records all lie on one axis e, in the plane and
+beyond.
 
 *Normal noise.* The coordinates of w orthogonal to e are normal, and independent of the coordinate
 along e and of the data. The loss is that of the law along e.
@@ -44,7 +45,9 @@ class _LinePair:
 
 
 class _LinePairLargestLoss(_LinePair):
-    """Two laws on the line, where the loss of a coordinate along the axis is the largest over all other coordinates."""
+    """Two laws on the line, where the loss of a coordinate along the axis is the largest over all
+    other coordinates.
+    """
 
     def loss_ball(self, boxes: list[Box], first: RiskLaw, second: RiskLaw) -> list[Span]:
         """Enclose the largest loss over each interval of the coordinate along the axis."""
@@ -64,7 +67,9 @@ class HasSupremum(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LargestLossBounds:
-    """One order of a pair of which only the largest loss L is enclosed. Other divergences are bounded from above by L."""
+    """One order of a pair of which only the largest loss L is enclosed. Other divergences are
+    bounded from above by L.
+    """
 
     cells: HasSupremum
 
@@ -75,7 +80,9 @@ class LargestLossBounds:
         return self.cells.supremum()
 
     def epsilon(self, delta: float, relative: float = 0.0, edge: float | None = None) -> Span:
-        """Enclose epsilon at `delta`: pure DP implies approximate DP, so epsilon is at most the largest loss."""
+        """Enclose epsilon at `delta`: pure DP implies approximate DP, so epsilon is at most the
+        largest loss.
+        """
         low, high = self.supremum()
         return (max(0.0, low), max(0.0, high)) if delta <= 0 else (0.0, max(0.0, high))
 
@@ -89,7 +96,9 @@ class LargestLossBounds:
         return 0.0, max(0.0, self.supremum()[1])
 
     def concentrated(self) -> Span:
-        """Return (0, infinity): the bound by the largest loss, (sup |L|)^2 / 2, needs both orders of the pair together."""
+        """Return (0, infinity): the bound by the largest loss, (sup |L|)^2 / 2, needs both orders
+        of the pair together.
+        """
         return 0.0, float("inf")
 
 
@@ -103,5 +112,8 @@ def cells_on_axis(
     if kind == "gaussian":
         cells = line(_LinePair(cuts), first, second, samples, seconds)
         return cells, cells.turned()
-    orders = [line(_LinePairLargestLoss(cuts), a, b, samples, seconds) for a, b in ((first, second), (second, first))]
+    orders = [
+        line(_LinePairLargestLoss(cuts), a, b, samples, seconds)
+        for a, b in ((first, second), (second, first))
+    ]
     return tuple(LargestLossBounds(cells) for cells in orders)

@@ -26,27 +26,33 @@ from flint import arb
 from dpwitness.core.balls.ball import Ball, Box, Span, endpoints
 
 _MANY_SPLITS = 2000  # split cells, after which a supremum is computed to fewer digits
-_MAX_INFINITE_SPLITS = 60  # splits of cells with an infinite bound, after which the bound is accepted as infinite
-# Orders for zCDP. Chords bound the values between them. D_a / a is flat at its maximum, so few orders suffice.
+# splits of cells with an infinite bound, after which the bound is accepted as infinite
+_MAX_INFINITE_SPLITS = 60
+# Orders for zCDP. Chords bound the values between them. D_a / a is flat at its maximum, so few
+# orders suffice.
 _ZCDP_ORDERS = [1 + 10 ** (k / 8) for k in range(-24, 33)]
 
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """Set of outputs with its masses under D1 (p) and D0 (q), and the span of the loss log p/q over the set."""
+    """Set of outputs with its masses under D1 (p) and D0 (q), and the span of the loss log p/q over
+    the set.
+    """
 
     p: Ball
     q: Ball
     loss: Span
     box: Box = ()
-    rough: bool = False  # masses come from densities only, so the loss gives a tighter ratio p/q than the masses do
+    # masses come from densities only, so the loss gives a tighter ratio p/q than the masses do
+    rough: bool = False
 
     def turned(self) -> Cell:
         """Return the cell for the other order of the pair."""
         return Cell(self.q, self.p, (-self.loss[1], -self.loss[0]), self.box, self.rough)
 
     def outer(self) -> Ball:
-        """Return the mass p at the upper end of the span, in the two-point law that preserves p and q.
+        """Return the mass p at the upper end of the span, in the two-point law that preserves p and
+        q.
 
         The mass is (p - q e^low) / (1 - e^(low - high)), and at most p.
         """
@@ -62,7 +68,8 @@ class Cells:
     """Cells that cover all outputs. Outputs outside all cells have no mass."""
 
     leaves: list[Cell]  # a partition of the outputs
-    split: Callable[[Cell], list[Cell]] | None = None  # returns the parts of a cell; none if the cell cannot be split
+    # returns the parts of a cell; none if the cell cannot be split
+    split: Callable[[Cell], list[Cell]] | None = None
     seconds: float = 20.0  # time after which no cell is split: enclosures then stay valid but wide
     started: float = field(default_factory=time.monotonic)
     largest: Span | None = None
@@ -70,9 +77,13 @@ class Cells:
     mu: ClassVar[Span | None] = None  # the GDP parameter has no enclosure
 
     def turned(self) -> Cells:
-        """Return the cells for the other order of the pair. Later refinements of the two are independent."""
+        """Return the cells for the other order of the pair. Later refinements of the two are
+        independent.
+        """
         cut = self.split
-        turned = None if cut is None else lambda cell: [part.turned() for part in cut(cell.turned())]
+        turned = (
+            None if cut is None else lambda cell: [part.turned() for part in cut(cell.turned())]
+        )
         return Cells([cell.turned() for cell in self.leaves], turned, self.seconds, self.started)
 
     def total(self) -> tuple[Ball, Ball]:
@@ -80,15 +91,22 @@ class Cells:
         return sum((c.p for c in self.leaves), arb(0)), sum((c.q for c in self.leaves), arb(0))
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
-        """Enclose delta(epsilon) = sup over events of P - e^epsilon Q, refined to the given width."""
+        """Enclose delta(epsilon) = sup over events of P - e^epsilon Q, refined to the
+        given width.
+        """
         factor = arb(epsilon).exp()
-        return self._refined_sum(lambda cell: hockey_stick_contribution(cell, epsilon, factor), relative, absolute)
+        return self._refined_sum(
+            lambda cell: hockey_stick_contribution(cell, epsilon, factor), relative, absolute
+        )
 
     def renyi(self, order: float, relative: float = 1e-7) -> Span:
         """Enclose D_order(P || Q) = log E_P e^((order - 1) L) / (order - 1), for order > 1."""
         top = max((cell.loss[1] for cell in self.leaves), default=0.0)
-        shift = arb(top) if math.isfinite(top) else arb(0)  # subtracted from the exponents to keep sums near 1
-        low, high = self._refined_sum(lambda cell: _moment_contribution(cell, order, shift), relative, 0.0)
+        # subtracted from the exponents to keep sums near 1
+        shift = arb(top) if math.isfinite(top) else arb(0)
+        low, high = self._refined_sum(
+            lambda cell: _moment_contribution(cell, order, shift), relative, 0.0
+        )
         power = arb(order) - 1
         lower = endpoints(arb(low).log() / power + shift)[0] if low > 0 else 0.0
         upper = endpoints(arb(high).log() / power + shift)[1] if high > 0 else 0.0
@@ -138,14 +156,22 @@ class Cells:
         return best, max([best, *done, *(-upper for upper, _, _ in heap[:1])])
 
     def epsilon(self, delta: float, relative: float = 2e-9, edge: float | None = None) -> Span:
-        """Enclose the smallest epsilon >= 0 with delta(epsilon) <= delta, on a known side of `edge` where possible."""
+        """Enclose the smallest epsilon >= 0 with delta(epsilon) <= delta, on a known side of `edge`
+        where possible.
+        """
         if delta <= 0:
             low, high = self.supremum()
             return max(0.0, low), max(0.0, high)
         low, high = self._epsilon(delta, relative)
         if edge is not None and low <= edge < high:
             here = self.hockey_stick(edge, 1e-13, 1e-30)
-            low, high = (edge, high) if here[0] > delta else (low, edge) if here[1] <= delta else (low, high)
+            low, high = (
+                (edge, high)
+                if here[0] > delta
+                else (low, edge)
+                if here[1] <= delta
+                else (low, high)
+            )
         return low, high
 
     def _epsilon(self, delta: float, relative: float) -> Span:
@@ -174,18 +200,24 @@ class Cells:
             elif here[0] > delta:
                 low = middle
             else:
-                return self._narrow(delta, low, middle, relative), self._narrow(delta, high, middle, relative)
+                return self._narrow(delta, low, middle, relative), self._narrow(
+                    delta, high, middle, relative
+                )
         return low, high
 
     def _proved_upper(self, delta: float) -> float:
-        """Return an epsilon at which the divergence is proved to be at most `delta`, where the sign at 0 is undecided."""
+        """Return an epsilon at which the divergence is proved to be at most `delta`, where the sign
+        at 0 is undecided.
+        """
         high = 1e-9
         while self.hockey_stick(high, 1e-9, 1e-9 * delta)[1] > delta and high < 1e3:
             high *= 2.0
         return high if high < 1e3 else math.inf
 
     def _narrow(self, delta: float, sure: float, open_at: float, relative: float) -> float:
-        """Bisect between an epsilon whose side of the root is proved and one whose side is undecided."""
+        """Bisect between an epsilon whose side of the root is proved and one whose side is
+        undecided.
+        """
         below = sure < open_at
         while abs(open_at - sure) > relative * max(sure, open_at, 1e-9):
             middle = 0.5 * (sure + open_at)
@@ -203,10 +235,16 @@ class Cells:
     def _replace(self, split_ids: set[int], new_cells: Iterable[Cell]) -> None:
         """Replace the leaves with ids in `split_ids` by `new_cells`."""
         if split_ids:
-            self.leaves = [cell for cell in itertools.chain(self.leaves, new_cells) if id(cell) not in split_ids]
+            self.leaves = [
+                cell
+                for cell in itertools.chain(self.leaves, new_cells)
+                if id(cell) not in split_ids
+            ]
 
     def _refined_sum(self, value: Callable[[Cell], Ball], relative: float, absolute: float) -> Span:
-        """Enclose the sum of `value` over the leaves, splitting the widest until the requested width is met."""
+        """Enclose the sum of `value` over the leaves, splitting the widest until the requested
+        width is met.
+        """
         known: dict[int, Ball] = {}
         heap: list[tuple[float, int, Cell]] = []
         count = itertools.count()
@@ -254,7 +292,9 @@ def concentrated(side: Any) -> Span:
     values = [side.renyi(order, 1e-6) for order in _ZCDP_ORDERS]
     lower = max(low / order for (low, _), order in zip(values, _ZCDP_ORDERS, strict=True))
     upper = [values[0][1], side.supremum()[1] / _ZCDP_ORDERS[-1]]
-    for (a, first), (b, second) in itertools.pairwise(zip(_ZCDP_ORDERS, (high for _, high in values), strict=True)):
+    for (a, first), (b, second) in itertools.pairwise(
+        zip(_ZCDP_ORDERS, (high for _, high in values), strict=True)
+    ):
         upper.append(_chord(a, first, b, second))
     return lower * (1 - 1e-15), max(upper) * (1 + 1e-15)
 
@@ -295,9 +335,15 @@ def _moment_contribution(cell: Cell, order: float, shift: Ball) -> Ball:
     most = (power * (arb(high) - shift)).exp() * far
     if math.isfinite(low):
         rest = cell.p - far
-        most = most + (power * (arb(low) - shift)).exp() * (rest if rest > 0 else rest.nonnegative_part())
+        most = most + (power * (arb(low) - shift)).exp() * (
+            rest if rest > 0 else rest.nonnegative_part()
+        )
     ratio = cell.p / cell.q
-    least = cell.p * (power * (ratio.log() - shift)).exp() if ratio.is_finite() and ratio > 0 else arb(0)
+    least = (
+        cell.p * (power * (ratio.log() - shift)).exp()
+        if ratio.is_finite() and ratio > 0
+        else arb(0)
+    )
     if math.isfinite(low):
         other = cell.p * (power * (arb(low) - shift)).exp()
         least = other if not least.lower() > other.lower() else least
@@ -319,7 +365,9 @@ def _nonnegative_part(ball: Ball) -> Ball:
 
 
 def _chord(a: float, first: float, b: float, second: float, pieces: int = 64) -> float:
-    """Bound psi(x) / (x (x - 1)) from above over [a, b], given D_a and D_b: psi lies below its chord, taken in `pieces`."""
+    """Bound psi(x) / (x (x - 1)) from above over [a, b], given D_a and D_b: psi lies below its
+    chord, taken in `pieces`.
+    """
     if not (math.isfinite(first) and math.isfinite(second)):
         return math.inf
     one, two = (arb(a) - 1) * first, (arb(b) - 1) * second

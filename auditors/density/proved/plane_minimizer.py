@@ -41,18 +41,24 @@ class PlaneSearch:
     known: Span | None = None
 
     def supremum(self, relative: float = 5e-4) -> Span:
-        """Enclose the largest loss, to this relative width if the limits on cells and time allow."""
+        """Enclose the largest loss, to this relative width if the limits on cells and
+        time allow.
+        """
         if self.known is None:
             with ctx.workprec(_PRECISION_BITS):
                 self.known = self._search(relative)
         return self.known
 
     def _search(self, relative: float) -> Span:
-        """Run branch and bound, best cell first. The points in `hints` are evaluated before all cells."""
+        """Run branch and bound, best cell first. The points in `hints` are evaluated before all
+        cells.
+        """
         started, count = time.monotonic(), itertools.count()
         r = self.reach
         cells: list[tuple[bool, Span, Span]] = [(True, (-r, r), (-r, r))]
-        cells += [(False, (k * math.pi / 4, (k + 1.0001) * math.pi / 4), (0.0, 1.0)) for k in range(8)]
+        cells += [
+            (False, (k * math.pi / 4, (k + 1.0001) * math.pi / 4), (0.0, 1.0)) for k in range(8)
+        ]
         heap = [(-self._loss_span(cell)[1], next(count), cell) for cell in cells]
         heapq.heapify(heap)
         best = max((self._point_lower_bound(x, y) for x, y in self.hints), default=-math.inf)
@@ -76,13 +82,18 @@ class PlaneSearch:
     def _loss_span(self, cell: tuple[bool, Span, Span]) -> Span:
         """Enclose the loss over a cell."""
         inner, first, second = cell
-        return self.loss.over((first, second)) if inner else self.loss.beyond(self.reach, first, second)
+        return (
+            self.loss.over((first, second))
+            if inner
+            else self.loss.beyond(self.reach, first, second)
+        )
 
     def _middle_lower_bound(self, inner: bool, first: Span, second: Span) -> float:
         """Return a lower bound on the loss over a tiny box in the middle of a cell."""
         x, y = first[0] / 2 + first[1] / 2, second[0] / 2 + second[1] / 2
         if not inner:
-            # stay where the arc is thin: a record's prediction stays bounded while w moves out orthogonally to the record
+            # stay where the arc is thin: a record's prediction stays bounded while w moves out
+            # orthogonally to the record
             length = min(self.reach / max(y, 1e-6), max(self.reach, 0.05 / (first[1] - first[0])))
             x, y = length * math.cos(x), length * math.sin(x)
         return self._point_lower_bound(x, y)
@@ -96,13 +107,19 @@ class PlaneSearch:
 def search_plane(
     mechanism: Any, d1: Any, d0: Any, found: tuple[PlaneLoss, float], seconds: float
 ) -> tuple[LargestLossBounds, LargestLossBounds]:
-    """Return a search for each order of the pair, with half of the time each. Sampled outputs, scaled in and out, are the hints."""
+    """Return a search for each order of the pair, with half of the time each. Sampled outputs,
+    scaled in and out, are the hints.
+    """
     loss, reach = found
     samples = sample_and_check_balls(mechanism, d1, d0)
-    points = np.concatenate([samples * scale for scale in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)])
+    points = np.concatenate(
+        [samples * scale for scale in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)]
+    )
     values = log_density_at(mechanism, points, d1) - log_density_at(mechanism, points, d0)
     sides = []
     for side, signed_losses in ((loss, values), (loss.turned(), -values)):
         hints = points[np.argsort(signed_losses)[-3:]].tolist()
-        sides.append(LargestLossBounds(PlaneSearch(side, reach, seconds / 2, [(x, y) for x, y in hints])))
+        sides.append(
+            LargestLossBounds(PlaneSearch(side, reach, seconds / 2, [(x, y) for x, y in hints]))
+        )
     return sides[0], sides[1]

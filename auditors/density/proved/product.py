@@ -1,4 +1,5 @@
-"""Cells of several independent parts: losses add, masses multiply, and outcomes of nearly equal loss are merged.
+"""Cells of several independent parts: losses add, masses multiply, and outcomes of nearly equal
+loss are merged.
 
 Merging keeps both bounds valid. The masses of a merged cell are the sums of the outcomes' masses,
 and its span is the hull of their spans.
@@ -20,14 +21,19 @@ from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _MAX_CELLS = 1 << 15  # largest number of cells of a product
-_MAX_BALL_PRODUCTS = 8192  # largest number of pairs of cells that are multiplied in balls; beyond, floats rounded outwards are used
+# largest number of pairs of cells that are multiplied in balls; beyond, floats rounded outwards are
+# used
+_MAX_BALL_PRODUCTS = 8192
 _CELLS_PER_PART = 1024  # cells of a part whose loss varies continuously
-_EQUAL_LOSS_WIDTH = 1e-12  # losses of listed outcomes that differ by less are treated as equal up to rounding
+# losses of listed outcomes that differ by less are treated as equal up to rounding
+_EQUAL_LOSS_WIDTH = 1e-12
 
 
 @dataclass(slots=True, eq=False)
 class Product(Cells):
-    """Cells of a product of independent parts. Suprema and Renyi divergences are sums over the parts."""
+    """Cells of a product of independent parts. Suprema and Renyi divergences are sums over the
+    parts.
+    """
 
     parts: tuple[Cells, ...] = ()
     sums: list[tuple[Ball, Ball]] | None = None
@@ -38,7 +44,13 @@ class Product(Cells):
         """Return the product for the other order of the pair."""
         leaves = [cell.turned() for cell in self.leaves]
         known = {id(part): part.turned() for part in self.parts}
-        return Product(leaves, None, self.seconds, self.started, parts=tuple(known[id(part)] for part in self.parts))
+        return Product(
+            leaves,
+            None,
+            self.seconds,
+            self.started,
+            parts=tuple(known[id(part)] for part in self.parts),
+        )
 
     def supremum(self, relative: float = 1e-9) -> Span:
         """Enclose the largest loss: the sum of the parts' largest losses."""
@@ -49,21 +61,31 @@ class Product(Cells):
         return _sum([part.renyi(order, relative) for part in self.parts])
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
-        """Enclose the hockey-stick divergence over the fixed cells, of which few have spans that contain `epsilon`."""
+        """Enclose the hockey-stick divergence over the fixed cells, of which few have spans that
+        contain `epsilon`.
+        """
         if self.sums is None:
             self.leaves.sort(key=lambda cell: cell.loss[0])
             sums = [(arb(0), arb(0))]
             for cell in reversed(self.leaves):
                 sums.append((sums[-1][0] + cell.p, sums[-1][1] + cell.q))
             self.starts = [cell.loss[0] for cell in self.leaves]
-            self.widest = max((b - a for a, b in (c.loss for c in self.leaves) if math.isfinite(b - a)), default=0.0)
+            self.widest = max(
+                (b - a for a, b in (c.loss for c in self.leaves) if math.isfinite(b - a)),
+                default=0.0,
+            )
             self.sums = sums[::-1]
         first = bisect_left(self.starts, epsilon)
         start = bisect_left(self.starts, epsilon - 2 * self.widest)
         factor = arb(epsilon).exp()
-        across = itertools.chain(self.leaves[start:first], itertools.takewhile(lambda c: c.loss[0] == -math.inf, self.leaves[:start]))
+        across = itertools.chain(
+            self.leaves[start:first],
+            itertools.takewhile(lambda c: c.loss[0] == -math.inf, self.leaves[:start]),
+        )
         total = self.sums[first][0] - factor * self.sums[first][1]
-        return endpoints(sum((hockey_stick_contribution(cell, epsilon, factor) for cell in across), total))
+        return endpoints(
+            sum((hockey_stick_contribution(cell, epsilon, factor) for cell in across), total)
+        )
 
 
 def product_cells(parts: list[Cells]) -> Product:
@@ -77,26 +99,46 @@ def product_cells(parts: list[Cells]) -> Product:
     known: dict[int, list[Cell]] = {}
     for part, (least, most) in zip(parts, ranges, strict=True):
         if id(part) not in known:
-            known[id(part)] = _merge_close(_split_wide(part, (most - least) / _CELLS_PER_PART), _EQUAL_LOSS_WIDTH)
+            known[id(part)] = _merge_close(
+                _split_wide(part, (most - least) / _CELLS_PER_PART), _EQUAL_LOSS_WIDTH
+            )
         outcomes = known[id(part)]
         if table is None and len(whole) * len(outcomes) <= _MAX_BALL_PRODUCTS:
-            whole = _merge_close([_product_cell(a, b) for a, b in itertools.product(whole, outcomes)], _EQUAL_LOSS_WIDTH)
+            whole = _merge_close(
+                [_product_cell(a, b) for a, b in itertools.product(whole, outcomes)],
+                _EQUAL_LOSS_WIDTH,
+            )
             continue
-        # `low` is the lowest full sum: the remaining parts can still move partial sums by their own range
-        table = convolve_cells(_cell_table(whole) if table is None else table, _cell_table(outcomes), low, width, buckets)
+        # `low` is the lowest full sum: the remaining parts can still move partial sums by their own
+        # range
+        table = convolve_cells(
+            _cell_table(whole) if table is None else table,
+            _cell_table(outcomes),
+            low,
+            width,
+            buckets,
+        )
     if table is not None:
-        whole = [Cell(over(max(r[0], 0.0), r[1]), over(max(r[2], 0.0), r[3]), (r[4], r[5])) for r in table.tolist()]
+        whole = [
+            Cell(over(max(r[0], 0.0), r[1]), over(max(r[2], 0.0), r[3]), (r[4], r[5]))
+            for r in table.tolist()
+        ]
     return Product(whole, None, parts[0].seconds, parts[0].started, parts=tuple(parts))
 
 
 def _cell_table(cells: list[Cell]) -> FloatArray:
-    """Return one row per cell: (p from, p to, q from, q to, loss from, loss to), rounded outwards."""
+    """Return one row per cell: (p from, p to, q from, q to, loss from, loss to),
+    rounded outwards.
+    """
     return np.array([[*endpoints(c.p), *endpoints(c.q), *c.loss] for c in cells])
 
 
 @jit
-def convolve_cells(first: FloatArray, second: FloatArray, low: float, width: float, buckets: int) -> FloatArray:
-    """Return the rows of all sums of one row of each table, merged into buckets by the middle of their loss.
+def convolve_cells(
+    first: FloatArray, second: FloatArray, low: float, width: float, buckets: int
+) -> FloatArray:
+    """Return the rows of all sums of one row of each table, merged into buckets by the middle of
+    their loss.
 
     Arithmetic is in floats rounded outwards. A product or a sum of floats >= 0 is off by at most
     2^-53 of itself, or by 2^-1074 where it underflows. The allowance is 2^-51 and 1e-300 for
@@ -109,7 +151,11 @@ def convolve_cells(first: FloatArray, second: FloatArray, low: float, width: flo
         for j in range(len(second)):
             start, stop = first[i, 4] + second[j, 4], first[i, 5] + second[j, 5]
             if np.isfinite(start) and np.isfinite(stop):
-                k = min(max(int((0.5 * (start + stop) - low) / width), 0), buckets - 1) if width > 0 else 0
+                k = (
+                    min(max(int((0.5 * (start + stop) - low) / width), 0), buckets - 1)
+                    if width > 0
+                    else 0
+                )
                 start -= slack * abs(start)
                 stop += slack * abs(stop)
             elif start == np.inf:
@@ -118,7 +164,10 @@ def convolve_cells(first: FloatArray, second: FloatArray, low: float, width: flo
                 k = buckets + 1
             else:
                 k = buckets + 2
-                start, stop = -np.inf if np.isnan(start) else start, np.inf if np.isnan(stop) else stop
+                start, stop = (
+                    -np.inf if np.isnan(start) else start,
+                    np.inf if np.isnan(stop) else stop,
+                )
             for side in (0, 2):
                 least = out[k, side] + first[i, side] * second[j, side] * (1 - slack)
                 most = out[k, side + 1] + first[i, side + 1] * second[j, side + 1] * (1 + slack)
@@ -129,14 +178,20 @@ def convolve_cells(first: FloatArray, second: FloatArray, low: float, width: flo
 
 
 def _split_wide(part: Cells, width: float) -> list[Cell]:
-    """Split leaves until bounded spans are at most `width` wide, except leaves with negligible mass."""
+    """Split leaves until bounded spans are at most `width` wide, except leaves with negligible
+    mass.
+    """
     pending, out = list(part.leaves), []
     budget = 16 * _CELLS_PER_PART
     while pending:
         cell = pending.pop()
         low, high = cell.loss
         negligible = cell.p.upper() < 1e-20 and cell.q.upper() < 1e-20
-        parts = part.split(cell) if part.split is not None and high - low > width and not negligible and budget > 0 else []
+        parts = (
+            part.split(cell)
+            if part.split is not None and high - low > width and not negligible and budget > 0
+            else []
+        )
         budget -= bool(parts)
         if parts:
             pending += parts
@@ -146,7 +201,9 @@ def _split_wide(part: Cells, width: float) -> list[Cell]:
 
 
 def _merge_close(cells: list[Cell], width: float) -> list[Cell]:
-    """Merge cells whose spans have their middles in one bucket of this width, and cells of one infinite loss."""
+    """Merge cells whose spans have their middles in one bucket of this width, and cells of one
+    infinite loss.
+    """
     merged: dict[float, Cell] = {}
     for cell in cells:
         low, high = cell.loss
@@ -156,7 +213,13 @@ def _merge_close(cells: list[Cell], width: float) -> list[Cell]:
         key = 1e300 if math.isnan(key) else key
         if key in merged:
             old = merged[key]
-            merged[key] = Cell(old.p + cell.p, old.q + cell.q, (min(old.loss[0], low), max(old.loss[1], high)), (), old.rough or cell.rough)
+            merged[key] = Cell(
+                old.p + cell.p,
+                old.q + cell.q,
+                (min(old.loss[0], low), max(old.loss[1], high)),
+                (),
+                old.rough or cell.rough,
+            )
         else:
             merged[key] = cell
     return list(merged.values())
@@ -170,7 +233,9 @@ def _product_cell(a: Cell, b: Cell) -> Cell:
 
 
 def _add_rounded(x: float, y: float, direction: float) -> float:
-    """Return the sum rounded towards the infinity `direction`, which is the sum of opposite infinities."""
+    """Return the sum rounded towards the infinity `direction`, which is the sum of opposite
+    infinities.
+    """
     total = x + y
     if math.isnan(total):
         return direction
@@ -179,4 +244,6 @@ def _add_rounded(x: float, y: float, direction: float) -> float:
 
 def _sum(spans: list[Span]) -> Span:
     """Enclose a sum of numbers, given a span for each."""
-    return endpoints(sum((arb(low) for low, _ in spans), arb(0)))[0], endpoints(sum((arb(high) for _, high in spans), arb(0)))[1]
+    return endpoints(sum((arb(low) for low, _ in spans), arb(0)))[0], endpoints(
+        sum((arb(high) for _, high in spans), arb(0))
+    )[1]

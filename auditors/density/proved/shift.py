@@ -27,7 +27,9 @@ from dpwitness.core.balls.shift import Shift
 
 @dataclass(frozen=True, slots=True)
 class ShiftDivergences:
-    """Divergences of a shift in known noise, with the methods of `Cells`. Both orders of the pair are equivalent."""
+    """Divergences of a shift in known noise, with the methods of `Cells`. Both orders of the pair
+    are equivalent.
+    """
 
     shift: Shift
 
@@ -49,12 +51,19 @@ class ShiftDivergences:
         """Enclose the largest loss."""
         if self.shift.size.is_exact() and self.shift.size == 0:
             return 0.0, 0.0
-        # if the noise density is unbounded at 0, so is the loss: near the center of one law the other density is bounded
+        # if the noise density is unbounded at 0, so is the loss: near the center of one law the
+        # other density is bounded
         positive_shift = self.shift.size > 0
-        return (math.inf if positive_shift else 0.0, math.inf) if self.shift.law in ("normal", "radius") else endpoints(self.shift.size)
+        return (
+            (math.inf if positive_shift else 0.0, math.inf)
+            if self.shift.law in ("normal", "radius")
+            else endpoints(self.shift.size)
+        )
 
     def epsilon(self, delta: float, relative: float = 1e-9, edge: float | None = None) -> Span:
-        """Enclose the smallest epsilon with delta(epsilon) <= delta; the divergence falls strictly in epsilon."""
+        """Enclose the smallest epsilon with delta(epsilon) <= delta; the divergence falls strictly
+        in epsilon.
+        """
         if delta <= 0:
             return self.supremum()
         if endpoints(self._delta(arb(0)) - delta)[1] <= 0:
@@ -80,7 +89,10 @@ class ShiftDivergences:
         if self.normal:
             return endpoints(a * size * size / 2)
         if self.shift.law == "Laplace":
-            first, second = a / (2 * a - 1) * ((a - 1) * size).exp(), (a - 1) / (2 * a - 1) * (-a * size).exp()
+            first, second = (
+                a / (2 * a - 1) * ((a - 1) * size).exp(),
+                (a - 1) / (2 * a - 1) * (-a * size).exp(),
+            )
             return endpoints((first + second).log() / (a - 1))
         if self.shift.law == "radius" or self.shift.dimension > 3:
             return 0.0, self.supremum()[1]
@@ -98,7 +110,9 @@ class ShiftDivergences:
         """Return a ball around delta(epsilon)."""
         size = self.shift.size
         if self.shift.law == "radius" or (self.shift.dimension > 3 and not self.normal):
-            return arb(0).union(arb(1) if self.shift.law == "radius" else -((epsilon - size).min(arb(0))).expm1())
+            return arb(0).union(
+                arb(1) if self.shift.law == "radius" else -((epsilon - size).min(arb(0))).expm1()
+            )
         if self.normal:
             if size.is_exact() and size == 0:
                 return arb(0)

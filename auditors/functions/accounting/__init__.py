@@ -1,1 +1,3 @@
-"""Audits of accountants: a library's privacy figures are compared with rigorous lower bounds on the exact figures."""
+"""Audits of accountants: a library's privacy figures are compared with rigorous lower bounds on the
+exact figures.
+"""

@@ -11,10 +11,11 @@ _NOT_REAL = "bcmMOSUV"  # NumPy's kinds of bools, complex numbers, times, object
 
 
 def number_of(answer: Any) -> tuple[float, str]:
-    """Return an answer as a number, and a description of the problem if the answer is an exception or not a real number.
+    """Return an answer as a number, and a description of the problem if the answer is an exception
+    or not a real number.
 
-    Numbers of every library that convert to float are read, infinite ones too. Bools, texts and complex numbers convert in some cases, but
-    are not figures.
+    Numbers of every library that convert to float are read, infinite ones too. Bools, texts and
+    complex numbers convert in some cases, but are not figures.
     """
     if isinstance(answer, BaseException):
         return math.nan, error_text(answer)

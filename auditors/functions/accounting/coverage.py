@@ -1,8 +1,9 @@
-"""Exact error probability of a tool that returns a lower confidence bound on epsilon from canary scores.
+"""Exact error probability of a tool that returns a lower confidence bound on epsilon from canary
+scores.
 
-The scores are 1 if a normal variable exceeds a threshold, and 0 otherwise; the mean of the variable is mu for canaries inside, and 0 for
-those outside. So the mechanism is Gaussian with this mu, its counts are binomial, and the probability that the bound exceeds the true
-epsilon is a finite sum.
+The scores are 1 if a normal variable exceeds a threshold, and 0 otherwise; the mean of the variable
+is mu for canaries inside, and 0 for those outside. So the mechanism is Gaussian with this mu, its
+counts are binomial, and the probability that the bound exceeds the true epsilon is a finite sum.
 """
 
 from __future__ import annotations
@@ -35,12 +36,24 @@ Call = Callable[[Sequence[Mapping[str, Any]]], Sequence[Any]]
 
 def points() -> Iterator[Point]:
     """Return the laws of the scores to try, with few canaries first."""
-    for canaries, significance, delta, mu, threshold in itertools.product(_CANARIES, _SIGNIFICANCES, _DELTAS, _MUS, _THRESHOLDS):
-        yield {"canaries": canaries, "mu": mu, "threshold": threshold, "significance": significance, "delta": delta}
+    for canaries, significance, delta, mu, threshold in itertools.product(
+        _CANARIES, _SIGNIFICANCES, _DELTAS, _MUS, _THRESHOLDS
+    ):
+        yield {
+            "canaries": canaries,
+            "mu": mu,
+            "threshold": threshold,
+            "significance": significance,
+            "delta": delta,
+        }
 
 
-def search_coverage(call: Call, names: Mapping[str, str], seconds: float, evaluations: int, seed: int) -> Found:
-    """Compare the claimed error probability with the exact one, until the time is spent or the exact probability is larger."""
+def search_coverage(
+    call: Call, names: Mapping[str, str], seconds: float, evaluations: int, seed: int
+) -> Found:
+    """Compare the claimed error probability with the exact one, until the time is spent or the
+    exact probability is larger.
+    """
     end, found = time.monotonic() + seconds, Found()
     for at in itertools.islice(points(), evaluations):
         found = compared_error(found, call, names, at)
@@ -56,7 +69,10 @@ def compared_error(found: Found, call: Call, names: Mapping[str, str], at: Point
     answers = call([_arguments(names, at, inside, outside) for inside, outside in pairs])
     read = [number_of(answer) for answer in answers]
     failed = [problem for _, problem in read if problem]
-    bounds = {pair: 0.0 if problem else bound for pair, (bound, problem) in zip(pairs, read, strict=True)}  # no bound is never wrong
+    # no bound is never wrong
+    bounds = {
+        pair: 0.0 if problem else bound for pair, (bound, problem) in zip(pairs, read, strict=True)
+    }
     error = exact_error(bounds, at)
     new = Comparison(at, at["significance"], error)
     violated = error > at["significance"] * (1 + 1e-9)
@@ -108,5 +124,7 @@ def require_point(at: Mapping[str, Any]) -> Point:
     }
     for key, rule in rules.items():
         if key not in at or isinstance(at[key], bool | str | tuple) or not rule(at[key]):
-            raise InvalidArgument(f"at.{key} must be in the range of a law of scores, got {short_repr(at.get(key))}")
+            raise InvalidArgument(
+                f"at.{key} must be in the range of a law of scores, got {short_repr(at.get(key))}"
+            )
     return dict(at)

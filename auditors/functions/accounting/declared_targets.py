@@ -1,4 +1,6 @@
-"""Accountants that a target file declares in TARGETS, which run in worker processes of the file's interpreter, and replay of witnesses."""
+"""Accountants that a target file declares in TARGETS, which run in worker processes of the file's
+interpreter, and replay of witnesses.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import loaded
 
 @dataclass(frozen=True, eq=False)
 class DeclaredAccountant(Declared):
-    """Accountant declared in TARGETS of a target file, with its mechanism and the mechanism's parameter for each argument."""
+    """Accountant declared in TARGETS of a target file, with its mechanism and the mechanism's
+    parameter for each argument.
+    """
 
     KIND = "accountant"
     NEEDED = ("mechanism", "returns", "parameters")
@@ -41,10 +45,13 @@ class DeclaredAccountant(Declared):
 declared_accountant = DeclaredAccountant.of
 
 
-def audit_declared(found: DeclaredAccountant, *, seconds: float = 20.0, evaluations: int = 2000, seed: int = 0) -> AccountantResult:
+def audit_declared(
+    found: DeclaredAccountant, *, seconds: float = 20.0, evaluations: int = 2000, seed: int = 0
+) -> AccountantResult:
     """Audit a declared accountant, as `audit_accountant` does."""
     declared = found.declaration
-    with loaded(found.target._slot, found.target.time_limit):  # the import of the library does not count for the budget
+    # the import of the library does not count for the budget
+    with loaded(found.target._slot, found.target.time_limit):
         pass
     return audit_accountant(
         found,
@@ -60,10 +67,16 @@ def audit_declared(found: DeclaredAccountant, *, seconds: float = 20.0, evaluati
 
 
 def replay_figure(raw: Json, function: Any, name: str) -> AccountantResult:
-    """Call the accountant of a witness at the recorded parameters again, and compare the figure with the exact one again."""
+    """Call the accountant of a witness at the recorded parameters again, and compare the figure
+    with the exact one again.
+    """
     begin = time.perf_counter()
     found = declared_accountant(function) if isinstance(function, Target) else function
     if not callable(found):
         raise InvalidArgument(f"replay: target must be a function, got {type(found).__name__}")
-    at = {key: tuple(value) if isinstance(value, list) else value for key, value in raw["at"].items()}
-    return compare_at(found, raw["mechanism"], raw["returns"], raw["parameters"], at, raw["seed"], name, begin)
+    at = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in raw["at"].items()
+    }
+    return compare_at(
+        found, raw["mechanism"], raw["returns"], raw["parameters"], at, raw["seed"], name, begin
+    )

@@ -1,4 +1,6 @@
-"""Figures that an accountant returns, and a rigorous test whether a figure is below the exact figure."""
+"""Figures that an accountant returns, and a rigorous test whether a figure is below the exact
+figure.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from dpwitness.core.balls.ball import PRECISION, Ball, down
 RELATIVE = 1e-9  # a figure may be below the exact one by this fraction
 LOOSE = 1.1  # a figure above the exact one by this factor is called loose
 _BITS = PRECISION + 64
-_EPSILON, _DELTA = Parameter("epsilon", 1e-3, 30), Parameter("delta", 1e-12, 0.5, "log", 0.0, most=1.0)
+_EPSILON, _DELTA = (
+    Parameter("epsilon", 1e-3, 30),
+    Parameter("delta", 1e-12, 0.5, "log", 0.0, most=1.0),
+)
 _ORDER = Parameter("order", 1.01, 1000, "order")
 _ORDERS = [1 + 2.0**-30, *(1 + 2.0**k for k in range(-8, 15))]
 _EPSILONS = [0.0, *(2.0**k for k in range(-8, 7))]
@@ -54,7 +59,9 @@ def is_below(returns: str, value: float, reference: Reference, at: Point) -> boo
         if value < 0 and returns != "epsilon":
             return True  # only epsilon can be negative
         if returns == "noise":
-            return _exceeds("epsilon", at["epsilon"], reference.build({**at, reference.noise: value}), at)
+            return _exceeds(
+                "epsilon", at["epsilon"], reference.build({**at, reference.noise: value}), at
+            )
         return _exceeds(returns, value, reference.build(at), at)
 
 
@@ -62,7 +69,9 @@ def _exceeds(returns: str, value: float, profile: Profile, at: Point) -> bool:
     """Return whether the exact figure of a profile is certainly larger than `value`."""
     x = arb(value)
     if returns == "epsilon":
-        return bool(1 - x.exp() > arb(at["delta"])) or bool(hockey_stick(profile, x) > arb(at["delta"]))
+        return bool(1 - x.exp() > arb(at["delta"])) or bool(
+            hockey_stick(profile, x) > arb(at["delta"])
+        )
     if returns == "delta":
         return bool(profile.delta(arb(at["epsilon"])) > x)
     if returns == "rdp":
@@ -75,15 +84,22 @@ def _exceeds(returns: str, value: float, profile: Profile, at: Point) -> bool:
 
 
 def hockey_stick(profile: Profile, epsilon: Ball) -> Ball:
-    """Enclose, or bound from below, the hockey-stick divergence of a profile at any epsilon, the larger of both orders.
+    """Enclose, or bound from below, the hockey-stick divergence of a profile at any epsilon, the
+    larger of both orders.
 
-    E_Q[(P/Q - e^x)+] = 1 - e^x + e^x E_P[(Q/P - e^-x)+]: at a negative epsilon, the divergence is at least 1 - e^epsilon.
+    E_Q[(P/Q - e^x)+] = 1 - e^x + e^x E_P[(Q/P - e^-x)+]: at a negative epsilon, the divergence is
+    at least 1 - e^epsilon.
     """
-    return 1 - epsilon.exp() * (1 - profile.delta(-epsilon)) if epsilon < 0 else profile.delta(epsilon)
+    return (
+        1 - epsilon.exp() * (1 - profile.delta(-epsilon)) if epsilon < 0 else profile.delta(epsilon)
+    )
 
 
-def exact_figure(returns: str, reference: Reference, at: Point, accuracy: float = 1e-12, *, signed: bool = False) -> float:
-    """Return a rigorous lower bound on the exact figure, within `accuracy` of the largest bound that can be proved.
+def exact_figure(
+    returns: str, reference: Reference, at: Point, accuracy: float = 1e-12, *, signed: bool = False
+) -> float:
+    """Return a rigorous lower bound on the exact figure, within `accuracy` of the largest bound
+    that can be proved.
 
     An epsilon below 0 is returned as 0 unless `signed`.
 
@@ -100,13 +116,25 @@ def exact_figure(returns: str, reference: Reference, at: Point, accuracy: float 
             return max(0.0, _finite(down(profile.delta(arb(at["epsilon"])).lower())))
         if returns == "rdp":
             found = profile.renyi(arb(at["order"]))
-            return math.inf if not found.is_nan() and not found.is_finite() else max(0.0, _finite(down(found.lower())))
+            return (
+                math.inf
+                if not found.is_nan() and not found.is_finite()
+                else max(0.0, _finite(down(found.lower())))
+            )
         if returns == "zcdp":
             rates = [profile.renyi(arb(order)) / order for order in _ORDERS]
-            return max(0.0, *(down(x.lower()) if x.is_finite() else 0.0 if x.is_nan() else math.inf for x in rates))
+            return max(
+                0.0,
+                *(
+                    down(x.lower()) if x.is_finite() else 0.0 if x.is_nan() else math.inf
+                    for x in rates
+                ),
+            )
         largest = _largest(lambda value: _exceeds(returns, value, profile, at), accuracy)
         if signed and returns == "epsilon" and largest == 0:
-            return _negative(lambda value: _exceeds(returns, value, profile, at), at["delta"], accuracy)
+            return _negative(
+                lambda value: _exceeds(returns, value, profile, at), at["delta"], accuracy
+            )
         return largest
 
 
@@ -117,7 +145,9 @@ def _finite(value: float) -> float:
 
 
 def _negative(is_below: Callable[[float], bool], delta: float, accuracy: float) -> float:
-    """Return the largest epsilon of at most 0, up to `accuracy`, that is certainly below the exact one; delta is at least 1 - e^epsilon."""
+    """Return the largest epsilon of at most 0, up to `accuracy`, that is certainly below the exact
+    one; delta is at least 1 - e^epsilon.
+    """
     low, high = math.log1p(-delta) * (1 + 1e-12) if delta < 1 else -math.inf, 0.0
     if is_below(high):
         return high
@@ -128,7 +158,9 @@ def _negative(is_below: Callable[[float], bool], delta: float, accuracy: float) 
 
 
 def _largest(is_below: Callable[[float], bool], accuracy: float) -> float:
-    """Return the largest value, up to `accuracy`, that is certainly below the exact figure; 0 if there is none."""
+    """Return the largest value, up to `accuracy`, that is certainly below the exact figure; 0 if
+    there is none.
+    """
     if is_below(1.0):
         low, high = 1.0, 2.0
         while is_below(high):

@@ -1,7 +1,9 @@
-"""Privacy filters: the exact composition of the mechanisms that a filter admits, compared with the budget.
+"""Privacy filters: the exact composition of the mechanisms that a filter admits, compared with the
+budget.
 
-The adversary is adaptive. It releases randomized response, and continues with one of two sequences of mechanisms, depending on the output
-(Rogers, Roth, Ullman and Vadhan 2016). Each sequence is cut where the filter stops. The composed privacy is an exact finite sum.
+The adversary is adaptive. It releases randomized response, and continues with one of two sequences
+of mechanisms, depending on the output (Rogers, Roth, Ullman and Vadhan 2016). Each sequence is cut
+where the filter stops. The composed privacy is an exact finite sum.
 """
 
 from __future__ import annotations
@@ -31,10 +33,15 @@ Call = Callable[[Sequence[Mapping[str, Any]]], Sequence[Any]]
 
 
 def points(seed: int) -> Iterator[Point]:
-    """Return budgets and pairs of sequences to try: equal sequences, then sequences that differ after the first output."""
+    """Return budgets and pairs of sequences to try: equal sequences, then sequences that differ
+    after the first output.
+    """
     rng = np.random.default_rng(seed)
     while True:
-        epsilon, delta = float(rng.choice([0.1, 0.5, 1.0, 3.0])), float(rng.choice([1e-9, 1e-6, 1e-3, 1e-2]))
+        epsilon, delta = (
+            float(rng.choice([0.1, 0.5, 1.0, 3.0])),
+            float(rng.choice([1e-9, 1e-6, 1e-3, 1e-2])),
+        )
         count = int(rng.choice([1, 2, 3, 10, 50, _LONGEST]))
         size = float(rng.choice([0.05, 0.2, 0.5, 0.9])) * epsilon
         failure = 0.0 if rng.random() < 0.5 else delta / float(rng.choice([2.0, 10.0, 100.0]))
@@ -52,8 +59,12 @@ def points(seed: int) -> Iterator[Point]:
         }
 
 
-def search_filter(call: Call, names: Mapping[str, str], seconds: float, evaluations: int, seed: int) -> Found:
-    """Compare the budget's delta with that of the admitted composition, until the search budget is spent or a composed delta is larger."""
+def search_filter(
+    call: Call, names: Mapping[str, str], seconds: float, evaluations: int, seed: int
+) -> Found:
+    """Compare the budget's delta with that of the admitted composition, until the search budget is
+    spent or a composed delta is larger.
+    """
     end, found = time.monotonic() + seconds, Found()
     for count, at in enumerate(points(seed)):
         if count >= evaluations or (count > 0 and time.monotonic() > end):
@@ -66,21 +77,33 @@ def search_filter(call: Call, names: Mapping[str, str], seconds: float, evaluati
 
 def compared_filter(found: Found, call: Call, names: Mapping[str, str], at: Point) -> Found:
     """Return the state of a search after the comparison at one budget and pair of sequences."""
-    first, second = ({"epsilons": at[e], "deltas": at[d]} for e, d in (("epsilons", "deltas"), ("other_epsilons", "other_deltas")))
+    first, second = (
+        {"epsilons": at[e], "deltas": at[d]}
+        for e, d in (("epsilons", "deltas"), ("other_epsilons", "other_deltas"))
+    )
     budget = {"epsilon": at["epsilon"], "delta": at["delta"]}
     answers = call([_arguments(names, sequence | budget) for sequence in (first, second)])
     try:
         lengths = [_count(answer, len(at["epsilons"])) for answer in answers]
         exact = composed_delta(at, lengths)
     except ValueError as error:
-        kept = found.failures if len(found.failures) >= 3 else tuple(dict.fromkeys((*found.failures, str(error))))
+        kept = (
+            found.failures
+            if len(found.failures) >= 3
+            else tuple(dict.fromkeys((*found.failures, str(error))))
+        )
         return replace(found, failed=found.failed + 1, failures=kept)
     except Unavailable:
         return replace(found, unavailable=found.unavailable + 1)
     new = Comparison(at, at["delta"], exact)
     worse = found.lowest is None or new.ratio < found.lowest.ratio
     violation = new if exact > at["delta"] * (1 + 1e-9) + 1e-15 else found.violation
-    return replace(found, lowest=new if worse else found.lowest, violation=violation, compared=found.compared + 1)
+    return replace(
+        found,
+        lowest=new if worse else found.lowest,
+        violation=violation,
+        compared=found.compared + 1,
+    )
 
 
 def composed_delta(at: Point, lengths: Sequence[int]) -> float:
@@ -93,12 +116,16 @@ def composed_delta(at: Point, lengths: Sequence[int]) -> float:
         names = (("epsilons", "deltas"), ("other_epsilons", "other_deltas"))
         for loss, (e, d), length in zip((size, -size), names, lengths, strict=True):
             mass = (1 - failure) / (1 + (-loss).exp())
-            total += mass * _rest(tuple(zip(at[e][1:length], at[d][1:length], strict=True)), arb(at["epsilon"]) - loss)
+            total += mass * _rest(
+                tuple(zip(at[e][1:length], at[d][1:length], strict=True)), arb(at["epsilon"]) - loss
+            )
         return max(down(total.lower()), 0.0)
 
 
 def _rest(factors: tuple[tuple[float, float], ...], epsilon: Ball) -> Ball:
-    """Return the hockey-stick divergence of a composition, also at a negative epsilon. Without factors the laws are equal."""
+    """Return the hockey-stick divergence of a composition, also at a negative epsilon. Without
+    factors the laws are equal.
+    """
     if not factors:
         return (1 - epsilon.exp()) if epsilon < 0 else arb(0)
     return Composition(factors).delta(epsilon)
@@ -108,7 +135,10 @@ def _shortened(call: Call, names: Mapping[str, str], violation: Comparison) -> C
     """Return a violation with shorter sequences, if there is one."""
     best = violation
     for length in range(1, len(violation.at["epsilons"])):
-        at = {key: value[:length] if isinstance(value, tuple) else value for key, value in violation.at.items()}
+        at = {
+            key: value[:length] if isinstance(value, tuple) else value
+            for key, value in violation.at.items()
+        }
         found = compared_filter(Found(), call, names, at)
         if found.violation is not None:
             return found.violation
@@ -121,24 +151,44 @@ def _count(answer: Any, most: int) -> int:
     if problem:
         raise ValueError(problem)
     if not 0 <= found <= most or found != int(found):
-        raise ValueError(f"returned {short_repr(answer)}, not a number of mechanisms from 0 to {most}")
+        raise ValueError(
+            f"returned {short_repr(answer)}, not a number of mechanisms from 0 to {most}"
+        )
     return int(found)
 
 
 def _arguments(names: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value := values[key], tuple) else value for name, key in names.items()}
+    return {
+        name: list(value) if isinstance(value := values[key], tuple) else value
+        for name, key in names.items()
+    }
 
 
 def require_point(at: Mapping[str, Any]) -> Point:
-    """Return the budget and the sequences of a witness. Raise InvalidArgument unless they may be tried."""
+    """Return the budget and the sequences of a witness. Raise InvalidArgument unless they may be
+    tried.
+    """
     lists = ("epsilons", "deltas", "other_epsilons", "other_deltas")
     for key in lists:
         value = at.get(key)
         high = 1.0 if key.endswith("deltas") else 100.0
-        if not isinstance(value, tuple) or not 1 <= len(value) <= _LONGEST or not all(0 <= x <= high for x in value):
-            raise InvalidArgument(f"at.{key} must be a list of at most {_LONGEST} numbers in [0, {high:g}], got {short_repr(value)}")
-    if len({len(at[key]) for key in lists}) > 1 or at["epsilons"][0] != at["other_epsilons"][0] or at["deltas"][0] != at["other_deltas"][0]:
-        raise InvalidArgument("at must have sequences of equal length that begin with the same mechanism")
+        if (
+            not isinstance(value, tuple)
+            or not 1 <= len(value) <= _LONGEST
+            or not all(0 <= x <= high for x in value)
+        ):
+            raise InvalidArgument(
+                f"at.{key} must be a list of at most {_LONGEST} numbers in [0, {high:g}], "
+                f"got {short_repr(value)}"
+            )
+    if (
+        len({len(at[key]) for key in lists}) > 1
+        or at["epsilons"][0] != at["other_epsilons"][0]
+        or at["deltas"][0] != at["other_deltas"][0]
+    ):
+        raise InvalidArgument(
+            "at must have sequences of equal length that begin with the same mechanism"
+        )
     for key, high in (("epsilon", 100.0), ("delta", 1.0)):
         value = at.get(key)
         if not isinstance(value, int | float) or not 0 < value <= high or math.isnan(value):

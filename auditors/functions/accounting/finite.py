@@ -1,4 +1,6 @@
-"""Profiles of pairs of laws with finitely many outputs, and the worst pairs of two outputs for a bound on a Rényi divergence."""
+"""Profiles of pairs of laws with finitely many outputs, and the worst pairs of two outputs for a
+bound on a Rényi divergence.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ class Finite:
     def delta(self, epsilon: Ball) -> Ball:
         factor = epsilon.exp()
         sides = (self.p, self.q), (self.q, self.p)
-        totals = [sum((positive_part(a - factor * b) for a, b in zip(p, q, strict=True)), arb(0)) for p, q in sides]
+        totals = [
+            sum((positive_part(a - factor * b) for a, b in zip(p, q, strict=True)), arb(0))
+            for p, q in sides
+        ]
         return totals[0].max(totals[1])
 
     def renyi(self, order: Ball) -> Ball:
@@ -37,7 +42,9 @@ class Finite:
 
 
 def subsampled_response(epsilon: float, rate: float) -> Finite:
-    """Return the pair of randomized response on one record that is sampled with this rate (Balle, Barthe and Gaboardi 2018, Theorem 8)."""
+    """Return the pair of randomized response on one record that is sampled with this rate (Balle,
+    Barthe and Gaboardi 2018, Theorem 8).
+    """
     e, q = arb(epsilon).exp(), arb(rate)
     kept, other = e / (1 + e), 1 / (1 + e)
     return Finite(((1 - q) * other + q * kept, (1 - q) * kept + q * other), (other, kept))
@@ -45,10 +52,12 @@ def subsampled_response(epsilon: float, rate: float) -> Finite:
 
 @dataclass(frozen=True, slots=True)
 class RenyiBound:
-    """Profile of all mechanisms whose Rényi divergence of one order, in both directions, is at most `bound`.
+    """Profile of all mechanisms whose Rényi divergence of one order, in both directions, is at most
+    `bound`.
 
-    It is bounded from below by mechanisms that satisfy the bound: pairs of two outputs, which are the worst ones up to the direction
-    (Asoodeh, Liao, Calmon, Kosut and Sankar 2021), and normal noise.
+    It is bounded from below by mechanisms that satisfy the bound: pairs of two outputs, which are
+    the worst ones up to the direction (Asoodeh, Liao, Calmon, Kosut and Sankar 2021), and normal
+    noise.
     """
 
     order: float
@@ -66,14 +75,18 @@ class RenyiBound:
 
 @lru_cache(8)
 def _pairs(order: float, bound: float) -> tuple[Finite, ...]:
-    """Return pairs of two outputs that satisfy the bound: for each mass of the first output under P, the smallest mass under Q."""
+    """Return pairs of two outputs that satisfy the bound: for each mass of the first output under
+    P, the smallest mass under Q.
+    """
     masses = [10 ** (-12 * (1 - i / (_GRID - 1))) * (1 - 1e-9) for i in range(_GRID)]
     found = [_pair(p, order, bound) for p in masses]
     return tuple(pair for pair in found if pair is not None)
 
 
 def _pair(p: float, order: float, bound: float) -> Finite | None:
-    """Return the pair with mass `p` under P and the smallest mass under Q that the bound allows; None if rounding breaks the bound."""
+    """Return the pair with mass `p` under P and the smallest mass under Q that the bound allows;
+    None if rounding breaks the bound.
+    """
     low, high = -745.0, math.log(p)
     for _ in range(60):
         middle = (low + high) / 2

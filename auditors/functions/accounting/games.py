@@ -1,4 +1,6 @@
-"""Audits of tools whose figure is the claim of a game: lower bounds from canary scores, and privacy filters."""
+"""Audits of tools whose figure is the claim of a game: lower bounds from canary scores, and privacy
+filters.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ Names = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """Game that tests a tool: the returned figure, the arguments, the search, one comparison, and the check of recorded parameters.
+    """Game that tests a tool: the returned figure, the arguments, the search, one comparison, and
+    the check of recorded parameters.
 
-    In its comparisons, the figure is the probability that the tool claims, and the exact figure is the true one.
+    In its comparisons, the figure is the probability that the tool claims, and the exact figure is
+    the true one.
     """
 
     returns: str
@@ -39,6 +43,11 @@ GAMES: Mapping[str, Game] = {
         coverage.require_point,
     ),
     filters.MECHANISM: Game(
-        filters.RETURNS, filters.ARGUMENTS, filters.ARGUMENTS, filters.search_filter, filters.compared_filter, filters.require_point
+        filters.RETURNS,
+        filters.ARGUMENTS,
+        filters.ARGUMENTS,
+        filters.search_filter,
+        filters.compared_filter,
+        filters.require_point,
     ),
 }

@@ -1,9 +1,10 @@
 """Composition of privacy losses on a grid, bounded from below by exact integer arithmetic.
 
-The outputs of one step are merged into cells, which is post-processing. The log-ratio of a cell's masses is rounded down to the grid, and
-its mass under P is rounded down to a multiple of a power of two. E_P[(1 - e^(epsilon - L))+] increases in the loss L and in the mass, so
-each rounding gives a lower bound. The composed masses are powers of a polynomial with integer coefficients, computed without error; after
-each multiplication they are rounded down again.
+The outputs of one step are merged into cells, which is post-processing. The log-ratio of a cell's
+masses is rounded down to the grid, and its mass under P is rounded down to a multiple of a power of
+two. E_P[(1 - e^(epsilon - L))+] increases in the loss L and in the mass, so each rounding gives a
+lower bound. The composed masses are powers of a polynomial with integer coefficients, computed
+without error; after each multiplication they are rounded down again.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _MARGIN = 1e-9  # relative margin for floating-point rounding in the last sum
 
 
 class Line(Protocol):
-    """Pair of laws on the line whose privacy loss log P/Q increases in the output and is bounded below."""
+    """Pair of laws on the line whose privacy loss log P/Q increases in the output and is bounded
+    below.
+    """
 
     @property
     def lowest_loss(self) -> Ball:
@@ -60,7 +63,9 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Composed:
-    """Profile of the composition of equal steps: masses at the losses ``origin + step * k``, for both orders of the pair."""
+    """Profile of the composition of equal steps: masses at the losses ``origin + step * k``, for
+    both orders of the pair.
+    """
 
     base: Profile  # one step; its Rényi divergences add up
     steps: int
@@ -71,7 +76,9 @@ class Composed:
 
     @staticmethod
     def _sum(epsilon: float, origin: float, step: float, masses: FloatArray) -> float:
-        """Return a lower bound on E_P[(1 - e^(epsilon - L))+]; all arguments of exponentials are moved down past their rounding."""
+        """Return a lower bound on E_P[(1 - e^(epsilon - L))+]; all arguments of exponentials are
+        moved down past their rounding.
+        """
         losses = origin + step * np.arange(len(masses))
         gap = losses - epsilon - 1e-12 * (1 + abs(epsilon) + np.abs(losses))
         return float(np.sum(masses * -np.expm1(-np.clip(gap, 0.0, 700.0)))) * (1 - _MARGIN)
@@ -81,33 +88,45 @@ class Composed:
 
 
 def compose(line: Line, base: Profile, steps: int) -> Composed:
-    """Return the profile of `steps` independent steps of one pair on the line; `base` is the profile of one step."""
+    """Return the profile of `steps` independent steps of one pair on the line; `base` is the
+    profile of one step.
+    """
     with ctx.workprec(_PRECISION):
         coarse = _cells(line, _first_grid_step(line), _AIM, steps)
         step = max(_grid_step(coarse, steps), _range(coarse) / _MAX_GRID)
         if line.edges:
-            step = _range(coarse) / math.ceil(_range(coarse) / step)  # both constant losses are grid points
+            # both constant losses are grid points
+            step = _range(coarse) / math.ceil(_range(coarse) / step)
         forward, backward = _cells(line, step, _AIM, steps), _cells(line, step, -_AIM, steps)
-        origin, below = line.lowest_loss, 1e-9 * arb(step)  # grid points move down a little, so that rounding does not pass them
+        # grid points move down a little, so that rounding does not pass them
+        origin, below = line.lowest_loss, 1e-9 * arb(step)
         losses = [(p / q).log() for p, q in zip(forward.p, forward.q, strict=True)]
         start, masses = _on_grid(losses, forward.p, origin - below, step)
         grids = [(down(steps * (origin - below + start * arb(step))), masses)]
         losses = [(q / p).log() for p, q in zip(backward.p, backward.q, strict=True)]
         start, masses = _on_grid(losses, backward.q, -origin - below, step)
         grids.append((down(steps * (start * arb(step) - origin - below)), masses))
-    return Composed(base, steps, tuple(_powered(masses, steps, lowest, step) for lowest, masses in grids))
+    return Composed(
+        base, steps, tuple(_powered(masses, steps, lowest, step) for lowest, masses in grids)
+    )
 
 
 def _first_grid_step(line: Line) -> float:
     """Return a coarse grid step, from the losses of a few outputs."""
     low, high = float(line.lowest_loss), 1e-6
-    while (x := line.output_with_loss(high)) is not None and line.masses(arb(x), None)[0] > 1e-9 and high < 1e6:
+    while (
+        (x := line.output_with_loss(high)) is not None
+        and line.masses(arb(x), None)[0] > 1e-9
+        and high < 1e6
+    ):
         high *= 2
     return (high - low) / 400
 
 
 def _cells(line: Line, step: float, aim: float, steps: int) -> Cells:
-    """Return cells from the lowest loss upwards; the log-ratio of each cell is just past a grid point, in the direction of `aim`."""
+    """Return cells from the lowest loss upwards; the log-ratio of each cell is just past a grid
+    point, in the direction of `aim`.
+    """
     origin, edges = float(line.lowest_loss), line.edges
     at = arb(edges[0]) if edges else None
     found = [line.masses(None, at)] if edges else []
@@ -128,8 +147,12 @@ def _cells(line: Line, step: float, aim: float, steps: int) -> Cells:
     return Cells(tuple(p for p, _ in found), tuple(q for _, q in found))
 
 
-def _cell(line: Line, at: Ball | None, loss: float, goal: float, step: float, aim: float) -> tuple[Ball, float, tuple[Ball, Ball]] | None:
-    """Return the upper end of a cell above `at`, its loss and its masses, found by the secant method; None at the largest loss."""
+def _cell(
+    line: Line, at: Ball | None, loss: float, goal: float, step: float, aim: float
+) -> tuple[Ball, float, tuple[Ball, Ball]] | None:
+    """Return the upper end of a cell above `at`, its loss and its masses, found by the secant
+    method; None at the largest loss.
+    """
     guess, slope, before = 2 * goal - loss, 0.5, None
     found = None
     for _ in range(_ITERATIONS):
@@ -161,8 +184,12 @@ def _range(cells: Cells) -> float:
     return float((cells.p[-1] / cells.q[-1]).log() - (cells.p[0] / cells.q[0]).log())
 
 
-def _on_grid(losses: list[Ball], masses: tuple[Ball, ...], origin: Ball, step: float) -> tuple[int, list[int]]:
-    """Return the index of the lowest grid point, and the integer masses at the grid points from there on."""
+def _on_grid(
+    losses: list[Ball], masses: tuple[Ball, ...], origin: Ball, step: float
+) -> tuple[int, list[int]]:
+    """Return the index of the lowest grid point, and the integer masses at the grid points from
+    there on.
+    """
     unit = arb(2) ** _BITS
     found: dict[int, int] = {}
     for loss, mass in zip(losses, masses, strict=True):
@@ -173,15 +200,21 @@ def _on_grid(losses: list[Ball], masses: tuple[Ball, ...], origin: Ball, step: f
 
 
 def _floor(x: Ball) -> int:
-    """Return a lower bound on the ball, rounded down. Raise Unavailable if the ball is not a finite number."""
+    """Return a lower bound on the ball, rounded down. Raise Unavailable if the ball is not a finite
+    number.
+    """
     found = x.lower().floor().unique_fmpz()
     if found is None:
         raise Unavailable("the masses of a cell are not enclosed")
     return int(found)
 
 
-def _powered(masses: list[int], steps: int, lowest: float, step: float) -> tuple[float, float, FloatArray]:
-    """Return (lowest loss, grid step, masses) of the sum of `steps` independent losses; tails are left out."""
+def _powered(
+    masses: list[int], steps: int, lowest: float, step: float
+) -> tuple[float, float, FloatArray]:
+    """Return (lowest loss, grid step, masses) of the sum of `steps` independent losses; tails are
+    left out.
+    """
     tail = int(_TAIL * 2.0**_BITS)
     power, start = fmpz_poly([1 << _BITS]), 0
     base, shift, left = fmpz_poly(masses), 0, steps
@@ -196,7 +229,9 @@ def _powered(masses: list[int], steps: int, lowest: float, step: float) -> tuple
 
 
 def _trimmed(product: fmpz_poly, start: int, tail: int) -> tuple[fmpz_poly, int]:
-    """Return a product with its masses rounded down, without tails of mass `tail`, and the index of its first term."""
+    """Return a product with its masses rounded down, without tails of mass `tail`, and the index of
+    its first term.
+    """
     masses = [int(c) >> _BITS for c in product.coeffs()]
     first, last, sum_low, sum_high = 0, len(masses), 0, 0
     while first < last - 1 and (sum_low := sum_low + masses[first]) <= tail:

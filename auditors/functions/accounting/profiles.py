@@ -1,7 +1,8 @@
 """Exact privacy profiles and Rényi divergences of worst-case pairs, in ball arithmetic.
 
-A profile belongs to one attainable pair of output laws (P, Q), and covers both orders of the pair. The lower end of each ball is
-a rigorous lower bound on the figure of the mechanism, because the pair is one of its pairs of neighboring datasets.
+A profile belongs to one attainable pair of output laws (P, Q), and covers both orders of the pair.
+The lower end of each ball is a rigorous lower bound on the figure of the mechanism, because the
+pair is one of its pairs of neighboring datasets.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class Profile(Protocol):
     """Privacy of one pair of output laws."""
 
     def delta(self, epsilon: Ball) -> Ball:
-        """Enclose, or bound from below, the hockey-stick divergence at `epsilon` >= 0, the larger of both orders."""
+        """Enclose, or bound from below, the hockey-stick divergence at `epsilon` >= 0, the larger
+        of both orders.
+        """
 
     def renyi(self, order: Ball) -> Ball:
         """Enclose, or bound from below, the Rényi divergence of order > 1."""
@@ -49,7 +52,9 @@ def normal_cdf(x: Ball) -> Ball:
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """Profile of normal laws whose means differ by `mu` standard deviations (Balle and Wang 2018, Theorem 8; Mironov 2017)."""
+    """Profile of normal laws whose means differ by `mu` standard deviations (Balle and Wang 2018,
+    Theorem 8; Mironov 2017).
+    """
 
     mu: Ball
 
@@ -63,7 +68,9 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class Laplace:
-    """Profile of Laplace laws whose centers differ by `shift` scales (Mironov 2017, Proposition 6)."""
+    """Profile of Laplace laws whose centers differ by `shift` scales (Mironov 2017,
+    Proposition 6).
+    """
 
     shift: Ball
 
@@ -90,7 +97,9 @@ class Laplace:
         return laplace_mass(a, b, self.shift, arb(1)), laplace_mass(a, b, arb(0), arb(1))
 
     def output_with_loss(self, loss: float) -> float | None:
-        """Return the output with this loss; None if the loss is not attained between the centers."""
+        """Return the output with this loss; None if the loss is not attained between
+        the centers.
+        """
         shift = float(self.shift)
         return (loss + shift) / 2 if -shift < loss < shift else None
 
@@ -99,8 +108,8 @@ class Laplace:
 class Composition:
     """Profile of the worst composition of (epsilon, delta)-private mechanisms.
 
-    Each factor is randomized response that reveals its input with probability delta (Kairouz, Oh and Viswanath 2015,
-    Theorem 3.3; Murtagh and Vadhan 2016).
+    Each factor is randomized response that reveals its input with probability delta (Kairouz, Oh
+    and Viswanath 2015, Theorem 3.3; Murtagh and Vadhan 2016).
     """
 
     factors: tuple[tuple[float, float], ...]
@@ -110,7 +119,9 @@ class Composition:
         ordinary = sum(
             (
                 p * positive_part(-(epsilon - loss).expm1())
-                for loss, p in _response_masses(tuple(sorted(epsilon for epsilon, _ in self.factors)))
+                for loss, p in _response_masses(
+                    tuple(sorted(epsilon for epsilon, _ in self.factors))
+                )
             ),
             arb(0),
         )
@@ -128,14 +139,22 @@ class Composition:
 
 @lru_cache(8)
 def _response_masses(epsilons: tuple[float, ...]) -> tuple[tuple[Ball, Ball], ...]:
-    """Return the losses, and the masses under P, of composed randomized responses with these epsilons."""
+    """Return the losses, and the masses under P, of composed randomized responses with these
+    epsilons.
+    """
     found: list[tuple[Ball, Ball]] = [(arb(0), arb(1))]
     for value, group in groupby(epsilons):
         count, e = len(list(group)), arb(value)
         if count * len(found) > _MAX_TERMS:
             raise Unavailable("too many different epsilons in one composition")
         log_total = count * (1 + e.exp()).log()
-        part = [((count - 2 * i) * e, arb(fmpz.bin_uiui(count, i)) * ((count - i) * e - log_total).exp()) for i in range(count + 1)]
+        part = [
+            (
+                (count - 2 * i) * e,
+                arb(fmpz.bin_uiui(count, i)) * ((count - i) * e - log_total).exp(),
+            )
+            for i in range(count + 1)
+        ]
         found = [(a + b, p * q) for a, p in found for b, q in part]
     return tuple(found)
 
@@ -146,14 +165,19 @@ def _product(values: Sequence[Ball]) -> Ball:
 
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussian:
-    """Profile of discrete normal laws on the integers with centers 0 and 1 (Canonne, Kamath and Steinke 2020)."""
+    """Profile of discrete normal laws on the integers with centers 0 and 1 (Canonne, Kamath and
+    Steinke 2020).
+    """
 
     sigma: float
 
     def delta(self, epsilon: Ball) -> Ball:
         variance = arb(self.sigma) ** 2
         first = math.ceil(float((epsilon * variance).mid()) + 0.5 - 1e-6)
-        terms = [positive_part(_weight(arb(x - 1), variance) - epsilon.exp() * _weight(arb(x), variance)) for x in self._range(first)]
+        terms = [
+            positive_part(_weight(arb(x - 1), variance) - epsilon.exp() * _weight(arb(x), variance))
+            for x in self._range(first)
+        ]
         return sum(terms, arb(0)) / self._total(variance)
 
     def renyi(self, order: Ball) -> Ball:
@@ -169,7 +193,9 @@ class DiscreteGaussian:
         return range(first, first + count)
 
     def _total(self, variance: Ball) -> Ball:
-        """Return the sum of all weights, an upper bound: the terms left out are at most those of two geometric series."""
+        """Return the sum of all weights, an upper bound: the terms left out are at most those of
+        two geometric series.
+        """
         last = math.ceil(_WIDTH * self.sigma) + 1
         inner = 1 + 2 * sum((_weight(arb(x), variance) for x in range(1, last)), arb(0))
         ratio = (-(2 * arb(last) + 1) / (2 * variance)).exp()

@@ -21,13 +21,16 @@ class AccountantResult(FunctionResult):
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED if a figure is certainly below the exact one, NOT_REFUTED if none was found, ERROR if no figure could be compared.
+        VIOLATED if a figure is certainly below the exact one, NOT_REFUTED if none was found, ERROR
+        if no figure could be compared.
     mechanism, returns, parameters, seed
         Arguments of `dpwitness.accounting.audit_accountant`.
     at : dict
-        Parameters of the mechanism and of the figure at the violation; without a violation, where the figure is lowest.
+        Parameters of the mechanism and of the figure at the violation; without a violation, where
+        the figure is lowest.
     figure, exact : float
-        Figure of the accountant and the exact figure, at `at`. The exact figure is a rigorous lower bound.
+        Figure of the accountant and the exact figure, at `at`. The exact figure is a rigorous lower
+        bound.
     loosest : dict or None
         Parameters, figure and exact figure where the ratio of the two is largest.
     compared, failed : int
@@ -55,23 +58,43 @@ class AccountantResult(FunctionResult):
         return {**self._question(), "at": plain(self.at), **figures}
 
     def _question(self) -> Json:
-        return {"mechanism": self.mechanism, "returns": self.returns, "parameters": dict(self.parameters)}
+        return {
+            "mechanism": self.mechanism,
+            "returns": self.returns,
+            "parameters": dict(self.parameters),
+        }
 
     def _statement(self) -> str:
         return f"{FIGURES[self.returns].symbol} of the {self.mechanism} mechanism"
 
     def _summary(self) -> str:
         """Return both figures and the parameters in one line."""
-        where, violated = f"{self.mechanism}: {described(self.at)}", self.verdict is Verdict.VIOLATED
+        where, violated = (
+            f"{self.mechanism}: {described(self.at)}",
+            self.verdict is Verdict.VIOLATED,
+        )
         at_worst = "" if violated else "at worst, "
         if self.returns == "lower-epsilon":
-            both = f"above the true epsilon with probability at least {self.exact:.9g}, {self.figure:.9g} is claimed"
+            both = (
+                f"above the true epsilon with probability at least {self.exact:.9g}, "
+                f"{self.figure:.9g} is claimed"
+            )
             return f"{at_worst}the lower bound is {both} ({where})"
         if self.returns == "admitted":
-            both = f"a budget of delta = {self.figure:.9g}, an adaptive adversary reaches delta of at least {self.exact:.9g}"
+            both = (
+                f"a budget of delta = {self.figure:.9g}, an adaptive adversary reaches delta of "
+                f"at least {self.exact:.9g}"
+            )
             return f"{at_worst}under {both} ({where})"
-        both = f"{FIGURES[self.returns].symbol} = {self.figure:.9g} where the exact one is at least {self.exact:.9g}"
-        found = "the accountant returns" if violated else f"no figure too low among {self.compared}; lowest"
+        both = (
+            f"{FIGURES[self.returns].symbol} = {self.figure:.9g} where the exact one is at least "
+            f"{self.exact:.9g}"
+        )
+        found = (
+            "the accountant returns"
+            if violated
+            else f"no figure too low among {self.compared}; lowest"
+        )
         return f"{found} {both} ({where})"
 
     def _fields(self) -> Json:
@@ -109,4 +132,7 @@ def loose_note(highest: Comparison | None, returns: str) -> tuple[str, ...]:
         return ()
     symbol = FIGURES[returns].symbol
     both = f"{symbol} = {highest.figure:.6g}, the exact one is {highest.exact:.6g}"
-    return (f"loose: up to {highest.ratio:.3g} times the exact figure ({both} at {described(highest.at)})",)
+    return (
+        f"loose: up to {highest.ratio:.3g} times the exact figure ({both} at "
+        f"{described(highest.at)})",
+    )

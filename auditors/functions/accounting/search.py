@@ -1,4 +1,6 @@
-"""Search for the parameters at which an accountant's figure is lowest, compared with the exact one, and narrowing to simple parameters."""
+"""Search for the parameters at which an accountant's figure is lowest, compared with the exact one,
+and narrowing to simple parameters.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.functions.accounting.answers import number_of
-from dpwitness.auditors.functions.accounting.figures import FIGURES, RELATIVE, allowed_error, exact_figure, is_below
+from dpwitness.auditors.functions.accounting.figures import (
+    FIGURES,
+    RELATIVE,
+    allowed_error,
+    exact_figure,
+    is_below,
+)
 from dpwitness.auditors.functions.accounting.mechanisms import Parameter, Point, Reference
 from dpwitness.auditors.functions.accounting.profiles import Unavailable
 
@@ -25,10 +33,14 @@ _QUICK, _WIDE = (
     4,
 )  # figures that take libraries little time: the search makes this multiple of the usual calls and compares suspect ones first
 _HINTED = 0.2  # probability of a value from the constants of the code
-_EXACT = 1e-4  # relative deviation below which the lowest figure is exact, so that points near it are no better than others
-_LIST, _DIFFERENT = 48, 6  # length of the longest list of parameters, and number of its different entries
+# relative deviation below which the lowest figure is exact, so that points near it are no better
+# than others
+_EXACT = 1e-4
+# length of the longest list of parameters, and number of its different entries
+_LIST, _DIFFERENT = 48, 6
 _ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
-_VISIBLE = 1000  # a figure is loose only if its excess is this multiple of rounding in double precision
+# a figure is loose only if its excess is this multiple of rounding in double precision
+_VISIBLE = 1000
 _COARSE = 1e-3  # accuracy of an exact figure that takes long to compute
 
 
@@ -36,7 +48,8 @@ _COARSE = 1e-3  # accuracy of an exact figure that takes long to compute
 class Comparison:
     """Figure of the accountant at one point, and the exact figure, which is a rigorous lower bound.
 
-    The exact epsilon is 0 if it is not positive. With a negative figure, it is the exact one, negative too.
+    The exact epsilon is 0 if it is not positive. With a negative figure, it is the exact one,
+    negative too.
     """
 
     at: Point
@@ -45,7 +58,9 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """Figure over exact figure, or e^figure over e^exact for a negative figure; 1 if both are 0 or infinite."""
+        """Figure over exact figure, or e^figure over e^exact for a negative figure; 1 if both are 0
+        or infinite.
+        """
         if self.figure == self.exact:
             return 1.0
         if self.figure < 0:
@@ -57,8 +72,8 @@ class Comparison:
 class Found:
     """State of a search: the lowest and the highest figure, violations, and what was skipped.
 
-    `rounding` counts figures that are too low by no more than rounding, at most by `deficit`; `negative` counts negative epsilons that
-    are not too low.
+    `rounding` counts figures that are too low by no more than rounding, at most by `deficit`;
+    `negative` counts negative epsilons that are not too low.
     """
 
     lowest: Comparison | None = None
@@ -76,7 +91,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Mechanism, figure, parameters with their ranges, and the function that calls the accountant."""
+    """Mechanism, figure, parameters with their ranges, and the function that calls the
+    accountant.
+    """
 
     reference: Reference
     returns: str
@@ -90,26 +107,44 @@ class Question:
 
     def violated(self, figure: float, at: Point) -> bool:
         """Return whether a figure is below the exact one by more than the allowed error."""
-        return figure < math.inf and is_below(self.returns, figure + allowed_error(self.returns, figure), self.reference, self.complete(at))
+        return figure < math.inf and is_below(
+            self.returns,
+            figure + allowed_error(self.returns, figure),
+            self.reference,
+            self.complete(at),
+        )
 
     def compare(self, at: Point, figure: float, accuracy: float = 1e-12) -> Comparison:
-        """Return the comparison at one point. Raises Unavailable if the exact figure cannot be computed."""
-        return Comparison(at, figure, exact_figure(self.returns, self.reference, self.complete(at), accuracy, signed=figure < 0))
+        """Return the comparison at one point. Raises Unavailable if the exact figure cannot be
+        computed.
+        """
+        return Comparison(
+            at,
+            figure,
+            exact_figure(
+                self.returns, self.reference, self.complete(at), accuracy, signed=figure < 0
+            ),
+        )
 
 
 def search(question: Question, *, seconds: float, evaluations: int, seed: int) -> Found:
-    """Compare the accountant with the exact figure at extreme, random and promising points, until the budget is spent."""
+    """Compare the accountant with the exact figure at extreme, random and promising points, until
+    the budget is spent.
+    """
     rng, end, found = np.random.default_rng(seed), time.monotonic() + seconds, Found()
     tried, count = points(question.parameters, rng), 0
     asked = _BATCH * (_WIDE if question.returns in _QUICK else 1)
-    while count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end):
+    while (
+        count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end)
+    ):
         batch = list(itertools.islice(tried, min(asked, evaluations - count)))
         if found.lowest is not None and count >= _FIRST and abs(found.score - 1) > _EXACT:
             batch[::2] = [_near(found.lowest.at, question.parameters, rng) for _ in batch[::2]]
         if not batch:
             break
         answers = list(zip(batch, question.call(batch), strict=True))
-        answers.sort(key=lambda pair: not _is_suspect(pair[1]))  # a stable sort: suspect figures first; the total is the usual number
+        # a stable sort: suspect figures first; the total is the usual number
+        answers.sort(key=lambda pair: not _is_suspect(pair[1]))
         for at, answer in answers[:_BATCH]:
             found = compared(found, question, at, answer)
             if time.monotonic() > end:
@@ -128,7 +163,11 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     """Return the state after one answer of the accountant: a number, or an exception."""
     figure, failure = number_of(answer)
     if failure:
-        kept = found.failures if failure in found.failures or len(found.failures) >= 3 else (*found.failures, failure)
+        kept = (
+            found.failures
+            if failure in found.failures or len(found.failures) >= 3
+            else (*found.failures, failure)
+        )
         return replace(found, failed=found.failed + 1, failures=kept)
     slow = question.returns == "noise" and question.complete(at).get("steps", 1) > 1
     try:
@@ -153,7 +192,12 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     ):
         highest = new
     violation = new if violated and found.violation is None else found.violation
-    changed: dict[str, Any] = {"lowest": lowest, "score": min(score, found.score), "highest": highest, "violation": violation}
+    changed: dict[str, Any] = {
+        "lowest": lowest,
+        "score": min(score, found.score),
+        "highest": highest,
+        "violation": violation,
+    }
     if deficit > RELATIVE * abs(new.exact) and not violated:
         changed |= {"rounding": found.rounding + 1, "deficit": max(deficit, found.deficit)}
     if new.exact < 0 and not violated:
@@ -162,17 +206,24 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
 
 
 def narrowed(question: Question, violation: Comparison) -> Comparison:
-    """Return a violation at simpler parameters: defaults, round numbers, short lists; the relative deficit stays above a tenth."""
+    """Return a violation at simpler parameters: defaults, round numbers, short lists; the relative
+    deficit stays above a tenth.
+    """
     best = violation
     longest = max((len(value) for value in best.at.values() if isinstance(value, tuple)), default=0)
     for length in range(1, longest):
-        at = {key: value[:length] if isinstance(value, tuple) else value for key, value in best.at.items()}
+        at = {
+            key: value[:length] if isinstance(value, tuple) else value
+            for key, value in best.at.items()
+        }
         if (simpler := _still_violated(question, at, best)) is not None:
             best = simpler
             break
     for parameter in question.parameters:
         for value in _simpler(parameter, best.at[parameter.name]):
-            if (simpler := _still_violated(question, {**best.at, parameter.name: value}, best)) is not None:
+            if (
+                simpler := _still_violated(question, {**best.at, parameter.name: value}, best)
+            ) is not None:
                 best = simpler
                 break
     return best
@@ -195,7 +246,11 @@ def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
     if parameter.kind == "list":
         yield tuple(float(f"{x:.1g}") for x in value)
         return
-    known = [1.0, *([] if parameter.default is None else [parameter.default]), *(float(f"{value:.{digits}g}") for digits in (1, 2, 3))]
+    known = [
+        1.0,
+        *([] if parameter.default is None else [parameter.default]),
+        *(float(f"{value:.{digits}g}") for digits in (1, 2, 3)),
+    ]
     if parameter.kind == "integer":
         known = [10.0 ** math.floor(math.log10(max(value, 1))), *known]
     if parameter.kind == "order":
@@ -206,22 +261,38 @@ def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
 
 
 def points(parameters: Sequence[Parameter], rng: np.random.Generator) -> Iterator[Point]:
-    """Yield combinations of extreme and usual values in random order, then random points without end."""
+    """Yield combinations of extreme and usual values in random order, then random points without
+    end.
+    """
     if not parameters:
         yield {}
         return
     corners = [_values(parameter, rng) for parameter in parameters]
     total = math.prod(map(len, corners))
-    for index in rng.permutation(total)[:_CORNERS] if total < 10**6 else rng.integers(total, size=_CORNERS):
+    for index in (
+        rng.permutation(total)[:_CORNERS] if total < 10**6 else rng.integers(total, size=_CORNERS)
+    ):
         places = np.unravel_index(int(index), [len(values) for values in corners])
-        yield _consistent({p.name: values[place] for p, values, place in zip(parameters, corners, places, strict=True)}, rng)
+        yield _consistent(
+            {
+                p.name: values[place]
+                for p, values, place in zip(parameters, corners, places, strict=True)
+            },
+            rng,
+        )
     while True:
-        yield _consistent({parameter.name: _random(parameter, rng) for parameter in parameters}, rng)
+        yield _consistent(
+            {parameter.name: _random(parameter, rng) for parameter in parameters}, rng
+        )
 
 
 def _consistent(at: dict[str, Any], rng: np.random.Generator) -> Point:
     """Return a point whose lists have equal lengths: often a few entries, sometimes many."""
-    length = int(rng.integers(1, _DIFFERENT + 1) if rng.random() < 0.6 else rng.integers(_DIFFERENT, _LIST + 1))
+    length = int(
+        rng.integers(1, _DIFFERENT + 1)
+        if rng.random() < 0.6
+        else rng.integers(_DIFFERENT, _LIST + 1)
+    )
     return {key: value[:length] if isinstance(value, tuple) else value for key, value in at.items()}
 
 
@@ -231,12 +302,19 @@ def _values(parameter: Parameter, rng: np.random.Generator) -> list[Any]:
     if low == high:
         return [_typed(parameter, low)]
     if parameter.kind == "list":
-        ends = [(low,) * _LIST, (high,) * _LIST, (high, *(low,) * (_LIST - 1)), (high, *(math.sqrt(low * high),) * (_LIST - 1))]
+        ends = [
+            (low,) * _LIST,
+            (high,) * _LIST,
+            (high, *(low,) * (_LIST - 1)),
+            (high, *(math.sqrt(low * high),) * (_LIST - 1)),
+        ]
         return [*ends, *(_random(parameter, rng) for _ in range(4))]
     if parameter.kind == "order":
         return [float(x) for x in _ORDER_VALUES if low <= x <= high] or [low, high]
     middle = math.sqrt(low * high)
-    usual = {low, high, middle, math.sqrt(low * middle), math.sqrt(middle * high)} | {x for x in (1.0, 0.01) if low < x < high}
+    usual = {low, high, middle, math.sqrt(low * middle), math.sqrt(middle * high)} | {
+        x for x in (1.0, 0.01) if low < x < high
+    }
     if parameter.default is not None:
         usual.add(parameter.default)
     return sorted({_typed(parameter, x) for x in usual})
@@ -247,7 +325,9 @@ def _typed(parameter: Parameter, value: float) -> Any:
 
 
 def _random(parameter: Parameter, rng: np.random.Generator) -> Any:
-    """Return a random value, uniform in its logarithm, or a hint; half of the orders are whole numbers, and lists end in equal entries."""
+    """Return a random value, uniform in its logarithm, or a hint; half of the orders are whole
+    numbers, and lists end in equal entries.
+    """
     logs = math.log(parameter.low), math.log(parameter.high)
     if parameter.kind == "list":
         different = np.exp(rng.uniform(*logs, size=int(rng.integers(1, _DIFFERENT + 1)))).tolist()
@@ -266,7 +346,10 @@ def _near(at: Point, parameters: Sequence[Parameter], rng: np.random.Generator) 
     for parameter in parameters:
         value = at[parameter.name]
         if parameter.kind == "list":
-            moves = {x: min(max(x * math.exp(rng.normal(0, 0.3)), parameter.low), parameter.high) for x in value}
+            moves = {
+                x: min(max(x * math.exp(rng.normal(0, 0.3)), parameter.low), parameter.high)
+                for x in value
+            }
             found[parameter.name] = tuple(moves[x] for x in value)
         elif value <= 0 or rng.random() < 0.3:
             found[parameter.name] = value

@@ -1,1 +1,3 @@
-"""Audits of sensitivity and utility: measurements against claimed bounds. May import pairs and results."""
+"""Audits of sensitivity and utility: measurements against claimed bounds. May import pairs and
+results.
+"""

@@ -1,6 +1,8 @@
-"""Sensitivity audit: maximize |f(D) - f(D')| over neighboring datasets and compare with the claimed bound.
+"""Sensitivity audit: maximize |f(D) - f(D')| over neighboring datasets and compare with the claimed
+bound.
 
-Claims CM-04, JK-01 to JK-03, JT-01, JT-10, JT-11. Where f gives a bound on the error of its value, the verdict is rigorous.
+Claims CM-04, JK-01 to JK-03, JT-01, JT-10, JT-11. Where f gives a bound on the error of its value,
+the verdict is rigorous.
 """
 
 from __future__ import annotations
@@ -26,7 +28,14 @@ from dpwitness.core.domains import Domain
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.mechanism import FloatArray, name_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_positive,
+    require_type,
+    short_repr,
+)
 from dpwitness.mechanisms.papers.learner import Predictor
 
 Norm = float | Callable[[Any, Any], float]
@@ -44,7 +53,8 @@ class SensitivityResult(FunctionResult):
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED if the difference certainly exceeds the bound, ERROR if the function never converged, NOT_REFUTED otherwise.
+        VIOLATED if the difference certainly exceeds the bound, ERROR if the function never
+        converged, NOT_REFUTED otherwise.
     ratio : float
         Largest ``|f(D) - f(D')| / bound`` found.
     ratio_lower, ratio_upper : float
@@ -52,10 +62,12 @@ class SensitivityResult(FunctionResult):
     pair : Pair or None
         Pair with the largest ratio.
     rigorous : bool
-        Whether the function gave error radii. Otherwise, its values are assumed to be exact to `precision`.
+        Whether the function gave error radii. Otherwise, its values are assumed to be exact to
+        `precision`.
     precision : str
-        Assumed precision of values without error radii: 1e-9 of the difference, or 4 units in the last place of a floating-point type
-        below float64. Whole numbers, decimals and fractions are exact. An excess within the rounding is a note, not a violation.
+        Assumed precision of values without error radii: 1e-9 of the difference, or 4 units in the
+        last place of a floating-point type below float64. Whole numbers, decimals and fractions are
+        exact. An excess within the rounding is a note, not a violation.
     trace : tuple of (int, float)
         Number of evaluations and best ratio, at each improvement.
     skipped : int
@@ -87,21 +99,41 @@ class SensitivityResult(FunctionResult):
         norm = named(self.norm_used) if callable(self.norm_used) else str(self.norm_used)
         if self.verdict is not Verdict.VIOLATED or norm is None or self.pair is None:
             return None
-        return {"bound": self.bound, "norm": norm, "pair": self.pair.to_json(), "ratio": self.ratio_lower}
+        return {
+            "bound": self.bound,
+            "norm": norm,
+            "pair": self.pair.to_json(),
+            "ratio": self.ratio_lower,
+        }
 
     @property
     def evidence(self) -> str:
-        """Return ``proved`` if the solver's error radii enclose every value; otherwise ``numerical``, with values assumed exact to 1e-9."""
+        """Return ``proved`` if the solver's error radii enclose every value; otherwise
+        ``numerical``, with values assumed exact to 1e-9.
+        """
         return "proved" if self.rigorous else "numerical"
 
     def _summary(self) -> str:
         """Return the ratio and the pair in one line."""
-        how = "certified by the solver's error radii" if self.rigorous else f"values taken as exact to {self.precision}"
+        how = (
+            "certified by the solver's error radii"
+            if self.rigorous
+            else f"values taken as exact to {self.precision}"
+        )
         where = self.pair.why if self.pair else "no pair"
         if self.verdict is Verdict.VIOLATED:
-            times = next(text for text in (f"{self.ratio_lower:.6g}", f"{self.ratio_lower:.17g}") if text != "1")
-            return f"the function moves by {times} times the claimed {self.bound:.6g} ({how}; {where})"
-        found = f"largest ratio found {self.ratio:.6g} of the claimed {self.bound:.6g} in {self.evaluations} evaluations"
+            times = next(
+                text
+                for text in (f"{self.ratio_lower:.6g}", f"{self.ratio_lower:.17g}")
+                if text != "1"
+            )
+            return (
+                f"the function moves by {times} times the claimed {self.bound:.6g} ({how}; {where})"
+            )
+        found = (
+            f"largest ratio found {self.ratio:.6g} of the claimed {self.bound:.6g} in "
+            f"{self.evaluations} evaluations"
+        )
         return f"{found} ({how}; {where})"
 
     def _statement(self) -> str:
@@ -156,9 +188,10 @@ def audit_sensitivity(
     Parameters
     ----------
     function : callable
-        ``f(dataset)``: a number or a vector; with a distance function as `norm`, any object. If each value comes with a bound on its error
-        in this norm, as ``(value, radius)`` or as an object with `w` and `radius` like `Minimum`, the difference is enclosed. The function
-        may raise ConvergenceError: then the dataset is skipped, and counted.
+        ``f(dataset)``: a number or a vector; with a distance function as `norm`, any object. If
+        each value comes with a bound on its error in this norm, as ``(value, radius)`` or as an
+        object with `w` and `radius` like `Minimum`, the difference is enclosed. The function may
+        raise ConvergenceError: then the dataset is skipped, and counted.
     claimed_bound : float
         Claimed bound on the difference. Positive.
     domain : Domain
@@ -168,7 +201,8 @@ def audit_sensitivity(
     seed : int
         Seed of the search.
     seconds, evaluations : float, int
-        Budgets of the search, in seconds and in evaluations. The search stops when one of them is spent.
+        Budgets of the search, in seconds and in evaluations. The search stops when one of them is
+        spent.
     name : str, optional
         Name of the function in the report.
 
@@ -180,8 +214,8 @@ def audit_sensitivity(
     Raises
     ------
     InvalidArgument
-        If the domain is empty or has no neighbors, the function returns something that is not a finite vector, or another argument is
-        invalid.
+        If the domain is empty or has no neighbors, the function returns something that is not a
+        finite vector, or another argument is invalid.
 
     Examples
     --------
@@ -212,14 +246,28 @@ def audit_sensitivity(
     notes = (f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else ()
     if pair is None:
         notes = (f"the function converged on none of {found.evaluations} pairs: {found.reason}",)
-    fields: dict[str, Any] = {"trace": tuple(found.trace), "evaluations": found.evaluations, "skipped": found.skipped}
-    return replace(_result(measure, pair, bound, name, seed, notes=notes, **fields), seconds=time.perf_counter() - begin)
+    fields: dict[str, Any] = {
+        "trace": tuple(found.trace),
+        "evaluations": found.evaluations,
+        "skipped": found.skipped,
+    }
+    return replace(
+        _result(measure, pair, bound, name, seed, notes=notes, **fields),
+        seconds=time.perf_counter() - begin,
+    )
 
 
 def sensitivity_at(
-    function: Callable[[Any], Any], claimed_bound: float, pair: Pair, norm: Norm = 2, *, name: str | None = None
+    function: Callable[[Any], Any],
+    claimed_bound: float,
+    pair: Pair,
+    norm: Norm = 2,
+    *,
+    name: str | None = None,
 ) -> SensitivityResult:
-    """Run `audit_sensitivity` on one given pair. The verdict is ERROR if the function does not converge on the pair."""
+    """Run `audit_sensitivity` on one given pair. The verdict is ERROR if the function does not
+    converge on the pair.
+    """
     bound = require_positive("claimed_bound", claimed_bound, "sensitivity_at")
     require_callable("function", function, "sensitivity_at")
     require_type("pair", pair, Pair, "be a Pair", "sensitivity_at")
@@ -235,17 +283,36 @@ def sensitivity_at(
 
 def _require_norm(norm: Any, owner: str) -> None:
     if not callable(norm) and not (isinstance(norm, int | float) and norm in (1, 2, math.inf)):
-        raise InvalidArgument(f"{owner}: norm must be 1, 2, inf or a distance function, got {short_repr(norm)}")
+        raise InvalidArgument(
+            f"{owner}: norm must be 1, 2, inf or a distance function, got {short_repr(norm)}"
+        )
 
 
-def _result(measure: _Difference, pair: Pair | None, bound: float, name: str | None, seed: int = 0, **fields: Any) -> SensitivityResult:
+def _result(
+    measure: _Difference,
+    pair: Pair | None,
+    bound: float,
+    name: str | None,
+    seed: int = 0,
+    **fields: Any,
+) -> SensitivityResult:
     size, error = measure(pair) if pair is not None else (math.nan, 0.0)
     lower = max(size - error, 0.0) / bound if pair is not None else math.nan
     slack = _EXACT_SLACK if measure.exact else _SLACK
     verdict_found = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
-    if pair is not None and verdict_found is Verdict.NOT_REFUTED and measure.coarse and size / bound > 1 + _SLACK:
-        excess = f"the function moves by {size / bound:.9g} times the claimed bound, an excess within the rounding of {measure.coarse}"
-        note = f"{excess} ({error:.3g} at these values): add the rounding to the bound, or use float64"
+    if (
+        pair is not None
+        and verdict_found is Verdict.NOT_REFUTED
+        and measure.coarse
+        and size / bound > 1 + _SLACK
+    ):
+        excess = (
+            f"the function moves by {size / bound:.9g} times the claimed bound, an excess within "
+            f"the rounding of {measure.coarse}"
+        )
+        note = (
+            f"{excess} ({error:.3g} at these values): add the rounding to the bound, or use float64"
+        )
         fields["notes"] = (*fields.get("notes", ()), note)
     return SensitivityResult(
         name=name or name_of(measure.function),
@@ -271,14 +338,22 @@ class _Difference:
     def __init__(self, function: Callable[[Any], Any], norm: Norm) -> None:
         self.function, self.norm = function, norm
         self.rigorous = True
-        self.exact = False  # whether the last pair gave exact numbers: whole numbers, decimals or fractions
+        # whether the last pair gave exact numbers: whole numbers, decimals or fractions
+        self.exact = False
         self.coarse = ""  # floating-point type below float64 in the last pair, if any
-        self._wrapped: bool | None = None  # whether all float64 values so far were converted from float32; None if undecided
+        # whether all float64 values so far were converted from float32; None if undecided
+        self._wrapped: bool | None = None
 
     @property
     def precision(self) -> str:
         """Return the assumed precision of values without error radii."""
-        return f"{_ULPS} units in the last place of {self.coarse}" if self.coarse else "the last digit" if self.exact else "1e-9"
+        return (
+            f"{_ULPS} units in the last place of {self.coarse}"
+            if self.coarse
+            else "the last digit"
+            if self.exact
+            else "1e-9"
+        )
 
     def __call__(self, pair: Pair) -> tuple[float, float]:
         (first, r0), (second, r1) = (self._value(dataset) for dataset in (pair.d0, pair.d1))
@@ -291,7 +366,9 @@ class _Difference:
         else:
             size, largest, rounding = self._norm_of_difference(first, second)
         if not math.isfinite(size):
-            raise InvalidArgument(f"audit_sensitivity: function must give finite values, got a difference of {size!r}")
+            raise InvalidArgument(
+                f"audit_sensitivity: function must give finite values, got a difference of {size!r}"
+            )
         cancelled = 4e-16 * largest  # the difference inherits the rounding of the values
         if r0 is None or r1 is None:
             self.rigorous = False
@@ -300,21 +377,36 @@ class _Difference:
         return size, r0 + r1 + cancelled
 
     def _norm_of_difference(self, first: Any, second: Any) -> tuple[float, float, float]:
-        """Return the norm of the difference, the larger norm of the two values, and the norm of the rounding of values below float64."""
+        """Return the norm of the difference, the larger norm of the two values, and the norm of the
+        rounding of values below float64.
+        """
         sides = [self._refine_precision(*_precision(value)) for value in (first, second)]
         shapes = [values.shape for values, _, _ in sides]
         if shapes[0] != shapes[1]:
-            raise InvalidArgument(f"audit_sensitivity: function must give one shape, got {shapes[0]} and {shapes[1]}")
+            raise InvalidArgument(
+                f"audit_sensitivity: function must give one shape, got {shapes[0]} and {shapes[1]}"
+            )
         (left, unit_left, coarse_left), (right, unit_right, coarse_right) = sides
-        self.coarse, self.exact = coarse_left or coarse_right if unit_left >= unit_right else coarse_right, unit_left == unit_right == 0
+        self.coarse, self.exact = (
+            coarse_left or coarse_right if unit_left >= unit_right else coarse_right,
+            unit_left == unit_right == 0,
+        )
         with np.errstate(over="ignore", invalid="ignore"):
             difference = left - right
-            rounding = _ULPS * (unit_left * np.abs(left) + unit_right * np.abs(right)) if self.coarse else np.zeros(1)
-            size, *both, error = (_norm_of(v, self.norm) for v in (difference, left, right, rounding))
+            rounding = (
+                _ULPS * (unit_left * np.abs(left) + unit_right * np.abs(right))
+                if self.coarse
+                else np.zeros(1)
+            )
+            size, *both, error = (
+                _norm_of(v, self.norm) for v in (difference, left, right, rounding)
+            )
         return size, max(both), error
 
     def _refine_precision(self, vector: Any, unit: float, name: str) -> tuple[Any, float, str]:
-        """Return the precision of float32 for float64 values, if all such values so far were converted from float32."""
+        """Return the precision of float32 for float64 values, if all such values so far were
+        converted from float32.
+        """
         if unit == np.finfo(np.float64).eps:
             found = _of_float32(vector.astype(np.float64))
             self._wrapped = self._wrapped if found is None else found and self._wrapped is not False
@@ -332,9 +424,14 @@ class _Difference:
         return value, None
 
     def _radius(self, radius: Any) -> float:
-        """Return the error radius as a float. Raise InvalidArgument unless it is finite and at least 0."""
+        """Return the error radius as a float. Raise InvalidArgument unless it is finite and at
+        least 0.
+        """
         if not (isinstance(radius, int | float | np.floating) and 0 <= radius < math.inf):
-            raise InvalidArgument(f"audit_sensitivity: function must give a finite error radius, at least 0, got {radius!r}")
+            raise InvalidArgument(
+                "audit_sensitivity: function must give a finite error radius, at least 0, "
+                f"got {radius!r}"
+            )
         return float(radius)
 
 
@@ -347,24 +444,39 @@ def _norm_of(vector: Any, norm: Any) -> float:
 
 
 def _precision(value: Any) -> tuple[Any, float, str]:
-    """Return a value as a vector that subtracts exactly, its unit roundoff, and its type if below float64.
+    """Return a value as a vector that subtracts exactly, its unit roundoff, and its type if below
+    float64.
 
-    Whole numbers become Python's int, decimals and fractions become Fraction, other numbers longdouble.
-    The unit roundoff of exact numbers is 0.
+    Whole numbers become Python's int, decimals and fractions become Fraction, other numbers
+    longdouble. The unit roundoff of exact numbers is 0.
     """
     try:
         vector = np.atleast_1d(np.asarray(value)).ravel()
-        whole = vector.dtype.kind in "iub" or (vector.dtype == object and all(isinstance(each, int) for each in vector))
+        whole = vector.dtype.kind in "iub" or (
+            vector.dtype == object and all(isinstance(each, int) for each in vector)
+        )
         if whole:
             return vector.astype(object) * 1, 0.0, ""
         if vector.dtype == object and all(isinstance(each, Decimal | Rational) for each in vector):
-            return np.array([Fraction(each) for each in vector] + [None], dtype=object)[:-1], 0.0, ""
-        kinds = {np.asarray(each).dtype for each in value} if isinstance(value, list | tuple) else {vector.dtype}
+            return (
+                np.array([Fraction(each) for each in vector] + [None], dtype=object)[:-1],
+                0.0,
+                "",
+            )
+        kinds = (
+            {np.asarray(each).dtype for each in value}
+            if isinstance(value, list | tuple)
+            else {vector.dtype}
+        )
         exact = vector.astype(np.longdouble)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgument(f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}") from None
+        raise InvalidArgument(
+            f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}"
+        ) from None
     if vector.dtype.kind not in "fO":
-        raise InvalidArgument(f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}")
+        raise InvalidArgument(
+            f"audit_sensitivity: function must give a vector of numbers, got {type(value).__name__}"
+        )
     known = [kind for kind in kinds if kind.kind == "f"] or [np.dtype(np.float64)]
     coarsest = max(known, key=lambda kind: float(np.finfo(kind).eps))
     unit = float(np.finfo(coarsest).eps)

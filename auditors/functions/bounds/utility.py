@@ -1,8 +1,11 @@
-"""Utility audit: bounds with explicit constants on the failure probability or on the mean of an error, and scaling laws.
+"""Utility audit: bounds with explicit constants on the failure probability or on the mean of an
+error, and scaling laws.
 
-Every VIOLATED rests on a confidence limit that holds for all laws that the claim allows. The limit is exact binomial for frequencies and
-medians. For means it uses a stated range or moment (`mean_limits.py`), because no test of a mean holds for all laws. Claims such as
-O(1/sqrt(n)) name an exponent and no constant: the audit tests the least-squares slope of the log of the error's statistic over the grid.
+Every VIOLATED rests on a confidence limit that holds for all laws that the claim allows. The limit
+is exact binomial for frequencies and medians. For means it uses a stated range or moment
+(`mean_limits.py`), because no test of a mean holds for all laws. Claims such as O(1/sqrt(n)) name
+an exponent and no constant: the audit tests the least-squares slope of the log of the error's
+statistic over the grid.
 """
 
 from __future__ import annotations
@@ -13,14 +16,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from dpwitness.auditors.functions.bounds.utility_claims import Measurement, UtilityClaim, UtilityPoint
+from dpwitness.auditors.functions.bounds.utility_claims import (
+    Measurement,
+    UtilityClaim,
+    UtilityPoint,
+)
 from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require_integer, require_probability, require_type, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_probability,
+    require_type,
+    short_repr,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -30,9 +43,11 @@ class UtilityResult(FunctionResult):
     Attributes
     ----------
     estimate : float
-        Frequency of failure, mean error, or slope of the log error against the log of the parameter.
+        Frequency of failure, mean error, or slope of the log error against the log of the
+        parameter.
     lower, upper : float
-        One-sided confidence limits of the estimate, each at the stated confidence, under the assumptions of `claim`; see `evidence`.
+        One-sided confidence limits of the estimate, each at the stated confidence, under the
+        assumptions of `claim`; see `evidence`.
     standard_error : float
         Standard error of the estimate, for information only.
     points : tuple of UtilityPoint
@@ -40,7 +55,8 @@ class UtilityResult(FunctionResult):
     constant : float
         For scaling claims, the fitted factor of the power.
     verdict : Verdict
-        VIOLATED if the confidence limits contradict the claim, ERROR if the function failed, NOT_REFUTED otherwise.
+        VIOLATED if the confidence limits contradict the claim, ERROR if the function failed,
+        NOT_REFUTED otherwise.
     name, function, claim, runs, confidence, seed
         Arguments of `dpwitness.audit_utility`.
     notes, seconds
@@ -64,14 +80,19 @@ class UtilityResult(FunctionResult):
         if recorded is None or self.verdict is not Verdict.VIOLATED:
             return None
         claim, transform = recorded
-        numbers = {"runs": self.runs, "confidence": self.confidence, "estimate": strict(self.estimate)}
+        numbers = {
+            "runs": self.runs,
+            "confidence": self.confidence,
+            "estimate": strict(self.estimate),
+        }
         return {"claim": to_jsonable(claim), "transform": transform, **numbers}
 
     @property
     def evidence(self) -> str:
         """Return the kind of evidence behind the verdict.
 
-        ``statistical`` at the stated confidence, or ``assumed`` if a moment is assumed or the verdict is not a test.
+        ``statistical`` at the stated confidence, or ``assumed`` if a moment is assumed or the
+        verdict is not a test.
         """
         return self.claim.evidence
 
@@ -90,7 +111,10 @@ class UtilityResult(FunctionResult):
             "runs": self.runs,
             "confidence": self.confidence,
             "claimed": self.claim.limit_to_json(),
-            **{key: strict(getattr(self, key)) for key in ("estimate", "lower", "upper", "standard_error", "constant")},
+            **{
+                key: strict(getattr(self, key))
+                for key in ("estimate", "lower", "upper", "standard_error", "constant")
+            },
             **self.claim.points_to_json(self.points),
         }
 
@@ -109,13 +133,16 @@ def audit_utility(
     Parameters
     ----------
     error : callable
-        ``error(size, rng)`` returns the errors of `size` independent runs, (size,). For `Scaling`, ``error(value, size, rng)``.
+        ``error(size, rng)`` returns the errors of `size` independent runs, (size,). For `Scaling`,
+        ``error(value, size, rng)``.
     claim : FailureBound, MeanBound or Scaling
-        A `FailureBound` is refuted if the exact binomial lower limit of the frequency exceeds beta. A `MeanBound` is refuted if a lower
-        limit of the mean exceeds the bound; the limit holds for all errors in the stated range, or with the stated standard deviation. A
-        `Scaling` is refuted if the lower limit of the slope exceeds the exponent, and the slope exceeds the exponent by more than 0.05: an
-        error below the bound is allowed. Without a stated `spread`, a `Scaling` of means is not a test at a stated error probability: the
-        verdict is INCONCLUSIVE instead of VIOLATED.
+        A `FailureBound` is refuted if the exact binomial lower limit of the frequency exceeds beta.
+        A `MeanBound` is refuted if a lower limit of the mean exceeds the bound; the limit holds for
+        all errors in the stated range, or with the stated standard deviation. A `Scaling` is
+        refuted if the lower limit of the slope exceeds the exponent, and the slope exceeds the
+        exponent by more than 0.05: an error below the bound is allowed. Without a stated `spread`,
+        a `Scaling` of means is not a test at a stated error probability: the verdict is
+        INCONCLUSIVE instead of VIOLATED.
     runs : int, optional
         Number of runs. Default 2000; for `Scaling`, 200 at each point, which is also the minimum.
     confidence : float
@@ -133,7 +160,8 @@ def audit_utility(
     Raises
     ------
     InvalidArgument
-        If an argument is invalid, or `error` returns values that are not numbers or contradict the claim's assumptions.
+        If an argument is invalid, or `error` returns values that are not numbers or contradict the
+        claim's assumptions.
 
     Examples
     --------
@@ -147,8 +175,17 @@ def audit_utility(
     if not callable(error):
         raise InvalidArgument(f"audit_utility: error must be callable, got {short_repr(error)}")
     if not isinstance(claim, UtilityClaim):
-        raise InvalidArgument(f"audit_utility: claim must be a FailureBound, MeanBound or Scaling, got {short_repr(claim)}")
-    count = require_integer("runs", claim.default_runs if runs is None else runs, "audit_utility", least=claim.least_runs, most=10**9)
+        raise InvalidArgument(
+            "audit_utility: claim must be a FailureBound, MeanBound or Scaling, got "
+            f"{short_repr(claim)}"
+        )
+    count = require_integer(
+        "runs",
+        claim.default_runs if runs is None else runs,
+        "audit_utility",
+        least=claim.least_runs,
+        most=10**9,
+    )
     require_probability("confidence", confidence, "audit_utility")
     seed = require_integer("seed", seed, "audit_utility", least=0)
     require_type("name", name, str, "be a text", "audit_utility", optional=True)

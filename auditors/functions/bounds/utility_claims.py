@@ -1,4 +1,5 @@
-"""Claims about a mechanism's error: a bound on the failure probability, a bound on the mean, or a scaling law.
+"""Claims about a mechanism's error: a bound on the failure probability, a bound on the mean, or a
+scaling law.
 
 Each claim measures the error, tests itself, and describes the outcome.
 """
@@ -15,12 +16,23 @@ import numpy as np
 from numpy.random import Generator
 from scipy import stats
 
-from dpwitness.auditors.statistics.mean_limits import combined_limits, median_limits, moment_limits, range_limits
+from dpwitness.auditors.statistics.mean_limits import (
+    combined_limits,
+    median_limits,
+    moment_limits,
+    range_limits,
+)
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.witnesses.witness import named
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require, require_callable, require_positive, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require,
+    require_callable,
+    require_positive,
+    short_repr,
+)
 
 _MIN_SPAN, _MIN_POINTS = 64.0, 4
 _MARGIN = 0.05  # excess of a slope that slower terms may explain
@@ -28,7 +40,9 @@ _MARGIN = 0.05  # excess of a slope that slower terms may explain
 
 @dataclass(frozen=True, slots=True)
 class UtilityPoint:
-    """One measured point of a scaling claim: parameter value, statistic of the error, standard error, and simultaneous limits."""
+    """One measured point of a scaling claim: parameter value, statistic of the error, standard
+    error, and simultaneous limits.
+    """
 
     value: float
     error: float
@@ -39,7 +53,9 @@ class UtilityPoint:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Verdict on a claim, with the estimate, its confidence limits and its standard error; see `UtilityResult`."""
+    """Verdict on a claim, with the estimate, its confidence limits and its standard error; see
+    `UtilityResult`.
+    """
 
     verdict: Verdict
     estimate: float = math.nan
@@ -66,11 +82,15 @@ class UtilityClaim(ABC):
 
     @property
     def evidence(self) -> str:
-        """Return ``statistical``, or ``assumed`` if a moment is assumed or the verdict is not a test."""
+        """Return ``statistical``, or ``assumed`` if a moment is assumed or the verdict is not a
+        test.
+        """
         return "statistical"
 
     @abstractmethod
-    def measure(self, error: Callable[..., Any], runs: int, confidence: float, seed: int) -> Measurement:
+    def measure(
+        self, error: Callable[..., Any], runs: int, confidence: float, seed: int
+    ) -> Measurement:
         """Run `error` and test the claim."""
 
     @abstractmethod
@@ -90,7 +110,9 @@ class UtilityClaim(ABC):
         return {"points": []}
 
     def for_witness(self) -> tuple[UtilityClaim, Json | None] | None:
-        """Return the claim as data, and the target of its function; None if the function has no importable name."""
+        """Return the claim as data, and the target of its function; None if the function has no
+        importable name.
+        """
         return self, None
 
 
@@ -109,11 +131,15 @@ class _Bound(UtilityClaim):
             return f"lower limit {lower:.4g} at confidence {confidence:.12g}"
         return UtilityClaim.describe_limits(self, lower, upper, confidence)
 
-    def measure(self, error: Callable[..., Any], runs: int, confidence: float, seed: int) -> Measurement:
+    def measure(
+        self, error: Callable[..., Any], runs: int, confidence: float, seed: int
+    ) -> Measurement:
         values = _errors(error(runs, np.random.default_rng(seed)), runs)
         estimate, lower, upper, spread = self._limits(values, 1 - confidence)
         refuted = lower > self.limit_to_json()["limit"]
-        return Measurement(Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED, estimate, lower, upper, spread)
+        return Measurement(
+            Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED, estimate, lower, upper, spread
+        )
 
     @abstractmethod
     def _limits(self, values: FloatArray, alpha: float) -> tuple[float, float, float, float]:
@@ -154,7 +180,8 @@ class MeanBound(_Bound):
     bound : float
         Claimed upper bound on the mean error.
     low : float
-        Smallest possible error, which suffices to refute the bound. Not used if `deviation` is given.
+        Smallest possible error, which suffices to refute the bound. Not used if `deviation` is
+        given.
     high : float, optional
         Largest possible error. Without `high` or `deviation`, no upper confidence limit exists.
     deviation : float, optional
@@ -175,9 +202,13 @@ class MeanBound(_Bound):
         if self.high is not None:
             require(self).finite("high")
             if self.deviation is not None:
-                raise InvalidArgument("MeanBound: high and deviation must not both be given: a range is enough")
+                raise InvalidArgument(
+                    "MeanBound: high and deviation must not both be given: a range is enough"
+                )
             if self.high <= self.low:
-                raise InvalidArgument(f"MeanBound: high must be above low = {self.low:g}, got {self.high!r}")
+                raise InvalidArgument(
+                    f"MeanBound: high must be above low = {self.low:g}, got {self.high!r}"
+                )
 
     def __str__(self) -> str:
         return f"mean error <= {self.bound:.6g}"
@@ -187,7 +218,11 @@ class MeanBound(_Bound):
         """Return the assumption on which the limits of the mean rest."""
         if self.deviation is not None:
             return f"assuming a standard deviation of at most {self.deviation:.6g}"
-        return f"for errors of at least {self.low:.6g}" if self.high is None else f"for errors in [{self.low:.6g}, {self.high:.6g}]"
+        return (
+            f"for errors of at least {self.low:.6g}"
+            if self.high is None
+            else f"for errors in [{self.low:.6g}, {self.high:.6g}]"
+        )
 
     @property
     def evidence(self) -> str:
@@ -198,7 +233,9 @@ class MeanBound(_Bound):
 
     def _limits(self, values: FloatArray, alpha: float) -> tuple[float, float, float, float]:
         if np.isinf(values).any():
-            raise InvalidArgument("audit_utility: error must be finite for a claim about its mean, got inf")
+            raise InvalidArgument(
+                "audit_utility: error must be finite for a claim about its mean, got inf"
+            )
         estimate, spread = float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
         if self.deviation is not None:
             return estimate, *moment_limits(values, alpha, deviation=self.deviation), spread
@@ -208,31 +245,44 @@ class MeanBound(_Bound):
     def _require_in_range(self, values: FloatArray) -> None:
         """Raise InvalidArgument if an error is outside the range of the claim."""
         high = math.inf if self.high is None else self.high
-        for outside, rule, end in ((values < self.low, "least", "low"), (values > high, "most", "high")):
+        for outside, rule, end in (
+            (values < self.low, "least", "low"),
+            (values > high, "most", "high"),
+        ):
             if outside.any():
                 run = int(np.flatnonzero(outside)[0])
-                advice = f"got {values[run]:.6g} in run {run}; state its range, as in MeanBound({self.bound:g}, low=..., high=...)"
-                raise InvalidArgument(f"audit_utility: error must be at {rule} {end} = {getattr(self, end):g}, {advice}")
+                advice = (
+                    f"got {values[run]:.6g} in run {run}; state its range, as in "
+                    f"MeanBound({self.bound:g}, low=..., high=...)"
+                )
+                raise InvalidArgument(
+                    f"audit_utility: error must be at {rule} {end} = {getattr(self, end):g}, "
+                    f"{advice}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling(UtilityClaim):
-    """Claim that the error grows at most like `transform`(value)^`exponent` (falls at least as fast, for a negative exponent).
+    """Claim that the error grows at most like `transform`(value)^`exponent` (falls at least as
+    fast, for a negative exponent).
 
     Parameters
     ----------
     exponent : float
         Claimed exponent. Finite.
     grid : sequence of float
-        Values of the parameter at which the error is measured: at least 4, positive, spanning a factor of at least 64.
+        Values of the parameter at which the error is measured: at least 4, positive, spanning a
+        factor of at least 64.
     parameter : str
         Name of the parameter in the report.
     transform : callable, optional
         Function of the parameter, such as ``math.log`` for a claim in log p. Positive on the grid.
     statistic : {"median", "mean"}
-        Statistic of the error over the runs. The test of medians holds for every law; the test of means needs `spread`.
+        Statistic of the error over the runs. The test of medians holds for every law; the test of
+        means needs `spread`.
     spread : float, optional
-        Assumed upper bound on the error's standard deviation, in units of the mean error, at every value of the grid.
+        Assumed upper bound on the error's standard deviation, in units of the mean error, at every
+        value of the grid.
     """
 
     exponent: float
@@ -251,18 +301,28 @@ class Scaling(UtilityClaim):
         if self.spread is not None:
             require(self).positive("spread")
             if self.statistic != "mean":
-                raise InvalidArgument(f"Scaling: spread must be left out for the median, got {self.spread!r}")
+                raise InvalidArgument(
+                    f"Scaling: spread must be left out for the median, got {self.spread!r}"
+                )
         if not isinstance(self.grid, Sequence) or isinstance(self.grid, str):
-            raise InvalidArgument(f"Scaling: grid must be a sequence of numbers, got {short_repr(self.grid)}")
+            raise InvalidArgument(
+                f"Scaling: grid must be a sequence of numbers, got {short_repr(self.grid)}"
+            )
         require_callable("transform", self.transform, "Scaling", arguments=1, optional=True)
         values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
         if len(values) < _MIN_POINTS or values[-1] < _MIN_SPAN * values[0] * (1 - 1e-12):
             found = f"{len(values)} spanning {values[-1] / values[0]:.6g}x" if values else "none"
-            raise InvalidArgument(f"Scaling: grid must hold at least 4 different values that span at least 64x, got {found}")
+            raise InvalidArgument(
+                "Scaling: grid must hold at least 4 different values that span at least "
+                f"64x, got {found}"
+            )
         object.__setattr__(self, "grid", tuple(values))
         for value in values:
             if not self.regressor(value) > 0:
-                raise InvalidArgument(f"Scaling: transform must be positive on the grid, got {self.regressor(value)!r} at {value!r}")
+                raise InvalidArgument(
+                    "Scaling: transform must be positive on the grid, got "
+                    f"{self.regressor(value)!r} at {value!r}"
+                )
 
     def regressor(self, value: float) -> float:
         """Return the transformed parameter, of which the error is a power."""
@@ -271,7 +331,11 @@ class Scaling(UtilityClaim):
     @property
     def name(self) -> str:
         """Return the name of the transformed parameter."""
-        return getattr(self.transform, "__name__", "f") + f"({self.parameter})" if self.transform else self.parameter
+        return (
+            getattr(self.transform, "__name__", "f") + f"({self.parameter})"
+            if self.transform
+            else self.parameter
+        )
 
     def __str__(self) -> str:
         return f"error = O({self.name}^{self.exponent:g})"
@@ -282,7 +346,10 @@ class Scaling(UtilityClaim):
         if self.statistic == "median":
             return "exact for every law"
         if not self._is_test:
-            return "not a test at a stated error: two standard errors of a regression; state spread, or use the median"
+            return (
+                "not a test at a stated error: two standard errors of a regression; state "
+                "spread, or use the median"
+            )
         return f"assuming standard deviations of at most {self.spread:.6g} means"
 
     @property
@@ -295,17 +362,30 @@ class Scaling(UtilityClaim):
         return "assumed" if self.statistic == "mean" else "statistical"
 
     def describe(self, estimate: float, runs: int) -> str:
-        slope = f"slope {estimate:.4g} of the {self.statistic} error against the claimed {self.exponent:g}"
+        slope = (
+            f"slope {estimate:.4g} of the {self.statistic} error against the claimed "
+            f"{self.exponent:g}"
+        )
         return f"{slope}, from {len(self.grid)} points of {runs} runs"
 
     def describe_limits(self, lower: float, upper: float, confidence: float) -> str:
-        return UtilityClaim.describe_limits(self, lower, upper, confidence) if self._is_test else f"{lower:.4g} to {upper:.4g}"
+        return (
+            UtilityClaim.describe_limits(self, lower, upper, confidence)
+            if self._is_test
+            else f"{lower:.4g} to {upper:.4g}"
+        )
 
     def limit_to_json(self) -> Json:
         return {"kind": "scaling", "limit": self.exponent, "margin": _MARGIN}
 
     def points_to_json(self, points: Sequence[UtilityPoint]) -> Json:
-        listed = [{"regressor": self.regressor(p.value), **{key: strict(value) for key, value in asdict(p).items()}} for p in points]
+        listed = [
+            {
+                "regressor": self.regressor(p.value),
+                **{key: strict(value) for key, value in asdict(p).items()},
+            }
+            for p in points
+        ]
         return {"exponent": self.exponent, "regressor": self.name, "points": listed}
 
     def for_witness(self) -> tuple[UtilityClaim, Json | None] | None:
@@ -314,11 +394,13 @@ class Scaling(UtilityClaim):
         transform = named(self.transform)
         return None if transform is None else (replace(self, transform=None), transform)
 
-    def measure(self, error: Callable[..., Any], runs: int, confidence: float, seed: int) -> Measurement:
+    def measure(
+        self, error: Callable[..., Any], runs: int, confidence: float, seed: int
+    ) -> Measurement:
         """Measure the slope and test the exponent.
 
-        The slope's limits are its extremes over all statistics within their limits. One limit of each point enters either end, so alpha
-        is shared among the points.
+        The slope's limits are its extremes over all statistics within their limits. One limit of
+        each point enters either end, so alpha is shared among the points.
         """
         x = np.log([self.regressor(value) for value in self.grid])
         points = []
@@ -327,33 +409,73 @@ class Scaling(UtilityClaim):
             errors = _errors(error(value, runs, rng), runs)
             points.append(self._point(value, errors, rng, (1 - confidence) / len(self.grid)))
         fit = stats.linregress(x, np.log([p.error for p in points]))
-        weights = (x - x.mean()) / float(np.sum((x - x.mean()) ** 2))  # slope = weights . log errors
-        # Residuals of few points can be small by chance: use at least the standard error that follows from the runs' spread at each point.
-        propagated_error = math.sqrt(float(np.sum((weights * [p.standard_error / p.error for p in points]) ** 2)))
+        # slope = weights . log errors
+        weights = (x - x.mean()) / float(np.sum((x - x.mean()) ** 2))
+        # Residuals of few points can be small by chance: use at least the standard error that
+        # follows from the runs' spread at each point.
+        propagated_error = math.sqrt(
+            float(np.sum((weights * [p.standard_error / p.error for p in points]) ** 2))
+        )
         slope, spread = float(fit.slope), max(propagated_error, float(fit.stderr))
         if not self._is_test:
-            lower, upper, refuted_verdict = slope - 2 * spread, slope + 2 * spread, Verdict.INCONCLUSIVE
+            lower, upper, refuted_verdict = (
+                slope - 2 * spread,
+                slope + 2 * spread,
+                Verdict.INCONCLUSIVE,
+            )
         else:
-            lower, upper = combined_limits(weights, np.array([p.lower for p in points]), np.array([p.upper for p in points]))
+            lower, upper = combined_limits(
+                weights, np.array([p.lower for p in points]), np.array([p.upper for p in points])
+            )
             refuted_verdict = Verdict.VIOLATED
-        verdict = refuted_verdict if lower > self.exponent and slope > self.exponent + _MARGIN else Verdict.NOT_REFUTED
-        notes = (f"refuted by slopes above {self.exponent + max(_MARGIN, slope - lower):.4g}: {_MARGIN:g} is left for slower terms",)
-        return Measurement(verdict, slope, lower, upper, spread, tuple(points), float(np.exp(fit.intercept)), notes)
+        verdict = (
+            refuted_verdict
+            if lower > self.exponent and slope > self.exponent + _MARGIN
+            else Verdict.NOT_REFUTED
+        )
+        notes = (
+            f"refuted by slopes above {self.exponent + max(_MARGIN, slope - lower):.4g}: "
+            f"{_MARGIN:g} is left for slower terms",
+        )
+        return Measurement(
+            verdict, slope, lower, upper, spread, tuple(points), float(np.exp(fit.intercept)), notes
+        )
 
-    def _point(self, value: float, errors: FloatArray, rng: Generator, alpha: float) -> UtilityPoint:
+    def _point(
+        self, value: float, errors: FloatArray, rng: Generator, alpha: float
+    ) -> UtilityPoint:
         """Return the measured point at one parameter value."""
         if self.statistic == "median":
             middle = float(np.median(errors))
-            bootstrap_medians = np.median(errors[rng.integers(0, len(errors), (200, len(errors)))], axis=1)
-            point = UtilityPoint(value, middle, float(bootstrap_medians.std(ddof=1)), *median_limits(errors, alpha))
+            bootstrap_medians = np.median(
+                errors[rng.integers(0, len(errors), (200, len(errors)))], axis=1
+            )
+            point = UtilityPoint(
+                value, middle, float(bootstrap_medians.std(ddof=1)), *median_limits(errors, alpha)
+            )
         else:
             if self.spread is not None and errors.min() < 0:
-                raise InvalidArgument(f"audit_utility: error must be at least 0 where spread is stated, got {errors.min():.6g}")
-            limits = moment_limits(errors, alpha, spread=self.spread) if self.spread is not None else (math.nan, math.nan)
-            point = UtilityPoint(value, float(errors.mean()), float(errors.std(ddof=1) / math.sqrt(len(errors))), *limits)
+                raise InvalidArgument(
+                    "audit_utility: error must be at least 0 where spread is stated, got "
+                    f"{errors.min():.6g}"
+                )
+            limits = (
+                moment_limits(errors, alpha, spread=self.spread)
+                if self.spread is not None
+                else (math.nan, math.nan)
+            )
+            point = UtilityPoint(
+                value,
+                float(errors.mean()),
+                float(errors.std(ddof=1) / math.sqrt(len(errors))),
+                *limits,
+            )
         if not (math.isfinite(point.error) and point.error > 0):
             name = f"{self.statistic} error at {self.parameter} = {value:g}"
-            raise InvalidArgument(f"audit_utility: error must be positive and finite for the regression, got {point.error!r} as the {name}")
+            raise InvalidArgument(
+                "audit_utility: error must be positive and finite for the regression, got "
+                f"{point.error!r} as the {name}"
+            )
         return point
 
 
@@ -361,7 +483,13 @@ def _errors(values: Any, runs: int) -> FloatArray:
     """Return the errors as an array. Raise InvalidArgument unless there is one number per run."""
     errors = np.asarray(values, dtype=np.float64)
     if errors.shape != (runs,):
-        raise InvalidArgument(f"audit_utility: error must return one number per run, shape ({runs},), got shape {errors.shape}")
+        raise InvalidArgument(
+            f"audit_utility: error must return one number per run, shape ({runs},), got "
+            f"shape {errors.shape}"
+        )
     if np.isnan(errors).any():
-        raise InvalidArgument(f"audit_utility: error must be a number, got nan in run {int(np.flatnonzero(np.isnan(errors))[0])}")
+        raise InvalidArgument(
+            "audit_utility: error must be a number, got nan in run "
+            f"{int(np.flatnonzero(np.isnan(errors))[0])}"
+        )
     return errors

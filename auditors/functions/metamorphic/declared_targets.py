@@ -1,4 +1,6 @@
-"""Relations that a target file declares in TARGETS, of functions that run in worker processes of the file's interpreter."""
+"""Relations that a target file declares in TARGETS, of functions that run in worker processes of
+the file's interpreter.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +17,47 @@ from dpwitness.mechanisms.wrappers.programs.declared import Declared, declaratio
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 
-_SUBJECTS = tuple(dict.fromkeys(relation.subject for relation in RELATIONS.values()))  # keys that name functions
-_OPTIONS = ("unordered", "row_wise", "output_metric", "input_metric", "d_in", "epsilon", "delta", "runs", "only")
+# keys that name functions
+_SUBJECTS = tuple(dict.fromkeys(relation.subject for relation in RELATIONS.values()))
+_OPTIONS = (
+    "unordered",
+    "row_wise",
+    "output_metric",
+    "input_metric",
+    "d_in",
+    "epsilon",
+    "delta",
+    "runs",
+    "only",
+)
 
 
 @dataclass(frozen=True, eq=False)
 class DeclaredRelations(Declared):
-    """Functions of TARGETS in a target file, with the relations that they must satisfy: the arguments of `audit_metamorphic` by name."""
+    """Functions of TARGETS in a target file, with the relations that they must satisfy: the
+    arguments of `audit_metamorphic` by name.
+    """
 
     KIND = "metamorphic"
     KEYS = (*_SUBJECTS, "map", "input", "domain", *_OPTIONS, "guessed", "notes")
     FUNCTIONS = (*_SUBJECTS, "map")
 
     def subject(self, key: str) -> Any:
-        """Return the function that a key names: a mechanism, mechanisms by epsilon, or a function whose exceptions are raised here."""
+        """Return the function that a key names: a mechanism, mechanisms by epsilon, or a function
+        whose exceptions are raised here.
+        """
         name, made = str(self.declaration[key]), self.target
         if key == "mechanism":
             return Target(made.file, name, made.python, {}, made.time_limit, made.memory_limit)
         if key == "at_epsilon":
-            at = lambda epsilon: Target(made.file, name, made.python, {"epsilon": epsilon}, made.time_limit, made.memory_limit)  # noqa: E731
+            at = lambda epsilon: Target(  # noqa: E731
+                made.file,
+                name,
+                made.python,
+                {"epsilon": epsilon},
+                made.time_limit,
+                made.memory_limit,
+            )
             return _Subject(made, at)
         return _Subject(made, lambda *arguments: self._call(name, *arguments))
 
@@ -45,7 +69,9 @@ class DeclaredRelations(Declared):
 
     @property
     def domain(self) -> Domain | InputSpace | None:
-        """Declared input space, or declared domain of mechanisms; by default the domain of the mechanism that is named."""
+        """Declared input space, or declared domain of mechanisms; by default the domain of the
+        mechanism that is named.
+        """
         if "input" in self.declaration:
             return space_of(self.declaration["input"], f"{self.target.name}: input")
         if "domain" in self.declaration:
@@ -98,17 +124,31 @@ def audit_declared(found: DeclaredRelations, *, seed: int = 0) -> tuple[Result, 
     options = {key: declared[key] for key in _OPTIONS if key in declared}
     subjects = {key: found.subject(key) for key in _SUBJECTS if key in declared}
     stability_map = found.subject("map") if "map" in declared else None
-    return audit_metamorphic(**subjects, **options, stability_map=stability_map, domain=found.domain, seed=seed, name=found.target.name)
+    return audit_metamorphic(
+        **subjects,
+        **options,
+        stability_map=stability_map,
+        domain=found.domain,
+        seed=seed,
+        name=found.target.name,
+    )
 
 
 def declared_subject(mechanism: Any, relation: str) -> Any:
-    """Return the function of a witness of this relation; if the witness names an entry of TARGETS, the function in that entry."""
+    """Return the function of a witness of this relation; if the witness names an entry of TARGETS,
+    the function in that entry.
+    """
     if not isinstance(mechanism, Target) or relation not in RELATIONS:
         return mechanism
-    known = declarations(mechanism.file, mechanism.python, mechanism.time_limit, mechanism.memory_limit)
+    known = declarations(
+        mechanism.file, mechanism.python, mechanism.time_limit, mechanism.memory_limit
+    )
     if mechanism.name not in known:
         return mechanism
     found, key = DeclaredRelations(mechanism, known[mechanism.name]), RELATIONS[relation].subject
     if key not in found.declaration:
-        raise InvalidArgument(f"replay: {mechanism.name} must declare {key!r} in TARGETS, as it did when the witness was written")
+        raise InvalidArgument(
+            f"replay: {mechanism.name} must declare {key!r} in TARGETS, as it did when the "
+            "witness was written"
+        )
     return found.subject(key)

@@ -1,4 +1,6 @@
-"""Inputs of metamorphic relations: datasets, neighboring pairs, reordered datasets and parts of datasets."""
+"""Inputs of metamorphic relations: datasets, neighboring pairs, reordered datasets and parts of
+datasets.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,16 @@ from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.workers.constants import constants_of
 
 _PAIRS = 12  # largest number of pairs that are taken from a domain
-_TRIED, _OF_ONE_SIZE, _RANDOM = 600, 8, 30  # datasets of an input space: adversarial ones, those kept of one size, and random ones
+# datasets of an input space: adversarial ones, those kept of one size, and random ones
+_TRIED, _OF_ONE_SIZE, _RANDOM = 600, 8, 30
 _NEAR = 4  # groups of neighbors of one dataset
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Datasets, pairs of neighboring datasets, and for each dataset the same rows in other orders and in two parts."""
+    """Datasets, pairs of neighboring datasets, and for each dataset the same rows in other orders
+    and in two parts.
+    """
 
     datasets: tuple[Any, ...]
     pairs: Cases
@@ -30,8 +35,18 @@ class Inputs:
     parts: Cases
 
 
-def inputs_of(domain: Any, datasets: Sequence[Any], input_metric: str, d_in: Any, seed: int, owner: str, function: Any) -> Inputs:
-    """Return the inputs of all relations, from given datasets and from an input space or a domain of mechanisms."""
+def inputs_of(
+    domain: Any,
+    datasets: Sequence[Any],
+    input_metric: str,
+    d_in: Any,
+    seed: int,
+    owner: str,
+    function: Any,
+) -> Inputs:
+    """Return the inputs of all relations, from given datasets and from an input space or a domain
+    of mechanisms.
+    """
     rng = random.Random(seed)
     pairs: list[tuple[Any, ...]] = []
     if isinstance(domain, InputSpace):
@@ -50,10 +65,14 @@ def inputs_of(domain: Any, datasets: Sequence[Any], input_metric: str, d_in: Any
         every = (*datasets, *(side for pair in pairs for side in pair))
     small = sorted(every, key=row_count)
     orders = [(dataset, other) for dataset in small for other in _reordered(dataset, rng)]
-    return Inputs(every, pairs, orders, [part for dataset in small for part in _parts(dataset, rng)])
+    return Inputs(
+        every, pairs, orders, [part for dataset in small for part in _parts(dataset, rng)]
+    )
 
 
-def _neighbors(space: InputSpace, bases: Sequence[list[Any]], input_metric: str, d_in: Any) -> Iterator[tuple[Any, ...]]:
+def _neighbors(
+    space: InputSpace, bases: Sequence[list[Any]], input_metric: str, d_in: Any
+) -> Iterator[tuple[Any, ...]]:
     near = neighborhood(space, input_metric, [d_in])
     for base in bases:
         for group in islice(near.around(base), _NEAR):
@@ -63,14 +82,20 @@ def _neighbors(space: InputSpace, bases: Sequence[list[Any]], input_metric: str,
 def _reordered(dataset: Any, rng: random.Random) -> Iterator[Any]:
     """Yield the dataset with its rows reversed, rotated and shuffled."""
     count = row_count(dataset)
-    for order in (range(count - 1, -1, -1), [*range(1, count), 0], rng.sample(range(count), count)) if count > 1 else ():
+    for order in (
+        (range(count - 1, -1, -1), [*range(1, count), 0], rng.sample(range(count), count))
+        if count > 1
+        else ()
+    ):
         found = outcome(rows, dataset, list(order))
         if not isinstance(found, Raised):
             yield found
 
 
 def _parts(dataset: Any, rng: random.Random) -> Iterator[tuple[Any, Any]]:
-    """Yield the dataset in two parts: cut at random, after the first row, and with an empty second part."""
+    """Yield the dataset in two parts: cut at random, after the first row, and with an empty second
+    part.
+    """
     count = row_count(dataset)
     for cut in dict.fromkeys((rng.randint(1, count - 1), 1, count)) if count > 1 else ():
         sides = [outcome(rows, dataset, list(part)) for part in (range(cut), range(cut, count))]

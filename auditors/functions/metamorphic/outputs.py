@@ -30,7 +30,9 @@ class Raised:
 
 
 def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the value of a call on copies of its arguments, or Raised; warnings on unusual inputs are not shown."""
+    """Return the value of a call on copies of its arguments, or Raised; warnings on unusual inputs
+    are not shown.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -42,9 +44,13 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def difference(first: Any, second: Any) -> float:
-    """Return the difference of two outputs: 0 if equal, at most 1e-9 if equal up to rounding, 1 or more otherwise."""
+    """Return the difference of two outputs: 0 if equal, at most 1e-9 if equal up to rounding, 1 or
+    more otherwise.
+    """
     if isinstance(first, Raised) or isinstance(second, Raised):
-        same = isinstance(first, Raised) and isinstance(second, Raised) and first.name == second.name
+        same = (
+            isinstance(first, Raised) and isinstance(second, Raised) and first.name == second.name
+        )
         return 0.0 if same else math.inf
     kinds = {_frame(first), _frame(second)}
     if kinds & {"pandas", "polars"}:
@@ -63,7 +69,9 @@ def difference(first: Any, second: Any) -> float:
 
 
 def _frame(value: Any) -> str:
-    """Return the library of a frame or a column of a frame, ``dict`` for a dict of columns, and an empty text for other values."""
+    """Return the library of a frame or a column of a frame, ``dict`` for a dict of columns, and an
+    empty text for other values.
+    """
     if isinstance(value, dict) and value and all(isinstance(each, list) for each in value.values()):
         return "dict" if len(set(map(len, value.values()))) == 1 else ""
     home = type(value).__module__.partition(".")[0]
@@ -71,17 +79,24 @@ def _frame(value: Any) -> str:
 
 
 def _of_frames(first: Any, second: Any) -> float:
-    """Return the difference of two frames or columns of one library, by column and without the labels of the rows."""
+    """Return the difference of two frames or columns of one library, by column and without the
+    labels of the rows.
+    """
     if type(first) is not type(second):
         return math.inf
     if len(first.shape) == 1:
         return difference(_listed(first), _listed(second))
-    return difference(*({name: _listed(each[name]) for name in each.columns} for each in (first, second)))
+    return difference(
+        *({name: _listed(each[name]) for name in each.columns} for each in (first, second))
+    )
 
 
 def _listed(column: Any) -> list[Any]:
     """Return the values of a column, with None for missing values other than NaN."""
-    return [None if type(value).__name__ in ("NAType", "NaTType") else value for value in column.to_list()]
+    return [
+        None if type(value).__name__ in ("NAType", "NaTType") else value
+        for value in column.to_list()
+    ]
 
 
 def _of_arrays(first: Any, second: Any) -> float:
@@ -96,7 +111,9 @@ def _of_scalars(first: Any, second: Any) -> float:
         a, b = float(first), float(second)
         if a == b or (math.isnan(a) and math.isnan(b)):
             return 0.0
-        apart = abs(a - b) / max(abs(a), abs(b)) if math.isfinite(a) and math.isfinite(b) else math.inf
+        apart = (
+            abs(a - b) / max(abs(a), abs(b)) if math.isfinite(a) and math.isfinite(b) else math.inf
+        )
         return apart if apart <= _ROUNDING else max(apart, 1.0)
     return _of_objects(first, second)
 
@@ -109,7 +126,9 @@ def _of_objects(first: Any, second: Any) -> float:
 
 
 def concatenated(parts: Sequence[Any]) -> Any:
-    """Return the concatenation of lists, tuples, arrays or frames. Raise InvalidArgument for other datasets."""
+    """Return the concatenation of lists, tuples, arrays or frames. Raise InvalidArgument for other
+    datasets.
+    """
     first = parts[0]
     kind = _frame(first)
     if kind == "pandas":
@@ -122,11 +141,15 @@ def concatenated(parts: Sequence[Any]) -> Any:
         return np.concatenate(parts)
     if isinstance(first, list | tuple):
         return type(first)(item for part in parts for item in part)
-    raise InvalidArgument(f"datasets must be lists, tuples, arrays or frames with rows, got {short_repr(first)}")
+    raise InvalidArgument(
+        f"datasets must be lists, tuples, arrays or frames with rows, got {short_repr(first)}"
+    )
 
 
 def rows(dataset: Any, order: Sequence[int]) -> Any:
-    """Return the rows of a dataset in this order. Raise InvalidArgument for a dataset without rows."""
+    """Return the rows of a dataset in this order. Raise InvalidArgument for a dataset
+    without rows.
+    """
     kind = _frame(dataset)
     if kind == "pandas":
         return dataset.iloc[list(order)].reset_index(drop=True)
@@ -138,7 +161,9 @@ def rows(dataset: Any, order: Sequence[int]) -> Any:
         return dataset[list(order)]
     if isinstance(dataset, list | tuple):
         return type(dataset)(dataset[i] for i in order)
-    raise InvalidArgument(f"datasets must be lists, tuples, arrays or frames with rows, got {short_repr(dataset)}")
+    raise InvalidArgument(
+        f"datasets must be lists, tuples, arrays or frames with rows, got {short_repr(dataset)}"
+    )
 
 
 def row_count(dataset: Any) -> int:

@@ -22,19 +22,28 @@ from dpwitness.core.protocols.mechanism import FloatArray, TookTooLong
 _NOTHING = 1e-9  # epsilon of a law that does not change
 _RAISING = 4  # runs that confirm an exception
 _CALLS = 32  # calls at each epsilon, of which half fix the distance
-_MOST_DEPENDENCE = math.log(1000)  # log-evidence from which the runs of a call are not taken as independent
+# log-evidence from which the runs of a call are not taken as independent
+_MOST_DEPENDENCE = math.log(1000)
 _MOST_RUNS = 10_000  # largest number of runs that confirm that a dataset raises no exception
 
 
 def zero_epsilon_is_constant(
-    at_epsilon: Callable[[float], Any], cases: Cases, *, delta: float = 0.0, runs: int = 20_000, confidence: float = 0.9999, seed: int = 0
+    at_epsilon: Callable[[float], Any],
+    cases: Cases,
+    *,
+    delta: float = 0.0,
+    runs: int = 20_000,
+    confidence: float = 0.9999,
+    seed: int = 0,
 ) -> Outcome:
-    """Return whether the law of a mechanism with epsilon 0 is the same on both datasets of each case.
+    """Return whether the law of a mechanism with epsilon 0 is the same on both datasets of each
+    case.
 
     Parameters
     ----------
     at_epsilon : callable
-        Mechanism as a function of epsilon. One that refuses epsilon 0 with an exception satisfies the relation.
+        Mechanism as a function of epsilon. One that refuses epsilon 0 with an exception satisfies
+        the relation.
     cases : sequence of (dataset, dataset)
         Pairs of datasets.
     delta : float
@@ -56,7 +65,9 @@ def zero_epsilon_is_constant(
         return Outcome(tried=1, notes=(f"epsilon 0 is refused: {mechanism.text}",))
     tried = failed = 0
     for case in cases:
-        raised = [_raises(getattr(mechanism, "sample", mechanism), dataset, [seed], 1) for dataset in case]
+        raised = [
+            _raises(getattr(mechanism, "sample", mechanism), dataset, [seed], 1) for dataset in case
+        ]
         if all(raised):
             return Outcome(tried=1, notes=(f"epsilon 0 is refused: {raised[0]}",))
         found = _law_audit(mechanism, case, delta, runs, 1 - (1 - confidence) / len(cases), seed)
@@ -64,30 +75,43 @@ def zero_epsilon_is_constant(
             failed += 1
             continue
         tried += 1
-        if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):  # SUSPECT if the mechanism's own claim, which is not audited, is a guess
-            finding = f"the laws on two datasets differ: epsilon > {found.epsilon_lower:.4g} certified"
+        # SUSPECT if the mechanism's own claim, which is not audited, is a guess
+        if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
+            finding = (
+                f"the laws on two datasets differ: epsilon > {found.epsilon_lower:.4g} certified"
+            )
             return Outcome(finding, tuple(case), (), 1 - confidence, tried, failed)
     return Outcome(tried=tried, failed=failed)
 
 
-def _law_audit(mechanism: Any, case: Sequence[Any], delta: float, runs: int, confidence: float, seed: int) -> AuditResult:
+def _law_audit(
+    mechanism: Any, case: Sequence[Any], delta: float, runs: int, confidence: float, seed: int
+) -> AuditResult:
     pair = Pair(case[0], case[1], "stated")
     claim = ApproxDP(_NOTHING, delta) if delta else PureDP(_NOTHING)
-    return audit(mechanism, claim=claim, pair=pair, trials=runs, confidence=confidence, seed=seed, bits=False)
+    return audit(
+        mechanism, claim=claim, pair=pair, trials=runs, confidence=confidence, seed=seed, bits=False
+    )
 
 
 def more_epsilon_spreads_no_more(
-    at_epsilon: Callable[[float], Any], cases: Cases, *, runs: int = 8000, confidence: float = 0.9999, seed: int = 0
+    at_epsilon: Callable[[float], Any],
+    cases: Cases,
+    *,
+    runs: int = 8000,
+    confidence: float = 0.9999,
+    seed: int = 0,
 ) -> Outcome:
     """Return whether outputs at twice the epsilon spread no more than outputs at epsilon.
 
-    The relation is that of additive noise. Mechanisms with thresholds may break it: with more epsilon they release more.
+    The relation is that of additive noise. Mechanisms with thresholds may break it: with more
+    epsilon they release more.
 
-    A case counts as failed if the runs of a call depend on each other. Half of the calls fixes a distance t at which the two spreads differ
-    most. The other half counts how often two outputs are further apart than t; the distance of vectors is their largest coordinate, and
-    that of outputs that are not numbers is 0 or 1.
-    The relation is broken if the lower limit of this probability at twice the epsilon exceeds the upper limit at
-    epsilon (Clopper and Pearson 1934).
+    A case counts as failed if the runs of a call depend on each other. Half of the calls fixes a
+    distance t at which the two spreads differ most. The other half counts how often two outputs are
+    further apart than t; the distance of vectors is their largest coordinate, and that of outputs
+    that are not numbers is 0 or 1. The relation is broken if the lower limit of this probability at
+    twice the epsilon exceeds the upper limit at epsilon (Clopper and Pearson 1934).
 
     Parameters
     ----------
@@ -110,7 +134,9 @@ def more_epsilon_spreads_no_more(
     tried = failed = 0
     for case in cases:
         epsilon, dataset = case
-        samples = [_distances(at_epsilon, factor * epsilon, dataset, runs, seed) for factor in (1, 2)]
+        samples = [
+            _distances(at_epsilon, factor * epsilon, dataset, runs, seed) for factor in (1, 2)
+        ]
         if samples[0] is None or samples[1] is None:
             failed += 1
             continue
@@ -118,25 +144,35 @@ def more_epsilon_spreads_no_more(
         once, twice = samples[0], samples[1]
         train = _CALLS // 2
         grid = np.quantile(np.concatenate([once[:train], twice[:train]]), np.arange(40) / 40)
-        distance = float(max(grid, key=lambda t: float(np.mean(twice[:train] > t) - np.mean(once[:train] > t))))
+        distance = float(
+            max(grid, key=lambda t: float(np.mean(twice[:train] > t) - np.mean(once[:train] > t)))
+        )
         beyond = [np.sum(x[train:] > distance, axis=1) for x in (once, twice)]
         counts, half = [int(each.sum()) for each in beyond], once[train:].size
-        if log_dependence(*(np.column_stack([each, once.shape[1] - each]) for each in beyond)) > _MOST_DEPENDENCE:
+        if (
+            log_dependence(*(np.column_stack([each, once.shape[1] - each]) for each in beyond))
+            > _MOST_DEPENDENCE
+        ):
             tried, failed = tried - 1, failed + 1
             continue
         alpha = (1 - confidence) / len(cases) / 2
         upper, lower = _limit(counts[0], half, alpha, True), _limit(counts[1], half, alpha, False)
         if lower > upper:
             finding = (
-                f"two outputs are more than {distance:.6g} apart in {counts[0]} of {half} pairs of runs at epsilon = {epsilon:g}, and in "
+                f"two outputs are more than {distance:.6g} apart in {counts[0]} of {half} "
+                f"pairs of runs at epsilon = {epsilon:g}, and in "
                 f"{counts[1]} at epsilon = {2 * epsilon:g}"
             )
             return Outcome(finding, tuple(case), tuple(counts), 1 - confidence, tried, failed)
     return Outcome(tried=tried, failed=failed)
 
 
-def _distances(at_epsilon: Callable[[float], Any], epsilon: float, dataset: Any, runs: int, seed: int) -> FloatArray | None:
-    """Return the distance of the outputs of each pair of runs, (calls, pairs); None if a run fails or gives a number that is not finite."""
+def _distances(
+    at_epsilon: Callable[[float], Any], epsilon: float, dataset: Any, runs: int, seed: int
+) -> FloatArray | None:
+    """Return the distance of the outputs of each pair of runs, (calls, pairs); None if a run fails
+    or gives a number that is not finite.
+    """
     size = max(2, runs // _CALLS // 2 * 2)
     rng = np.random.default_rng([seed, 0xE5])
 
@@ -154,7 +190,12 @@ def _pair_distances(outputs: Any, size: int) -> FloatArray:
     try:
         found = np.asarray(outputs, dtype=float).reshape(size, -1)
     except (TypeError, ValueError):
-        return np.array([float(repr(one) != repr(other)) for one, other in zip(outputs[0::2], outputs[1::2], strict=True)])
+        return np.array(
+            [
+                float(repr(one) != repr(other))
+                for one, other in zip(outputs[0::2], outputs[1::2], strict=True)
+            ]
+        )
     return np.asarray(np.max(np.abs(found[0::2] - found[1::2]), axis=1))
 
 
@@ -168,15 +209,22 @@ def _limit(count: int, total: int, alpha: float, upper: bool) -> float:
 
 
 def errors_ignore_one_record(
-    mechanism: Any, cases: Cases, *, epsilon: float = 0.0, delta: float = 0.0, error: float = 1e-6, seed: int = 0
+    mechanism: Any,
+    cases: Cases,
+    *,
+    epsilon: float = 0.0,
+    delta: float = 0.0,
+    error: float = 1e-6,
+    seed: int = 0,
 ) -> Outcome:
     """Return whether a mechanism raises on one of two neighboring datasets and not on the other.
 
-    An exception is an output. If it has probability p on one dataset, an (epsilon, delta)-private mechanism raises on the other with
-    probability at least q e^-epsilon, where q is p - delta. So m exceptions in m runs, and none in n runs on the other dataset, have a
-    probability of at most the maximum over q of (q + delta)^m (1 - q e^-epsilon)^n. Here m is 4, because an exception may cost a process,
-    and n makes this at most `error`, over all cases and both orders. Exceptions that the environment causes, and runs that take too long,
-    do not count.
+    An exception is an output. If it has probability p on one dataset, an (epsilon, delta)-private
+    mechanism raises on the other with probability at least q e^-epsilon, where q is p - delta. So m
+    exceptions in m runs, and none in n runs on the other dataset, have a probability of at most the
+    maximum over q of (q + delta)^m (1 - q e^-epsilon)^n. Here m is 4, because an exception may cost
+    a process, and n makes this at most `error`, over all cases and both orders. Exceptions that the
+    environment causes, and runs that take too long, do not count.
 
     Parameters
     ----------
@@ -185,7 +233,8 @@ def errors_ignore_one_record(
     cases : sequence of (dataset, dataset)
         Pairs of neighboring datasets.
     epsilon, delta : float
-        Privacy that is claimed. Default 0: the probability of an exception is the same on both datasets.
+        Privacy that is claimed. Default 0: the probability of an exception is the same on both
+        datasets.
     error : float
         Probability of a false violation.
     seed : int
@@ -196,39 +245,76 @@ def errors_ignore_one_record(
     Outcome
         The first case in which an exception depends on one record.
     """
-    sampler, allowed = getattr(mechanism, "sample", mechanism), math.log(error / (2 * max(len(cases), 1)))
-    runs = next((n for n in range(1, _MOST_RUNS) if _log_chance(n, epsilon, delta) <= allowed), None)
+    sampler, allowed = (
+        getattr(mechanism, "sample", mechanism),
+        math.log(error / (2 * max(len(cases), 1))),
+    )
+    runs = next(
+        (n for n in range(1, _MOST_RUNS) if _log_chance(n, epsilon, delta) <= allowed), None
+    )
     if runs is None:
-        return Outcome(notes=(f"epsilon = {epsilon:g} allows an exception on one dataset and none on the other: not compared",))
+        return Outcome(
+            notes=(
+                f"epsilon = {epsilon:g} allows an exception on one dataset and none on the "
+                "other: not compared",
+            )
+        )
     for index, case in enumerate(cases):
-        outputs = [_raises(sampler, dataset, [seed, index, side], 1) for side, dataset in enumerate(case)]
+        outputs = [
+            _raises(sampler, dataset, [seed, index, side], 1) for side, dataset in enumerate(case)
+        ]
         if (outputs[0] is None) is (outputs[1] is None):
             continue
         counts = [runs if quiet is None else _RAISING for quiet in outputs]
-        again = [_raises(sampler, dataset, [seed, index, side, 1], counts[side]) for side, dataset in enumerate(case)]
+        again = [
+            _raises(sampler, dataset, [seed, index, side, 1], counts[side])
+            for side, dataset in enumerate(case)
+        ]
         raised = next((found for found in again if found is not None), None)
         if raised is not None and raised.text and None in again:
-            return Outcome(f"one of two neighboring datasets raises {raised.text}", tuple(case), tuple(again), error, index + 1)
+            return Outcome(
+                f"one of two neighboring datasets raises {raised.text}",
+                tuple(case),
+                tuple(again),
+                error,
+                index + 1,
+            )
     return Outcome(tried=len(cases))
 
 
 def _log_chance(quiet: int, epsilon: float, delta: float = 0.0) -> float:
-    """Return the log of the largest probability that all runs on one dataset raise and none of `quiet` runs on the other does."""
-    q = min(max((_RAISING * math.exp(epsilon) - quiet * delta) / (_RAISING + quiet), 0.0), 1.0 - delta)
-    return _RAISING * math.log(q + delta) + quiet * math.log1p(-q * math.exp(-epsilon)) if q + delta > 0 else -math.inf
+    """Return the log of the largest probability that all runs on one dataset raise and none of
+    `quiet` runs on the other does.
+    """
+    q = min(
+        max((_RAISING * math.exp(epsilon) - quiet * delta) / (_RAISING + quiet), 0.0), 1.0 - delta
+    )
+    return (
+        _RAISING * math.log(q + delta) + quiet * math.log1p(-q * math.exp(-epsilon))
+        if q + delta > 0
+        else -math.inf
+    )
 
 
 def _raises(sampler: Callable[..., Any], dataset: Any, seed: list[int], runs: int) -> Raised | None:
-    """Return the exception of a dataset if every run raises, None if no run does, and Raised without text otherwise."""
-    found = [outcome(sampler, dataset, 1, np.random.default_rng([*seed, run])) for run in range(runs)]
+    """Return the exception of a dataset if every run raises, None if no run does, and Raised
+    without text otherwise.
+    """
+    found = [
+        outcome(sampler, dataset, 1, np.random.default_rng([*seed, run])) for run in range(runs)
+    ]
     raised = [item for item in found if isinstance(item, Raised)]
     if not raised:
         return None
-    counts = len(raised) == runs and not any(item.name == TookTooLong.__name__ or _by_environment(item) for item in raised)
+    counts = len(raised) == runs and not any(
+        item.name == TookTooLong.__name__ or _by_environment(item) for item in raised
+    )
     return raised[0] if counts else Raised("", "")
 
 
 def _by_environment(item: Raised) -> bool:
-    """Return whether the environment causes an exception; that of a worker has its class and message in its text."""
+    """Return whether the environment causes an exception; that of a worker has its class and
+    message in its text.
+    """
     kind, _, text = item.text.removeprefix("MechanismFailed: ").partition(": ")
     return names_environment_fault(kind, text)

@@ -1,4 +1,6 @@
-"""Relations without randomness: order of rows, concatenation, maps that claim 0, noise at doubled epsilon, parallel composition."""
+"""Relations without randomness: order of rows, concatenation, maps that claim 0, noise at doubled
+epsilon, parallel composition.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.auditors.functions.metamorphic.outputs import Raised, concatenated, difference, outcome, row_count
+from dpwitness.auditors.functions.metamorphic.outputs import (
+    Raised,
+    concatenated,
+    difference,
+    outcome,
+    row_count,
+)
 from dpwitness.auditors.functions.stability.exact_numbers import Incomparable
 from dpwitness.auditors.functions.stability.metrics import metric_named
 from dpwitness.core.values.validation import short_repr
@@ -36,10 +44,13 @@ Cases = Sequence[tuple[Any, ...]]
 Compare = Callable[..., tuple[str, tuple[Any, ...]] | None]
 
 
-def order_is_ignored(function: Callable[[Any], Any], cases: Cases, *, output_metric: str | None = None) -> Outcome:
+def order_is_ignored(
+    function: Callable[[Any], Any], cases: Cases, *, output_metric: str | None = None
+) -> Outcome:
     """Return whether the output is the same for a dataset and for the same rows in another order.
 
-    A case is a pair of datasets. Floating-point sums depend on the order in their last digits: these differences are a note.
+    A case is a pair of datasets. Floating-point sums depend on the order in their last digits:
+    these differences are a note.
 
     Parameters
     ----------
@@ -48,8 +59,9 @@ def order_is_ignored(function: Callable[[Any], Any], cases: Cases, *, output_met
     cases : sequence of (dataset, dataset)
         Datasets with equal rows in different order.
     output_metric : str, optional
-        Metric of `audit_stability` in which equal outputs have distance 0: with ``symmetric``, the rows of the output may be in another
-        order too. Default: outputs are equal if all their values are.
+        Metric of `audit_stability` in which equal outputs have distance 0: with ``symmetric``, the
+        rows of the output may be in another order too. Default: outputs are equal if all their
+        values are.
 
     Returns
     -------
@@ -62,16 +74,25 @@ def order_is_ignored(function: Callable[[Any], Any], cases: Cases, *, output_met
         if not _differ(outputs, output_metric):
             return None
         _require_repeatable(function, (first, second), outputs)
-        return f"outputs {_short(outputs[0])} and {_short(outputs[1])} for two orders of the rows", outputs
+        return (
+            f"outputs {_short(outputs[0])} and {_short(outputs[1])} for two orders of the rows",
+            outputs,
+        )
 
-    return _first(compare, cases, "outputs differ by rounding between two orders of the rows: the low bits depend on the order")
+    return _first(
+        compare,
+        cases,
+        "outputs differ by rounding between two orders of the rows: the low bits depend on "
+        "the order",
+    )
 
 
 def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outcome:
-    """Return whether a function that works row by row gives the same rows for parts and for their concatenation.
+    """Return whether a function that works row by row gives the same rows for parts and for their
+    concatenation.
 
-    Outputs that differ in their last digits only, as those of vectorized functions may, are a note. An exception on an empty part does not
-    count.
+    Outputs that differ in their last digits only, as those of vectorized functions may, are a note.
+    An exception on an empty part does not count.
 
     Parameters
     ----------
@@ -83,7 +104,8 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outco
     Returns
     -------
     Outcome
-        The first case in which the output of the whole is not the concatenation of the outputs of the parts.
+        The first case in which the output of the whole is not the concatenation of the outputs of
+        the parts.
     """
 
     def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
@@ -96,13 +118,17 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outco
         if not _differ((whole, joined)):
             return None
         _require_repeatable(function, inputs, outputs)
-        return f"the whole gives {_short(whole)}, its two parts together {_short(joined)}", (whole, joined)
+        return f"the whole gives {_short(whole)}, its two parts together {_short(joined)}", (
+            whole,
+            joined,
+        )
 
     return _first(compare, cases, "outputs of parts and of their concatenation differ by rounding")
 
 
 def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcome:
-    """Return whether a function with a stability map of 0 has the same output on both datasets of each case.
+    """Return whether a function with a stability map of 0 has the same output on both datasets of
+    each case.
 
     Parameters
     ----------
@@ -122,7 +148,11 @@ def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcom
         if difference(*outputs) == 0:
             return None
         _require_repeatable(function, (first, second), outputs)
-        return f"outputs {_short(outputs[0])} and {_short(outputs[1])} for two inputs, although the map is 0", outputs
+        return (
+            f"outputs {_short(outputs[0])} and {_short(outputs[1])} for two inputs, although "
+            "the map is 0",
+            outputs,
+        )
 
     return _first(compare, cases)
 
@@ -149,13 +179,20 @@ def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases)
             raise _NotRun
         if not float(twice) > float(once) * (1 + _SLACK):
             return None
-        return f"noise {float(once):.9g} at epsilon = {epsilon:g}, {float(twice):.9g} at epsilon = {2 * epsilon:g}", (once, twice)
+        return (
+            f"noise {float(once):.9g} at epsilon = {epsilon:g}, {float(twice):.9g} at "
+            f"epsilon = {2 * epsilon:g}",
+            (once, twice),
+        )
 
     return _first(compare, cases)
 
 
-def parallel_composition_is_the_maximum(function: Callable[[list[float]], float], cases: Cases) -> Outcome:
-    """Return whether the figure of mechanisms on disjoint parts of the data is their largest epsilon, not a smaller number.
+def parallel_composition_is_the_maximum(
+    function: Callable[[list[float]], float], cases: Cases
+) -> Outcome:
+    """Return whether the figure of mechanisms on disjoint parts of the data is their largest
+    epsilon, not a smaller number.
 
     Parameters
     ----------
@@ -179,11 +216,25 @@ def parallel_composition_is_the_maximum(function: Callable[[list[float]], float]
             above.append(figure)
         if not float(figure) < max(epsilons) * (1 - _SLACK):
             return None
-        return f"epsilon = {float(figure):.9g} for mechanisms with epsilons {short_repr(list(epsilons))}", (figure,)
+        return (
+            f"epsilon = {float(figure):.9g} for mechanisms with epsilons "
+            f"{short_repr(list(epsilons))}",
+            (figure,),
+        )
 
     found = _first(compare, cases)
-    notes = (f"loose: the figure is above the largest epsilon in {len(above)} cases",) if above else ()
-    return Outcome(found.finding, found.case, found.outputs, 0.0, found.tried, found.failed, (*found.notes, *notes))
+    notes = (
+        (f"loose: the figure is above the largest epsilon in {len(above)} cases",) if above else ()
+    )
+    return Outcome(
+        found.finding,
+        found.case,
+        found.outputs,
+        0.0,
+        found.tried,
+        found.failed,
+        (*found.notes, *notes),
+    )
 
 
 class _NotRun(Exception):
@@ -212,11 +263,17 @@ def _first(compare: Compare, cases: Cases, rounding: str = "") -> Outcome:
 
 
 def _differ(outputs: tuple[Any, Any], metric: str | None = None) -> bool:
-    """Return whether two outputs differ. Raise _Rounding if they differ in their last digits only."""
+    """Return whether two outputs differ. Raise _Rounding if they differ in their last
+    digits only.
+    """
     apart = difference(*outputs)
     if apart > 0 and metric is not None and not any(isinstance(each, Raised) for each in outputs):
         with contextlib.suppress(Incomparable):
-            apart = apart if metric_named(metric, "output_metric", "order_is_ignored").measure(*outputs) else 0.0
+            apart = (
+                apart
+                if metric_named(metric, "output_metric", "order_is_ignored").measure(*outputs)
+                else 0.0
+            )
     if 0 < apart <= _SLACK:
         raise _Rounding
     return apart > 0
@@ -230,9 +287,14 @@ def _joined(parts: Sequence[Any]) -> Any:
     return found
 
 
-def _require_repeatable(function: Callable[[Any], Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+def _require_repeatable(
+    function: Callable[[Any], Any], inputs: Sequence[Any], outputs: Sequence[Any]
+) -> None:
     """Raise _NotRun unless a second run on each input has the same output."""
-    if any(difference(output, outcome(function, each)) != 0 for each, output in zip(inputs, outputs, strict=True)):
+    if any(
+        difference(output, outcome(function, each)) != 0
+        for each, output in zip(inputs, outputs, strict=True)
+    ):
         raise _NotRun
 
 
@@ -247,4 +309,12 @@ def epsilons() -> Cases:
 
 def epsilon_lists() -> Cases:
     """Return lists of epsilons for relations between figures."""
-    return [([1.0],), ([0.1, 1.0],), ([1.0, 0.1],), ([0.5] * 4,), ([1e-3, 2.0, 0.7],), ([math.pi] * 2,), ([0.1] * 100,)]
+    return [
+        ([1.0],),
+        ([0.1, 1.0],),
+        ([1.0, 0.1],),
+        ([0.5] * 4,),
+        ([1e-3, 2.0, 0.7],),
+        ([math.pi] * 2,),
+        ([0.1] * 100,),
+    ]

@@ -20,7 +20,8 @@ class MetamorphicResult(FunctionResult):
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED if the relation is broken, NOT_REFUTED if it held in all cases, ERROR if no case could be run.
+        VIOLATED if the relation is broken, NOT_REFUTED if it held in all cases, ERROR if no case
+        could be run.
     relation : str
         Name of the relation, which is the name of its function in `dpwitness.metamorphic`.
     statement : str
@@ -54,7 +55,9 @@ class MetamorphicResult(FunctionResult):
 
     @property
     def evidence(self) -> str:
-        """Return ``proved`` for an exact violation, ``statistical`` if it has an error probability, ``numerical`` otherwise."""
+        """Return ``proved`` for an exact violation, ``statistical`` if it has an error probability,
+        ``numerical`` otherwise.
+        """
         if self.verdict is not Verdict.VIOLATED:
             return "numerical"
         return "proved" if self.error == 0 else "statistical"
@@ -67,7 +70,12 @@ class MetamorphicResult(FunctionResult):
         except InvalidArgument:
             return None
         more = {"output_metric": self.output_metric} if self.output_metric else {}
-        return more | {"relation": self.relation, "case": case, "finding": self.finding, "error": self.error}
+        return more | {
+            "relation": self.relation,
+            "case": case,
+            "finding": self.finding,
+            "error": self.error,
+        }
 
     def _advice(self) -> str:
         return "no change is needed on this evidence, which is not a proof"

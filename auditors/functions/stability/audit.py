@@ -1,4 +1,6 @@
-"""Entry point of the stability audit: validate the request, run the search, confirm and shrink a finding, build the result."""
+"""Entry point of the stability audit: validate the request, run the search, confirm and shrink a
+finding, build the result.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ from dpwitness.auditors.functions.stability.inputs.neighborhoods import neighbor
 from dpwitness.auditors.functions.stability.inputs.neighbors import Group
 from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.functions.stability.kept_noise import is_kept
-from dpwitness.auditors.functions.stability.metrics import Metric, as_bound, metric_named, output_key
+from dpwitness.auditors.functions.stability.metrics import (
+    Metric,
+    as_bound,
+    metric_named,
+    output_key,
+)
 from dpwitness.auditors.functions.stability.outcomes import ABORTS, Comparison, Failure, applier
 from dpwitness.auditors.functions.stability.randomized import STATE, find_law
 from dpwitness.auditors.functions.stability.result import StabilityResult, format_number
@@ -58,25 +65,29 @@ def audit_stability(
     name: str | None = None,
     visible_errors: bool = False,
 ) -> StabilityResult:
-    """Search for inputs at distance `d_in` whose outputs are further apart than ``stability_map(d_in)``.
+    """Search for inputs at distance `d_in` whose outputs are further apart than
+    ``stability_map(d_in)``.
 
-    Distances are computed in exact arithmetic, so that a violation holds without a confidence level. A transformation that draws random
-    numbers keeps the map if its outputs on two inputs can be drawn jointly within ``stability_map(d_in)``; that this is impossible is
-    tested at confidence 0.99.
+    Distances are computed in exact arithmetic, so that a violation holds without a confidence
+    level. A transformation that draws random numbers keeps the map if its outputs on two inputs can
+    be drawn jointly within ``stability_map(d_in)``; that this is impossible is tested at confidence
+    0.99.
 
     Parameters
     ----------
     transformation : callable
-        ``f(dataset)``; an exception is an outcome. If outputs of one input differ from run to run, their laws are tested. An object may
-        have ``apply_all(datasets)``, which returns a list of outputs and exceptions.
+        ``f(dataset)``; an exception is an outcome. If outputs of one input differ from run to run,
+        their laws are tested. An object may have ``apply_all(datasets)``, which returns a list of
+        outputs and exceptions.
     stability_map : callable
-        ``map(d_in)``, the claimed bound on the distance of the outputs. A `d_in` at which the map raises is skipped.
+        ``map(d_in)``, the claimed bound on the distance of the outputs. A `d_in` at which the map
+        raises is skipped.
     input_domain : InputSpace or Domain
         Set of the inputs: a `VectorOf`, `ScalarOf` or `FrameOf`, or a domain of mechanisms.
     input_metric, output_metric : str
-        ``symmetric``, ``insert-delete``, ``change-one``, ``hamming``, ``discrete``, ``absolute``, ``l1``, ``l2``, ``linf``,
-        ``user:COLUMN``, ``by:COLUMN:symmetric``, ``per-group:METRIC`` (the largest distance of a group), ``per-group-sum:METRIC`` or
-        ``per-group-count:METRIC``.
+        ``symmetric``, ``insert-delete``, ``change-one``, ``hamming``, ``discrete``, ``absolute``,
+        ``l1``, ``l2``, ``linf``, ``user:COLUMN``, ``by:COLUMN:symmetric``, ``per-group:METRIC``
+        (the largest distance of a group), ``per-group-sum:METRIC`` or ``per-group-count:METRIC``.
     d_in : sequence of numbers
         Distances of inputs to audit.
     seconds : float
@@ -88,8 +99,8 @@ def audit_stability(
     name : str, optional
         Name of the transformation in the report.
     visible_errors : bool
-        Whether an error on one of two neighbors only is a violation, because whoever sees the output sees errors. By default such a
-        finding is INCONCLUSIVE.
+        Whether an error on one of two neighbors only is a violation, because whoever sees the
+        output sees errors. By default such a finding is INCONCLUSIVE.
 
     Returns
     -------
@@ -99,7 +110,8 @@ def audit_stability(
     Raises
     ------
     InvalidArgument
-        If an argument is invalid, a metric does not apply to the input domain, or the map gives no number at any `d_in`.
+        If an argument is invalid, a metric does not apply to the input domain, or the map gives no
+        number at any `d_in`.
 
     Examples
     --------
@@ -115,17 +127,23 @@ def audit_stability(
     require_positive("seconds", seconds, _OWNER)
     require_type("name", name, str, "be a text", _OWNER, optional=True)
     if not callable(transformation) and not callable(getattr(transformation, "apply_all", None)):
-        raise InvalidArgument(f"{_OWNER}: transformation must be callable, or have apply_all(datasets), got {short_repr(transformation)}")
+        raise InvalidArgument(
+            f"{_OWNER}: transformation must be callable, or have apply_all(datasets), got "
+            f"{short_repr(transformation)}"
+        )
     used_seed = 0 if seed is None else require_integer("seed", seed, _OWNER, least=0)
     measure_in, measure_out = (
-        metric_named(value, key, _OWNER) for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
+        metric_named(value, key, _OWNER)
+        for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
     )
     bounds, skipped = map_values(stability_map, _distances(d_in))
     space = _space(input_domain, measure_in)
     given = _checked_inputs(inputs, space)
     begin = time.monotonic()
     spent = lambda: bool(getattr(transformation, "spent", False))  # noqa: E731
-    search = Search(applier(transformation), Comparison(measure_out, bounds), begin + seconds, spent)
+    search = Search(
+        applier(transformation), Comparison(measure_out, bounds), begin + seconds, spent
+    )
     fields: dict[str, Any] = {
         "name": name or name_of(transformation),
         "skipped": skipped,
@@ -145,11 +163,27 @@ def audit_stability(
     found = search.best
     if found is not None and not randomized:
         if distance_within(found.first, found.second, space, measure_in, search.comparison) is None:
-            raise AssertionError(f"{_OWNER}: a pair of the search is not within its distance: {found.first!r}, {found.second!r}")
+            raise AssertionError(
+                f"{_OWNER}: a pair of the search is not within its distance: "
+                f"{found.first!r}, {found.second!r}"
+            )
         found = _confirmed(found, search)
         randomized = found is None
-        if found is not None:  # the outcomes of smaller inputs may be random, and look worse on one run
-            found = _confirmed(shrunk(found, space, measure_in, search, min(_SHRINK_SECONDS, max(1.0, seconds / 2))), search) or found
+        # the outcomes of smaller inputs may be random, and look worse on one run
+        if found is not None:
+            found = (
+                _confirmed(
+                    shrunk(
+                        found,
+                        space,
+                        measure_in,
+                        search,
+                        min(_SHRINK_SECONDS, max(1.0, seconds / 2)),
+                    ),
+                    search,
+                )
+                or found
+            )
     if randomized:
         search = Search(search.apply, search.comparison, math.inf, spent)
         left = max(begin + seconds - time.monotonic(), seconds / 3)
@@ -161,16 +195,29 @@ def audit_stability(
     return concluded(found, problem, search, visible_errors, time.monotonic() - begin, fields)
 
 
-def _search(space: Any, metric: str, search: Search, given: Sequence[Any], seconds: float, seed: int) -> None:
+def _search(
+    space: Any, metric: str, search: Search, given: Sequence[Any], seconds: float, seed: int
+) -> None:
     """Search for two inputs of a deterministic transformation."""
     if isinstance(space, DomainSpace):
         search.run(space.groups(search, seed), time.monotonic() + seconds)
     else:
-        run_search(space, neighborhood(space, metric, list(search.comparison.bounds)), search, given, seconds, seed)
+        run_search(
+            space,
+            neighborhood(space, metric, list(search.comparison.bounds)),
+            search,
+            given,
+            seconds,
+            seed,
+        )
 
 
-def _groups(space: Any, metric: str, search: Search, given: Sequence[Any], seed: int) -> Iterator[Group]:
-    """Return the adversarial groups of the search, then random ones, for a randomized transformation."""
+def _groups(
+    space: Any, metric: str, search: Search, given: Sequence[Any], seed: int
+) -> Iterator[Group]:
+    """Return the adversarial groups of the search, then random ones, for a randomized
+    transformation.
+    """
     if isinstance(space, DomainSpace):
         return space.groups(search, seed)
     near = neighborhood(space, metric, list(search.comparison.bounds))
@@ -181,15 +228,23 @@ def _groups(space: Any, metric: str, search: Search, given: Sequence[Any], seed:
 def _distances(d_in: Any) -> list[Exact]:
     """Return the audited distances. Raise InvalidArgument unless they are positive numbers."""
     if isinstance(d_in, str) or not isinstance(d_in, Sequence) or not d_in:
-        raise InvalidArgument(f"{_OWNER}: d_in must be a list of positive numbers, got {short_repr(d_in)}")
+        raise InvalidArgument(
+            f"{_OWNER}: d_in must be a list of positive numbers, got {short_repr(d_in)}"
+        )
     for d in d_in:
         if isinstance(d, bool) or not isinstance(d, int | float | Fraction) or not 0 < d < math.inf:
-            raise InvalidArgument(f"{_OWNER}: d_in must be a list of positive numbers, got {short_repr(d)}")
+            raise InvalidArgument(
+                f"{_OWNER}: d_in must be a list of positive numbers, got {short_repr(d)}"
+            )
     return sorted(set(d_in))
 
 
-def map_values(stability_map: Callable[[Any], Any], d_in: Sequence[Any]) -> tuple[dict[Any, Exact], tuple[str, ...]]:
-    """Return the finite values of a stability map, and why other distances are skipped. Raise InvalidArgument if there are no values."""
+def map_values(
+    stability_map: Callable[[Any], Any], d_in: Sequence[Any]
+) -> tuple[dict[Any, Exact], tuple[str, ...]]:
+    """Return the finite values of a stability map, and why other distances are skipped. Raise
+    InvalidArgument if there are no values.
+    """
     bounds: dict[Any, Exact] = {}
     skipped = []
     for d in d_in:
@@ -205,7 +260,10 @@ def map_values(stability_map: Callable[[Any], Any], d_in: Sequence[Any]) -> tupl
             else:
                 bounds[d] = bound
     if not bounds:
-        raise InvalidArgument(f"{_OWNER}: stability_map must give a finite distance at some d_in: {'; '.join(skipped)}")
+        raise InvalidArgument(
+            f"{_OWNER}: stability_map must give a finite distance at some d_in: "
+            f"{'; '.join(skipped)}"
+        )
     return bounds, tuple(skipped)
 
 
@@ -216,19 +274,29 @@ def _space(found: Any, metric: Metric) -> Any:
     if isinstance(found, Domain):
         return DomainSpace(found, metric)
     raise InvalidArgument(
-        f"{_OWNER}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a Domain, got {short_repr(found)}"
+        f"{_OWNER}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a "
+        f"Domain, got {short_repr(found)}"
     )
 
 
 def _checked_inputs(inputs: Any, space: Any) -> list[Any]:
-    """Return the given datasets. Raise InvalidArgument if one of them is outside of the input domain."""
+    """Return the given datasets. Raise InvalidArgument if one of them is outside of the input
+    domain.
+    """
     if inputs is not None and (isinstance(inputs, str) or not isinstance(inputs, Sequence)):
-        raise InvalidArgument(f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}")
+        raise InvalidArgument(
+            f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}"
+        )
     if inputs is not None and isinstance(space, DomainSpace):
-        raise InvalidArgument(f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: give an InputSpace")
+        raise InvalidArgument(
+            f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: "
+            "give an InputSpace"
+        )
     for i, dataset in enumerate(inputs or ()):
         if not space.contains(dataset):
-            raise InvalidArgument(f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}")
+            raise InvalidArgument(
+                f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}"
+            )
     return list(inputs or ())
 
 
@@ -251,10 +319,15 @@ def _same(one: Any, other: Any) -> bool:
 
 def _confirmed(found: Found, search: Search) -> Found | None:
     """Return the finding after further runs of both inputs; None if an outcome differs."""
-    for _ in range(1 if found.excess.kind == ABORTS else _CONFIRMATIONS):  # each abort costs a process
+    # each abort costs a process
+    for _ in range(1 if found.excess.kind == ABORTS else _CONFIRMATIONS):
         left, right = search.apply([found.first, found.second])
         again = search.comparison.excess(left, right, found.d_in)
-        if again is None or again.kind != found.excess.kind or again.measured != found.excess.measured:
+        if (
+            again is None
+            or again.kind != found.excess.kind
+            or again.measured != found.excess.measured
+        ):
             return None
         if not (_same(left, found.outcomes[0]) and _same(right, found.outcomes[1])):
             return None

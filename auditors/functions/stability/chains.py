@@ -1,4 +1,6 @@
-"""Chains of transformations: composition of steps, and audits of random compositions against the composed stability map."""
+"""Chains of transformations: composition of steps, and audits of random compositions against the
+composed stability map.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.functions.stability.metrics import metric_named
 from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.core.protocols.mechanism import name_of
-from dpwitness.core.values.validation import InvalidArgument, require_callable, require_integer, require_positive, require_type, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_callable,
+    require_integer,
+    require_positive,
+    require_type,
+    short_repr,
+)
 
 _LEAST_SECONDS = 0.05  # shortest audit of a chain
 _TRIES = 50  # draws of a chain, of which repeated ones are dropped, per requested chain
@@ -55,7 +64,9 @@ class Step:
         require_callable("function", self.function, "Step")
         require_callable("stability_map", self.stability_map, "Step")
         require_type("input_space", self.input_space, InputSpace, "be an InputSpace", "Step")
-        require_type("output_space", self.output_space, InputSpace, "be an InputSpace", "Step", optional=True)
+        require_type(
+            "output_space", self.output_space, InputSpace, "be an InputSpace", "Step", optional=True
+        )
         require_type("name", self.name, str, "be a text", "Step", optional=True)
         for key in ("input_metric", "output_metric"):
             metric_named(getattr(self, key), key, "Step")
@@ -66,11 +77,18 @@ class Step:
         return self.name or name_of(self.function)
 
     def precedes(self, other: Step) -> bool:
-        """Return whether `other` can follow: it takes all outputs of this step, under the same metric."""
-        return self.output_metric == other.input_metric and self.output_space is not None and self.output_space.within(other.input_space)
+        """Return whether `other` can follow: it takes all outputs of this step, under the same
+        metric.
+        """
+        return (
+            self.output_metric == other.input_metric
+            and self.output_space is not None
+            and self.output_space.within(other.input_space)
+        )
 
     def then(self, other: Step) -> Step:
-        """Return the composition of this step and `other`, whose map is the composition of the maps.
+        """Return the composition of this step and `other`, whose map is the composition of the
+        maps.
 
         Raises
         ------
@@ -78,8 +96,13 @@ class Step:
             If `other` cannot follow.
         """
         if not self.precedes(other):
-            ends = [f"{step.label} has {metric} on {space and space.to_json()}" for step, metric, space in self._joint(other)]
-            raise InvalidArgument(f"Step: {other.label} must take the outputs of {self.label}: {'; '.join(ends)}")
+            ends = [
+                f"{step.label} has {metric} on {space and space.to_json()}"
+                for step, metric, space in self._joint(other)
+            ]
+            raise InvalidArgument(
+                f"Step: {other.label} must take the outputs of {self.label}: {'; '.join(ends)}"
+            )
         first, second = self.function, other.function
         first_map, second_map = self.stability_map, other.stability_map
         return Step(
@@ -98,7 +121,9 @@ class Step:
 
 
 def random_chains(steps: Sequence[Step], count: int, length: int, seed: int) -> list[Step]:
-    """Return up to `count` different random compositions of at least two and at most `length` steps."""
+    """Return up to `count` different random compositions of at least two and at most `length`
+    steps.
+    """
     rng, found = random.Random(seed), dict[tuple[int, ...], Step]()
     for _ in range(_TRIES * count):
         if len(found) == count:
@@ -127,7 +152,8 @@ def audit_chains(
     seed: int | None = None,
     visible_errors: bool = False,
 ) -> tuple[StabilityResult, ...]:
-    """Audit random compositions of steps: the composed map against the distance of the composed outputs.
+    """Audit random compositions of steps: the composed map against the distance of the composed
+    outputs.
 
     Parameters
     ----------
@@ -154,15 +180,24 @@ def audit_chains(
     InvalidArgument
         If an argument is invalid, or no two steps can follow each other.
     """
-    if not isinstance(steps, Sequence) or not steps or not all(isinstance(step, Step) for step in steps):
-        raise InvalidArgument(f"audit_chains: steps must be a list of Steps, got {short_repr(steps)}")
+    if (
+        not isinstance(steps, Sequence)
+        or not steps
+        or not all(isinstance(step, Step) for step in steps)
+    ):
+        raise InvalidArgument(
+            f"audit_chains: steps must be a list of Steps, got {short_repr(steps)}"
+        )
     count = require_integer("count", count, "audit_chains", least=1, most=10**6)
     length = require_integer("length", length, "audit_chains", least=2, most=100)
     require_positive("seconds", seconds, "audit_chains")
     used_seed = 0 if seed is None else require_integer("seed", seed, "audit_chains", least=0)
     chains = random_chains(steps, count, length, used_seed)
     if not chains:
-        raise InvalidArgument("audit_chains: steps must contain two that can follow each other: metrics and spaces have to agree")
+        raise InvalidArgument(
+            "audit_chains: steps must contain two that can follow each other: metrics and "
+            "spaces have to agree"
+        )
     each = max(_LEAST_SECONDS, seconds / len(chains))
     return tuple(
         audit_stability(

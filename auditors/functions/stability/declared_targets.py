@@ -1,4 +1,6 @@
-"""Transformations that a target file declares in TARGETS, which run in worker processes of the file's interpreter."""
+"""Transformations that a target file declares in TARGETS, which run in worker processes of the
+file's interpreter.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class DeclaredTransformation(Declared):
 
     def apply_all(self, datasets: Sequence[Any]) -> list[Any]:
         """Return the outputs and exceptions of the function on datasets."""
-        return self.calls.call(self.declaration.get("apply", self.target.name), [(dataset,) for dataset in datasets])
+        return self.calls.call(
+            self.declaration.get("apply", self.target.name), [(dataset,) for dataset in datasets]
+        )
 
     def stability_map(self, d_in: Any) -> Any:
         """Return the value of the declared map. Raises what the function raises."""
@@ -58,7 +62,11 @@ declared_transformation = DeclaredTransformation.of
 
 
 def audit_declared(
-    found: DeclaredTransformation, *, seconds: float = 10.0, seed: int | None = None, visible_errors: bool = False
+    found: DeclaredTransformation,
+    *,
+    seconds: float = 10.0,
+    seed: int | None = None,
+    visible_errors: bool = False,
 ) -> StabilityResult:
     """Audit a declared transformation, as `audit_stability` does."""
     declared = found.declaration

@@ -1,4 +1,6 @@
-"""Input spaces from domains of mechanisms: their catalogued and random pairs, at distances measured by the input metric."""
+"""Input spaces from domains of mechanisms: their catalogued and random pairs, at distances measured
+by the input metric.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +72,13 @@ class DomainSpace:
             try:
                 distance = self.metric.measure(pair.d0, pair.d1, strict=True)
             except Incomparable as error:
-                search.comparison.incomparable = search.comparison.incomparable or f"input_metric {self.metric.name}: {error}"
+                search.comparison.incomparable = (
+                    search.comparison.incomparable or f"input_metric {self.metric.name}: {error}"
+                )
                 continue
-            within = next((d for d in sorted(search.comparison.bounds) if not distance > d**self.metric.root), None)
+            within = next(
+                (d for d in sorted(search.comparison.bounds) if not distance > d**self.metric.root),
+                None,
+            )
             if within is not None:
                 yield Group([pair.d0, pair.d1], [(0, 1, within)])

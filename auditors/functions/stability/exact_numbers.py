@@ -1,4 +1,6 @@
-"""Exact numbers of outputs and maps: integers, fractions and infinities; and a test whether an excess may come from rounding."""
+"""Exact numbers of outputs and maps: integers, fractions and infinities; and a test whether an
+excess may come from rounding.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Incomparable(Exception):
 
 
 def plain(value: Any) -> Any:
-    """Return an output in Python's types: arrays, series and frames become lists, numbers and dicts of lists."""
+    """Return an output in Python's types: arrays, series and frames become lists, numbers and dicts
+    of lists.
+    """
     kind = type(value)
     if kind in (int, float, str, bool, list, type(None)):
         return value
@@ -60,14 +64,22 @@ def exact(value: Any) -> Exact:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is None, NaN or a missing value of a library, which no noise turns into a number."""
+    """Return whether a value is None, NaN or a missing value of a library, which no noise turns
+    into a number.
+    """
     if isinstance(value, float):
         return value != value
-    return value is None or (isinstance(value, Decimal) and value.is_nan()) or type(value).__name__ in ("NAType", "NaTType")
+    return (
+        value is None
+        or (isinstance(value, Decimal) and value.is_nan())
+        or type(value).__name__ in ("NAType", "NaTType")
+    )
 
 
 def gap(first: Any, second: Any) -> Exact:
-    """Return ``|first - second|`` exactly. Two missing values are equal; a missing value is infinitely far from a number."""
+    """Return ``|first - second|`` exactly. Two missing values are equal; a missing value is
+    infinitely far from a number.
+    """
     if is_missing(first) or is_missing(second):
         return 0 if is_missing(first) and is_missing(second) else math.inf
     if type(first) is int and type(second) is int:
@@ -79,16 +91,25 @@ def gap(first: Any, second: Any) -> Exact:
 
 
 def rounds(excess: Exact, bound: Exact, root: int, outputs: list[Any]) -> bool:
-    """Return whether the relative excess of a distance over its bound may come from floating-point rounding in the outputs.
+    """Return whether the relative excess of a distance over its bound may come from floating-point
+    rounding in the outputs.
 
-    Outputs without floats are exact, and so is a whole bound. Otherwise, a relative excess of at most 1e-9 (5e-7 if all floats have 32
-    bits) is attributed to rounding; so are four units in the last place of the largest output, if they are at most a thousandth of the
-    bound.
+    Outputs without floats are exact, and so is a whole bound. Otherwise, a relative excess of at
+    most 1e-9 (5e-7 if all floats have 32 bits) is attributed to rounding; so are four units in the
+    last place of the largest output, if they are at most a thousandth of the bound.
     """
     floats = [each for each in flat_numbers(outputs) if isinstance(each, float)]
-    if isinstance(excess, float) or not bound > 0 or not (floats or Fraction(bound).denominator > 1):
+    if (
+        isinstance(excess, float)
+        or not bound > 0
+        or not (floats or Fraction(bound).denominator > 1)
+    ):
         return False
-    narrow = bool(floats) and all(to_f32(each) == each or each != each for each in floats) and any(map(_has_many_bits, floats))
+    narrow = (
+        bool(floats)
+        and all(to_f32(each) == each or each != each for each in floats)
+        and any(map(_has_many_bits, floats))
+    )
     relative = Fraction(excess) / Fraction(bound) / root
     if relative <= Fraction(_TOLERANCE_F32 if narrow else _TOLERANCE):
         return True
@@ -98,7 +119,9 @@ def rounds(excess: Exact, bound: Exact, root: int, outputs: list[Any]) -> bool:
 
 
 def _has_many_bits(value: float) -> bool:
-    """Return whether a float has more than 20 significant bits, as most results of rounding have."""
+    """Return whether a float has more than 20 significant bits, as most results of
+    rounding have.
+    """
     return math.isfinite(value) and not (math.frexp(value)[0] * 2**20).is_integer()
 
 

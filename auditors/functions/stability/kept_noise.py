@@ -1,4 +1,6 @@
-"""Whether a transformation keeps noise: outcomes of two inputs in fresh states, in which the noise would be drawn again."""
+"""Whether a transformation keeps noise: outcomes of two inputs in fresh states, in which the noise
+would be drawn again.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ _LEAST_BLOCK = 2  # consecutive runs of one input that are compared with the oth
 _BLOCKS = 4  # smallest number of blocks
 
 
-def fresh_outcomes(apply: Callable[[Sequence[Any]], list[Any]], datasets: Sequence[Any]) -> list[list[Any]]:
-    """Return the outcomes of the datasets in each fresh state; states in which all runs fail are left out."""
+def fresh_outcomes(
+    apply: Callable[[Sequence[Any]], list[Any]], datasets: Sequence[Any]
+) -> list[list[Any]]:
+    """Return the outcomes of the datasets in each fresh state; states in which all runs fail are
+    left out.
+    """
     if not isinstance(apply, partial):  # a transformation that runs in processes of its own
         return []
     found = in_new_processes(partial(_outcomes, apply, tuple(datasets)), STATES, _SECONDS)
@@ -33,10 +39,16 @@ def fresh_outcomes(apply: Callable[[Sequence[Any]], list[Any]], datasets: Sequen
         for _ in range(STATES):
             with memos.emptied():
                 found.append(apply(datasets))
-    return [outcomes for outcomes in found if not all(isinstance(each, Failure | Unfinished) for each in outcomes)]
+    return [
+        outcomes
+        for outcomes in found
+        if not all(isinstance(each, Failure | Unfinished) for each in outcomes)
+    ]
 
 
-def _outcomes(apply: Callable[[Sequence[Any]], list[Any]], datasets: Sequence[Any], _: int) -> list[Any]:
+def _outcomes(
+    apply: Callable[[Sequence[Any]], list[Any]], datasets: Sequence[Any], _: int
+) -> list[Any]:
     return apply(datasets)
 
 
@@ -48,20 +60,35 @@ def _output(apply: Callable[[Sequence[Any]], list[Any]], dataset: Any, *_: Any) 
     return found
 
 
-def is_kept(found: Found, apply: Callable[[Sequence[Any]], list[Any]], comparison: Comparison) -> bool:
-    """Return whether the outcomes of a transformation that looks deterministic show another finding in some fresh state."""
+def is_kept(
+    found: Found, apply: Callable[[Sequence[Any]], list[Any]], comparison: Comparison
+) -> bool:
+    """Return whether the outcomes of a transformation that looks deterministic show another finding
+    in some fresh state.
+    """
     if found.excess.kind != EXCEEDS:
         return False
-    excesses = [comparison.excess(first, second, found.d_in) for first, second in fresh_outcomes(apply, [found.first, found.second])]
-    return any(each is None or each.kind != found.excess.kind or each.measured != found.excess.measured for each in excesses)
+    excesses = [
+        comparison.excess(first, second, found.d_in)
+        for first, second in fresh_outcomes(apply, [found.first, found.second])
+    ]
+    return any(
+        each is None or each.kind != found.excess.kind or each.measured != found.excess.measured
+        for each in excesses
+    )
 
 
 def depends(indicator: NDArray[np.bool_], fresh: NDArray[np.bool_]) -> bool:
-    """Return whether runs depend on each other: those of a test, in their order, or those of fresh states in comparison."""
+    """Return whether runs depend on each other: those of a test, in their order, or those of fresh
+    states in comparison.
+    """
     logs, size = list[float](), _LEAST_BLOCK
     while len(indicator) // size >= _BLOCKS:
         counts = indicator[: len(indicator) // size * size].reshape(-1, size).sum(axis=1)
         logs.append(log_dependence(np.column_stack([counts, size - counts])))
         size *= 2
-    groups = [[int(indicator.sum()), int((~indicator).sum())], *([int(each), int(not each)] for each in fresh)]
+    groups = [
+        [int(indicator.sum()), int((~indicator).sum())],
+        *([int(each), int(not each)] for each in fresh),
+    ]
     return mean_evidence([log_dependence(groups), mean_evidence(logs)]) > _MOST_DEPENDENCE

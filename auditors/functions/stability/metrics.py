@@ -1,7 +1,8 @@
 """Metrics between datasets and between outputs, by name, in exact arithmetic.
 
-A distance between inputs must not be underestimated, one between outputs must not be overestimated. So inputs that differ in the sign of
-a zero or in a time zone differ, and outputs that Python finds equal are equal (0.0 and -0.0, 1 and 1.0, NaN and NaN).
+A distance between inputs must not be underestimated, one between outputs must not be overestimated.
+So inputs that differ in the sign of a zero or in a time zone differ, and outputs that Python finds
+equal are equal (0.0 and -0.0, 1 and 1.0, NaN and NaN).
 """
 
 from __future__ import annotations
@@ -13,17 +14,27 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dpwitness.auditors.functions.stability.exact_numbers import Exact, Incomparable, exact, gap, is_missing, plain
+from dpwitness.auditors.functions.stability.exact_numbers import (
+    Exact,
+    Incomparable,
+    exact,
+    gap,
+    is_missing,
+    plain,
+)
 from dpwitness.auditors.functions.stability.inputs.atoms import value_key
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
-LONGEST = 2_000  # rows of lists with an exact edit distance; longer ones are compared as multisets, which are no further apart
+# rows of lists with an exact edit distance; longer ones are compared as multisets, which are no
+# further apart
+LONGEST = 2_000
 
 
 class Metric(ABC):
     """Metric between datasets or outputs.
 
-    `measure` returns the distance to the power `root`, which keeps the square root of the L2 norm out of the comparison.
+    `measure` returns the distance to the power `root`, which keeps the square root of the L2 norm
+    out of the comparison.
     """
 
     root = 1
@@ -34,10 +45,14 @@ class Metric(ABC):
 
     @abstractmethod
     def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
-        """Return the exact distance to the power `root`; `strict` for inputs. Raise Incomparable if the metric does not apply."""
+        """Return the exact distance to the power `root`; `strict` for inputs. Raise Incomparable if
+        the metric does not apply.
+        """
 
     def estimate(self, first: Any, second: Any) -> float:
-        """Return the distance as a float, with a relative error below 1e-9, or an upper bound of the distance."""
+        """Return the distance as a float, with a relative error below 1e-9, or an upper bound of
+        the distance.
+        """
         distance = float(self.measure(first, second))
         return math.sqrt(distance) if self.root == 2 else distance
 
@@ -70,13 +85,20 @@ def input_key(value: Any) -> Any:
 
 
 def rows_of(dataset: Any) -> list[Any]:
-    """Return the rows of a list, an array, or a frame, which is a dict of columns of one length. Raise Incomparable for anything else."""
+    """Return the rows of a list, an array, or a frame, which is a dict of columns of one length.
+    Raise Incomparable for anything else.
+    """
     if type(dataset) is list:
         return dataset
     found = plain(dataset)
     if isinstance(found, dict):
-        columns = [plain(column) for _, column in sorted(found.items(), key=lambda item: str(item[0]))]
-        if not all(isinstance(column, list | tuple) for column in columns) or len(set(map(len, columns))) > 1:
+        columns = [
+            plain(column) for _, column in sorted(found.items(), key=lambda item: str(item[0]))
+        ]
+        if (
+            not all(isinstance(column, list | tuple) for column in columns)
+            or len(set(map(len, columns))) > 1
+        ):
             raise Incomparable("a frame is needed: a dict of columns of one length")
         return list(zip(*columns, strict=True))
     if isinstance(found, list | tuple):
@@ -181,7 +203,9 @@ class Absolute(Metric):
 
 
 class Norm(Metric):
-    """Norm of the difference of two vectors: lists or arrays of one shape, or dicts, in which a missing key counts as 0."""
+    """Norm of the difference of two vectors: lists or arrays of one shape, or dicts, in which a
+    missing key counts as 0.
+    """
 
     def __init__(self, name: str, root: int, join: Callable[[Sequence[Exact]], Exact]) -> None:
         super().__init__(name)
@@ -195,7 +219,9 @@ class Norm(Metric):
 
 
 def _gaps(first: Any, second: Any) -> list[Exact] | None:
-    """Return the exact differences of the entries of two vectors; None for vectors of different shapes."""
+    """Return the exact differences of the entries of two vectors; None for vectors of different
+    shapes.
+    """
     if isinstance(first, dict) and isinstance(second, dict):
         found: list[Exact] = []
         for key in {**first, **second}:
@@ -208,26 +234,39 @@ def _gaps(first: Any, second: Any) -> list[Exact] | None:
         if len(first) != len(second):
             return None
         nested = [_gaps(plain(one), plain(other)) for one, other in zip(first, second, strict=True)]
-        return None if None in nested else [each for part in nested if part is not None for each in part]
+        return (
+            None
+            if None in nested
+            else [each for part in nested if part is not None for each in part]
+        )
     if isinstance(first, list | tuple | dict) or isinstance(second, list | tuple | dict):
         if is_missing(first) or is_missing(second):
             return None
-        raise Incomparable(f"two vectors are needed, got {type(first).__name__} and {type(second).__name__}")
+        raise Incomparable(
+            f"two vectors are needed, got {type(first).__name__} and {type(second).__name__}"
+        )
     return [gap(first, second)]
 
 
 class PerGroup(Metric):
-    """Distance of two dicts or lists of groups: the largest distance of a group, or their sum, or the number of groups that differ."""
+    """Distance of two dicts or lists of groups: the largest distance of a group, or their sum, or
+    the number of groups that differ.
+    """
 
     def __init__(self, name: str, inner: Metric, how: str) -> None:
         super().__init__(name)
         self.inner, self.how = inner, how
-        self.root, self.whole = (1, True) if how == "count" else (inner.root if how == "max" else 1, inner.whole)
+        self.root, self.whole = (
+            (1, True) if how == "count" else (inner.root if how == "max" else 1, inner.whole)
+        )
 
     def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
         left, right = (_groups(plain(side)) for side in (first, second))
         if left is None or right is None:
-            raise Incomparable(f"a dict or a list of groups is needed, got {type(first).__name__} and {type(second).__name__}")
+            raise Incomparable(
+                f"a dict or a list of groups is needed, got {type(first).__name__} and "
+                f"{type(second).__name__}"
+            )
         if isinstance(first, list) and len(left) != len(right):
             return math.inf
         found = [self._distance(left.get(key), right.get(key), strict) for key in {**left, **right}]
@@ -238,12 +277,20 @@ class PerGroup(Metric):
     def _distance(self, first: Any, second: Any, strict: bool) -> Exact:
         """Return the distance of a group; an absent group is empty, or 0 if groups are numbers."""
         empty: Any = 0 if isinstance(self.inner, Absolute) else []
-        return self.inner.measure(empty if first is None else first, empty if second is None else second, strict)
+        return self.inner.measure(
+            empty if first is None else first, empty if second is None else second, strict
+        )
 
 
 def _groups(value: Any) -> dict[Any, Any] | None:
     """Return groups by key; None for a value that is neither a dict nor a list."""
-    return value if isinstance(value, dict) else dict(enumerate(value)) if isinstance(value, list | tuple) else None
+    return (
+        value
+        if isinstance(value, dict)
+        else dict(enumerate(value))
+        if isinstance(value, list | tuple)
+        else None
+    )
 
 
 _NAMED: dict[str, Callable[[], Metric]] = {
@@ -257,7 +304,14 @@ _NAMED: dict[str, Callable[[], Metric]] = {
     "l2": lambda: Norm("l2", 2, lambda gaps: sum(gaps, 0)),
     "linf": lambda: Norm("linf", 1, max),
 }
-METRICS = (*_NAMED, "per-group:METRIC", "per-group-sum:METRIC", "per-group-count:METRIC", "user:COLUMN", "by:COLUMN:METRIC")
+METRICS = (
+    *_NAMED,
+    "per-group:METRIC",
+    "per-group-sum:METRIC",
+    "per-group-count:METRIC",
+    "user:COLUMN",
+    "by:COLUMN:METRIC",
+)
 
 
 def metric_named(name: Any, argument: str, owner: str) -> Metric:
@@ -269,14 +323,23 @@ def metric_named(name: Any, argument: str, owner: str) -> Metric:
     if prefix in hows and inner:
         found = metric_named(inner, argument, owner)
         if prefix == "per-group-sum" and found.root != 1:
-            raise InvalidArgument(f"{owner}: {argument} must not sum square roots, got {short_repr(name)}: use per-group:{inner}")
+            raise InvalidArgument(
+                f"{owner}: {argument} must not sum square roots, got {short_repr(name)}: use "
+                f"per-group:{inner}"
+            )
         return PerGroup(name, found, hows[prefix])
     if prefix == "user" and inner:
         return Users(name, inner)
     column, _, rest = inner.rpartition(":")
-    if prefix == "by" and column and rest in ("symmetric", "insert-delete", "change-one", "hamming"):
+    if (
+        prefix == "by"
+        and column
+        and rest in ("symmetric", "insert-delete", "change-one", "hamming")
+    ):
         return ByColumn(name, column, _NAMED[rest]())
-    raise InvalidArgument(f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {short_repr(name)}")
+    raise InvalidArgument(
+        f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {short_repr(name)}"
+    )
 
 
 class Users(Metric):
@@ -290,7 +353,10 @@ class Users(Metric):
 
     def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
         left, right = (_rows_by_value(plain(side), self.column, strict) for side in (first, second))
-        return sum(Counter(left.get(user, ())) != Counter(right.get(user, ())) for user in {**left, **right})
+        return sum(
+            Counter(left.get(user, ())) != Counter(right.get(user, ()))
+            for user in {**left, **right}
+        )
 
 
 class ByColumn(Metric):
@@ -304,14 +370,21 @@ class ByColumn(Metric):
 
     def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
         left, right = (_rows_by_value(plain(side), self.column, strict) for side in (first, second))
-        found: list[Exact] = [self.inner.between(left.get(value, []), right.get(value, [])) for value in {**left, **right}]
+        found: list[Exact] = [
+            self.inner.between(left.get(value, []), right.get(value, []))
+            for value in {**left, **right}
+        ]
         return max(found, default=0)
 
 
 def _rows_by_value(frame: Any, column: str, strict: bool) -> dict[Any, list[Any]]:
-    """Return the keys of the rows of a frame by their value in a column. Raise Incomparable unless the value is a frame."""
+    """Return the keys of the rows of a frame by their value in a column. Raise Incomparable unless
+    the value is a frame.
+    """
     if not isinstance(frame, dict) or column not in frame:
-        raise Incomparable(f"a frame with the column {column!r} is needed, got {type(frame).__name__}")
+        raise Incomparable(
+            f"a frame with the column {column!r} is needed, got {type(frame).__name__}"
+        )
     key, found = (input_key if strict else output_key), dict[Any, list[Any]]()
     for value, row in zip(plain(frame[column]), rows_of(frame), strict=True):
         found.setdefault(key(value), []).append(key(row))
@@ -319,7 +392,9 @@ def _rows_by_value(frame: Any, column: str, strict: bool) -> dict[Any, list[Any]
 
 
 def as_bound(value: Any) -> Exact:
-    """Return the value of a stability map exactly, which may be infinite. Raise Incomparable unless it is a number, at least 0."""
+    """Return the value of a stability map exactly, which may be infinite. Raise Incomparable unless
+    it is a number, at least 0.
+    """
     found = exact(plain(value))
     if found < 0:
         raise Incomparable(f"a distance is at least 0, got {found}")

@@ -18,7 +18,8 @@ from dpwitness.mechanisms.wrappers.programs.declared import Aborted, Unfinished
 _NEAR = 1 - 1e-9  # share of a bound from which an estimate is replaced by the exact distance
 
 EXCEEDS, ROUNDING, RAISES, ABORTS = "exceeds", "rounding", "raises", "aborts"
-LAW = "law"  # of a randomized transformation: outputs exceed the map in more runs than random numbers explain
+# of a randomized transformation: outputs exceed the map in more runs than random numbers explain
+LAW = "law"
 SEVERITY = (EXCEEDS, ABORTS, RAISES, ROUNDING)
 
 
@@ -35,7 +36,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Comparison of two outcomes: the kind of finding, the distance to the power `root` (None for errors), and its ratio to the bound."""
+    """Comparison of two outcomes: the kind of finding, the distance to the power `root` (None for
+    errors), and its ratio to the bound.
+    """
 
     kind: str
     measured: Exact | None
@@ -54,7 +57,9 @@ def outcome_of(value: Any) -> Any:
 
 
 def applier(transformation: Any) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return a function that applies a transformation to datasets, which it may change, and returns the outcomes in order."""
+    """Return a function that applies a transformation to datasets, which it may change, and returns
+    the outcomes in order.
+    """
     apply_all = getattr(transformation, "apply_all", None)
     if callable(apply_all):
         return lambda datasets: [outcome_of(value) for value in apply_all(list(datasets))]
@@ -79,7 +84,10 @@ def copied(dataset: Any) -> Any:
     if type(dataset) is list:
         return dataset[:]
     if type(dataset) is dict:
-        return {key: column[:] if type(column) is list else copy.deepcopy(column) for key, column in dataset.items()}
+        return {
+            key: column[:] if type(column) is list else copy.deepcopy(column)
+            for key, column in dataset.items()
+        }
     return dataset if isinstance(dataset, int | float | str | None) else copy.deepcopy(dataset)
 
 
@@ -92,7 +100,9 @@ class Comparison:
         self.incomparable = ""
 
     def ratio(self, first: Any, second: Any, d_in: Any) -> float:
-        """Return the estimated ratio of the outputs' distance to the bound; NaN if there is none, or an outcome is an error."""
+        """Return the estimated ratio of the outputs' distance to the bound; NaN if there is none,
+        or an outcome is an error.
+        """
         if isinstance(first, Failure | Unfinished) or isinstance(second, Failure | Unfinished):
             return math.nan
         try:
@@ -129,7 +139,12 @@ class Comparison:
         if not measured > allowed:
             return None
         ratio = _ratio(measured, allowed, root)
-        rounded = rounds(measured if isinstance(measured, float) else measured - allowed, allowed, root, [first, second])
+        rounded = rounds(
+            measured if isinstance(measured, float) else measured - allowed,
+            allowed,
+            root,
+            [first, second],
+        )
         return Excess(ROUNDING if rounded else EXCEEDS, measured, ratio)
 
 

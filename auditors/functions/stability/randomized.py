@@ -1,9 +1,12 @@
-"""Audit of transformations that draw random numbers: whether two inputs have laws of outputs that no coupling keeps within the map.
+"""Audit of transformations that draw random numbers: whether two inputs have laws of outputs that
+no coupling keeps within the map.
 
-A randomized transformation T keeps a bound b on two inputs if T(x) and T(x') can be drawn jointly, at most b apart. Then, for each
-statistic f that moves no further than its argument, P(f(T(x)) > b + u) <= P(f(T(x')) > u). Strassen (1965) proved that sets are enough to
-refute a coupling. Here f is the distance to the nearest of some reference outputs of T(x'), and u the slack that these need, because
-they are not all outputs. References, slack and inputs are chosen on runs that the test does not count.
+A randomized transformation T keeps a bound b on two inputs if T(x) and T(x') can be drawn jointly,
+at most b apart. Then, for each statistic f that moves no further than its argument, P(f(T(x)) > b +
+u) <= P(f(T(x')) > u). Strassen (1965) proved that sets are enough to refute a coupling. Here f is
+the distance to the nearest of some reference outputs of T(x'), and u the slack that these need,
+because they are not all outputs. References, slack and inputs are chosen on runs that the test does
+not count.
 """
 
 from __future__ import annotations
@@ -22,7 +25,14 @@ from numpy.typing import NDArray
 from dpwitness.auditors.functions.stability.exact_numbers import Incomparable, plain
 from dpwitness.auditors.functions.stability.inputs.neighbors import Group
 from dpwitness.auditors.functions.stability.kept_noise import depends, fresh_outcomes
-from dpwitness.auditors.functions.stability.metrics import LONGEST, ByColumn, InsertDelete, Metric, PerGroup, output_key
+from dpwitness.auditors.functions.stability.metrics import (
+    LONGEST,
+    ByColumn,
+    InsertDelete,
+    Metric,
+    PerGroup,
+    output_key,
+)
 from dpwitness.auditors.functions.stability.outcomes import EXCEEDS, LAW, Failure
 from dpwitness.auditors.functions.stability.search import Found, Search
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
@@ -39,14 +49,21 @@ _TESTED = 3  # largest number of tests, among which the error is divided
 _TEST_RUNS = 400
 _LARGER = 300  # distances of training and test, relative to those of a look
 _MARGIN = 1e-9  # relative error of an estimated distance
-_LATE_SHARE = 0.5  # share of test outputs that are new, beyond all distances seen before, of a transformation that keeps state
+# share of test outputs that are new, beyond all distances seen before, of a transformation that
+# keeps state
+_LATE_SHARE = 0.5
 
-STATE = "its outputs drift from run to run: the transformation must be deterministic, or draw independent random numbers in each run"
+STATE = (
+    "its outputs drift from run to run: the transformation must be deterministic, or draw "
+    "independent random numbers in each run"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LawTest:
-    """Counts of a test: outputs of the first input beyond bound and slack, and outputs of the second input beyond the slack."""
+    """Counts of a test: outputs of the first input beyond bound and slack, and outputs of the
+    second input beyond the slack.
+    """
 
     runs: int  # of each input
     far: int
@@ -57,7 +74,9 @@ class LawTest:
 
     @property
     def refuted(self) -> bool:
-        """Whether the counts refute that both inputs have a coupling within the bound, at this confidence for all tests together."""
+        """Whether the counts refute that both inputs have a coupling within the bound, at this
+        confidence for all tests together.
+        """
         return _gap(self.far, self.near, self.runs, (1 - self.confidence) / self.tests) > 0
 
     def to_json(self) -> Json:
@@ -66,10 +85,18 @@ class LawTest:
 
     @classmethod
     def from_json(cls, data: Json) -> LawTest:
-        """Return the test that `to_json` wrote. Raise InvalidArgument if its counts are impossible."""
+        """Return the test that `to_json` wrote. Raise InvalidArgument if its counts are
+        impossible.
+        """
         try:
-            found = cls(*(data[name] for name in ("runs", "far", "near", "slack", "confidence", "tests")))
-            valid = 0 <= found.near <= found.runs and 0 <= found.far <= found.runs and 0 < found.confidence < 1 <= found.tests
+            found = cls(
+                *(data[name] for name in ("runs", "far", "near", "slack", "confidence", "tests"))
+            )
+            valid = (
+                0 <= found.near <= found.runs
+                and 0 <= found.far <= found.runs
+                and 0 < found.confidence < 1 <= found.tests
+            )
         except (KeyError, TypeError) as error:
             raise InvalidArgument(f"law is damaged: {error}") from None
         if not valid:
@@ -79,7 +106,9 @@ class LawTest:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """Two inputs, of which the first seems to move too far: event of a test, and what it was chosen by."""
+    """Two inputs, of which the first seems to move too far: event of a test, and what it was chosen
+    by.
+    """
 
     first: Any
     second: Any
@@ -92,10 +121,14 @@ class _Candidate:
     seconds: float = 0.0  # expected duration of training and test
 
 
-def find_law(search: Search, groups: Iterable[Group], seconds: float, rng: Generator) -> tuple[Found | None, LawTest | None, str]:
-    """Return the first pair of inputs that a test refutes, the last test, and why there is no verdict; an empty text if there is one.
+def find_law(
+    search: Search, groups: Iterable[Group], seconds: float, rng: Generator
+) -> tuple[Found | None, LawTest | None, str]:
+    """Return the first pair of inputs that a test refutes, the last test, and why there is no
+    verdict; an empty text if there is one.
 
-    At most `_TESTED` tests share the error. Pairs that few runs show beyond the map are trained, and tested if more runs show the same.
+    At most `_TESTED` tests share the error. Pairs that few runs show beyond the map are trained,
+    and tested if more runs show the same.
     """
     deadline, source, test = time.monotonic() + seconds, iter(groups), None
     left = _TESTED
@@ -108,7 +141,11 @@ def find_law(search: Search, groups: Iterable[Group], seconds: float, rng: Gener
         if not best:
             break
         left_seconds = deadline - time.monotonic()
-        best = [each for each in sorted(best, key=lambda each: -each.score)[:_TRAINED] if each.seconds < left_seconds]
+        best = [
+            each
+            for each in sorted(best, key=lambda each: -each.score)[:_TRAINED]
+            if each.seconds < left_seconds
+        ]
         pairs = [(each.first, each.second, each.d_in) for each in best]
         found, new, problem = try_pairs(search, pairs, rng, deadline)
         test, left = new or test, left - (new is not None)
@@ -118,13 +155,20 @@ def find_law(search: Search, groups: Iterable[Group], seconds: float, rng: Gener
 
 
 def try_pairs(
-    search: Search, pairs: Sequence[tuple[Any, Any, Any]], rng: Generator, deadline: float = math.inf
+    search: Search,
+    pairs: Sequence[tuple[Any, Any, Any]],
+    rng: Generator,
+    deadline: float = math.inf,
 ) -> tuple[Found | None, LawTest | None, str]:
     """Train an event on each pair of inputs and distance, and test the best: see `find_law`."""
     candidate: _Candidate | None = None
     for pair in pairs:
         trained = _trained(search, *pair, rng)
-        candidate = max((each for each in (candidate, trained) if each is not None), key=lambda each: each.score, default=None)
+        candidate = max(
+            (each for each in (candidate, trained) if each is not None),
+            key=lambda each: each.score,
+            default=None,
+        )
         if time.monotonic() > deadline:
             break
     if candidate is None:
@@ -136,11 +180,23 @@ def try_pairs(
         return None, test, ""
     excess = search.comparison.excess(*candidate.shown, candidate.d_in)
     assert excess is not None
-    return Found(candidate.first, candidate.second, candidate.d_in, candidate.shown, replace(excess, kind=LAW)), test, ""
+    return (
+        Found(
+            candidate.first,
+            candidate.second,
+            candidate.d_in,
+            candidate.shown,
+            replace(excess, kind=LAW),
+        ),
+        test,
+        "",
+    )
 
 
 def _runs(search: Search, datasets: Sequence[Any], runs: int, rng: Generator) -> list[list[Any]]:
-    """Return outcomes of each dataset in `runs` runs, in random order, so that a drift does not separate the datasets."""
+    """Return outcomes of each dataset in `runs` runs, in random order, so that a drift does not
+    separate the datasets.
+    """
     order = rng.permutation(np.repeat(np.arange(len(datasets)), runs)).tolist()
     found: list[list[Any]] = [[] for _ in datasets]
     for at, outcome in zip(order, search.apply([datasets[i] for i in order]), strict=True):
@@ -150,7 +206,9 @@ def _runs(search: Search, datasets: Sequence[Any], runs: int, rng: Generator) ->
 
 
 def _looked(search: Search, group: Group, rng: Generator) -> list[_Candidate]:
-    """Return the pairs of a group, in both directions, that few runs of each dataset show beyond the map."""
+    """Return the pairs of a group, in both directions, that few runs of each dataset show beyond
+    the map.
+    """
     outcomes = _runs(search, group.datasets, _LOOK_RUNS, rng)
     found = []
     for i, j, d_in in group.pairs:
@@ -160,12 +218,20 @@ def _looked(search: Search, group: Group, rng: Generator) -> list[_Candidate]:
             choice = _choice(search, outcomes[one], outcomes[other], d_in)
             if choice is not None and choice[0] > 0:
                 seconds = _LARGER * (time.monotonic() - begin)
-                found.append(_Candidate(group.datasets[one], group.datasets[other], d_in, choice[0], seconds=seconds))
+                found.append(
+                    _Candidate(
+                        group.datasets[one], group.datasets[other], d_in, choice[0], seconds=seconds
+                    )
+                )
     return found
 
 
-def _trained(search: Search, first: Any, second: Any, d_in: Any, rng: Generator) -> _Candidate | None:
-    """Return the event of a pair, chosen on runs that its test does not count; None if it shows nothing, or rounding only."""
+def _trained(
+    search: Search, first: Any, second: Any, d_in: Any, rng: Generator
+) -> _Candidate | None:
+    """Return the event of a pair, chosen on runs that its test does not count; None if it shows
+    nothing, or rounding only.
+    """
     one, other = _runs(search, [first, second], _TRAIN_RUNS, rng)
     choice = _choice(search, one, other, d_in)
     if choice is None or choice[0] <= 0:
@@ -179,18 +245,31 @@ def _trained(search: Search, first: Any, second: Any, d_in: Any, rng: Generator)
 
 
 def _tested(search: Search, candidate: _Candidate, rng: Generator) -> tuple[LawTest | None, bool]:
-    """Return the test of a candidate on fresh runs, None if outputs cannot be compared; and whether outputs drift."""
+    """Return the test of a candidate on fresh runs, None if outputs cannot be compared; and whether
+    outputs drift.
+    """
     metric, bound = search.comparison.metric, float(search.comparison.bounds[candidate.d_in])
     outcomes = _runs(search, [candidate.first, candidate.second], _TEST_RUNS, rng)
     if _failed(*outcomes):
         return None, False
     try:
         far, near = (_nearest(_distances(metric, side, candidate.references)) for side in outcomes)
-        drifts = [_drifts(metric, candidate.usual, outcomes[0]), _drifts(metric, candidate.references, outcomes[1])]
+        drifts = [
+            _drifts(metric, candidate.usual, outcomes[0]),
+            _drifts(metric, candidate.references, outcomes[1]),
+        ]
         beyond = [_beyond(far, bound + candidate.slack, 1), _beyond(near, candidate.slack, -1)]
-        fresh = [each for each in fresh_outcomes(search.apply, [candidate.first, candidate.second]) if not _failed(each)]
+        fresh = [
+            each
+            for each in fresh_outcomes(search.apply, [candidate.first, candidate.second])
+            if not _failed(each)
+        ]
         for side, limit, sign in ((0, bound + candidate.slack, 1), (1, candidate.slack, -1)):
-            news = _nearest(_distances(metric, [each[side] for each in fresh], candidate.references)) if fresh else np.empty(0)
+            news = (
+                _nearest(_distances(metric, [each[side] for each in fresh], candidate.references))
+                if fresh
+                else np.empty(0)
+            )
             drifts.append(depends(beyond[side], _beyond(news, limit, sign)))
     except (Incomparable, TypeError) as error:
         search.comparison.incomparable = search.comparison.incomparable or str(error)
@@ -199,8 +278,11 @@ def _tested(search: Search, candidate: _Candidate, rng: Generator) -> tuple[LawT
     return LawTest(_TEST_RUNS, *counts, candidate.slack, CONFIDENCE, _TESTED), any(drifts)
 
 
-def _choice(search: Search, one: Sequence[Any], other: Sequence[Any], d_in: Any) -> tuple[float, float, int, int] | None:
-    """Return the expected excess of a test, its slack, and the places of the furthest output and its nearest reference.
+def _choice(
+    search: Search, one: Sequence[Any], other: Sequence[Any], d_in: Any
+) -> tuple[float, float, int, int] | None:
+    """Return the expected excess of a test, its slack, and the places of the furthest output and
+    its nearest reference.
 
     None if a run fails, no output exceeds the map, or outputs cannot be compared.
     """
@@ -219,7 +301,10 @@ def _choice(search: Search, one: Sequence[Any], other: Sequence[Any], d_in: Any)
         return None
     far, scores = _nearest(moved), []
     for slack in (0.0, *np.unique(spread[np.isfinite(spread)]) * (1 + 3 * _MARGIN)):
-        beyond, slipped = (float(np.mean(each)) * _TEST_RUNS for each in (_beyond(far, bound + slack, 1), _beyond(spread, slack, -1)))
+        beyond, slipped = (
+            float(np.mean(each)) * _TEST_RUNS
+            for each in (_beyond(far, bound + slack, 1), _beyond(spread, slack, -1))
+        )
         scores.append((_gap(beyond, slipped, _TEST_RUNS, 1 - CONFIDENCE), float(slack)))
     score, slack = max(scores)
     at = int(np.argmax(far))
@@ -232,20 +317,36 @@ def _failed(*sides: Sequence[Any]) -> bool:
 
 
 def _drifts(metric: Metric, before: Sequence[Any], after: Sequence[Any]) -> bool:
-    """Return whether most later outputs of an input are further from the earlier ones than any of these from the others."""
+    """Return whether most later outputs of an input are further from the earlier ones than any of
+    these from the others.
+    """
     reach = float(np.max(_nearest(_distances(metric, before, before, own=True))))
-    return bool(np.mean(_beyond(_nearest(_distances(metric, after, before)), reach, 1)) > _LATE_SHARE)
+    return bool(
+        np.mean(_beyond(_nearest(_distances(metric, after, before)), reach, 1)) > _LATE_SHARE
+    )
 
 
-def _distances(metric: Metric, rows: Sequence[Any], columns: Sequence[Any], own: bool = False) -> FloatArray:
-    """Return all distances between outputs; with `own`, both lists are the same, and the distance of an output to itself is infinite."""
+def _distances(
+    metric: Metric, rows: Sequence[Any], columns: Sequence[Any], own: bool = False
+) -> FloatArray:
+    """Return all distances between outputs; with `own`, both lists are the same, and the distance
+    of an output to itself is infinite.
+    """
     places: dict[Any, int] = {}
-    at, to = ([places.setdefault(output_key(each), len(places)) for each in side] for side in (rows, columns))
+    at, to = (
+        [places.setdefault(output_key(each), len(places)) for each in side]
+        for side in (rows, columns)
+    )
     values = dict(zip([*at, *to], [*rows, *columns], strict=True))
     inner = metric.inner if isinstance(metric, PerGroup | ByColumn) else metric
     if isinstance(inner, InsertDelete) and max(map(_rows, values.values())) > LONGEST:
-        raise Incomparable(f"edit distances of lists of more than {LONGEST:,} rows are lower bounds only")
-    known = {pair: metric.estimate(values[pair[0]], values[pair[1]]) for pair in product(set(at), set(to))}
+        raise Incomparable(
+            f"edit distances of lists of more than {LONGEST:,} rows are lower bounds only"
+        )
+    known = {
+        pair: metric.estimate(values[pair[0]], values[pair[1]])
+        for pair in product(set(at), set(to))
+    }
     found = np.array([[known[i, j] for j in to] for i in at], dtype=float)
     if own:
         np.fill_diagonal(found, math.inf)
@@ -265,12 +366,16 @@ def _nearest(distances: FloatArray) -> FloatArray:
 
 
 def _beyond(distances: FloatArray, limit: float, sign: int) -> NDArray[np.bool_]:
-    """Return which distances exceed a limit for certain (`sign` 1), or may exceed it (-1), despite the error of an estimated distance."""
+    """Return which distances exceed a limit for certain (`sign` 1), or may exceed it (-1), despite
+    the error of an estimated distance.
+    """
     return np.asarray(distances > limit * (1 + sign * _MARGIN))
 
 
 def _gap(far: float, near: float, runs: int, alpha: float) -> float:
-    """Return the lower limit of the probability of `far` minus the upper limit of that of `near`, with error `alpha` for both together."""
+    """Return the lower limit of the probability of `far` minus the upper limit of that of `near`,
+    with error `alpha` for both together.
+    """
     lower = clopper_pearson_lower(far, runs, alpha / 2)
     upper = 1 - clopper_pearson_lower(runs - near, runs, alpha / 2)
     return float(lower - upper)

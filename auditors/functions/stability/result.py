@@ -9,7 +9,14 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from dpwitness.auditors.functions.stability.exact_numbers import Exact
-from dpwitness.auditors.functions.stability.outcomes import ABORTS, EXCEEDS, LAW, RAISES, ROUNDING, Failure
+from dpwitness.auditors.functions.stability.outcomes import (
+    ABORTS,
+    EXCEEDS,
+    LAW,
+    RAISES,
+    ROUNDING,
+    Failure,
+)
 from dpwitness.auditors.functions.stability.randomized import LawTest
 from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
@@ -18,8 +25,13 @@ from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
-_ERROR_WORDS = {RAISES: "raises on one neighbor only", ABORTS: "aborts the process on one neighbor only"}
-ASSUMPTION = "an error that depends on one record tells the neighbors apart wherever errors are visible"
+_ERROR_WORDS = {
+    RAISES: "raises on one neighbor only",
+    ABORTS: "aborts the process on one neighbor only",
+}
+ASSUMPTION = (
+    "an error that depends on one record tells the neighbors apart wherever errors are visible"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -29,18 +41,21 @@ class StabilityResult(FunctionResult):
     Attributes
     ----------
     verdict : Verdict
-        VIOLATED if two inputs at distance at most `d_in` have outputs that are further apart than ``map(d_in)``, in exact arithmetic; for
-        a randomized transformation, if no joint law of the outputs keeps them within ``map(d_in)``, at confidence 0.99.
-        INCONCLUSIVE if the excess may be rounding, or the transformation fails on one of two neighbors only. ERROR if no outputs could be
-        compared. NOT_REFUTED otherwise.
+        VIOLATED if two inputs at distance at most `d_in` have outputs that are further apart than
+        ``map(d_in)``, in exact arithmetic; for a randomized transformation, if no joint law of the
+        outputs keeps them within ``map(d_in)``, at confidence 0.99. INCONCLUSIVE if the excess may
+        be rounding, or the transformation fails on one of two neighbors only. ERROR if no outputs
+        could be compared. NOT_REFUTED otherwise.
     finding : str
-        ``exceeds``, ``law`` (of a randomized transformation), ``rounding``, ``raises``, ``aborts``, or empty.
+        ``exceeds``, ``law`` (of a randomized transformation), ``rounding``, ``raises``, ``aborts``,
+        or empty.
     d_in : number or None
         Bound on the distance of the two inputs; None without a finding.
     bound : Fraction, int, inf or None
         Value of the stability map at `d_in`, exactly.
     measured : Fraction, int, inf or None
-        Distance of the two outputs, exactly; its square for the L2 norm. None if an output is an error.
+        Distance of the two outputs, exactly; its square for the L2 norm. None if an output is an
+        error.
     ratio : float
         Distance of the outputs divided by the bound, or without a finding the largest such ratio.
     first, second : dataset
@@ -52,7 +67,8 @@ class StabilityResult(FunctionResult):
     randomized : bool
         Whether outputs of one input differed between runs.
     law : LawTest or None
-        Counts of the last test of a randomized transformation: outputs beyond the map, and outputs of the other input that are new.
+        Counts of the last test of a randomized transformation: outputs beyond the map, and outputs
+        of the other input that are new.
     audited : tuple of numbers
         Distances that were audited.
     skipped : tuple of str
@@ -88,12 +104,16 @@ class StabilityResult(FunctionResult):
 
     @property
     def evidence(self) -> str:
-        """Return ``proved`` for an exact violation, ``statistical`` for laws, ``assumed`` for errors, or ``numerical``."""
+        """Return ``proved`` for an exact violation, ``statistical`` for laws, ``assumed`` for
+        errors, or ``numerical``.
+        """
         if self.verdict not in (Verdict.VIOLATED, Verdict.SUSPECT):
             return "numerical"
         if self.finding == LAW and self.verdict is Verdict.VIOLATED:
             return "statistical"
-        return "proved" if self.finding == EXCEEDS and self.verdict is Verdict.VIOLATED else "assumed"
+        return (
+            "proved" if self.finding == EXCEEDS and self.verdict is Verdict.VIOLATED else "assumed"
+        )
 
     @property
     def distance(self) -> float:
@@ -120,17 +140,30 @@ class StabilityResult(FunctionResult):
 
     @property
     def mechanism(self) -> Any:
-        """The function that was run, for its place in the source: for a declared transformation, the function that it applies."""
+        """The function that was run, for its place in the source: for a declared transformation,
+        the function that it applies.
+        """
         function: Any = self.function
         declaration = getattr(function, "declaration", None)
-        return function if declaration is None else replace(function.target, name=declaration.get("apply", self.name))
+        return (
+            function
+            if declaration is None
+            else replace(function.target, name=declaration.get("apply", self.name))
+        )
 
     def _advice(self) -> str:
         if self.finding in _ERROR_WORDS:
-            return "let the function return a value on both inputs, or take them out of the input domain"
+            return (
+                "let the function return a value on both inputs, or take them out of the input "
+                "domain"
+            )
         if self.finding in (EXCEEDS, LAW):
             return "confirm that the library claims this map: the map is a guess"
-        return "round the map up, or compute in exact arithmetic; other excesses were not found" if self.finding == ROUNDING else ""
+        return (
+            "round the map up, or compute in exact arithmetic; other excesses were not found"
+            if self.finding == ROUNDING
+            else ""
+        )
 
     @property
     def where(self) -> str:
@@ -140,21 +173,44 @@ class StabilityResult(FunctionResult):
     def _summary(self) -> str:
         """Return the distances and the ratio in one line."""
         if self.finding in _ERROR_WORDS:
-            failed = next(str(each) for each in self.outcomes if isinstance(each, Failure)).partition("; it last printed")[0]
+            failed = next(
+                str(each) for each in self.outcomes if isinstance(each, Failure)
+            ).partition("; it last printed")[0]
             return f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
         if self.law is not None and self.finding == LAW:
-            further = f"further than the map, {format_number(self.bound)}, from all usual outputs of the second input"
-            counts = f"{self.law.far:,} of {self.law.runs:,} outputs of the first input are {further}, and {self.law.near:,} of the second"
-            return f"{counts} are new ({self.output_metric}, {self.where}, confidence {self.law.confidence:g})"
+            further = (
+                f"further than the map, {format_number(self.bound)}, from all usual outputs of "
+                "the second input"
+            )
+            counts = (
+                f"{self.law.far:,} of {self.law.runs:,} outputs of the first input are "
+                f"{further}, and {self.law.near:,} of the second"
+            )
+            return (
+                f"{counts} are new ({self.output_metric}, {self.where}, confidence "
+                f"{self.law.confidence:g})"
+            )
         if self.finding:
-            moved = f"outputs are {format_number(self.distance)} apart ({self.output_metric}), the map allows {format_number(self.bound)}"
+            moved = (
+                f"outputs are {format_number(self.distance)} apart ({self.output_metric}), the "
+                f"map allows {format_number(self.bound)}"
+            )
             if self.finding == ROUNDING:
-                return f"{moved} for {self.where}: exceeds by rounding only, ratio {format_ratio(self.ratio)}"
+                return (
+                    f"{moved} for {self.where}: exceeds by rounding only, ratio "
+                    f"{format_ratio(self.ratio)}"
+                )
             return f"{moved} for {self.where}: ratio {format_ratio(self.ratio)}"
         distances = ", ".join(map(format_number, self.audited))
         if self.randomized:
-            return f"no two inputs were found whose random outputs move too far, in {self.pairs:,} pairs with {self.inputs:,} runs"
-        found = f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of {self.inputs:,} inputs"
+            return (
+                f"no two inputs were found whose random outputs move too far, in {self.pairs:,} "
+                f"pairs with {self.inputs:,} runs"
+            )
+        found = (
+            f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of "
+            f"{self.inputs:,} inputs"
+        )
         return f"{found} ({self.input_metric} distance {distances})"
 
     def pair_json(self) -> Json | None:
@@ -162,7 +218,12 @@ class StabilityResult(FunctionResult):
         if not self.finding:
             return None
         why = f"at {self.input_metric} distance {format_number(self.d_in)}"
-        return {"d0": _input_json(self.first), "d1": _input_json(self.second), "relation": self.input_metric, "why": why}
+        return {
+            "d0": _input_json(self.first),
+            "d1": _input_json(self.second),
+            "relation": self.input_metric,
+            "why": why,
+        }
 
     def _statement(self) -> str:
         return f"{self.output_metric} distance of outputs is at most map(d_in)"
@@ -191,7 +252,9 @@ class StabilityResult(FunctionResult):
 
 
 def _input_json(dataset: Any) -> Any:
-    """Return an input as JSON, or a short text of an input of a user's domain without an exact form."""
+    """Return an input as JSON, or a short text of an input of a user's domain without an exact
+    form.
+    """
     try:
         return to_jsonable(dataset)
     except InvalidArgument:
@@ -213,7 +276,13 @@ def _as_float(value: Exact) -> float:
 
 def written(value: Any) -> Any:
     """Return an exact number as a text such as ``1/3`` or ``inf``; None for None."""
-    return None if value is None else str(Fraction(value)) if not isinstance(value, float) or math.isfinite(value) else "inf"
+    return (
+        None
+        if value is None
+        else str(Fraction(value))
+        if not isinstance(value, float) or math.isfinite(value)
+        else "inf"
+    )
 
 
 def read_number(text: Any) -> Exact | None:
@@ -223,11 +292,15 @@ def read_number(text: Any) -> Exact | None:
     try:
         return math.inf if text == "inf" else Fraction(text)
     except (ValueError, TypeError, ZeroDivisionError):
-        raise InvalidArgument(f"a number must be a text such as 3 or 1/3, got {short_repr(text)}") from None
+        raise InvalidArgument(
+            f"a number must be a text such as 3 or 1/3, got {short_repr(text)}"
+        ) from None
 
 
 def outcome_json(outcome: Any) -> Any:
-    """Return an outcome as JSON: an exact value, an error, or the text of a value without an exact form."""
+    """Return an outcome as JSON: an exact value, an error, or the text of a value without an exact
+    form.
+    """
     if isinstance(outcome, Failure):
         return {"error": outcome.kind, "text": outcome.text}
     try:
@@ -238,7 +311,11 @@ def outcome_json(outcome: Any) -> Any:
 
 def format_number(value: Any) -> str:
     """Return a number for a headline: whole numbers in full, others to 17 digits where needed."""
-    if isinstance(value, int | Fraction) and Fraction(value).denominator == 1 and abs(Fraction(value)) < 10**12:
+    if (
+        isinstance(value, int | Fraction)
+        and Fraction(value).denominator == 1
+        and abs(Fraction(value)) < 10**12
+    ):
         return str(int(value))
     number = _as_float(value)
     short = f"{number:.6g}"
@@ -247,4 +324,10 @@ def format_number(value: Any) -> str:
 
 def format_ratio(ratio: float) -> str:
     """Return a ratio; one near 1 as ``1 + 2.2e-16``."""
-    return f"1 + {ratio - 1:.2g}" if 1 < ratio < 1 + 1e-5 else "1 + less than 2e-16" if ratio == 1 else f"{ratio:.6g}"
+    return (
+        f"1 + {ratio - 1:.2g}"
+        if 1 < ratio < 1 + 1e-5
+        else "1 + less than 2e-16"
+        if ratio == 1
+        else f"{ratio:.6g}"
+    )

@@ -1,4 +1,6 @@
-"""Search for two inputs whose outputs are further apart than the stability map allows: a fast sweep, random walks, then Hypothesis."""
+"""Search for two inputs whose outputs are further apart than the stability map allows: a fast
+sweep, random walks, then Hypothesis.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from hypothesis import strategies as st
 
 from dpwitness.auditors.functions.stability.inputs.neighbors import Group, Neighborhood
 from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
-from dpwitness.auditors.functions.stability.outcomes import EXCEEDS, SEVERITY, Comparison, Excess, Failure
+from dpwitness.auditors.functions.stability.outcomes import (
+    EXCEEDS,
+    SEVERITY,
+    Comparison,
+    Excess,
+    Failure,
+)
 from dpwitness.mechanisms.wrappers.programs.declared import Unfinished
 
 _BATCH = 64  # most groups in a batch
@@ -38,7 +46,9 @@ class Found:
 
 @dataclass(slots=True)
 class Search:
-    """State of a search: what was found by kind, the numbers of inputs and pairs, and the largest ratio."""
+    """State of a search: what was found by kind, the numbers of inputs and pairs, and the largest
+    ratio.
+    """
 
     apply: Callable[[Sequence[Any]], list[Any]]
     comparison: Comparison
@@ -82,7 +92,13 @@ class Search:
             if comparison.is_suspect(ratio):
                 excess = comparison.excess(outcomes[i], outcomes[j], d_in)
                 if excess is not None and excess.kind not in self.found:
-                    self.found[excess.kind] = Found(group.datasets[i], group.datasets[j], d_in, (outcomes[i], outcomes[j]), excess)
+                    self.found[excess.kind] = Found(
+                        group.datasets[i],
+                        group.datasets[j],
+                        d_in,
+                        (outcomes[i], outcomes[j]),
+                        excess,
+                    )
                 if excess is None and math.isnan(ratio):
                     self._count_uncompared(outcomes[i], outcomes[j])
         self.last = highest
@@ -107,7 +123,9 @@ class Search:
             del self.pool[_POOL:]
 
     def run(self, groups: Iterable[Group], until: float) -> None:
-        """Test groups in batches until a violation is found, the groups are spent, or the time `until` is over."""
+        """Test groups in batches until a violation is found, the groups are spent, or the time
+        `until` is over.
+        """
         source = iter(groups)
         size = 4
         while not self.done and time.monotonic() < until:
@@ -121,7 +139,9 @@ class Search:
 
 
 def sweep(space: InputSpace, neighborhood: Neighborhood, inputs: Sequence[Any]) -> Iterator[Group]:
-    """Yield the adversarial groups: those around given inputs, then the first around each dataset, then the others."""
+    """Yield the adversarial groups: those around given inputs, then the first around each dataset,
+    then the others.
+    """
     rows = chain(map(space.rows, inputs), space.bases())
     later = []
     for base in rows:
@@ -132,7 +152,9 @@ def sweep(space: InputSpace, neighborhood: Neighborhood, inputs: Sequence[Any]) 
         yield from groups
 
 
-def walks(space: InputSpace, neighborhood: Neighborhood, search: Search, rng: random.Random) -> Iterator[Group]:
+def walks(
+    space: InputSpace, neighborhood: Neighborhood, search: Search, rng: random.Random
+) -> Iterator[Group]:
     """Yield random groups; half of them start at datasets whose outputs moved far."""
     misses = 0
     while misses < 10_000:
@@ -153,7 +175,14 @@ _FIRST = 1500  # adversarial groups before random walks take turns with them
 _ROWS = 12  # largest number of different rows of a generated dataset
 
 
-def run_search(space: InputSpace, neighborhood: Neighborhood, search: Search, inputs: Sequence[Any], seconds: float, seed: int) -> None:
+def run_search(
+    space: InputSpace,
+    neighborhood: Neighborhood,
+    search: Search,
+    inputs: Sequence[Any],
+    seconds: float,
+    seed: int,
+) -> None:
     """Run the three stages of a search, each with its share of the time."""
     start, rng = time.monotonic(), random.Random(seed)
     swept, walked = sweep(space, neighborhood, inputs), walks(space, neighborhood, search, rng)
@@ -198,7 +227,12 @@ def run_generated(space: InputSpace, neighborhood: Neighborhood, search: Search,
     except _Finished:
         pass
     except Exception as error:
-        if not search.done or type(error).__name__ not in ("Flaky", "FlakyFailure", "FlakyReplay", "ExceptionGroup"):
+        if not search.done or type(error).__name__ not in (
+            "Flaky",
+            "FlakyFailure",
+            "FlakyReplay",
+            "ExceptionGroup",
+        ):
             raise
 
 

@@ -21,8 +21,12 @@ _ENTRIES = 40  # positions whose values are made simpler one by one
 RowPair = tuple[list[Any], list[Any]]
 
 
-def shrunk(found: Found, space: InputSpace, input_metric: Metric, search: Search, seconds: float) -> Found:
-    """Return the finding with smaller inputs: fewer rows, simpler values, and the smallest `d_in`."""
+def shrunk(
+    found: Found, space: InputSpace, input_metric: Metric, search: Search, seconds: float
+) -> Found:
+    """Return the finding with smaller inputs: fewer rows, simpler values, and the
+    smallest `d_in`.
+    """
     deadline = time.monotonic() + seconds
     improved = True
     while improved:
@@ -31,7 +35,14 @@ def shrunk(found: Found, space: InputSpace, input_metric: Metric, search: Search
             place = 0
             while time.monotonic() < deadline:
                 rows = space.rows(found.first), space.rows(found.second)
-                better, place = _next_better(found, islice(candidates(*rows, space), place, None), place, space, input_metric, search)
+                better, place = _next_better(
+                    found,
+                    islice(candidates(*rows, space), place, None),
+                    place,
+                    space,
+                    input_metric,
+                    search,
+                )
                 if better is None:
                     break
                 found, improved = better, True
@@ -39,9 +50,16 @@ def shrunk(found: Found, space: InputSpace, input_metric: Metric, search: Search
 
 
 def _next_better(
-    found: Found, candidates: Iterator[RowPair], place: int, space: InputSpace, metric: Metric, search: Search
+    found: Found,
+    candidates: Iterator[RowPair],
+    place: int,
+    space: InputSpace,
+    metric: Metric,
+    search: Search,
 ) -> tuple[Found | None, int]:
-    """Return the first candidate that shows the same kind of finding, and its place; (None, the number of candidates) if there is none."""
+    """Return the first candidate that shows the same kind of finding, and its place; (None, the
+    number of candidates) if there is none.
+    """
     while True:
         batch: list[tuple[Any, Any, Any] | None] = []
         for first, second in islice(candidates, _BATCH):
@@ -60,8 +78,12 @@ def _next_better(
         place += len(batch)
 
 
-def distance_within(first: Any, second: Any, space: InputSpace, metric: Metric, comparison: Comparison) -> Any:
-    """Return the smallest audited `d_in` that two datasets do not exceed; None if they do, or one is not of the space."""
+def distance_within(
+    first: Any, second: Any, space: InputSpace, metric: Metric, comparison: Comparison
+) -> Any:
+    """Return the smallest audited `d_in` that two datasets do not exceed; None if they do, or one
+    is not of the space.
+    """
     if not space.contains(first) or not space.contains(second):
         return None
     try:
@@ -71,13 +93,19 @@ def distance_within(first: Any, second: Any, space: InputSpace, metric: Metric, 
     return next((d for d in sorted(comparison.bounds) if not distance > d**metric.root), None)
 
 
-def _first_that_shows(batch: list[tuple[Any, Any, Any]], found: Found, search: Search) -> tuple[Found, int] | None:
+def _first_that_shows(
+    batch: list[tuple[Any, Any, Any]], found: Found, search: Search
+) -> tuple[Found, int] | None:
     """Return the first candidate that shows the same kind of finding, and its position."""
     outcomes = search.apply([dataset for first, second, _ in batch for dataset in (first, second)])
-    for i, ((first, second, d_in), left, right) in enumerate(zip(batch, outcomes[::2], outcomes[1::2], strict=True)):
+    for i, ((first, second, d_in), left, right) in enumerate(
+        zip(batch, outcomes[::2], outcomes[1::2], strict=True)
+    ):
         excess = search.comparison.excess(left, right, d_in)
         if excess is not None and excess.kind == found.excess.kind:
-            return replace(found, first=first, second=second, d_in=d_in, outcomes=(left, right), excess=excess), i
+            return replace(
+                found, first=first, second=second, d_in=d_in, outcomes=(left, right), excess=excess
+            ), i
     return None
 
 
@@ -98,7 +126,9 @@ def _with_less_rows(first: list[Any], second: list[Any], space: InputSpace) -> I
         yield first, second[:i] + second[i + 1 :]
 
 
-def _with_simpler_values(first: list[Any], second: list[Any], space: InputSpace) -> Iterator[RowPair]:
+def _with_simpler_values(
+    first: list[Any], second: list[Any], space: InputSpace
+) -> Iterator[RowPair]:
     """Yield the pair with a simpler value for all rows of one value."""
     distinct = {input_key(row): row for row in (*first, *second)}
     for key, row in distinct.items():
@@ -106,7 +136,9 @@ def _with_simpler_values(first: list[Any], second: list[Any], space: InputSpace)
             yield _replaced(first, key, simpler), _replaced(second, key, simpler)
 
 
-def _with_simpler_entries(first: list[Any], second: list[Any], space: InputSpace) -> Iterator[RowPair]:
+def _with_simpler_entries(
+    first: list[Any], second: list[Any], space: InputSpace
+) -> Iterator[RowPair]:
     """Yield the pair with a simpler value at one position, on both sides or on one."""
     for i in range(min(len(first), len(second), _ENTRIES)):
         for simpler in space.simpler_rows(first[i]):

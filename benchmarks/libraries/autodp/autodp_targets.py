@@ -1,7 +1,18 @@
-"""Accountants of autodp: closed forms, Rényi divergences, characteristic functions, composition, amplification and calibration."""
+"""Accountants of autodp: closed forms, Rényi divergences, characteristic functions, composition,
+amplification and calibration.
+"""
 
 import numpy as np
-from autodp import calibrator_zoo, converter, dp_acct, dp_bank, mechanism_zoo, privacy_calibrator, rdp_bank, transformer_zoo
+from autodp import (
+    calibrator_zoo,
+    converter,
+    dp_acct,
+    dp_bank,
+    mechanism_zoo,
+    privacy_calibrator,
+    rdp_bank,
+    transformer_zoo,
+)
 
 LIBRARY = "autodp"
 TESTED = ">=0.2.3,<0.3"
@@ -10,41 +21,86 @@ INSTALL = "pip install autodp==0.2.3.1"
 
 def _accountant(mechanism, returns, parameters, **ranges):
     names = {name: name for name in parameters.split()}
-    return {"kind": "accountant", "mechanism": mechanism, "returns": returns, "parameters": names, "ranges": ranges}
+    return {
+        "kind": "accountant",
+        "mechanism": mechanism,
+        "returns": returns,
+        "parameters": names,
+        "ranges": ranges,
+    }
 
 
 _DELTAS = [1e-9, 0.1]
 
 TARGETS = {
     "gaussian_epsilon": _accountant("gaussian", "epsilon", "sigma delta", delta=[1e-12, 0.4]),
-    "gaussian_rdp_epsilon": _accountant("gaussian", "epsilon", "sigma steps delta", sigma=[0.2, 100], delta=_DELTAS),
-    "gaussian_phi_epsilon": _accountant("gaussian", "epsilon", "sigma delta", sigma=[0.3, 30], delta=_DELTAS),
-    "gaussian_sigma": _accountant("gaussian", "noise", "epsilon delta", epsilon=[0.01, 10], delta=[1e-10, 0.1]),
-    "gaussian_rdp_sigma": _accountant("gaussian", "noise", "epsilon delta", epsilon=[0.01, 10], delta=[1e-10, 0.1]),
-    "gaussian_calibrated_sigma": _accountant("gaussian", "noise", "epsilon delta", epsilon=[0.1, 10], delta=[1e-8, 0.1]),
+    "gaussian_rdp_epsilon": _accountant(
+        "gaussian", "epsilon", "sigma steps delta", sigma=[0.2, 100], delta=_DELTAS
+    ),
+    "gaussian_phi_epsilon": _accountant(
+        "gaussian", "epsilon", "sigma delta", sigma=[0.3, 30], delta=_DELTAS
+    ),
+    "gaussian_sigma": _accountant(
+        "gaussian", "noise", "epsilon delta", epsilon=[0.01, 10], delta=[1e-10, 0.1]
+    ),
+    "gaussian_rdp_sigma": _accountant(
+        "gaussian", "noise", "epsilon delta", epsilon=[0.01, 10], delta=[1e-10, 0.1]
+    ),
+    "gaussian_calibrated_sigma": _accountant(
+        "gaussian", "noise", "epsilon delta", epsilon=[0.1, 10], delta=[1e-8, 0.1]
+    ),
     "laplace_rdp": _accountant("laplace", "rdp", "scale order"),
-    "laplace_epsilon": _accountant("laplace", "epsilon", "scale delta", scale=[0.1, 100], delta=_DELTAS),
-    "laplace_scale": _accountant("laplace", "noise", "epsilon delta", epsilon=[0.01, 10], delta=[1e-9, 0.1]),
-    "laplace_phi_epsilon": _accountant("laplace", "epsilon", "scale delta", scale=[0.2, 20], delta=_DELTAS),
+    "laplace_epsilon": _accountant(
+        "laplace", "epsilon", "scale delta", scale=[0.1, 100], delta=_DELTAS
+    ),
+    "laplace_scale": _accountant(
+        "laplace", "noise", "epsilon delta", epsilon=[0.01, 10], delta=[1e-9, 0.1]
+    ),
+    "laplace_phi_epsilon": _accountant(
+        "laplace", "epsilon", "scale delta", scale=[0.2, 20], delta=_DELTAS
+    ),
     "response_rdp": _accountant("composition", "rdp", "epsilon0 order"),
     "pure_rdp": _accountant("composition", "rdp", "epsilon0 order"),
     "pure_epsilon": _accountant("composition", "epsilon", "epsilon0 delta", delta=_DELTAS),
     "response_epsilon": _accountant("composition", "epsilon", "epsilon0 delta", delta=_DELTAS),
     "kov_epsilon": _accountant(
-        "composition", "epsilon", "epsilon0 delta0 steps delta", delta0=[1e-12, 1e-9], steps=[1, 100], delta=_DELTAS
+        "composition",
+        "epsilon",
+        "epsilon0 delta0 steps delta",
+        delta0=[1e-12, 1e-9],
+        steps=[1, 100],
+        delta=_DELTAS,
     ),
     "renyi_epsilon": _accountant("renyi", "epsilon", "order0 rdp delta", delta=_DELTAS),
     "zcdp_epsilon": _accountant("zcdp", "epsilon", "rho delta", rho=[1e-6, 50], delta=_DELTAS),
     "zcdp_delta": _accountant("zcdp", "delta", "rho epsilon", rho=[1e-4, 10]),
-    "discrete_gaussian_epsilon": _accountant("discrete-gaussian", "epsilon", "sigma delta", sigma=[0.2, 50], delta=_DELTAS),
-    "subsampled_gaussian_rdp": _accountant("subsampled-gaussian", "rdp", "sigma q order", q=[1e-5, 0.9]),
-    "subsampled_gaussian_epsilon": _accountant("subsampled-gaussian", "epsilon", "sigma q steps delta", q=[1e-4, 0.9], delta=_DELTAS),
-    "subsampled_gaussian_phi_epsilon": _accountant(
-        "subsampled-gaussian", "epsilon", "sigma q steps delta", sigma=[0.5, 10], q=[1e-3, 0.9], steps=[1, 1000], delta=_DELTAS
+    "discrete_gaussian_epsilon": _accountant(
+        "discrete-gaussian", "epsilon", "sigma delta", sigma=[0.2, 50], delta=_DELTAS
     ),
-    "without_replacement_rdp": _accountant("without-replacement-gaussian", "rdp", "sigma q order", q=[1e-5, 0.9]),
-    "subsampled_pure_rdp": _accountant("subsampled-response", "rdp", "epsilon0 q order", q=[1e-5, 0.9]),
-    "subsampled_pure_epsilon": _accountant("subsampled-response", "epsilon", "epsilon0 q", q=[1e-5, 1]),
+    "subsampled_gaussian_rdp": _accountant(
+        "subsampled-gaussian", "rdp", "sigma q order", q=[1e-5, 0.9]
+    ),
+    "subsampled_gaussian_epsilon": _accountant(
+        "subsampled-gaussian", "epsilon", "sigma q steps delta", q=[1e-4, 0.9], delta=_DELTAS
+    ),
+    "subsampled_gaussian_phi_epsilon": _accountant(
+        "subsampled-gaussian",
+        "epsilon",
+        "sigma q steps delta",
+        sigma=[0.5, 10],
+        q=[1e-3, 0.9],
+        steps=[1, 1000],
+        delta=_DELTAS,
+    ),
+    "without_replacement_rdp": _accountant(
+        "without-replacement-gaussian", "rdp", "sigma q order", q=[1e-5, 0.9]
+    ),
+    "subsampled_pure_rdp": _accountant(
+        "subsampled-response", "rdp", "epsilon0 q order", q=[1e-5, 0.9]
+    ),
+    "subsampled_pure_epsilon": _accountant(
+        "subsampled-response", "epsilon", "epsilon0 q", q=[1e-5, 1]
+    ),
 }
 
 
@@ -55,12 +111,16 @@ def gaussian_epsilon(sigma, delta):
 
 def gaussian_rdp_epsilon(sigma, steps, delta):
     """Epsilon of several Gaussian mechanisms, from their Rényi divergences."""
-    return mechanism_zoo.ComposedGaussianMechanism({"sigma": sigma, "coeff": steps}).get_approxDP(delta)
+    return mechanism_zoo.ComposedGaussianMechanism({"sigma": sigma, "coeff": steps}).get_approxDP(
+        delta
+    )
 
 
 def gaussian_phi_epsilon(sigma, delta):
     """Epsilon of the Gaussian mechanism, from its characteristic function."""
-    return mechanism_zoo.GaussianMechanism(sigma, phi_off=False, RDP_off=True, approxDP_off=True).get_approxDP(delta)
+    return mechanism_zoo.GaussianMechanism(
+        sigma, phi_off=False, RDP_off=True, approxDP_off=True
+    ).get_approxDP(delta)
 
 
 def gaussian_sigma(epsilon, delta):
@@ -169,10 +229,14 @@ def subsampled_gaussian_epsilon(sigma, q, steps, delta):
 
 
 def subsampled_gaussian_phi_epsilon(sigma, q, steps, delta):
-    """Epsilon of several Gaussian mechanisms with Poisson sampling, from their characteristic functions, for both neighboring relations."""
+    """Epsilon of several Gaussian mechanisms with Poisson sampling, from their characteristic
+    functions, for both neighboring relations.
+    """
     parameters = {"prob": q, "sigma": sigma, "coeff": steps}
     every = [
-        mechanism_zoo.SubsampleGaussianMechanism(dict(parameters), phi_off=False, RDP_off=True, neighboring=relation)
+        mechanism_zoo.SubsampleGaussianMechanism(
+            dict(parameters), phi_off=False, RDP_off=True, neighboring=relation
+        )
         for relation in ("add_only", "remove_only")
     ]
     return max(mechanism.get_approxDP(delta) for mechanism in every)

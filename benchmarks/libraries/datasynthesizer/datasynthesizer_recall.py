@@ -17,17 +17,29 @@ _NETWORK = [("b", ["a"]), ("c", ["b"])]
 
 
 def network_distributions(dataset, size, rng):
-    """construct_noisy_conditional_distributions of a fixed network on three columns, epsilon 1; one row more or less among public rows.
+    """construct_noisy_conditional_distributions of a fixed network on three columns, epsilon 1; one
+    row more or less among public rows.
 
-    The public rows hold each category of each column, so the function sees the same domain for all data.
+    The public rows hold each category of each column, so the function sees the same domain for all
+    data.
     """
     public = [(0, 0, 0), (1, 1, 1)]
-    rows = [*public, *((int(row[0]), int(row[1]), int(row[2])) for row in np.asarray(dataset).reshape(-1, 3))]
+    rows = [
+        *public,
+        *((int(row[0]), int(row[1]), int(row[2])) for row in np.asarray(dataset).reshape(-1, 3)),
+    ]
     frame, found = pd.DataFrame(rows, columns=["a", "b", "c"]), []
     np.random.seed(int(rng.integers(2**32, dtype=np.uint64)))
     for _ in range(size):
         tables = construct_noisy_conditional_distributions(_NETWORK, frame, 1.0)
-        found.append(np.concatenate([np.ravel(tables["a"]), *(np.ravel(list(tables[name].values())) for name in ("b", "c"))]))
+        found.append(
+            np.concatenate(
+                [
+                    np.ravel(tables["a"]),
+                    *(np.ravel(list(tables[name].values())) for name in ("b", "c")),
+                ]
+            )
+        )
     return np.array(found, dtype=float)
 
 
@@ -42,7 +54,9 @@ network_distributions.domain = {
 
 
 def described_by_default(dataset, size, rng):
-    """describe_dataset_in_independent_attribute_mode of 10 rows of one categorical column with a public domain, epsilon 1."""
+    """describe_dataset_in_independent_attribute_mode of 10 rows of one categorical column with a
+    public domain, epsilon 1.
+    """
     found = []
     with tempfile.TemporaryDirectory() as folder:
         data, domain = os.path.join(folder, "data.csv"), os.path.join(folder, "domain.json")
@@ -60,9 +74,24 @@ def described_by_default(dataset, size, rng):
                     attribute_to_is_candidate_key={"city": False},
                     categorical_attribute_domain_file=domain,
                 )
-            found.append([float(value) for value in describer.attr_to_column["city"].distribution_probabilities])
+            found.append(
+                [
+                    float(value)
+                    for value in describer.attr_to_column["city"].distribution_probabilities
+                ]
+            )
     return found
 
 
-described_by_default.claim, described_by_default.batch, described_by_default.seeded = "pure:1", 64, False
-described_by_default.domain = {"kind": "Records", "size": 10, "low": 0, "high": 2, "categories": True}
+described_by_default.claim, described_by_default.batch, described_by_default.seeded = (
+    "pure:1",
+    64,
+    False,
+)
+described_by_default.domain = {
+    "kind": "Records",
+    "size": 10,
+    "low": 0,
+    "high": 2,
+    "categories": True,
+}

@@ -23,7 +23,9 @@ def _runs(one, size, rng):
     return np.array([one() for _ in range(size)])
 
 
-_LOW_BITS = "Noise is added to the answer as a 64-bit float and not rounded to a grid (Mironov 2012)."
+_LOW_BITS = (
+    "Noise is added to the answer as a 64-bit float and not rounded to a grid (Mironov 2012)."
+)
 _UNIT = {"kind": "Records", "size": 5, "low": 0, "high": 1}
 
 
@@ -50,7 +52,8 @@ def mean(dataset, size, rng):
 
 @_target(
     "pure:1",
-    "geometric_noise is never negative: an output below the larger count is impossible there and likely under the smaller one.",
+    "geometric_noise is never negative: an output below the larger count is impossible there "
+    "and likely under the smaller one.",
     kind="Counts",
     length=1,
     low=0,

@@ -1,4 +1,6 @@
-"""diffprivlib in its usual form: estimators, and tools that share a budget. The worker provides the module `dpwitness`."""
+"""diffprivlib in its usual form: estimators, and tools that share a budget. The worker provides the
+module `dpwitness`.
+"""
 
 import functools
 import warnings
@@ -13,18 +15,26 @@ LIBRARY = "diffprivlib"
 TESTED = ">=0.6.6,<0.7"
 INSTALL = "pip install diffprivlib==0.6.6 scikit-learn==1.7.2"
 
-warnings.simplefilter("ignore")  # scikit-learn's, on deprecated parameters that diffprivlib passes on
+# scikit-learn's, on deprecated parameters that diffprivlib passes on
+warnings.simplefilter("ignore")
 warnings.simplefilter("error", PrivacyLeakWarning)
 
 _LABELLED = {"kind": "Rows", "labels": (0, 1)}
 
 linear_regression_object = dpw.wrap.from_estimator(
-    functools.partial(models.LinearRegression, epsilon=1.0, fit_intercept=False, bounds_X=(0.1, 1), bounds_y=(0, 1)),
+    functools.partial(
+        models.LinearRegression,
+        epsilon=1.0,
+        fit_intercept=False,
+        bounds_X=(0.1, 1),
+        bounds_y=(0, 1),
+    ),
     "coef_",
     label=-1,
     claim="pure:1",
     domain={**_LABELLED, "size": 20, "features": ((0.1, 1),)},
-    cause="The noise of the second-degree coefficient takes the square of the lower bound of the feature for its sensitivity: with bounds "
+    cause="The noise of the second-degree coefficient takes the square of the lower bound of the "
+    "feature for its sensitivity: with bounds "
     "(0.1, 1) it is 0.01 where 0.99 is needed.",
 )
 
@@ -39,17 +49,22 @@ gaussian_nb_object = dpw.wrap.from_estimator(
     label=-1,
     claim="pure:1",
     domain={**_LABELLED, "size": 10, "features": ((100, 101),), "every_label": True},
-    cause="The sum over a class gets noise for a change by the width of the bounds, where a label that is turned over moves it by it.",
+    cause="The sum over a class gets noise for a change by the width of the bounds, where a label "
+    "that is turned over moves it by it.",
 )
 
 decision_tree_object = dpw.wrap.from_estimator(
-    functools.partial(models.DecisionTreeClassifier, max_depth=1, epsilon=1.0, bounds=(0, 1), classes=[0, 1]),
+    functools.partial(
+        models.DecisionTreeClassifier, max_depth=1, epsilon=1.0, bounds=(0, 1), classes=[0, 1]
+    ),
     "predict",
     at=[[0.0], [1.0]],
     label=-1,
     claim="pure:1",
     domain={**_LABELLED, "size": 2, "relation": "add-remove"},
-    expected_findings={"CALLS": "an empty leaf draws its label uniformly, which is permute-and-flip without votes"},
+    expected_findings={
+        "CALLS": "an empty leaf draws its label uniformly, which is permute-and-flip without votes"
+    },
 )
 
 standard_scaler_object = dpw.wrap.from_estimator(
@@ -57,7 +72,8 @@ standard_scaler_object = dpw.wrap.from_estimator(
     "mean_",
     claim="pure:1",
     domain={"kind": "Records", "size": 10, "low": 0, "high": 1},
-    cause="The noisy statistics are 64-bit floats that are not rounded to a grid; their low bits depend on the exact answer.",
+    cause="The noisy statistics are 64-bit floats that are not rounded to a grid; their low bits "
+    "depend on the exact answer.",
 )
 
 
@@ -65,7 +81,10 @@ class _Budget:
     """Means and sums of the data, a quarter of epsilon each, until the accountant refuses."""
 
     def start(self, dataset, rng):
-        self.data, self.state = np.array(dataset), np.random.RandomState(rng.integers(2**32, dtype=np.uint64))
+        self.data, self.state = (
+            np.array(dataset),
+            np.random.RandomState(rng.integers(2**32, dtype=np.uint64)),
+        )
         self.accountant = BudgetAccountant(epsilon=1.0, delta=0.0)
 
     def ask(self, query):
@@ -77,10 +96,15 @@ class _Budget:
 
 budget = dpw.wrap.interactive(
     _Budget,
-    expected_findings={"SOURCE": "entries in the accountant are played back, so that nothing is spent in the second run"},
+    expected_findings={
+        "SOURCE": "entries in the accountant are played back, so that nothing is spent in the "
+        "second "
+        "run"
+    },
     queries=["mean", "sum"],
     rounds=6,
     claim="pure:1",
     domain={"kind": "Records", "size": 10, "low": 0, "high": 1},
-    cause="The noisy statistics are 64-bit floats that are not rounded to a grid; their low bits depend on the exact answer.",
+    cause="The noisy statistics are 64-bit floats that are not rounded to a grid; their low bits "
+    "depend on the exact answer.",
 )

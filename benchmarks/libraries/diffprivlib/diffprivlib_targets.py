@@ -1,4 +1,6 @@
-"""diffprivlib: noise mechanisms and statistics. Each call makes one random state and draws all its runs from it."""
+"""diffprivlib: noise mechanisms and statistics. Each call makes one random state and draws all its
+runs from it.
+"""
 
 import warnings
 
@@ -10,7 +12,8 @@ LIBRARY = "diffprivlib"
 TESTED = ">=0.6.6,<0.7"
 INSTALL = "pip install diffprivlib==0.6.6 scikit-learn==1.7.2"
 
-warnings.simplefilter("error", PrivacyLeakWarning)  # a warning that privacy is lost would make the claim void
+# a warning that privacy is lost would make the claim void
+warnings.simplefilter("error", PrivacyLeakWarning)
 
 
 def _target(claim, cause="", **domain):
@@ -26,7 +29,8 @@ def _state(rng):
 
 
 _LOW_BITS = (
-    "Noise is added to the answer as a 64-bit float and not rounded to a grid. Neighbouring answers then reach different sets of floats: "
+    "Noise is added to the answer as a 64-bit float and not rounded to a grid. Neighbouring "
+    "answers then reach different sets of floats: "
     "outputs with fine low bits are possible under the answer nearer to 0 only (Mironov 2012)."
 )
 _REAL = {"kind": "Answers", "length": 1, "low": -10, "high": 10, "relation": "l1"}
@@ -51,22 +55,43 @@ def _noise(name, claim, cause, domain, **parameters):
 
 _bounds = {"lower": -10.0, "upper": 10.0}
 laplace = _noise("Laplace", "pure:1", _LOW_BITS, _REAL, epsilon=1.0, sensitivity=1.0)
-laplace_truncated = _noise("LaplaceTruncated", "pure:1", _LOW_BITS, _REAL, epsilon=1.0, sensitivity=1.0, **_bounds)
-laplace_folded = _noise("LaplaceFolded", "pure:1", _LOW_BITS, _REAL, epsilon=1.0, sensitivity=1.0, **_bounds)
-laplace_bounded_domain = _noise("LaplaceBoundedDomain", "pure:1", _LOW_BITS, _REAL, epsilon=1.0, sensitivity=1.0, **_bounds)
-laplace_bounded_noise = _noise("LaplaceBoundedNoise", "approx:1,0.01", _LOW_BITS, _REAL, epsilon=1.0, delta=0.01, sensitivity=1.0)
+laplace_truncated = _noise(
+    "LaplaceTruncated", "pure:1", _LOW_BITS, _REAL, epsilon=1.0, sensitivity=1.0, **_bounds
+)
+laplace_folded = _noise(
+    "LaplaceFolded", "pure:1", _LOW_BITS, _REAL, epsilon=1.0, sensitivity=1.0, **_bounds
+)
+laplace_bounded_domain = _noise(
+    "LaplaceBoundedDomain", "pure:1", _LOW_BITS, _REAL, epsilon=1.0, sensitivity=1.0, **_bounds
+)
+laplace_bounded_noise = _noise(
+    "LaplaceBoundedNoise",
+    "approx:1,0.01",
+    _LOW_BITS,
+    _REAL,
+    epsilon=1.0,
+    delta=0.01,
+    sensitivity=1.0,
+)
 staircase = _noise("Staircase", "pure:1", _LOW_BITS, _REAL, epsilon=1.0, sensitivity=1.0)
-gaussian = _noise("Gaussian", "approx:1,1e-5", _LOW_BITS, _REAL, epsilon=1.0, delta=1e-5, sensitivity=1.0)
-gaussian_analytic = _noise("GaussianAnalytic", "approx:1,1e-5", _LOW_BITS, _REAL, epsilon=1.0, delta=1e-5, sensitivity=1.0)
+gaussian = _noise(
+    "Gaussian", "approx:1,1e-5", _LOW_BITS, _REAL, epsilon=1.0, delta=1e-5, sensitivity=1.0
+)
+gaussian_analytic = _noise(
+    "GaussianAnalytic", "approx:1,1e-5", _LOW_BITS, _REAL, epsilon=1.0, delta=1e-5, sensitivity=1.0
+)
 snapping = _noise("Snapping", "pure:1", "", _REAL, epsilon=1.0, sensitivity=1.0, **_bounds)
 geometric = _noise("Geometric", "pure:1", "", _WHOLE, epsilon=1.0)
-geometric_truncated = _noise("GeometricTruncated", "pure:1", "", _WHOLE, epsilon=1.0, lower=0, upper=100)
+geometric_truncated = _noise(
+    "GeometricTruncated", "pure:1", "", _WHOLE, epsilon=1.0, lower=0, upper=100
+)
 geometric_folded = _noise("GeometricFolded", "pure:1", "", _WHOLE, epsilon=1.0, lower=0, upper=100)
 gaussian_discrete = _noise("GaussianDiscrete", "approx:1,1e-5", "", _WHOLE, epsilon=1.0, delta=1e-5)
 geometric_large = _noise(
     "Geometric",
     "pure:1",
-    "The noise is added to the integer as a 64-bit float, whose spacing is 256 from 2^60 on: noise of ordinary size is rounded away, and "
+    "The noise is added to the integer as a 64-bit float, whose spacing is 256 from 2^60 on: "
+    "noise of ordinary size is rounded away, and "
     "integers that round to different floats have different constant outputs.",
     {"kind": "Counts", "length": 1, "low": 0, "high": 2**61},
     epsilon=1.0,
@@ -76,13 +101,25 @@ geometric_large = _noise(
 @_target("pure:1", kind="Counts", length=4, low=0, high=10, relation="linf")
 def exponential(dataset, size, rng):
     """mechanisms.Exponential over four candidates with integer utilities of sensitivity 1."""
-    return _runs(mechanisms.Exponential(epsilon=1.0, sensitivity=1, utility=dataset.tolist(), random_state=_state(rng)), None, size)
+    return _runs(
+        mechanisms.Exponential(
+            epsilon=1.0, sensitivity=1, utility=dataset.tolist(), random_state=_state(rng)
+        ),
+        None,
+        size,
+    )
 
 
 @_target("pure:1", kind="Counts", length=4, low=0, high=10, relation="linf")
 def permute_and_flip(dataset, size, rng):
     """mechanisms.PermuteAndFlip over four candidates with integer utilities of sensitivity 1."""
-    return _runs(mechanisms.PermuteAndFlip(epsilon=1.0, sensitivity=1, utility=dataset.tolist(), random_state=_state(rng)), None, size)
+    return _runs(
+        mechanisms.PermuteAndFlip(
+            epsilon=1.0, sensitivity=1, utility=dataset.tolist(), random_state=_state(rng)
+        ),
+        None,
+        size,
+    )
 
 
 @_target("pure:1", kind="Records", size=1, low=0, high=1, integer=True)
@@ -98,7 +135,9 @@ _UNIT = {"kind": "Records", "low": 0, "high": 1}
 def _statistic(function, size, **parameters):
     def run(dataset, size, rng):
         state = _state(rng)
-        return np.array([function(dataset, epsilon=1.0, random_state=state, **parameters) for _ in range(size)])
+        return np.array(
+            [function(dataset, epsilon=1.0, random_state=state, **parameters) for _ in range(size)]
+        )
 
     span = parameters.get("bounds", (0, 1))
     run.__doc__ = f"tools.{function.__name__} of {size} numbers in [{span[0]:g}, {span[1]:g}]."
@@ -106,35 +145,45 @@ def _statistic(function, size, **parameters):
 
 
 mean = _target("pure:1", _LOW_BITS, **_UNIT, size=10)(_statistic(tools.mean, 10, bounds=(0, 1)))
-mean_clipped = _target("pure:1", _LOW_BITS, **_UNIT, size=10, outside=True)(_statistic(tools.mean, 10, bounds=(0, 1)))
+mean_clipped = _target("pure:1", _LOW_BITS, **_UNIT, size=10, outside=True)(
+    _statistic(tools.mean, 10, bounds=(0, 1))
+)
 sum = _target("pure:1", _LOW_BITS, **_UNIT, size=10)(_statistic(tools.sum, 10, bounds=(0, 1)))
 var = _target("pure:1", _LOW_BITS, **_UNIT, size=10)(_statistic(tools.var, 10, bounds=(0, 1)))
 median = _target(
     "pure:1",
-    "The output is a uniform draw scaled to the interval between two records, as a 64-bit float: its low bits depend on the records.",
+    "The output is a uniform draw scaled to the interval between two records, as a 64-bit "
+    "float: its low bits depend on the records.",
     **_UNIT,
     size=10,
 )(_statistic(tools.median, 10, bounds=(0, 1)))
 mean_missing = _target(
     "pure:1",
-    "One NaN among the records makes the mean NaN in every run, so the output says for certain that a record is missing.",
+    "One NaN among the records makes the mean NaN in every run, so the output says for "
+    "certain that a record is missing.",
     **_UNIT,
     size=10,
     missing=True,
 )(_statistic(tools.mean, 10, bounds=(0, 1)))
 nanmean = _target(
     "pure:1",
-    "The sensitivity divides the range by the number of records with the missing ones counted, while the mean is taken over those that are "
-    "present: with 999 NaN among 1,000 records one value decides the mean and the noise is 1,000 times too small.",
+    "The sensitivity divides the range by the number of records with the missing ones "
+    "counted, while the mean is taken over those that are "
+    "present: with 999 NaN among 1,000 records one value decides the mean and the noise is "
+    "1,000 times too small.",
     **_UNIT,
     size=1000,
     missing=True,
 )(_statistic(tools.nanmean, 1000, bounds=(0, 1)))
-count_nonzero = _target("pure:1", "", **_UNIT, size=10, integer=True)(_statistic(tools.count_nonzero, 10))
+count_nonzero = _target("pure:1", "", **_UNIT, size=10, integer=True)(
+    _statistic(tools.count_nonzero, 10)
+)
 quantile_ties = _target(
     "pure:1",
-    "Among about 3,000 equal records the weights of the exponential mechanism reach the smallest float: an interval that has some weight "
-    "left for one dataset has none for its neighbour, so its values are impossible there, and where no weight is left the call raises.",
+    "Among about 3,000 equal records the weights of the exponential mechanism reach the "
+    "smallest float: an interval that has some weight "
+    "left for one dataset has none for its neighbour, so its values are impossible there, "
+    "and where no weight is left the call raises.",
     kind="Records",
     size=2982,
     low=0,
@@ -146,7 +195,12 @@ quantile_ties = _target(
 def _histogram(dataset, size, rng):
     """tools.histogram with 2 bins over [0, 1]."""
     state = _state(rng)
-    return np.array([tools.histogram(dataset, epsilon=1.0, bins=2, range=(0, 1), random_state=state)[0] for _ in range(size)])
+    return np.array(
+        [
+            tools.histogram(dataset, epsilon=1.0, bins=2, range=(0, 1), random_state=state)[0]
+            for _ in range(size)
+        ]
+    )
 
 
 @_target("pure:1", **_UNIT, size=10, relation="add-remove")
@@ -157,7 +211,8 @@ def histogram(dataset, size, rng):
 
 @_target(
     "pure:1",
-    "Each bin gets noise for a change by 1. A replaced record changes two bins, so under that relation epsilon is 2; the documentation "
+    "Each bin gets noise for a change by 1. A replaced record changes two bins, so under "
+    "that relation epsilon is 2; the documentation "
     "does not say which relation the parameter is meant for.",
     **_UNIT,
     size=10,

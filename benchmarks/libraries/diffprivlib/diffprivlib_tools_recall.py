@@ -1,4 +1,6 @@
-"""Tools and mechanisms of diffprivlib; the mean of early releases takes the width of the range, later ones take bounds."""
+"""Tools and mechanisms of diffprivlib; the mean of early releases takes the width of the range,
+later ones take bounds.
+"""
 
 import inspect
 import warnings
@@ -9,7 +11,11 @@ from diffprivlib import mechanisms, tools
 LIBRARY = "diffprivlib"
 
 warnings.simplefilter("ignore")
-_RANGE = {"range": 1.0} if "range" in inspect.signature(tools.mean).parameters else {"bounds": (0.0, 1.0)}
+_RANGE = (
+    {"range": 1.0}
+    if "range" in inspect.signature(tools.mean).parameters
+    else {"bounds": (0.0, 1.0)}
+)
 
 
 def mean(dataset, size, rng):

@@ -1,4 +1,6 @@
-"""Accountants of Google's dp-accounting: Rényi divergences, privacy-loss distributions, and closed forms."""
+"""Accountants of Google's dp-accounting: Rényi divergences, privacy-loss distributions, and closed
+forms.
+"""
 
 import math
 
@@ -61,7 +63,12 @@ TARGETS = {
         "returns": "delta",
         "ranges": {"scale": [0.1, 100], "steps": [1, 100], "epsilon": [0.01, 10]},
     },
-    "laplace_rdp": {"kind": "accountant", "mechanism": "laplace", "parameters": {"scale": "scale", "order": "order"}, "returns": "rdp"},
+    "laplace_rdp": {
+        "kind": "accountant",
+        "mechanism": "laplace",
+        "parameters": {"scale": "scale", "order": "order"},
+        "returns": "rdp",
+    },
     "renyi_epsilon": {
         "kind": "accountant",
         "mechanism": "renyi",
@@ -72,7 +79,12 @@ TARGETS = {
     "advanced_composition_epsilon": {
         "kind": "accountant",
         "mechanism": "composition",
-        "parameters": {"epsilon0": "epsilon0", "delta0": "delta0", "steps": "steps", "delta": "delta"},
+        "parameters": {
+            "epsilon0": "epsilon0",
+            "delta0": "delta0",
+            "steps": "steps",
+            "delta": "delta",
+        },
         "returns": "epsilon",
         "ranges": {"steps": [1, 100], "delta": [1e-6, 0.3], "delta0": [1e-12, 1e-8]},
     },
@@ -130,17 +142,23 @@ def without_replacement_rdp(sigma, q, order):
 
 def gaussian_delta(sigma, sensitivity, epsilon):
     """Delta of the Gaussian mechanism."""
-    return privacy_loss_mechanism.GaussianPrivacyLoss(sigma, sensitivity).get_delta_for_epsilon(epsilon)
+    return privacy_loss_mechanism.GaussianPrivacyLoss(sigma, sensitivity).get_delta_for_epsilon(
+        epsilon
+    )
 
 
 def gaussian_sigma(epsilon, delta, sensitivity):
     """Smallest noise of the Gaussian mechanism."""
-    return accountant.get_smallest_gaussian_noise(common.DifferentialPrivacyParameters(epsilon, delta), 1, sensitivity)
+    return accountant.get_smallest_gaussian_noise(
+        common.DifferentialPrivacyParameters(epsilon, delta), 1, sensitivity
+    )
 
 
 def laplace_pld_delta(scale, steps, epsilon):
     """Delta of several Laplace mechanisms by privacy-loss distributions."""
-    single = privacy_loss_distribution.from_laplace_mechanism(scale, value_discretization_interval=1e-3)
+    single = privacy_loss_distribution.from_laplace_mechanism(
+        scale, value_discretization_interval=1e-3
+    )
     return single.self_compose(steps).get_delta_for_epsilon(epsilon)
 
 
@@ -164,19 +182,27 @@ def repeated_response_pld_epsilon(epsilon0, steps, delta):
 
 
 def sampled_sum_rdp_epsilon(sigma, q, delta):
-    """Epsilon of a sample's sum of 100 Gaussian events with a whole noise multiplier, at most ten times sigma: together at most sigma."""
+    """Epsilon of a sample's sum of 100 Gaussian events with a whole noise multiplier, at most ten
+    times sigma: together at most sigma.
+    """
     noise = max(1, math.floor(10 * sigma))
     composed = dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(noise), 100)
-    return rdp.RdpAccountant().compose(dp_accounting.PoissonSampledDpEvent(q, composed)).get_epsilon(delta)
+    return (
+        rdp.RdpAccountant()
+        .compose(dp_accounting.PoissonSampledDpEvent(q, composed))
+        .get_epsilon(delta)
+    )
 
 
 def discrete_gaussian_pld_delta(sigma, epsilon):
     """Delta of the discrete Gaussian mechanism by privacy-loss distributions."""
-    return privacy_loss_distribution.from_discrete_gaussian_mechanism(sigma, value_discretization_interval=1e-3).get_delta_for_epsilon(
-        epsilon
-    )
+    return privacy_loss_distribution.from_discrete_gaussian_mechanism(
+        sigma, value_discretization_interval=1e-3
+    ).get_delta_for_epsilon(epsilon)
 
 
 def advanced_composition_epsilon(epsilon0, delta0, steps, delta):
     """Epsilon of several equal mechanisms by the optimal composition theorem."""
-    return accountant.advanced_composition(common.DifferentialPrivacyParameters(epsilon0, delta0), steps, delta)
+    return accountant.advanced_composition(
+        common.DifferentialPrivacyParameters(epsilon0, delta0), steps, delta
+    )

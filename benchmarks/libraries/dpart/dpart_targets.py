@@ -1,4 +1,6 @@
-"""dpart 0.1.2: synthetic columns, each by itself (engine Independent). All noise is NumPy's global generator."""
+"""dpart 0.1.2: synthetic columns, each by itself (engine Independent). All noise is NumPy's global
+generator.
+"""
 
 import warnings
 
@@ -9,10 +11,14 @@ from dpart.engines import Independent
 
 LIBRARY = "dpart"
 TESTED = ">=0.1.2,<0.2"
-INSTALL = "pip install --no-deps dpart==0.1.2 diffprivlib==0.6.3, with numpy 1.23, pandas 1.5, scikit-learn 1.1"
+INSTALL = (
+    "pip install --no-deps dpart==0.1.2 diffprivlib==0.6.3, with numpy 1.23, pandas 1.5, "
+    "scikit-learn 1.1"
+)
 
 warnings.simplefilter("ignore")
-warnings.simplefilter("error", PrivacyLeakWarning)  # a warning that privacy is lost would make the claim void
+# a warning that privacy is lost would make the claim void
+warnings.simplefilter("error", PrivacyLeakWarning)
 
 _LETTERS = list("abcd")
 
@@ -38,7 +44,8 @@ def _synthetic(values, bounds, size, rng):
 
 @_target(
     "pure:1",
-    "The scaler and the edges of the bins are fitted to the data, whatever bounds are given: synthetic values lie between the smallest and "
+    "The scaler and the edges of the bins are fitted to the data, whatever bounds are given: "
+    "synthetic values lie between the smallest and "
     "the largest record.",
     kind="Records",
     size=20,
@@ -46,18 +53,28 @@ def _synthetic(values, bounds, size, rng):
     high=1,
 )
 def numbers(dataset, size, rng):
-    """Five synthetic values of Independent for 20 numbers in [0, 1] (bounds given), epsilon 1; one replaced."""
-    return np.array(_synthetic(np.asarray(dataset, dtype=float), {"min": 0.0, "max": 1.0}, size, rng))
+    """Five synthetic values of Independent for 20 numbers in [0, 1] (bounds given), epsilon 1; one
+    replaced.
+    """
+    return np.array(
+        _synthetic(np.asarray(dataset, dtype=float), {"min": 0.0, "max": 1.0}, size, rng)
+    )
 
 
 def _categorical(dataset, size, rng, public=()):
     values = [*public, *(_LETTERS[int(category)] for category in dataset)]
-    return np.array([[_LETTERS.index(letter) for letter in row] for row in _synthetic(values, {"categories": _LETTERS}, size, rng)])
+    return np.array(
+        [
+            [_LETTERS.index(letter) for letter in row]
+            for row in _synthetic(values, {"categories": _LETTERS}, size, rng)
+        ]
+    )
 
 
 @_target(
     "pure:1",
-    "A second encoder is fitted to the data: a category that is given but does not occur has no count, no noise and no synthetic value.",
+    "A second encoder is fitted to the data: a category that is given but does not occur has "
+    "no count, no noise and no synthetic value.",
     kind="Records",
     size=8,
     low=0,
@@ -65,7 +82,9 @@ def _categorical(dataset, size, rng, public=()):
     categories=True,
 )
 def categories(dataset, size, rng):
-    """Five synthetic values of Independent for 8 records in four categories (given), epsilon 1; one replaced."""
+    """Five synthetic values of Independent for 8 records in four categories (given), epsilon 1; one
+    replaced.
+    """
     return _categorical(dataset, size, rng)
 
 

@@ -1,4 +1,6 @@
-"""dpcrpy 1.0.0: prefix sums of a stream under continual release. All noise is NumPy's global generator."""
+"""dpcrpy 1.0.0: prefix sums of a stream under continual release. All noise is NumPy's global
+generator.
+"""
 
 import numpy as np
 from dpcrpy.bitMethods.bcrg import BCRG
@@ -23,7 +25,10 @@ def _stream(claim, length, method, noise, **parameters):
             found.append([float(mechanism.dpRelease(float(x))[0]) for x in dataset])
         return np.array(found)
 
-    function.__doc__ = f"{method.__name__} over {length} numbers, {noise().__class__.__name__}; one number changes by at most 1."
+    function.__doc__ = (
+        f"{method.__name__} over {length} numbers, {noise().__class__.__name__}; one number "
+        "changes by at most 1."
+    )
     function.claim, function.cause = claim, _LOW_BITS
     function.domain = {"kind": "Answers", "length": length, "low": 0, "high": 1, "relation": "l1"}
     return function

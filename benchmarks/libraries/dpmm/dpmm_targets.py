@@ -1,4 +1,6 @@
-"""dpmm 0.1.9: synthetic tables with PrivBayes. The noise of OpenDP takes no seed. Inference has few iterations and adds no noise."""
+"""dpmm 0.1.9: synthetic tables with PrivBayes. The noise of OpenDP takes no seed. Inference has few
+iterations and adds no noise.
+"""
 
 import copy
 import logging
@@ -17,7 +19,12 @@ logging.disable(logging.WARNING)
 
 def _target(claim, cause="", batch=16, trials=3000, **domain):
     def declare(function):
-        function.claim, function.domain, function.cause, function.seeded = claim, domain, cause, False
+        function.claim, function.domain, function.cause, function.seeded = (
+            claim,
+            domain,
+            cause,
+            False,
+        )
         function.batch, function.trials = batch, trials
         return function
 
@@ -25,10 +32,17 @@ def _target(claim, cause="", batch=16, trials=3000, **domain):
 
 
 _PARAMETERS = {"n_jobs": 1, "compress": False}
-_MODEL = PrivBayesGM(epsilon=1.0, delta=1e-5, **_PARAMETERS)  # a copy of it is fitted in each run: to find its rho takes 0.2 s
+# a copy of it is fitted in each run: to find its rho takes 0.2 s
+_MODEL = PrivBayesGM(epsilon=1.0, delta=1e-5, **_PARAMETERS)
 _MODEL.set_domain({"a": 2, "b": 2, "c": 2})
-_PUBLIC = np.zeros((2, 3), dtype=int)  # two rows that all know, since the model divides by the number of rows less one
-_BITS = {"kind": "Rows", "features": ((0, 1), (0, 1), (0, 1)), "categories": (0, 1, 2), "relation": "add-remove"}
+# two rows that all know, since the model divides by the number of rows less one
+_PUBLIC = np.zeros((2, 3), dtype=int)
+_BITS = {
+    "kind": "Rows",
+    "features": ((0, 1), (0, 1), (0, 1)),
+    "categories": (0, 1, 2),
+    "relation": "add-remove",
+}
 
 
 def _fitted(dataset, rng):
@@ -41,23 +55,40 @@ def _fitted(dataset, rng):
 
 @_target(
     "approx:1,1e-5",
-    "Candidates are scored by mutual information over the geometric mean of the two entropies, while the sensitivity is that of mutual "
-    "information itself, about 2 log(n) / n: where columns are nearly constant one record changes a score from 0 to 1.",
+    "Candidates are scored by mutual information over the geometric mean of the two "
+    "entropies, while the sensitivity is that of mutual "
+    "information itself, about 2 log(n) / n: where columns are nearly constant one record "
+    "changes a score from 0 to 1.",
     size=2000,
     **_BITS,
 )
 def privbayes_network(dataset, size, rng):
-    """The network that PrivBayesGM selects among three columns of two values (domain given), epsilon 1, delta 1e-5."""
-    return ["|".join("".join(clique) for clique in _fitted(dataset, rng).cliques) for _ in range(size)]
+    """The network that PrivBayesGM selects among three columns of two values (domain given),
+    epsilon 1, delta 1e-5.
+    """
+    return [
+        "|".join("".join(clique) for clique in _fitted(dataset, rng).cliques) for _ in range(size)
+    ]
 
 
 _ONE = PrivBayesGM(epsilon=1.0, delta=1e-5, **_PARAMETERS)
 _ONE.set_domain({"a": 4})
 
 
-@_target("approx:1,1e-5", "", kind="Records", size=20, low=0, high=3, categories=True, relation="add-remove")
+@_target(
+    "approx:1,1e-5",
+    "",
+    kind="Records",
+    size=20,
+    low=0,
+    high=3,
+    categories=True,
+    relation="add-remove",
+)
 def privbayes_column(dataset, size, rng):
-    """The noisy marginal of PrivBayesGM over one column of four values (domain given), epsilon 1, delta 1e-5: nothing is selected."""
+    """The noisy marginal of PrivBayesGM over one column of four values (domain given), epsilon 1,
+    delta 1e-5: nothing is selected.
+    """
     found = []
     for _ in range(size):
         model = copy.deepcopy(_ONE)
@@ -68,26 +99,39 @@ def privbayes_column(dataset, size, rng):
 
 
 _PIPELINE = PrivBayesPipeline(
-    epsilon=1.0, delta=1e-5, proc_epsilon=0.1, binner_type="uniform", n_bins=4, gen_kwargs={"n_iters": 5}, **_PARAMETERS
+    epsilon=1.0,
+    delta=1e-5,
+    proc_epsilon=0.1,
+    binner_type="uniform",
+    n_bins=4,
+    gen_kwargs={"n_iters": 5},
+    **_PARAMETERS,
 )
 _BOUNDS = {"lower": 0.0, "upper": 1.0}
 
 
 def _synthetic(dataset, size, rng):
-    """Five synthetic values of a column, which has a public one beside it; bounds and the number of bins are given."""
+    """Five synthetic values of a column, which has a public one beside it; bounds and the number of
+    bins are given.
+    """
     values = np.asarray(dataset, dtype=float)
     frame = pd.DataFrame({"x": values, "y": np.resize([0.1, 0.9], len(values))})
     found = []
     for _ in range(size):
         pipeline = copy.deepcopy(_PIPELINE)
-        pipeline.fit(frame, {"x": dict(_BOUNDS), "y": dict(_BOUNDS)}, random_state=int(rng.integers(2**32)))
-        found.append(pipeline.generate(5, random_state=int(rng.integers(2**32)))["x"].to_numpy(dtype=float))
+        pipeline.fit(
+            frame, {"x": dict(_BOUNDS), "y": dict(_BOUNDS)}, random_state=int(rng.integers(2**32))
+        )
+        found.append(
+            pipeline.generate(5, random_state=int(rng.integers(2**32)))["x"].to_numpy(dtype=float)
+        )
     return np.array(found)
 
 
 @_target(
     "approx:1.1,1e-5",
-    "A column in which all records are equal is taken out before anything is measured, and its value is put into every synthetic row as "
+    "A column in which all records are equal is taken out before anything is measured, and "
+    "its value is put into every synthetic row as "
     "it is: a record that differs decides whether the exact value of the others is published.",
     kind="Records",
     size=20,
@@ -95,13 +139,16 @@ def _synthetic(dataset, size, rng):
     high=1,
 )
 def pipeline_constant(dataset, size, rng):
-    """PrivBayesPipeline of 20 numbers in [0, 1] (bounds given, 4 uniform bins), epsilon 1 and 0.1, delta 1e-5; one replaced."""
+    """PrivBayesPipeline of 20 numbers in [0, 1] (bounds given, 4 uniform bins), epsilon 1 and 0.1,
+    delta 1e-5; one replaced.
+    """
     return _synthetic(dataset, size, rng)
 
 
 @_target(
     "approx:1.1,1e-5",
-    "A column for missing values is made only where one is missing: a NaN in the output says for certain that a record has one.",
+    "A column for missing values is made only where one is missing: a NaN in the output says "
+    "for certain that a record has one.",
     kind="Records",
     size=20,
     low=0,
@@ -109,5 +156,7 @@ def pipeline_constant(dataset, size, rng):
     missing=True,
 )
 def pipeline_missing(dataset, size, rng):
-    """The same, where numbers may be missing ("missing values are supported and will be reproduced accordingly if present")."""
+    """The same, where numbers may be missing ("missing values are supported and will be reproduced
+    accordingly if present").
+    """
     return _synthetic(dataset, size, rng)

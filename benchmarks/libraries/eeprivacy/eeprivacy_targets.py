@@ -1,4 +1,6 @@
-"""eeprivacy 0.0.5: means, histograms and quantiles of "Energy Differential Privacy". All noise is NumPy's global generator."""
+"""eeprivacy 0.0.5: means, histograms and quantiles of "Energy Differential Privacy". All noise is
+NumPy's global generator.
+"""
 
 import numpy as np
 from eeprivacy.mechanisms import LaplaceMechanism
@@ -29,14 +31,20 @@ def _runs(one, size, rng):
     return np.array([one() for _ in range(size)])
 
 
-_LOW_BITS = "Noise is added to the answer as a 64-bit float and not rounded to a grid (Mironov 2012)."
+_LOW_BITS = (
+    "Noise is added to the answer as a 64-bit float and not rounded to a grid (Mironov 2012)."
+)
 _UNIT = {"kind": "Records", "low": 0, "high": 1}
 
 
 @_target("pure:1", _LOW_BITS, kind="Answers", length=1, low=-10, high=10, relation="l1")
 def laplace(dataset, size, rng):
     """LaplaceMechanism.execute, epsilon 1, sensitivity 1."""
-    return _runs(lambda: LaplaceMechanism.execute(value=float(dataset[0]), epsilon=1.0, sensitivity=1.0), size, rng)
+    return _runs(
+        lambda: LaplaceMechanism.execute(value=float(dataset[0]), epsilon=1.0, sensitivity=1.0),
+        size,
+        rng,
+    )
 
 
 @_target("pure:1", _LOW_BITS, **_UNIT, size=5, outside=True)
@@ -48,14 +56,17 @@ def clamped_sum(dataset, size, rng):
 
 @_target(
     "pure:0.1",
-    "The noise is divided by the exact number of records, which add-remove makes private: its scale depends on the data. From one record "
+    "The noise is divided by the exact number of records, which add-remove makes private: "
+    "its scale depends on the data. From one record "
     "to two the density at the new mean doubles, whatever epsilon.",
     **_UNIT,
     size=5,
     relation="add-remove",
 )
 def clamped_mean(dataset, size, rng):
-    """PrivateClampedMean of up to 5 numbers in [0, 1], epsilon 0.1, one added or removed (after Li et al. 2016, algorithm 2.3)."""
+    """PrivateClampedMean of up to 5 numbers in [0, 1], epsilon 0.1, one added or removed (after Li
+    et al. 2016, algorithm 2.3).
+    """
     operation = PrivateClampedMean(lower_bound=0.0, upper_bound=1.0)
     return _runs(lambda: operation.execute(values=dataset, epsilon=0.1), size, rng)
 
@@ -69,13 +80,16 @@ def clamped_mean_replaced(dataset, size, rng):
 
 @_target(
     "pure:1",
-    "Only the noisy mean is clamped to the bounds, never the values: one value far outside decides the output.",
+    "Only the noisy mean is clamped to the bounds, never the values: one value far outside "
+    "decides the output.",
     **_UNIT,
     size=5,
     outside=True,
 )
 def clamped_mean_outside(dataset, size, rng):
-    """PrivateClampedMean of 5 numbers that may lie outside [0, 1] ("bounding sensitivity with clamping"), one replaced."""
+    """PrivateClampedMean of 5 numbers that may lie outside [0, 1] ("bounding sensitivity with
+    clamping"), one replaced.
+    """
     operation = PrivateClampedMean(lower_bound=0.0, upper_bound=1.0)
     return _runs(lambda: operation.execute(values=dataset, epsilon=1.0), size, rng)
 
@@ -83,7 +97,11 @@ def clamped_mean_outside(dataset, size, rng):
 _PAIRS = {"kind": "Rows", "size": 5, "features": ((0, 1), (0, 1))}
 
 
-@_target("pure:1", "One draw of noise is added to all coordinates of the mean: their difference has no noise.", **_PAIRS)
+@_target(
+    "pure:1",
+    "One draw of noise is added to all coordinates of the mean: their difference has no noise.",
+    **_PAIRS,
+)
 def vector_mean_laplace(dataset, size, rng):
     """PrivateVectorClampedMeanLaplace of 5 vectors of 2 numbers, one replaced."""
     operation = PrivateVectorClampedMeanLaplace(lower_bound=0.0, upper_bound=1.0, k=2, N=5)
@@ -106,7 +124,9 @@ def histogram(dataset, size, rng):
 
 def _quantile(dataset, size, rng, quantile):
     operation = PrivateQuantile(options=[0.25, 0.75])
-    return _runs(lambda: operation.execute(values=dataset, epsilon=1.0, quantile=quantile), size, rng)
+    return _runs(
+        lambda: operation.execute(values=dataset, epsilon=1.0, quantile=quantile), size, rng
+    )
 
 
 @_target("pure:1", "", **_UNIT, size=30, relation="add-remove")
@@ -117,8 +137,10 @@ def median(dataset, size, rng):
 
 @_target(
     "pure:1",
-    "The largest of scores with Laplace noise of scale 1/epsilon is private with epsilon only where one record moves all scores the same "
-    "way. Here |count - N q| moves up for one option and down for another, so the gap between two options changes by up to 1.8.",
+    "The largest of scores with Laplace noise of scale 1/epsilon is private with epsilon "
+    "only where one record moves all scores the same "
+    "way. Here |count - N q| moves up for one option and down for another, so the gap "
+    "between two options changes by up to 1.8.",
     **_UNIT,
     size=30,
     relation="add-remove",

@@ -4,7 +4,18 @@ import logging
 
 import numpy as np
 from flwr.client.mod import LocalDpMod
-from flwr.common import Code, Context, FitIns, FitRes, Message, Metadata, RecordSet, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.common import (
+    Code,
+    Context,
+    FitIns,
+    FitRes,
+    Message,
+    Metadata,
+    RecordSet,
+    Status,
+    ndarrays_to_parameters,
+    parameters_to_ndarrays,
+)
 from flwr.common import recordset_compat as compat
 from flwr.common.constant import MessageType
 
@@ -16,13 +27,22 @@ logging.getLogger("flwr").setLevel(logging.CRITICAL)
 
 def _message(content):
     metadata = Metadata(
-        run_id=0, message_id="", src_node_id=0, dst_node_id=0, reply_to_message="", group_id="", ttl=1e6, message_type=MessageType.TRAIN
+        run_id=0,
+        message_id="",
+        src_node_id=0,
+        dst_node_id=0,
+        reply_to_message="",
+        group_id="",
+        ttl=1e6,
+        message_type=MessageType.TRAIN,
     )
     return Message(metadata, content)
 
 
 def local_dp(dataset, size, rng):
-    """LocalDpMod(clipping_norm=1, sensitivity=2, epsilon=1, delta=1e-5) of an update with two weights; any two updates are neighbors."""
+    """LocalDpMod(clipping_norm=1, sensitivity=2, epsilon=1, delta=1e-5) of an update with two
+    weights; any two updates are neighbors.
+    """
     np.random.seed(int(rng.integers(2**32, dtype=np.uint64)))
     mod = LocalDpMod(clipping_norm=1.0, sensitivity=2.0, epsilon=1.0, delta=1e-5)
     start, trained = np.zeros(2), np.array(dataset, dtype=float).ravel()
@@ -34,9 +54,15 @@ def local_dp(dataset, size, rng):
         return message.create_reply(compat.fitres_to_recordset(result, keep_input=True))
 
     for _ in range(size):
-        instructions = compat.fitins_to_recordset(FitIns(ndarrays_to_parameters([start.copy()]), {}), keep_input=True)
+        instructions = compat.fitins_to_recordset(
+            FitIns(ndarrays_to_parameters([start.copy()]), {}), keep_input=True
+        )
         reply = mod(_message(instructions), context, train)
-        found.append(parameters_to_ndarrays(compat.recordset_to_fitres(reply.content, keep_input=True).parameters)[0])
+        found.append(
+            parameters_to_ndarrays(
+                compat.recordset_to_fitres(reply.content, keep_input=True).parameters
+            )[0]
+        )
     return np.array(found)
 
 

@@ -9,7 +9,12 @@ INSTALL = "pip install jax-privacy==2.0.0"
 _SCORES = {name: name for name in ("in_scores", "out_scores", "significance", "delta")}
 
 TARGETS = {
-    name: {"kind": "accountant", "mechanism": "gaussian-canaries", "parameters": _SCORES, "returns": "lower-epsilon"}
+    name: {
+        "kind": "accountant",
+        "mechanism": "gaussian-canaries",
+        "parameters": _SCORES,
+        "returns": "lower-epsilon",
+    }
     for name in ("epsilon_from_gdp", "epsilon_clopper_pearson")
 }
 
@@ -21,4 +26,6 @@ def epsilon_from_gdp(in_scores, out_scores, significance, delta):
 
 def epsilon_clopper_pearson(in_scores, out_scores, significance, delta):
     """Lower bound by Clopper-Pearson limits of both error rates."""
-    return auditing.CanaryScoreAuditor(in_scores, out_scores).epsilon_clopper_pearson(significance, delta)
+    return auditing.CanaryScoreAuditor(in_scores, out_scores).epsilon_clopper_pearson(
+        significance, delta
+    )

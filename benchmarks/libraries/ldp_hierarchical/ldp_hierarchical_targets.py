@@ -1,4 +1,6 @@
-"""ldp-hierarchical-mechanism 0.1.3: a tree of counts under local privacy. Noise is of pure-ldp's clients: `random`, NumPy's global."""
+"""ldp-hierarchical-mechanism 0.1.3: a tree of counts under local privacy. Noise is of pure-ldp's
+clients: `random`, NumPy's global.
+"""
 
 import random
 
@@ -19,11 +21,16 @@ def _tree(protocol, every):
         for _ in range(size):
             tree = Private_TreeBary(4, 2, 0.5, protocol=protocol, on_all_levels=every)
             tree.update_tree(values)
-            found.append(np.concatenate([np.ravel(server.aggregated_data) for server in tree.servers]))
+            found.append(
+                np.concatenate([np.ravel(server.aggregated_data) for server in tree.servers])
+            )
         return np.array(found)
 
     shown = "each user on every level" if every else "each user on one level"
-    function.__doc__ = f"What the servers hold after update_tree of 3 users' numbers below 4 ({protocol}, {shown}), epsilon 0.5 a level."
+    function.__doc__ = (
+        f"What the servers hold after update_tree of 3 users' numbers below 4 ({protocol}, "
+        f"{shown}), epsilon 0.5 a level."
+    )
     levels = Private_TreeBary(4, 2, 0.5).depth - 1
     function.claim = f"pure:{0.5 * levels if every else 0.5!r}"
     function.domain = {"kind": "Records", "size": 3, "low": 0, "high": 3, "integer": True}

@@ -1,4 +1,6 @@
-"""multi-freq-ldpy: local frequency oracles, once and over time. Compiled functions have a separate generator, seeded once per call."""
+"""multi-freq-ldpy: local frequency oracles, once and over time. Compiled functions have a separate
+generator, seeded once per call.
+"""
 
 import numpy as np
 from multi_freq_ldpy.long_freq_est.dBitFlipPM import dBitFlipPM_Client
@@ -50,12 +52,16 @@ def _client(claim, client, *parameters, cause="", **more):
         item = int(dataset[0])
         return np.array([client(item, D, *parameters, **more) for _ in range(size)])
 
-    shown = ", ".join(["item", str(D), *map(str, parameters), *(f"{k}={v}" for k, v in more.items())])
+    shown = ", ".join(
+        ["item", str(D), *map(str, parameters), *(f"{k}={v}" for k, v in more.items())]
+    )
     run.__doc__ = f"{client.__name__}({shown})."
     return _target(claim, cause)(run)
 
 
-_LOW_BITS = "Laplace noise is added to zeros and ones as 64-bit floats: the low bits say which entry was 1."
+_LOW_BITS = (
+    "Laplace noise is added to zeros and ones as 64-bit floats: the low bits say which entry was 1."
+)
 grr = _client("pure:1", GRR_Client, 1.0)
 sue = _client("pure:1", UE_Client, 1.0, optimal=False)
 oue = _client("pure:1", UE_Client, 1.0, optimal=True)
@@ -84,14 +90,18 @@ def sampled_attribute(dataset, size, rng):
 
 @_target("pure:1", domain=_ITEM | {"size": 2})
 def fake_data_one_attribute(dataset, size, rng):
-    """RSpFD_GRR_Client: one attribute reported among fake ones; one of two attributes may change."""
+    """RSpFD_GRR_Client: one attribute reported among fake ones; one of two attributes
+    may change.
+    """
     return _tuples(RSpFD_GRR_Client, dataset, size, rng)
 
 
 @_target(
     "pure:1",
-    "One of d attributes is reported with the larger parameter ln(d (e^epsilon - 1) + 1), the others are fake. Amplification by sampling "
-    "covers a change in one attribute; where all attributes change, the likelihood ratio of the old tuple itself is e to the larger "
+    "One of d attributes is reported with the larger parameter ln(d (e^epsilon - 1) + 1), "
+    "the others are fake. Amplification by sampling "
+    "covers a change in one attribute; where all attributes change, the likelihood ratio of "
+    "the old tuple itself is e to the larger "
     "parameter, 1.49 for d = 2 and epsilon = 1.",
     domain=_TUPLE,
 )

@@ -16,8 +16,10 @@ def _target(claim, cause="", **domain):
 
 
 _LOW_BITS = (
-    "The noise is added to the answer as a 64-bit float. Under an answer of 1 every output of magnitude below 1 is a multiple of 2^-53; "
-    "under an answer of 0 small outputs have finer low bits, so some outputs are possible under one dataset only (Mironov 2012)."
+    "The noise is added to the answer as a 64-bit float. Under an answer of 1 every output "
+    "of magnitude below 1 is a multiple of 2^-53; "
+    "under an answer of 0 small outputs have finer low bits, so some outputs are possible "
+    "under one dataset only (Mironov 2012)."
 )
 
 

@@ -1,7 +1,8 @@
 """NVIDIA FLARE: the sparse vector filter of a client's update.
 
-The documentation states no total. The claim is what its parameters pay for, by the parts that the filter computes from them:
-epsilon for the threshold, epsilon (2 c)^(2/3) for the queries, and noise_var for each of the c values that are released.
+The documentation states no total. The claim is what its parameters pay for, by the parts that the
+filter computes from them: epsilon for the threshold, epsilon (2 c)^(2/3) for the queries, and
+noise_var for each of the c values that are released.
 """
 
 import logging
@@ -25,8 +26,12 @@ def _filtered(dataset, size, rng):
     np.random.seed(int(rng.integers(2**32, dtype=np.uint64)))
     found = []
     for _ in range(size):
-        chosen = SVTPrivacy(fraction=_SENT / _WEIGHTS, epsilon=_EPSILON, noise_var=_NOISE, gamma=1.0, tau=0.1)
-        update = DXO(data_kind=DataKind.WEIGHT_DIFF, data={"layer": np.array(dataset, dtype=float).ravel()}).to_shareable()
+        chosen = SVTPrivacy(
+            fraction=_SENT / _WEIGHTS, epsilon=_EPSILON, noise_var=_NOISE, gamma=1.0, tau=0.1
+        )
+        update = DXO(
+            data_kind=DataKind.WEIGHT_DIFF, data={"layer": np.array(dataset, dtype=float).ravel()}
+        ).to_shareable()
         found.append(from_shareable(chosen.process(update, FLContext())).data["layer"])
     return np.array(found)
 
@@ -43,5 +48,10 @@ def sparse_vector_outside(dataset, size, rng):
 
 for _target, _outside in ((sparse_vector, False), (sparse_vector_outside, True)):
     _target.claim = f"pure:{_EPSILON * (1 + (2 * _SENT) ** (2 / 3)) + _SENT * _NOISE!r}"
-    _target.domain = {"kind": "Rows", "size": 1, "features": ((-1, 1),) * _WEIGHTS, "outside": _outside}
+    _target.domain = {
+        "kind": "Rows",
+        "size": 1,
+        "features": ((-1, 1),) * _WEIGHTS,
+        "outside": _outside,
+    }
     _target.batch = 4096

@@ -1,6 +1,8 @@
-"""Opacus: one full-batch step of models made private, and an accountant that is read after each epoch.
+"""Opacus: one full-batch step of models made private, and an accountant that is read after each
+epoch.
 
-The claim of a step is that of the Gaussian mechanism: one record moves the sum of clipped gradients by at most 2 max_grad_norm.
+The claim of a step is that of the Gaussian mechanism: one record moves the sum of clipped gradients
+by at most 2 max_grad_norm.
 """
 
 import inspect
@@ -20,7 +22,9 @@ _NOISE, _ROWS, _STEPS = 2.0, 4, 8
 
 def _private(model, rows, labels, clip, loss_reduction="sum", **options):
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows, labels), batch_size=len(rows))
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(rows, labels), batch_size=len(rows)
+    )
     return PrivacyEngine().make_private(
         module=model,
         optimizer=optimizer,
@@ -34,7 +38,9 @@ def _private(model, rows, labels, clip, loss_reduction="sum", **options):
 
 
 class _Half(torch.nn.Module):
-    """Half of the squared error of a record, with the attribute `reduction` that ghost clipping asks for."""
+    """Half of the squared error of a record, with the attribute `reduction` that ghost clipping
+    asks for.
+    """
 
     def __init__(self, reduction="sum"):
         super().__init__()
@@ -46,21 +52,43 @@ class _Half(torch.nn.Module):
 
 
 def _ghost(model, rows, labels, clip):
-    """Module, optimizer, loader and backward pass of ghost clipping, and what the step is to be multiplied by for the sum of gradients.
+    """Module, optimizer, loader and backward pass of ghost clipping, and what the step is to be
+    multiplied by for the sum of gradients.
 
-    Before release 1.5.3 the documentation has `double_backward` of the losses of a batch, whose reduction is the mean.
+    Before release 1.5.3 the documentation has `double_backward` of the losses of a batch, whose
+    reduction is the mean.
     """
     if "criterion" in inspect.signature(PrivacyEngine.make_private).parameters:
-        module, optimizer, criterion, loader = _private(model, rows, labels, clip, grad_sample_mode="ghost", criterion=_Half())
-        return module, optimizer, loader, lambda rows, wanted: criterion(module(rows), wanted).backward(), 1
+        module, optimizer, criterion, loader = _private(
+            model, rows, labels, clip, grad_sample_mode="ghost", criterion=_Half()
+        )
+        return (
+            module,
+            optimizer,
+            loader,
+            lambda rows, wanted: criterion(module(rows), wanted).backward(),
+            1,
+        )
     from opacus.utils.fast_gradient_clipping_utils import double_backward
 
-    module, optimizer, loader = _private(model, rows, labels, clip, grad_sample_mode="ghost", clipping="ghost", loss_reduction="mean")
-    return module, optimizer, loader, lambda rows, wanted: double_backward(module, optimizer, _Half("none")(module(rows), wanted)), _ROWS
+    module, optimizer, loader = _private(
+        model, rows, labels, clip, grad_sample_mode="ghost", clipping="ghost", loss_reduction="mean"
+    )
+    return (
+        module,
+        optimizer,
+        loader,
+        lambda rows, wanted: double_backward(
+            module, optimizer, _Half("none")(module(rows), wanted)
+        ),
+        _ROWS,
+    )
 
 
 def _ghost_steps(dataset, size, rng, clip):
-    """Change of weight and bias of a linear layer in one step of ghost clipping, in units of the clipping norm."""
+    """Change of weight and bias of a linear layer in one step of ghost clipping, in units of the
+    clipping norm.
+    """
     labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
     rows = torch.full((_ROWS, _STEPS, 1), 0.1)
     torch.manual_seed(int(rng.integers(2**63)))
@@ -79,7 +107,9 @@ def _ghost_steps(dataset, size, rng, clip):
 
 
 def ghost_sequence(dataset, size, rng):
-    """make_private(grad_sample_mode="ghost", max_grad_norm=1): a linear layer on four sequences of eight steps, labels in [-1, 1]."""
+    """make_private(grad_sample_mode="ghost", max_grad_norm=1): a linear layer on four sequences of
+    eight steps, labels in [-1, 1].
+    """
     return _ghost_steps(dataset, size, rng, 1.0)
 
 
@@ -93,7 +123,10 @@ class _Tied(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.second = torch.nn.Linear(1, 1, bias=False), torch.nn.Linear(1, 1, bias=False)
+        self.first, self.second = (
+            torch.nn.Linear(1, 1, bias=False),
+            torch.nn.Linear(1, 1, bias=False),
+        )
         self.second.weight = self.first.weight
 
     def forward(self, rows):
@@ -101,7 +134,9 @@ class _Tied(torch.nn.Module):
 
 
 def tied_layers(dataset, size, rng):
-    """make_private(max_grad_norm=1) of two layers that share a weight, on four sequences of eight steps, labels in [-1, 1]."""
+    """make_private(max_grad_norm=1) of two layers that share a weight, on four sequences of eight
+    steps, labels in [-1, 1].
+    """
     labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
     rows = torch.ones(_ROWS, _STEPS, 1)
     torch.manual_seed(int(rng.integers(2**63)))
@@ -118,15 +153,21 @@ def tied_layers(dataset, size, rng):
 
 
 def ghost_in_parts(dataset, size, rng):
-    """Ghost clipping with max_grad_norm=1 of four sequences, two at a time by BatchMemoryManager: the change of the weight."""
+    """Ghost clipping with max_grad_norm=1 of four sequences, two at a time by BatchMemoryManager:
+    the change of the weight.
+    """
     from opacus.utils.batch_memory_manager import BatchMemoryManager
 
     labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
     torch.manual_seed(int(rng.integers(2**63)))
     model = torch.nn.Linear(1, 1, bias=False)
-    module, optimizer, loader, backward, scale = _ghost(model, torch.ones(_ROWS, _STEPS, 1), labels, 1.0)
+    module, optimizer, loader, backward, scale = _ghost(
+        model, torch.ones(_ROWS, _STEPS, 1), labels, 1.0
+    )
     (weight,), found = module.parameters(), np.empty((size, 1))
-    with BatchMemoryManager(data_loader=loader, max_physical_batch_size=2, optimizer=optimizer) as parts:
+    with BatchMemoryManager(
+        data_loader=loader, max_physical_batch_size=2, optimizer=optimizer
+    ) as parts:
         for i in range(size):
             with torch.no_grad():
                 weight.zero_()
@@ -139,7 +180,9 @@ def ghost_in_parts(dataset, size, rng):
 
 
 def stepped_by_closure(dataset, size, rng):
-    """optimizer.step(closure) of a linear layer on four sequences, max_grad_norm=1: the change of the weight."""
+    """optimizer.step(closure) of a linear layer on four sequences, max_grad_norm=1: the change of
+    the weight.
+    """
     labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
     rows = torch.ones(_ROWS, _STEPS, 1)
     torch.manual_seed(int(rng.integers(2**63)))
@@ -161,7 +204,8 @@ def stepped_by_closure(dataset, size, rng):
 
 
 def averaged_step(dataset, size, rng):
-    """make_private with its defaults, Poisson sampling and mean reduction, of a linear layer: the first step of an epoch.
+    """make_private with its defaults, Poisson sampling and mean reduction, of a linear layer: the
+    first step of an epoch.
 
     Up to four labels in [-1, 1] among four public ones, batch_size=4; one more or less.
     """
@@ -171,10 +215,16 @@ def averaged_step(dataset, size, rng):
     with torch.no_grad():
         model.weight.zero_()
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones_like(labels), labels), batch_size=4)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(torch.ones_like(labels), labels), batch_size=4
+    )
     engine = PrivacyEngine()
     module, optimizer, loader = engine.make_private(
-        module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=_NOISE, max_grad_norm=1.0
+        module=model,
+        optimizer=optimizer,
+        data_loader=loader,
+        noise_multiplier=_NOISE,
+        max_grad_norm=1.0,
     )
     for i in range(size):
         with torch.no_grad():
@@ -188,12 +238,18 @@ def averaged_step(dataset, size, rng):
 
 
 def noise_for_target(epsilon, delta, steps):
-    """get_noise_multiplier for full batches: the noise that is to keep (epsilon, delta) over `steps` epochs."""
-    return get_noise_multiplier(target_epsilon=epsilon, target_delta=delta, sample_rate=1.0, epochs=int(steps))
+    """get_noise_multiplier for full batches: the noise that is to keep (epsilon, delta) over
+    `steps` epochs.
+    """
+    return get_noise_multiplier(
+        target_epsilon=epsilon, target_delta=delta, sample_rate=1.0, epochs=int(steps)
+    )
 
 
 def gdp_twice(sigma, steps, delta):
-    """PrivacyEngine(accountant="gdp").get_epsilon after each of two epochs with full batches: the last figure."""
+    """PrivacyEngine(accountant="gdp").get_epsilon after each of two epochs with full batches: the
+    last figure.
+    """
     engine, found = PrivacyEngine(accountant="gdp"), 0.0
     for epoch in (int(steps) // 2, int(steps) - int(steps) // 2):
         for _ in range(epoch):
@@ -220,7 +276,13 @@ TARGETS = {
     },
 }
 averaged_step.claim, averaged_step.batch = f"gdp:{1 / _NOISE}", 256
-averaged_step.domain = {"kind": "Records", "size": 4, "low": -1, "high": 1, "relation": "add-remove"}
+averaged_step.domain = {
+    "kind": "Records",
+    "size": 4,
+    "low": -1,
+    "high": 1,
+    "relation": "add-remove",
+}
 for _target in (ghost_sequence, ghost_small_norm, tied_layers, ghost_in_parts, stepped_by_closure):
     _target.claim, _target.batch = f"gdp:{2 / _NOISE}", 1024
     _target.domain = {"kind": "Rows", "size": _ROWS, "features": ((-1, 1),) * _STEPS}

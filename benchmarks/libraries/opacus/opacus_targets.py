@@ -1,6 +1,8 @@
-"""Opacus: steps of its optimizer and whole training runs of a one-parameter model. Every claim is the epsilon of its accountant.
+"""Opacus: steps of its optimizer and whole training runs of a one-parameter model. Every claim is
+the epsilon of its accountant.
 
-A record is a gradient. PyTorch's generator, which gives the optimizer's noise and the data loader's order, is seeded once per call.
+A record is a gradient. PyTorch's generator, which gives the optimizer's noise and the data loader's
+order, is seeded once per call.
 """
 
 import functools
@@ -21,8 +23,10 @@ warnings.simplefilter("ignore")  # of hooks that a model without layers does not
 torch.set_num_threads(1)
 
 _LOW_BITS = (
-    "Gaussian noise is added to the sum of gradients as a float that is not rounded to a grid; the low bits of the new parameter depend on "
-    "the exact gradient. `secure_mode` adds four draws, which hides the noise's own bits but not the rounding of the sum."
+    "Gaussian noise is added to the sum of gradients as a float that is not rounded to a "
+    "grid; the low bits of the new parameter depend on "
+    "the exact gradient. `secure_mode` adds four draws, which hides the noise's own bits but "
+    "not the rounding of the sum."
 )
 
 
@@ -51,7 +55,9 @@ def _step(dataset, size, rng, secure):
     torch.manual_seed(int(rng.integers(2**63)))
     parameter = torch.nn.Parameter(torch.zeros(1))
     inner = torch.optim.SGD([parameter], lr=1.0)
-    optimizer = DPOptimizer(inner, noise_multiplier=4.0, max_grad_norm=1.0, expected_batch_size=1, secure_mode=secure)
+    optimizer = DPOptimizer(
+        inner, noise_multiplier=4.0, max_grad_norm=1.0, expected_batch_size=1, secure_mode=secure
+    )
     gradients = torch.tensor(np.asarray(dataset, dtype=np.float32).reshape(-1, 1))
     found = np.empty(size)
     for i in range(size):
@@ -107,7 +113,9 @@ def _engine(rows, batch, noise, poisson, reduction="sum"):
 
 
 def _epoch(rows, batch, noise, poisson):
-    """The steps (size of each parameter change) of one epoch, from the largest down: the order of the records is random."""
+    """The steps (size of each parameter change) of one epoch, from the largest down: the order of
+    the records is random.
+    """
     model, optimizer, loader = _engine(rows, batch, noise, poisson)
     weights = [0.0]
     for (x,) in loader:
@@ -120,7 +128,8 @@ def _epoch(rows, batch, noise, poisson):
 
 def _epochs(dataset, size, rng, poisson):
     torch.manual_seed(int(rng.integers(2**63)))
-    rows = np.zeros((100, 1), dtype=np.float32)  # a record that is absent has gradient 0: the number of steps is public
+    # a record that is absent has gradient 0: the number of steps is public
+    rows = np.zeros((100, 1), dtype=np.float32)
     rows[: len(dataset), 0] = dataset
     return np.array([_epoch(torch.tensor(rows), 1, 0.7, poisson)[:5] for _ in range(size)])
 
@@ -130,26 +139,34 @@ _HUNDRED = {"kind": "Records", "size": 100, "low": -1, "high": 1, "relation": "a
 
 @_target(
     _accounted(0.7, 100, 0.01, 0.01),
-    "With `poisson_sampling=False` the loader shuffles, and each record is used in exactly one step of an epoch. The accountant still "
-    "assumes that every step draws each record with probability 1/100, independently. Among others of gradient -1 a record of gradient 1 "
+    "With `poisson_sampling=False` the loader shuffles, and each record is used in exactly "
+    "one step of an epoch. The accountant still "
+    "assumes that every step draws each record with probability 1/100, independently. Among "
+    "others of gradient -1 a record of gradient 1 "
     "shows in the largest step.",
     **_HUNDRED,
 )
 def epoch_shuffled(dataset, size, rng):
-    """make_private(poisson_sampling=False): the five largest of 100 steps of one epoch, batch 1, noise multiplier 0.7."""
+    """make_private(poisson_sampling=False): the five largest of 100 steps of one epoch, batch 1,
+    noise multiplier 0.7.
+    """
     return _epochs(dataset, size, rng, poisson=False)
 
 
 @_target(_accounted(0.7, 100, 0.01, 0.01), **_HUNDRED)
 def epoch_poisson(dataset, size, rng):
-    """make_private(poisson_sampling=True): the five largest of 100 steps of one epoch, expected batch 1, noise multiplier 0.7."""
+    """make_private(poisson_sampling=True): the five largest of 100 steps of one epoch, expected
+    batch 1, noise multiplier 0.7.
+    """
     return _epochs(dataset, size, rng, poisson=True)
 
 
 @_target(
     _accounted(4.0, 1, 0.5, 1e-5),
-    "With loss_reduction='mean' the noisy sum is divided by `expected_batch_size`, which `make_private` computes from the number of "
-    "records. Under add/remove that number is not public: the scale of 1,000 noisy coordinates shows whether it is 5 or 4.",
+    "With loss_reduction='mean' the noisy sum is divided by `expected_batch_size`, which "
+    "`make_private` computes from the number of "
+    "records. Under add/remove that number is not public: the scale of 1,000 noisy "
+    "coordinates shows whether it is 5 or 4.",
     kind="Records",
     size=10,
     low=-1,
@@ -159,7 +176,10 @@ def epoch_poisson(dataset, size, rng):
 def expected_batch_size(dataset, size, rng):
     """make_private with 1,000 parameters, batch 5: the norm of the first parameter change."""
     torch.manual_seed(int(rng.integers(2**63)))
-    rows = torch.tensor(np.repeat(np.asarray(dataset, dtype=np.float32).reshape(-1, 1), 1000, axis=1) / np.float32(1000**0.5))
+    rows = torch.tensor(
+        np.repeat(np.asarray(dataset, dtype=np.float32).reshape(-1, 1), 1000, axis=1)
+        / np.float32(1000**0.5)
+    )
     found = np.empty(size)
     for i in range(size):
         model, optimizer, loader = _engine(rows, 5, 4.0, True, "mean")

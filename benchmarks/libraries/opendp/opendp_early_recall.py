@@ -1,4 +1,6 @@
-"""OpenDP before release 0.6, whose relations are asked whether they hold; the claim is the smallest epsilon that they accept."""
+"""OpenDP before release 0.6, whose relations are asked whether they hold; the claim is the smallest
+epsilon that they accept.
+"""
 
 import functools
 import math
@@ -20,8 +22,12 @@ def _target(claim, **domain):
 
 
 def _smallest(holds):
-    """Smallest number that a relation accepts, to 1e-6 and never below it; some relations accept no number above 1."""
-    low, high = next((2.0 ** (power - 1), 2.0**power) for power in range(-6, 7) if holds(2.0**power))
+    """Smallest number that a relation accepts, to 1e-6 and never below it; some relations accept no
+    number above 1.
+    """
+    low, high = next(
+        (2.0 ** (power - 1), 2.0**power) for power in range(-6, 7) if holds(2.0**power)
+    )
     while high - low > 1e-6:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -54,8 +60,12 @@ def laplace(dataset, size, rng):
 def _stable_counts():
     """Counts of keys that are not public, by the constructor that the release has."""
     if hasattr(meas, "make_base_stability"):
-        return trans.make_count_by(5, "L1Distance<f64>", "i32") >> meas.make_base_stability(5, 1.0, 6.0, "L1Distance<f64>", "i32")
-    return trans.make_count_by("L1Distance<f64>", "i32", "f64") >> meas.make_base_ptr(1.0, 6.0, "i32")
+        return trans.make_count_by(5, "L1Distance<f64>", "i32") >> meas.make_base_stability(
+            5, 1.0, 6.0, "L1Distance<f64>", "i32"
+        )
+    return trans.make_count_by("L1Distance<f64>", "i32", "f64") >> meas.make_base_ptr(
+        1.0, 6.0, "i32"
+    )
 
 
 def _stable_claim():

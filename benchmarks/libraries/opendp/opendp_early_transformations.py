@@ -1,4 +1,6 @@
-"""Transformations of OpenDP before release 0.6: the map is the smallest distance that the relation accepts."""
+"""Transformations of OpenDP before release 0.6: the map is the smallest distance that the relation
+accepts.
+"""
 
 from opendp import mod, trans
 
@@ -11,7 +13,13 @@ _resize = trans.make_bounded_resize(3, (0, 9), 0)
 _sum = trans.make_sized_bounded_sum(3, (0, 9))
 
 TARGETS = {
-    "resize": {"kind": "transformation", "map": "resize_map", "input": _WHOLE, "input_metric": "symmetric", "output_metric": "symmetric"},
+    "resize": {
+        "kind": "transformation",
+        "map": "resize_map",
+        "input": _WHOLE,
+        "input_metric": "symmetric",
+        "output_metric": "symmetric",
+    },
     "sized_sum": {
         "kind": "transformation",
         "map": "sum_map",

@@ -1,4 +1,6 @@
-"""OpenDP's interactive composition: a compositor, an odometer and a filter against adversaries. The library takes no seed."""
+"""OpenDP's interactive composition: a compositor, an odometer and a filter against adversaries. The
+library takes no seed.
+"""
 
 import functools
 
@@ -23,7 +25,9 @@ def _laplace(scale):
 
 @functools.cache
 def _compositor():
-    return dp.c.make_adaptive_composition(*_SPACE, dp.max_divergence(), d_in=1.0, d_mids=[0.25, 0.25, 0.5])
+    return dp.c.make_adaptive_composition(
+        *_SPACE, dp.max_divergence(), d_in=1.0, d_mids=[0.25, 0.25, 0.5]
+    )
 
 
 @functools.cache
@@ -37,7 +41,9 @@ def _filter():
 
 
 class _Queries:
-    """A query is the scale of Laplace noise on both answers; what the library refuses is seen by the name of its error."""
+    """A query is the scale of Laplace noise on both answers; what the library refuses is seen by
+    the name of its error.
+    """
 
     make = None
 

@@ -1,4 +1,6 @@
-"""OpenDP from release 0.12 on: measurements as its documentation calls them; each claim is what the privacy map says."""
+"""OpenDP from release 0.12 on: measurements as its documentation calls them; each claim is what the
+privacy map says.
+"""
 
 import functools
 import operator
@@ -29,21 +31,29 @@ def _mapped(build, distance, notion="pure"):
 
 @functools.cache
 def _bitvec():
-    return dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=0.5)
+    return dp.m.make_randomized_response_bitvec(
+        dp.bitvector_domain(max_weight=1), dp.discrete_distance(), f=0.5
+    )
 
 
 @_target(_mapped(_bitvec, 1), kind="Records", size=1, low=0, high=7, categories=True)
 def bitvec(dataset, size, rng):
-    """make_randomized_response_bitvec with f = 0.5 of one of eight categories as a vector with one bit."""
+    """make_randomized_response_bitvec with f = 0.5 of one of eight categories as a vector with one
+    bit.
+    """
     bits = np.zeros(8, dtype=np.uint8)
     bits[int(dataset[0])] = 1
     packed = np.packbits(bits).tobytes()
-    return np.array([np.unpackbits(np.frombuffer(_bitvec()(packed), dtype=np.uint8)) for _ in range(size)])
+    return np.array(
+        [np.unpackbits(np.frombuffer(_bitvec()(packed), dtype=np.uint8)) for _ in range(size)]
+    )
 
 
 @functools.cache
 def _laplace():
-    return dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), scale=1.0)
+    return dp.m.make_laplace(
+        dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int), scale=1.0
+    )
 
 
 @_target(_mapped(_laplace, 1), kind="Counts", length=1, low=0, high=100)
@@ -55,14 +65,27 @@ def laplace_integers(dataset, size, rng):
 @functools.cache
 def _float_sum():
     space = dp.vector_domain(dp.atom_domain(T=float)), dp.symmetric_distance()
-    steps = dp.t.then_clamp((0.0, 1.0)), dp.t.then_resize(5, constant=0.0), dp.t.then_sum(), dp.m.then_laplace(scale=1.0)
+    steps = (
+        dp.t.then_clamp((0.0, 1.0)),
+        dp.t.then_resize(5, constant=0.0),
+        dp.t.then_sum(),
+        dp.m.then_laplace(scale=1.0),
+    )
     try:
         return functools.reduce(operator.rshift, steps, space)
     except OpenDPException:  # the documentation's step for a domain that the library says holds NaN
         return functools.reduce(operator.rshift, steps, space >> dp.t.then_impute_constant(0.0))
 
 
-@_target(_mapped(_float_sum, 1), kind="Records", size=5, low=0, high=1, missing=True, relation="add-remove")
+@_target(
+    _mapped(_float_sum, 1),
+    kind="Records",
+    size=5,
+    low=0,
+    high=1,
+    missing=True,
+    relation="add-remove",
+)
 def float_sum(dataset, size, rng):
     """Clamp to [0, 1], resize to 5 and sum a list of floats, with Laplace noise of scale 1."""
     rows = [float(value) for value in dataset]
@@ -80,9 +103,13 @@ def _threshold_claim():
     return f"approx:{epsilon!r},{delta!r}"
 
 
-@_target(_threshold_claim, kind="Records", size=4, low=0, high=2, categories=True, relation="add-remove")
+@_target(
+    _threshold_claim, kind="Records", size=4, low=0, high=2, categories=True, relation="add-remove"
+)
 def thresholded_counts(dataset, size, rng):
-    """Counts of the keys that occur among up to four rows, released by make_laplace_threshold(scale=1, threshold=5)."""
+    """Counts of the keys that occur among up to four rows, released by
+    make_laplace_threshold(scale=1, threshold=5).
+    """
     rows = [int(value) for value in dataset]
     found = [_threshold()(rows) for _ in range(size)]
     return [[release.get(key) for key in range(3)] for release in found]
@@ -93,14 +120,24 @@ def _eigenvector():
     from opendp.extras.numpy import _sscp_domain
     from opendp.extras.sklearn._make_eigenvector import make_private_eigenvector
 
-    return make_private_eigenvector(_sscp_domain(norm=1.0, p=2, num_features=2), dp.symmetric_distance(), unit_epsilon=2.0)
+    return make_private_eigenvector(
+        _sscp_domain(norm=1.0, p=2, num_features=2), dp.symmetric_distance(), unit_epsilon=2.0
+    )
 
 
-@_target(_mapped(_eigenvector, 1), kind="Rows", size=6, features=((-0.7, 0.7), (-0.7, 0.7)), relation="add-remove")
+@_target(
+    _mapped(_eigenvector, 1),
+    kind="Rows",
+    size=6,
+    features=((-0.7, 0.7), (-0.7, 0.7)),
+    relation="add-remove",
+)
 def eigenvector(dataset, size, rng):
-    """make_private_eigenvector(unit_epsilon=2) of the squares and products of up to six rows of norm at most 1; its sign is arbitrary.
+    """make_private_eigenvector(unit_epsilon=2) of the squares and products of up to six rows of
+    norm at most 1; its sign is arbitrary.
 
-    Two public rows keep the matrix positive definite, despite rounding, and its eigenvalues apart: the library refuses equal ones.
+    Two public rows keep the matrix positive definite, despite rounding, and its eigenvalues apart:
+    the library refuses equal ones.
     """
     rows = np.concatenate([np.diag([0.5, 0.3]), np.asarray(dataset, dtype=float).reshape(-1, 2)])
     return np.abs([_eigenvector()(rows.T @ rows) for _ in range(size)])

@@ -1,4 +1,6 @@
-"""Witnesses of the scan, run again: `python opendp_replay.py SEARCH_FOLDER rows.json` prints one line of JSON for each row."""
+"""Witnesses of the scan, run again: `python opendp_replay.py SEARCH_FOLDER rows.json` prints one
+line of JSON for each row.
+"""
 
 import json
 import math
@@ -28,7 +30,9 @@ def chain(row):
     made = chains.build(row["build"])
     allowed = made.map(row["distance_in"])
     members = all(made.input_domain.member(v) for v in row["inputs"])
-    within = inputs.distance(row["input_metric"], *row["inputs"]) <= row["distance_in"] ** (2 if row["input_metric"] == "l2" else 1)
+    within = inputs.distance(row["input_metric"], *row["inputs"]) <= row["distance_in"] ** (
+        2 if row["input_metric"] == "l2" else 1
+    )
     one, other = (chains.outcome(made, v) for v in row["inputs"])
     if row["kind"] == "support":
         again = chains.far_outcome(row, made, allowed)
@@ -36,13 +40,22 @@ def chain(row):
     if one[0] != other[0]:
         return "error" if members and within else None, allowed, None
     found = inputs.distance(row["output_metric"], one[1], other[1])
-    return "distance" if members and within and inputs.exceeds(row["output_metric"], found, allowed) else None, allowed, found
+    return (
+        "distance"
+        if members and within and inputs.exceeds(row["output_metric"], found, allowed)
+        else None,
+        allowed,
+        found,
+    )
 
 
 def frame(row):
     """Return the finding of a query's exact results on both inputs, with the numbers."""
     allowed = frames.claim(frames.query(row, frames.SCALE), row["distance_in"])
-    fits = frames.allowed_pair(row, *row["inputs"]) and inputs.row_distance(row["input_metric"], *row["inputs"]) <= row["distance_in"]
+    fits = (
+        frames.allowed_pair(row, *row["inputs"])
+        and inputs.row_distance(row["input_metric"], *row["inputs"]) <= row["distance_in"]
+    )
     exact = frames.query(row, 0.0)
     one, other = (frames.result(exact, row, rows) for rows in row["inputs"])
     if one[0] != other[0]:
@@ -65,7 +78,9 @@ def array(row):
     """Return the finding of a transformation of arrays on both inputs."""
     space = arrays.names()
     np, made = space["np"], arrays.built(row["build"], space)
-    one, other = (arrays.outcome(made, np.array(v, dtype=float).reshape(-1, 2)) for v in row["inputs"])
+    one, other = (
+        arrays.outcome(made, np.array(v, dtype=float).reshape(-1, 2)) for v in row["inputs"]
+    )
     if one[0] != other[0]:
         return "error", row["allowed"], None
     found, allowed = arrays.gap(made, one[1], other[1]), made.map(row["distance_in"])
@@ -90,15 +105,34 @@ def _tuple(value):
 
 
 def abort(row):
-    """Return whether the library aborts the process on one input only; each input gets a separate process."""
+    """Return whether the library aborts the process on one input only; each input gets a separate
+    process.
+    """
     script = os.path.join(sys.argv[1], "search.py")
-    command = [sys.executable, script, "--worker", row["part"], "--probe", json.dumps(row), "--rows"]
+    command = [
+        sys.executable,
+        script,
+        "--worker",
+        row["part"],
+        "--probe",
+        json.dumps(row),
+        "--rows",
+    ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    codes = [subprocess.run([*command, repr(rows)], check=False, **quiet).returncode for rows in row["inputs"]]
+    codes = [
+        subprocess.run([*command, repr(rows)], check=False, **quiet).returncode
+        for rows in row["inputs"]
+    ]
     return "abort" if (codes[0] < 0) != (codes[1] < 0) else None, None, codes
 
 
-PARTS = {"chains": chain, "frames": frame, "truncations": truncation, "arrays": array, "measurements": measurement}
+PARTS = {
+    "chains": chain,
+    "frames": frame,
+    "truncations": truncation,
+    "arrays": array,
+    "measurements": measurement,
+}
 
 
 def replay(row):
@@ -113,7 +147,14 @@ def replay(row):
 def main():
     """Replay all rows of a file."""
     with open(sys.argv[2], encoding="utf-8") as file:
-        rows = json.load(file, parse_constant={"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}.__getitem__)
+        rows = json.load(
+            file,
+            parse_constant={
+                "NaN": math.nan,
+                "Infinity": math.inf,
+                "-Infinity": -math.inf,
+            }.__getitem__,
+        )
     for row in rows["findings"]:
         print(json.dumps(replay(row)), flush=True)
 

@@ -14,7 +14,12 @@ dp.enable_features("contrib")
 
 def _target(claim, cause="", **domain):
     def declare(function):
-        function.claim, function.domain, function.cause, function.seeded = claim, domain, cause, False
+        function.claim, function.domain, function.cause, function.seeded = (
+            claim,
+            domain,
+            cause,
+            False,
+        )
         return function
 
     return declare
@@ -56,12 +61,19 @@ def _gaussian_int():
 
 @functools.cache
 def _canonical():
-    return dp.m.make_canonical_noise(dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), d_in=1.0, d_out=(1.0, 1e-5))
+    return dp.m.make_canonical_noise(
+        dp.atom_domain(T=float, nan=False),
+        dp.absolute_distance(T=float),
+        d_in=1.0,
+        d_out=(1.0, 1e-5),
+    )
 
 
 @functools.cache
 def _noisy_max():
-    return dp.m.make_noisy_max(_vector(int), dp.linf_distance(T="i64"), dp.max_divergence(), scale=2.0)
+    return dp.m.make_noisy_max(
+        _vector(int), dp.linf_distance(T="i64"), dp.max_divergence(), scale=2.0
+    )
 
 
 @functools.cache
@@ -80,7 +92,13 @@ _SIZED = (dp.vector_domain(dp.atom_domain((0.0, 1.0), nan=False), size=10), dp.s
 
 @functools.cache
 def _sum():
-    return _FLOATS >> dp.t.then_clamp((0.0, 1.0)) >> dp.t.then_resize(10, constant=0.0) >> dp.t.then_sum() >> dp.m.then_laplace(scale=1.0)
+    return (
+        _FLOATS
+        >> dp.t.then_clamp((0.0, 1.0))
+        >> dp.t.then_resize(10, constant=0.0)
+        >> dp.t.then_sum()
+        >> dp.m.then_laplace(scale=1.0)
+    )
 
 
 @functools.cache
@@ -95,13 +113,19 @@ def _variance():
 
 @functools.cache
 def _quantile():
-    return _FLOATS >> dp.m.then_private_quantile(dp.max_divergence(), candidates=[0.0, 0.25, 0.5, 0.75, 1.0], alpha=0.5, scale=1.0)
+    return _FLOATS >> dp.m.then_private_quantile(
+        dp.max_divergence(), candidates=[0.0, 0.25, 0.5, 0.75, 1.0], alpha=0.5, scale=1.0
+    )
 
 
 @functools.cache
 def _histogram():
     whole = (_vector(int), dp.symmetric_distance())
-    return whole >> dp.t.then_count_by_categories(categories=[0, 1, 2], null_category=False) >> dp.m.then_laplace(scale=1.0)
+    return (
+        whole
+        >> dp.t.then_count_by_categories(categories=[0, 1, 2], null_category=False)
+        >> dp.m.then_laplace(scale=1.0)
+    )
 
 
 _REAL = {"kind": "Answers", "length": 1, "low": -10, "high": 10, "relation": "l1"}

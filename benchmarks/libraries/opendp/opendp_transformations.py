@@ -9,13 +9,23 @@ LIBRARY = "opendp"
 dp.enable_features("contrib")
 
 _SIZED = {"type": "vector", "dtype": "i64", "bounds": [0, 9], "size": 3}
-_bounded = dp.t.make_metric_bounded(dp.vector_domain(dp.atom_domain(T=int), size=3), dp.insert_delete_distance())
-_resize = dp.t.make_resize(
-    dp.vector_domain(dp.atom_domain(T=int)), dp.insert_delete_distance(), size=3, constant=0, MO="InsertDeleteDistance"
+_bounded = dp.t.make_metric_bounded(
+    dp.vector_domain(dp.atom_domain(T=int), size=3), dp.insert_delete_distance()
 )
-_impute = dp.t.make_impute_uniform_float(dp.vector_domain(dp.atom_domain(T=float)), dp.symmetric_distance(), bounds=(0.0, math.inf))
+_resize = dp.t.make_resize(
+    dp.vector_domain(dp.atom_domain(T=int)),
+    dp.insert_delete_distance(),
+    size=3,
+    constant=0,
+    MO="InsertDeleteDistance",
+)
+_impute = dp.t.make_impute_uniform_float(
+    dp.vector_domain(dp.atom_domain(T=float)), dp.symmetric_distance(), bounds=(0.0, math.inf)
+)
 _DAY = (1.7e15, 1.7e15 + 8.64e10)  # time of a day in microseconds since 1970
-_squares = dp.t.make_sum_of_squared_deviations(dp.vector_domain(dp.atom_domain(bounds=_DAY, nan=False), size=100), dp.symmetric_distance())
+_squares = dp.t.make_sum_of_squared_deviations(
+    dp.vector_domain(dp.atom_domain(bounds=_DAY, nan=False), size=100), dp.symmetric_distance()
+)
 
 TARGETS = {
     "metric_bounded": {
@@ -81,7 +91,9 @@ def impute_map(d_in):
 
 
 def squared_deviations(rows):
-    """make_sum_of_squared_deviations of 100 times of a day in microseconds, under symmetric distance."""
+    """make_sum_of_squared_deviations of 100 times of a day in microseconds, under symmetric
+    distance.
+    """
     return _squares([float(value) for value in rows])
 
 

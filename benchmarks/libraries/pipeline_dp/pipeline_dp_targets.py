@@ -1,4 +1,6 @@
-"""pipeline-dp 0.3.1 on its local backend. Noise is drawn in Google's C++ library through python-dp, and cannot be seeded."""
+"""pipeline-dp 0.3.1 on its local backend. Noise is drawn in Google's C++ library through python-dp,
+and cannot be seeded.
+"""
 
 import pipeline_dp
 from pipeline_dp import Metrics
@@ -8,7 +10,9 @@ TESTED = ">=0.3.1,<0.4"
 INSTALL = "pip install pipeline-dp==0.3.1"
 
 _EXTRACTORS = pipeline_dp.DataExtractors(
-    privacy_id_extractor=lambda row: row[0], partition_extractor=lambda row: row[1], value_extractor=lambda row: row[2]
+    privacy_id_extractor=lambda row: row[0],
+    partition_extractor=lambda row: row[1],
+    value_extractor=lambda row: row[2],
 )
 
 
@@ -30,12 +34,32 @@ def _aggregate(rows, metrics, **public):
 
 def _numbers(claim, metrics, text):
     def function(dataset, size, rng):
-        rows = [(-1, 0, 0.0), *((user, 0, float(value)) for user, value in enumerate(dataset))]  # the backend refuses an empty table
-        return [[float(number) for number in _aggregate(rows, metrics, public_partitions=[0])[0][1]] for _ in range(size)]
+        # the backend refuses an empty table
+        rows = [(-1, 0, 0.0), *((user, 0, float(value)) for user, value in enumerate(dataset))]
+        return [
+            [float(number) for number in _aggregate(rows, metrics, public_partitions=[0])[0][1]]
+            for _ in range(size)
+        ]
 
-    function.__doc__ = f"DPEngine.aggregate: {text} of a public 0 and up to 5 users' numbers in [0, 1], epsilon 1; one user more or less."
-    function.claim, function.seeded, function.batch, function.trials, function.cause = claim, False, 256, 20_000, ""
-    function.domain = {"kind": "Records", "size": 5, "low": 0, "high": 1, "relation": "add-remove", "outside": True}
+    function.__doc__ = (
+        f"DPEngine.aggregate: {text} of a public 0 and up to 5 users' numbers in [0, 1], epsilon "
+        "1; one user more or less."
+    )
+    function.claim, function.seeded, function.batch, function.trials, function.cause = (
+        claim,
+        False,
+        256,
+        20_000,
+        "",
+    )
+    function.domain = {
+        "kind": "Records",
+        "size": 5,
+        "low": 0,
+        "high": 1,
+        "relation": "add-remove",
+        "outside": True,
+    }
     return function
 
 
@@ -44,13 +68,20 @@ mean = _numbers("pure:1", [Metrics.MEAN], "mean")
 variance = _numbers("pure:1", [Metrics.VARIANCE], "variance")
 mean_missing = _numbers("pure:1", [Metrics.MEAN], "mean")
 mean_missing.domain = {"kind": "Records", "size": 5, "low": 0, "high": 1, "missing": True}
-mean_missing.__doc__ = "The same for a public 0 and 5 users' numbers, of which one is replaced and any may be missing."
+mean_missing.__doc__ = (
+    "The same for a public 0 and 5 users' numbers, of which one is replaced and any may be missing."
+)
 mean_missing.claim = "pure:2"  # one user replaced is one less and one more
-mean_missing.cause = "Clipping to [min_value, max_value] lets NaN pass: one missing number makes the mean NaN in every run."
+mean_missing.cause = (
+    "Clipping to [min_value, max_value] lets NaN pass: one missing number makes the mean NaN in "
+    "every run."
+)
 
 
 def partitions(dataset, size, rng):
-    """DPEngine.aggregate: users in each of three partitions that are selected privately, epsilon 1, delta 1e-5; one user more or less."""
+    """DPEngine.aggregate: users in each of three partitions that are selected privately, epsilon 1,
+    delta 1e-5; one user more or less.
+    """
     rows = [(-1, 0, 0.0), *((user, int(part), 0.0) for user, part in enumerate(dataset))]
     found = []
     for _ in range(size):
@@ -59,8 +90,22 @@ def partitions(dataset, size, rng):
     return found
 
 
-partitions.claim, partitions.seeded, partitions.batch, partitions.trials, partitions.cause = "approx:1,1e-5", False, 256, 20_000, ""
-partitions.domain = {"kind": "Records", "size": 60, "low": 0, "high": 2, "categories": True, "relation": "add-remove"}
+partitions.claim, partitions.seeded, partitions.batch, partitions.trials, partitions.cause = (
+    "approx:1,1e-5",
+    False,
+    256,
+    20_000,
+    "",
+)
+partitions.domain = {
+    "kind": "Records",
+    "size": 60,
+    "low": 0,
+    "high": 2,
+    "categories": True,
+    "relation": "add-remove",
+}
 partitions.expected_findings = {
-    "CALLS": "a partition without users is never asked for, and kept with probability 0, as the selection's own rule says"
+    "CALLS": "a partition without users is never asked for, and kept with probability 0, as the "
+    "selection's own rule says"
 }

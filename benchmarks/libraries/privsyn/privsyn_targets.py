@@ -1,4 +1,6 @@
-"""privsyn-core 0.1.1: synthetic tables of category numbers. All noise is NumPy's global generator."""
+"""privsyn-core 0.1.1: synthetic tables of category numbers. All noise is NumPy's global
+generator.
+"""
 
 import numpy as np
 import pandas as pd
@@ -9,19 +11,25 @@ LIBRARY = "privsyn-core"
 TESTED = ">=0.1.1,<0.2"
 INSTALL = "pip install privsyn-core==0.1.1"
 
-_RHO = cdp_rho(1.0, 1e-5)  # as the model finds it from epsilon and delta in every fit, which takes 0.1 s
+# as the model finds it from epsilon and delta in every fit, which takes 0.1 s
+_RHO = cdp_rho(1.0, 1e-5)
 _DOMAIN = {"a": 3, "b": 2, "c": 2}
 _FEW = {"update_iterations": 1, "consist_iterations": 1}
 
 
 def _model(dataset):
-    rows = [(0, 0, 0), *np.asarray(dataset, dtype=int).reshape(-1, 3).tolist()]  # a public row first: the model refuses an empty table
+    # a public row first: the model refuses an empty table
+    rows = [(0, 0, 0), *np.asarray(dataset, dtype=int).reshape(-1, 3).tolist()]
     frame = pd.DataFrame(rows, columns=list(_DOMAIN))
-    return PrivSynModel(epsilon=1.0, delta=1e-5, rho=_RHO, extra_params=dict(_FEW)).fit(frame, _DOMAIN)
+    return PrivSynModel(epsilon=1.0, delta=1e-5, rho=_RHO, extra_params=dict(_FEW)).fit(
+        frame, _DOMAIN
+    )
 
 
 def synthetic(dataset, size, rng):
-    """Four synthetic rows of PrivSynModel for up to 20 rows of three columns (domain given), epsilon 1, delta 1e-5; a row more or less."""
+    """Four synthetic rows of PrivSynModel for up to 20 rows of three columns (domain given),
+    epsilon 1, delta 1e-5; a row more or less.
+    """
     np.random.seed(rng.integers(2**32, dtype=np.uint64))
     return np.array([_rows(dataset) for _ in range(size)])
 
@@ -37,9 +45,22 @@ def _rows(dataset):
 def marginals(dataset, size, rng):
     """The marginals that PrivSynModel.fit selects, as it tells them in selected_marginals_."""
     np.random.seed(rng.integers(2**32, dtype=np.uint64))
-    return ["|".join("".join(pair) for pair in _model(dataset).selected_marginals_) for _ in range(size)]
+    return [
+        "|".join("".join(pair) for pair in _model(dataset).selected_marginals_) for _ in range(size)
+    ]
 
 
 for _function in (synthetic, marginals):
-    _function.claim, _function.batch, _function.trials, _function.cause = "approx:1,1e-5", 16, 3000, ""
-    _function.domain = {"kind": "Rows", "size": 20, "features": ((0, 2), (0, 1), (0, 1)), "categories": (0, 1, 2), "relation": "add-remove"}
+    _function.claim, _function.batch, _function.trials, _function.cause = (
+        "approx:1,1e-5",
+        16,
+        3000,
+        "",
+    )
+    _function.domain = {
+        "kind": "Rows",
+        "size": 20,
+        "features": ((0, 2), (0, 1), (0, 1)),
+        "categories": (0, 1, 2),
+        "relation": "add-remove",
+    }

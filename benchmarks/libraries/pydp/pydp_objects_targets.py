@@ -25,5 +25,7 @@ def _result(algorithm, dataset):
     return float(algorithm.result())
 
 
-bounded_sum_object = dpw.wrap.fresh(_bounded_sum, _result, claim="pure:1", domain=_RECORDS, seeded=False)
+bounded_sum_object = dpw.wrap.fresh(
+    _bounded_sum, _result, claim="pure:1", domain=_RECORDS, seeded=False
+)
 count_object = dpw.wrap.fresh(_count, _result, claim="pure:1", domain=_RECORDS, seeded=False)

@@ -11,7 +11,12 @@ INSTALL = "pip install python-dp==1.1.5"
 
 def _target(claim, cause="", **domain):
     def declare(function):
-        function.claim, function.domain, function.cause, function.seeded = claim, domain, cause, False
+        function.claim, function.domain, function.cause, function.seeded = (
+            claim,
+            domain,
+            cause,
+            False,
+        )
         return function
 
     return declare
@@ -19,7 +24,10 @@ def _target(claim, cause="", **domain):
 
 _REAL = {"kind": "Answers", "length": 1, "low": -10, "high": 10, "relation": "l1"}
 _RECORDS = {"kind": "Records", "size": 5, "low": 0, "high": 1, "relation": "add-remove"}
-_LOW_BITS = "Gaussian noise on a grid is added to the answer as it is, not rounded to that grid: its low bits stay in the sum."
+_LOW_BITS = (
+    "Gaussian noise on a grid is added to the answer as it is, not rounded to that grid: its low "
+    "bits stay in the sum."
+)
 
 
 @_target("pure:1", **_REAL)
@@ -32,7 +40,10 @@ def laplace(dataset, size, rng):
 @_target("approx:1,1e-5", _LOW_BITS, **(_REAL | {"relation": "l2"}))
 def gaussian(dataset, size, rng):
     """GaussianMechanism(epsilon=1, delta=1e-5, sensitivity=1)."""
-    mechanism, value = GaussianMechanism(epsilon=1.0, delta=1e-5, sensitivity=1.0), float(dataset[0])
+    mechanism, value = (
+        GaussianMechanism(epsilon=1.0, delta=1e-5, sensitivity=1.0),
+        float(dataset[0]),
+    )
     return np.array([mechanism.add_noise(value) for _ in range(size)])
 
 
@@ -44,14 +55,19 @@ def _algorithm(name, cause="", domain=_RECORDS, **parameters):
         values = [int(v) for v in dataset] if kind == "int" else [float(v) for v in dataset]
         return np.array([algorithm.quick_result(values) for _ in range(size)])
 
-    run.__doc__ = f"laplacian.{name}(epsilon=1, {', '.join(f'{k}={v}' for k, v in parameters.items())}) on {kind}s."
+    run.__doc__ = (
+        f"laplacian.{name}(epsilon=1, {', '.join(f'{k}={v}' for k, v in parameters.items())}) on "
+        f"{kind}s."
+    )
     return _target("pure:1", cause, **domain)(run)
 
 
 _BOUNDS = {"lower_bound": 0, "upper_bound": 1}
 count = _algorithm("Count")
 bounded_sum = _algorithm("BoundedSum", **_BOUNDS)
-bounded_sum_int = _algorithm("BoundedSum", domain=_RECORDS | {"high": 5, "integer": True}, lower_bound=0, upper_bound=5)
+bounded_sum_int = _algorithm(
+    "BoundedSum", domain=_RECORDS | {"high": 5, "integer": True}, lower_bound=0, upper_bound=5
+)
 bounded_sum_outside = _algorithm("BoundedSum", domain=_RECORDS | {"outside": True}, **_BOUNDS)
 bounded_mean = _algorithm("BoundedMean", **_BOUNDS)
 bounded_variance = _algorithm("BoundedVariance", **_BOUNDS)

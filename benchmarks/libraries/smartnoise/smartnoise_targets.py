@@ -1,4 +1,6 @@
-"""SmartNoise SQL: queries over a table of one column. Tens of milliseconds each; the library takes no seed."""
+"""SmartNoise SQL: queries over a table of one column. Tens of milliseconds each; the library takes
+no seed.
+"""
 
 import numpy as np
 import pandas as pd
@@ -15,13 +17,21 @@ _PRIVACY = snsql.Privacy(epsilon=1.0, delta=1e-5)
 
 def _query(sql):
     def run(dataset, size, rng):
-        reader = snsql.from_df(pd.DataFrame({"x": np.asarray(dataset, dtype=float)}), privacy=_PRIVACY, metadata=_METADATA)
+        reader = snsql.from_df(
+            pd.DataFrame({"x": np.asarray(dataset, dtype=float)}),
+            privacy=_PRIVACY,
+            metadata=_METADATA,
+        )
         return [reader.execute(sql)[1:] for _ in range(size)]
 
     def claim():
         reader = snsql.from_df(pd.DataFrame({"x": [0.5]}), privacy=_PRIVACY, metadata=_METADATA)
         epsilon, delta = reader.get_privacy_cost(sql)
-        return f"approx:{float(epsilon)!r},{float(delta)!r}" if delta > 1e-12 else f"pure:{float(epsilon)!r}"
+        return (
+            f"approx:{float(epsilon)!r},{float(delta)!r}"
+            if delta > 1e-12
+            else f"pure:{float(epsilon)!r}"
+        )
 
     run.__doc__ = f"{sql}, epsilon 1."
     run.claim, run.seeded, run.batch, run.trials = claim, False, 8, 2000

@@ -1,4 +1,6 @@
-"""SmartNoise Core: releases of an analysis of a table with one column; the runtime draws its own noise and takes no seed."""
+"""SmartNoise Core: releases of an analysis of a table with one column; the runtime draws its own
+noise and takes no seed.
+"""
 
 import os
 import tempfile
@@ -31,25 +33,43 @@ def _mean(mechanism, text, rows, delta):
             dataset,
             size,
             "substitute",
-            lambda data: sn.dp_mean(data, mechanism=mechanism, privacy_usage=usage, data_lower=0.0, data_upper=1.0, data_rows=rows),
+            lambda data: sn.dp_mean(
+                data,
+                mechanism=mechanism,
+                privacy_usage=usage,
+                data_lower=0.0,
+                data_upper=1.0,
+                data_rows=rows,
+            ),
         )
 
-    function.__doc__ = f"dp_mean of {rows} numbers in [0, 1] by the {text}, epsilon 1, delta {delta}."
+    function.__doc__ = (
+        f"dp_mean of {rows} numbers in [0, 1] by the {text}, epsilon 1, delta {delta}."
+    )
     function.claim, function.seeded, function.batch = f"approx:1,{delta}", False, 256
     function.domain = {"kind": "Records", "size": rows, "low": 0, "high": 1}
     return function
 
 
-# the size, epsilon and delta with which the library's examples and its tests of the Gaussian mechanism call dp_mean
+# the size, epsilon and delta with which the library's examples and its tests of the Gaussian
+# mechanism call dp_mean
 gaussian_mean = _mean("Gaussian", "Gaussian mechanism", 1000, 1e-6)
 analytic_gaussian_mean = _mean("AnalyticGaussian", "analytic Gaussian mechanism", 5, 1e-5)
 
 
 def geometric_count(dataset, size, rng):
-    """dp_count of up to eight rows by the simple geometric mechanism; 0 and 4 are the estimated bounds of the count, epsilon 1."""
+    """dp_count of up to eight rows by the simple geometric mechanism; 0 and 4 are the estimated
+    bounds of the count, epsilon 1.
+    """
     count = lambda data: sn.dp_count(data, lower=0, upper=4, privacy_usage={"epsilon": 1.0})  # noqa: E731
     return _releases(dataset, size, "add_remove", count)
 
 
 geometric_count.claim, geometric_count.seeded, geometric_count.batch = "pure:1", False, 256
-geometric_count.domain = {"kind": "Records", "size": 8, "low": 0, "high": 1, "relation": "add-remove"}
+geometric_count.domain = {
+    "kind": "Records",
+    "size": 8,
+    "low": 0,
+    "high": 1,
+    "relation": "add-remove",
+}

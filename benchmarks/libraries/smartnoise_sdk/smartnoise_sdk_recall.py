@@ -1,4 +1,6 @@
-"""SmartNoise SDK 0.1: SQL queries on a pandas frame; noise of SmartNoise Core, which takes no seed."""
+"""SmartNoise SDK 0.1: SQL queries on a pandas frame; noise of SmartNoise Core, which
+takes no seed.
+"""
 
 import logging
 import warnings
@@ -17,7 +19,18 @@ _DELTA = 1e-5
 
 _QUERY = "SELECT SUM(x) AS total FROM PUBLIC.DATA"
 _METADATA = CollectionMetadata.from_dict(
-    {"": {"PUBLIC": {"DATA": {"rows": 8, "max_ids": 1, "id": {"type": "int", "private_id": True}, "x": {"type": "float"}}}}}
+    {
+        "": {
+            "PUBLIC": {
+                "DATA": {
+                    "rows": 8,
+                    "max_ids": 1,
+                    "id": {"type": "int", "private_id": True},
+                    "x": {"type": "float"},
+                }
+            }
+        }
+    }
 )
 
 
@@ -27,7 +40,9 @@ def _reader(dataset):
 
 
 def unbounded_sum(dataset, size, rng):
-    """SELECT SUM(x) of up to eight users with one row each; the metadata states no bounds of x; epsilon 1 and delta 1e-5 per column."""
+    """SELECT SUM(x) of up to eight users with one row each; the metadata states no bounds of x;
+    epsilon 1 and delta 1e-5 per column.
+    """
     private = _reader(dataset)
     return np.array([float(private.execute(_QUERY)[1][0]) for _ in range(size)])
 

@@ -1,4 +1,6 @@
-"""smartnoise-synth: covariances for linear regression (NumPy's global generator) and MWEM (OpenDP's noise, not seeded)."""
+"""smartnoise-synth: covariances for linear regression (NumPy's global generator) and MWEM (OpenDP's
+noise, not seeded).
+"""
 
 import random
 import sys
@@ -8,7 +10,8 @@ import numpy as np
 import pandas as pd
 import sklearn.linear_model._base
 
-sys.modules.setdefault("sklearn.linear_model.base", sklearn.linear_model._base)  # the old name, which 1.0.5 imports
+# the old name, which 1.0.5 imports
+sys.modules.setdefault("sklearn.linear_model.base", sklearn.linear_model._base)
 
 from snsynth.models.dp_covariance import DPcovariance  # noqa: E402
 from snsynth.mwem import MWEMSynthesizer  # noqa: E402
@@ -31,7 +34,8 @@ def _target(claim, cause="", **domain):
 
 @_target(
     "pure:1",
-    "Up to 1.0.5 the covariances are those of the data as they were given, not of the censored ones: a value outside its range moves them "
+    "Up to 1.0.5 the covariances are those of the data as they were given, not of the "
+    "censored ones: a value outside its range moves them "
     "as far as it likes. Since 1.0.6 they are those of the censored data.",
     kind="Rows",
     size=20,
@@ -39,7 +43,9 @@ def _target(claim, cause="", **domain):
     outside=True,
 )
 def covariance(dataset, size, rng):
-    """DPcovariance.release of 20 rows of two numbers (ranges [0, 1] given), epsilon 1, as DPLinearRegression uses it; one row replaced."""
+    """DPcovariance.release of 20 rows of two numbers (ranges [0, 1] given), epsilon 1, as
+    DPLinearRegression uses it; one row replaced.
+    """
     np.random.seed(rng.integers(2**32, dtype=np.uint64))
     found = []
     for _ in range(size):
@@ -68,7 +74,8 @@ def _mwem(dataset, size, rng, **parameters):
 
 @_target(
     "pure:1",
-    "The histogram that is measured reaches from the smallest to the largest bin that occurs in the data, although the transformer's bins "
+    "The histogram that is measured reaches from the smallest to the largest bin that occurs "
+    "in the data, although the transformer's bins "
     "are given: no synthetic value lies outside.",
     kind="Records",
     size=9,
@@ -77,13 +84,16 @@ def _mwem(dataset, size, rng, **parameters):
     relation="add-remove",
 )
 def mwem(dataset, size, rng):
-    """Four synthetic values of MWEMSynthesizer, 2 iterations, for a public 0 and up to 9 numbers in four given bins, epsilon 1."""
+    """Four synthetic values of MWEMSynthesizer, 2 iterations, for a public 0 and up to 9 numbers in
+    four given bins, epsilon 1.
+    """
     return _mwem([0.0, *dataset], size, rng, iterations=2, q_count=2)
 
 
 @_target(
     "pure:1",
-    "Where the number of iterations is not given it is 10 ceil(log10(number of records)), which decides how many measurements are made and "
+    "Where the number of iterations is not given it is 10 ceil(log10(number of records)), "
+    "which decides how many measurements are made and "
     "how large their noise is: from 10 records to 11 both double.",
     kind="Records",
     size=8,
@@ -92,8 +102,12 @@ def mwem(dataset, size, rng):
     relation="add-remove",
 )
 def mwem_iterations(dataset, size, rng):
-    """The same with the default iterations, for one public record in each bin and 3 more at 0, so that 8 records make 15 and 3 make 10."""
-    return _mwem([0.1, 0.4, 0.6, 0.9, 0.0, 0.0, 0.0, *dataset], size, rng, mult_weights_iterations=1)
+    """The same with the default iterations, for one public record in each bin and 3 more at 0, so
+    that 8 records make 15 and 3 make 10.
+    """
+    return _mwem(
+        [0.1, 0.4, 0.6, 0.9, 0.0, 0.0, 0.0, *dataset], size, rng, mult_weights_iterations=1
+    )
 
 
 for _function in (mwem, mwem_iterations):

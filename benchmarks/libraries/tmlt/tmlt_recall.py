@@ -1,4 +1,6 @@
-"""Tumult Core: a join with a public table and its stability, and Laplace noise in forked processes."""
+"""Tumult Core: a join with a public table and its stability, and Laplace noise in
+forked processes.
+"""
 
 import functools
 import os
@@ -29,13 +31,24 @@ def _join():
     from tmlt.core.transformations.spark_transformations.join import PublicJoin
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = (
+        SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    )
     schema = StructType([StructField("key", LongType(), nullable=False)])
-    public = spark.createDataFrame([], StructType([*schema.fields, StructField("name", LongType(), nullable=False)]))
+    public = spark.createDataFrame(
+        [], StructType([*schema.fields, StructField("name", LongType(), nullable=False)])
+    )
     domain = SparkDataFrameDomain({"key": SparkIntegerColumnDescriptor()})
-    described = SparkDataFrameDomain({"key": SparkIntegerColumnDescriptor(), "name": SparkIntegerColumnDescriptor()})
+    described = SparkDataFrameDomain(
+        {"key": SparkIntegerColumnDescriptor(), "name": SparkIntegerColumnDescriptor()}
+    )
     join = PublicJoin(
-        input_domain=domain, metric=SymmetricDifference(), public_df=public, public_df_domain=described, join_cols=["key"], how="left"
+        input_domain=domain,
+        metric=SymmetricDifference(),
+        public_df=public,
+        public_df_domain=described,
+        join_cols=["key"],
+        how="left",
     )
     return spark, schema, join
 

@@ -1,4 +1,6 @@
-"""Tumult Core: noise mechanisms, each with the claim of its privacy function. The library takes no seed."""
+"""Tumult Core: noise mechanisms, each with the claim of its privacy function. The library takes no
+seed.
+"""
 
 import functools
 
@@ -16,7 +18,11 @@ _WHOLE = {"kind": "Counts", "length": 1, "low": 0, "high": 100}
 
 @functools.cache
 def _made(name, **parameters):
-    domain = {"input_domain": NumpyFloatDomain()} if name in ("AddLaplaceNoise", "AddGaussianNoise") else {}
+    domain = (
+        {"input_domain": NumpyFloatDomain()}
+        if name in ("AddLaplaceNoise", "AddGaussianNoise")
+        else {}
+    )
     return getattr(noise_mechanisms, name)(**domain, **parameters)
 
 
@@ -41,8 +47,10 @@ gaussian = _noise(
     "AddGaussianNoise",
     "zcdp",
     _REAL,
-    "The noise is drawn around 0 to full float precision and then added to the answer as a 64-bit float (AddLaplaceNoise draws around the "
-    "answer instead). Small outputs with fine low bits are possible under an answer of 0 and impossible under 1.",
+    "The noise is drawn around 0 to full float precision and then added to the answer as a "
+    "64-bit float (AddLaplaceNoise draws around the "
+    "answer instead). Small outputs with fine low bits are possible under an answer of 0 and "
+    "impossible under 1.",
     sigma_squared=1,
 )
 discrete_gaussian = _noise("AddDiscreteGaussianNoise", "zcdp", _WHOLE, sigma_squared=1)

@@ -1,7 +1,8 @@
-"""Report on the papers: claims that hold, claims that fail and by how much, repairs, and advice to users, for each paper.
+"""Report on the papers: claims that hold, claims that fail and by how much, repairs, and advice to
+users, for each paper.
 
-All content of the page comes from the findings. The advice to users is written by the project. A sentence of advice is printed only if its
-finding has the expected verdict.
+All content of the page comes from the findings. The advice to users is written by the project. A
+sentence of advice is printed only if its finding has the expected verdict.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json
 from dpwitness.proofs_checks.engine.finding import scope_summary
 from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, number, slugs, table, verdict
+from dpwitness.reports.phrasing.wording import (
+    code,
+    escaped_markdown,
+    figure,
+    number,
+    slugs,
+    table,
+    verdict,
+)
 
 Finding = Mapping[str, Any]
 
@@ -28,18 +37,27 @@ _VERDICT_PHRASES = (  # (verdicts, phrase for one claim, phrase for several clai
     (("HOLDS", "HOLDS_TIGHT"), "holds", "hold"),
     (("FAILS",), "is false", "are false"),
     (("UNDERSPECIFIED",), "leaves a constant open", "leave a constant open"),
-    (("VACUOUS",), "is true but says nothing at practical sizes", "are true but say nothing at practical sizes"),
+    (
+        ("VACUOUS",),
+        "is true but says nothing at practical sizes",
+        "are true but say nothing at practical sizes",
+    ),
     (("NOT_REFUTED",), "was measured and not refuted", "were measured and not refuted"),
     (("INCONCLUSIVE",), "could not be settled", "could not be settled"),
 )
 _LEGEND = (
-    "FAILS: there is a counterexample, which can be replayed. HOLDS: proved, for the values that the row names; tight where the promise is "
-    "attained. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is computed. VACUOUS: true, but says nothing at "
-    "practical sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the check ended without an answer."
+    "FAILS: there is a counterexample, which can be replayed. HOLDS: proved, for the values "
+    "that the row names; tight where the promise is "
+    "attained. UNDERSPECIFIED: the claim leaves a constant open; the smallest that works is "
+    "computed. VACUOUS: true, but says nothing at "
+    "practical sizes. NOT REFUTED: measured, and nothing found against it. INCONCLUSIVE: the "
+    "check ended without an answer."
 )
 _EVIDENCE_LEGEND = (
-    "Each row states the checked values and the kind of evidence. Whole domain: settled for all values that the row names; box: "
-    "for the share of them that the row gives; point: for these values only. Proved: by balls, z3 or computer algebra; statistical: at a "
+    "Each row states the checked values and the kind of evidence. Whole domain: settled for "
+    "all values that the row names; box: "
+    "for the share of them that the row gives; point: for these values only. Proved: by "
+    "balls, z3 or computer algebra; statistical: at a "
     "stated error; numerical: floating-point sums or quadrature; assumed: as the row says."
 )
 
@@ -55,7 +73,8 @@ def page(findings: Sequence[Finding]) -> str:
         "",
         _EVIDENCE_LEGEND,
         "",
-        "Made by `dpwitness claims check all --report DIR`. Every verdict is computed in that run; the numbers are in "
+        "Made by `dpwitness claims check all --report DIR`. Every verdict is computed in "
+        "that run; the numbers are in "
         "[papers.json](papers.json). A claim is checked again, there or at other parameters, by "
         "`dpwitness claims check ID --set NAME=VALUE`; a witness by `dpwitness replay FILE`.",
         "",
@@ -64,7 +83,9 @@ def page(findings: Sequence[Finding]) -> str:
         own_findings = [f for f in findings if _prefix(f) == prefix]
         if own_findings:
             lines += _paper_section(prefix, paper, own_findings)
-    versions = ", ".join(f"{name} {version}" for name, version in environment().items() if name != "machine")
+    versions = ", ".join(
+        f"{name} {version}" for name, version in environment().items() if name != "machine"
+    )
     return "\n".join([*lines, f"Computed with {versions}."]).rstrip() + "\n"
 
 
@@ -79,21 +100,54 @@ def _paper_section(prefix: str, paper: Mapping[str, Any], findings: Sequence[Fin
     ):
         rows = [f for f in findings if f["verdict"] in verdicts]
         if rows:
-            lines += [f"### {heading}", "", *table((*_COLUMNS, "repair", "witness"), [_table_row(f, findings) for f in rows]), ""]
-    for heading, verdicts in (("What holds", ("HOLDS", "HOLDS_TIGHT")), ("What was measured and not refuted", ("NOT_REFUTED",))):
+            lines += [
+                f"### {heading}",
+                "",
+                *table((*_COLUMNS, "repair", "witness"), [_table_row(f, findings) for f in rows]),
+                "",
+            ]
+    for heading, verdicts in (
+        ("What holds", ("HOLDS", "HOLDS_TIGHT")),
+        ("What was measured and not refuted", ("NOT_REFUTED",)),
+    ):
         rows = [f for f in findings if f["verdict"] in verdicts]
         if rows:
-            lines += [f"### {heading}", "", *table(_COLUMNS, [_table_row(f, findings)[:5] for f in rows]), ""]
-    advice = [text for id, needed, text in paper["advice"] if id in by_id and by_id[id]["verdict"] == needed]
+            lines += [
+                f"### {heading}",
+                "",
+                *table(_COLUMNS, [_table_row(f, findings)[:5] for f in rows]),
+                "",
+            ]
+    advice = [
+        text
+        for id, needed, text in paper["advice"]
+        if id in by_id and by_id[id]["verdict"] == needed
+    ]
     if advice:
-        lines += ["### Advice to users of these algorithms", "", *(f"- {text}" for text in advice), ""]
-    lines += [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""] if _has_plot(findings) else []
+        lines += [
+            "### Advice to users of these algorithms",
+            "",
+            *(f"- {text}" for text in advice),
+            "",
+        ]
+    lines += (
+        [f"![Reached over promised, {title}](papers-{prefix.lower()}.svg)", ""]
+        if _has_plot(findings)
+        else []
+    )
     return lines
 
 
 def checks_page(findings: Sequence[Finding]) -> str:
-    """Return the markdown page of all checks, with the result, method, parameters and proof of each check."""
-    lines = ["# The checks behind the papers' claims", "", "Each check decides one claim of [the page of results](papers.md).", ""]
+    """Return the markdown page of all checks, with the result, method, parameters and proof of each
+    check.
+    """
+    lines = [
+        "# The checks behind the papers' claims",
+        "",
+        "Each check decides one claim of [the page of results](papers.md).",
+        "",
+    ]
     for found in findings:
         lines += _card(found)
     return "\n".join(lines).rstrip() + "\n"
@@ -102,7 +156,9 @@ def checks_page(findings: Sequence[Finding]) -> str:
 def _table_row(found: Finding, findings: Sequence[Finding]) -> tuple[str, ...]:
     repairs = [f for f in findings if f.get("repairs") == found["id"]]
     repair_links = "; ".join(
-        f"[{code(f['id'])}]({_link(f['id'])}) {verdict(f['verdict']).lower()}: {escaped_markdown(f['statement'])}" for f in repairs
+        f"[{code(f['id'])}]({_link(f['id'])}) {verdict(f['verdict']).lower()}: "
+        f"{escaped_markdown(f['statement'])}"
+        for f in repairs
     )
     file = found.get("witness_file")
     return (
@@ -130,7 +186,9 @@ def tally(findings: Sequence[Finding]) -> str:
         if found := sum(map(words.count, verdicts)):
             parts.append(f"{found} {one if found == 1 else several}")
             if tight := words.count("HOLDS_TIGHT") * ("HOLDS_TIGHT" in verdicts):
-                parts[-1] += f" ({tight} of them {'attains its' if tight == 1 else 'attain their'} promise)"
+                parts[-1] += (
+                    f" ({tight} of them {'attains its' if tight == 1 else 'attain their'} promise)"
+                )
     listed = " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
     return f"{len(findings)} claim{'s' * (len(findings) != 1)}: {listed or 'none was checked'}."
 
@@ -143,8 +201,19 @@ def ranges(found: Finding) -> str:
     )
     if not box and found["scope"] == "whole domain":
         return "all values of what the formula names"
-    rest = {name: value for name, value in found["at"].items() if name not in found["box"]} if found["scope"] == "point" else {}
-    return "; ".join(part for part in (box, ", ".join(f"{name} = {_format_value(v)}" for name, v in rest.items())) if part) or "one case"
+    rest = (
+        {name: value for name, value in found["at"].items() if name not in found["box"]}
+        if found["scope"] == "point"
+        else {}
+    )
+    return (
+        "; ".join(
+            part
+            for part in (box, ", ".join(f"{name} = {_format_value(v)}" for name, v in rest.items()))
+            if part
+        )
+        or "one case"
+    )
 
 
 def _finding_text(found: Finding) -> str:
@@ -154,7 +223,10 @@ def _finding_text(found: Finding) -> str:
 
 
 def _card(found: Finding) -> list[str]:
-    domain = ", ".join(f"{name} in [{figure(low)}, {figure(high)}]" for name, (low, high) in found["domain"].items())
+    domain = ", ".join(
+        f"{name} in [{figure(low)}, {figure(high)}]"
+        for name, (low, high) in found["domain"].items()
+    )
     reached, undecided = found.get("reached"), (found.get("shares") or {}).get("undecided")
     facts = [
         ("source", escaped_markdown(found["source"])),
@@ -162,15 +234,40 @@ def _card(found: Finding) -> list[str]:
         ("formula", _formula(found["formula"])),
         ("domain", escaped_markdown(domain)),
         ("checked for", escaped_markdown(ranges(found))),
-        ("scope", escaped_markdown(found["scope"] + (f", {100 * undecided:.3g} % undecided" if undecided else ""))),
+        (
+            "scope",
+            escaped_markdown(
+                found["scope"] + (f", {100 * undecided:.3g} % undecided" if undecided else "")
+            ),
+        ),
         ("how", escaped_markdown(f"{found['kind']}: {found['method']}")),
         ("rests on", escaped_markdown(found["evidence"])),
         ("reached / promised", _format_ratio(reached) if reached else ""),
-        ("at", escaped_markdown(", ".join(f"{k} = {_format_value(v)}" for k, v in found["at"].items()))),
-        ("numbers", escaped_markdown(", ".join(f"{k} = {_format_value(v)}" for k, v in found["numbers"].items()))),
-        ("repairs", f"[{code(found['repairs'])}](#{_slug(found['repairs'])})" if found.get("repairs") else ""),
+        (
+            "at",
+            escaped_markdown(
+                ", ".join(f"{k} = {_format_value(v)}" for k, v in found["at"].items())
+            ),
+        ),
+        (
+            "numbers",
+            escaped_markdown(
+                ", ".join(f"{k} = {_format_value(v)}" for k, v in found["numbers"].items())
+            ),
+        ),
+        (
+            "repairs",
+            f"[{code(found['repairs'])}](#{_slug(found['repairs'])})"
+            if found.get("repairs")
+            else "",
+        ),
         ("uses", ", ".join(f"[{code(id)}](#{_slug(id)})" for id in found["depends"])),
-        ("witness", f"[{found['witness_file']}]({found['witness_file']})" if found.get("witness_file") else ""),
+        (
+            "witness",
+            f"[{found['witness_file']}]({found['witness_file']})"
+            if found.get("witness_file")
+            else "",
+        ),
     ]
     lines = [
         f'<a id="{_slug(found["id"])}"></a>',
@@ -183,24 +280,38 @@ def _card(found: Finding) -> list[str]:
     if found.get("witness_file"):
         lines += ["```", f"dpwitness replay {found['witness_file']}", "```", ""]
     proof = " ".join(str(found["proof"]).split()).replace("<", "&lt;")
-    return [*lines, "<details><summary>Why this check decides</summary>", "", proof, "", "</details>", ""]
+    return [
+        *lines,
+        "<details><summary>Why this check decides</summary>",
+        "",
+        proof,
+        "",
+        "</details>",
+        "",
+    ]
 
 
 def write(findings: Sequence[Finding], folder: Path | str) -> Path:
     """Write the report on the papers and return the path of ``papers.md``.
 
-    The files are ``papers.md``, ``papers-checks.md``, ``papers.json``, one plot per paper, and ``papers/witness-ID.json`` for each claim
-    that fails with a witness.
+    The files are ``papers.md``, ``papers-checks.md``, ``papers.json``, one plot per paper, and
+    ``papers/witness-ID.json`` for each claim that fails with a witness.
     """
     path = check_writable(folder)
     check_writable(path / "papers")
     published = []
     for found in findings:
         file = f"papers/witness-{_slug(found['id'])}.json" if found.get("witness") else None
-        published.append({key: value for key, value in found.items() if key not in ("witness", "environment")} | {"witness_file": file})
+        published.append(
+            {key: value for key, value in found.items() if key not in ("witness", "environment")}
+            | {"witness_file": file}
+        )
         if file:
             write_json(path / file, found["witness"])
-    write_json(path / "papers.json", {"schema_version": 1, "environment": environment(), "claims": published})
+    write_json(
+        path / "papers.json",
+        {"schema_version": 1, "environment": environment(), "claims": published},
+    )
     for prefix in PAPERS:
         own_findings = [f for f in published if _prefix(f) == prefix]
         if _has_plot(own_findings):
@@ -217,7 +328,9 @@ def _has_plot(findings: Sequence[Finding]) -> bool:
 
 
 def _formula(text: Any) -> str:
-    """Return a formula as a code span, with any "<" unescaped: formulas of claims are trusted texts."""
+    """Return a formula as a code span, with any "<" unescaped: formulas of claims are trusted
+    texts.
+    """
     clean = " ".join(str(text).split()).replace("`", "'")
     return f"`{clean}`" if clean else ""
 
@@ -225,12 +338,20 @@ def _formula(text: Any) -> str:
 def _format_value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_format_value(v) for v in value) + "]"
-    return value if isinstance(value, str) else figure(value) if isinstance(value, int | float) else str(value)
+    return (
+        value
+        if isinstance(value, str)
+        else figure(value)
+        if isinstance(value, int | float)
+        else str(value)
+    )
 
 
 def _format_ratio(reached: Sequence[Any]) -> str:
     low, high = (1 + (number(end) or 0.0) for end in reached)
-    return escaped_markdown(figure(low, 6) if low == high else f"[{figure(low, 6)}, {figure(high, 6)}]")
+    return escaped_markdown(
+        figure(low, 6) if low == high else f"[{figure(low, 6)}, {figure(high, 6)}]"
+    )
 
 
 def _prefix(found: Finding) -> str:

@@ -1,1 +1,3 @@
-"""Reproduced figures of the papers: python -m dpwitness.benchmarks.pages.reproductions. May import the audits' reports."""
+"""Reproduced figures of the papers: python -m dpwitness.benchmarks.pages.reproductions. May import
+the audits' reports.
+"""

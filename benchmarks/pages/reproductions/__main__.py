@@ -1,7 +1,8 @@
-"""Command that reproduces published figures of the papers from one seed: numbers, plots, and a page that compares both.
+"""Command that reproduces published figures of the papers from one seed: numbers, plots, and a page
+that compares both.
 
-``python -m dpwitness.benchmarks.pages.reproductions [FOLDER]`` writes ``reproductions.json``, ``reproductions.md`` and four SVG
-plots.
+``python -m dpwitness.benchmarks.pages.reproductions [FOLDER]`` writes ``reproductions.json``,
+``reproductions.md`` and four SVG plots.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from pathlib import Path
 from dpwitness.benchmarks.pages.reproductions import accuracy as acc
 from dpwitness.benchmarks.pages.reproductions import logistic as lr
 from dpwitness.benchmarks.pages.reproductions.page import page
-from dpwitness.benchmarks.pages.reproductions.plots import plot_curve, plot_dimension, plot_figure_2, plot_transfer
+from dpwitness.benchmarks.pages.reproductions.plots import (
+    plot_curve,
+    plot_dimension,
+    plot_figure_2,
+    plot_transfer,
+)
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json
 
@@ -23,14 +29,23 @@ CURVE_RECORDS = tuple(range(100, 701, 100))
 
 def compute(seed: int = SEED) -> Json:
     """Compute all numbers of the page; takes about one minute on one core."""
-    missing = {problem: why for problem in lr.PROBLEMS if (why := lr.available(problem)) is not None}
+    missing = {
+        problem: why for problem in lr.PROBLEMS if (why := lr.available(problem)) is not None
+    }
     return {
         "seed": seed,
         "missing": missing,
-        "figure_2": {p: {k: figure_2_cell(p, k, seed) for k in lr.METHODS} for p in lr.PROBLEMS if p not in missing},
+        "figure_2": {
+            p: {k: figure_2_cell(p, k, seed) for k in lr.METHODS}
+            for p in lr.PROBLEMS
+            if p not in missing
+        },
         "curve": {
             "records": list(CURVE_RECORDS),
-            "error": {k: [_round(lr.curve_point(k, n, seed)) for n in CURVE_RECORDS] for k in lr.CURVE_METHODS},
+            "error": {
+                k: [_round(lr.curve_point(k, n, seed)) for n in CURVE_RECORDS]
+                for k in lr.CURVE_METHODS
+            },
             "floor A2 std": [_round(lr.curve_floor(n, seed)) for n in CURVE_RECORDS],
         },
         "dimension": _dimension(seed),
@@ -53,14 +68,18 @@ def figure_2_cell(problem: str, method: str, seed: int = SEED) -> Json:
 
 
 def _dimension(seed: int) -> Json:
-    points = {k: [acc.dimension_point(k, p, seed) for p in acc.DIMENSIONS] for k in acc.DIMENSION_METHODS}
+    points = {
+        k: [acc.dimension_point(k, p, seed) for p in acc.DIMENSIONS] for k in acc.DIMENSION_METHODS
+    }
     kept_epsilon = {k: acc.dimension_epsilon(k) for k in acc.DIMENSION_METHODS}
     return {
         "dimensions": list(acc.DIMENSIONS),
         "baseline": _round(acc.dimension_baseline(seed)),
         "accuracy": {k: [_round(mean) for mean, _ in row] for k, row in points.items()},
         "standard_error": {k: [_round(error) for _, error in row] for k, row in points.items()},
-        "epsilon": {k: None if value is None else _round(value) for k, value in kept_epsilon.items()},
+        "epsilon": {
+            k: None if value is None else _round(value) for k, value in kept_epsilon.items()
+        },
     }
 
 
@@ -70,7 +89,9 @@ def _transfer(seed: int) -> Json:
         "epsilons": list(acc.EPSILONS),
         "baseline": _round(baseline),
         "spread": _round(acc.transfer_spread(seed)),
-        "accuracy": {f"{constant:g}": [_round(value) for value in row] for constant, row in curves.items()},
+        "accuracy": {
+            f"{constant:g}": [_round(value) for value in row] for constant, row in curves.items()
+        },
     }
 
 
@@ -80,7 +101,9 @@ def _round(value: float) -> float:
 
 
 def write(numbers: Json, folder: Path) -> list[Path]:
-    """Write the JSON file, the page and the plots of `numbers` into `folder`, created if missing; return the paths."""
+    """Write the JSON file, the page and the plots of `numbers` into `folder`, created if missing;
+    return the paths.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "reproductions.json", numbers)
     write_text(folder / "reproductions.md", page(numbers))
@@ -96,7 +119,9 @@ def write(numbers: Json, folder: Path) -> list[Path]:
 
 
 def main(folder: str | Path = "reports/published", seed: int = SEED) -> list[Path]:
-    """Compute all numbers and write the JSON file, the page and the plots into `folder`; return the paths."""
+    """Compute all numbers and write the JSON file, the page and the plots into `folder`; return the
+    paths.
+    """
     return write(compute(seed), Path(folder))
 
 

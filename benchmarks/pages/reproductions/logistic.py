@@ -1,6 +1,8 @@
-"""Figures 1 and 2 of Chaudhuri and Monteleoni (2008): errors of private logistic regression, with printed and with corrected noise.
+"""Figures 1 and 2 of Chaudhuri and Monteleoni (2008): errors of private logistic regression, with
+printed and with corrected noise.
 
-The page compares the paper's numbers with the reproduced numbers, and gives the true epsilon of each run (claims CM-05 and CM-06).
+The page compares the paper's numbers with the reproduced numbers, and gives the true epsilon of
+each run (claims CM-05 and CM-06).
 """
 
 from __future__ import annotations
@@ -14,7 +16,13 @@ import numpy as np
 from numpy.random import Generator, SeedSequence, default_rng
 
 from dpwitness import mechanisms as m
-from dpwitness.benchmarks.experiment_data import PIMA, MissingOptionalDependency, breast_cancer, pima, sphere_with_margin
+from dpwitness.benchmarks.experiment_data import (
+    PIMA,
+    MissingOptionalDependency,
+    breast_cancer,
+    pima,
+    sphere_with_margin,
+)
 from dpwitness.core.numerics.solvers import Problem, minimise, minimize_perturbed_risk
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms.papers.logistic import hypercube
@@ -30,12 +38,20 @@ METHODS = {
     "A2 scale": "Algorithm 2, printed noise (Laplace length, 2/eps its scale)",
     "A2 gamma": "Algorithm 2, corrected noise (Gamma length)",
     "A2 corrected": "Algorithm 2, corrected noise and budget (Chaudhuri, Monteleoni and Sarwate 2011)",
-    "A1 unscaled": "what if: Algorithm 1, printed std, with a normal vector as direction, not scaled to norm 1",
-    "A2 unscaled": "what if: Algorithm 2, printed std, with a normal vector as direction, not scaled to norm 1",
+    "A1 unscaled": "what if: Algorithm 1, printed std, with a normal vector as direction, not scaled to "
+    "norm 1",
+    "A2 unscaled": "what if: Algorithm 2, printed std, with a normal vector as direction, not scaled to "
+    "norm 1",
 }
-_NOISE_NAMES = {"std": "laplace_radius_std", "scale": "laplace_radius_scale", "gamma": "gamma", "corrected": "gamma"}
+_NOISE_NAMES = {
+    "std": "laplace_radius_std",
+    "scale": "laplace_radius_scale",
+    "gamma": "gamma",
+    "corrected": "gamma",
+}
 
-# (mean, standard deviation) of the test error as printed in figure 2, in the order sensitivity method, new method, standard LR.
+# (mean, standard deviation) of the test error as printed in figure 2, in the order sensitivity
+# method, new method, standard LR.
 FIGURE_2 = {
     "margin 0.1": ((0.0924, 0.0522), (0.0259, 0.0149), (0.0, 0.0)),
     "margin 0.05": ((0.2842, 0.0283), (0.0687, 0.0202), (0.0, 0.0)),
@@ -70,11 +86,13 @@ class Cell:
     Parameters
     ----------
     mean, deviation : float
-        Mean and standard deviation over folds of the mean over `RESTARTS` restarts, as in the paper.
+        Mean and standard deviation over folds of the mean over `RESTARTS` restarts, as in the
+        paper.
     long_run : float
         Mean over the same folds and `MANY` restarts, which has a smaller error.
     epsilon : float
-        True epsilon of the method at this n lambda, where the claim is 0.2; infinite for LR and for the printed noise.
+        True epsilon of the method at this n lambda, where the claim is 0.2; infinite for LR and for
+        the printed noise.
     training, dimension : int
         Number of records in the smallest training set, and d.
     """
@@ -88,8 +106,12 @@ class Cell:
 
 
 def stream(seed: int, *names: object) -> Generator:
-    """Return the random generator of one part of an experiment, which depends only on the seed and the part's name."""
-    return default_rng(SeedSequence(seed, spawn_key=tuple(zlib.crc32(str(name).encode()) for name in names)))
+    """Return the random generator of one part of an experiment, which depends only on the seed and
+    the part's name.
+    """
+    return default_rng(
+        SeedSequence(seed, spawn_key=tuple(zlib.crc32(str(name).encode()) for name in names))
+    )
 
 
 def problem_data(problem: str, seed: int) -> m.LabelledVectors:
@@ -101,7 +123,9 @@ def problem_data(problem: str, seed: int) -> m.LabelledVectors:
         If the package with the records is not installed.
     """
     if problem.startswith("margin"):
-        return sphere_with_margin(1250, 20, float(problem.split()[1]), stream(seed, problem, "data"))
+        return sphere_with_margin(
+            1250, 20, float(problem.split()[1]), stream(seed, problem, "data")
+        )
     if problem == "Pima":
         return pima()
     if problem == "breast cancer":
@@ -110,21 +134,28 @@ def problem_data(problem: str, seed: int) -> m.LabelledVectors:
 
 
 def _unstandardized(problem: str) -> m.LabelledVectors:
-    """Return the recorded columns, divided by the largest norm of a record: the minimal scaling that Algorithms 1 and 2 need."""
+    """Return the recorded columns, divided by the largest norm of a record: the minimal scaling
+    that Algorithms 1 and 2 need.
+    """
     if problem.startswith("Pima"):
         with PIMA.open(encoding="utf-8") as handle:
             rows = list(csv.DictReader(handle))
-        x = np.array([[float(value) for name, value in row.items() if name != "type"] for row in rows])
+        x = np.array(
+            [[float(value) for name, value in row.items() if name != "type"] for row in rows]
+        )
         y = pima().y
     else:
-        y = breast_cancer().y  # raises MissingOptionalDependency, which names the package to install
+        # raises MissingOptionalDependency, which names the package to install
+        y = breast_cancer().y
         from sklearn.datasets import load_breast_cancer
 
         x = np.asarray(load_breast_cancer(return_X_y=True)[0])
     return m.LabelledVectors(x / np.sqrt((x**2).sum(axis=1).max()), y)
 
 
-def cell(problem: str, method: str, seed: int, *, restarts: int = RESTARTS, many: int = MANY) -> Cell:
+def cell(
+    problem: str, method: str, seed: int, *, restarts: int = RESTARTS, many: int = MANY
+) -> Cell:
     """Return the five-fold test error of one method on one problem."""
     case, data = PROBLEMS[problem], problem_data(problem, seed)
     folds = np.array_split(stream(seed, problem, "folds").permutation(len(data)), FOLDS)
@@ -133,16 +164,39 @@ def cell(problem: str, method: str, seed: int, *, restarts: int = RESTARTS, many
         training_indices = np.setdiff1d(np.arange(len(data)), test_fold)
         training = m.LabelledVectors(data.x[training_indices], data.y[training_indices])
         least = min(least, training.n)
-        weights = release(method, training, EPSILON, case.regularization, max(restarts, many), stream(seed, problem, method, i))
+        weights = release(
+            method,
+            training,
+            EPSILON,
+            case.regularization,
+            max(restarts, many),
+            stream(seed, problem, method, i),
+        )
         errors = ((weights @ data.x[test_fold].T) * data.y[test_fold] <= 0).mean(axis=1)
         short_run.append(errors[:restarts].mean())
         long_run.append(errors.mean())
     kept_epsilon = true_epsilon(method, EPSILON, case.regularization, least, data.dimension)
-    return Cell(float(np.mean(short_run)), float(np.std(short_run, ddof=1)), float(np.mean(long_run)), kept_epsilon, least, data.dimension)
+    return Cell(
+        float(np.mean(short_run)),
+        float(np.std(short_run, ddof=1)),
+        float(np.mean(long_run)),
+        kept_epsilon,
+        least,
+        data.dimension,
+    )
 
 
-def release(method: str, data: m.LabelledVectors, epsilon: float, regularization: float, size: int, rng: Generator) -> FloatArray:
-    """Return `size` released weight vectors of one method; one vector for LR, which is deterministic."""
+def release(
+    method: str,
+    data: m.LabelledVectors,
+    epsilon: float,
+    regularization: float,
+    size: int,
+    rng: Generator,
+) -> FloatArray:
+    """Return `size` released weight vectors of one method; one vector for LR, which is
+    deterministic.
+    """
     problem = Problem.of(data, m.Loss("logistic"), data.n * regularization)
     if method == "LR":
         return minimise(problem).w[None, :]
@@ -156,8 +210,12 @@ def release(method: str, data: m.LabelledVectors, epsilon: float, regularization
     return _mechanism(method, epsilon, regularization).sample(data, size, rng)
 
 
-def true_epsilon(method: str, epsilon: float, regularization: float, records: int, dimension: int) -> float:
-    """Return the true epsilon of a method over all datasets with this n lambda; infinite without privacy."""
+def true_epsilon(
+    method: str, epsilon: float, regularization: float, records: int, dimension: int
+) -> float:
+    """Return the true epsilon of a method over all datasets with this n lambda; infinite without
+    privacy.
+    """
     if method == "LR" or method.endswith("unscaled"):
         return math.inf
     truth = _mechanism(method, epsilon, regularization, records, dimension).truth
@@ -170,10 +228,17 @@ def _mechanism(
 ) -> m.LogisticOutputPerturbation | m.LogisticObjectivePerturbation:
     algorithm, kind = method.split()
     if algorithm == "A1":
-        return m.LogisticOutputPerturbation(epsilon, regularization, _NOISE_NAMES[kind], dimension=dimension, records=records)
+        return m.LogisticOutputPerturbation(
+            epsilon, regularization, _NOISE_NAMES[kind], dimension=dimension, records=records
+        )
     corrected = kind == "corrected"
     return m.LogisticObjectivePerturbation(
-        epsilon, regularization, _NOISE_NAMES[kind], corrected=corrected, dimension=dimension, records=records
+        epsilon,
+        regularization,
+        _NOISE_NAMES[kind],
+        corrected=corrected,
+        dimension=dimension,
+        records=records,
     )
 
 
@@ -181,8 +246,12 @@ CURVE_METHODS = ("LR", "A1 std", "A1 gamma", "A2 std", "A2 gamma")
 CURVE_DIMENSION, CURVE_GAMMA = 10, 1e-3
 
 
-def curve_point(method: str, records: int, seed: int, *, datasets: int = 30, restarts: int = 200) -> float:
-    """Return the mean test error on D_10(0.001) after training on `records` records (section 3.1, figure 1), with lambda = gamma^2."""
+def curve_point(
+    method: str, records: int, seed: int, *, datasets: int = 30, restarts: int = 200
+) -> float:
+    """Return the mean test error on D_10(0.001) after training on `records` records (section 3.1,
+    figure 1), with lambda = gamma^2.
+    """
     signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * CURVE_DIMENSION)).reshape(CURVE_DIMENSION, -1).T
     scale = np.full(CURVE_DIMENSION, math.sqrt((1 - CURVE_GAMMA**2) / (CURVE_DIMENSION - 1)))
     scale[0] = CURVE_GAMMA
@@ -190,19 +259,29 @@ def curve_point(method: str, records: int, seed: int, *, datasets: int = 30, res
     points = signs * scale * signs[:, :1]
     errors = []
     for i in range(datasets):
-        training = hypercube(records, CURVE_DIMENSION, CURVE_GAMMA, stream(seed, "curve data", records, i))
-        weights = release(method, training, EPSILON, CURVE_GAMMA**2, restarts, stream(seed, "curve", method, records, i))
+        training = hypercube(
+            records, CURVE_DIMENSION, CURVE_GAMMA, stream(seed, "curve data", records, i)
+        )
+        weights = release(
+            method,
+            training,
+            EPSILON,
+            CURVE_GAMMA**2,
+            restarts,
+            stream(seed, "curve", method, records, i),
+        )
         margins = weights @ points.T
         errors.append(((margins < 0) + 0.5 * (margins == 0)).mean())
     return float(np.mean(errors))
 
 
 def curve_floor(records: int, seed: int, draws: int = 400_000) -> float:
-    """Return a lower bound on Algorithm 2's expected test error, for any solver, with the printed noise and its standard deviation.
+    """Return a lower bound on Algorithm 2's expected test error, for any solver, with the printed
+    noise and its standard deviation.
 
-    The data move w_1 up by at most gamma, and the noise moves w_1 down by b_1/n. If b_1 > n gamma, the released w_1 is negative, and the
-    error is at least 1/2, because the other coordinates are symmetric. So the expected error is at least P(b_1 > n gamma)/2, which is
-    simulated.
+    The data move w_1 up by at most gamma, and the noise moves w_1 down by b_1/n. If b_1 > n gamma,
+    the released w_1 is negative, and the error is at least 1/2, because the other coordinates are
+    symmetric. So the expected error is at least P(b_1 > n gamma)/2, which is simulated.
     """
     rng = stream(seed, "floor", records)
     direction = rng.standard_normal((draws, CURVE_DIMENSION))
@@ -212,7 +291,9 @@ def curve_floor(records: int, seed: int, draws: int = 400_000) -> float:
 
 
 def available(problem: str) -> str | None:
-    """Return None if the data of a problem are installed, otherwise the message on what is missing."""
+    """Return None if the data of a problem are installed, otherwise the message on what
+    is missing.
+    """
     try:
         problem_data(problem, 0)
     except MissingOptionalDependency as missing:

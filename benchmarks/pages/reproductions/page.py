@@ -15,8 +15,10 @@ def page(numbers: Json) -> str:
     """Return the markdown of the page from the numbers of `compute`."""
     parts = [
         "# Published figures, reproduced",
-        f"From seed {numbers['seed']}, by `python -m dpwitness.benchmarks.pages.reproductions reports/published`; the numbers are in "
-        "`reproductions.json`. Papers: CM08 = Chaudhuri and Monteleoni 2008, JT13 and JT14 = Jain and Thakurta 2013 and 2014.",
+        f"From seed {numbers['seed']}, by `python -m "
+        "dpwitness.benchmarks.pages.reproductions reports/published`; the numbers are in "
+        "`reproductions.json`. Papers: CM08 = Chaudhuri and Monteleoni 2008, JT13 and JT14 = "
+        "Jain and Thakurta 2013 and 2014.",
         *_summary(numbers),
         *_figure_2(numbers),
         *_curve(numbers),
@@ -30,21 +32,35 @@ def _summary(numbers: Json) -> list[str]:
     curve, cover = numbers["curve"], numbers["transfer"]
     low = cover["epsilons"].index(0.1)
     lines = [
-        "- CM08, figure 2: with the printed noise the methods have the paper's order on every problem, and both private methods "
-        "have smaller errors on the simulations than in the paper. With Gamma noise their errors are far larger there.",
-        f"- CM08, figure 1: not reproduced. At n = {curve['records'][-1]} Algorithm 2 as printed has test error "
-        f"{curve['error']['A2 std'][-1]:.2f}, and no solver gets below {curve['floor A2 std'][-1]:.2f} on average; the paper "
+        "- CM08, figure 2: with the printed noise the methods have the paper's order on "
+        "every problem, and both private methods "
+        "have smaller errors on the simulations than in the paper. With Gamma noise their "
+        "errors are far larger there.",
+        f"- CM08, figure 1: not reproduced. At n = {curve['records'][-1]} Algorithm 2 as "
+        "printed has test error "
+        f"{curve['error']['A2 std'][-1]:.2f}, and no solver gets below "
+        f"{curve['floor A2 std'][-1]:.2f} on average; the paper "
         f"reports an error similar to standard regression ({curve['error']['LR'][-1]:.2f} here).",
-        "- JT14, figure 1 (c): reproduced. the padding affects Gamma noise, but not Gaussian noise.",
-        f"- JT13, figure 2 (a): not reproduced. At epsilon = 0.1 the accuracy is {cover['accuracy']['4'][low]:.2f} with noise that keeps "
-        f"the promise and {cover['accuracy']['1'][low]:.2f} with c = 1, against {cover['baseline']:.2f} without noise; the "
+        "- JT14, figure 1 (c): reproduced. the padding affects Gamma noise, but not Gaussian "
+        "noise.",
+        "- JT13, figure 2 (a): not reproduced. At epsilon = 0.1 the accuracy is "
+        f"{cover['accuracy']['4'][low]:.2f} with noise that keeps "
+        f"the promise and {cover['accuracy']['1'][low]:.2f} with c = 1, against "
+        f"{cover['baseline']:.2f} without noise; the "
         f"paper reports similar accuracies.",
     ]
     return ["\n".join(lines)]
 
 
 def _figure_2(numbers: Json) -> list[str]:
-    head = ("problem", "method", "paper", "ours, 10 restarts", "500 restarts", "epsilon kept (promised 0.2)")
+    head = (
+        "problem",
+        "method",
+        "paper",
+        "ours, 10 restarts",
+        "500 restarts",
+        "epsilon kept (promised 0.2)",
+    )
     rows = []
     for problem, cells in numbers["figure_2"].items():
         for method, found in cells.items():
@@ -62,8 +78,10 @@ def _figure_2(numbers: Json) -> list[str]:
         "\n".join(table(head, rows)),
         "\n".join(f"- `{name}`: {text}" for name, text in METHODS.items()),
         *absent,
-        "Mean and standard deviation (of a sample) over five folds, in each of which the error is averaged over restarts. The paper "
-        "prints one row for each algorithm, which is repeated next to each of our readings of its noise; the paper prints "
+        "Mean and standard deviation (of a sample) over five folds, in each of which the "
+        "error is averaged over restarts. The paper "
+        "prints one row for each algorithm, which is repeated next to each of our readings "
+        "of its noise; the paper prints "
         "Laplace, so `std` is the literal reading.",
         _true_epsilon_text(),
         "### Where the numbers differ, and why",
@@ -72,48 +90,74 @@ def _figure_2(numbers: Json) -> list[str]:
 
 
 def _true_epsilon_text() -> str:
-    """Return the sentences on promised and true epsilon, with U of claim CM-06 at the n in the paper's captions."""
+    """Return the sentences on promised and true epsilon, with U of claim CM-06 at the n in the
+    paper's captions.
+    """
     found = []
-    for n, problem in ((1000, "margin 0.1"), (1000, "margin 0.05"), (600, "Pima"), (450, "breast cancer")):
-        truth = LogisticObjectivePerturbation(EPSILON, PROBLEMS[problem].regularization, records=n).truth
+    for n, problem in (
+        (1000, "margin 0.1"),
+        (1000, "margin 0.05"),
+        (600, "Pima"),
+        (450, "breast cancer"),
+    ):
+        truth = LogisticObjectivePerturbation(
+            EPSILON, PROBLEMS[problem].regularization, records=n
+        ).truth
         assert truth is not None
         found.append(f"{truth.parameter:.3g} ({problem}, n = {n})")
     return (
-        "**Promised and true epsilon of these runs.** The printed noise keeps no epsilon at all in more than one dimension: its "
-        "density is unbounded at the minimiser (claims CM-05, CM-06). With Gamma noise Algorithm 1 keeps 0.2; Algorithm 2 keeps U = max "
-        "over s of epsilon (1 + s)/2 + log(1 + s (1 - s)/(n lambda)), which is 0.2 only from n lambda = 10 on. At the n of the paper's "
-        "own table: " + ", ".join(found) + ". `A2 corrected` keeps 0.2; the column shows the exact supremum, which is smaller."
+        "**Promised and true epsilon of these runs.** The printed noise keeps no epsilon at "
+        "all in more than one dimension: its "
+        "density is unbounded at the minimiser (claims CM-05, CM-06). With Gamma noise "
+        "Algorithm 1 keeps 0.2; Algorithm 2 keeps U = max "
+        "over s of epsilon (1 + s)/2 + log(1 + s (1 - s)/(n lambda)), which is 0.2 only from "
+        "n lambda = 10 on. At the n of the paper's "
+        "own table: "
+        + ", ".join(found)
+        + ". `A2 corrected` keeps 0.2; the column shows the exact supremum, which is smaller."
     )
 
 
 def _differences(numbers: Json) -> list[str]:
-    """Return one list item per difference from the paper, with the numbers that support the explanation."""
+    """Return one list item per difference from the paper, with the numbers that support the
+    explanation.
+    """
     cells = numbers["figure_2"]
     return [
-        "- **Simulations, printed noise: our errors are smaller.** Both problems and both algorithms agree with the paper if the "
-        "direction of the noise was a vector of normal variables that was never scaled to norm 1 (`unscaled`), which makes it about "
+        "- **Simulations, printed noise: our errors are smaller.** Both problems and both "
+        "algorithms agree with the paper if the "
+        "direction of the noise was a vector of normal variables that was never scaled to "
+        "norm 1 (`unscaled`), which makes it about "
         "sqrt(20) = 4.5 times as long: "
         + "; ".join(
-            f"{problem}: {algorithm} {cells[problem][f'{algorithm} unscaled']['long_run']:.3f} (paper "
-            f"{FIGURE_2[problem][_COLUMN[algorithm]][0]:.3f} ± {FIGURE_2[problem][_COLUMN[algorithm]][1]:.3f})"
+            f"{problem}: {algorithm} "
+            f"{cells[problem][f'{algorithm} unscaled']['long_run']:.3f} (paper "
+            f"{FIGURE_2[problem][_COLUMN[algorithm]][0]:.3f} ± "
+            f"{FIGURE_2[problem][_COLUMN[algorithm]][1]:.3f})"
             for problem in ("margin 0.1", "margin 0.05")
             for algorithm in ("A1", "A2")
         )
-        + ". This is an inference from the numbers; the paper says that the direction is uniform on the sphere.",
-        "- **Pima: 532 rows and 7 columns here, 768 rows and 8 columns there** (section 6 also says 786), where missing values are "
+        + ". This is an inference from the numbers; the paper says that the direction is "
+        "uniform on the sphere.",
+        "- **Pima: 532 rows and 7 columns here, 768 rows and 8 columns there** (section 6 "
+        "also says 786), where missing values are "
         "zeros. Training sets have 425 records, not 600.",
-        "- **No intercept.** The paper's regression, like ours, goes through the origin, so that the scaling of the columns decides how "
-        "well standard regression does. The paper does not say how it scaled; columns left as they are come closer to its errors of "
+        "- **No intercept.** The paper's regression, like ours, goes through the origin, so "
+        "that the scaling of the columns decides how "
+        "well standard regression does. The paper does not say how it scaled; columns left "
+        "as they are come closer to its errors of "
         "standard regression "
         "than standardized ones: " + _scaling(cells),
         "- **UCI data, `unscaled`**: " + _unscaled_uci(cells),
-        "- **Deviations** are over five folds of one shuffle, five numbers, and so rough themselves.",
+        "- **Deviations** are over five folds of one shuffle, five numbers, and so rough "
+        "themselves.",
     ]
 
 
 def _scaling(cells: Json) -> str:
     found = [
-        f"{problem} {cells[problem]['LR']['mean']:.3f} standardized, {cells[problem + ', unstandardized']['LR']['mean']:.3f} as they are "
+        f"{problem} {cells[problem]['LR']['mean']:.3f} standardized, "
+        f"{cells[problem + ', unstandardized']['LR']['mean']:.3f} as they are "
         f"(paper {FIGURE_2[problem][2][0]:.3f} ± {FIGURE_2[problem][2][1]:.3f})"
         for problem in ("Pima", "breast cancer")
         if problem in cells
@@ -129,7 +173,8 @@ def _unscaled_uci(cells: Json) -> str:
         raw = cells[problem + ", unstandardized"]
         mean, deviation = FIGURE_2[problem][1]
         found.append(
-            f"{problem}, Algorithm 2, columns as they are: {raw['A2 std']['long_run']:.3f} scaled literally, "
+            f"{problem}, Algorithm 2, columns as they are: {raw['A2 std']['long_run']:.3f} "
+            "scaled literally, "
             f"{raw['A2 unscaled']['long_run']:.3f} unscaled (paper {mean:.3f} ± {deviation:.3f})"
         )
     return "; ".join(found) + ". One reading does not fit both."
@@ -138,18 +183,26 @@ def _unscaled_uci(cells: Json) -> str:
 def _curve(numbers: Json) -> list[str]:
     curve = numbers["curve"]
     columns = [*curve["error"].values(), curve["floor A2 std"]]
-    rows = [[str(n), *(f"{column[i]:.3f}" for column in columns)] for i, n in enumerate(curve["records"])]
+    rows = [
+        [str(n), *(f"{column[i]:.3f}" for column in columns)]
+        for i, n in enumerate(curve["records"])
+    ]
     return [
         "## CM08, section 3.1 and figure 1: learning curve on D_10(0.001)",
         "![Learning curve](logistic-learning-curve.svg)",
         "\n".join(table(["n", *curve["error"], "floor, A2 std"], rows)),
-        "Test error, computed over all 1,024 points of the distribution; lambda = gamma^2 = 1e-6, epsilon = 0.2, 30 data sets, "
+        "Test error, computed over all 1,024 points of the distribution; lambda = gamma^2 = "
+        "1e-6, epsilon = 0.2, 30 data sets, "
         "200 restarts each.",
-        "The paper's claim that Algorithm 1 stays high while standard regression learns comes out. Its figure 1 (b) and (c), "
+        "The paper's claim that Algorithm 1 stays high while standard regression learns "
+        "comes out. Its figure 1 (b) and (c), "
         'where "Algorithm 2 '
-        'and logistic regression have similar error rates", (c) on an axis that ends at 0.05, cannot come from Algorithm 2 as '
-        "printed: the data pull w_1 by at most gamma = 0.001, the noise by b_1/n, with |b| around 7; where b_1 > n gamma the released "
-        "w_1 is negative and the error at least 1/2. Half the probability of that, by simulation, is the floor in the last column, "
+        'and logistic regression have similar error rates", (c) on an axis that ends at '
+        "0.05, cannot come from Algorithm 2 as "
+        "printed: the data pull w_1 by at most gamma = 0.001, the noise by b_1/n, with |b| "
+        "around 7; where b_1 > n gamma the released "
+        "w_1 is negative and the error at least 1/2. Half the probability of that, by "
+        "simulation, is the floor in the last column, "
         "whatever the solver.",
     ]
 
@@ -159,46 +212,74 @@ def _dimension(numbers: Json) -> list[str]:
     head = ["method", *(f"p = {p}" for p in found["dimensions"]), "epsilon kept (promised 5)"]
     rows = []
     for method, values in found["accuracy"].items():
-        kept_epsilon = "open" if found["epsilon"][method] is None else f"{found['epsilon'][method]:.3g}"
-        cells = (f"{mean:.3f} ± {error:.3f}" for mean, error in zip(values, found["standard_error"][method], strict=True))
+        kept_epsilon = (
+            "open" if found["epsilon"][method] is None else f"{found['epsilon'][method]:.3g}"
+        )
+        cells = (
+            f"{mean:.3f} ± {error:.3f}"
+            for mean, error in zip(values, found["standard_error"][method], strict=True)
+        )
         rows.append([method, *cells, kept_epsilon])
     return [
         "## JT14, figure 1 (c): accuracy against the dimension",
         "![Accuracy against padded dimension](dimension-independence.svg)",
         "\n".join(table(head, rows)),
-        f"Mean and standard error over 20 runs; {found['baseline']:.3f} without noise; delta = 0.001 for the Gaussian methods. As in the "
-        "paper: objective perturbation beats output perturbation, Gaussian noise is flat in p, Gamma noise is not.",
-        "Not Cod-RNA (60,000 x 8) but a stand-in: 4,200 training records on 150 distinct vectors of 8 features, logistic labels. The "
-        "paper's support vector machine is replaced by logistic regression, which objective perturbation can differentiate. Its lambda = "
-        "0.001 is read as the weight relative to the mean loss; in the notation of its equation (3) it would be 4,200 times smaller, and "
-        "output perturbation would return noise. Output-Gauss keeps more than it promises (claim JT-03); for Objective-Gauss and this "
+        f"Mean and standard error over 20 runs; {found['baseline']:.3f} without noise; delta "
+        "= 0.001 for the Gaussian methods. As in the "
+        "paper: objective perturbation beats output perturbation, Gaussian noise is flat in "
+        "p, Gamma noise is not.",
+        "Not Cod-RNA (60,000 x 8) but a stand-in: 4,200 training records on 150 distinct "
+        "vectors of 8 features, logistic labels. The "
+        "paper's support vector machine is replaced by logistic regression, which objective "
+        "perturbation can differentiate. Its lambda = "
+        "0.001 is read as the weight relative to the mean loss; in the notation of its "
+        "equation (3) it would be 4,200 times smaller, and "
+        "output perturbation would return noise. Output-Gauss keeps more than it promises "
+        "(claim JT-03); for Objective-Gauss and this "
         "loss no closed form is known, and for Huber loss its promise fails (JT-07).",
     ]
 
 
 def _transfer(numbers: Json) -> list[str]:
     found = numbers["transfer"]
-    rows = [[str(c), *(f"{value:.3f}" for value in values)] for c, values in found["accuracy"].items()]
+    rows = [
+        [str(c), *(f"{value:.3f}" for value in values)] for c, values in found["accuracy"].items()
+    ]
     least = found["accuracy"][f"{min(CONSTANTS):g}"]
-    matching_epsilon = next((e for e, value in zip(found["epsilons"], least, strict=True) if value > found["baseline"] - 0.01), None)
+    matching_epsilon = next(
+        (
+            e
+            for e, value in zip(found["epsilons"], least, strict=True)
+            if value > found["baseline"] - 0.01
+        ),
+        None,
+    )
     constant_text = ""
     if matching_epsilon is not None:
         constant_text = (
-            " Only c/epsilon matters: to come within one point of the baseline at epsilon = 0.1 takes c = "
-            f"{min(CONSTANTS) * 0.1 / matching_epsilon:.2g}, where for ten or more equal test points 1.7 to 2.0 is the least that keeps "
-            "the promise at that epsilon and delta (claim JK-10). The points here are spread out: together they feel at most "
-            f"{found['spread']:.2f} times the change of w* that equal ones would, so that the least c may be smaller by about that factor, "
+            " Only c/epsilon matters: to come within one point of the baseline at epsilon = "
+            "0.1 takes c = "
+            f"{min(CONSTANTS) * 0.1 / matching_epsilon:.2g}, where for ten or more equal "
+            "test points 1.7 to 2.0 is the least that keeps "
+            "the promise at that epsilon and delta (claim JK-10). The points here are spread "
+            "out: together they feel at most "
+            f"{found['spread']:.2f} times the change of w* that equal ones would, so that "
+            "the least c may be smaller by about that factor, "
             "not by thirty."
         )
     return [
         "## JT13, figure 2 (a): TDDL, accuracy against epsilon",
         "![TDDL accuracy](transfer-accuracy.svg)",
         "\n".join(table(["c", *(f"eps = {e:g}" for e in found["epsilons"])], rows)),
-        f'Mean over 20 runs; {found["baseline"]:.3f} without noise (paper, on CoverType: 0.723). The paper: "for epsilon >= 0.1, our '
+        f"Mean over 20 runs; {found['baseline']:.3f} without noise (paper, on CoverType: "
+        '0.723). The paper: "for epsilon >= 0.1, our '
         'method performed similarly to the baseline method".',
-        "Not CoverType but a stand-in with 10 features and 500,000 records; kernel (<x, z> + 1)^3 and penalty 0.001 as printed, logistic "
-        f"loss in place of hinge (both 1-Lipschitz, so the noise is the same), T = {POINTS} public points, delta = 1e-6, constraint |w| <= "
-        "4. The paper states neither T nor delta nor the constant c of its noise; c = 4 keeps the promise up to epsilon = 5, c = 1 does "
+        "Not CoverType but a stand-in with 10 features and 500,000 records; kernel (<x, z> + "
+        "1)^3 and penalty 0.001 as printed, logistic "
+        f"loss in place of hinge (both 1-Lipschitz, so the noise is the same), T = {POINTS} "
+        "public points, delta = 1e-6, constraint |w| <= "
+        "4. The paper states neither T nor delta nor the constant c of its noise; c = 4 "
+        "keeps the promise up to epsilon = 5, c = 1 does "
         "not "
         "from T = 10 on." + constant_text,
     ]

@@ -1,1 +1,3 @@
-"""Drivers of other auditing tools: each runs in the interpreter that has its tool, and follows the documentation of the tool."""
+"""Drivers of other auditing tools: each runs in the interpreter that has its tool, and follows the
+documentation of the tool.
+"""

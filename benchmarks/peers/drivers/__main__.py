@@ -1,9 +1,11 @@
-"""Command ``python -m dpwitness.benchmarks.peers.drivers``: run a tool on mechanisms, and print a JSON line for each.
+"""Command ``python -m dpwitness.benchmarks.peers.drivers``: run a tool on mechanisms, and print a
+JSON line for each.
 
-The argument is a JSON list of objects with tool, case, settings, CPU seconds and seed. A case is a mechanism of the zoo, or a file of
-recorded outputs, whose library's processor time the tool pays. With the default settings the tool runs once.
-With the best settings the number of runs grows until one attack takes most of the budget. That last attack counts, and its processor time
-alone: start, compilation and the other attacks are free.
+The argument is a JSON list of objects with tool, case, settings, CPU seconds and seed. A case is a
+mechanism of the zoo, or a file of recorded outputs, whose library's processor time the tool pays.
+With the default settings the tool runs once. With the best settings the number of runs grows until
+one attack takes most of the budget. That last attack counts, and its processor time alone: start,
+compilation and the other attacks are free.
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ _GROWTH = 30
 _WORTH = 1.4  # least growth of the size for which another attack is made
 _TARGET = 0.85  # share of the budget for which a size is chosen
 _SPARE = 0.75  # share of the budget below which the size is at least doubled
-_START, _SEARCH = 60, 16  # CPU seconds for start and compilation, and multiple of the budget for the search of the size
+# CPU seconds for start and compilation, and multiple of the budget for the search of the size
+_START, _SEARCH = 60, 16
 _WARM_UP = 2  # multiple of the budget that the first attack, which is free, may take
-Attempt = Callable[[int, float], tuple[Answer | None, float]]  # answer and cost of an attack, by its size and its limit in CPU seconds
+# answer and cost of an attack, by its size and its limit in CPU seconds
+Attempt = Callable[[int, float], tuple[Answer | None, float]]
 
 
 class _OutOfTime(BaseException):
@@ -46,7 +50,8 @@ def main() -> int:
     """Run the attacks that the argument lists, and print one outcome as JSON for each."""
     tasks = json.loads(sys.argv[1])
     limit = int(sum(_START + _SEARCH * asked["cpu_seconds"] for asked in tasks))
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))  # ends a tool that ignores the end of its budget
+    # ends a tool that ignores the end of its budget
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     for asked in tasks:
         with contextlib.redirect_stdout(sys.stderr):  # tools print
             outcome = _outcome(asked)
@@ -66,7 +71,10 @@ def _outcome(asked: dict[str, Any]) -> dict[str, Any]:
         traceback.print_exc()
         return {"state": "error", "note": f"{type(error).__name__}: {error}"[:200]}
     if answer is None:
-        return {"state": "no answer", "note": f"needs more than {asked['cpu_seconds']:g} CPU seconds"}
+        return {
+            "state": "no answer",
+            "note": f"needs more than {asked['cpu_seconds']:g} CPU seconds",
+        }
     print(f"{asked}: {time.monotonic() - begin:.0f} s by the clock")
     bound = None if answer.bound is None else float(answer.bound)
     found = {"bound": bound, "violated": bool(answer.violated), "note": answer.note}
@@ -76,11 +84,20 @@ def _outcome(asked: dict[str, Any]) -> dict[str, Any]:
 def _attack(asked: dict[str, Any]) -> tuple[Answer | None, float, int]:
     """Return the answer of the tool, its processor time, and the size of the attack."""
     driver, budget = import_module(f"{__package__}.{asked['tool']}"), float(asked["cpu_seconds"])
-    subject = recorded(asked["recording"]) if asked.get("recording") else _zoo_subject(asked["case"])
+    subject = (
+        recorded(asked["recording"]) if asked.get("recording") else _zoo_subject(asked["case"])
+    )
     mechanism, best = subject["mechanism"], asked["settings"] == "best"
 
     def task(size: int) -> Task:
-        return Task(**subject, confidence=asked["confidence"], best=best, size=size, seed=asked["seed"], cpu_seconds=budget)
+        return Task(
+            **subject,
+            confidence=asked["confidence"],
+            best=best,
+            size=size,
+            seed=asked["seed"],
+            cpu_seconds=budget,
+        )
 
     task(0).draw(0, 10, np.random.default_rng(0))  # compiles the mechanism
 
@@ -96,11 +113,20 @@ def _zoo_subject(name: str) -> dict[str, Any]:
     """Return the fields of a Task from a mechanism of the zoo."""
     case = case_named(name)
     pair = case.mechanism.worst_pair()
-    return {"mechanism": case.mechanism, "datasets": (pair.d0, pair.d1), "epsilon": case.epsilon, "delta": case.delta}
+    return {
+        "mechanism": case.mechanism,
+        "datasets": (pair.d0, pair.d1),
+        "epsilon": case.epsilon,
+        "delta": case.delta,
+    }
 
 
-def _timed(attack: Callable[[], Answer], budget: float, mechanism: Any = None) -> tuple[Answer | None, float]:
-    """Return the answer of an attack and its processor time; no answer if the attack takes more than the budget."""
+def _timed(
+    attack: Callable[[], Answer], budget: float, mechanism: Any = None
+) -> tuple[Answer | None, float]:
+    """Return the answer of an attack and its processor time; no answer if the attack takes more
+    than the budget.
+    """
     ended, library = False, mechanism if isinstance(mechanism, Recorded) else None
     if library is not None:
         library.rewind()
@@ -130,7 +156,9 @@ def _timed(attack: Callable[[], Answer], budget: float, mechanism: Any = None) -
 
 
 def _warmed_up(attempt: Attempt, budget: float) -> bool:
-    """Make one free attack, which compiles and loads what the tool needs, and return whether another one may have an answer."""
+    """Make one free attack, which compiles and loads what the tool needs, and return whether
+    another one may have an answer.
+    """
     try:
         return attempt(0, _WARM_UP * budget)[0] is not None
     except NotExpressible:
@@ -139,11 +167,15 @@ def _warmed_up(attempt: Attempt, budget: float) -> bool:
         return True
 
 
-def _largest(attempt: Attempt, budget: float, first: int = _FIRST_SIZE) -> tuple[Answer | None, float, int]:
-    """Return the last attack of a growing sequence whose cost is within the budget, with its cost and size.
+def _largest(
+    attempt: Attempt, budget: float, first: int = _FIRST_SIZE
+) -> tuple[Answer | None, float, int]:
+    """Return the last attack of a growing sequence whose cost is within the budget, with its cost
+    and size.
 
-    The cost of an attack is taken as a constant plus a part that is proportional to its size, fitted to the two last attacks. After an
-    attack of a first size that took most of the budget with another seed, the cost is taken as proportional.
+    The cost of an attack is taken as a constant plus a part that is proportional to its size,
+    fitted to the two last attacks. After an attack of a first size that took most of the budget
+    with another seed, the cost is taken as proportional.
     """
     attempt(_WARM_UP_SIZE, _WARM_UP * budget)  # compiles and loads what the tool needs
     kept: tuple[Answer | None, float, int] = (None, 0.0, 0)
@@ -155,7 +187,8 @@ def _largest(attempt: Attempt, budget: float, first: int = _FIRST_SIZE) -> tuple
         else:
             slope = (cost - kept[1]) / (size - kept[2]) if kept[2] or first != _FIRST_SIZE else 0.0
             wanted = size + int(min((_TARGET * budget - cost) / max(slope, 1e-12), _MOST_SIZE))
-            wanted = max(wanted, 2 * size if cost < _SPARE * budget else 0)  # the cost may grow more slowly than the size
+            # the cost may grow more slowly than the size
+            wanted = max(wanted, 2 * size if cost < _SPARE * budget else 0)
             kept = answer, cost, size
         size = min(max(wanted, _LEAST_SIZE), kept[2] * _GROWTH or _MOST_SIZE, int(0.9 * limit))
         if size < max(_WORTH * kept[2], _LEAST_SIZE):

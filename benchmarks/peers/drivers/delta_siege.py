@@ -14,7 +14,13 @@ import numpy as np
 from dpwitness.benchmarks.peers.drivers.unused_imports import leave_out
 
 # Libraries of the example mechanisms.
-leave_out("diffprivlib.mechanisms", "opendp.mod", "opendp.measurements", "opendp.combinators", "pydp.algorithms.numerical_mechanisms")
+leave_out(
+    "diffprivlib.mechanisms",
+    "opendp.mod",
+    "opendp.measurements",
+    "opendp.combinators",
+    "pydp.algorithms.numerical_mechanisms",
+)
 leave_out("mbi", "mst", "aim", "cdp2adp", "autodp", "dpopt.probability.estimators")
 leave_out("dpopt.optimizer.optimizer_generator", "dpopt.optimizer.optimizers")
 
@@ -34,14 +40,16 @@ from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Task
 from dpwitness.mechanisms.textbook.gaussian_calibration import epsilon_of_shift, shift_over_sigma
 
 _DELTAS = 100
-_FINAL = 5  # ratio of the runs of the final bound to those of each step before, as in the tool's defaults
+# ratio of the runs of the final bound to those of each step before, as in the tool's defaults
+_FINAL = 5
 
 
 class Sampled(Mechanism):
-    """Mechanism in the tool's form: inputs are the numbers of the datasets, and rho is the guarantee of the noise that the claim allows.
+    """Mechanism in the tool's form: inputs are the numbers of the datasets, and rho is the
+    guarantee of the noise that the claim allows.
 
-    For a pure claim rho is 1 / epsilon, as in the tool's Laplace mechanism; for an approximate claim, the smallest standard deviation of
-    Gaussian noise with sensitivity 1.
+    For a pure claim rho is 1 / epsilon, as in the tool's Laplace mechanism; for an approximate
+    claim, the smallest standard deviation of Gaussian noise with sensitivity 1.
     """
 
     task: Task  # set before the search
@@ -64,7 +72,11 @@ class Sampled(Mechanism):
             return float("inf")
         if self.task.delta == 0:
             return 1 / epsilon if delta == 0 else float("inf")
-        return 1 / shift_over_sigma(epsilon, delta) if 0 < delta < 1 and np.isfinite(epsilon) else float("inf")
+        return (
+            1 / shift_over_sigma(epsilon, delta)
+            if 0 < delta < 1 and np.isfinite(epsilon)
+            else float("inf")
+        )
 
     def perturb_delta(self, new_delta: float, a: float = 0.0, b: float = 10.0) -> float | None:
         """Return epsilon at another delta with the same rho; None if there is none."""
@@ -74,21 +86,33 @@ class Sampled(Mechanism):
 
 
 def attack(task: Task) -> Answer:
-    """Return whether the tool's confident ratio of rho is below 1, and the epsilon at the claimed delta that belongs to this ratio.
+    """Return whether the tool's confident ratio of rho is below 1, and the epsilon at the claimed
+    delta that belongs to this ratio.
 
-    The default settings are those of the minimal example: bit patterns and logistic regression. The best settings are gradient boosting on
-    the outputs, or the bit patterns of the example if the fault is in low bits, one trial, and sizes that fit the budget.
+    The default settings are those of the minimal example: bit patterns and logistic regression. The
+    best settings are gradient boosting on the outputs, or the bit patterns of the example if the
+    fault is in low bits, one trial, and sizes that fit the budget.
     """
     dimensions = task.draw(0, 1, np.random.default_rng(0)).shape[1]
     if not task.best and dimensions > 1:
         raise NotExpressible("the bit patterns of the example read one number")
     Sampled.task = task
     size = task.size
-    sizes = {"n_train": size, "n_init": size, "n_check": size, "n_final": _FINAL * size, "batch_size": size, "confidence": task.confidence}
+    sizes = {
+        "n_train": size,
+        "n_init": size,
+        "n_check": size,
+        "n_final": _FINAL * size,
+        "batch_size": size,
+        "confidence": task.confidence,
+    }
     config = Config(n_jobs=1, n_experiments=1, seed=task.seed, **(sizes if task.best else {}))
     classifier = [("boosting", HistGradientBoostingClassifier(random_state=task.seed))]
     if not task.best or (task.bits and dimensions == 1):
-        classifier = [("bit_transformer", BitPatternFeatureTransformer()), ("log_reg", LogisticRegression())]
+        classifier = [
+            ("bit_transformer", BitPatternFeatureTransformer()),
+            ("log_reg", LogisticRegression()),
+        ]
     with tempfile.TemporaryDirectory() as folder:  # the tool fails without one
         ratio = _search(task, config, Pipeline(classifier), Path(folder))
     return Answer(ratio < 1, _epsilon(task, ratio), f"{config.n_final} runs for the bound")
@@ -98,9 +122,13 @@ def _search(task: Task, config: Config, classifier: Pipeline, folder: Path) -> f
     """Return the tool's confident ratio of rho for its better witness."""
     search = DeltaSiege(
         config=config,
-        search_space=SimpleSampler(Sampled, [(0, 1)], epsilon=(task.epsilon, task.epsilon), delta=(task.delta, task.delta)),
+        search_space=SimpleSampler(
+            Sampled, [(0, 1)], epsilon=(task.epsilon, task.epsilon), delta=(task.delta, task.delta)
+        ),
         classifier_factories=SklearnClassifier.get_factory(classifier=classifier),
-        witnesses_factories=WitnessOptimization.get_factory(estimator=LinesearchEstimator(delta_steps=_deltas(task))),
+        witnesses_factories=WitnessOptimization.get_factory(
+            estimator=LinesearchEstimator(delta_steps=_deltas(task))
+        ),
         logger=Logger(Logger.State.SILENT),
         base_folder=folder,
     )
@@ -109,13 +137,17 @@ def _search(task: Task, config: Config, classifier: Pipeline, folder: Path) -> f
 
 
 def _deltas(task: Task) -> Any:
-    """Return the deltas at which the tool evaluates rho: its default, or fewer, because rho of Gaussian noise has no closed form.
+    """Return the deltas at which the tool evaluates rho: its default, or fewer, because rho of
+    Gaussian noise has no closed form.
 
-    The claim of a library is one point: at other deltas, its noise may lose more than Gaussian noise with this claim.
+    The claim of a library is one point: at other deltas, its noise may lose more than Gaussian
+    noise with this claim.
     """
     if isinstance(task.mechanism, Recorded):
         return np.array([task.delta])
-    return np.concatenate([[0.0, task.delta], np.geomspace(1e-9, 1, _DELTAS)]) if task.best else None
+    return (
+        np.concatenate([[0.0, task.delta], np.geomspace(1e-9, 1, _DELTAS)]) if task.best else None
+    )
 
 
 def _epsilon(task: Task, ratio: float) -> float:
@@ -124,4 +156,6 @@ def _epsilon(task: Task, ratio: float) -> float:
         return task.epsilon / ratio if ratio > 0 else float("inf")
     if not np.isfinite(ratio) or ratio <= 0:
         return 0.0
-    return float(epsilon_of_shift(shift_over_sigma(task.epsilon, task.delta) / ratio, task.delta, 50))
+    return float(
+        epsilon_of_shift(shift_over_sigma(task.epsilon, task.delta) / ratio, task.delta, 50)
+    )

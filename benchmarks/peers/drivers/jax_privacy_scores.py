@@ -1,6 +1,7 @@
 """Driver of the auditor of jax-privacy, ``CanaryScoreAuditor``, which reads scores.
 
-Documentation: the docstrings of ``jax_privacy.auditing``. The mechanism's runs on the two datasets are the held-in and held-out canaries.
+Documentation: the docstrings of ``jax_privacy.auditing``. The mechanism's runs on the two datasets
+are the held-in and held-out canaries.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ _TRAINING_SHARE = 0.25
 def attack(task: Task) -> Answer:
     """Return the Clopper-Pearson bound of the library.
 
-    By default the output of a scalar mechanism is its score, with the library's default strategy (Bonferroni over all thresholds). The best
-    setting scores outputs by the log odds of gradient boosting, trained on other runs, and chooses the threshold on half of the scores.
+    By default the output of a scalar mechanism is its score, with the library's default strategy
+    (Bonferroni over all thresholds). The best setting scores outputs by the log odds of gradient
+    boosting, trained on other runs, and chooses the threshold on half of the scores.
     """
     rng = task.generator()
     if task.best:
@@ -36,7 +38,9 @@ def attack(task: Task) -> Answer:
 def _best(task: Task, rng: np.random.Generator) -> Answer:
     train = max(int(task.size * _TRAINING_SHARE), 50)
     learned = [task.draw(side, train, rng) for side in (0, 1)]
-    model = HistGradientBoostingClassifier(random_state=task.seed).fit(np.vstack(learned), np.repeat([0, 1], train))
+    model = HistGradientBoostingClassifier(random_state=task.seed).fit(
+        np.vstack(learned), np.repeat([0, 1], train)
+    )
 
     def scores(outputs: Outputs) -> Outputs:
         return np.asarray(model.decision_function(outputs), dtype=np.float64)
@@ -44,5 +48,7 @@ def _best(task: Task, rng: np.random.Generator) -> Answer:
     first, second = (scores(task.draw(side, task.size - train, rng)) for side in (0, 1))
     auditor = auditing.CanaryScoreAuditor(second, first)
     split = auditing.Split(seed=task.seed)
-    bound = auditor.epsilon_clopper_pearson(1 - task.confidence, task.delta, one_sided=False, threshold_strategy=split)
+    bound = auditor.epsilon_clopper_pearson(
+        1 - task.confidence, task.delta, one_sided=False, threshold_strategy=split
+    )
     return Answer(bound > task.epsilon, bound, f"{2 * task.size} runs")

@@ -1,4 +1,6 @@
-"""Recorded outputs of a mechanism on two datasets, in place of the mechanism: its library runs in another interpreter."""
+"""Recorded outputs of a mechanism on two datasets, in place of the mechanism: its library runs in
+another interpreter.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ CHUNK = 500  # outputs that a tool which reads one output at a time takes at onc
 
 
 class Exhausted(Exception):
-    """An attack has taken all recorded outputs. An ordinary exception, because tools pass those on from their threads."""
+    """An attack has taken all recorded outputs. An ordinary exception, because tools pass those on
+    from their threads.
+    """
 
 
 @dataclass
@@ -36,7 +40,9 @@ class Recorded:
     _taken: list[int] = field(default_factory=lambda: [0, 0])
 
     def sample(self, dataset: Any, size: int, rng: object) -> Outputs:
-        """Return the next outputs on the dataset with the number ``dataset[0]``. Raise Exhausted if there are not as many."""
+        """Return the next outputs on the dataset with the number ``dataset[0]``. Raise Exhausted if
+        there are not as many.
+        """
         side = int(dataset[0])
         begin = self._taken[side]
         if begin + size > len(self.outputs[side]):
@@ -59,5 +65,9 @@ def recorded(file: Path) -> dict[str, Any]:
     """Return the fields of a Task from a file of recorded outputs."""
     with np.load(file) as found:
         mechanism = Recorded((found["first"], found["second"]), float(found["cost"]))
-        claim = {"epsilon": float(found["epsilon"]), "delta": float(found["delta"]), "bits": bool(found["bits"])}
+        claim = {
+            "epsilon": float(found["epsilon"]),
+            "delta": float(found["delta"]),
+            "bits": bool(found["bits"]),
+        }
     return {"mechanism": mechanism, "datasets": (np.zeros(1), np.ones(1)), **claim}

@@ -29,11 +29,13 @@ class Task:
     epsilon, delta : float
         The claim.
     confidence : float
-        Confidence of the tool's statements with the best settings; the default settings have their own.
+        Confidence of the tool's statements with the best settings; the default settings have their
+        own.
     best : bool
         Whether to use the best settings that we found, instead of the tool's default settings.
     size : int
-        Number of runs of the mechanism on each dataset that the best settings may use, in the tool's own unit. The default settings fix it.
+        Number of runs of the mechanism on each dataset that the best settings may use, in the
+        tool's own unit. The default settings fix it.
     seed : int
         Seed of the mechanism and of the tool.
     cpu_seconds : float
@@ -59,13 +61,17 @@ class Task:
 
     def draw(self, side: int, size: int, rng: np.random.Generator) -> Outputs:
         """Return outputs of the mechanism on one of the two datasets, of shape (size, k)."""
-        outputs = np.asarray(self.mechanism.sample(self.datasets[side], size, rng), dtype=np.float64)
+        outputs = np.asarray(
+            self.mechanism.sample(self.datasets[side], size, rng), dtype=np.float64
+        )
         return outputs.reshape(size, -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a tool states: a lower bound on epsilon at the claimed delta, if it has one, and whether it states a violation of the claim."""
+    """What a tool states: a lower bound on epsilon at the claimed delta, if it has one, and whether
+    it states a violation of the claim.
+    """
 
     violated: bool
     bound: float | None = None

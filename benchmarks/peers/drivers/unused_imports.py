@@ -1,4 +1,6 @@
-"""Placeholders for libraries that a tool imports when it starts, for parts that a comparison on given datasets does not use."""
+"""Placeholders for libraries that a tool imports when it starts, for parts that a comparison on
+given datasets does not use.
+"""
 
 from __future__ import annotations
 

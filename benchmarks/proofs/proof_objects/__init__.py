@@ -1,1 +1,3 @@
-"""Proof objects of claims over boxes, and their checker, which uses intervals of its own instead of flint."""
+"""Proof objects of claims over boxes, and their checker, which uses intervals of its own instead of
+flint.
+"""

@@ -1,8 +1,10 @@
-"""Interval arithmetic with directed rounding, with the names of python-flint's balls and none of its code.
+"""Interval arithmetic with directed rounding, with the names of python-flint's balls and none of
+its code.
 
-Sums, products, quotients and square roots are rounded outwards by mpmath's binary floats, whose rounding is exact integer arithmetic.
-Exponentials, logarithms and the normal law are the integer enclosures of `proofs_checks/kernel/checker.py`. An operation without a value
-on an interval returns the real line.
+Sums, products, quotients and square roots are rounded outwards by mpmath's binary floats, whose
+rounding is exact integer arithmetic. Exponentials, logarithms and the normal law are the integer
+enclosures of `proofs_checks/kernel/checker.py`. An operation without a value on an interval returns
+the real line.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ FAR = 8  # from here on, the Mills ratio is computed by its continued fraction
 
 
 class Arb:
-    """Closed interval of real numbers. A comparison is true if it holds for all numbers of both sides."""
+    """Closed interval of real numbers. A comparison is true if it holds for all numbers of both
+    sides.
+    """
 
     __array_ufunc__ = None
     __slots__ = ("high", "low")
@@ -103,7 +107,8 @@ class Arb:
     def __float__(self) -> float:
         return float(libmp.to_float(self.mid().low, rnd="n"))
 
-    def str(self, digits: int = 15, radius: bool = True) -> Any:  # the name `str` is this method here
+    # the name `str` is this method here
+    def str(self, digits: int = 15, radius: bool = True) -> Any:
         return " to ".join(libmp.to_str(end, digits) for end in (self.low, self.high))
 
     def __neg__(self) -> Arb:
@@ -117,7 +122,10 @@ class Arb:
 
     def __add__(self, other: Any) -> Arb:
         other = _interval(other)
-        return Arb.between(libmp.mpf_add(self.low, other.low, BITS, "f"), libmp.mpf_add(self.high, other.high, BITS, "c"))
+        return Arb.between(
+            libmp.mpf_add(self.low, other.low, BITS, "f"),
+            libmp.mpf_add(self.high, other.high, BITS, "c"),
+        )
 
     def __sub__(self, other: Any) -> Arb:
         return self + -_interval(other)
@@ -134,7 +142,9 @@ class Arb:
         other = _interval(other)
         if not (other > 0 or other < 0):
             return Arb.line()
-        return _hull(libmp.mpf_div, [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)])
+        return _hull(
+            libmp.mpf_div, [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
+        )
 
     def __rtruediv__(self, other: Any) -> Arb:
         return _interval(other) / self
@@ -177,7 +187,9 @@ class Arb:
     def sqrt(self) -> Arb:
         if not self >= 0:
             return Arb.line()
-        return Arb.between(libmp.mpf_sqrt(self.low, BITS, "f"), libmp.mpf_sqrt(self.high, BITS, "c"))
+        return Arb.between(
+            libmp.mpf_sqrt(self.low, BITS, "f"), libmp.mpf_sqrt(self.high, BITS, "c")
+        )
 
     def root(self, degree: int) -> Arb:
         return (self.log() / degree).exp()
@@ -194,10 +206,17 @@ class Arb:
     def log1p(self) -> Arb:
         """Return log(1 + x), where 1 + x is exact unless an end is extremely small or large."""
         ends = zip((self.low, self.high), "fc", strict=True)
-        return Arb.between(*(libmp.mpf_add(libmp.fone, end, 0 if abs(end[2]) < EXACT else BITS, way) for end, way in ends)).log()
+        return Arb.between(
+            *(
+                libmp.mpf_add(libmp.fone, end, 0 if abs(end[2]) < EXACT else BITS, way)
+                for end, way in ends
+            )
+        ).log()
 
     def lambertw(self) -> Arb:
-        """Return the w >= 0 with w e^w = x, for x >= 0: Newton's steps, and a margin at whose ends w e^w is compared with x."""
+        """Return the w >= 0 with w e^w = x, for x >= 0: Newton's steps, and a margin at whose ends
+        w e^w is compared with x.
+        """
         w = self.log1p().mid()
         for _ in range(NEWTON):
             w = (w - (w - self * (-w).exp()) / (w + 1)).mid()
@@ -205,18 +224,31 @@ class Arb:
         return low.union(high) if low * low.exp() <= self <= high * high.exp() else Arb.line()
 
     def gamma(self) -> Arb:
-        """Return the gamma function of x > 0: Stirling's series at x + SHIFT, whose remainder is below its first omitted term."""
+        """Return the gamma function of x > 0: Stirling's series at x + SHIFT, whose remainder is
+        below its first omitted term.
+        """
         if not self > 0:
             return Arb.line()
         y, product = self + SHIFT, Arb(1)
         for k in range(SHIFT):
             product = product * (self + k)
-        terms = [Arb(Fraction(*bernfrac(2 * k)) / (2 * k * (2 * k - 1))) / y ** (2 * k - 1) for k in range(1, TERMS + 1)]
-        log = (y - 0.5) * y.log() - y + (2 * Arb.pi()).log() / 2 + sum(terms[:-1], Arb(0)) + terms[-1].union(-terms[-1])
+        terms = [
+            Arb(Fraction(*bernfrac(2 * k)) / (2 * k * (2 * k - 1))) / y ** (2 * k - 1)
+            for k in range(1, TERMS + 1)
+        ]
+        log = (
+            (y - 0.5) * y.log()
+            - y
+            + (2 * Arb.pi()).log() / 2
+            + sum(terms[:-1], Arb(0))
+            + terms[-1].union(-terms[-1])
+        )
         return log.exp() / product
 
     def gamma_upper(self, shape: Arb, is_regularized: bool) -> Arb:
-        """Return the tail of a gamma variable: 1 - x^s e^-x / Gamma(s + 1) (1 + x / (s + 1) + x^2 / ((s + 1) (s + 2)) + ...)."""
+        """Return the tail of a gamma variable: 1 - x^s e^-x / Gamma(s + 1) (1 + x / (s + 1) + x^2 /
+        ((s + 1) (s + 2)) + ...).
+        """
         if not (is_regularized and self >= 0 and self.is_finite() and shape > 0):
             return Arb.line()
         total, term, k = Arb(0), Arb(1), 0
@@ -224,7 +256,9 @@ class Arb:
             total, k = total + term, k + 1
             term = term * self / (shape + k)
         total = total + term.union(2 * term)  # the ratio of the terms left is below 1/2
-        return (1 - total * (shape * self.log() - self).exp() / (shape + 1).gamma()).nonnegative_part()
+        return (
+            1 - total * (shape * self.log() - self).exp() / (shape + 1).gamma()
+        ).nonnegative_part()
 
     def erfc(self) -> Arb:
         """Return 2 Q(x sqrt(2)) for the normal tail Q, which falls."""
@@ -233,7 +267,9 @@ class Arb:
 
 
 def as_flint() -> ModuleType:
-    """Return a module that can be imported in place of flint: its `arb` are the intervals of this file, other names cannot be used."""
+    """Return a module that can be imported in place of flint: its `arb` are the intervals of this
+    file, other names cannot be used.
+    """
 
     class Context:
         prec = BITS
@@ -265,7 +301,9 @@ def _exact(value: Any) -> Float:
 
 
 def _hull(operation: Any, pairs: list[tuple[Float, Float]]) -> Arb:
-    """Return the smallest interval that contains the operation's values at the pairs of end points."""
+    """Return the smallest interval that contains the operation's values at the pairs of
+    end points.
+    """
     low, high = ([operation(a, b, BITS, way) for a, b in pairs] for way in "fc")
     if libmp.fnan in low or libmp.fnan in high:
         return Arb.line()
@@ -301,7 +339,11 @@ def _exp(x: Float) -> tuple[Float, Float]:
 def _far_exp(x: Float) -> tuple[Float, Float]:
     """Enclose e^x for |x| > 2^40 and infinite x."""
     big = libmp.mpf_shift(libmp.fone, 1 << 40)
-    return (big, libmp.finf) if libmp.mpf_gt(x, libmp.fzero) else (libmp.fzero, libmp.mpf_shift(libmp.fone, -(1 << 40)))
+    return (
+        (big, libmp.finf)
+        if libmp.mpf_gt(x, libmp.fzero)
+        else (libmp.fzero, libmp.mpf_shift(libmp.fone, -(1 << 40)))
+    )
 
 
 def _log(x: Float) -> tuple[Float, Float]:
@@ -314,15 +356,22 @@ def _log(x: Float) -> tuple[Float, Float]:
 
 
 def _normal_tail(x: Arb) -> Arb:
-    """Enclose Q(x) at a point: by the kernel, or by the continued fraction of the Mills ratio for large x."""
+    """Enclose Q(x) at a point: by the kernel, or by the continued fraction of the Mills ratio for
+    large x.
+    """
     if not x.is_finite():
         return Arb(0).union(Arb(1))
     if x < -FAR:
         return 1 - _normal_tail(-x)
     if not x >= FAR:
-        ends = -libmp.to_fixed(libmp.mpf_neg(x.high), checker.BITS), libmp.to_fixed(x.low, checker.BITS)  # rounded outwards
+        # rounded outwards
+        ends = (
+            -libmp.to_fixed(libmp.mpf_neg(x.high), checker.BITS),
+            libmp.to_fixed(x.low, checker.BITS),
+        )
         return Arb.between(_units(checker.normal(ends[0])[0]), _units(checker.normal(ends[1])[1]))
     even, odd = x, x
-    for n in range(FRACTIONS, 0, -1):  # consecutive convergents of 1 / (x + 1 / (x + 2 / (x + ...))) enclose the ratio
+    # consecutive convergents of 1 / (x + 1 / (x + 2 / (x + ...))) enclose the ratio
+    for n in range(FRACTIONS, 0, -1):
         even, odd = x + n / even, x + (n / odd if n < FRACTIONS else 0)
     return (1 / even).union(1 / odd) * (-x * x / 2).exp() / (2 * Arb.pi()).sqrt()

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from dpwitness.proofs_checks.engine.enclosures import Box
 
 LARGE = 100_000  # bytes; larger objects are made again for a check, and not stored
-REFINED = 64  # cells into which the checker divides a cell whose sign its own, different rounding leaves open
+# cells into which the checker divides a cell whose sign its own, different rounding leaves open
+REFINED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,9 @@ class Checked:
 
 
 def proof_object(declared: Declaration) -> dict[str, Any] | None:
-    """Return the proof object of a claim over a box; None if branch and bound does not settle the claim."""
+    """Return the proof object of a claim over a box; None if branch and bound does not settle the
+    claim.
+    """
     from dpwitness.proofs_checks.engine.finding import ClaimVerdict
     from dpwitness.proofs_checks.engine.ledger import settle
 
@@ -45,10 +48,20 @@ def proof_object(declared: Declaration) -> dict[str, Any] | None:
     failing = signs.counterexample
     cells: list[dict[str, Any]]
     if failing is not None and signs.counterexample_value is not None:
-        cells = [{"box": list(_ranges(failing).values()), "above": signs.counterexample_value.lower}]
+        cells = [
+            {"box": list(_ranges(failing).values()), "above": signs.counterexample_value.lower}
+        ]
     else:
-        cells = [{"box": list(_ranges(cell).values()), "below": value.upper} for cell, value in signs.settled_cells]
-    return {"id": declared.id, "holds": failing is None, "domain": _ranges(declared.domain), "cells": cells}
+        cells = [
+            {"box": list(_ranges(cell).values()), "below": value.upper}
+            for cell, value in signs.settled_cells
+        ]
+    return {
+        "id": declared.id,
+        "holds": failing is None,
+        "domain": _ranges(declared.domain),
+        "cells": cells,
+    }
 
 
 def proof_objects() -> Iterator[tuple[str, dict[str, Any] | None]]:
@@ -69,7 +82,10 @@ def check_object(found: dict[str, Any]) -> Checked:
     declared = declarations().get(id)
     if declared is None or not declared.boxed or _ranges(declared.domain) != found["domain"]:
         return Checked(id, "no claim over this domain is known")
-    boxes = [Box(**dict(zip(declared.domain, map(tuple, cell["box"]), strict=True))) for cell in found["cells"]]
+    boxes = [
+        Box(**dict(zip(declared.domain, map(tuple, cell["box"]), strict=True)))
+        for cell in found["cells"]
+    ]
     if not found["holds"]:
         return Checked(id, _problem_of_counterexample(declared, boxes), 1)
     try:
@@ -79,19 +95,28 @@ def check_object(found: dict[str, Any]) -> Checked:
     if not all(cell["below"] <= 0 for cell in found["cells"]):
         return Checked(id, "a stated bound is positive", len(boxes))
     is_covered = _covers(declared.domain, {repr(box) for box in boxes})
-    return Checked(id, "" if is_covered else "the cells do not cover the domain", len(boxes), refined)
+    return Checked(
+        id, "" if is_covered else "the cells do not cover the domain", len(boxes), refined
+    )
 
 
 def _problem_of_counterexample(declared: Declaration, boxes: list[Box]) -> str:
     """Return why a cell does not refute a claim; empty if it does."""
     is_inside = len(boxes) == 1 and all(
-        declared.domain[name][0] <= low <= high <= declared.domain[name][1] for name, (low, high) in boxes[0].items()
+        declared.domain[name][0] <= low <= high <= declared.domain[name][1]
+        for name, (low, high) in boxes[0].items()
     )
-    return "" if is_inside and declared.function(**boxes[0].balls()).lower > 0 else "the counterexample is not confirmed"
+    return (
+        ""
+        if is_inside and declared.function(**boxes[0].balls()).lower > 0
+        else "the counterexample is not confirmed"
+    )
 
 
 def _pieces(declared: Declaration, box: Box) -> int:
-    """Return into how many parts a cell was divided to prove that the excess is at most 0. Raise ArithmeticError if the proof fails."""
+    """Return into how many parts a cell was divided to prove that the excess is at most 0. Raise
+    ArithmeticError if the proof fails.
+    """
     pending, settled = [box], 0
     while pending:
         cell = pending.pop()
@@ -123,7 +148,9 @@ def _ranges(box: Box) -> dict[str, list[float]]:
 
 
 def write(folder: str, large: bool = False) -> int:
-    """Write the objects of at most `LARGE` bytes to a folder, or those that are larger; return the exit code."""
+    """Write the objects of at most `LARGE` bytes to a folder, or those that are larger; return the
+    exit code.
+    """
     Path(folder).mkdir(parents=True, exist_ok=True)
     missing = []
     for id, found in proof_objects():
@@ -138,7 +165,9 @@ def write(folder: str, large: bool = False) -> int:
 
 
 def check(folders: Sequence[str]) -> int:
-    """Check all objects of the folders without flint, print the refused ones and the numbers, and return the exit code."""
+    """Check all objects of the folders without flint, print the refused ones and the numbers, and
+    return the exit code.
+    """
     from dpwitness.benchmarks.proofs.proof_objects.intervals import as_flint
 
     sys.modules["flint"] = as_flint()
@@ -154,14 +183,17 @@ def check(folders: Sequence[str]) -> int:
         else:
             accepted, cells, refined = accepted + 1, cells + result.cells, refined + result.refined
     print(
-        f"{accepted} proof objects of claims accepted without flint, with {cells} cells and {refined} more by division; {refused} refused"
+        f"{accepted} proof objects of claims accepted without flint, with {cells} cells and "
+        f"{refined} more by division; {refused} refused"
     )
     return int(refused > 0 or accepted == 0)
 
 
 def main(command: str, *folders: str) -> int:
     """Run a command of the module and return the exit code."""
-    return check(folders) if command == "check" else write(folders[0], large=command == "write-large")
+    return (
+        check(folders) if command == "check" else write(folders[0], large=command == "write-large")
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""``python -m dpwitness.benchmarks.proofs.review ID...``: accept the texts of claims after their review against the checks."""
+"""``python -m dpwitness.benchmarks.proofs.review ID...``: accept the texts of claims after their
+review against the checks.
+"""
 
 import sys
 from pathlib import Path

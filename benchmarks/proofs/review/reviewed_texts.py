@@ -1,8 +1,10 @@
-"""Reviewed texts of the claims: the printed texts of each entry, and a digest of its check at the last review by a person.
+"""Reviewed texts of the claims: the printed texts of each entry, and a digest of its check at the
+last review by a person.
 
-A reviewer accepts a text and its check together. If the text or the check changes, `differences` names the claim and shows both texts.
-The digest covers the check, the functions and constants of the claims' modules that the check uses, and the domain. The digest does not
-cover comments, docstrings, layout, the engine or the mechanisms.
+A reviewer accepts a text and its check together. If the text or the check changes, `differences`
+names the claim and shows both texts. The digest covers the check, the functions and constants of
+the claims' modules that the check uses, and the domain. The digest does not cover comments,
+docstrings, layout, the engine or the mechanisms.
 """
 
 from __future__ import annotations
@@ -26,47 +28,68 @@ Reviewed = Mapping[str, Mapping[str, str]]
 
 
 def _without_docstring(node: Any) -> Any:
-    """Return a syntax tree as nested lists without docstrings, decorators and empty fields, equal for every version of Python."""
+    """Return a syntax tree as nested lists without docstrings, decorators and empty fields, equal
+    for every version of Python.
+    """
     if isinstance(node, list):
         return [_without_docstring(item) for item in node]
     if not isinstance(node, ast.AST):
         return repr(node)
-    fields = {name: value for name, value in ast.iter_fields(node) if name not in _IGNORED and value not in (None, [])}
+    fields = {
+        name: value
+        for name, value in ast.iter_fields(node)
+        if name not in _IGNORED and value not in (None, [])
+    }
     if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
         fields["body"] = node.body[1:]
-    return [type(node).__name__, *([name, _without_docstring(value)] for name, value in fields.items())]
+    return [
+        type(node).__name__,
+        *([name, _without_docstring(value)] for name, value in fields.items()),
+    ]
 
 
 def digest(declared: Declaration) -> str:
-    """Return a digest of a claim's check: its code, the code that it uses from the claims' modules, domain, kind and stated ratio."""
+    """Return a digest of a claim's check: its code, the code that it uses from the claims' modules,
+    domain, kind and stated ratio.
+    """
     code = sorted((place.where, str(_without_docstring(place.tree))) for place in places(declared))
     rest = [declared.kind, declared.boxed, declared.reach, sorted(declared.domain.items())]
     return hashlib.blake2b(repr([code, rest]).encode(), digest_size=8).hexdigest()
 
 
 def entry(declared: Declaration) -> dict[str, str]:
-    """Return the entry that a review accepts: the printed texts of a claim and the digest of its check."""
+    """Return the entry that a review accepts: the printed texts of a claim and the digest of its
+    check.
+    """
     return {**{name: getattr(declared, name) for name in TEXTS}, "check": digest(declared)}
 
 
 def differences(declared: Declaration, reviewed: Reviewed) -> list[str]:
-    """Return one message for each printed text, or check, that differs from the reviewed entry; an empty list if nothing differs.
+    """Return one message for each printed text, or check, that differs from the reviewed entry; an
+    empty list if nothing differs.
 
     Each message shows both texts and the command that accepts the change.
     """
     old, new = reviewed.get(declared.id), entry(declared)
-    instruction = f"Compare the text with its check, then run: python -m dpwitness.benchmarks.proofs.review {declared.id}"
+    instruction = (
+        "Compare the text with its check, then run: python -m "
+        f"dpwitness.benchmarks.proofs.review {declared.id}"
+    )
     if old is None:
         return [f"{declared.id}: no text was reviewed. Now: {declared.statement!r}. {instruction}"]
     changed = [name for name in new if old[name] != new[name]]
     unchanged_check = "" if "check" in changed else " Its check did not change."
     found = [
-        f"{declared.id}: the {name} was {old[name]!r} and is {new[name]!r}.{unchanged_check} {instruction}"
+        f"{declared.id}: the {name} was {old[name]!r} and is {new[name]!r}.{unchanged_check} "
+        f"{instruction}"
         for name in changed
         if name != "check"
     ]
     if changed == ["check"]:
-        found = [f"{declared.id}: the check changed and its statement {declared.statement!r} did not. {instruction}"]
+        found = [
+            f"{declared.id}: the check changed and its statement {declared.statement!r} did "
+            f"not. {instruction}"
+        ]
     return found
 
 
@@ -77,7 +100,9 @@ def read_reviewed(file: Path) -> dict[str, dict[str, str]]:
 
 
 def accept(file: Path, *changed: Declaration) -> Json:
-    """Write the present texts and digests of the claims `changed` into the file of reviewed texts, and return its content."""
+    """Write the present texts and digests of the claims `changed` into the file of reviewed texts,
+    and return its content.
+    """
     reviewed = read_reviewed(file) if file.exists() else {}
     reviewed |= {declared.id: entry(declared) for declared in changed}
     write_json(file, dict(sorted(reviewed.items())))

@@ -1,4 +1,6 @@
-"""Mechanisms of other libraries and programs, run in separate worker processes. May import all other folders of mechanisms."""
+"""Mechanisms of other libraries and programs, run in separate worker processes. May import all
+other folders of mechanisms.
+"""
 
 from dpwitness.mechanisms.wrappers.programs.target import Target
 

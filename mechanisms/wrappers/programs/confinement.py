@@ -4,9 +4,10 @@
 
     python confinement.py JSON PROGRAM ARGUMENTS...
 
-Each limit survives the start of the program. The program may write below one folder only (Landlock, Linux 5.13), has a loopback device as
-its only network (a network namespace), and has its home, its cache and its temporary files in the folder. What the system does not offer
-is left out: `offered` returns what holds here. The module uses the standard library only.
+Each limit survives the start of the program. The program may write below one folder only (Landlock,
+Linux 5.13), has a loopback device as its only network (a network namespace), and has its home, its
+cache and its temporary files in the folder. What the system does not offer is left out: `offered`
+returns what holds here. The module uses the standard library only.
 """
 
 from __future__ import annotations
@@ -23,27 +24,51 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls of Landlock, the same number on all architectures
-_WRITES = 0b1111111110010  # all access rights of Landlock's first version, except execute (1), read a file (4) and read a folder (8)
+# system calls of Landlock, the same number on all architectures
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+# All access rights of Landlock's first version, but to execute, to read a file or a folder.
+_WRITES = 0b1111111110010
 _REFER, _TRUNCATE = 1 << 13, 1 << 14  # of Landlock's second and third version
 _FILE_RIGHTS = 0b10 | _TRUNCATE  # rights that a rule on a file, instead of a folder, may give
 _NO_NEW_PRIVILEGES = 38  # of prctl
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare
 _FILE_BYTES = 2**31  # largest file that the program may write
-_VARIABLES = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "IPYTHONDIR")
+_VARIABLES = (
+    "HOME",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "MPLCONFIGDIR",
+    "NUMBA_CACHE_DIR",
+    "IPYTHONDIR",
+)
 LIMITS = ("files", "network", "size of files")
 
 
 def confined(folder: str, command: list[str]) -> list[str]:
-    """Return the command line that runs `command` under limits; it may write below `folder` only."""
-    return [sys.executable, "-I", "-S", os.path.abspath(__file__), json.dumps({"folder": folder}), *command]
+    """Return the command line that runs `command` under limits; it may write below
+    `folder` only.
+    """
+    return [
+        sys.executable,
+        "-I",
+        "-S",
+        os.path.abspath(__file__),
+        json.dumps({"folder": folder}),
+        *command,
+    ]
 
 
 @functools.cache
 def offered() -> tuple[str, ...]:
-    """Return the limits that this system enforces, among `LIMITS`, found by a trial in a child process."""
+    """Return the limits that this system enforces, among `LIMITS`, found by a trial in a child
+    process.
+    """
     probe = [sys.executable, "-I", "-S", os.path.abspath(__file__), json.dumps({"probe": True})]
-    done = subprocess.run(probe, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    done = subprocess.run(
+        probe, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
+    )
     return tuple(name for name in LIMITS if name in done.stdout.splitlines())
 
 
@@ -56,8 +81,13 @@ def described() -> str:
         "network": "the network is cut off",
         "size of files": "a file has at most 2 GiB",
     }
-    sentence = "; ".join(effects[name] for name in has) or "imports and calls run without limits on files and network"
-    return sentence + (f" (this system does not limit: {', '.join(missing)})" if missing and has else "")
+    sentence = (
+        "; ".join(effects[name] for name in has)
+        or "imports and calls run without limits on files and network"
+    )
+    return sentence + (
+        f" (this system does not limit: {', '.join(missing)})" if missing and has else ""
+    )
 
 
 def _system() -> Any:
@@ -73,11 +103,24 @@ def _call(number: int, *arguments: Any) -> int:
 
 
 def _limit_files(folder: str) -> None:
-    """Forbid writing outside of `folder` and the usual devices. Raise OSError if the system has no Landlock."""
+    """Forbid writing outside of `folder` and the usual devices. Raise OSError if the system has no
+    Landlock.
+    """
     version = _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(1))
     rights = _WRITES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
-    ruleset = _call(_CREATE_RULESET, ctypes.byref(ctypes.c_uint64(rights)), ctypes.c_size_t(8), ctypes.c_uint(0))
-    for path in (folder, "/dev/shm", "/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx", "/dev/pts"):
+    ruleset = _call(
+        _CREATE_RULESET, ctypes.byref(ctypes.c_uint64(rights)), ctypes.c_size_t(8), ctypes.c_uint(0)
+    )
+    for path in (
+        folder,
+        "/dev/shm",
+        "/dev/null",
+        "/dev/zero",
+        "/dev/full",
+        "/dev/tty",
+        "/dev/ptmx",
+        "/dev/pts",
+    ):
         with contextlib.suppress(OSError):
             place = os.open(path, os.O_PATH | os.O_CLOEXEC)
             allowed = rights if os.path.isdir(path) else rights & _FILE_RIGHTS
@@ -91,15 +134,22 @@ def _limit_files(folder: str) -> None:
 
 
 def _cut_network() -> None:
-    """Enter a network namespace that has a loopback device only. Raise OSError if the system does not allow this."""
+    """Enter a network namespace that has a loopback device only. Raise OSError if the system does
+    not allow this.
+    """
     user, group, system = os.getuid(), os.getgid(), _system()
     if system.unshare(_NEW_NETWORK):
         if system.unshare(_NEW_USER | _NEW_NETWORK):
             raise OSError(ctypes.get_errno(), "unshare")
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)
-    with contextlib.suppress(OSError):  # without a loopback device, libraries that talk to their own processes fail
+    # without a loopback device, libraries that talk to their own processes fail
+    with contextlib.suppress(OSError):
         import fcntl
 
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as device:
@@ -114,7 +164,11 @@ def _limit_file_size() -> None:
 
 def _limits(folder: str) -> dict[str, Callable[[], None]]:
     """Return the functions that set the limits, by name."""
-    return {"size of files": _limit_file_size, "network": _cut_network, "files": functools.partial(_limit_files, folder)}
+    return {
+        "size of files": _limit_file_size,
+        "network": _cut_network,
+        "files": functools.partial(_limit_files, folder),
+    }
 
 
 def _probe() -> None:

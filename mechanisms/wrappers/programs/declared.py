@@ -1,4 +1,6 @@
-"""Declarations in TARGETS of a target file, and calls of the file's functions in worker processes, in batches."""
+"""Declarations in TARGETS of a target file, and calls of the file's functions in worker processes,
+in batches.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED, TargetError, loaded
-from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied, WorkerTimeout, borrowed_worker
+from dpwitness.mechanisms.wrappers.programs.worker_process import (
+    WorkerDied,
+    WorkerTimeout,
+    borrowed_worker,
+)
 
 _BATCH_SECONDS = 0.5  # duration of a batch of calls to aim at
 _FIRST_BATCH = 8
@@ -31,7 +37,9 @@ class Unfinished(Exception):
     """Outcome of a call that did not end in its time."""
 
 
-def declarations(file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0) -> dict[str, Json]:
+def declarations(
+    file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0
+) -> dict[str, Json]:
     """Return TARGETS of a target file by name; empty if the file has none.
 
     Raises
@@ -44,7 +52,9 @@ def declarations(file: str, python: str | None = None, time_limit: float = 300.0
         try:
             reply, blobs = worker.ask({"op": "declarations"}, [], time_limit)
         except WorkerDied as error:
-            raise TargetError(f"{file}: TARGETS could not be read: the worker process {error}") from None
+            raise TargetError(
+                f"{file}: TARGETS could not be read: the worker process {error}"
+            ) from None
     if "error" in reply:
         raise TargetError(f"{os.path.basename(file)}: {reply['error']}", reply["traceback"])
     found: dict[str, Json] = codec.unpack(reply["declared"], blobs)
@@ -52,44 +62,67 @@ def declarations(file: str, python: str | None = None, time_limit: float = 300.0
 
 
 def require_declaration(
-    target: Target, found: Json, kind: str, needed: Sequence[str], keys: Sequence[str], functions: Sequence[str]
+    target: Target,
+    found: Json,
+    kind: str,
+    needed: Sequence[str],
+    keys: Sequence[str],
+    functions: Sequence[str],
 ) -> None:
-    """Raise InvalidArgument unless the declaration is of this kind and has the needed keys; those in `functions` name functions."""
+    """Raise InvalidArgument unless the declaration is of this kind and has the needed keys; those
+    in `functions` name functions.
+    """
     where = f"{os.path.basename(target.file)}:{target.name}"
     if found.get("kind") != kind:
-        raise InvalidArgument(f'{where}: kind must be "{kind}", got {short_repr(found.get("kind"))}')
+        raise InvalidArgument(
+            f'{where}: kind must be "{kind}", got {short_repr(found.get("kind"))}'
+        )
     for key in needed:
         if key not in found:
-            raise InvalidArgument(f"{where}: the kind {kind!r} needs the key {key!r}; its keys are {', '.join(keys)}")
+            raise InvalidArgument(
+                f"{where}: the kind {kind!r} needs the key {key!r}; its keys are {', '.join(keys)}"
+            )
     for key in found:
         if key not in keys and (near := difflib.get_close_matches(str(key), keys, 1, 0.85)):
             raise InvalidArgument(f"{where}: key {key!r} is unknown; did you mean {near[0]!r}?")
     for key in functions:
         if not isinstance(found.get(key, ""), str):
-            raise InvalidArgument(f"{where}: {key} must name a function of the file, got {short_repr(found[key])}")
+            raise InvalidArgument(
+                f"{where}: {key} must name a function of the file, got {short_repr(found[key])}"
+            )
 
 
 def library_note(target: Target) -> str:
-    """Return library, version and interpreter of a target file for reports; an empty text if the file names no LIBRARY."""
+    """Return library, version and interpreter of a target file for reports; an empty text if the
+    file names no LIBRARY.
+    """
     with loaded(target._slot, target.time_limit) as worker:
         found = worker.loaded | worker.versions
     version = found["version"] or "of unknown version"
-    return f"{found['library']} {version}, Python {found['python']}, NumPy {found['numpy']}" if found["library"] else ""
+    return (
+        f"{found['library']} {version}, Python {found['python']}, NumPy {found['numpy']}"
+        if found["library"]
+        else ""
+    )
 
 
 @dataclass(slots=True)
 class Calls:
     """Calls of the functions of a target's file in worker processes of its interpreter.
 
-    A call that ends its process has the outcome Aborted; the other calls of its batch are made again in a new process.
+    A call that ends its process has the outcome Aborted; the other calls of its batch are made
+    again in a new process.
     """
 
     target: Target
     aborts: int = 0  # number of processes that calls have ended
     _size: int = field(default=_FIRST_BATCH, repr=False)
 
-    def call(self, name: str, arguments: Sequence[Sequence[Any]], keywords: Sequence[str] = ()) -> list[Any]:
-        """Return the values and exceptions of the calls of one function, in order; with `keywords`, as the names of its arguments.
+    def call(
+        self, name: str, arguments: Sequence[Sequence[Any]], keywords: Sequence[str] = ()
+    ) -> list[Any]:
+        """Return the values and exceptions of the calls of one function, in order; with `keywords`,
+        as the names of its arguments.
 
         Raises
         ------
@@ -97,7 +130,9 @@ class Calls:
             If the file cannot be loaded, or has no function of this name.
         """
         found: list[Any] = []
-        with tempfile.NamedTemporaryFile(prefix="dpwitness-calls-", dir=CONFINED.get() or None) as marker:
+        with tempfile.NamedTemporaryFile(
+            prefix="dpwitness-calls-", dir=CONFINED.get() or None
+        ) as marker:
             while len(found) < len(arguments):
                 batch = arguments[len(found) : len(found) + self._size]
                 begin = time.perf_counter()
@@ -112,8 +147,12 @@ class Calls:
         elif seconds < _BATCH_SECONDS / 4:
             self._size = min(_MAX_BATCH, 2 * self._size)
 
-    def _batch(self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str) -> list[Any]:
-        """Return the outcomes of a batch. After an abort, return the abort and the outcomes of the earlier calls, which are made again."""
+    def _batch(
+        self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str
+    ) -> list[Any]:
+        """Return the outcomes of a batch. After an abort, return the abort and the outcomes of the
+        earlier calls, which are made again.
+        """
         try:
             return self._ask(name, batch, keywords, marker)
         except WorkerDied as error:
@@ -123,24 +162,40 @@ class Calls:
             self._size = max(1, self._size // 2)
             return [*(self._batch(name, batch[:at], keywords, marker) if at else []), outcome]
 
-    def _ask(self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str) -> list[Any]:
+    def _ask(
+        self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str
+    ) -> list[Any]:
         with contextlib.suppress(OSError):
             os.truncate(marker, 0)
         sent: codec.Blobs = []
         calls = [codec.pack_dataset(list(each), sent) for each in batch]
-        header = {"op": "call", "name": name, "marker": marker, "keywords": list(keywords), "calls": calls}
+        header = {
+            "op": "call",
+            "name": name,
+            "marker": marker,
+            "keywords": list(keywords),
+            "calls": calls,
+        }
         with borrowed_worker(self.target._slot, self.target.time_limit) as worker:
             if "error" in worker.loaded:
-                raise TargetError(f"target {self.target.file} could not be loaded: {worker.loaded['error']}", worker.loaded["traceback"])
+                raise TargetError(
+                    f"target {self.target.file} could not be loaded: {worker.loaded['error']}",
+                    worker.loaded["traceback"],
+                )
             reply, blobs = worker.ask(header, sent, self.target.time_limit)
         if "error" in reply:
-            raise TargetError(f"{os.path.basename(self.target.file)}: {reply['error']}", reply["traceback"])
-        return [codec.unpack(each.get("value", each.get("raised")), blobs) for each in reply["outcomes"]]
+            raise TargetError(
+                f"{os.path.basename(self.target.file)}: {reply['error']}", reply["traceback"]
+            )
+        return [
+            codec.unpack(each.get("value", each.get("raised")), blobs) for each in reply["outcomes"]
+        ]
 
 
 @dataclass(frozen=True, eq=False)
 class Declared:
-    """Base class of the declarations in TARGETS; each kind has its name, its keys, and the keys that name functions.
+    """Base class of the declarations in TARGETS; each kind has its name, its keys, and the keys
+    that name functions.
 
     Parameters
     ----------
@@ -165,7 +220,14 @@ class Declared:
     calls: Calls = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_declaration(self.target, self.declaration, self.KIND, self.NEEDED, ("kind", *self.KEYS), self.FUNCTIONS)
+        require_declaration(
+            self.target,
+            self.declaration,
+            self.KIND,
+            self.NEEDED,
+            ("kind", *self.KEYS),
+            self.FUNCTIONS,
+        )
         object.__setattr__(self, "calls", Calls(self.target))
 
     @property
@@ -174,11 +236,16 @@ class Declared:
 
     @classmethod
     def of(cls, target: Target) -> Self:
-        """Return the declaration that a target names in TARGETS of its file. Raise InvalidArgument if there is none."""
+        """Return the declaration that a target names in TARGETS of its file. Raise InvalidArgument
+        if there is none.
+        """
         found = declarations(target.file, target.python, target.time_limit, target.memory_limit)
         if target.name not in found:
             names = ", ".join(found) or "nothing"
-            raise InvalidArgument(f"{os.path.basename(target.file)}: TARGETS must declare {target.name!r}, it has {names}")
+            raise InvalidArgument(
+                f"{os.path.basename(target.file)}: TARGETS must declare {target.name!r}, it "
+                f"has {names}"
+            )
         return cls(target, found[target.name])
 
 

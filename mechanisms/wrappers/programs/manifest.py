@@ -18,7 +18,9 @@ from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 
 class DescribedTarget(ABC):
-    """Base class of targets whose attributes are read from `describe`, which asks the worker once."""
+    """Base class of targets whose attributes are read from `describe`, which asks the
+    worker once.
+    """
 
     command: Sequence[str]
     text: str
@@ -33,13 +35,18 @@ class DescribedTarget(ABC):
 
     @property
     def claim(self) -> Claim | None:
-        """Claim of the target file. Raises TargetError if the library itself reports an infinite claim."""
+        """Claim of the target file. Raises TargetError if the library itself reports an infinite
+        claim.
+        """
         text = self.describe()["claim"]
         if text is None:
             return None
         numbers = [part.strip().lower() for part in str(text).partition(":")[2].split(",")]
         if any(number in ("inf", "infinity", "+inf", "nan") for number in numbers):
-            raise TargetError(f"{self.__name__}: claim must be finite, the target reports {text!r}, which cannot be refuted")
+            raise TargetError(
+                f"{self.__name__}: claim must be finite, the target reports {text!r}, which "
+                "cannot be refuted"
+            )
         try:
             return parse_claim(text)
         except InvalidArgument as error:
@@ -50,7 +57,10 @@ class DescribedTarget(ABC):
         """Declared domain, built from its kind and arguments."""
         found = self.describe()["domain"]
         if found is not None and "own" in found:
-            raise TargetError(f"{self.__name__}: its domain is a user-defined class, {found['own']}; use it in this process: --in-process")
+            raise TargetError(
+                f"{self.__name__}: its domain is a user-defined class, {found['own']}; use "
+                "it in this process: --in-process"
+            )
         return None if found is None else build_domain(found, self.__name__)
 
     @property
@@ -70,7 +80,9 @@ class DescribedTarget(ABC):
 
     @property
     def guessed(self) -> str:
-        """Parts of claim, relation or domain that a scan guessed; empty if a person or the library states the claim."""
+        """Parts of claim, relation or domain that a scan guessed; empty if a person or the library
+        states the claim.
+        """
         return str(self.describe().get("guessed") or "")
 
     @property
@@ -87,18 +99,32 @@ class DescribedTarget(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for reports: library and version, a version outside the tested range, a library without seeds."""
+        """Notes for reports: library and version, a version outside the tested range, a library
+        without seeds.
+        """
         found = self.describe()
         notes = []
         if self.command:
             notes.append(program_note(found, self.text))
         elif found["library"]:
-            notes.append(f"{found['library']} {found['version'] or 'of unknown version'}, Python {found['python']}, NumPy {found['numpy']}")
-        if found["tested"] and found["version"] and not _is_tested_version(found["version"], found["tested"]):
-            notes.append(f"{found['library']} {found['version']} is outside the tested range {found['tested']}")
+            notes.append(
+                f"{found['library']} {found['version'] or 'of unknown version'}, Python "
+                f"{found['python']}, NumPy {found['numpy']}"
+            )
+        if (
+            found["tested"]
+            and found["version"]
+            and not _is_tested_version(found["version"], found["tested"])
+        ):
+            notes.append(
+                f"{found['library']} {found['version']} is outside the tested range "
+                f"{found['tested']}"
+            )
         notes += found["notes"]
         if not found["seeded"]:
-            notes.append("not reproducible: the library takes no seed, so the same seed gives other counts")
+            notes.append(
+                "not reproducible: the library takes no seed, so the same seed gives other counts"
+            )
         return tuple(notes)
 
 
@@ -110,13 +136,16 @@ def _is_tested_version(version: str, tested: str) -> bool:
     try:
         return SpecifierSet(tested).contains(version, prereleases=True)
     except InvalidSpecifier:
-        raise TargetError(f"TESTED must be a range of versions such as '>=1.2,<2', got {short_repr(tested)}") from None
+        raise TargetError(
+            f"TESTED must be a range of versions such as '>=1.2,<2', got {short_repr(tested)}"
+        ) from None
     except InvalidVersion:  # the library's version number does not follow the standard
         return False
 
 
 def require_attributes(mechanism: Any) -> None:
-    """Raise InvalidArgument if an attribute of a function, or of a mechanism of single runs, is invalid.
+    """Raise InvalidArgument if an attribute of a function, or of a mechanism of single runs, is
+    invalid.
 
     Targets in worker processes are checked there by the same rules. Classes are not checked,
     because they may use these names for parameters.
@@ -125,4 +154,6 @@ def require_attributes(mechanism: Any) -> None:
         try:
             attributes_of(mechanism)
         except Unfit as error:
-            raise InvalidArgument(f"{getattr(mechanism, '__name__', 'mechanism')}: {error}") from None
+            raise InvalidArgument(
+                f"{getattr(mechanism, '__name__', 'mechanism')}: {error}"
+            ) from None

@@ -1,4 +1,6 @@
-"""Pipeline of batches: a worker gets requests before the controller needs their answers, so that both run at the same time."""
+"""Pipeline of batches: a worker gets requests before the controller needs their answers, so that
+both run at the same time.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +17,33 @@ from dpwitness.mechanisms.wrappers.programs.python_worker import BatchRequest, I
 from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied, borrowed_worker
 
 _DEPTH = 6  # batches that a worker has at once
-_MAX_BATCH_SECONDS = 0.05  # expected duration of a batch, above which a pipeline saves nothing and would delay the end of an audit
+# expected duration of a batch, above which a pipeline saves nothing and would delay the end of an
+# audit
+_MAX_BATCH_SECONDS = 0.05
 
 
 class Pipeline:
     """Batches that one thread has sent to one worker, oldest first."""
 
-    def __init__(self, borrowed: AbstractContextManager[Worker], requests: Iterable[BatchRequest], limit: float) -> None:
+    def __init__(
+        self,
+        borrowed: AbstractContextManager[Worker],
+        requests: Iterable[BatchRequest],
+        limit: float,
+    ) -> None:
         self._borrowed, self._requests, self._limit = borrowed, iter(requests), limit
         self._sent: deque[BatchRequest] = deque()
         self._worker: Worker | None = borrowed.__enter__()
 
     def answer(self, request: BatchRequest, limit: float) -> tuple[Json, codec.Blobs] | None:
-        """Return the answer to a request; None if the request was not sent, or another answer comes first.
+        """Return the answer to a request; None if the request was not sent, or another answer comes
+        first.
 
         Raises
         ------
         WorkerDied
-            If the worker ends first, or does not answer in `limit` seconds. The pipeline is then empty.
+            If the worker ends first, or does not answer in `limit` seconds. The pipeline is then
+            empty.
         """
         try:
             self._fill()
@@ -76,7 +87,9 @@ class CurrentPipeline(threading.local):
     value: Pipeline | None = None
 
     def answer(self, request: BatchRequest, limit: float) -> tuple[Json, codec.Blobs] | None:
-        """Return the answer to a request that was sent ahead; otherwise None. Raises as `Pipeline.answer` does."""
+        """Return the answer to a request that was sent ahead; otherwise None. Raises as
+        `Pipeline.answer` does.
+        """
         return None if self.value is None else self.value.answer(request, limit)
 
 
@@ -91,12 +104,20 @@ class _State(Protocol):
 
 
 @contextmanager
-def pipelined(state: _State, slot: Interpreter, time_limit: float, requests: Iterable[BatchRequest], largest: int) -> Iterator[None]:
+def pipelined(
+    state: _State,
+    slot: Interpreter,
+    time_limit: float,
+    requests: Iterable[BatchRequest],
+    largest: int,
+) -> Iterator[None]:
     """Send requests ahead in the block, if batches of `largest` runs are known to be fast."""
     expected, pipeline = state.expected(largest), None
     if expected is not None and expected < _MAX_BATCH_SECONDS and state.current.value is None:
         try:
-            pipeline = Pipeline(borrowed_worker(slot, time_limit), requests, state.limit(time_limit, largest))
+            pipeline = Pipeline(
+                borrowed_worker(slot, time_limit), requests, state.limit(time_limit, largest)
+            )
         except (InvalidArgument, WorkerDied):
             pipeline = None  # the first batch starts a worker again, and reports the error
     state.current.value = pipeline

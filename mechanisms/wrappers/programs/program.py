@@ -1,4 +1,6 @@
-"""Workers that are programs in any language: requests are lines of JSON, answers are lines and blocks (docs/reference/protocol.md)."""
+"""Workers that are programs in any language: requests are lines of JSON, answers are lines and
+blocks (docs/reference/protocol.md).
+"""
 
 from __future__ import annotations
 
@@ -40,17 +42,26 @@ LINE = 2**24  # most bytes of an output line
 _MAX_COLUMNS = 2**20  # most columns of a block
 _MAX_BLOCK_BYTES = 2**33  # most bytes of a block
 _START_SECONDS = 120.0  # seconds within which a program must send hello
-_MAX_REQUESTS_AHEAD = 256  # single runs requested before their answers are read; both pipes must have room for them
+# single runs requested before their answers are read; both pipes must have room for them
+_MAX_REQUESTS_AHEAD = 256
 _INSTALL_PREFIXES = ("/usr/", "/bin/", "/opt/", sys.prefix + os.sep, sys.base_prefix + os.sep)
 _TEXT_ADAPTER = str(Path(__file__).resolve().with_name("text_adapter.py"))
-_SHELL_OPERATORS = frozenset(["|", "||", "&&", ";", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>", "|&"])
-_INTERPRETER = re.compile(r"(python|node|deno|bun|java|Rscript|ruby|julia|perl|php|lua|sh|bash)[\d.]*")
-_SHELL_COMMANDS = frozenset(["cd", "export", "source", ".", "alias", "set", "eval", "exec", "ulimit", "umask", "unset"])
+_SHELL_OPERATORS = frozenset(
+    ["|", "||", "&&", ";", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>", "|&"]
+)
+_INTERPRETER = re.compile(
+    r"(python|node|deno|bun|java|Rscript|ruby|julia|perl|php|lua|sh|bash)[\d.]*"
+)
+_SHELL_COMMANDS = frozenset(
+    ["cd", "export", "source", ".", "alias", "set", "eval", "exec", "ulimit", "umask", "unset"]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Slot of a program: command with arguments, working directory, memory limit in bytes (0: none), and text mode (see `Target`)."""
+    """Slot of a program: command with arguments, working directory, memory limit in bytes (0:
+    none), and text mode (see `Target`).
+    """
 
     command: tuple[str, ...]
     cwd: str
@@ -58,9 +69,13 @@ class Command:
     text: str = ""
 
     def argv(self) -> list[str]:
-        """Return the command line with the program's path; in text mode, the command line of the adapter `text_adapter`."""
+        """Return the command line with the program's path; in text mode, the command line of the
+        adapter `text_adapter`.
+        """
         found = [resolved(self.command, self.cwd), *self.command[1:]]
-        return [sys.executable, "-I", "-S", _TEXT_ADAPTER, self.text, *found] if self.text else found
+        return (
+            [sys.executable, "-I", "-S", _TEXT_ADAPTER, self.text, *found] if self.text else found
+        )
 
     def folder(self) -> str | None:
         return self.cwd or None
@@ -88,7 +103,10 @@ def resolved(command: Sequence[str], cwd: str) -> str:
     name = command[0]
     for part in command:
         if part in _SHELL_OPERATORS:
-            raise TargetError(f"command is run without a shell, got {part!r} in it; to use a shell, write: sh -c '...'")
+            raise TargetError(
+                f"command is run without a shell, got {part!r} in it; to use a shell, write: "
+                "sh -c '...'"
+            )
     path = os.path.join(cwd, os.path.expanduser(name)) if os.sep in name else shutil.which(name)
     if path is None or not os.path.exists(path):
         hint = ""
@@ -102,14 +120,30 @@ def resolved(command: Sequence[str], cwd: str) -> str:
     if os.path.isdir(path):
         raise TargetError(f"command must name a program, got {name!r}, which is a folder")
     if not os.access(path, os.X_OK):
-        raise TargetError(f"command must name an executable program, got {name!r}; make it executable: chmod +x {name}")
+        raise TargetError(
+            f"command must name an executable program, got {name!r}; make it executable: "
+            f"chmod +x {name}"
+        )
     return path
 
 
 def command_script(command: Sequence[str], cwd: str) -> Path | None:
-    """Return the file with the mechanism: the program, or an interpreter's first argument that is a file; None if there is none."""
-    parts = command[1:] if _INTERPRETER.fullmatch(os.path.basename(command[0])) or os.sep not in command[0] else command[:1]
-    return next((path for path in (Path(cwd, os.path.expanduser(part)) for part in parts) if path.is_file()), None)
+    """Return the file with the mechanism: the program, or an interpreter's first argument that is a
+    file; None if there is none.
+    """
+    parts = (
+        command[1:]
+        if _INTERPRETER.fullmatch(os.path.basename(command[0])) or os.sep not in command[0]
+        else command[:1]
+    )
+    return next(
+        (
+            path
+            for path in (Path(cwd, os.path.expanduser(part)) for part in parts)
+            if path.is_file()
+        ),
+        None,
+    )
 
 
 class Program(Process):
@@ -120,12 +154,22 @@ class Program(Process):
         self.slots: OrderedDict[bytes, int] = OrderedDict()
         self._buffer, self._at, self._expected = bytearray(), 0, ""
         try:
-            self.about = parse_hello(self.within(min(_START_SECONDS, time_limit), lambda deadline: self.line(HEADER, deadline, "hello")))
+            self.about = parse_hello(
+                self.within(
+                    min(_START_SECONDS, time_limit),
+                    lambda deadline: self.line(HEADER, deadline, "hello"),
+                )
+            )
         except WorkerDied as error:
             self.close()
             if "Exec format error" in str(error):
-                why = "it is neither a program nor a script whose first line names its interpreter, such as #!/bin/sh"
-                raise TargetError(f"command must name a program, got {slot.command[0]!r}: {why}") from None
+                why = (
+                    "it is neither a program nor a script whose first line names its "
+                    "interpreter, such as #!/bin/sh"
+                )
+                raise TargetError(
+                    f"command must name a program, got {slot.command[0]!r}: {why}"
+                ) from None
             raise
 
     def within(self, time_limit: float, talk: Any) -> Any:
@@ -134,8 +178,8 @@ class Program(Process):
         Raises
         ------
         WorkerDied
-            If the process ends first. ProtocolViolation if the process violates the protocol. WorkerTimeout if
-            it does not answer in time.
+            If the process ends first. ProtocolViolation if the process violates the protocol.
+            WorkerTimeout if it does not answer in time.
         """
         try:
             return talk(time.monotonic() + time_limit)
@@ -143,7 +187,10 @@ class Program(Process):
             raise WorkerDied(f"{self.ended()}{self._due_text()}") from None
         except TimeoutError:
             self.kill()
-            raise WorkerTimeout(f"took longer than time_limit = {time_limit:g} s{self._due_text()}{self.last_output()}") from None
+            raise WorkerTimeout(
+                f"took longer than time_limit = {time_limit:g} "
+                f"s{self._due_text()}{self.last_output()}"
+            ) from None
         except ProtocolViolation as error:
             self.kill()
             raise ProtocolViolation(f"{error}{self.last_output()}") from None
@@ -152,30 +199,43 @@ class Program(Process):
         """Return a description of the expected answer, in parentheses, for error messages."""
         return f" ({self._expected})" if self._expected else ""
 
-    def run(self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], time_limit: float) -> list[Any]:
+    def run(
+        self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], time_limit: float
+    ) -> list[Any]:
         """Return the answers to batches of these sizes: arrays, lists and exceptions."""
-        found: list[Any] = self.within(time_limit, lambda deadline: self._run_batches(sent, sizes, seeds, deadline))
+        found: list[Any] = self.within(
+            time_limit, lambda deadline: self._run_batches(sent, sizes, seeds, deadline)
+        )
         return found
 
-    def _run_batches(self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], deadline: float) -> list[Any]:
+    def _run_batches(
+        self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], deadline: float
+    ) -> list[Any]:
         """Send requests, up to 256 ahead of the answers, and return the answers."""
         self.quiet()
         number, parts = self.dataset(sent)
         found: list[Any] = []
         for first in range(0, len(sizes), _MAX_REQUESTS_AHEAD):
             requested = range(first, min(first + _MAX_REQUESTS_AHEAD, len(sizes)))
-            self.send([*parts, b"".join(run_line(number, sizes[i], seeds[i]) for i in requested)], deadline)
+            self.send(
+                [*parts, b"".join(run_line(number, sizes[i], seeds[i]) for i in requested)],
+                deadline,
+            )
             found += [self.answer(sizes[i], deadline) for i in requested]
             parts = []
         return found
 
     def dataset(self, sent: Sent) -> tuple[int, list[Any]]:
-        """Return the number of a dataset, and the messages to send for it. Each dataset is sent once."""
+        """Return the number of a dataset, and the messages to send for it. Each dataset is sent
+        once.
+        """
         number = self.slots.get(sent.key)
         if number is not None:
             self.slots.move_to_end(sent.key)
             return number, []
-        number = len(self.slots) if len(self.slots) < CACHE_SIZE else self.slots.popitem(last=False)[1]
+        number = (
+            len(self.slots) if len(self.slots) < CACHE_SIZE else self.slots.popitem(last=False)[1]
+        )
         self.slots[sent.key] = number
         return number, sent.message(number, self.about["datasets"])
 
@@ -185,27 +245,41 @@ class Program(Process):
             self._read_more(time.monotonic() + 1.0)
         if self._at < len(self._buffer):
             raise ProtocolViolation(
-                f"wrote to standard output without a request: {excerpt(bytes(self._buffer[self._at : self._at + 200]))}"
+                "wrote to standard output without a request: "
+                f"{excerpt(bytes(self._buffer[self._at : self._at + 200]))}"
             )
 
     def answer(self, size: int, deadline: float) -> Any:
-        """Return the next answer, to a batch of `size` runs: array, list or exception. Raise MechanismFailed if it has `failed`."""
+        """Return the next answer, to a batch of `size` runs: array, list or exception. Raise
+        MechanismFailed if it has `failed`.
+        """
         head = parse_message(self.line(HEADER, deadline, "an answer"), "an answer")
         if "failed" in head:
-            raise MechanismFailed(f"the program says: {error_text(Exception(head['failed'])).removeprefix('Exception: ')}")
+            raise MechanismFailed(
+                "the program says: "
+                f"{error_text(Exception(head['failed'])).removeprefix('Exception: ')}"
+            )
         if "raised" in head:
             return exception_of(head)
         kind, rows = head.get("kind"), head.get("rows")
         if kind not in self.about["outputs"]:
-            raise ProtocolViolation(f"answered the kind {excerpt(repr(kind))}, hello names {', '.join(self.about['outputs'])}")
+            raise ProtocolViolation(
+                f"answered the kind {excerpt(repr(kind))}, hello names "
+                f"{', '.join(self.about['outputs'])}"
+            )
         if type(rows) is not int or rows != size:
             raise ProtocolViolation(f"answered {excerpt(repr(rows))} rows for size = {size}")
         if kind == "json":
             return [self._read_output(deadline, i) for i in range(size)]
         columns = head.get("columns")
-        if type(columns) is not int or not 0 <= columns <= _MAX_COLUMNS or 8 * rows * columns > _MAX_BLOCK_BYTES:
+        if (
+            type(columns) is not int
+            or not 0 <= columns <= _MAX_COLUMNS
+            or 8 * rows * columns > _MAX_BLOCK_BYTES
+        ):
             raise ProtocolViolation(
-                f"columns must be a whole number, of a block of at most {_MAX_BLOCK_BYTES} bytes, got {excerpt(repr(columns))}"
+                f"columns must be a whole number, of a block of at most {_MAX_BLOCK_BYTES} "
+                f"bytes, got {excerpt(repr(columns))}"
             )
         found = np.empty((rows, columns), dtype=BLOCKS[str(kind)])
         if found.size:
@@ -216,18 +290,25 @@ class Program(Process):
         """Return the next output line as a value."""
         line = self.line(LINE, deadline, f"output {place + 1}")
         try:
-            return json.loads(line.decode(), parse_int=_parse_integer, object_pairs_hook=object_without_duplicates)
+            return json.loads(
+                line.decode(), parse_int=_parse_integer, object_pairs_hook=object_without_duplicates
+            )
         except (ValueError, RecursionError):
-            raise ProtocolViolation(f"output {place + 1} must be a line of JSON, got {excerpt(line)}") from None
+            raise ProtocolViolation(
+                f"output {place + 1} must be a line of JSON, got {excerpt(line)}"
+            ) from None
 
     def line(self, limit: int, deadline: float, what: str) -> bytes:
-        """Return the next line without its end. Raise EOFError, TimeoutError, or ProtocolViolation for a line longer than `limit`."""
+        """Return the next line without its end. Raise EOFError, TimeoutError, or ProtocolViolation
+        for a line longer than `limit`.
+        """
         self._expected = f"{what} was due"
         seen = self._at
         while (end := self._buffer.find(b"\n", seen)) < 0:
             if len(self._buffer) - self._at > limit:
                 raise ProtocolViolation(
-                    f"{what} must be a line of at most {limit} bytes, got more: {excerpt(bytes(self._buffer[self._at :][:200]))}"
+                    f"{what} must be a line of at most {limit} bytes, got more: "
+                    f"{excerpt(bytes(self._buffer[self._at :][:200]))}"
                 )
             del self._buffer[: self._at]
             self._at, seen = 0, len(self._buffer)
@@ -235,7 +316,9 @@ class Program(Process):
                 raise EOFError
         found = bytes(self._buffer[self._at : end])
         if len(found) > limit:
-            raise ProtocolViolation(f"{what} must be a line of at most {limit} bytes, got {len(found)}")
+            raise ProtocolViolation(
+                f"{what} must be a line of at most {limit} bytes, got {len(found)}"
+            )
         self._at, self._expected = end + 1, ""
         return found
 
@@ -261,6 +344,8 @@ class Program(Process):
 
 
 def _parse_integer(text: str) -> int | float:
-    """Return a JSON integer as a float, because languages print 1.0 as 1; as an int if a float would round it."""
+    """Return a JSON integer as a float, because languages print 1.0 as 1; as an int if a float
+    would round it.
+    """
     value = int(text)
     return float(value) if abs(value) <= 2**53 else value

@@ -1,4 +1,6 @@
-"""Messages of the protocol for programs (docs/reference/protocol.md): datasets, requests, answers and hello."""
+"""Messages of the protocol for programs (docs/reference/protocol.md): datasets, requests, answers
+and hello.
+"""
 
 from __future__ import annotations
 
@@ -32,36 +34,58 @@ class ProtocolViolation(WorkerDied):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Dataset in the forms in which it is sent to a program: a float array if possible, otherwise JSON."""
+    """Dataset in the forms in which it is sent to a program: a float array if possible, otherwise
+    JSON.
+    """
 
     key: bytes
     array: NDArray[np.float64] | None
     value: Any
 
     def message(self, number: int, encodings: Sequence[str]) -> list[Any]:
-        """Return the message of the dataset in an encoding that the program reads. Raise MechanismFailed if there is none."""
+        """Return the message of the dataset in an encoding that the program reads. Raise
+        MechanismFailed if there is none.
+        """
         head: Json = {"op": "dataset", "dataset": number}
         array = self.array
         if "json" not in encodings and array is None:
             array = _float_array(self.value)
         if array is not None and "float64" in encodings:
-            return [line_of(head | {"encoding": "float64", "shape": list(array.shape)}), array.tobytes()]
+            return [
+                line_of(head | {"encoding": "float64", "shape": list(array.shape)}),
+                array.tobytes(),
+            ]
         value = self.value if self.array is None else dataset_json(self.array.tolist())
         return [line_of(head | {"encoding": "json", "value": value})]
 
 
 def plain_fields(dataset: Any) -> Any:
-    """Return dataset classes as dicts of their fields, because the worker may not have dpwitness."""
+    """Return dataset classes as dicts of their fields, because the worker may not have
+    dpwitness.
+    """
     if dataclasses.is_dataclass(dataset) and not isinstance(dataset, type):
-        return {field.name: plain_fields(getattr(dataset, field.name)) for field in dataclasses.fields(dataset)}
+        return {
+            field.name: plain_fields(getattr(dataset, field.name))
+            for field in dataclasses.fields(dataset)
+        }
     return dataset
 
 
 def sent_as(dataset: Any) -> Sent:
-    """Return a dataset in the forms in which it is sent to a program. Raise MechanismFailed if JSON cannot represent the dataset."""
-    if isinstance(dataset, np.ndarray) and dataset.dtype.kind == "f" and not isinstance(dataset, np.ma.MaskedArray):
+    """Return a dataset in the forms in which it is sent to a program. Raise MechanismFailed if JSON
+    cannot represent the dataset.
+    """
+    if (
+        isinstance(dataset, np.ndarray)
+        and dataset.dtype.kind == "f"
+        and not isinstance(dataset, np.ma.MaskedArray)
+    ):
         array = np.ascontiguousarray(dataset, dtype="<f8").reshape(dataset.shape)
-        return Sent(hashlib.blake2b(array.tobytes(), key=repr(array.shape).encode()[:64]).digest(), array, None)
+        return Sent(
+            hashlib.blake2b(array.tobytes(), key=repr(array.shape).encode()[:64]).digest(),
+            array,
+            None,
+        )
     value = dataset_json(dataset)
     return Sent(hashlib.blake2b(json.dumps(value).encode()).digest(), None, value)
 
@@ -71,7 +95,9 @@ def _float_array(value: Any) -> NDArray[np.float64]:
     try:
         found = np.asarray(value, dtype="<f8")
     except (TypeError, ValueError, OverflowError):
-        raise MechanismFailed(f"the program reads datasets as float64 only, which {excerpt(repr(value))} is not") from None
+        raise MechanismFailed(
+            f"the program reads datasets as float64 only, which {excerpt(repr(value))} is not"
+        ) from None
     return found
 
 
@@ -95,12 +121,23 @@ def dataset_json(value: Any) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+        return (
+            float(value)
+            if math.isfinite(value)
+            else "NaN"
+            if value != value
+            else "Infinity"
+            if value > 0
+            else "-Infinity"
+        )
     if isinstance(value, list | tuple):
         return [dataset_json(part) for part in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: dataset_json(part) for key, part in value.items()}
-    raise MechanismFailed(f"a dataset for a program must be representable in JSON, got one with a {type(value).__name__}")
+    raise MechanismFailed(
+        "a dataset for a program must be representable in JSON, got one with a "
+        f"{type(value).__name__}"
+    )
 
 
 def run_line(number: int, size: int, seed: Sequence[int]) -> bytes:
@@ -114,25 +151,34 @@ def line_of(message: Json) -> bytes:
 
 
 def joined(answers: list[Any]) -> list[Any]:
-    """Return the answers of single runs, with consecutive answers of one kind joined to an array or list."""
+    """Return the answers of single runs, with consecutive answers of one kind joined to an array or
+    list.
+    """
 
     def kind(part: Any) -> Any:
         return (part.dtype, part.shape) if isinstance(part, np.ndarray) else "list"
 
     as_lists: list[Any] = [[part] if isinstance(part, Exception) else part for part in answers]
     grouped = ((key, list(same)) for key, same in groupby(as_lists, kind))
-    return [list(chain.from_iterable(same)) if key == "list" else np.concatenate(same) for key, same in grouped]
+    return [
+        list(chain.from_iterable(same)) if key == "list" else np.concatenate(same)
+        for key, same in grouped
+    ]
 
 
 def parse_message(line: bytes, what: str) -> Json:
-    """Return the JSON object of a line. Raise ProtocolViolation if the line is not a JSON object."""
+    """Return the JSON object of a line. Raise ProtocolViolation if the line is not a
+    JSON object.
+    """
     try:
         # decode explicitly: for bytes, json.loads accepts other encodings and a byte order mark
         found = json.loads(line.decode(), object_pairs_hook=object_without_duplicates)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ProtocolViolation(f"wrote {excerpt(line)} where {what} was due, a JSON object in a line")
+        raise ProtocolViolation(
+            f"wrote {excerpt(line)} where {what} was due, a JSON object in a line"
+        )
     return found
 
 
@@ -140,7 +186,9 @@ def exception_of(head: Json) -> Exception:
     """Return the exception that an answer reports."""
     name, text = head["raised"], head.get("text", "")
     if name == "" or not _is_name(name) or not isinstance(text, str):
-        raise ProtocolViolation(f"raised must be the name of an exception, and text a text, got {excerpt(repr(head))}")
+        raise ProtocolViolation(
+            f"raised must be the name of an exception, and text a text, got {excerpt(repr(head))}"
+        )
     found: Exception = codec.stand_in(name, Exception)(text)
     return found
 
@@ -155,44 +203,72 @@ _HELLO_RULES: dict[str, tuple[bool, str, Any]] = {  # key -> required, rule in m
     "name": (True, "a text of 1 to 200 characters in a line", lambda v: v != "" and _is_name(v)),
     "version": (False, "a text of at most 200 characters in a line", _is_name),
     "seedable": (True, "true or false", lambda v: isinstance(v, bool)),
-    "datasets": (True, f"a list of some of {', '.join(ENCODINGS)}", lambda v: _some_of(v, ENCODINGS)),
-    "outputs": (True, f"a list of some of {', '.join(BLOCKS)}, json", lambda v: _some_of(v, (*BLOCKS, "json"))),
+    "datasets": (
+        True,
+        f"a list of some of {', '.join(ENCODINGS)}",
+        lambda v: _some_of(v, ENCODINGS),
+    ),
+    "outputs": (
+        True,
+        f"a list of some of {', '.join(BLOCKS)}, json",
+        lambda v: _some_of(v, (*BLOCKS, "json")),
+    ),
     "claim": (False, "a text such as pure:1", lambda v: isinstance(v, str)),
     "domain": (False, "an object with a kind", lambda v: isinstance(v, dict) and "kind" in v),
     "batch": (False, "a whole number, at least 1", lambda v: type(v) is int and v >= 1),
     "trials": (False, "a whole number, at least 1000", lambda v: type(v) is int and v >= 1000),
-    "expected_failures": (False, "an object of texts", lambda v: isinstance(v, dict) and all(isinstance(t, str) for t in v.values())),
+    "expected_failures": (
+        False,
+        "an object of texts",
+        lambda v: isinstance(v, dict) and all(isinstance(t, str) for t in v.values()),
+    ),
 }
 
 
 def _some_of(value: Any, names: Sequence[str]) -> bool:
     """Return whether a value is a non-empty list of some of the names."""
-    return isinstance(value, list) and bool(value) and all(isinstance(v, str) and v in names for v in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(v, str) and v in names for v in value)
+    )
 
 
 def hello_faults(found: Json) -> list[str]:
     """Return the faults of a hello message, one sentence each."""
     if found.get("protocol") != PROTOCOL and type(found.get("protocol")) is int:
         return [f"speaks protocol {found['protocol']}, this dpwitness {PROTOCOL}"]
-    faults = [f"hello has no {key}" for key, (needed, _, _) in _HELLO_RULES.items() if needed and key not in found]
+    faults = [
+        f"hello has no {key}"
+        for key, (needed, _, _) in _HELLO_RULES.items()
+        if needed and key not in found
+    ]
     faults += [
         f"hello: {key} must be {rule}, got {excerpt(repr(found[key]))}"
         for key, (_, rule, test) in _HELLO_RULES.items()
         if key in found and found[key] is not None and not test(found[key])
     ]
     return faults + [
-        f"hello has an unknown key {key!r}; known keys are {', '.join(_HELLO_RULES)}" for key in found if key not in _HELLO_RULES
+        f"hello has an unknown key {key!r}; known keys are {', '.join(_HELLO_RULES)}"
+        for key in found
+        if key not in _HELLO_RULES
     ]
 
 
 def parse_hello(line: bytes) -> Json:
-    """Return a program's hello in the form of `Target.describe`. Raise ProtocolViolation if the hello is invalid."""
+    """Return a program's hello in the form of `Target.describe`. Raise ProtocolViolation if the
+    hello is invalid.
+    """
     found = parse_message(line, "hello")
     faults = hello_faults(found)
     if faults:
         raise ProtocolViolation("; ".join(faults))
     optional: Json = {"version": "", "claim": None, "domain": None, "batch": None, "trials": None}
-    description = optional | found | {"seeded": found["seedable"], "library": found["name"], "tested": None, "features": False}
+    description = (
+        optional
+        | found
+        | {"seeded": found["seedable"], "library": found["name"], "tested": None, "features": False}
+    )
     return description | {
         "expected_failures": found.get("expected_failures") or {},
         "expected_findings": {},
@@ -206,11 +282,21 @@ def program_note(about: Json, text: str) -> str:
     """Return the note for reports on a program."""
     if text:
         each = "run" if text == "one" else "batch of runs"
-        return f"{about['name']}, a program that prints its outputs: it is started again for each {each}, which takes most of its time"
-    return f"{about['name']} {about['version'] or 'of unknown version'}, a program (protocol {about['protocol']})"
+        return (
+            f"{about['name']}, a program that prints its outputs: it is started again for each "
+            f"{each}, which takes most of its time"
+        )
+    return (
+        f"{about['name']} {about['version'] or 'of unknown version'}, a program (protocol "
+        f"{about['protocol']})"
+    )
 
 
 def excerpt(value: str | bytes, most: int = 120) -> str:
     """Return the beginning of a value for a message."""
     text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
-    return repr(text if len(text) <= most else f"{text[:most]}...") if isinstance(value, bytes) else text[:most]
+    return (
+        repr(text if len(text) <= most else f"{text[:most]}...")
+        if isinstance(value, bytes)
+        else text[:most]
+    )

@@ -1,4 +1,6 @@
-"""Workers that are Python interpreters, which load a target file and run its functions (`worker`), by the messages of `wire`."""
+"""Workers that are Python interpreters, which load a target file and run its functions (`worker`),
+by the messages of `wire`.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,11 @@ _INLINE_BYTES = 4096  # size in bytes from which a dataset is sent once and refe
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """Slot of a Python worker: interpreter (this one if None), target file or module, import paths, memory limit in bytes (0: none).
+    """Slot of a Python worker: interpreter (this one if None), target file or module, import paths,
+    memory limit in bytes (0: none).
 
-    `confined` is the only folder that the worker may write to, without network (`confinement`); empty for a worker without limits.
+    `confined` is the only folder that the worker may write to, without network (`confinement`);
+    empty for a worker without limits.
     """
 
     python: str | None
@@ -43,7 +47,9 @@ class Interpreter:
     def argv(self) -> list[str]:
         python = self.python or sys.executable
         if not os.access(python, os.X_OK):
-            raise InvalidArgument(f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}")
+            raise InvalidArgument(
+                f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}"
+            )
         command = [python, "-u", _SCRIPT]
         return confined(self.confined, command) if self.confined else command
 
@@ -51,7 +57,8 @@ class Interpreter:
         return self.confined or None
 
     def environment(self) -> dict[str, str]:
-        others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()  # these belong to this interpreter
+        # these belong to this interpreter
+        others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()
         return {name: value for name, value in os.environ.items() if name not in others}
 
     def start(self, time_limit: float) -> Worker:
@@ -74,15 +81,27 @@ class Worker(Process):
             raise InvalidArgument(self._start_error(str(error))) from None
         if hello.get("protocol") != codec.PROTOCOL:
             self.close()
-            raise InvalidArgument(f"{self.python} speaks protocol {hello.get('protocol')}, this dpwitness {codec.PROTOCOL}")
+            raise InvalidArgument(
+                f"{self.python} speaks protocol {hello.get('protocol')}, this dpwitness "
+                f"{codec.PROTOCOL}"
+            )
         self.versions = {"python": hello["python"], "numpy": hello["numpy"]}
         try:
             self.loaded, _ = self.ask(
-                {"op": "load", "place": slot.place, "paths": list(slot.paths), "front": slot.python is None}, [], time_limit
+                {
+                    "op": "load",
+                    "place": slot.place,
+                    "paths": list(slot.paths),
+                    "front": slot.python is None,
+                },
+                [],
+                time_limit,
             )
         except WorkerDied as error:
             self.close()
-            raise InvalidArgument(f"target {slot.place} could not be loaded by {self.python}: {error}") from None
+            raise InvalidArgument(
+                f"target {slot.place} could not be loaded by {self.python}: {error}"
+            ) from None
 
     @property
     def python(self) -> str:
@@ -91,8 +110,14 @@ class Worker(Process):
     def _start_error(self, why: str) -> str:
         """Return the error message of an interpreter that could not be started."""
         if "No module named 'numpy'" in why:
-            return f"python must have NumPy, {self.python} does not; install it: {self.python} -m pip install numpy"
-        return f"python must be a Python interpreter (3.8 or later), {self.python} did not answer: {why}"
+            return (
+                f"python must have NumPy, {self.python} does not; install it: {self.python} -m "
+                "pip install numpy"
+            )
+        return (
+            f"python must be a Python interpreter (3.8 or later), {self.python} did not answer: "
+            f"{why}"
+        )
 
     def ask(self, header: Json, blobs: codec.Blobs, time_limit: float) -> tuple[Json, codec.Blobs]:
         """Send a request and wait for its answer.
@@ -107,7 +132,9 @@ class Worker(Process):
         return self.take(time_limit)
 
     def post(self, header: Json, blobs: codec.Blobs, time_limit: float) -> None:
-        """Send a request; `take` returns its answer. A worker answers its requests in order. Raises as `ask` does."""
+        """Send a request; `take` returns its answer. A worker answers its requests in order. Raises
+        as `ask` does.
+        """
         try:
             self.send(codec.message(header, blobs), time.monotonic() + time_limit)
         except BrokenPipeError:
@@ -168,7 +195,9 @@ class BatchRequest(NamedTuple):
 
 
 def sent_as(dataset: Any) -> Sent:
-    """Return a dataset in packed form. Raise MechanismFailed for a frame or graph that cannot be packed."""
+    """Return a dataset in packed form. Raise MechanismFailed for a frame or graph that cannot be
+    packed.
+    """
     number = fixed(dataset)
     if number in _PACKED:
         return _PACKED[number]
@@ -187,7 +216,8 @@ def sent_as(dataset: Any) -> Sent:
     if number:
         _PACKED[number] = found
         while len(_PACKED) > _MAX_PACKED:
-            with contextlib.suppress(KeyError, RuntimeError):  # another thread has removed the entry
+            # another thread has removed the entry
+            with contextlib.suppress(KeyError, RuntimeError):
                 del _PACKED[next(iter(_PACKED))]
     return found
 

@@ -1,4 +1,5 @@
-"""Mechanism given by a database query: SQLite (of the standard library) or DuckDB (extra ``sql``), one query per run.
+"""Mechanism given by a database query: SQLite (of the standard library) or DuckDB (extra ``sql``),
+one query per run.
 
 The dataset is a table in an in-memory database, and the result of the query is the output of one
 run. Each thread loads a dataset once. After loading, the engine refuses writes, and a query that
@@ -26,15 +27,28 @@ from numpy.random import Generator
 from dpwitness.core.claims import Claim, parse_claim
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.core.values.dataframe_backends import UnsupportedData, library_name, to_parts, values_of
-from dpwitness.core.values.validation import InvalidArgument, error_text, import_problem, require_type, short_repr
+from dpwitness.core.values.dataframe_backends import (
+    UnsupportedData,
+    library_name,
+    to_parts,
+    values_of,
+)
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    error_text,
+    import_problem,
+    require_type,
+    short_repr,
+)
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
 
 ENGINES = ("sqlite", "duckdb")
 _MAX_LOADED = 4  # most databases that a thread keeps loaded
 _THREAD = threading.local()
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
-_READ_ACTIONS = {getattr(sqlite3, f"SQLITE_{word}") for word in ("SELECT", "READ", "FUNCTION", "RECURSIVE")}
+_READ_ACTIONS = {
+    getattr(sqlite3, f"SQLITE_{word}") for word in ("SELECT", "READ", "FUNCTION", "RECURSIVE")
+}
 Rows = list[tuple[Any, ...]]
 
 
@@ -85,9 +99,14 @@ class Query:
             require_type(name, getattr(self, name), str, "be a text", "Query")
         engine, _, file = self.dsn.partition(":///")
         if engine not in ENGINES or not file:
-            raise InvalidArgument(f"Query: dsn must be sqlite:///FILE or duckdb:///FILE, FILE may be :memory:, got {short_repr(self.dsn)}")
+            raise InvalidArgument(
+                "Query: dsn must be sqlite:///FILE or duckdb:///FILE, FILE may be :memory:, "
+                f"got {short_repr(self.dsn)}"
+            )
         if not _NAME.fullmatch(self.table):
-            raise InvalidArgument(f"Query: table must be a plain name, got {short_repr(self.table)}")
+            raise InvalidArgument(
+                f"Query: table must be a plain name, got {short_repr(self.table)}"
+            )
         if not self.query.strip():
             raise InvalidArgument("Query: query must be a SELECT, got nothing")
         if engine == "duckdb":
@@ -98,12 +117,15 @@ class Query:
             object.__setattr__(self, "domain", build_domain(self.domain, "Query"))
         if not isinstance(self.claim, Claim | None) or not isinstance(self.domain, Domain | None):
             raise InvalidArgument(
-                f"Query: claim must be a claim and domain a domain, got {short_repr(self.claim)} and {short_repr(self.domain)}"
+                "Query: claim must be a claim and domain a domain, got "
+                f"{short_repr(self.claim)} and {short_repr(self.domain)}"
             )
 
     @property
     def seeded(self) -> bool:
-        """Whether the engine's random() takes a seed. SQLite's takes none, so its counts are not reproducible."""
+        """Whether the engine's random() takes a seed. SQLite's takes none, so its counts are not
+        reproducible.
+        """
         return self.dsn.startswith("duckdb")
 
     @property
@@ -124,15 +146,20 @@ class Query:
             base.check(self.query)
             return _outputs([base.rows(self.query) for _ in range(size)])
         except Exception as error:
-            _THREAD.kept = [each for each in _THREAD.kept if each[2] is not base]  # DuckDB runs no further statement after an error
+            # DuckDB runs no further statement after an error
+            _THREAD.kept = [each for each in _THREAD.kept if each[2] is not base]
             if isinstance(error, RefusedStatement) or base.refuses(error):
                 raise MechanismFailed(f"the query must only read: {error_text(error)}") from None
             raise MechanismFailed(f"the query cannot be run: {error_text(error)}") from None
 
     def _database(self, columns: dict[str, list[Any]]) -> _Base:
-        """Return the database with the dataset loaded, cached for the next batches of this thread."""
+        """Return the database with the dataset loaded, cached for the next batches of
+        this thread.
+        """
         if not columns:
-            raise MechanismFailed("a query needs a dataset with columns, got none: give a frame, or columns as a dict")
+            raise MechanismFailed(
+                "a query needs a dataset with columns, got none: give a frame, or columns as a dict"
+            )
         kept, fingerprint = _THREAD.__dict__.setdefault("kept", []), pickle.dumps(columns)
         for query, known, base in kept:
             if query is self and known == fingerprint:
@@ -145,13 +172,16 @@ class Query:
             raise MechanismFailed(f"the setup of the query raises {error_text(error)}") from None
         if base.has(self.table):
             raise MechanismFailed(
-                f"the table {self.table} must be the dataset, but this name is taken by the database or the setup: choose another"
+                f"the table {self.table} must be the dataset, but this name is taken by the "
+                "database or the setup: choose another"
             )
         try:
             base.load(self.table, columns)
             base.lock()
         except Exception as error:
-            raise MechanismFailed(f"the dataset cannot be made the table {self.table}: {error_text(error)}") from None
+            raise MechanismFailed(
+                f"the dataset cannot be made the table {self.table}: {error_text(error)}"
+            ) from None
         kept.append((self, fingerprint, base))
         if len(kept) > _MAX_LOADED:
             kept.pop(0)[2].held.close()
@@ -203,19 +233,29 @@ class _Base:
 
     def load(self, table: str, columns: dict[str, list[Any]]) -> None:
         """Create the table and insert the rows."""
-        names = ", ".join(f'"{name.replace(chr(34), 2 * chr(34))}" {self.type_of(values)}' for name, values in columns.items())
+        names = ", ".join(
+            f'"{name.replace(chr(34), 2 * chr(34))}" {self.type_of(values)}'
+            for name, values in columns.items()
+        )
         self.held.execute(f'CREATE TABLE "{table}" ({names})')
         self.fill(table, list(columns.values()))
 
     def fill(self, table: str, columns: list[list[Any]]) -> None:
         """Insert the rows into the table."""
-        self.held.executemany(f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})', zip(*columns, strict=True))
+        self.held.executemany(
+            f'INSERT INTO "{table}" VALUES ({", ".join("?" * len(columns))})',
+            zip(*columns, strict=True),
+        )
 
     def type_of(self, values: Sequence[Any]) -> str:
         """Return the SQL type of a column, from the types of its values."""
         kinds = {type(value) for value in values if value is not None}
         return (
-            {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime.date: "DATE"}.get(kinds.pop(), "VARCHAR") if len(kinds) == 1 else ""
+            {bool: "BOOLEAN", int: "BIGINT", float: "DOUBLE", datetime.date: "DATE"}.get(
+                kinds.pop(), "VARCHAR"
+            )
+            if len(kinds) == 1
+            else ""
         )
 
 
@@ -229,15 +269,24 @@ class _SQLite(_Base):
                 with closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as given:
                     given.backup(self.held)
             except sqlite3.Error as error:
-                raise MechanismFailed(f"the database {file} cannot be read: {error_text(error)}") from None
+                raise MechanismFailed(
+                    f"the database {file} cannot be read: {error_text(error)}"
+                ) from None
 
     def run(self, statements: str) -> None:
-        self.held.set_authorizer(lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK)
+        self.held.set_authorizer(
+            lambda action, *_: (
+                sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
+            )
+        )
         self.held.executescript(statements)
         self.held.set_authorizer(None)
 
     def load(self, table: str, columns: dict[str, list[Any]]) -> None:
-        plain = {name: [v.isoformat() if isinstance(v, datetime.date) else v for v in values] for name, values in columns.items()}
+        plain = {
+            name: [v.isoformat() if isinstance(v, datetime.date) else v for v in values]
+            for name, values in columns.items()
+        }
         super().load(table, plain)
 
     def type_of(self, values: Sequence[Any]) -> str:
@@ -245,7 +294,9 @@ class _SQLite(_Base):
 
     def lock(self) -> None:
         self.held.execute("PRAGMA query_only = 1")
-        self.held.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _READ_ACTIONS else sqlite3.SQLITE_DENY)
+        self.held.set_authorizer(
+            lambda action, *_: sqlite3.SQLITE_OK if action in _READ_ACTIONS else sqlite3.SQLITE_DENY
+        )
 
     def rows(self, query: str) -> Rows:
         found = self.held.execute(query)
@@ -264,16 +315,31 @@ class _DuckDB(_Base):
         engine = _import_duckdb()
         try:
             self.held = engine.connect(
-                ":memory:", config={"threads": 1, "python_enable_replacements": False, "autoinstall_known_extensions": False}
+                ":memory:",
+                config={
+                    "threads": 1,
+                    "python_enable_replacements": False,
+                    "autoinstall_known_extensions": False,
+                },
             )
             if file != ":memory:":
                 path = file.replace("'", "''")
-                self.held.execute(f"ATTACH '{path}' AS given (READ_ONLY); COPY FROM DATABASE given TO memory; DETACH given")
+                self.held.execute(
+                    f"ATTACH '{path}' AS given (READ_ONLY); COPY FROM DATABASE given TO "
+                    "memory; DETACH given"
+                )
         except engine.Error as error:
-            raise MechanismFailed(f"the database {file} cannot be read: {error_text(error)}") from None
+            raise MechanismFailed(
+                f"the database {file} cannot be read: {error_text(error)}"
+            ) from None
 
     def run(self, statements: str) -> None:
-        if found := self._statement_types(statements) & {"ATTACH", "COPY", "COPY_DATABASE", "EXPORT"}:
+        if found := self._statement_types(statements) & {
+            "ATTACH",
+            "COPY",
+            "COPY_DATABASE",
+            "EXPORT",
+        }:
             raise RefusedStatement(f"it holds {', '.join(sorted(found))}, which may write files")
         if statements.strip():
             self.held.execute(statements)
@@ -285,14 +351,20 @@ class _DuckDB(_Base):
         self.held.execute("BEGIN TRANSACTION READ ONLY")
 
     def check(self, query: str) -> None:
-        if self._statement_types(query) != {"SELECT"} or len(self.held.extract_statements(query)) != 1:
+        if (
+            self._statement_types(query) != {"SELECT"}
+            or len(self.held.extract_statements(query)) != 1
+        ):
             raise RefusedStatement(
-                f"the query must be one SELECT statement, got {', '.join(sorted(self._statement_types(query))) or 'nothing'}"
+                "the query must be one SELECT statement, got "
+                f"{', '.join(sorted(self._statement_types(query))) or 'nothing'}"
             )
 
     def fill(self, table: str, columns: list[list[Any]]) -> None:
         if columns[0]:  # all columns at once: row by row takes a thousand times as long
-            self.held.execute(f'INSERT INTO "{table}" SELECT {", ".join(["unnest(?)"] * len(columns))}', columns)
+            self.held.execute(
+                f'INSERT INTO "{table}" SELECT {", ".join(["unnest(?)"] * len(columns))}', columns
+            )
 
     def seed(self, number: float) -> None:
         self.held.execute("SELECT setseed(?)", [number]).fetchall()
@@ -317,10 +389,19 @@ def columns_of(dataset: Any) -> dict[str, list[Any]]:
     """
     try:
         if library_name(dataset) not in ("", "networkx"):
-            found: dict[str, Any] = {str(name): values for name, values in values_of(to_parts(dataset)).items()}
+            found: dict[str, Any] = {
+                str(name): values for name, values in values_of(to_parts(dataset)).items()
+            }
         elif isinstance(dataset, dict):
-            found = {str(name): np.asarray(v).tolist() if isinstance(v, np.ndarray) else list(v) for name, v in dataset.items()}
-        elif isinstance(dataset, list) and dataset and all(isinstance(record, dict) for record in dataset):
+            found = {
+                str(name): np.asarray(v).tolist() if isinstance(v, np.ndarray) else list(v)
+                for name, v in dataset.items()
+            }
+        elif (
+            isinstance(dataset, list)
+            and dataset
+            and all(isinstance(record, dict) for record in dataset)
+        ):
             names = dict.fromkeys(name for record in dataset for name in record)
             found = {str(name): [record.get(name) for record in dataset] for name in names}
         else:
@@ -328,9 +409,14 @@ def columns_of(dataset: Any) -> dict[str, list[Any]]:
             table = table[:, None] if table.ndim == 1 else table
             found = {f"c{i}": column.tolist() for i, column in enumerate(table.T)}
     except (UnsupportedData, TypeError, ValueError, IndexError) as error:
-        raise MechanismFailed(f"a query needs a table as its dataset, got {short_repr(dataset)}: {error_text(error)}") from None
+        raise MechanismFailed(
+            f"a query needs a table as its dataset, got {short_repr(dataset)}: {error_text(error)}"
+        ) from None
     if len(set(map(len, found.values()))) > 1:
-        raise MechanismFailed(f"a query needs columns of one length, got {', '.join(f'{name}: {len(v)}' for name, v in found.items())}")
+        raise MechanismFailed(
+            "a query needs columns of one length, got "
+            f"{', '.join(f'{name}: {len(v)}' for name, v in found.items())}"
+        )
     return {name: [_plain(value) for value in values] for name, values in found.items()}
 
 
@@ -342,6 +428,11 @@ def _plain(value: Any) -> Any:
 
 
 def _outputs(found: list[Rows]) -> Any:
-    """Return an array if each run returned one number, otherwise a list of runs, each a list of rows."""
-    single = all(len(rows) == 1 and len(rows[0]) == 1 and isinstance(rows[0][0], int | float) for rows in found)
+    """Return an array if each run returned one number, otherwise a list of runs, each a list of
+    rows.
+    """
+    single = all(
+        len(rows) == 1 and len(rows[0]) == 1 and isinstance(rows[0][0], int | float)
+        for rows in found
+    )
     return np.array([rows[0][0] for rows in found], dtype=float) if single else found

@@ -1,4 +1,5 @@
-"""Supervisor process of a worker: starts the worker, and ends the worker and all of its descendants when the controller or the worker ends.
+"""Supervisor process of a worker: starts the worker, and ends the worker and all of its descendants
+when the controller or the worker ends.
 
 Uses the standard library only; `process` starts one supervisor per worker as a script, in this interpreter::
 
@@ -66,7 +67,9 @@ def descendants(root: int) -> list[int]:
 
 
 def kill_all(worker: int) -> None:
-    """Kill the worker's process group and all descendants. All are stopped first, so that none can start another process."""
+    """Kill the worker's process group and all descendants. All are stopped first, so that none can
+    start another process.
+    """
     seen: set[int] = set()
     for _ in range(400):
         found = _signal_all(worker, signal.SIGSTOP)
@@ -81,7 +84,9 @@ def kill_all(worker: int) -> None:
 
 
 def _signal_all(worker: int, sign: signal.Signals) -> set[int]:
-    """Send a signal to the worker's process group and all descendants, and return the descendants."""
+    """Send a signal to the worker's process group and all descendants, and return the
+    descendants.
+    """
     with contextlib.suppress(OSError):
         os.killpg(worker, sign)
     found = set(descendants(os.getpid()))
@@ -95,7 +100,9 @@ _exit_status: dict[str, int] = {}
 
 
 def _has_children(worker: int) -> bool:
-    """Wait for ended children, without blocking, and return whether a child is left. Does not depend on /proc."""
+    """Wait for ended children, without blocking, and return whether a child is left. Does not
+    depend on /proc.
+    """
     try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -124,8 +131,15 @@ def limited_memory(memory: int) -> Iterator[None]:
 
 
 def main() -> None:
-    """Start the worker, wait for its end or the controller's, kill all descendants, and exit as the worker did."""
-    life, controller, memory, command = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
+    """Start the worker, wait for its end or the controller's, kill all descendants, and exit as the
+    worker did.
+    """
+    life, controller, memory, command = (
+        int(sys.argv[1]),
+        int(sys.argv[2]),
+        int(sys.argv[3]),
+        sys.argv[4:],
+    )
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
@@ -144,7 +158,9 @@ def main() -> None:
     environment = dict(os.environ, DPWITNESS_KEEPER=str(os.getpid()))
     try:
         with limited_memory(memory):  # restore the default action of SIGPIPE
-            worker = os.posix_spawn(command[0], command, environment, setpgroup=0, setsigdef=[signal.SIGPIPE])
+            worker = os.posix_spawn(
+                command[0], command, environment, setpgroup=0, setsigdef=[signal.SIGPIPE]
+            )
     except OSError as error:
         os.write(2, f"cannot be started: {error.strerror}\n".encode())
         os._exit(127)
@@ -167,14 +183,20 @@ def main() -> None:
             count = len(descendants(os.getpid())) - 1
             if count > MOST:
                 kill_all(worker)
-                os.write(2, f"the target has started {count} processes that still run, at most {MOST} are allowed\n".encode())
+                os.write(
+                    2,
+                    f"the target has started {count} processes that still run, at most "
+                    f"{MOST} are allowed\n".encode(),
+                )
                 os._exit(TOO_MANY)
     kill_all(worker)
     _exit_as(_exit_status.get("worker", signal.SIGKILL))
 
 
 def _exit_as(status: int) -> None:
-    """End this process in the same manner as a process with this exit status: by the signal, or with the exit code."""
+    """End this process in the same manner as a process with this exit status: by the signal, or
+    with the exit code.
+    """
     if os.WIFSIGNALED(status):
         signal_number = os.WTERMSIG(status)
         with contextlib.suppress(OSError, ValueError):

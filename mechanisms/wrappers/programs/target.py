@@ -1,27 +1,32 @@
-"""Targets: functions of a target file, run in worker processes of the interpreter that their library needs, and programs in any language.
+"""Targets: functions of a target file, run in worker processes of the interpreter that their
+library needs, and programs in any language.
 
 The messages of a **program** are described in docs/reference/protocol.md.
 
-A **target file** is plain Python that imports NumPy and the library under test, but not dpwitness. Its targets are functions
-``name(dataset, size, rng)`` with an attribute `claim`; ``rng`` is a `numpy.random.Generator` of the worker's NumPy::
+A **target file** is plain Python that imports NumPy and the library under test, but not dpwitness.
+Its targets are functions ``name(dataset, size, rng)`` with an attribute `claim`; ``rng`` is a
+`numpy.random.Generator` of the worker's NumPy::
 
     LIBRARY = "diffprivlib"              # optional: distribution whose version is reported
     TESTED = ">=0.6.6,<0.7"              # optional: other versions are run with a warning
     INSTALL = "pip install diffprivlib"  # optional: shown if the library is missing
 
-    def laplace(dataset, size, rng):     # returns an array (size,) or (size, k), or a list of `size` outputs of any type; may raise
+    def laplace(dataset, size, rng):     # returns an array (size,) or (size, k), or a list of
+    `size` outputs of any type; may raise
         ...
 
-    laplace.claim = "pure:1"             # text for `parse_claim`, or a function without arguments that returns this text
-    laplace.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0, "relation": "replace-one"}
-    laplace.seeded = True                # optional: False if the library cannot take a seed
-    laplace.expected_failures = {}       # optional: names of checks that are known to fail, with the reason
-    laplace.primitives = {"mine.add_noise": {"law": "laplace", "input": "value"}}   # optional: noise functions that `trace` records
-    laplace.expected_findings = {}       # optional: kinds of findings of a trace that are not faults, with the reason
+    laplace.claim = "pure:1"             # text for `parse_claim`, or a function without arguments
+    that returns this text laplace.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0,
+    "relation": "replace-one"} laplace.seeded = True                # optional: False if the library
+    cannot take a seed laplace.expected_failures = {}       # optional: names of checks that are
+    known to fail, with the reason laplace.primitives = {"mine.add_noise": {"law": "laplace",
+    "input": "value"}}   # optional: noise functions that `trace` records laplace.expected_findings
+    = {}       # optional: kinds of findings of a trace that are not faults, with the reason
     laplace.batch = 64                   # optional: most runs in one batch, for slow targets
     laplace.trials = 20_000              # optional: default number of runs of one audit
-    laplace.guessed = "..."              # optional: what a scan has guessed; a violation is then SUSPECT
-    laplace.features = np.abs            # optional: statistics of outputs that may separate the datasets, for events
+    laplace.guessed = "..."              # optional: what a scan has guessed; a violation is then
+    SUSPECT laplace.features = np.abs            # optional: statistics of outputs that may separate
+    the datasets, for events
 
 `domain` names a class of `dpwitness.core.domains` and its arguments. Datasets are passed as
 NumPy arrays, lists, tuples, dicts and scalars; a dataset class of dpwitness is passed as the dict
@@ -48,14 +53,32 @@ from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generato
 from dpwitness.mechanisms.wrappers.programs.manifest import DescribedTarget
 from dpwitness.mechanisms.wrappers.programs.pipeline import pipelined
 from dpwitness.mechanisms.wrappers.programs.program import Command, command_script, command_slot
-from dpwitness.mechanisms.wrappers.programs.program_messages import ProtocolViolation, joined, plain_fields, sent_as
+from dpwitness.mechanisms.wrappers.programs.program_messages import (
+    ProtocolViolation,
+    joined,
+    plain_fields,
+    sent_as,
+)
 from dpwitness.mechanisms.wrappers.programs.python_worker import BatchRequest, Interpreter
 from dpwitness.mechanisms.wrappers.programs.python_worker import sent_as as packed_as
-from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, TargetState, interpreter_slot, loaded
-from dpwitness.mechanisms.wrappers.programs.worker_process import P, Slot, WorkerDied, WorkerTimeout, borrowed_worker, close_all
+from dpwitness.mechanisms.wrappers.programs.worker_pool import (
+    TargetError,
+    TargetState,
+    interpreter_slot,
+    loaded,
+)
+from dpwitness.mechanisms.wrappers.programs.worker_process import (
+    P,
+    Slot,
+    WorkerDied,
+    WorkerTimeout,
+    borrowed_worker,
+    close_all,
+)
 
 Answer = TypeVar("Answer")
-_MIN_RECOGNITION_SECONDS = 30.0  # minimum time for imports and a trial call, also on a loaded machine
+# minimum time for imports and a trial call, also on a loaded machine
+_MIN_RECOGNITION_SECONDS = 30.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,7 +120,8 @@ class Target(DescribedTarget):
 
     Notes
     -----
-    Each thread that calls `sample` has its own worker process: with a ``ThreadPoolExecutor(K)``, K workers run in parallel.
+    Each thread that calls `sample` has its own worker process: with a ``ThreadPoolExecutor(K)``, K
+    workers run in parallel.
 
     A worker that crashes is replaced, and its batch is run once more with the same seed. A second
     crash raises MechanismFailed, which names the signal.
@@ -121,17 +145,25 @@ class Target(DescribedTarget):
     _state: TargetState = dataclasses.field(default_factory=TargetState, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require(self).positive("time_limit").nonnegative("memory_limit").one_of("text", ("", "batch", "one"))
+        require(self).positive("time_limit").nonnegative("memory_limit").one_of(
+            "text", ("", "batch", "one")
+        )
         if len(self.command):
             self._check_command()
             return
         for field, what in (("cwd", self.cwd), ("text", self.text)):
             if what:
-                raise InvalidArgument(f"Target: {field} is for programs only: give a command, or leave it out, got {what!r}")
+                raise InvalidArgument(
+                    f"Target: {field} is for programs only: give a command, or leave it out, "
+                    f"got {what!r}"
+                )
         for field in ("file", "name"):
             if not isinstance(getattr(self, field), str) or not getattr(self, field):
-                raise InvalidArgument(f"Target: {field} must be a non-empty text, got {getattr(self, field)!r}")
-        if self.file.endswith(".py"):  # absolute, because a witness may be replayed from another folder
+                raise InvalidArgument(
+                    f"Target: {field} must be a non-empty text, got {getattr(self, field)!r}"
+                )
+        # absolute, because a witness may be replayed from another folder
+        if self.file.endswith(".py"):
             object.__setattr__(self, "file", os.path.abspath(os.path.expanduser(self.file)))
         if self.python is not None and os.sep in self.python:
             object.__setattr__(self, "python", os.path.abspath(os.path.expanduser(self.python)))
@@ -139,11 +171,18 @@ class Target(DescribedTarget):
     def _check_command(self) -> None:
         """Raise InvalidArgument if the command, or another argument for programs, is invalid."""
         argv = self.command
-        if isinstance(argv, str) or not all(isinstance(part, str) and "\0" not in part for part in argv) or not argv[0]:
-            raise InvalidArgument(f"Target: command must be a list of texts, the program first, got {argv!r}")
+        if (
+            isinstance(argv, str)
+            or not all(isinstance(part, str) and "\0" not in part for part in argv)
+            or not argv[0]
+        ):
+            raise InvalidArgument(
+                f"Target: command must be a list of texts, the program first, got {argv!r}"
+            )
         if self.file or self.name or self.python or self.kwargs:
             raise InvalidArgument(
-                "Target: command excludes file, name, python and kwargs: leave them out; put a program's arguments in command"
+                "Target: command excludes file, name, python and kwargs: leave them out; put "
+                "a program's arguments in command"
             )
         if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)):
             raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
@@ -151,7 +190,9 @@ class Target(DescribedTarget):
         object.__setattr__(self, "cwd", os.path.abspath(os.path.expanduser(self.cwd or "")))
 
     def __reduce__(self) -> Any:
-        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.init)
+        return type(self), tuple(
+            getattr(self, field.name) for field in dataclasses.fields(self) if field.init
+        )
 
     @property
     def __name__(self) -> str:
@@ -160,14 +201,16 @@ class Target(DescribedTarget):
         return f"{Path(self.file).stem}:{self.name}"
 
     def sample(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
-        """Return the outputs of `size` runs in a worker process. Objects of non-built-in types are stand-ins with the same class name.
+        """Return the outputs of `size` runs in a worker process. Objects of non-built-in types are
+        stand-ins with the same class name.
 
         Raises
         ------
         MechanismFailed
             If the worker crashes twice, takes too long, runs out of memory, or changes the dataset.
         Exception
-            The exception of the call, as a stand-in with the same class name and text. Nothing is run again.
+            The exception of the call, as a stand-in with the same class name and text. Nothing is
+            run again.
         """
         if self.command:
             (answer,) = self._run(dataset, [size], rng)
@@ -185,15 +228,24 @@ class Target(DescribedTarget):
     def _read(self, reply: Json, blobs: codec.Blobs) -> Any:
         """Return the content of a worker's answer. Raise the exception that the call raised."""
         try:
-            found = {key: codec.unpack(reply[key], blobs) for key in ("raised", "parts", "value") if key in reply}
+            found = {
+                key: codec.unpack(reply[key], blobs)
+                for key in ("raised", "parts", "value")
+                if key in reply
+            }
         except Exception as error:  # not of the mechanism, and so no output
-            raise MechanismFailed(f"the worker's answer cannot be read: {type(error).__name__}: {error}") from None
+            raise MechanismFailed(
+                f"the worker's answer cannot be read: {type(error).__name__}: {error}"
+            ) from None
         if "raised" in found:
             raise found["raised"]
         return Parts(found["parts"]) if "parts" in found else found["value"]
 
-    def draws(self, dataset: Any, size: int, rng: np.random.Generator) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return the number of 64-bit words that each of `size` single runs draws from its generator: (size,).
+    def draws(
+        self, dataset: Any, size: int, rng: np.random.Generator
+    ) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return the number of 64-bit words that each of `size` single runs draws from its
+        generator: (size,).
 
         The counts are 0 for a program, which has its own generator.
         """
@@ -202,12 +254,16 @@ class Target(DescribedTarget):
         return np.asarray(self._sample(dataset, size, rng, each=True)[0]["draws"], dtype=np.int64)
 
     def words(self, dataset: Any, size: int, rng: np.random.Generator) -> int:
-        """Return the number of 64-bit words that one batch of `size` runs draws from its generator; 0 for a program."""
+        """Return the number of 64-bit words that one batch of `size` runs draws from its generator;
+        0 for a program.
+        """
         return 0 if self.command else int(self._sample(dataset, size, rng)[0]["words"])
 
     @property
     def features(self) -> Callable[[Any], Any]:
-        """Statistics of outputs that the function or its class suggests by its attribute `features`. Raises AttributeError if none."""
+        """Statistics of outputs that the function or its class suggests by its attribute
+        `features`. Raises AttributeError if none.
+        """
         if not self.describe()["features"]:
             raise AttributeError("features")
         return self._features
@@ -219,7 +275,9 @@ class Target(DescribedTarget):
             with borrowed_worker(self._slot, self.time_limit) as worker:
                 reply, blobs = worker.ask(request, sent, self.time_limit)
         except (WorkerTimeout, WorkerDied) as error:
-            raise MechanismFailed(f"features of {len(outputs)} outputs: the worker process {error}") from None
+            raise MechanismFailed(
+                f"features of {len(outputs)} outputs: the worker process {error}"
+            ) from None
         if "failed" in reply or "error" in reply:
             raise MechanismFailed(reply.get("failed") or reply["error"])
         return self._read(reply, blobs)
@@ -235,9 +293,11 @@ class Target(DescribedTarget):
         return float(self._state.cpu)
 
     def describe(self) -> Json:
-        """Return all declarations of the target file, and the versions of its interpreter and NumPy.
+        """Return all declarations of the target file, and the versions of its interpreter and
+        NumPy.
 
-        The keys are library, version, tested, install, claim, domain, seeded, doc and the other attributes of a target.
+        The keys are library, version, tested, install, claim, domain, seeded, doc and the other
+        attributes of a target.
 
         Raises
         ------
@@ -256,7 +316,9 @@ class Target(DescribedTarget):
         self.describe().update({key: value for key, value in stated.items() if value is not None})
 
     def _describe_program(self) -> Json:
-        """Return the program's description of itself. Raise TargetError if the program cannot be started."""
+        """Return the program's description of itself. Raise TargetError if the program cannot be
+        started.
+        """
         try:
             with borrowed_worker(self.slot_of_program, self.time_limit) as worker:
                 return worker.about
@@ -266,7 +328,9 @@ class Target(DescribedTarget):
             raise TargetError(str(error)) from None
 
     def recognize(self, dataset: Any = None) -> Json:
-        """Return form and name of the function or class, and how it is run; a trial call on `dataset` decides between several forms."""
+        """Return form and name of the function or class, and how it is run; a trial call on
+        `dataset` decides between several forms.
+        """
         sent: codec.Blobs = []
         request = self._request("recognize", sent) | {"dataset": codec.pack(dataset, sent)}
         limit = max(self.time_limit, _MIN_RECOGNITION_SECONDS)  # imports are not a run
@@ -274,7 +338,9 @@ class Target(DescribedTarget):
             try:
                 reply, _ = worker.ask(request, sent, limit)
             except (WorkerTimeout, WorkerDied) as error:
-                raise TargetError(f"{self.__name__} could not be tried: the worker process {error}") from None
+                raise TargetError(
+                    f"{self.__name__} could not be tried: the worker process {error}"
+                ) from None
         if "error" in reply:
             raise TargetError(reply["error"], reply["traceback"])
         return reply
@@ -284,17 +350,27 @@ class Target(DescribedTarget):
             try:
                 reply, blobs = worker.ask(self._request("describe", []), [], self.time_limit)
             except WorkerDied as error:
-                raise TargetError(f"{self.__name__} could not be described: the worker process {error}") from None
+                raise TargetError(
+                    f"{self.__name__} could not be described: the worker process {error}"
+                ) from None
             about = worker.loaded | worker.versions | reply
         if "error" in reply:
             raise TargetError(
-                f"{reply.get('what', self.__name__)}: {reply['error']}".removeprefix(f"{self.__name__}: "), reply["traceback"]
+                f"{reply.get('what', self.__name__)}: {reply['error']}".removeprefix(
+                    f"{self.__name__}: "
+                ),
+                reply["traceback"],
             )
-        about["domain"], about["queries"] = codec.unpack(about["domain"], blobs), codec.unpack(about["queries"], blobs)
+        about["domain"], about["queries"] = (
+            codec.unpack(about["domain"], blobs),
+            codec.unpack(about["queries"], blobs),
+        )
         return about
 
     def _sent(self, dataset: Any) -> Any:
-        """Return a dataset as the function receives it: plain types, because a target file does not import dpwitness."""
+        """Return a dataset as the function receives it: plain types, because a target file does not
+        import dpwitness.
+        """
         return plain_fields(dataset)
 
     def _request(self, op: str, blobs: codec.Blobs) -> Json:
@@ -303,7 +379,9 @@ class Target(DescribedTarget):
         return {"op": op, "name": self.name, "kwargs": codec.pack(kwargs, blobs)}
 
     def close(self) -> None:
-        """Kill the workers of this target. Batches of busy workers fail. The next call starts new workers."""
+        """Kill the workers of this target. Batches of busy workers fail. The next call starts new
+        workers.
+        """
         self._state.closed += 1
         close_all(self.slot_of_program if self.command else self._slot)
 
@@ -311,7 +389,9 @@ class Target(DescribedTarget):
     def _slot(self) -> Interpreter:
         """Worker slot of the target file."""
         if self.command:
-            raise InvalidArgument(f"{self.__name__} is a program: only Python targets can be inspected")
+            raise InvalidArgument(
+                f"{self.__name__} is a program: only Python targets can be inspected"
+            )
         if self._state.slot is None:
             self._state.slot = interpreter_slot(self.file, self.python, self.memory_limit)
         return self._state.slot
@@ -322,17 +402,27 @@ class Target(DescribedTarget):
         return command_slot(self.command, self.cwd or "", self.memory_limit, self.text)
 
     def _run(self, dataset: Any, sizes: list[int], rng: np.random.Generator) -> list[Any]:
-        """Return the answers of a program to batches of these sizes: arrays, lists and exceptions."""
+        """Return the answers of a program to batches of these sizes: arrays, lists and
+        exceptions.
+        """
         seeds = rng.integers(2**32, size=(len(sizes), 4), dtype=np.uint32).tolist()
         sent = sent_as(plain_fields(dataset))
-        return self._ask_worker(sum(sizes), self.slot_of_program, lambda worker, limit: worker.run(sent, sizes, seeds, limit))
+        return self._ask_worker(
+            sum(sizes),
+            self.slot_of_program,
+            lambda worker, limit: worker.run(sent, sizes, seeds, limit),
+        )
 
-    def _sample(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> tuple[Json, codec.Blobs]:
+    def _sample(
+        self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False
+    ) -> tuple[Json, codec.Blobs]:
         request = self._batch_request(dataset, size, rng, each)
 
         def ask(worker: Any, limit: float) -> tuple[Json, codec.Blobs]:
             if "error" in worker.loaded:
-                raise MechanismFailed(f"a worker could not load the target again: {worker.loaded['error']}")
+                raise MechanismFailed(
+                    f"a worker could not load the target again: {worker.loaded['error']}"
+                )
             worker.send_batch(request, limit)
             return cast(tuple[Json, codec.Blobs], worker.take(limit))
 
@@ -345,25 +435,50 @@ class Target(DescribedTarget):
             rng.bit_generator.state = codec.state_from_json(reply["rng"])
         return reply, found
 
-    def _batch_request(self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False) -> BatchRequest:
-        # the generator itself goes to the worker and comes back: what is drawn is what would be drawn here
-        fields = self._request("sample", []) | {"size": size, "seed": global_generators.words_of(rng), "each": each}
+    def _batch_request(
+        self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False
+    ) -> BatchRequest:
+        # the generator itself goes to the worker and comes back: what is drawn is what would be
+        # drawn here
+        fields = self._request("sample", []) | {
+            "size": size,
+            "seed": global_generators.words_of(rng),
+            "each": each,
+        }
         if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
             fields["rng"] = codec.words(rng.bit_generator.state)
         return BatchRequest(fields, packed_as(self._sent(dataset)))
 
-    def pipelined(self, batches: Iterable[tuple[Any, int, np.random.Generator]], largest: int) -> AbstractContextManager[None]:
-        """Send batches (dataset, size, generator) of at most `largest` runs to a worker ahead of the calls of `sample` in the block."""
+    def pipelined(
+        self, batches: Iterable[tuple[Any, int, np.random.Generator]], largest: int
+    ) -> AbstractContextManager[None]:
+        """Send batches (dataset, size, generator) of at most `largest` runs to a worker ahead of
+        the calls of `sample` in the block.
+        """
         requests = (self._batch_request(*batch) for batch in batches)
-        return nullcontext() if self.command else pipelined(self._state, self._slot, self.time_limit, requests, largest)
+        return (
+            nullcontext()
+            if self.command
+            else pipelined(self._state, self._slot, self.time_limit, requests, largest)
+        )
 
-    def _ask_worker(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer], sent: BatchRequest | None = None) -> Answer:
-        """Return the answer of a worker. If the worker dies, run the batch once more in a new worker, with the same seed."""
+    def _ask_worker(
+        self,
+        size: int,
+        slot: Slot[P],
+        ask: Callable[[P, float], Answer],
+        sent: BatchRequest | None = None,
+    ) -> Answer:
+        """Return the answer of a worker. If the worker dies, run the batch once more in a new
+        worker, with the same seed.
+        """
         crash, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
         for attempt in range(2):
             try:
                 started = time.perf_counter()
-                found: Any = None if sent is None or attempt else self._state.current.answer(sent, limit)
+                found: Any = (
+                    None if sent is None or attempt else self._state.current.answer(sent, limit)
+                )
                 if found is None:
                     with borrowed_worker(slot, self.time_limit, fresh=attempt > 0) as worker:
                         started = time.perf_counter()
@@ -380,11 +495,15 @@ class Target(DescribedTarget):
                     raise MechanismFailed("the target was closed while it ran a batch") from None
             except InvalidArgument as error:
                 raise MechanismFailed(str(error)) from None
-        raise MechanismFailed(f"the worker process {crash} (a batch of {size} runs, tried twice with the same seed)")
+        raise MechanismFailed(
+            f"the worker process {crash} (a batch of {size} runs, tried twice with the same seed)"
+        )
 
 
 class Isolated(Target):
-    """Mechanism of this interpreter that runs in another process, with the same datasets and the same random draws as in this one."""
+    """Mechanism of this interpreter that runs in another process, with the same datasets and the
+    same random draws as in this one.
+    """
 
     @property
     def plain(self) -> bool:

@@ -1,11 +1,12 @@
-"""Adapter that implements the protocol for a program without it: starts the program per batch or per run, and reads one output per line.
+"""Adapter that implements the protocol for a program without it: starts the program per batch or
+per run, and reads one output per line.
 
-Uses the standard library only; started as ``python text_adapter.py batch|one PROGRAM ARGUMENTS...``.
-``{size}``, ``{seed}`` and ``{dataset}`` in the arguments are replaced, and the environment has
-DPWITNESS_SIZE, DPWITNESS_SEED and DPWITNESS_DATASET. A line with one number is read as this number,
-a line of several numbers (separated by blanks or commas) as a list, and any other line as a text.
-Each line is read independently of the lines around it. A nonzero exit code becomes an exception
-such as ``Exit3``; a signal also ends this process.
+Uses the standard library only; started as ``python text_adapter.py batch|one PROGRAM
+ARGUMENTS...``. ``{size}``, ``{seed}`` and ``{dataset}`` in the arguments are replaced, and the
+environment has DPWITNESS_SIZE, DPWITNESS_SEED and DPWITNESS_DATASET. A line with one number is read
+as this number, a line of several numbers (separated by blanks or commas) as a list, and any other
+line as a text. Each line is read independently of the lines around it. A nonzero exit code becomes
+an exception such as ``Exit3``; a signal also ends this process.
 """
 
 from __future__ import annotations
@@ -26,8 +27,19 @@ _MAX_ARGUMENT_BYTES = 2**17 - 1  # most bytes of an argument or an environment v
 def main() -> None:
     """Serve requests on standard input until it ends."""
     one, command = sys.argv[1] == "one", sys.argv[2:]
-    name, named = os.path.basename(command[0]), re.findall(r"\{(size|seed|dataset)\}", " ".join(command))
-    _write_lines({"protocol": 1, "name": name, "seedable": not named or "seed" in named, "datasets": ["json"], "outputs": ["json"]})
+    name, named = (
+        os.path.basename(command[0]),
+        re.findall(r"\{(size|seed|dataset)\}", " ".join(command)),
+    )
+    _write_lines(
+        {
+            "protocol": 1,
+            "name": name,
+            "seedable": not named or "seed" in named,
+            "datasets": ["json"],
+            "outputs": ["json"],
+        }
+    )
     datasets: dict[int, str] = {}
     for line in sys.stdin.buffer:
         request = json.loads(line)
@@ -39,7 +51,12 @@ def main() -> None:
         size = request["size"]
         outputs: list[Any] = []
         for i in range(size if one else 1):
-            found = _run_program(command, 1 if one else size, (seed + 0x9E3779B97F4A7 * i) % SEEDS, datasets[request["dataset"]])
+            found = _run_program(
+                command,
+                1 if one else size,
+                (seed + 0x9E3779B97F4A7 * i) % SEEDS,
+                datasets[request["dataset"]],
+            )
             if isinstance(found, dict):
                 _write_lines(found)
                 break
@@ -48,15 +65,26 @@ def main() -> None:
             _write_lines({"kind": "json", "rows": size}, *outputs)
 
 
-def _run_program(command: list[str], size: int, seed: int, dataset: str) -> list[str] | dict[str, Any]:
-    """Run the program and return its `size` output lines, or a message about an exception or a failure."""
+def _run_program(
+    command: list[str], size: int, seed: int, dataset: str
+) -> list[str] | dict[str, Any]:
+    """Run the program and return its `size` output lines, or a message about an exception or a
+    failure.
+    """
     values = {"size": str(size), "seed": str(seed), "dataset": dataset}
     if len(dataset.encode()) > _MAX_ARGUMENT_BYTES:
-        return {"failed": f"a dataset of {len(dataset)} characters does not fit into an argument: the program must speak the protocol"}
+        return {
+            "failed": f"a dataset of {len(dataset)} characters does not fit into an argument: the "
+            "program must speak the protocol"
+        }
     filled = [re.sub(r"\{(size|seed|dataset)\}", lambda m: values[m[1]], part) for part in command]
-    environment = dict(os.environ, **{f"DPWITNESS_{key.upper()}": value for key, value in values.items()})
+    environment = dict(
+        os.environ, **{f"DPWITNESS_{key.upper()}": value for key, value in values.items()}
+    )
     try:
-        ran = subprocess.run(filled, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment, check=False)
+        ran = subprocess.run(
+            filled, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment, check=False
+        )
     except OSError as error:
         return {"failed": f"{command[0]} cannot be started: {error.strerror}"}
     if ran.returncode < 0:
@@ -67,16 +95,27 @@ def _run_program(command: list[str], size: int, seed: int, dataset: str) -> list
         return {"raised": f"Exit{ran.returncode}"}
     text = ran.stdout.decode(errors="backslashreplace").replace("\r\n", "\n")
     lines = text.removesuffix("\n").split("\n") if text else []
-    return lines if len(lines) == size else {"failed": f"{os.path.basename(command[0])} printed {len(lines)} lines for size = {size}"}
+    return (
+        lines
+        if len(lines) == size
+        else {
+            "failed": f"{os.path.basename(command[0])} printed {len(lines)} lines for size = {size}"
+        }
+    )
 
 
 def _parse_line(line: str) -> Any:
-    """Return the output of a line, which depends on this line only, so that equal lines are equal outputs."""
+    """Return the output of a line, which depends on this line only, so that equal lines are equal
+    outputs.
+    """
     parts = [part for part in re.split(r"[\s,]+", line.strip()) if part]
     try:
         if not line.isascii():  # digits of other scripts are text
             return line
-        numbers = [int(part) if re.fullmatch(r"[+-]?\d+", part) else float(part.replace("_", "no number")) for part in parts]
+        numbers = [
+            int(part) if re.fullmatch(r"[+-]?\d+", part) else float(part.replace("_", "no number"))
+            for part in parts
+        ]
     except ValueError:
         return line
     return numbers[0] if len(numbers) == 1 else numbers or line

@@ -12,15 +12,21 @@ from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.python_worker import Worker
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
-from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied, WorkerTimeout, borrowed_worker
+from dpwitness.mechanisms.wrappers.programs.worker_process import (
+    WorkerDied,
+    WorkerTimeout,
+    borrowed_worker,
+)
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 from dpwitness.mechanisms.wrappers.recording.session import Entry
 
-_COMPARISON_SECONDS = 30.0  # seconds added to the time limit of a run, for the comparison of recordings
+# seconds added to the time limit of a run, for the comparison of recordings
+_COMPARISON_SECONDS = 30.0
 
 
 class ForeignSession:
-    """Recording session of a target in a worker process, with the methods of `recording.session.Session`.
+    """Recording session of a target in a worker process, with the methods of
+    `recording.session.Session`.
 
     Raises
     ------
@@ -38,20 +44,40 @@ class ForeignSession:
         found: Json = self._request("record", {"seed": seed}, dataset)
         return found
 
-    def replay(self, key: int, dataset: Any, seed: int, shifts: Any = None, left_out: Any = None, brief: bool = False) -> Json:
+    def replay(
+        self,
+        key: int,
+        dataset: Any,
+        seed: int,
+        shifts: Any = None,
+        left_out: Any = None,
+        brief: bool = False,
+    ) -> Json:
         """Return the comparison of a run with the recording `key`, whose draws the run reuses."""
-        arguments = {"key": key, "seed": seed, "shifts": shifts, "left_out": left_out, "brief": brief}
+        arguments = {
+            "key": key,
+            "seed": seed,
+            "shifts": shifts,
+            "left_out": left_out,
+            "brief": brief,
+        }
         found: Json = self._request("replay", arguments, dataset)
         return found
 
     def constant(self, first: int, others: list[int]) -> list[str]:
-        """Return the generators whose real-valued draws are equal in recordings under different seeds."""
+        """Return the generators whose real-valued draws are equal in recordings under different
+        seeds.
+        """
         found: list[str] = self._request("constant", {"first": first, "others": others})
         return found
 
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]:
-        """Return the kinds and places at which recordings differ from the first one in more than their draws."""
-        found: list[list[Any]] = self._request("varies", {"first": first, "others": others, "left_out": left_out})
+        """Return the kinds and places at which recordings differ from the first one in more than
+        their draws.
+        """
+        found: list[list[Any]] = self._request(
+            "varies", {"first": first, "others": others, "left_out": left_out}
+        )
         return found
 
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:
@@ -60,7 +86,9 @@ class ForeignSession:
         return found
 
     def uncompile(self) -> bool:
-        """Make functions compiled by Numba run as plain Python, and return whether there are any."""
+        """Make functions compiled by Numba run as plain Python, and return whether
+        there are any.
+        """
         return bool(self._request("uncompile", {}))
 
     def _request(self, step: str, arguments: Json, dataset: Any = None, **more: Any) -> Any:
@@ -78,19 +106,27 @@ class ForeignSession:
         if "stopped" in reply:
             raise Stopped(reply["stopped"])
         if "error" in reply:
-            raise TargetError(f"{self._target.__name__}: {reply['error']}", reply.get("traceback", ""))
+            raise TargetError(
+                f"{self._target.__name__}: {reply['error']}", reply.get("traceback", "")
+            )
         return codec.unpack(reply["value"], found)
 
 
 @contextmanager
-def foreign_session(target: Target, entries: Iterable[Entry], time_limit: float) -> Iterator[ForeignSession]:
-    """Yield a session of a worker that has loaded the target and patched its primitives, for the duration of the block."""
+def foreign_session(
+    target: Target, entries: Iterable[Entry], time_limit: float
+) -> Iterator[ForeignSession]:
+    """Yield a session of a worker that has loaded the target and patched its primitives, for the
+    duration of the block.
+    """
     with borrowed_worker(target._slot, target.time_limit) as worker:
         if "error" in worker.loaded:
             raise MechanismFailed(f"a worker could not load the target: {worker.loaded['error']}")
         session = ForeignSession(target, worker, time_limit)
         arguments = {"entries": [list(entry) for entry in entries], "limit": time_limit}
-        session._request("open", arguments, name=target.name, kwargs=target._request("trace", [])["kwargs"])
+        session._request(
+            "open", arguments, name=target.name, kwargs=target._request("trace", [])["kwargs"]
+        )
         try:
             yield session
         finally:

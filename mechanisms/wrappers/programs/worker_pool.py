@@ -1,4 +1,6 @@
-"""Selection of the worker for a target file, error messages for a missing file, interpreter or library, and the state of a target."""
+"""Selection of the worker for a target file, error messages for a missing file, interpreter or
+library, and the state of a target.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,14 @@ from dpwitness.mechanisms.wrappers.programs.pipeline import CurrentPipeline
 from dpwitness.mechanisms.wrappers.programs.python_worker import Interpreter, Worker
 from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worker
 
-CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")  # the only folder that new workers may write to; empty: no limits
+# the only folder that new workers may write to; empty: no limits
+CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")
 
 
 class TargetError(InvalidArgument):
-    """Error of a target that cannot be used. `traceback` is the user's part of the traceback if the target file raised."""
+    """Error of a target that cannot be used. `traceback` is the user's part of the traceback if the
+    target file raised.
+    """
 
     def __init__(self, reason: str, traceback: str = "") -> None:
         super().__init__(reason)
@@ -51,20 +56,29 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
         known = environments.environment_of(adapter)
     if known is not None:
         if not known.interpreter.exists():
-            raise MissingLibrary(f"environment {known.name} is missing; make it with: dpwitness targets setup {known.name}")
+            raise MissingLibrary(
+                f"environment {known.name} is missing; make it with: dpwitness targets setup "
+                f"{known.name}"
+            )
         python = str(known.interpreter)
     elif python is not None:
         folder = os.path.expanduser(python)
         inside = os.path.join(folder, "Scripts/python.exe" if os.name == "nt" else "bin/python")
         found = inside if os.path.isdir(folder) and os.path.exists(inside) else shutil.which(python)
         if found is None:
-            raise TargetError(f"python must be an interpreter or an environment of `dpwitness targets`, got {python!r}: no such file")
+            raise TargetError(
+                "python must be an interpreter or an environment of `dpwitness targets`, "
+                f"got {python!r}: no such file"
+            )
         python = os.path.abspath(found)
     if adapter is not None:
         return Interpreter(python, str(adapter), (), memory, CONFINED.get())
     if not file.endswith(".py"):
         if not all(part.isidentifier() for part in file.split(".")):
-            raise TargetError(f"target must name a module such as package.module, or a file that ends in .py, got {short_repr(file)}")
+            raise TargetError(
+                "target must name a module such as package.module, or a file that ends in "
+                f".py, got {short_repr(file)}"
+            )
         return Interpreter(python, file, (os.getcwd(),), memory, CONFINED.get())
     path = Path(file).resolve()
     if not path.is_file():
@@ -74,7 +88,9 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
 
 @contextmanager
 def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
-    """Yield a worker that has loaded its target file. Raise TargetError with a remedy if the file cannot be loaded."""
+    """Yield a worker that has loaded its target file. Raise TargetError with a remedy if the file
+    cannot be loaded.
+    """
     with ExitStack() as stack:
         try:
             worker = stack.enter_context(borrowed_worker(slot, time_limit))
@@ -84,11 +100,17 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
         if "error" in reply:
             missing = reply.get("missing")
             if missing is None:  # the file or an installed library raised
-                raise TargetError(f"target {slot.place} could not be loaded: {reply['error']}", reply["traceback"])
+                raise TargetError(
+                    f"target {slot.place} could not be loaded: {reply['error']}", reply["traceback"]
+                )
             if slot.place == missing or slot.place.startswith(f"{missing}."):
-                raise TargetError(f"target must be importable, got {slot.place!r}: no module named {missing!r}")
+                raise TargetError(
+                    f"target must be importable, got {slot.place!r}: no module named {missing!r}"
+                )
             raise MissingLibrary(
-                f"target {slot.place} needs {missing!r}, which {worker.python} does not have; {_remedy(slot, reply)}", reply["traceback"]
+                f"target {slot.place} needs {missing!r}, which {worker.python} does not "
+                f"have; {_remedy(slot, reply)}",
+                reply["traceback"],
             )
         yield worker
 
@@ -116,16 +138,27 @@ _DISTRIBUTIONS = {  # distributions whose module has another name
 
 def _remedy(slot: Interpreter, reply: Json) -> str:
     """Return the command that installs a missing library."""
-    adapter = environments.environment_of(Path(slot.place)) if slot.place.startswith(str(environments.FOLDER)) else None
+    adapter = (
+        environments.environment_of(Path(slot.place))
+        if slot.place.startswith(str(environments.FOLDER))
+        else None
+    )
     if adapter is not None:
         return f"make its environment with: dpwitness targets setup {adapter.name}"
     top = reply["missing"].partition(".")[0]
-    line = reply.get("install") or f"pip install {reply.get('library') or _DISTRIBUTIONS.get(top, top)}"
+    line = (
+        reply.get("install")
+        or f"pip install {reply.get('library') or _DISTRIBUTIONS.get(top, top)}"
+    )
     return f"install it there: {slot.python or sys.executable} -m {line}"
 
 
-def target_names(file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0) -> list[str]:
-    """Return the names of the targets of a file, in order. Raise TargetError as `Target.describe` does."""
+def target_names(
+    file: str, python: str | None = None, time_limit: float = 300.0, memory_limit: float = 0.0
+) -> list[str]:
+    """Return the names of the targets of a file, in order. Raise TargetError as `Target.describe`
+    does.
+    """
     with loaded(interpreter_slot(file, python, memory_limit), time_limit) as worker:
         return list(worker.loaded["names"])
 
@@ -150,7 +183,9 @@ class TargetState:
             return self.seconds * size / self.runs if self.runs else None
 
     def limit(self, least: float, size: int) -> float:
-        """Return the time limit of a batch: `least`, or ten times the mean time of previous runs, whichever is longer."""
+        """Return the time limit of a batch: `least`, or ten times the mean time of previous runs,
+        whichever is longer.
+        """
         with self.lock:
             return max(least, 10 * self.seconds * size / max(self.runs, 1))
 
@@ -167,17 +202,25 @@ class TargetState:
 
 
 def build_domain(found: Any, owner: str) -> domains.Domain:
-    """Return the domain of its declaration ``{"kind": NAME, **arguments}``. Raise TargetError if the declaration is invalid."""
+    """Return the domain of its declaration ``{"kind": NAME, **arguments}``. Raise TargetError if
+    the declaration is invalid.
+    """
     if not isinstance(found, dict) or "kind" not in found:
-        raise TargetError(f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}")
+        raise TargetError(
+            f"{owner}: domain must be a dict with a kind and its arguments, got {found!r}"
+        )
     kinds = domains.domain_kinds()
     cls = kinds.get(found["kind"]) if isinstance(found["kind"], str) else None
     if cls is None:
-        raise TargetError(f"{owner}: domain kind must be one of {', '.join(kinds)}, got {found['kind']!r}")
+        raise TargetError(
+            f"{owner}: domain kind must be one of {', '.join(kinds)}, got {found['kind']!r}"
+        )
     known = domains.field_texts(cls)
     for key in found:
         if key != "kind" and key not in known:
-            raise TargetError(f"{owner}: domain {cls.__name__} has the keys {', '.join(known)}, got {key!r}")
+            raise TargetError(
+                f"{owner}: domain {cls.__name__} has the keys {', '.join(known)}, got {key!r}"
+            )
     try:
         return cls(**{key: value for key, value in found.items() if key != "kind"})
     except (TypeError, InvalidArgument) as error:

@@ -1,4 +1,6 @@
-"""Worker processes of targets: start, time limits, termination, and reuse. `interpreter` and `program` know the messages."""
+"""Worker processes of targets: start, time limits, termination, and reuse. `interpreter` and
+`program` know the messages.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,23 @@ from dpwitness.core.values.validation import InvalidArgument
 _KEEPER = str(Path(__file__).resolve().with_name("supervisor.py"))
 _MAX_OUTPUT = 600  # largest number of characters of the process's last output in a message
 _KILL_SECONDS = 10.0  # seconds in which a worker and all that it has started must have ended
-_MAX_IDLE = 2 * (os.cpu_count() or 1) + 2  # workers kept for the next batch, of all targets together
+# workers kept for the next batch, of all targets together
+_MAX_IDLE = 2 * (os.cpu_count() or 1) + 2
 _ONE_THREAD = dict.fromkeys(  # unless the user sets another number
-    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS"), "1"
+    (
+        "OPENBLAS_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+        "POLARS_MAX_THREADS",
+        "RAYON_NUM_THREADS",
+    ),
+    "1",
 )
-_FIXED = {"PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0"}  # a backtrace takes a hundred times as long as its error
-_PIPE_BYTES = 2**20  # capacity of a pipe in bytes, where it can be set (Linux): large blocks need fewer system calls
+# a backtrace takes a hundred times as long as its error
+_FIXED = {"PYTHONHASHSEED": "0", "RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0"}
+# capacity of a pipe in bytes, where it can be set (Linux): large blocks need fewer system calls
+_PIPE_BYTES = 2**20
 
 
 class WorkerDied(RuntimeError):
@@ -58,7 +71,9 @@ class Process:
         self._writable.register(self._in, select.POLLOUT)
 
     def send(self, parts: Iterable[Any], deadline: float) -> None:
-        """Write all parts. Raise BrokenPipeError if the process has closed the pipe, TimeoutError if the process does not read in time."""
+        """Write all parts. Raise BrokenPipeError if the process has closed the pipe, TimeoutError
+        if the process does not read in time.
+        """
         for part in parts:
             left = memoryview(part).cast("B") if len(part) else memoryview(b"")
             while left:
@@ -68,7 +83,9 @@ class Process:
                     left = left[os.write(self._in, left) :]
 
     def some(self, view: memoryview, deadline: float) -> int:
-        """Read the available bytes, at least one, into `view` and return their count; 0 if the process has ended. Raise TimeoutError."""
+        """Read the available bytes, at least one, into `view` and return their count; 0 if the
+        process has ended. Raise TimeoutError.
+        """
         while not self._readable.poll(1000 * _wait_seconds(deadline)):
             if not self.alive:
                 return 0  # a forked process may still hold the pipe open
@@ -89,7 +106,9 @@ class Process:
         return self._process.poll() is None
 
     def ended(self) -> str:
-        """Kill the process if necessary, and return how it ended, with the last lines it printed."""
+        """Kill the process if necessary, and return how it ended, with the last lines
+        it printed.
+        """
         try:
             code = self._process.wait(2.0)
         except subprocess.TimeoutExpired:
@@ -97,16 +116,30 @@ class Process:
         self.kill()
         if code < 0:
             with contextlib.suppress(ValueError):
-                return f"was killed by signal {-code} ({signal.Signals(-code).name}){self.last_output()}"
+                return (
+                    f"was killed by signal {-code} "
+                    f"({signal.Signals(-code).name}){self.last_output()}"
+                )
             return f"was killed by signal {-code}{self.last_output()}"
         return f"ended with exit code {code}{self.last_output()}"
 
     def last_output(self) -> str:
         """Return the last lines that the process printed, as a suffix for a message."""
-        text = os.pread(self._log.fileno(), 4000, max(0, self.printed - 4000)).decode(errors="replace")
-        lines = [line for line in text.splitlines() if line.strip() and not any(part in line for part in self.noise)][-6:]
+        text = os.pread(self._log.fileno(), 4000, max(0, self.printed - 4000)).decode(
+            errors="replace"
+        )
+        lines = [
+            line
+            for line in text.splitlines()
+            if line.strip() and not any(part in line for part in self.noise)
+        ][-6:]
         output = " | ".join(line.strip() for line in lines)
-        return f"; it last printed: {output if len(output) <= _MAX_OUTPUT else '... ' + output[-_MAX_OUTPUT:]}" if output else ""
+        return (
+            "; it last printed: "
+            f"{output if len(output) <= _MAX_OUTPUT else '... ' + output[-_MAX_OUTPUT:]}"
+            if output
+            else ""
+        )
 
     @property
     def printed(self) -> int:
@@ -114,7 +147,9 @@ class Process:
         return os.fstat(self._log.fileno()).st_size
 
     def finish(self, time_limit: float) -> tuple[int | None, bytes]:
-        """Close the standard input of the process. Return its exit code (None if it still runs) and the start of its last output."""
+        """Close the standard input of the process. Return its exit code (None if it still runs) and
+        the start of its last output.
+        """
         assert self._process.stdin is not None
         self._process.stdin.close()
         rest = b""
@@ -176,7 +211,9 @@ class Slot(Protocol[P_co]):
 
 
 def _wait_seconds(deadline: float) -> float:
-    """Return the seconds to wait before the next check, at most 1. Raise TimeoutError after the deadline."""
+    """Return the seconds to wait before the next check, at most 1. Raise TimeoutError after the
+    deadline.
+    """
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -184,7 +221,8 @@ def _wait_seconds(deadline: float) -> float:
 
 
 def worker_environment(given: dict[str, str]) -> dict[str, str]:
-    """Return the environment variables of a worker: those given, one thread per library where they set no number, and no backtraces.
+    """Return the environment variables of a worker: those given, one thread per library where they
+    set no number, and no backtraces.
 
     Examples
     --------
@@ -196,7 +234,9 @@ def worker_environment(given: dict[str, str]) -> dict[str, str]:
 
 
 class _Spawner:
-    """Starter of processes from one long-lived thread, because a worker dies with the thread that started it (Linux, PR_SET_PDEATHSIG)."""
+    """Starter of processes from one long-lived thread, because a worker dies with the thread that
+    started it (Linux, PR_SET_PDEATHSIG).
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -210,7 +250,9 @@ class _Spawner:
 
 
 def _start(slot: Slot[Any], log: Any) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the supervisor of a new worker. Return its process, and the end of the pipe that keeps both alive."""
+    """Start the supervisor of a new worker. Return its process, and the end of the pipe that keeps
+    both alive.
+    """
     command = slot.argv()
     life, own_end = os.pipe()
     keeper = [sys.executable, "-I", "-S", _KEEPER, str(life), str(os.getpid()), str(slot.memory)]
@@ -242,7 +284,9 @@ _busy: set[Process] = set()
 
 @contextlib.contextmanager
 def borrowed_worker(slot: Slot[P], time_limit: float, *, fresh: bool = False) -> Iterator[P]:
-    """Yield a worker for one batch: an idle one, or a new one if none is idle or `fresh` is true. An exception closes the worker."""
+    """Yield a worker for one batch: an idle one, or a new one if none is idle or `fresh` is true.
+    An exception closes the worker.
+    """
     with _lock:
         found = None if fresh else next((w for w in reversed(_idle) if w.slot == slot), None)
         if found is not None:

@@ -1,4 +1,6 @@
-"""Comparison of a recording with its replay, call by call: inputs, changes and outputs as columns that can be sent over the wire."""
+"""Comparison of a recording with its replay, call by call: inputs, changes and outputs as columns
+that can be sent over the wire.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,13 @@ _COLUMNS = (
     "text",
 )
 _NUMBER_INDICES = tuple((key, READ.index(key)) for key in _NUMBER_COLUMNS)
-_SELECTION_LAWS = ("choice", "binomial", "exponential_mechanism", "permute_and_flip", "randomised_response")
+_SELECTION_LAWS = (
+    "choice",
+    "binomial",
+    "exponential_mechanism",
+    "permute_and_flip",
+    "randomised_response",
+)
 
 
 class Raised:
@@ -54,7 +62,9 @@ class Raised:
 
 
 def table(then: Recorder, now: Recorder) -> dict[str, Any]:
-    """Return the inputs of each call on both sides, column by column; numbers are NaN where there are none."""
+    """Return the inputs of each call on both sides, column by column; numbers are NaN where there
+    are none.
+    """
     names: dict[str, int] = {}
     columns: dict[str, list[Any]] = {key: [] for key in _COLUMNS + _NUMBER_COLUMNS}
     remaining = _MAX_CALLS
@@ -65,18 +75,39 @@ def table(then: Recorder, now: Recorder) -> dict[str, Any]:
                 break
             remaining -= 1
             _append_call(columns, names, stream, index, first, second)
-    known = {call.primitive.name: call.primitive for calls in then.streams.values() for call in calls}
+    known = {
+        call.primitive.name: call.primitive for calls in then.streams.values() for call in calls
+    }
     used = [known[name] for name in names]
-    more = {"laws": [p.law for p in used], "norms": [p.entry.get("norm", "") for p in used], "sources": [p.source for p in used]}
-    return dict(columns, names=list(names), samplings=[p.entry.get("sampling", "") for p in used], **more)
+    more = {
+        "laws": [p.law for p in used],
+        "norms": [p.entry.get("norm", "") for p in used],
+        "sources": [p.source for p in used],
+    }
+    return dict(
+        columns, names=list(names), samplings=[p.entry.get("sampling", "") for p in used], **more
+    )
 
 
-def _append_call(columns: Any, names: dict[str, int], stream: Any, index: int, then: Call, now: Call) -> None:
+def _append_call(
+    columns: Any, names: dict[str, int], stream: Any, index: int, then: Call, now: Call
+) -> None:
     """Append one call and its replay to the columns."""
     primitive = then.primitive
     moves = shift_of(then, now)
-    call = (names.setdefault(primitive.name, len(names)), "/".join(map(str, stream)), index, *(then.where or ("", 0)))
-    plain = moves is not None and moves.size == 1 and not then.inner and isinstance(then.output, float) and isinstance(then.read[0], float)
+    call = (
+        names.setdefault(primitive.name, len(names)),
+        "/".join(map(str, stream)),
+        index,
+        *(then.where or ("", 0)),
+    )
+    plain = (
+        moves is not None
+        and moves.size == 1
+        and not then.inner
+        and isinstance(then.output, float)
+        and isinstance(then.read[0], float)
+    )
     if plain and primitive.law not in _SELECTION_LAWS:
         row = (*call, *_number_row(float(moves[0]), then))
     else:
@@ -89,9 +120,24 @@ def _append_call(columns: Any, names: dict[str, int], stream: Any, index: int, t
 
 
 def _number_row(size: float, then: Call) -> tuple[Any, ...]:
-    """Return the columns from ``l1`` on of a call that draws one number around a number, the most frequent kind of call."""
+    """Return the columns from ``l1`` on of a call that draws one number around a number, the most
+    frequent kind of call.
+    """
     center = then.read[0]
-    return size, size, size, None, None, 0, None, 1.0, float(then.output), center, 0.0, f"{center:.6g} / {size:.6g}" if size else ""
+    return (
+        size,
+        size,
+        size,
+        None,
+        None,
+        0,
+        None,
+        1.0,
+        float(then.output),
+        center,
+        0.0,
+        f"{center:.6g} / {size:.6g}" if size else "",
+    )
 
 
 def _general_row(moves: Any, then: Call, now: Call) -> tuple[Any, ...]:
@@ -100,7 +146,9 @@ def _general_row(moves: Any, then: Call, now: Call) -> tuple[Any, ...]:
     input_changed = 0
     if moves is None and (first is not None or second is not None):
         input_changed = 1 if difference(first, second) else 0  # an input that is not a number
-        if isinstance(first, float) != isinstance(second, float) or (np.size(first) != np.size(second)):
+        if isinstance(first, float) != isinstance(second, float) or (
+            np.size(first) != np.size(second)
+        ):
             input_changed = 2
     nonzero: Any = np.zeros(0) if moves is None else moves[moves != 0]
     one = moves is not None and nonzero.size <= 1
@@ -115,7 +163,9 @@ def _general_row(moves: Any, then: Call, now: Call) -> tuple[Any, ...]:
     return (
         *norms,
         None if moves is None or one else nonzero,
-        _input_pair(first, second) if law in _SELECTION_LAWS and first is not None and (size or not one) else None,
+        _input_pair(first, second)
+        if law in _SELECTION_LAWS and first is not None and (size or not one)
+        else None,
         input_changed,
         _inner_draw(then),
         float(then.output.size) if isinstance(then.output, np.ndarray) else 1.0,
@@ -127,7 +177,9 @@ def _general_row(moves: Any, then: Call, now: Call) -> tuple[Any, ...]:
 
 
 def _rounding(value: Any) -> float:
-    """Return four units in the last place of the largest number of a float16 or float32 input; 0 for other types."""
+    """Return four units in the last place of the largest number of a float16 or float32 input; 0
+    for other types.
+    """
     dtype = getattr(value, "dtype", None)
     if dtype not in (np.float16, np.float32):
         return 0.0
@@ -145,11 +197,18 @@ def _input_text(first: Any, second: Any) -> str:
 def _drawn_numbers(call: Call) -> Any:
     """Return the drawn numbers of a call; None for texts or too many numbers."""
     numbers, texts = leaves(call.output)
-    return None if texts or numbers.size > _MAX_DRAWN else float(numbers[0]) if numbers.size == 1 else numbers
+    return (
+        None
+        if texts or numbers.size > _MAX_DRAWN
+        else float(numbers[0])
+        if numbers.size == 1
+        else numbers
+    )
 
 
 def _inner_draw(call: Call) -> Any:
-    """Return [law, scale, numbers drawn inside, numbers in the output] of the single draw inside a call; None if there is not exactly one.
+    """Return [law, scale, numbers drawn inside, numbers in the output] of the single draw inside a
+    call; None if there is not exactly one.
 
     The scale is that of the inner draw times the factor that the call multiplies it by, NaN if that
     factor is not one number.
@@ -157,14 +216,25 @@ def _inner_draw(call: Call) -> Any:
     if len(call.inner) != 1:
         return None
     law, centre, scale, drawn = call.inner[0]
-    numbers = [_number(v) for v in (call.read[0], call.output, 0.0 if centre is None else centre, scale, drawn)]
-    plain = all(isinstance(v, float) and math.isfinite(v) for v in numbers) and numbers[4] != numbers[2]
-    width = numbers[3] * abs((numbers[1] - numbers[0]) / (numbers[4] - numbers[2])) if plain else math.nan
+    numbers = [
+        _number(v)
+        for v in (call.read[0], call.output, 0.0 if centre is None else centre, scale, drawn)
+    ]
+    plain = (
+        all(isinstance(v, float) and math.isfinite(v) for v in numbers) and numbers[4] != numbers[2]
+    )
+    width = (
+        numbers[3] * abs((numbers[1] - numbers[0]) / (numbers[4] - numbers[2]))
+        if plain
+        else math.nan
+    )
     return [law, width, leaves(drawn)[0].size, leaves(call.output)[0].size]
 
 
 def _input_pair(first: Any, second: Any) -> Any:
-    """Return both inputs as arrays of numbers, or as short texts where they are not numbers or too large."""
+    """Return both inputs as arrays of numbers, or as short texts where they are not numbers or too
+    large.
+    """
     (a, texts), (b, others) = leaves(first), leaves(second)
     if texts or others or a.size > _MAX_INPUT or b.size > _MAX_INPUT:
         return [str(first)[:80], str(second)[:80]]
@@ -195,24 +265,45 @@ def outcome(output: Any) -> dict[str, Any]:
 
 
 def output_difference(first: Any, second: Any) -> str:
-    """Return how two outputs, or the exceptions raised instead, differ; an empty text if they are equal."""
+    """Return how two outputs, or the exceptions raised instead, differ; an empty text if they are
+    equal.
+    """
     if isinstance(first, Raised) and isinstance(second, Raised):
-        return "" if first.describe() == second.describe() else f"raises {first.describe()} and {second.describe()}"
+        return (
+            ""
+            if first.describe() == second.describe()
+            else f"raises {first.describe()} and {second.describe()}"
+        )
     if isinstance(first, Raised) or isinstance(second, Raised):
-        return "raises on one side only: " + next(side.describe() for side in (first, second) if isinstance(side, Raised))
+        return "raises on one side only: " + next(
+            side.describe() for side in (first, second) if isinstance(side, Raised)
+        )
     return difference(first, second)
 
 
 def differences(recorder: Recorder) -> list[dict[str, Any]]:
-    """Return the first difference of each kind, primitive and place, with its number of occurrences."""
+    """Return the first difference of each kind, primitive and place, with its number of
+    occurrences.
+    """
     found: dict[Any, dict[str, Any]] = {}
     for kind, stream, index, text in recorder.differences:
-        calls = recorder.streams.get(stream, []) if kind != "fewer calls" or recorder.played is None else recorder.played.streams[stream]
+        calls = (
+            recorder.streams.get(stream, [])
+            if kind != "fewer calls" or recorder.played is None
+            else recorder.played.streams[stream]
+        )
         call = calls[index] if index < len(calls) else None
         where = place_of(call.where) if call is not None else ""
         key = (kind, where, text.partition(":")[0])
         if key not in found:
-            found[key] = {"kind": kind, "stream": "/".join(stream), "index": index, "text": text, "where": where, "times": 0}
+            found[key] = {
+                "kind": kind,
+                "stream": "/".join(stream),
+                "index": index,
+                "text": text,
+                "where": where,
+                "times": 0,
+            }
         found[key]["times"] += 1
     return list(found.values())[:100]
 

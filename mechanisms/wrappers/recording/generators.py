@@ -1,4 +1,6 @@
-"""Subclasses of NumPy's generators whose draws can be recorded: the compiled methods cannot be replaced."""
+"""Subclasses of NumPy's generators whose draws can be recorded: the compiled methods cannot be
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _SEEDS = ("seed", "get_state", "set_state")
 
 
 class _GeneratorMeta(type):
-    """Metaclass with which `isinstance(rng, numpy.random.Generator)` also holds for generators made earlier."""
+    """Metaclass with which `isinstance(rng, numpy.random.Generator)` also holds for generators made
+    earlier.
+    """
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, cls.base)  # type: ignore[attr-defined]
@@ -42,17 +46,31 @@ def _recording_method(prefix: str, base: Any, name: str) -> Callable[..., Any]:
 
 
 class _IndexDraws:
-    """Mixin that records draws from a dataset as draws of indices, so that the record does not contain its entries."""
+    """Mixin that records draws from a dataset as draws of indices, so that the record does not
+    contain its entries.
+    """
 
     base: Any
 
-    def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None, *more: Any, **named: Any) -> Any:
+    def choice(
+        self,
+        a: Any,
+        size: Any = None,
+        replace: bool = True,
+        p: Any = None,
+        *more: Any,
+        **named: Any,
+    ) -> Any:
         axis = more[0] if more else named.get("axis", 0)
         if _not_recording():
             return self.base.choice(self, a, size, replace, p, *more, **named)
         if np.ndim(a) == 0:
             return self._draw_indices("choice", int(a), size, replace, p)
-        return np.take(np.asarray(a), self._draw_indices("choice", np.shape(a)[axis], size, replace, p), axis=axis)
+        return np.take(
+            np.asarray(a),
+            self._draw_indices("choice", np.shape(a)[axis], size, replace, p),
+            axis=axis,
+        )
 
     def permutation(self, x: Any, *axis: int, **named: Any) -> Any:
         if _not_recording():
@@ -60,14 +78,18 @@ class _IndexDraws:
         if np.ndim(x) == 0:
             return self._draw_indices("permutation", int(x))
         along = axis[0] if axis else named.get("axis", 0)
-        return np.take(np.asarray(x), self._draw_indices("permutation", np.shape(x)[along]), axis=along)
+        return np.take(
+            np.asarray(x), self._draw_indices("permutation", np.shape(x)[along]), axis=along
+        )
 
     def shuffle(self, x: Any, *axis: int, **named: Any) -> None:
         if _not_recording():
             self.base.shuffle(self, x, *axis, **named)
             return
         along = axis[0] if axis else named.get("axis", 0)
-        places = self._draw_indices("permutation", np.shape(x)[along] if isinstance(x, np.ndarray) else len(x))
+        places = self._draw_indices(
+            "permutation", np.shape(x)[along] if isinstance(x, np.ndarray) else len(x)
+        )
         if isinstance(x, np.ndarray):
             x[...] = np.take(x, places, axis=along)
         else:
@@ -81,7 +103,9 @@ class _IndexDraws:
 
 
 def _not_recording() -> bool:
-    """Return whether no recorder is active, or a recorded call is drawing, which may call this method again."""
+    """Return whether no recorder is active, or a recorded call is drawing, which may call this
+    method again.
+    """
     return here.recorder is None or here.inside is not None
 
 
@@ -107,7 +131,8 @@ class TracedState(_IndexDraws, np.random.RandomState, metaclass=_GeneratorMeta):
 
 
 def _own_seed(name: str) -> Any:
-    """Return a seed derived from the run's seed for a generator without one, so that the trace can be repeated; None outside of a run.
+    """Return a seed derived from the run's seed for a generator without one, so that the trace can
+    be repeated; None outside of a run.
 
     The recorder lists the generator as unseeded.
     """
@@ -122,7 +147,9 @@ def _own_seed(name: str) -> Any:
 
 @contextlib.contextmanager
 def _recording_paused() -> Iterator[None]:
-    """Pause the recording. A new generator takes a first seed from the system in any case, which is not a draw of the mechanism."""
+    """Pause the recording. A new generator takes a first seed from the system in any case, which is
+    not a draw of the mechanism.
+    """
     recorder, here.recorder = here.recorder, None
     try:
         yield
@@ -140,7 +167,9 @@ def default_rng(seed: Any = None) -> Any:
 
 
 def traced(value: Any) -> Any:
-    """Return a recording generator with the same bit generator as a given one; None for anything else."""
+    """Return a recording generator with the same bit generator as a given one; None for anything
+    else.
+    """
     if type(value) is _Generator:
         return TracedGenerator(value.bit_generator)
     if type(value) is _RandomState:
@@ -151,9 +180,17 @@ def traced(value: Any) -> Any:
 def add_recording_methods(names: Any) -> None:
     """Add a recording method to the subclasses for each name in the tables."""
     for name in names:
-        for prefix, cls, base in ((GENERATOR, TracedGenerator, _Generator), (STATE, TracedState, _RandomState)):
+        for prefix, cls, base in (
+            (GENERATOR, TracedGenerator, _Generator),
+            (STATE, TracedState, _RandomState),
+        ):
             method = name[len(prefix) :] if name.startswith(prefix) else ""
-            if method and method not in _INDEX_METHODS and hasattr(base, method) and method not in vars(cls):
+            if (
+                method
+                and method not in _INDEX_METHODS
+                and hasattr(base, method)
+                and method not in vars(cls)
+            ):
                 setattr(cls, method, _recording_method(prefix, base, method))
 
 
@@ -179,6 +216,8 @@ def numpy_replacements() -> dict[str, Any]:
     }
     for name in dir(np.random):
         function = getattr(np.random, name)
-        if getattr(function, "__self__", None) is _global_state and (name in vars(TracedState) or name in _INDEX_METHODS or name in _SEEDS):
+        if getattr(function, "__self__", None) is _global_state and (
+            name in vars(TracedState) or name in _INDEX_METHODS or name in _SEEDS
+        ):
             found[f"numpy.random.{name}"] = getattr(shared, name)
     return found

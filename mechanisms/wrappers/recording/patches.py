@@ -1,4 +1,6 @@
-"""Patches that replace names in all loaded modules while a trace runs, and restore them afterward, even if sessions overlap."""
+"""Patches that replace names in all loaded modules while a trace runs, and restore them afterward,
+even if sessions overlap.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,17 @@ _layers: dict[tuple[int, str], list[Patch]] = {}  # patches of each attribute, o
 class Patch:
     """A replacement of one attribute of a module or class, until `undo`."""
 
-    def __init__(self, holder: Any, name: str, new: Any, made: BoundPrimitive | None = None) -> None:
+    def __init__(
+        self, holder: Any, name: str, new: Any, made: BoundPrimitive | None = None
+    ) -> None:
         self.holder, self.name, self.new, self.made = holder, name, new, made
         with lock:
             # a class may inherit the replaced attribute; a closure cell has no dict
-            self.own = vars(holder).get(name, _MISSING) if hasattr(holder, "__dict__") else getattr(holder, name)
+            self.own = (
+                vars(holder).get(name, _MISSING)
+                if hasattr(holder, "__dict__")
+                else getattr(holder, name)
+            )
             setattr(holder, name, new)
             _layers.setdefault((id(holder), name), []).append(self)
 
@@ -49,7 +57,8 @@ class Patch:
 
 
 def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str, Any]:
-    """Return (holder, attribute name, object) for a dotted name; the module `home` is searched first.
+    """Return (holder, attribute name, object) for a dotted name; the module `home` is searched
+    first.
 
     Without `imports`, only loaded modules are searched: a name from a table or a witness never
     causes an import.
@@ -67,21 +76,34 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
         holder, rest = _import_module(name, parts, imports)
     for part in rest[:-1]:
         if not hasattr(holder, part):
-            raise WrongPrimitive(f"primitives must name an existing function, got {name!r}: {_holder_text(holder)} has no {part!r}")
+            raise WrongPrimitive(
+                f"primitives must name an existing function, got {name!r}: "
+                f"{_holder_text(holder)} has no {part!r}"
+            )
         holder = getattr(holder, part)
     last = rest[-1]
     if not hasattr(holder, last):
-        raise WrongPrimitive(f"primitives must name an existing function, got {name!r}: {_holder_text(holder)} has no {last!r}")
+        raise WrongPrimitive(
+            f"primitives must name an existing function, got {name!r}: "
+            f"{_holder_text(holder)} has no {last!r}"
+        )
     found = getattr(holder, last)
     if not callable(found):
-        raise WrongPrimitive(f"primitives must be callable, {name!r} is of type {type(found).__name__}")
+        raise WrongPrimitive(
+            f"primitives must be callable, {name!r} is of type {type(found).__name__}"
+        )
     if inspect.isclass(found):
-        raise WrongPrimitive(f"primitives must be functions or methods, but {name!r} is a class: name the method that draws")
+        raise WrongPrimitive(
+            f"primitives must be functions or methods, but {name!r} is a class: name the "
+            "method that draws"
+        )
     return holder, last, found
 
 
 def _import_module(name: str, parts: Any, imports: bool) -> tuple[Any, Any]:
-    """Return the module of a dotted name and the remaining parts; raise WrongPrimitive if it cannot be imported."""
+    """Return the module of a dotted name and the remaining parts; raise WrongPrimitive if it cannot
+    be imported.
+    """
     missing = ""
     for end in range(len(parts) - 1, 0, -1):
         place = ".".join(parts[:end])
@@ -89,29 +111,46 @@ def _import_module(name: str, parts: Any, imports: bool) -> tuple[Any, Any]:
             return importlib.import_module(place) if imports else sys.modules[place], parts[end:]
         except (ImportError, KeyError) as error:
             missing = missing or str(error)
-    raise WrongPrimitive(f"primitives must name an importable function, got {name!r}: {missing or 'it has no module'}")
+    raise WrongPrimitive(
+        f"primitives must name an importable function, got {name!r}: "
+        f"{missing or 'it has no module'}"
+    )
 
 
 def _holder_text(holder: Any) -> str:
     """Return "module NAME" or "class NAME" for messages."""
-    return f"{'module' if inspect.ismodule(holder) else 'class'} {getattr(holder, '__name__', type(holder).__name__)}"
+    return (
+        f"{'module' if inspect.ismodule(holder) else 'class'} "
+        f"{getattr(holder, '__name__', type(holder).__name__)}"
+    )
 
 
 def modules() -> Iterator[Any]:
     """Yield all loaded modules except those of this folder."""
     for name, module in list(sys.modules.items()):
-        if module is not None and inspect.ismodule(module) and not name.startswith(__package__ or "recording"):
+        if (
+            module is not None
+            and inspect.ismodule(module)
+            and not name.startswith(__package__ or "recording")
+        ):
             yield module
 
 
 def attributes(wanted: set[int], by_type: bool = False) -> Iterator[tuple[Any, str, Any]]:
-    """Yield (module, name, value) for the attributes of modules whose `id`, or that of their type, is in `wanted`."""
+    """Yield (module, name, value) for the attributes of modules whose `id`, or that of their type,
+    is in `wanted`.
+    """
     for module in modules():
         members = vars(module).copy()
         objects = list(map(type, members.values()) if by_type else members.values())
-        if wanted.isdisjoint(map(id, objects)):  # as in most modules: a loop over the attributes would take several times as long
+        # as in most modules: a loop over the attributes would take several times as long
+        if wanted.isdisjoint(map(id, objects)):
             continue
-        yield from ((module, name, value) for (name, value), each in zip(members.items(), objects) if id(each) in wanted)
+        yield from (
+            (module, name, value)
+            for (name, value), each in zip(members.items(), objects)
+            if id(each) in wanted
+        )
 
 
 def locations_of(objects: Iterable[Any]) -> dict[int, list[tuple[Any, str]]]:
@@ -124,8 +163,11 @@ def locations_of(objects: Iterable[Any]) -> dict[int, list[tuple[Any, str]]]:
     return found
 
 
-def patch(made: BoundPrimitive, holder: Any, name: str, known: dict[int, list[tuple[Any, str]]]) -> list[Patch]:
-    """Replace the primitive by a recording call wherever modules refer to it; `known` has locations found before.
+def patch(
+    made: BoundPrimitive, holder: Any, name: str, known: dict[int, list[tuple[Any, str]]]
+) -> list[Patch]:
+    """Replace the primitive by a recording call wherever modules refer to it; `known` has locations
+    found before.
 
     Raises
     ------
@@ -140,7 +182,13 @@ def patch(made: BoundPrimitive, holder: Any, name: str, known: dict[int, list[tu
     new: Any = call
     if inspect.isclass(holder):
         raw = inspect.getattr_static(holder, name)
-        new = staticmethod(call) if isinstance(raw, staticmethod) else classmethod(call) if isinstance(raw, classmethod) else call
+        new = (
+            staticmethod(call)
+            if isinstance(raw, staticmethod)
+            else classmethod(call)
+            if isinstance(raw, classmethod)
+            else call
+        )
         locations = [(holder, name)]
     else:
         found, locations = getattr(holder, name), [(holder, name)]
@@ -154,14 +202,17 @@ def patch(made: BoundPrimitive, holder: Any, name: str, known: dict[int, list[tu
         for each in done:
             each.undo()
         raise WrongPrimitive(
-            f"primitives: {made.primitive.name!r} belongs to a compiled class and cannot be replaced; "
+            f"primitives: {made.primitive.name!r} belongs to a compiled class and cannot be "
+            "replaced; "
             "name the Python function or method that calls it, or one that you write around it"
         ) from None
     return done
 
 
 def replace(replacements: dict[str, Any]) -> list[Patch]:
-    """Replace the object of each name by a new object wherever modules refer to it, in one pass over all modules."""
+    """Replace the object of each name by a new object wherever modules refer to it, in one pass
+    over all modules.
+    """
     found: dict[int, tuple[Any, Any]] = {}  # id of an old object -> (old, new)
     locations: list[tuple[Any, str, Any]] = []
     for name, new in replacements.items():
@@ -174,7 +225,9 @@ def replace(replacements: dict[str, Any]) -> list[Patch]:
             locations.append((holder, attribute, new))
         else:
             found[id(old)] = old, new
-    locations += [(module, name, found[id(value)][1]) for module, name, value in attributes(set(found))]
+    locations += [
+        (module, name, found[id(value)][1]) for module, name, value in attributes(set(found))
+    ]
     return [Patch(*location) for location in locations]
 
 

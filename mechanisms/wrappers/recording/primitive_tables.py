@@ -1,4 +1,6 @@
-"""The tables of primitives that come with dpwitness, and the primitives given by users, as entries of a session."""
+"""The tables of primitives that come with dpwitness, and the primitives given by users, as entries
+of a session.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ def known_primitives() -> tuple[Entry, ...]:
     found: list[Entry] = []
     for file in sorted(_TABLES.glob("*.toml")):
         table = tomllib.loads(file.read_text(encoding="utf-8"))
-        found += [(name, entry, kind == "sources", False) for kind, entries in table.items() for name, entry in entries.items()]
+        found += [
+            (name, entry, kind == "sources", False)
+            for kind, entries in table.items()
+            for name, entry in entries.items()
+        ]
     return tuple(found)
 
 
@@ -29,7 +35,8 @@ class ValidatedEntries(list[Entry]):
 
 
 def validate_primitives(primitives: Any, owner: str, *, required: bool = True) -> ValidatedEntries:
-    """Return the validated entries of the primitives that a user names; raise InvalidArgument on behalf of `owner` for invalid ones.
+    """Return the validated entries of the primitives that a user names; raise InvalidArgument on
+    behalf of `owner` for invalid ones.
 
     Primitives that are not `required` are skipped if they do not exist, and nothing is imported for
     them.
@@ -37,6 +44,8 @@ def validate_primitives(primitives: Any, owner: str, *, required: bool = True) -
     if isinstance(primitives, ValidatedEntries):
         return primitives
     try:
-        return ValidatedEntries((name, entry, source, required) for name, entry, source, _ in entries_of(primitives))
+        return ValidatedEntries(
+            (name, entry, source, required) for name, entry, source, _ in entries_of(primitives)
+        )
     except WrongPrimitive as error:
         raise InvalidArgument(f"{owner}: primitives: {error}") from None

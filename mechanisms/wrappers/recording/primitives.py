@@ -1,4 +1,5 @@
-"""Noise primitives: a callable by its dotted name, the law of its output, and expressions over its arguments.
+"""Noise primitives: a callable by its dotted name, the law of its output, and expressions over its
+arguments.
 
 A primitive is data. A target file, a table of ``recording/tables`` or a call of `trace` names it in one line::
 
@@ -38,8 +39,27 @@ LAWS = {
     "opaque": "depends on `input`; only `epsilon` for a change of `sensitivity` is known",
     "spend": "an entry in an accountant: `epsilon` and `delta`, or `noise`, `rate` and `steps`",
 }
-LOCATION_LAWS = ("laplace", "gaussian", "geometric", "discrete_gaussian", "gumbel", "exponential", "one_sided_geometric")
-READ = ("input", "scale", "sensitivity", "epsilon", "delta", "size", "noise", "rate", "steps", "measure")
+LOCATION_LAWS = (
+    "laplace",
+    "gaussian",
+    "geometric",
+    "discrete_gaussian",
+    "gumbel",
+    "exponential",
+    "one_sided_geometric",
+)
+READ = (
+    "input",
+    "scale",
+    "sensitivity",
+    "epsilon",
+    "delta",
+    "size",
+    "noise",
+    "rate",
+    "steps",
+    "measure",
+)
 _TEXTS = ("law", "norm", "arguments", "note", "sampling")
 NORMS = ("l1", "l2", "linf")
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -94,27 +114,49 @@ class Primitive:
         self.name, self.entry, self.source = name, dict(entry), source
         unknown = [key for key in entry if key not in READ + _TEXTS]
         if unknown:
-            raise WrongPrimitive(f"{name}: keys must be of {', '.join(_TEXTS + READ)}, got {unknown[0]!r}")
+            raise WrongPrimitive(
+                f"{name}: keys must be of {', '.join(_TEXTS + READ)}, got {unknown[0]!r}"
+            )
         self.law = entry.get("law", "opaque")
         if self.law not in LAWS:
             raise WrongPrimitive(f"{name}: law must be one of {', '.join(LAWS)}, got {self.law!r}")
         if entry.get("norm", "l1") not in NORMS:
-            raise WrongPrimitive(f"{name}: norm must be one of {', '.join(NORMS)}, got {entry['norm']!r}")
-        codes = [(READ.index(key), str(entry[key]), _compile_expression(name, key, str(entry[key]))) for key in READ if key in entry]
-        self.plain = [(place, text) for place, text, _ in codes if text.isidentifier()]  # the argument itself
+            raise WrongPrimitive(
+                f"{name}: norm must be one of {', '.join(NORMS)}, got {entry['norm']!r}"
+            )
+        codes = [
+            (READ.index(key), str(entry[key]), _compile_expression(name, key, str(entry[key])))
+            for key in READ
+            if key in entry
+        ]
+        # the argument itself
+        self.plain = [(place, text) for place, text, _ in codes if text.isidentifier()]
         self.fixed = [(place, code({})) for place, text, code in codes if _is_number(text)]
-        self.codes = [(place, code) for place, text, code in codes if not text.isidentifier() and not _is_number(text)]
+        self.codes = [
+            (place, code)
+            for place, text, code in codes
+            if not text.isidentifier() and not _is_number(text)
+        ]
         self.used = frozenset().union(*(_names(text) for _, text, _ in codes))
 
     def check(self, parameters: tuple[str, ...]) -> None:
-        """Raise WrongPrimitive if an expression uses a name that is not a parameter of the callable."""
+        """Raise WrongPrimitive if an expression uses a name that is not a parameter of the
+        callable.
+        """
         unknown_names = sorted(self.used - set(parameters) - set(_FUNCTIONS))
         if parameters and unknown_names:
             names = ", ".join(parameters)
-            raise WrongPrimitive(f"{self.name}: expressions may use only its arguments ({names}), got {unknown_names[0]!r}")
+            raise WrongPrimitive(
+                f"{self.name}: expressions may use only its arguments ({names}), got "
+                f"{unknown_names[0]!r}"
+            )
 
-    def reads(self, names: tuple[str, ...], defaults: dict[str, Any], args: Any, kwargs: Any) -> tuple[Any, ...]:
-        """Return the values of the expressions in the order of `READ`, None for missing ones and those that cannot be evaluated."""
+    def reads(
+        self, names: tuple[str, ...], defaults: dict[str, Any], args: Any, kwargs: Any
+    ) -> tuple[Any, ...]:
+        """Return the values of the expressions in the order of `READ`, None for missing ones and
+        those that cannot be evaluated.
+        """
         bound = dict(defaults)
         bound.update(zip(names, args))
         bound.update(kwargs)
@@ -142,16 +184,22 @@ def _is_number(text: str) -> bool:
 @functools.lru_cache(maxsize=None)
 def _names(expression: str) -> frozenset[str]:
     """Return the names that an expression uses."""
-    return frozenset(node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name))
+    return frozenset(
+        node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name)
+    )
 
 
 @functools.lru_cache(maxsize=None)  # every session compiles the expressions of the known primitives
 def _compile_expression(name: str, key: str, text: str) -> Callable[[dict[str, Any]], Any]:
-    """Return an expression as a function of the arguments; raise WrongPrimitive for any syntax that is not allowed."""
+    """Return an expression as a function of the arguments; raise WrongPrimitive for any syntax that
+    is not allowed.
+    """
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise WrongPrimitive(f"{name}: {key} must be an expression over the arguments, got {text!r}") from None
+        raise WrongPrimitive(
+            f"{name}: {key} must be an expression over the arguments, got {text!r}"
+        ) from None
     try:
         return _compile_node(tree.body)
     except (_SyntaxNotAllowed, RecursionError):
@@ -176,7 +224,11 @@ def _compile_node(node: Any) -> Callable[[dict[str, Any]], Any]:
         return lambda bound: getattr(owner(bound), attribute)
     if isinstance(node, ast.Subscript):
         place: Any = node.slice
-        container, index = _compile_node(node.value), _compile_node(place.value if type(place).__name__ == "Index" else place)  # Python 3.8
+        # Python 3.8
+        container, index = (
+            _compile_node(node.value),
+            _compile_node(place.value if type(place).__name__ == "Index" else place),
+        )
         return lambda bound: container(bound)[index(bound)]
     if isinstance(node, (ast.List, ast.Tuple)):
         entries = [_compile_node(entry) for entry in node.elts]
@@ -186,18 +238,34 @@ def _compile_node(node: Any) -> Callable[[dict[str, Any]], Any]:
         return lambda bound: sign(operand(bound))
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
         power = isinstance(node.op, ast.Pow)  # a tower of powers could take forever
-        if power and not (isinstance(node.right, ast.Constant) and isinstance(node.right.value, (int, float)) and node.right.value <= 8):
+        if power and not (
+            isinstance(node.right, ast.Constant)
+            and isinstance(node.right.value, (int, float))
+            and node.right.value <= 8
+        ):
             raise _SyntaxNotAllowed
-        apply, left, right = _BINARY[type(node.op)], _compile_node(node.left), _compile_node(node.right)
+        apply, left, right = (
+            _BINARY[type(node.op)],
+            _compile_node(node.left),
+            _compile_node(node.right),
+        )
         return lambda bound: apply(left(bound), right(bound))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS and not node.keywords:
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in _FUNCTIONS
+        and not node.keywords
+    ):
         function, operands = _FUNCTIONS[node.func.id], [_compile_node(each) for each in node.args]
         return lambda bound: function(*(each(bound) for each in operands))
     raise _SyntaxNotAllowed
 
 
-def parameters_of(function: Callable[..., Any], signature: str = "") -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the names and the defaults of a callable's parameters; both are empty if it has no signature.
+def parameters_of(
+    function: Callable[..., Any], signature: str = ""
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the names and the defaults of a callable's parameters; both are empty if it has no
+    signature.
 
     `signature` lists the parameters of a callable without a signature.
 
@@ -209,14 +277,21 @@ def parameters_of(function: Callable[..., Any], signature: str = "") -> tuple[tu
     if signature:
         arguments = ast.parse(f"lambda {signature}: None", mode="eval").body.args  # type: ignore[attr-defined]
         names = tuple(each.arg for each in arguments.args)
-        return names, dict(zip(names[len(names) - len(arguments.defaults) :], map(ast.literal_eval, arguments.defaults)))
+        return names, dict(
+            zip(
+                names[len(names) - len(arguments.defaults) :],
+                map(ast.literal_eval, arguments.defaults),
+            )
+        )
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return (), {}
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     known = [p for p in parameters if p.kind not in kinds]
-    return tuple(p.name for p in known), {p.name: p.default for p in known if p.default is not p.empty}
+    return tuple(p.name for p in known), {
+        p.name: p.default for p in known if p.default is not p.empty
+    }
 
 
 def entries_of(primitives: Any) -> list[tuple[str, dict[str, Any], bool, bool]]:
@@ -239,14 +314,24 @@ def entries_of(primitives: Any) -> list[tuple[str, dict[str, Any], bool, bool]]:
     if isinstance(primitives, str) or callable(primitives):
         primitives = [primitives]
     if not isinstance(primitives, (dict, list, tuple, set, frozenset)):
-        raise WrongPrimitive(f"they must be a dict from dotted names to entries, or a list of names, got a {type(primitives).__name__}")
-    pairs = primitives.items() if isinstance(primitives, dict) else [(name, None) for name in primitives]
+        raise WrongPrimitive(
+            "they must be a dict from dotted names to entries, or a list of names, got a "
+            f"{type(primitives).__name__}"
+        )
+    pairs = (
+        primitives.items()
+        if isinstance(primitives, dict)
+        else [(name, None) for name in primitives]
+    )
     found = []
     for key, entry in pairs:
         name = key if isinstance(key, str) else _dotted_name(key)
         options = {"law": entry} if isinstance(entry, str) else {} if entry is None else entry
         if not isinstance(options, dict):
-            raise WrongPrimitive(f"{name}: its entry must be a dict such as {{'law': 'laplace'}}, got a {type(options).__name__}")
+            raise WrongPrimitive(
+                f"{name}: its entry must be a dict such as {{'law': 'laplace'}}, got a "
+                f"{type(options).__name__}"
+            )
         Primitive(name, options)
         found.append((name, dict(options), False, True))
     return found
@@ -256,7 +341,12 @@ def _dotted_name(function: Any) -> str:
     """Return the dotted name of a function; raise WrongPrimitive if it cannot be found by name."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not callable(function) or not module or not name:
-        raise WrongPrimitive(f"they must be dotted names or functions, got a {type(function).__name__}")
+        raise WrongPrimitive(
+            f"they must be dotted names or functions, got a {type(function).__name__}"
+        )
     if "<" in name:  # <locals>, <lambda>
-        raise WrongPrimitive(f"{name} is defined within a function and cannot be found by name: give it one in its module")
+        raise WrongPrimitive(
+            f"{name} is defined within a function and cannot be found by name: give it one "
+            "in its module"
+        )
     return f"{module}.{name}"

@@ -1,4 +1,6 @@
-"""The recording or replay of one run: every call of a primitive, in the order in which its stream of work makes it."""
+"""The recording or replay of one run: every call of a primitive, in the order in which its stream
+of work makes it.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,15 @@ MOST = 1_000_000  # limit of calls in one run
 _MAX_INNER_DRAWS = 4  # limit of recorded draws inside a primitive
 
 _OWN_FILES = frozenset(
-    os.path.join(os.path.dirname(__file__), name) for name in ("recorder.py", "generators.py", "patches.py", "session.py")
+    os.path.join(os.path.dirname(__file__), name)
+    for name in ("recorder.py", "generators.py", "patches.py", "session.py")
 )
 
 
 class Stopped(BaseException):
-    """The run took too long or made too many calls. A BaseException, so that the handlers of libraries do not catch it."""
+    """The run took too long or made too many calls. A BaseException, so that the handlers of
+    libraries do not catch it.
+    """
 
 
 _ITERATORS = (types.GeneratorType, zip, map, filter)
@@ -34,7 +39,9 @@ Stream = Tuple[Any, ...]
 
 
 class _ThreadState(threading.local):
-    """State of a thread: its recorder, its stream of work, and the inner draws of the primitive that it is calling."""
+    """State of a thread: its recorder, its stream of work, and the inner draws of the primitive
+    that it is calling.
+    """
 
     recorder: Any = None
     stream: Stream = ()
@@ -46,18 +53,31 @@ here = _ThreadState()
 
 
 class Recorder:
-    """The calls of one run. With `played`, the run receives the recorded outputs of another run while its calls are the same."""
+    """The calls of one run. With `played`, the run receives the recorded outputs of another run
+    while its calls are the same.
+    """
 
     def __init__(
-        self, owner: Any, deadline: float, played: Recorder | None = None, shifts: dict[Any, Any] | None = None, left_out: Any = None
+        self,
+        owner: Any,
+        deadline: float,
+        played: Recorder | None = None,
+        shifts: dict[Any, Any] | None = None,
+        left_out: Any = None,
     ) -> None:
         self.owner = owner
         self.words: list[int] = []  # the seed of the run
         self.made = 0  # number of generators that the run made without a seed
-        self.unseeded: list[tuple[str, Any]] = []  # name and place of each generator made without a seed
+        # name and place of each generator made without a seed
+        self.unseeded: list[tuple[str, Any]] = []
         self.streams: dict[Stream, list[Call]] = {}
         self.children: dict[Stream, int] = {}
-        self.deadline, self.played, self.shifts, self.left_out = deadline, played, shifts or {}, left_out
+        self.deadline, self.played, self.shifts, self.left_out = (
+            deadline,
+            played,
+            shifts or {},
+            left_out,
+        )
         self.differences: list[tuple[str, Stream, int, str]] = []
         self.lost: set[Stream] = set()  # streams that no longer follow the record
         self.count = 0
@@ -67,8 +87,15 @@ class Recorder:
     def call(self, made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
         """Return the output of a call: drawn and recorded, or replayed."""
         if here.inside is not None:  # only the outermost primitive is recorded as a call
-            if made.primitive.source and made.primitive.law in LOCATION_LAWS and len(here.inside) < _MAX_INNER_DRAWS:
-                inside, read = here.inside, made.primitive.reads(made.names, made.defaults, args, kwargs)
+            if (
+                made.primitive.source
+                and made.primitive.law in LOCATION_LAWS
+                and len(here.inside) < _MAX_INNER_DRAWS
+            ):
+                inside, read = (
+                    here.inside,
+                    made.primitive.reads(made.names, made.defaults, args, kwargs),
+                )
                 output = made.original(*args, **kwargs)
                 inside.append((made.primitive.law, read[INPUT], read[SCALE], copied(output)))
                 return output
@@ -80,7 +107,13 @@ class Recorder:
         copied_kwargs = {k: copied(v) for k, v in kwargs.items()} if kwargs else kwargs
         if made.primitive.codes:  # attributes may change after the call, so they are read now
             read = _copied_values(made.primitive.reads(made.names, made.defaults, args, kwargs))
-            call = Call(made, copied_args, copied_kwargs, read, _calling_place(args[0] if made.place and args else None))
+            call = Call(
+                made,
+                copied_args,
+                copied_kwargs,
+                read,
+                _calling_place(args[0] if made.place and args else None),
+            )
         else:
             call = Call(made, copied_args, copied_kwargs, None, _calling_place())
         stream = here.stream
@@ -112,23 +145,33 @@ class Recorder:
         finally:
             here.inside = None
             call.inner = inside
-        if isinstance(output, _ITERATORS):  # an iterator can be consumed only once, so the record stores its items
+        # an iterator can be consumed only once, so the record stores its items
+        if isinstance(output, _ITERATORS):
             call.output, call.once = list(output), True
             return iter(copied(call.output))
         call.output = copied(output)
         return output
 
     def _replay(self, call: Call, stream: Stream, index: int, args: Any, kwargs: Any) -> Any:
-        """Return the recorded output of a call, or draw a new one once the calls no longer match the record."""
+        """Return the recorded output of a call, or draw a new one once the calls no longer match
+        the record.
+        """
         assert self.played is not None
         recorded = self.played.streams.get(stream, [])
         if index >= len(recorded):
-            self._add_difference("more calls", stream, index, f"{call.primitive.name} is called once more than on D1")
+            self._add_difference(
+                "more calls", stream, index, f"{call.primitive.name} is called once more than on D1"
+            )
             self.lost.add(stream)
             return self._draw(call, args, kwargs)
         then = recorded[index]
         if then.primitive.name != call.primitive.name:
-            self._add_difference("other call", stream, index, f"{call.primitive.name} is called where {then.primitive.name} was on D1")
+            self._add_difference(
+                "other call",
+                stream,
+                index,
+                f"{call.primitive.name} is called where {then.primitive.name} was on D1",
+            )
             self.lost.add(stream)
             return self._draw(call, args, kwargs)
         output, fits = self._compare_with_record(then, call, stream, index)
@@ -145,8 +188,12 @@ class Recorder:
             return iter(output)
         return call.made.writes(output, args, kwargs) if call.made.writes is not None else output
 
-    def _compare_with_record(self, then: Call, call: Call, stream: Stream, index: int) -> tuple[Any, bool]:
-        """Return the recorded output and whether it fits this call; add the differences to the list."""
+    def _compare_with_record(
+        self, then: Call, call: Call, stream: Stream, index: int
+    ) -> tuple[Any, bool]:
+        """Return the recorded output and whether it fits this call; add the differences to the
+        list.
+        """
         primitive, output = call.primitive, then.output
         if primitive.source and self.left_out is not None:
             shorter = without_record(then, call, *self.left_out)
@@ -155,7 +202,9 @@ class Recorder:
         found = compared(then, call)
         for kind, text in found:
             self._add_difference(kind, stream, index, text)
-        return output, not any(text.startswith(f"{primitive.name}: size ") for kind, text in found if kind == "shape")
+        return output, not any(
+            text.startswith(f"{primitive.name}: size ") for kind, text in found if kind == "shape"
+        )
 
     def _add_difference(self, kind: str, stream: Stream, index: int, text: str) -> None:
         """Add a difference to the list."""
@@ -170,7 +219,8 @@ class Recorder:
             done = len(self.streams.get(stream, ()))
             if stream not in self.lost and done < len(recorded):
                 text = (
-                    f"{recorded[done].primitive.name} is not called: only {done} of the {len(recorded)} calls recorded on D1 are repeated"
+                    f"{recorded[done].primitive.name} is not called: only {done} of the "
+                    f"{len(recorded)} calls recorded on D1 are repeated"
                 )
                 self._add_difference("fewer calls", stream, done, text)
 
@@ -179,7 +229,9 @@ class Recorder:
         return _calling_place()
 
     def child(self, kind: str) -> Stream:
-        """Return the name of the stream of work for the next thread or task that this thread starts."""
+        """Return the name of the stream of work for the next thread or task that this thread
+        starts.
+        """
         with self.lock:
             number = self.children.get(here.stream, 0)
             self.children[here.stream] = number + 1
@@ -197,7 +249,11 @@ def varies(first: Recorder, second: Recorder, left_out: Any = None) -> set[tuple
             if then.primitive.name != call.primitive.name:
                 found.add(("calls", stream, index))
                 break
-            if left_out is None or not then.primitive.source or without_record(then, call, *left_out) is None:
+            if (
+                left_out is None
+                or not then.primitive.source
+                or without_record(then, call, *left_out) is None
+            ):
                 found.update((kind, stream, index) for kind, _ in compared(then, call))
     return found
 
@@ -223,7 +279,9 @@ def _shifted(output: Any, by: Any) -> Any:
 
 
 def _calling_place(owner: Any = None) -> Any:
-    """Return (file, line) of the nearest frame outside of this folder, and outside of the methods of the called object."""
+    """Return (file, line) of the nearest frame outside of this folder, and outside of the methods
+    of the called object.
+    """
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename in _OWN_FILES:
         frame = frame.f_back
@@ -245,7 +303,11 @@ def _short_path(file: str) -> str:
         if mark in file:
             return file.rpartition(mark)[2]
     parts = file.split("/")
-    library = [i for i, part in enumerate(parts[:-1]) if part.startswith("python3.") and parts[i - 1] == "lib"]
+    library = [
+        i
+        for i, part in enumerate(parts[:-1])
+        if part.startswith("python3.") and parts[i - 1] == "lib"
+    ]
     if library:
         return "/".join(parts[library[-1] + 1 :])
     try:
@@ -256,7 +318,9 @@ def _short_path(file: str) -> str:
 
 
 def passed(made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
-    """Return the output of a patched call, recorded if this thread's run belongs to the session that made the patch."""
+    """Return the output of a patched call, recorded if this thread's run belongs to the session
+    that made the patch.
+    """
     recorder = current = here.recorder
     while recorder is not None and recorder.owner is not made.owner:
         recorder = recorder.above
@@ -276,7 +340,8 @@ def passed(made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
 def running(recorder: Recorder) -> Iterator[None]:
     """Assign the work of this thread inside the block to `recorder`."""
     before = here.recorder, here.stream, here.inside
-    recorder.above = here.recorder if here.inside is None else None  # a trace inside a run of another trace
+    # a trace inside a run of another trace
+    recorder.above = here.recorder if here.inside is None else None
     here.recorder, here.stream, here.inside = recorder, (), None
     try:
         yield
@@ -285,7 +350,9 @@ def running(recorder: Recorder) -> Iterator[None]:
 
 
 def as_stream(work: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """Return `work` for another thread, as a separate stream of this run; unchanged if no run is active."""
+    """Return `work` for another thread, as a separate stream of this run; unchanged if no run is
+    active.
+    """
     recorder = here.recorder
     if recorder is None or here.pooling:
         return work

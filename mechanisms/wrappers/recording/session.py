@@ -1,4 +1,6 @@
-"""A session: a mechanism with patched primitives, recorded on one dataset, replayed on another and compared call by call."""
+"""A session: a mechanism with patched primitives, recorded on one dataset, replayed on another and
+compared call by call.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,23 @@ import numpy as np
 from . import generators
 from .calls import BoundPrimitive
 from .comparison import Raised, differences, outcome, output_difference, place_of, table
-from .patches import Patch, attributes, locations_of, lock, modules, patch, replace, resolve, unbound
+from .patches import (
+    Patch,
+    attributes,
+    locations_of,
+    lock,
+    modules,
+    patch,
+    replace,
+    resolve,
+    unbound,
+)
 from .primitives import Primitive, WrongPrimitive, parameters_of
 from .recorder import Recorder, Stopped, as_stream, here, running, varies
 from .values import copied, difference, leaves
 
-Entry = Tuple[str, Dict[str, Any], bool, bool]  # name, properties, whether it is a generator's method, whether it must exist
+# name, properties, whether it is a generator's method, whether it must exist
+Entry = Tuple[str, Dict[str, Any], bool, bool]
 
 
 class Session:
@@ -56,8 +69,16 @@ class Session:
         home: Any = None,
         time_limit: float = 60.0,
     ) -> None:
-        self.run, self.home, self.seed, self.snapshot, self.time_limit = run, home, seed, snapshot, time_limit
-        self.primitives = [(Primitive(name, entry, source), required) for name, entry, source, required in entries]
+        self.run, self.home, self.seed, self.snapshot, self.time_limit = (
+            run,
+            home,
+            seed,
+            snapshot,
+            time_limit,
+        )
+        self.primitives = [
+            (Primitive(name, entry, source), required) for name, entry, source, required in entries
+        ]
         self.sources: dict[str, BoundPrimitive] = {}
         self.patches: list[Patch] = []
         self.patched: set[str] = set()
@@ -83,33 +104,45 @@ class Session:
             for each in reversed(self.patches):
                 each.undo()
         self.patches.clear()
-        for kernel in self.kernels:  # a compilation that failed beside replaced functions would fail ever after
+        # a compilation that failed beside replaced functions would fail ever after
+        for kernel in self.kernels:
             getattr(getattr(kernel, "_compiler", None), "_failed_cache", {}).clear()
         self.kernels.clear()
         self.recorders.clear()
         self.outputs.clear()
 
     def _patch_generators(self) -> None:
-        """Patch NumPy's compiled generators by recording subclasses, also the generators made earlier."""
+        """Patch NumPy's compiled generators by recording subclasses, also the generators made
+        earlier.
+        """
         table = {p.name: p for p, _ in self.primitives if p.source}
         shared = {
-            generators.STATE + name[len(generators.GENERATOR) :]: p for name, p in table.items() if name.startswith(generators.GENERATOR)
+            generators.STATE + name[len(generators.GENERATOR) :]: p
+            for name, p in table.items()
+            if name.startswith(generators.GENERATOR)
         }
         for name, original in generators.original_methods({**shared, **table}).items():
             primitive = table.get(name) or Primitive(name, shared[name].entry, True)
             names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
-            self.sources[name] = BoundPrimitive(self, primitive, original, names, defaults, _write_to_out)
+            self.sources[name] = BoundPrimitive(
+                self, primitive, original, names, defaults, _write_to_out
+            )
             self.patched.add(name)
         generators.add_recording_methods(self.sources)
         self.patches += replace(generators.numpy_replacements())
-        held = [each for each in attributes(generators.KINDS, by_type=True) if each[0].__name__.partition(".")[0] != "numpy"]
+        held = [
+            each
+            for each in attributes(generators.KINDS, by_type=True)
+            if each[0].__name__.partition(".")[0] != "numpy"
+        ]
         owner = getattr(self.run, "__self__", None)
         if owner is not None and hasattr(owner, "__dict__"):
             held += [(owner, name, value) for name, value in vars(owner).items()]
         for holder, name, value in held:
             new = generators.traced(value)
             if new is not None:
-                with contextlib.suppress(AttributeError, TypeError):  # attributes of a frozen dataclass cannot be replaced
+                # attributes of a frozen dataclass cannot be replaced
+                with contextlib.suppress(AttributeError, TypeError):
                     self.patches.append(Patch(holder, name, new))
         for cell in getattr(unbound(self.run), "__closure__", None) or ():
             new = generators.traced(_cell_content(cell))
@@ -127,13 +160,17 @@ class Session:
 
         def submitted(executor: Any, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
             work = as_stream(work, "task ")
-            before, here.pooling = here.pooling, True  # the pool's worker threads are not streams of the run
+            # the pool's worker threads are not streams of the run
+            before, here.pooling = here.pooling, True
             try:
                 return submit(executor, work, *args, **kwargs)
             finally:
                 here.pooling = before
 
-        self.patches += [Patch(threading.Thread, "start", started), Patch(pool, "submit", submitted)]
+        self.patches += [
+            Patch(threading.Thread, "start", started),
+            Patch(pool, "submit", submitted),
+        ]
 
     def _install_patches(self) -> None:
         """Patch every primitive that exists and is not patched yet."""
@@ -144,14 +181,22 @@ class Session:
         """Patch every primitive that exists and is not patched yet; the caller holds the lock."""
         bound: dict[str, Any] = {}
         missing = [each for each in self.primitives if each[0].name not in self.patched]
-        missing = [each for each in missing if each[1] or each[0].name.partition(".")[0] in sys.modules]
-        functions = [function for primitive, _ in missing for function in self._loaded(primitive.name)]
-        known = locations_of(functions)  # one pass over all modules instead of one for each primitive
+        missing = [
+            each for each in missing if each[1] or each[0].name.partition(".")[0] in sys.modules
+        ]
+        functions = [
+            function for primitive, _ in missing for function in self._loaded(primitive.name)
+        ]
+        # one pass over all modules instead of one for each primitive
+        known = locations_of(functions)
         for primitive, required in missing:
             name = primitive.name
             if name.startswith((generators.GENERATOR, generators.STATE)):
                 if required:
-                    raise WrongPrimitive(f"primitives: {name!r} is compiled and always recorded; name the function that calls it instead")
+                    raise WrongPrimitive(
+                        f"primitives: {name!r} is compiled and always recorded; name the "
+                        "function that calls it instead"
+                    )
                 continue
             try:
                 holder, attribute, found = resolve(name, self.home, required)
@@ -163,7 +208,9 @@ class Session:
             original = unbound(raw) if isinstance(raw, (staticmethod, classmethod)) else found
             names, defaults = parameters_of(original, primitive.entry.get("arguments", ""))
             primitive.check(names)
-            made = BoundPrimitive(self, primitive, original, names, defaults, _in_place_writer(name))
+            made = BoundPrimitive(
+                self, primitive, original, names, defaults, _in_place_writer(name)
+            )
             try:
                 done = patch(made, holder, attribute, known)
             except WrongPrimitive:
@@ -171,7 +218,8 @@ class Session:
                     raise
                 continue
             self.patches += done + self._closure_patches(found, done[0].new)
-            if name.startswith("random.Random."):  # the functions of `random` are methods of one generator, bound before the patch
+            # the functions of `random` are methods of one generator, bound before the patch
+            if name.startswith("random.Random."):
                 bound[f"random.{attribute}"] = getattr(random._inst, attribute)
             self.patched.add(name)
         if bound:
@@ -189,7 +237,9 @@ class Session:
         return [Patch(cell, "cell_contents", new) for cell in cells if _cell_content(cell) is old]
 
     def uncompile(self) -> bool:
-        """Replace functions compiled by Numba by their Python source. Return False if there are none or they are already replaced."""
+        """Replace functions compiled by Numba by their Python source. Return False if there are
+        none or they are already replaced.
+        """
         dispatcher = getattr(sys.modules.get("numba.core.dispatcher"), "Dispatcher", None)
         if dispatcher is None or not self.compiled:
             return False
@@ -206,21 +256,41 @@ class Session:
         return bool(found)
 
     def record(self, dataset: Any, seed: int) -> dict[str, Any]:
-        """Run on a dataset, and record its calls and draws under the number ``key`` of the result."""
+        """Run on a dataset, and record its calls and draws under the number ``key`` of
+        the result.
+        """
         self._install_patches()  # the run before may have imported modules with primitives
         before = len(sys.modules)
-        recorder, output, seconds = self._run_once(dataset, seed, Recorder(self, time.monotonic() + self.time_limit))
+        recorder, output, seconds = self._run_once(
+            dataset, seed, Recorder(self, time.monotonic() + self.time_limit)
+        )
         if (
             len(sys.modules) > before and not self.recorders
         ):  # the imported modules may contain primitives, and importing them may have drawn
             self._install_patches()
-            recorder, output, seconds = self._run_once(dataset, seed, Recorder(self, time.monotonic() + self.time_limit))
+            recorder, output, seconds = self._run_once(
+                dataset, seed, Recorder(self, time.monotonic() + self.time_limit)
+            )
         key = next(self.numbers)
         self.recorders[key], self.outputs[key] = recorder, output
         unseeded = [f"{name} at {place_of(where)}" for name, where in recorder.unseeded]
-        return {"key": key, "calls": recorder.count, "seconds": seconds, "unseeded": unseeded, **outcome(output)}
+        return {
+            "key": key,
+            "calls": recorder.count,
+            "seconds": seconds,
+            "unseeded": unseeded,
+            **outcome(output),
+        }
 
-    def replay(self, key: int, dataset: Any, seed: int, shifts: Any = None, left_out: Any = None, brief: bool = False) -> dict[str, Any]:
+    def replay(
+        self,
+        key: int,
+        dataset: Any,
+        seed: int,
+        shifts: Any = None,
+        left_out: Any = None,
+        brief: bool = False,
+    ) -> dict[str, Any]:
         """Run on a dataset with the outputs recorded under `key`, and compare the calls.
 
         Parameters
@@ -245,7 +315,10 @@ class Session:
             Output, differences, number of calls and duration, and the table of calls.
         """
         recorded = self.recorders[key]
-        moved = {(tuple(filter(None, stream.split("/"))), index): by for stream, index, by in shifts or ()}
+        moved = {
+            (tuple(filter(None, stream.split("/"))), index): by
+            for stream, index, by in shifts or ()
+        }
         played = Recorder(self, time.monotonic() + self.time_limit, recorded, moved, left_out)
         recorder, output, seconds = self._run_once(dataset, seed, played)
         recorder.finished()
@@ -261,7 +334,9 @@ class Session:
         return found if brief else dict(found, table=table(recorded, recorder))
 
     def constant(self, first: int, others: list[int]) -> list[str]:
-        """Return the generators' draws of real numbers that are equal in recordings with different seeds."""
+        """Return the generators' draws of real numbers that are equal in recordings with different
+        seeds.
+        """
         report = []
         for stream, calls in self.recorders[first].streams.items():
             for i, call in enumerate(calls):
@@ -275,8 +350,14 @@ class Session:
         return sorted(set(report))
 
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]:
-        """Return the kinds and places in which recordings differ from the first one in more than the drawn values."""
-        found = {each for key in others for each in varies(self.recorders[first], self.recorders[key], left_out)}
+        """Return the kinds and places in which recordings differ from the first one in more than
+        the drawn values.
+        """
+        found = {
+            each
+            for key in others
+            for each in varies(self.recorders[first], self.recorders[key], left_out)
+        }
         return [[kind, "/".join(stream), index] for kind, stream, index in sorted(found)][:10_000]
 
     def _run_once(self, dataset: Any, seed: int, recorder: Recorder) -> tuple[Recorder, Any, float]:
@@ -300,21 +381,38 @@ class Session:
 
     def past(self, key: int, dataset: Any, seed: int) -> list[str]:
         """Return the generators that a replayed run still draws from, bypassing the primitives."""
-        kinds = (np.random.BitGenerator, random.Random)  # by `type`: a dead weak proxy raises on access to its class
-        known = [g for g in gc.get_objects() if issubclass(type(g), kinds) and not _is_system_random(g)]
+        # by `type`: a dead weak proxy raises on access to its class
+        kinds = (np.random.BitGenerator, random.Random)
+        known = [
+            g for g in gc.get_objects() if issubclass(type(g), kinds) and not _is_system_random(g)
+        ]
         words = np.random.SeedSequence(seed).generate_state(4).tolist()
         self.seed(words)
         before, states = self.snapshot(), [_generator_state(g) for g in known]
         played = Recorder(self, time.monotonic() + self.time_limit, self.recorders[key])
         self._run_once(dataset, seed, played)
         after = self.snapshot()
-        report = [f"the generator of {name}" for name in before if difference(before[name], after.get(name))]
+        report = [
+            f"the generator of {name}"
+            for name in before
+            if difference(before[name], after.get(name))
+        ]
         for found, state in zip(known, states):
-            if difference(state, _generator_state(found)) and found is not getattr(random, "_inst", None):
+            if difference(state, _generator_state(found)) and found is not getattr(
+                random, "_inst", None
+            ):
                 names = [
-                    k for r in gc.get_referrers(found) if isinstance(r, dict) for k, v in r.items() if v is found and isinstance(k, str)
+                    k
+                    for r in gc.get_referrers(found)
+                    if isinstance(r, dict)
+                    for k, v in r.items()
+                    if v is found and isinstance(k, str)
                 ]
-                report.append(f"a {type(found).__name__} kept as {names[0]!r}" if names else f"a {type(found).__name__}")
+                report.append(
+                    f"a {type(found).__name__} kept as {names[0]!r}"
+                    if names
+                    else f"a {type(found).__name__}"
+                )
         return sorted(set(report))[:8]
 
 
@@ -348,7 +446,9 @@ def _write_to_out(output: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _in_place_writer(name: str) -> Any:
-    """Return the function that writes a recorded output in place, for tensor methods that end in an underscore; otherwise None."""
+    """Return the function that writes a recorded output in place, for tensor methods that end in an
+    underscore; otherwise None.
+    """
     if not (name.startswith("torch.Tensor.") and name.endswith("_")):
         return None
 
@@ -365,7 +465,9 @@ def _watched(seconds: float) -> Iterator[None]:
     thread, over, fired = threading.get_ident(), threading.Event(), threading.Event()
 
     def stop() -> None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Stopped))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread), ctypes.py_object(Stopped)
+        )
 
     def wait() -> None:
         remaining = seconds
@@ -383,7 +485,9 @@ def _watched(seconds: float) -> Iterator[None]:
             here.pooling = before
             yield
         finally:
-            over.set()  # again below, in case the exception arrives here: otherwise the watch would raise it for ever
+            # again below, in case the exception arrives here: otherwise the watch would raise it
+            # for ever
+            over.set()
     finally:
         while True:
             try:
@@ -391,8 +495,11 @@ def _watched(seconds: float) -> Iterator[None]:
                 here.pooling = before
                 if watch.ident is not None:
                     watch.join()
-                if fired.is_set():  # a pending exception is raised and caught here. Canceling it would leave the interpreter
-                    fired.clear()  # waiting for it, and a traced function of Python 3.11 would never start
+                # a pending exception is raised and caught here. Canceling it would leave the
+                # interpreter
+                if fired.is_set():
+                    # waiting for it, and a traced function of Python 3.11 would never start
+                    fired.clear()
                     stop()
                     time.sleep(0.01)
                 break

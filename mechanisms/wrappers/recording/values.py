@@ -1,4 +1,6 @@
-"""Operations on values of any kind: copy, bitwise comparison, difference, and conversion to numbers."""
+"""Operations on values of any kind: copy, bitwise comparison, difference, and conversion to
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def copied(value: Any, deep: int = 0) -> Any:
     if kind is dict:
         return {k: copied(v, deep + 1) for k, v in value.items()}
     for method in ("clone", "copy"):  # tensors; frames and series
-        if kind.__module__.split(".")[0] in ("torch", "pandas", "polars") and hasattr(value, method):
+        if kind.__module__.split(".")[0] in ("torch", "pandas", "polars") and hasattr(
+            value, method
+        ):
             return getattr(value, method)()
     return value
 
@@ -59,7 +63,9 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     if kind is not type(b):
         return f"{at or 'it'} is of type {kind.__name__} and {type(b).__name__}"
     if kind in _PLAIN:
-        return "" if _bits(a) == _bits(b) else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
+        return (
+            "" if _bits(a) == _bits(b) else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
+        )
     if a is b or deep > _MAX_DEPTH:
         return ""
     if isinstance(a, (np.ndarray, np.generic)):
@@ -67,11 +73,22 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     if isinstance(a, (list, tuple)):
         if len(a) != len(b):
             return f"{at or 'it'} has length {len(a)} and {len(b)}"
-        return next(filter(None, (difference(v, w, f"{at}[{i}]", deep + 1, objects) for i, (v, w) in enumerate(zip(a, b)))), "")
+        return next(
+            filter(
+                None,
+                (
+                    difference(v, w, f"{at}[{i}]", deep + 1, objects)
+                    for i, (v, w) in enumerate(zip(a, b))
+                ),
+            ),
+            "",
+        )
     if isinstance(a, dict):
         if list(a) != list(b):
             return f"{at or 'it'} has keys {_short_repr(list(a))} and {_short_repr(list(b))}"
-        return next(filter(None, (difference(a[k], b[k], f"{at}[{k!r}]", deep + 1, objects) for k in a)), "")
+        return next(
+            filter(None, (difference(a[k], b[k], f"{at}[{k!r}]", deep + 1, objects) for k in a)), ""
+        )
     if isinstance(a, (set, frozenset)):
         return "" if a == b else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
     array_form = _array_of(a), _array_of(b)
@@ -87,7 +104,9 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
     plain: Any = object.__eq__
     if kind.__eq__ is plain:
         return (
-            "" if _short_repr(a) == _short_repr(b) or _has_default_repr(kind) else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
+            ""
+            if _short_repr(a) == _short_repr(b) or _has_default_repr(kind)
+            else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
         )
     try:
         return "" if bool(a == b) else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
@@ -107,10 +126,15 @@ def _array_difference(a: Any, b: Any, at: str) -> str:
     if a.tobytes() == b.tobytes():
         return ""
     size = a.dtype.itemsize
-    left, right = (np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, size) for v in (a, b))
+    left, right = (
+        np.ascontiguousarray(v).reshape(-1).view(np.uint8).reshape(-1, size) for v in (a, b)
+    )
     place = int(np.flatnonzero((left != right).any(axis=1))[0])
     index = list(map(int, np.unravel_index(place, a.shape))) if a.ndim else ""
-    return f"{at}{index} is {_short_repr(a.reshape(-1)[place].item())} and {_short_repr(b.reshape(-1)[place].item())}"
+    return (
+        f"{at}{index} is {_short_repr(a.reshape(-1)[place].item())} and "
+        f"{_short_repr(b.reshape(-1)[place].item())}"
+    )
 
 
 def _short_repr(value: Any) -> str:
@@ -123,8 +147,12 @@ def _short_repr(value: Any) -> str:
 
 
 def _array_of(value: Any) -> Any:
-    """Return the array of a tensor, a series, a frame or a sparse matrix; None for anything else."""
-    if isinstance(value, type) or not (hasattr(value, "toarray") or hasattr(value, "__array__") or hasattr(value, "detach")):
+    """Return the array of a tensor, a series, a frame or a sparse matrix; None for
+    anything else.
+    """
+    if isinstance(value, type) or not (
+        hasattr(value, "toarray") or hasattr(value, "__array__") or hasattr(value, "detach")
+    ):
         return None
     try:
         if hasattr(value, "detach"):
@@ -173,15 +201,26 @@ def _iterate_leaves(value: Any, deep: int = 0) -> Iterator[Any]:
             yield array_form.reshape(-1)
         else:
             fields = _field_values(value)
-            yield from _iterate_leaves(fields, deep + 1) if fields is not None else iter([_short_repr(value)])
+            yield from (
+                _iterate_leaves(fields, deep + 1)
+                if fields is not None
+                else iter([_short_repr(value)])
+            )
 
 
 def _as_floats(value: Any) -> Any:
-    """Return a sequence of numbers as float64; integers beyond the range of floats become infinite."""
+    """Return a sequence of numbers as float64; integers beyond the range of floats
+    become infinite.
+    """
     try:
         return np.asarray(value, dtype=float)
     except OverflowError:  # an integer beyond the range of floats
-        return np.array([float("inf") if v > 0 else float("-inf") if abs(v) > 2**1023 else float(v) for v in value])
+        return np.array(
+            [
+                float("inf") if v > 0 else float("-inf") if abs(v) > 2**1023 else float(v)
+                for v in value
+            ]
+        )
 
 
 def leaves(value: Any) -> tuple[Any, list[str]]:
@@ -201,7 +240,9 @@ def leaves(value: Any) -> tuple[Any, list[str]]:
             numbers.append(_as_floats([leaf]))
         else:
             others.append(leaf if isinstance(leaf, str) else repr(leaf))
-    return (np.concatenate(numbers) if numbers else np.zeros(0)), [text.strip("'") for text in others]
+    return (np.concatenate(numbers) if numbers else np.zeros(0)), [
+        text.strip("'") for text in others
+    ]
 
 
 def shift(a: Any, b: Any) -> Any:
@@ -221,9 +262,15 @@ def shift(a: Any, b: Any) -> Any:
     (left, texts), (right, others) = leaves(a), leaves(b)
     if texts != others or left.shape != right.shape or left.size == 0:
         return None
-    integer_arrays = [v.astype(object) for v in (a, b) if isinstance(v, np.ndarray) and v.dtype.kind in "iu"]
+    integer_arrays = [
+        v.astype(object) for v in (a, b) if isinstance(v, np.ndarray) and v.dtype.kind in "iu"
+    ]
     with np.errstate(invalid="ignore"):
-        found = np.abs(left - right) if len(integer_arrays) < 2 else np.abs(integer_arrays[0] - integer_arrays[1]).reshape(-1).astype(float)
+        found = (
+            np.abs(left - right)
+            if len(integer_arrays) < 2
+            else np.abs(integer_arrays[0] - integer_arrays[1]).reshape(-1).astype(float)
+        )
     found[(left == right) | (np.isnan(left) & np.isnan(right))] = 0.0
     found[np.isnan(found)] = math.inf
     return found

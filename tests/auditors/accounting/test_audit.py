@@ -14,11 +14,15 @@ VIOLATED, NOT_REFUTED, ERROR = "VIOLATED", "NOT_REFUTED", "ERROR"
 
 
 def verdict(function, mechanism, returns, **options):
-    return audit_accountant(function, mechanism, returns, **({"evaluations": 60, "seconds": 60.0} | options)).verdict.value
+    return audit_accountant(
+        function, mechanism, returns, **({"evaluations": 60, "seconds": 60.0} | options)
+    ).verdict.value
 
 
 def gaussian_delta(sigma, epsilon):
-    return norm.cdf(0.5 / sigma - epsilon * sigma) - math.exp(epsilon) * norm.cdf(-0.5 / sigma - epsilon * sigma)
+    return norm.cdf(0.5 / sigma - epsilon * sigma) - math.exp(epsilon) * norm.cdf(
+        -0.5 / sigma - epsilon * sigma
+    )
 
 
 def binomial_rdp(sigma, q, order):
@@ -32,7 +36,12 @@ def binomial_rdp(sigma, q, order):
 
 def test_a_right_delta_is_not_refuted_and_a_wrong_one_is():
     assert verdict(gaussian_delta, "gaussian", "delta") == NOT_REFUTED
-    found = audit_accountant(lambda sigma, epsilon: 0.99 * gaussian_delta(sigma, epsilon), "gaussian", "delta", evaluations=60)
+    found = audit_accountant(
+        lambda sigma, epsilon: 0.99 * gaussian_delta(sigma, epsilon),
+        "gaussian",
+        "delta",
+        evaluations=60,
+    )
     assert found.verdict.value == VIOLATED
     assert found.exact == pytest.approx(found.figure / 0.99, rel=1e-9)
     assert found.evidence == "proved"
@@ -42,28 +51,49 @@ def test_the_tolerance_is_one_part_in_a_thousand_million():
     """A figure 5e-10 too low is allowed; one 2e-9 too low is a violation."""
     for factor, expected in ((1 - 5e-10, NOT_REFUTED), (1 - 2e-9, VIOLATED)):
         rate = lambda sigma, order, factor=factor: factor * order / (2 * sigma**2)  # noqa: E731
-        assert verdict(rate, "gaussian", "rdp", parameters={"sigma": "sigma", "order": "order"}) == expected
+        assert (
+            verdict(rate, "gaussian", "rdp", parameters={"sigma": "sigma", "order": "order"})
+            == expected
+        )
 
 
 def test_subsampled_rdp_at_integer_orders():
     wide = {"sigma": (0.5, 100), "q": (1e-3, 0.99)}
     right = lambda sigma, q, order: binomial_rdp(sigma, q, math.ceil(order))  # noqa: E731
     rounded = lambda sigma, q, order: binomial_rdp(sigma, q, max(math.floor(order), 2))  # noqa: E731
-    assert verdict(right, "subsampled-gaussian", "rdp", ranges=wide | {"order": (1.1, 60)}) == NOT_REFUTED
-    assert verdict(rounded, "subsampled-gaussian", "rdp", ranges=wide | {"order": (1.1, 60)}) == VIOLATED
+    assert (
+        verdict(right, "subsampled-gaussian", "rdp", ranges=wide | {"order": (1.1, 60)})
+        == NOT_REFUTED
+    )
+    assert (
+        verdict(rounded, "subsampled-gaussian", "rdp", ranges=wide | {"order": (1.1, 60)})
+        == VIOLATED
+    )
 
 
 def test_a_limit_theorem_is_not_a_bound():
-    """The mu of the central limit theorem for DP-SGD is below the exact one (Bu, Dong, Long and Su 2020 call it approximate)."""
+    """The mu of the central limit theorem for DP-SGD is below the exact one (Bu, Dong, Long and Su
+    2020 call it approximate).
+    """
     clt = lambda sigma, q, steps: q * math.sqrt(steps * math.expm1(sigma**-2))  # noqa: E731
-    found = audit_accountant(clt, "subsampled-gaussian", "mu", ranges={"sigma": (0.5, 5), "steps": (1, 1)}, evaluations=60)
+    found = audit_accountant(
+        clt,
+        "subsampled-gaussian",
+        "mu",
+        ranges={"sigma": (0.5, 5), "steps": (1, 1)},
+        evaluations=60,
+    )
     assert found.verdict.value == VIOLATED
-    assert all(value == float(f"{value:.1g}") for value in found.at.values())  # narrowed to round numbers
+    # narrowed to round numbers
+    assert all(value == float(f"{value:.1g}") for value in found.at.values())
 
 
 def test_calibrated_noise():
     classic = lambda epsilon, delta: math.sqrt(2 * math.log(1.25 / delta)) / epsilon  # noqa: E731
-    assert verdict(classic, "gaussian", "noise", ranges={"epsilon": (1e-3, 1), "delta": (1e-12, 0.5)}) == NOT_REFUTED
+    assert (
+        verdict(classic, "gaussian", "noise", ranges={"epsilon": (1e-3, 1), "delta": (1e-12, 0.5)})
+        == NOT_REFUTED
+    )
     assert verdict(classic, "gaussian", "noise") == VIOLATED
 
 
@@ -101,14 +131,27 @@ def test_exceptions_and_nan_are_skipped_and_counted():
 
 
 def test_rounding_in_double_precision_is_a_note():
-    """The difference of two normal probabilities has an absolute error of 1e-17, which is a large part of a tiny delta."""
-    found = audit_accountant(gaussian_delta, "gaussian", "delta", ranges={"sigma": (1, 1), "epsilon": (7, 12)}, evaluations=60)
+    """The difference of two normal probabilities has an absolute error of 1e-17, which is a large
+    part of a tiny delta.
+    """
+    found = audit_accountant(
+        gaussian_delta,
+        "gaussian",
+        "delta",
+        ranges={"sigma": (1, 1), "epsilon": (7, 12)},
+        evaluations=60,
+    )
     assert found.verdict.value == NOT_REFUTED
     assert found.compared == 60
 
 
 def test_witness_and_document_are_plain_json():
-    found = audit_accountant(lambda epsilons, deltas, delta: max(epsilons), "heterogeneous-composition", "epsilon", evaluations=60)
+    found = audit_accountant(
+        lambda epsilons, deltas, delta: max(epsilons),
+        "heterogeneous-composition",
+        "epsilon",
+        evaluations=60,
+    )
     assert found.verdict.value == VIOLATED
     assert json.loads(json.dumps(found.witness))["kind"] == "accountant"
     assert json.loads(json.dumps(found.to_json()))["figure"] == found.figure
@@ -116,7 +159,9 @@ def test_witness_and_document_are_plain_json():
 
 def test_the_seed_repeats_the_search():
     low = lambda epsilon0, delta: epsilon0 / 2  # noqa: E731
-    first, second = (audit_accountant(low, "composition", "epsilon", evaluations=40, seed=3) for _ in range(2))
+    first, second = (
+        audit_accountant(low, "composition", "epsilon", evaluations=40, seed=3) for _ in range(2)
+    )
     assert dict(first.at) == dict(second.at)
 
 
@@ -126,10 +171,22 @@ def test_the_seed_repeats_the_search():
         (("gauss", "delta"), {}, "mechanism must be"),
         (("gaussian", "eps"), {}, "returns must be"),
         (("composition", "noise"), {}, "has no noise parameter"),
-        (("gaussian", "rdp"), {"parameters": {"sigma": "sigma"}}, "parameters must name an argument for order"),
-        (("gaussian", "rdp"), {"parameters": {"sigma": "s", "order": "order"}}, "must be one of sigma"),
+        (
+            ("gaussian", "rdp"),
+            {"parameters": {"sigma": "sigma"}},
+            "parameters must name an argument for order",
+        ),
+        (
+            ("gaussian", "rdp"),
+            {"parameters": {"sigma": "s", "order": "order"}},
+            "must be one of sigma",
+        ),
         (("gaussian", "rdp"), {"ranges": {"sigma": (2, 1)}}, "with 0 < low <= high"),
-        (("gaussian", "rdp"), {"ranges": {"q": (0.1, 1)}}, "ranges must name parameters of the function"),
+        (
+            ("gaussian", "rdp"),
+            {"ranges": {"q": (0.1, 1)}},
+            "ranges must name parameters of the function",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit(arguments, options, words):
@@ -142,10 +199,23 @@ def test_every_mechanism_accepts_its_own_exact_figures():
     from dpwitness.auditors.functions.accounting.audit import question_of
     from dpwitness.auditors.functions.accounting.figures import exact_figure
 
-    few = {"gaussian": 12, "laplace": 3, "composition": 4, "subsampled-response": 12, "discrete-gaussian": 4, "zcdp": 12, "geometric": 4}
+    few = {
+        "gaussian": 12,
+        "laplace": 3,
+        "composition": 4,
+        "subsampled-response": 12,
+        "discrete-gaussian": 4,
+        "zcdp": 12,
+        "geometric": 4,
+    }
     for mechanism, evaluations in few.items():
         names = {p.name: p.name for p in MECHANISMS[mechanism].parameters} | {"delta": "delta"}
         question, _ = question_of(lambda **at: 0.0, mechanism, "epsilon", names)
         for factor, expected in ((1.0, NOT_REFUTED), (0.99, VIOLATED)):
-            claimed = lambda factor=factor, question=question, **at: factor * exact_figure("epsilon", question.reference, at)  # noqa: E731
-            assert verdict(claimed, mechanism, "epsilon", parameters=names, evaluations=evaluations) == expected, mechanism
+            claimed = lambda factor=factor, question=question, **at: (  # noqa: E731
+                factor * exact_figure("epsilon", question.reference, at)
+            )
+            assert (
+                verdict(claimed, mechanism, "epsilon", parameters=names, evaluations=evaluations)
+                == expected
+            ), mechanism

@@ -1,11 +1,16 @@
-"""Accountants that target files declare: they run in workers, on the command line, with report, witness and replay."""
+"""Accountants that target files declare: they run in workers, on the command line, with report,
+witness and replay.
+"""
 
 import json
 
 import pytest
 
 from dpwitness import InvalidArgument, Target, replay
-from dpwitness.auditors.functions.accounting.declared_targets import audit_declared, declared_accountant
+from dpwitness.auditors.functions.accounting.declared_targets import (
+    audit_declared,
+    declared_accountant,
+)
 from dpwitness.cli import main
 from dpwitness.reports.audit.document import read_document
 

@@ -1,6 +1,7 @@
 """Accountants with known verdicts: every wrong one is found, no right one is accused.
 
-All 30 take some minutes: `tests/slow.txt` has the slow ones. No accountant is random, so a verdict follows from the seed.
+All 30 take some minutes: `tests/slow.txt` has the slow ones. No accountant is random, so a verdict
+follows from the seed.
 """
 
 import pytest
@@ -15,7 +16,17 @@ def verdict(entry, seed):
     names = None
     if mechanism == "gaussian" and figure == "noise":
         names = {"epsilon": "epsilon", "delta": "delta"}
-    return audit_accountant(function, mechanism, figure, names, ranges=ranges, evaluations=120, seconds=120, seed=seed, name=name)
+    return audit_accountant(
+        function,
+        mechanism,
+        figure,
+        names,
+        ranges=ranges,
+        evaluations=120,
+        seconds=120,
+        seed=seed,
+        name=name,
+    )
 
 
 @pytest.mark.parametrize("entry", RIGHT, ids=lambda entry: entry[0])

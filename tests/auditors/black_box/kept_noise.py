@@ -1,4 +1,6 @@
-"""Mechanisms that keep noise in their process, and a broken one without noise; importable in fresh processes."""
+"""Mechanisms that keep noise in their process, and a broken one without noise; importable in fresh
+processes.
+"""
 
 from functools import cache
 

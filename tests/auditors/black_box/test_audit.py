@@ -1,4 +1,6 @@
-"""The whole pipeline: reproducible, interruptible, and clear about mechanisms that cannot be audited."""
+"""The whole pipeline: reproducible, interruptible, and clear about mechanisms that cannot be
+audited.
+"""
 
 import contextlib
 import json
@@ -21,7 +23,9 @@ PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
 
 def run(mechanism, **options):
-    return audit(mechanism, **({"claim": "pure:1", "pair": PAIR, "trials": 20_000, "seed": 1} | options))
+    return audit(
+        mechanism, **({"claim": "pure:1", "pair": PAIR, "trials": 20_000, "seed": 1} | options)
+    )
 
 
 def test_same_counts_on_any_executor():
@@ -31,15 +35,26 @@ def test_same_counts_on_any_executor():
     for pool in (ThreadPoolExecutor(2), ProcessPoolExecutor(2)):
         with pool:
             other = audit(mechanism, trials=20_000, seed=3, executor=pool)
-        assert (other.tally, other.p_value, other.event.to_json()) == (alone.tally, alone.p_value, alone.event.to_json())
+        assert (other.tally, other.p_value, other.event.to_json()) == (
+            alone.tally,
+            alone.p_value,
+            alone.event.to_json(),
+        )
     assert audit(mechanism, trials=20_000, seed=4).tally != alone.tally
 
 
 def test_counts_are_a_function_of_seed_pair_phase_and_chunk_only():
-    """The first look of a longer run has the counts of its own chunks, whatever was asked of the rest."""
+    """The first look of a longer run has the counts of its own chunks, whatever was asked of the
+    rest.
+    """
     event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
-    stages = [Stage(zoo()["laplace-grid"].sample, PAIR, 5, (1, 0, Phase.TEST), rounds, 1_000, 10.0) for rounds in (2_000, 4_000)]
-    tables = [[found.tables[0].tolist() for found in counts(stage, [event], Inline())] for stage in stages]
+    stages = [
+        Stage(zoo()["laplace-grid"].sample, PAIR, 5, (1, 0, Phase.TEST), rounds, 1_000, 10.0)
+        for rounds in (2_000, 4_000)
+    ]
+    tables = [
+        [found.tables[0].tolist() for found in counts(stage, [event], Inline())] for stage in stages
+    ]
     assert tables[0] == tables[1][:2]
 
 
@@ -48,13 +63,17 @@ def test_interrupt_keeps_what_was_measured():
         if done > 120_000:
             raise KeyboardInterrupt
 
-    result = run(lambda d, n, rng: d[0] + rng.laplace(0, 0.5, n), trials=400_000, progress=stop, bits=False)
+    result = run(
+        lambda d, n, rng: d[0] + rng.laplace(0, 0.5, n), trials=400_000, progress=stop, bits=False
+    )
     assert result.verdict is Verdict.INCONCLUSIVE
     assert 100_000 < result.trials < 400_000
     assert result.parameter_lower > 1.2
     assert "interrupted after" in result.notes[0]
     assert result.tally.rounds > 50_000
-    early = run(lambda d, n, rng: d[0] + rng.laplace(0, 0.5, n), progress=lambda a, b: stop(10**9, 0))
+    early = run(
+        lambda d, n, rng: d[0] + rng.laplace(0, 0.5, n), progress=lambda a, b: stop(10**9, 0)
+    )
     assert early.verdict is Verdict.INCONCLUSIVE and early.parameter_lower == 0
 
 
@@ -63,7 +82,9 @@ def test_gross_violations_stop_early_and_others_do_not():
     assert gross.verdict is Verdict.VIOLATED and gross.trials < 300_000
     mild = run(lambda d, n, rng: d[0] + rng.laplace(0, 0.8, n), trials=200_000)
     assert mild.verdict is Verdict.VIOLATED and mild.trials > 190_000
-    sooner = run(lambda d, n, rng: d[0] + rng.laplace(0, 0.5, n), trials=1_000_000, stop="violation")
+    sooner = run(
+        lambda d, n, rng: d[0] + rng.laplace(0, 0.5, n), trials=1_000_000, stop="violation"
+    )
     assert sooner.verdict is Verdict.VIOLATED and sooner.trials < 600_000
 
 
@@ -100,7 +121,10 @@ def dies(dataset, size, rng):
     [
         (lambda d, n, rng: int("none"), "always raises ValueError: invalid literal for int()"),
         (lambda d, n, rng: rng.laplace(0, 1, n + 1), "the first axis must count the runs"),
-        (Alternating(), r"changed its output between calls on D1: float64\[1\] and then float64\[2\]"),
+        (
+            Alternating(),
+            r"changed its output between calls on D1: float64\[1\] and then float64\[2\]",
+        ),
         (ignores_rng, "ignores rng"),
         (lambda d, n, rng: np.full(n, d[0] + rng.laplace()), "draw fresh noise for each run"),
         (lambda d, n, rng: d[0] + np.cumsum(rng.laplace(0, 1, n)), "keeps state between rounds"),
@@ -122,15 +146,25 @@ def refuses_zero(dataset, size, rng):
 
 @pytest.mark.parametrize("processes", [False, True])
 def test_pairs_on_which_every_run_raises_are_skipped(processes):
-    """One of three pairs has outputs, and a loss of 1/.3 for a promise of 1: not certified above 2 with probability below 1e-12."""
-    pairs = [Pair(np.array([float(a), b]), np.array([float(a + 1), b])) for a, b in ((0, 0.0), (0, 1.0), (1, 0.0))]
+    """One of three pairs has outputs, and a loss of 1/.3 for a promise of 1: not certified above 2
+    with probability below 1e-12.
+    """
+    pairs = [
+        Pair(np.array([float(a), b]), np.array([float(a + 1), b]))
+        for a, b in ((0, 0.0), (0, 1.0), (1, 0.0))
+    ]
     with ProcessPoolExecutor(1) if processes else contextlib.nullcontext() as pool:
         result = run(refuses_zero, pair=pairs, executor=pool)
-    assert result.verdict is Verdict.VIOLATED and result.pair is pairs[1] and result.epsilon_lower > 2
+    assert (
+        result.verdict is Verdict.VIOLATED and result.pair is pairs[1] and result.epsilon_lower > 2
+    )
     (note,) = [note for note in result.notes if "skipped" in note]
     assert "pair (given) and 1 more; mechanism always raises ValueError: no zeros" in note
     nothing = run(refuses_zero, pair=pairs[::2])
-    assert nothing.verdict is Verdict.ERROR and nothing.notes[0] == "mechanism always raises ValueError: no zeros"
+    assert (
+        nothing.verdict is Verdict.ERROR
+        and nothing.notes[0] == "mechanism always raises ValueError: no zeros"
+    )
     assert nothing.trials > 100
 
 
@@ -154,10 +188,18 @@ PARTS = {
     "an exception": lambda d, n, rng: int("one") if d[0] == 1 else d[0] + rng.laplace(0, 1, n),
     "an exception now and then": sometimes_raises,
     "width": lambda d, n, rng: rng.laplace(0, 1, (n, 2 + int(d[0]))),
-    "type": lambda d, n, rng: rng.integers(0, 2, n) if d[0] else rng.integers(0, 2, n).astype(float),
-    "texts and nothing": lambda d, n, rng: [None if u < 0.3 else "low" if u < 0.5 + 0.2 * d[0] else (u, [1, 2]) for u in rng.random(n)],
-    "length of a list": lambda d, n, rng: [[0.0] * int(rng.integers(1, 3 + 2 * int(d[0]))) for _ in range(n)],
-    "last bit of a large number": lambda d, n, rng: (2**60 + int(d[0]) + rng.integers(0, 2, n)).astype(np.int64),
+    "type": lambda d, n, rng: (
+        rng.integers(0, 2, n) if d[0] else rng.integers(0, 2, n).astype(float)
+    ),
+    "texts and nothing": lambda d, n, rng: [
+        None if u < 0.3 else "low" if u < 0.5 + 0.2 * d[0] else (u, [1, 2]) for u in rng.random(n)
+    ],
+    "length of a list": lambda d, n, rng: [
+        [0.0] * int(rng.integers(1, 3 + 2 * int(d[0]))) for _ in range(n)
+    ],
+    "last bit of a large number": lambda d, n, rng: (
+        2**60 + int(d[0]) + rng.integers(0, 2, n)
+    ).astype(np.int64),
 }
 
 
@@ -172,7 +214,10 @@ def test_every_part_of_the_output_counts(part):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"trials": 10}, "audit: trials must be a whole number, between 1000 and 1000000000000, got 10"),
+        (
+            {"trials": 10},
+            "audit: trials must be a whole number, between 1000 and 1000000000000, got 10",
+        ),
         ({"confidence": 1.0}, r"audit: confidence must lie in \(0, 1\), got 1.0"),
         ({"confidence": float("nan")}, "confidence must lie in"),
         ({"seed": -1}, "seed must be a whole number, at least 0, got -1"),
@@ -211,7 +256,10 @@ def test_what_is_no_domain_is_refused(domain):
 
 
 def test_lambdas_cannot_go_to_processes_and_the_error_says_so():
-    with ProcessPoolExecutor(1) as pool, pytest.raises(InvalidArgument, match="mechanism must be importable"):
+    with (
+        ProcessPoolExecutor(1) as pool,
+        pytest.raises(InvalidArgument, match="mechanism must be importable"),
+    ):
         run(lambda d, n, rng: rng.random(n), executor=pool)
 
 
@@ -231,11 +279,15 @@ def batches(scale, size=100_000, seed=0):
 
 
 def test_given_outputs_are_certified_on_the_half_that_chose_nothing():
-    """1e5 runs a side at scale 0.8, epsilon = 1.25: found but never exceeded, with probability 1 - 1e-6."""
+    """1e5 runs a side at scale 0.8, epsilon = 1.25: found but never exceeded, with probability 1 -
+    1e-6.
+    """
     result = audit_outputs(*batches(0.8), "pure:1", confidence=1 - 1e-6)
     assert result.verdict is Verdict.VIOLATED and 1.15 < result.epsilon_lower < 1.25
     assert result.tally.rounds < 100_000 and result.witness is None
-    assert audit_outputs(*batches(1.0), "pure:1", confidence=1 - 1e-6).verdict is Verdict.NOT_REFUTED
+    assert (
+        audit_outputs(*batches(1.0), "pure:1", confidence=1 - 1e-6).verdict is Verdict.NOT_REFUTED
+    )
     json.dumps(result.to_json(), allow_nan=False)
 
 
@@ -250,11 +302,19 @@ def test_given_outputs_may_differ_in_number_and_be_anything():
 
 @pytest.mark.parametrize("notion", ["pure:1", "gdp:1"])
 def test_given_outputs_rarely_err_where_the_claim_is_tight(notion):
-    """100 audits at confidence 0.95 where the claim is tight err 5 times on average; more than 18 has probability 5e-7."""
+    """100 audits at confidence 0.95 where the claim is tight err 5 times on average; more than 18
+    has probability 5e-7.
+    """
     rng = np.random.default_rng(8)
     draw = rng.laplace if notion == "pure:1" else rng.normal
     sides = ((draw(0.0, 1.0, 2000), draw(1.0, 1.0, 2000)) for _ in range(100))
-    assert sum(audit_outputs(*pair, notion, confidence=0.95, seed=i).verdict is Verdict.VIOLATED for i, pair in enumerate(sides)) <= 18
+    assert (
+        sum(
+            audit_outputs(*pair, notion, confidence=0.95, seed=i).verdict is Verdict.VIOLATED
+            for i, pair in enumerate(sides)
+        )
+        <= 18
+    )
 
 
 def test_given_outputs_that_cannot_be_audited():
@@ -262,7 +322,9 @@ def test_given_outputs_that_cannot_be_audited():
     assert "keeps state between rounds" in audit_outputs(walk, walk + 1, "pure:1").notes[0]
     with pytest.raises(InvalidArgument, match="outputs1 must hold at least 1000 outputs, got 10"):
         audit_outputs(np.zeros(1000), np.zeros(10), "pure:1")
-    with pytest.raises(InvalidArgument, match="outputs0 must be an array or a list with one output per run"):
+    with pytest.raises(
+        InvalidArgument, match="outputs0 must be an array or a list with one output per run"
+    ):
         audit_outputs(3.0, np.zeros(1000), "pure:1")
 
 

@@ -1,4 +1,6 @@
-"""Every kind of claim, a right and a wrong mechanism: audited, enclosed, planned, reported, witnessed and replayed."""
+"""Every kind of claim, a right and a wrong mechanism: audited, enclosed, planned, reported,
+witnessed and replayed.
+"""
 
 import json
 import math
@@ -32,7 +34,9 @@ def noisy(kind, scale, columns=1):
 
 
 def kinked(epsilon, delta, worse=1.0):
-    """The law whose curve is exactly that of (epsilon, delta): a flag of mass delta, otherwise randomised response."""
+    """The law whose curve is exactly that of (epsilon, delta): a flag of mass delta, otherwise
+    randomised response.
+    """
 
     def mechanism(dataset, size, rng):
         side = int(dataset[0] > 0)
@@ -51,21 +55,43 @@ def curve_of(epsilon, delta):
 CASES = {  # claim: (kept, broken, pair)
     "fdp": (curve_of(1.0, 0.05), kinked(1.0, 0.05), kinked(1.0, 0.05, worse=1.4), NEAR),
     "dpsgd": (m.parse_claim("dpsgd:1,2,4"), noisy("normal", 1.0), noisy("normal", 0.7), NEAR),
-    "dpsgd at delta": (m.parse_claim("dpsgd:1,2,4,0.01"), noisy("normal", 1.0), noisy("normal", 0.7), NEAR),
-    "rdp at orders": (m.parse_claim("rdp:2=1,4=2,8=4"), noisy("normal", 1.0), noisy("normal", 0.5), NEAR),
+    "dpsgd at delta": (
+        m.parse_claim("dpsgd:1,2,4,0.01"),
+        noisy("normal", 1.0),
+        noisy("normal", 0.7),
+        NEAR,
+    ),
+    "rdp at orders": (
+        m.parse_claim("rdp:2=1,4=2,8=4"),
+        noisy("normal", 1.0),
+        noisy("normal", 0.5),
+        NEAR,
+    ),
     "metric": (m.parse_claim("metric:0.5"), noisy("laplace", 2.0), noisy("laplace", 1.4), FAR),
-    "percoordinate": (m.parse_claim("percoordinate:1,2"), noisy("laplace", 2.0), noisy("laplace", 1.4), FAR),
+    "percoordinate": (
+        m.parse_claim("percoordinate:1,2"),
+        noisy("laplace", 2.0),
+        noisy("laplace", 1.4),
+        FAR,
+    ),
     "group": (m.parse_claim("group:2,gdp:1"), noisy("normal", 1.0), noisy("normal", 0.7), FAR),
 }
 
 
 @pytest.mark.parametrize("kind", CASES)
 def test_a_right_mechanism_is_not_refuted_and_a_wrong_one_is(kind, tmp_path):
-    """The false-failure probability of each right one is that of its audits' confidence, 1e-7; the wrong ones are far off."""
+    """The false-failure probability of each right one is that of its audits' confidence, 1e-7; the
+    wrong ones are far off.
+    """
     claim, right, wrong, pair = CASES[kind]
     kept = dpw.audit(right, claim=claim, pair=pair, trials=10_000, seed=5, confidence=1 - 1e-7)
-    assert kept.verdict is dpw.Verdict.NOT_REFUTED and 0.35 < kept.parameter_lower / kept.claim.parameter <= 1, kind
-    broken = dpw.audit(wrong, claim=claim, pair=pair, trials=8_000, seed=6, confidence=0.99, stop="never")
+    assert (
+        kept.verdict is dpw.Verdict.NOT_REFUTED
+        and 0.35 < kept.parameter_lower / kept.claim.parameter <= 1
+    ), kind
+    broken = dpw.audit(
+        wrong, claim=claim, pair=pair, trials=8_000, seed=6, confidence=0.99, stop="never"
+    )
     assert broken.verdict is dpw.Verdict.VIOLATED, kind
     told = json.loads(json.dumps(broken.to_json()))
     assert exact_claim(told["claim"], told["claim_numbers"]) == broken.claim == claim.on(pair)
@@ -77,7 +103,10 @@ def test_a_right_mechanism_is_not_refuted_and_a_wrong_one_is(kind, tmp_path):
 
 
 def test_a_report_names_the_claim_and_what_it_is_on_the_pair(tmp_path):
-    results = [dpw.audit(wrong, claim=claim, pair=pair, trials=2_000, name=kind) for kind, (claim, _, wrong, pair) in CASES.items()]
+    results = [
+        dpw.audit(wrong, claim=claim, pair=pair, trials=2_000, name=kind)
+        for kind, (claim, _, wrong, pair) in CASES.items()
+    ]
     write_report(results, tmp_path, title="kinds", plots=False)
     text = (tmp_path / "audit.md").read_text()
     for claim, *_, pair in CASES.values():
@@ -105,26 +134,47 @@ def test_what_is_planned_for_is_found(kind):
     ],
 )
 def test_certify_decides_by_the_law(claim, violated):
-    """Laplace noise of epsilon = 1 against claims that it just keeps; with 1.3 it keeps none of them."""
+    """Laplace noise of epsilon = 1 against claims that it just keeps; with 1.3 it keeps none of
+    them.
+    """
     pair = m.Pair(np.array([0.0]), np.array([1.0]))
     kept = dpw.certify(m.Laplace(1.0), pair, claim, trials=10_000)
     assert kept.verdict in (dpw.Verdict.CERTIFIED, dpw.Verdict.SUPPORTED)
-    assert kept.parameter_lower <= kept.claim.parameter * (1 + 1e-6) and kept.parameter_upper >= 0.8 * kept.claim.parameter
+    assert (
+        kept.parameter_lower <= kept.claim.parameter * (1 + 1e-6)
+        and kept.parameter_upper >= 0.8 * kept.claim.parameter
+    )
     broken = dpw.certify(m.Laplace(violated), pair, claim, trials=10_000)
-    assert broken.verdict is dpw.Verdict.VIOLATED and broken.parameter_lower > 1.1 * broken.claim.parameter
+    assert (
+        broken.verdict is dpw.Verdict.VIOLATED
+        and broken.parameter_lower > 1.1 * broken.claim.parameter
+    )
 
 
 def test_several_pairs_each_have_their_own_budget():
-    """Coordinate 2 is given all of coordinate 1's noise: its pair is the one that breaks, though another pair has the larger loss."""
+    """Coordinate 2 is given all of coordinate 1's noise: its pair is the one that breaks, though
+    another pair has the larger loss.
+    """
 
     def mechanism(dataset, size, rng):
-        return np.column_stack([dataset[0] + rng.laplace(0.0, 0.5, size), dataset[1] + rng.laplace(0.0, 1.0, size)])
+        return np.column_stack(
+            [dataset[0] + rng.laplace(0.0, 0.5, size), dataset[1] + rng.laplace(0.0, 1.0, size)]
+        )
 
-    pairs = [m.Pair(np.zeros(2), moved, relation="linf") for moved in (np.array([1.0, 0.0]), np.array([0.0, 1.0]))]
+    pairs = [
+        m.Pair(np.zeros(2), moved, relation="linf")
+        for moved in (np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    ]
     found = dpw.audit(mechanism, claim="percoordinate:2,0.5", pair=pairs, trials=15_000, seed=2)
-    assert found.verdict is dpw.Verdict.VIOLATED and found.pair is pairs[1] and found.claim == m.PureDP(0.5)
+    assert (
+        found.verdict is dpw.Verdict.VIOLATED
+        and found.pair is pairs[1]
+        and found.claim == m.PureDP(0.5)
+    )
     assert "the claim percoordinate:2,0.5 is pure:0.5 on this pair" in found.notes
-    kept = dpw.audit(mechanism, claim="percoordinate:2,1", pair=pairs, trials=15_000, seed=3, confidence=1 - 1e-7)
+    kept = dpw.audit(
+        mechanism, claim="percoordinate:2,1", pair=pairs, trials=15_000, seed=3, confidence=1 - 1e-7
+    )
     assert kept.verdict is dpw.Verdict.NOT_REFUTED
 
 
@@ -138,8 +188,13 @@ def test_outputs_that_are_given_need_the_distance():
 
 def test_the_distance_of_the_command_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("def f(dataset, size, rng):\n    return dataset.sum() + rng.laplace(0.0, 1.0, size)\n")
-    command = "audit mine.py:f --d0 [0] --d1 [3] --relation stated --trials 10000 --confidence 0.9999999 --verbose"
+    (tmp_path / "mine.py").write_text(
+        "def f(dataset, size, rng):\n    return dataset.sum() + rng.laplace(0.0, 1.0, size)\n"
+    )
+    command = (
+        "audit mine.py:f --d0 [0] --d1 [3] --relation stated --trials 10000 --confidence "
+        "0.9999999 --verbose"
+    )
     for claim, distance, code, text in (
         ("metric:0.5", "l1", 1, "is pure:1.5 on this pair"),
         ("metric:0.5", "6", 0, "is pure:3 on this pair"),
@@ -150,16 +205,42 @@ def test_the_distance_of_the_command_line(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("claim", "scale", "failed"), [("metric:1", 2.0, set()), ("percoordinate:1,1", 2.0, set()), ("metric:1", 0.5, {"check_claim"})]
+    ("claim", "scale", "failed"),
+    [
+        ("metric:1", 2.0, set()),
+        ("percoordinate:1,1", 2.0, set()),
+        ("metric:1", 0.5, {"check_claim"}),
+    ],
 )
 def test_checks_take_claims_by_pair(claim, scale, failed):
-    """Negative zero stands at distance 0 from zero, where such a claim is about nothing; the checks' false alarms are below 1e-8."""
+    """Negative zero stands at distance 0 from zero, where such a claim is about nothing; the
+    checks' false alarms are below 1e-8.
+    """
 
     def mechanism(dataset, size, rng):
-        return np.rint(64 * (np.nan_to_num(dataset, posinf=1, neginf=0).clip(0, 1).sum() + rng.laplace(0.0, scale, size))) / 64
+        return (
+            np.rint(
+                64
+                * (
+                    np.nan_to_num(dataset, posinf=1, neginf=0).clip(0, 1).sum()
+                    + rng.laplace(0.0, scale, size)
+                )
+            )
+            / 64
+        )
 
     mechanism.claim, mechanism.domain = claim, m.Records(2)
     report = dpw.check_mechanism(mechanism, trials=10_000, seed=3)
-    assert {f.check for f in report.failed} & {"check_claim", "check_special_values_inside", "check_few_records"} == failed
-    with pytest.raises(dpw.InvalidArgument, match="datasets must differ in value, the distance of these two is 0"):
-        dpw.audit(mechanism, pair=m.Pair(np.zeros(2), np.array([-0.0, 0.0]), relation="stated"), trials=1_000)
+    assert {f.check for f in report.failed} & {
+        "check_claim",
+        "check_special_values_inside",
+        "check_few_records",
+    } == failed
+    with pytest.raises(
+        dpw.InvalidArgument, match="datasets must differ in value, the distance of these two is 0"
+    ):
+        dpw.audit(
+            mechanism,
+            pair=m.Pair(np.zeros(2), np.array([-0.0, 0.0]), relation="stated"),
+            trials=1_000,
+        )

@@ -1,4 +1,6 @@
-"""The look during the training: its event, its rounds, its share of the error, and what it must not change."""
+"""The look during the training: its event, its rounds, its share of the error, and what it must not
+change.
+"""
 
 import numpy as np
 import pytest
@@ -32,7 +34,9 @@ class Shown:
 
 def shown(trials=120_000):
     progress = Shown()
-    result = audit(noisy, claim="pure:1", pair=PAIR, trials=trials, seed=1, progress=progress, bits=False)
+    result = audit(
+        noisy, claim="pure:1", pair=PAIR, trials=trials, seed=1, progress=progress, bits=False
+    )
     return progress.bounds, result
 
 
@@ -47,7 +51,11 @@ def test_a_bound_is_shown_before_the_event_is_learned():
     unwatched = audit(noisy, claim="pure:1", pair=PAIR, trials=120_000, seed=1, bits=False)
     assert [bound for _, bound in bounds[1:]] == [bound for _, bound in result.looks]
     assert sum(EARLY_LOOK_ROUNDS) <= bounds[0][0] < 0.25 * 120_000 and 0.5 < bounds[0][1] < 1.0
-    assert (result.epsilon_lower, result.tally, result.looks) == (unwatched.epsilon_lower, unwatched.tally, unwatched.looks)
+    assert (result.epsilon_lower, result.tally, result.looks) == (
+        unwatched.epsilon_lower,
+        unwatched.tally,
+        unwatched.looks,
+    )
 
 
 def test_an_audit_of_two_events_looks_at_the_end_of_the_first():
@@ -74,12 +82,19 @@ def segments(seed, size=1024, width=1):
     while True:
         ones = rng.binomial(size, 0.5)
         yield Segment(
-            sides=[(encode(1 + rng.laplace(size=(ones, width)), ones), encode(rng.laplace(size=(size - ones, width)), size - ones))]
+            sides=[
+                (
+                    encode(1 + rng.laplace(size=(ones, width)), ones),
+                    encode(rng.laplace(size=(size - ones, width)), size - ones),
+                )
+            ]
         )
 
 
 def test_the_rounds_that_test_did_not_train():
-    """The bound is that of the counts in the first 8,192 rounds after those that trained, at the share of the look."""
+    """The bound is that of the counts in the first 8,192 rounds after those that trained, at the
+    share of the look.
+    """
     runner, rows = Runner(), segments(3)
     look = train.EarlyLook(runner, Options)
     for _ in range(4):
@@ -92,7 +107,11 @@ def test_the_rounds_that_test_did_not_train():
         if number < 8:
             right, wrong = right + int(one[1] + zero[2]), wrong + int(one[2] + zero[1])
     alpha = 0.01 * LOOK_ALPHA_SHARE
-    assert runner.bounds == [pytest.approx(float(certified(Options.claim, right, wrong, 8 * 1024, alpha, event.directions)))]
+    assert runner.bounds == [
+        pytest.approx(
+            float(certified(Options.claim, right, wrong, 8 * 1024, alpha, event.directions))
+        )
+    ]
 
 
 def test_rounds_that_were_run_again_do_not_certify():

@@ -1,4 +1,6 @@
-"""Exceptions on one dataset: those of the environment and of types end in ERROR, those that depend on values are findings."""
+"""Exceptions on one dataset: those of the environment and of types end in ERROR, those that depend
+on values are findings.
+"""
 
 import warnings
 from collections import Counter
@@ -9,7 +11,10 @@ import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, trace
 from dpwitness.auditors.audit.budget import PROBE
-from dpwitness.auditors.workers.environment_errors import is_environment_fault, names_environment_fault
+from dpwitness.auditors.workers.environment_errors import (
+    is_environment_fault,
+    names_environment_fault,
+)
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
@@ -80,10 +85,15 @@ def test_an_environment_that_fails_on_both_datasets_comes_with_advice():
         return missing()
 
     result = audit(run, claim="pure:1", pair=PAIR, trials=1_000)
-    assert result.verdict is Verdict.ERROR and "for example: pip install a_module_that_nobody_has" in result.headline()
+    assert (
+        result.verdict is Verdict.ERROR
+        and "for example: pip install a_module_that_nobody_has" in result.headline()
+    )
 
 
-@pytest.mark.parametrize("act", [unbound, lambda: 1 / 0, lambda: {}["age"], lambda: int("x"), lambda: None.real_name])
+@pytest.mark.parametrize(
+    "act", [unbound, lambda: 1 / 0, lambda: {}["age"], lambda: int("x"), lambda: None.real_name]
+)
 def test_what_depends_on_the_data_is_an_event(act):
     assert audit(raising(act), claim="pure:1", pair=PAIR, trials=1_000).verdict is Verdict.VIOLATED
 
@@ -95,13 +105,18 @@ def test_a_module_that_some_runs_miss():
         return rng.laplace(size=size)
 
     result = audit(run, claim="pure:1", pair=PAIR, trials=2_000)
-    assert result.verdict is Verdict.ERROR and "ModuleNotFoundError in some runs" in result.headline()
+    assert (
+        result.verdict is Verdict.ERROR and "ModuleNotFoundError in some runs" in result.headline()
+    )
 
 
 def test_given_outputs_and_traces():
     outputs = [ImportError("No module named 'a'")] * 1_000
     assert audit_outputs(outputs, np.zeros(1_000), "pure:1").verdict is Verdict.ERROR
-    assert audit_outputs([ValueError("no")] * 1_000, np.zeros(1_000), "pure:1").verdict is Verdict.VIOLATED
+    assert (
+        audit_outputs([ValueError("no")] * 1_000, np.zeros(1_000), "pure:1").verdict
+        is Verdict.VIOLATED
+    )
     traced = trace(raising(missing), PAIR, "pure:1")
     assert traced.verdict is Verdict.ERROR and "a fault of the environment" in traced.headline()
 
@@ -110,17 +125,27 @@ def test_given_outputs_and_traces():
     ("kind", "text", "expected"),
     [
         ("PermissionError", "", True),  # by its name, from another process
-        ("AttributeError", "`np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.", True),
+        (
+            "AttributeError",
+            "`np.float_` was removed in the NumPy 2.0 release. Use `np.float64` instead.",
+            True,
+        ),
         ("AttributeError", "'NoneType' object has no attribute 'mean'", False),
         ("AttributeError", "'numpy.ndarray' object has no attribute 'ptp'", True),
-        ("RuntimeError", "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.0", True),
+        (
+            "RuntimeError",
+            "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.0",
+            True,
+        ),
         ("TypeError", "fit() got an unexpected keyword argument 'normalize'", True),
         ("ValueError", "the row was removed", False),
         ("UnboundLocalError", "", False),
     ],
 )
 def test_the_rule(kind, text, expected):
-    assert names_environment_fault(kind, text) is expected and not is_environment_fault(AssertionError("a record is missing"))
+    assert names_environment_fault(kind, text) is expected and not is_environment_fault(
+        AssertionError("a record is missing")
+    )
 
 
 @pytest.mark.parametrize("swapped", [False, True])
@@ -128,20 +153,28 @@ def test_the_rule(kind, text, expected):
     ("mechanism", "d0", "d1"),
     [
         (lambda d, n, rng: sum(d) + rng.laplace(size=n), [1.0, None], [1.0, 2.0]),
-        (lambda d, n, rng: sum(row["age"] for row in d) + rng.laplace(size=n), [{"age": 3}], [{"age": "x"}]),
+        (
+            lambda d, n, rng: sum(row["age"] for row in d) + rng.laplace(size=n),
+            [{"age": 3}],
+            [{"age": "x"}],
+        ),
     ],
 )
 def test_a_slip_is_an_error(mechanism, d0, d1, swapped):
     pair = Pair(d1, d0) if swapped else Pair(d0, d1)
     result = audit(mechanism, claim="pure:1", pair=pair, trials=4000)
     assert result.verdict.value == "ERROR"
-    assert "alone: TypeError: unsupported operand" in result.headline() and "a type error and not a violation" in result.headline()
+    assert (
+        "alone: TypeError: unsupported operand" in result.headline()
+        and "a type error and not a violation" in result.headline()
+    )
 
 
 @pytest.mark.parametrize(
     ("wrong", "act", "pair"),
     [
-        (2.0, lambda: 2.0 + "record", Pair(np.array([1.0]), np.array([2.0]))),  # of one type: the value decides
+        # of one type: the value decides
+        (2.0, lambda: 2.0 + "record", Pair(np.array([1.0]), np.array([2.0]))),
         (2.0, lambda: 2.0 + "record", Pair([1.0], [2.0])),
         (None, lambda: 1 / 0, Pair([1.0, None], [1.0, 2.0])),  # its text is not about types
     ],
@@ -149,13 +182,19 @@ def test_a_slip_is_an_error(mechanism, d0, d1, swapped):
 def test_exceptions_that_tell_values_apart_are_violations(wrong, act, pair):
     """Every run tells: 4000 of them prove epsilon > 1 at 1 - 1e-9 whatever the seed."""
     result = audit(
-        lambda d, n, rng: act() if wrong in list(d) else rng.laplace(size=n), claim="pure:1", pair=pair, trials=4000, confidence=1 - 1e-9
+        lambda d, n, rng: act() if wrong in list(d) else rng.laplace(size=n),
+        claim="pure:1",
+        pair=pair,
+        trials=4000,
+        confidence=1 - 1e-9,
     )
     assert result.verdict is Verdict.VIOLATED
 
 
 def test_a_pair_on_which_every_run_raises_is_left_after_one_probe():
-    """An exception may be slow: replays of a pair without outputs would cost as much as the audit."""
+    """An exception may be slow: replays of a pair without outputs would cost as much as
+    the audit.
+    """
     runs = Counter()
 
     def refuses_zeros(dataset, size, rng):
@@ -164,7 +203,15 @@ def test_a_pair_on_which_every_run_raises_is_left_after_one_probe():
             raise ValueError("no zeros")
         return rng.laplace(0.0, 1.0, size)
 
-    hopeless, usable = Pair(np.array([0.0, 0.0]), np.array([0.0, 1.0])), Pair(np.array([1.0, 0.0]), np.array([1.0, 1.0]))
-    result = audit(refuses_zeros, claim="pure:1", pair=[hopeless, usable], trials=4000, seed=1, trace=False)
-    assert result.verdict is Verdict.NOT_REFUTED and any("skipped, because every run on both datasets raised" in n for n in result.notes)
-    assert runs["refused"] <= 2 * PROBE + 8  # the batches of both datasets, the same runs one at a time, and the one that is quoted
+    hopeless, usable = (
+        Pair(np.array([0.0, 0.0]), np.array([0.0, 1.0])),
+        Pair(np.array([1.0, 0.0]), np.array([1.0, 1.0])),
+    )
+    result = audit(
+        refuses_zeros, claim="pure:1", pair=[hopeless, usable], trials=4000, seed=1, trace=False
+    )
+    assert result.verdict is Verdict.NOT_REFUTED and any(
+        "skipped, because every run on both datasets raised" in n for n in result.notes
+    )
+    # the batches of both datasets, the same runs one at a time, and the one that is quoted
+    assert runs["refused"] <= 2 * PROBE + 8

@@ -1,4 +1,6 @@
-"""Pairs that change no output: an outcome of its own, in every kind of audit; and mechanisms that only look so."""
+"""Pairs that change no output: an outcome of its own, in every kind of audit; and mechanisms that
+only look so.
+"""
 
 import json
 import math
@@ -27,14 +29,29 @@ def shifted(by):
 
 
 def test_ages_below_the_threshold_are_no_evidence_and_ages_around_it_are():
-    """False where the laws are equal, except with probability LEVEL for each seed; the violation is gross."""
+    """False where the laws are equal, except with probability LEVEL for each seed; the violation is
+    gross.
+    """
     result = audit(over_forty, claim="pure:1", pair=AGES, trials=15_000, seed=1, bits=False)
     assert result.verdict is Verdict.INCONCLUSIVE and result.exercised is False
-    assert result.headline().startswith("INCONCLUSIVE: this pair may not exercise the mechanism: its outputs on D0 and D1 look the same")
+    assert result.headline().startswith(
+        "INCONCLUSIVE: this pair may not exercise the mechanism: its outputs on D0 and D1 "
+        "look the same"
+    )
     data = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    assert data["exercised"] is False and data["verdict"] == "INCONCLUSIVE" and data["tally"]["rounds"] > 5_000
+    assert (
+        data["exercised"] is False
+        and data["verdict"] == "INCONCLUSIVE"
+        and data["tally"]["rounds"] > 5_000
+    )
     assert "other values" in what_to_do(Entry(data, "ages"))
-    found = audit(over_forty, claim="pure:1", pair=Pair(np.array([40.0]), np.array([41.0])), trials=2_000, seed=1)
+    found = audit(
+        over_forty,
+        claim="pure:1",
+        pair=Pair(np.array([40.0]), np.array([41.0])),
+        trials=2_000,
+        seed=1,
+    )
     assert found.verdict is Verdict.VIOLATED and found.exercised is True
 
 
@@ -48,8 +65,17 @@ def test_ages_below_the_threshold_are_no_evidence_and_ages_around_it_are():
     ],
 )
 def test_a_reaction_or_a_lack_of_power_remains_not_refuted(run, claim, trials):
-    """A mechanism ten times as private as claimed reacts; few runs, or a small claim, do not show that nothing does."""
-    result = audit(run, claim=claim, pair=Pair(np.array([0.0]), np.array([1.0])), trials=trials, seed=3, bits=False)
+    """A mechanism ten times as private as claimed reacts; few runs, or a small claim, do not show
+    that nothing does.
+    """
+    result = audit(
+        run,
+        claim=claim,
+        pair=Pair(np.array([0.0]), np.array([1.0])),
+        trials=trials,
+        seed=3,
+        bits=False,
+    )
     assert result.verdict is Verdict.NOT_REFUTED and result.exercised is not False
     assert (result.exercised is True) == (claim == "pure:1" and trials == 20_000)
 
@@ -60,23 +86,46 @@ def test_one_pair_of_several_is_enough():
     def one(dataset, size, rng):
         return 0.7 * min(dataset[0], 1.0) + rng.laplace(size=size)
 
-    assert audit(one, claim="pure:1", pair=[still, moving], trials=30_000, seed=1, bits=False).verdict is Verdict.NOT_REFUTED
-    none = audit(one, claim="pure:1", pair=[still, Pair(np.array([3.0]), np.array([4.0]))], trials=30_000, seed=1, bits=False)
-    assert none.verdict is Verdict.INCONCLUSIVE and none.notes[0].startswith("these 2 pairs may not exercise the mechanism")
+    assert (
+        audit(one, claim="pure:1", pair=[still, moving], trials=30_000, seed=1, bits=False).verdict
+        is Verdict.NOT_REFUTED
+    )
+    none = audit(
+        one,
+        claim="pure:1",
+        pair=[still, Pair(np.array([3.0]), np.array([4.0]))],
+        trials=30_000,
+        seed=1,
+        bits=False,
+    )
+    assert none.verdict is Verdict.INCONCLUSIVE and none.notes[0].startswith(
+        "these 2 pairs may not exercise the mechanism"
+    )
 
 
 def test_a_domain_that_is_too_narrow_is_told_with_one_that_is_not():
     result = audit(over_forty, claim="pure:1", domain=Records(1), trials=20_000, seed=1, bits=False)
     assert result.exercised is False
-    hint = next(note for note in result.notes if note.startswith("no pair of Records(size=1, low=0.0, high=1.0) changes the outputs"))
+    hint = next(
+        note
+        for note in result.notes
+        if note.startswith("no pair of Records(size=1, low=0.0, high=1.0) changes the outputs")
+    )
     assert "values up to 100 do" in hint and "Records(size=1, low=0.0, high=100.0)" in hint
 
 
 def test_given_outputs():
     rng = np.random.default_rng(5)
     same = audit_outputs(rng.laplace(size=12_000), rng.laplace(size=12_000), "pure:1")
-    assert same.verdict is Verdict.INCONCLUSIVE and same.exercised is False and "may not exercise" in same.headline()
-    assert audit_outputs(rng.laplace(size=12_000), rng.laplace(0.2, size=12_000), "pure:1").verdict is Verdict.NOT_REFUTED
+    assert (
+        same.verdict is Verdict.INCONCLUSIVE
+        and same.exercised is False
+        and "may not exercise" in same.headline()
+    )
+    assert (
+        audit_outputs(rng.laplace(size=12_000), rng.laplace(0.2, size=12_000), "pure:1").verdict
+        is Verdict.NOT_REFUTED
+    )
 
 
 def test_checks_have_no_verdict_on_a_pair_that_changes_nothing():
@@ -86,26 +135,48 @@ def test_checks_have_no_verdict_on_a_pair_that_changes_nothing():
         def sample(self, dataset, size, rng):
             return np.round(rng.laplace(size=size) * 1024) / 1024
 
-    report = check_mechanism(Noise(), pair=Pair(np.array([0.0]), np.array([1.0])), trials=40_000, checks=["check_claim"])
+    report = check_mechanism(
+        Noise(), pair=Pair(np.array([0.0]), np.array([1.0])), trials=40_000, checks=["check_claim"]
+    )
     (finding,) = report.findings
-    assert report.verdict is Verdict.INCONCLUSIVE and finding.status == "skipped" and "may not exercise" in finding.reason
+    assert (
+        report.verdict is Verdict.INCONCLUSIVE
+        and finding.status == "skipped"
+        and "may not exercise" in finding.reason
+    )
 
 
 def test_stored_audits_end(tmp_path):
     """All runs were made: the store keeps the result, and an extension goes on from it."""
-    options = {"claim": "pure:1", "pair": AGES, "trials": 20_000, "seed": 1, "bits": False, "store": tmp_path / "a.db"}
+    options = {
+        "claim": "pure:1",
+        "pair": AGES,
+        "trials": 20_000,
+        "seed": 1,
+        "bits": False,
+        "store": tmp_path / "a.db",
+    }
     first, again = audit(over_forty, **options), audit(over_forty, **options)
     assert first.exercised is again.exercised is False and first.tally == again.tally
     longer = audit(over_forty, **options, extend_to=30_000)
     assert longer.exercised is False and longer.trials == 30_000
 
 
-@pytest.mark.parametrize("draw", [lambda rng, n: rng.normal(size=n), lambda rng, n: rng.geometric(0.2, n)])
+@pytest.mark.parametrize(
+    "draw", [lambda rng, n: rng.normal(size=n), lambda rng, n: rng.geometric(0.2, n)]
+)
 def test_equal_laws_are_rarely_called_different(draw):
     """The level of the comparison; the test fails with probability 1e-6 at most."""
     rng = np.random.default_rng(2)
-    found = [difference(*(encode(np.asarray(draw(rng, 500), dtype=float), 500) for _ in range(2))) for _ in range(100)]
+    found = [
+        difference(*(encode(np.asarray(draw(rng, 500), dtype=float), 500) for _ in range(2)))
+        for _ in range(100)
+    ]
     assert sum(p < LEVEL for p in found) <= binom.isf(1e-6, 100, LEVEL)
-    assert difference(encode(rng.normal(size=500), 500), encode(rng.normal(size=500) * 2, 500)) < 1e-6
+    assert (
+        difference(encode(rng.normal(size=500), 500), encode(rng.normal(size=500) * 2, 500)) < 1e-6
+    )
     rare = np.where(rng.random(4000) < 0.02, 7.0, 1.0)
-    assert difference(encode(np.ones(4000), 4000), encode(rare, 4000)) < 1e-6 and math.isfinite(difference(*[encode([None] * 9, 9)] * 2))
+    assert difference(encode(np.ones(4000), 4000), encode(rare, 4000)) < 1e-6 and math.isfinite(
+        difference(*[encode([None] * 9, 9)] * 2)
+    )

@@ -1,4 +1,6 @@
-"""A privacy notion that the package does not know, `TruncatedCDP`, goes through every audit: its class registers itself."""
+"""A privacy notion that the package does not know, `TruncatedCDP`, goes through every audit: its
+class registers itself.
+"""
 
 import json
 from dataclasses import dataclass
@@ -23,7 +25,9 @@ PAIR = m.Pair(np.array([0.0]), np.array([1.0]), relation="l1")
 
 @dataclass(frozen=True, slots=True)
 class TruncatedCDP(RenyiClaim):
-    """(rho, omega)-truncated concentrated DP: D_a <= rho a for every order 1 < a < omega (Bun, Dwork, Rothblum and Steinke 2018)."""
+    """(rho, omega)-truncated concentrated DP: D_a <= rho a for every order 1 < a < omega (Bun,
+    Dwork, Rothblum and Steinke 2018).
+    """
 
     rho: float
     omega: float
@@ -50,17 +54,23 @@ class TruncatedCDP(RenyiClaim):
     def parameter_at(self, fpr, tpr):
         q, p = np.broadcast_arrays(np.asarray(fpr, dtype=float), np.asarray(tpr, dtype=float))
         orders = self._orders(6)
-        return np.where(p > q, (binary_renyi(orders, p[..., None], q[..., None]) / orders).max(axis=-1), 0.0)
+        return np.where(
+            p > q, (binary_renyi(orders, p[..., None], q[..., None]) / orders).max(axis=-1), 0.0
+        )
 
     def enclosed(self, pair_order):
         """Enclose the supremum of D_a / a: D_a rises with a, so D_b / a is a bound on [a, b]."""
         orders = [1.0, *self._orders(120), self.omega]
         spans = [pair_order.renyi(order) for order in orders[1:]]
         low = max(span[0] / order for span, order in zip(spans, orders[1:], strict=True))
-        return low * (1 - 1e-12), max(span[1] / order for span, order in zip(spans, orders, strict=False)) * (1 + 1e-12)
+        return low * (1 - 1e-12), max(
+            span[1] / order for span, order in zip(spans, orders, strict=False)
+        ) * (1 + 1e-12)
 
     def delta(self, epsilon):
-        """Return a delta for each epsilon >= 0 (Canonne, Kamath and Steinke 2020, Proposition 12)."""
+        """Return a delta for each epsilon >= 0 (Canonne, Kamath and Steinke 2020,
+        Proposition 12).
+        """
         a = self._orders(200)
         epsilon = np.asarray(epsilon, dtype=float)[..., None]
         bound = np.exp((a - 1) * (self.rho * a - epsilon) + a * np.log1p(-1 / a)) / (a - 1)
@@ -69,7 +79,9 @@ class TruncatedCDP(RenyiClaim):
     def tangents(self):
         epsilons = np.linspace(self.rho * self.omega + 20 / (self.omega - 1), 0.0, 200)
         deltas = self.delta(epsilons)
-        return np.concatenate([epsilons, -epsilons[::-1]]), np.concatenate([deltas, 1 - (1 - deltas[::-1]) * np.exp(-epsilons[::-1])])
+        return np.concatenate([epsilons, -epsilons[::-1]]), np.concatenate(
+            [deltas, 1 - (1 - deltas[::-1]) * np.exp(-epsilons[::-1])]
+        )
 
     def _orders(self, size):
         return np.geomspace(1.0, self.omega, size + 2)[1:-1]
@@ -84,7 +96,12 @@ def normal(scale):
 
 def test_its_text_is_parsed_and_spelled():
     claim = parse_claim("tcdp:0.5,8")
-    assert claim == TruncatedCDP(0.5, 8.0) == exact_claim("tcdp:0.5,8", [0.5, 8.0]) == parse_claim(claim.spelled)
+    assert (
+        claim
+        == TruncatedCDP(0.5, 8.0)
+        == exact_claim("tcdp:0.5,8", [0.5, 8.0])
+        == parse_claim(claim.spelled)
+    )
     assert parse_claim("group:1,tcdp:0.5,8").on(None) == claim
     with pytest.raises(InvalidArgument, match="must have the form tcdp:RHO,OMEGA"):
         parse_claim("tcdp:0.5")
@@ -98,7 +115,9 @@ def test_a_kind_cannot_be_taken_twice():
 
 
 def test_audit_report_witness_and_replay(tmp_path):
-    """Normal noise of scale 1 has rho = 0.5; of scale 0.5, rho = 2. The false-failure probability is 1e-7."""
+    """Normal noise of scale 1 has rho = 0.5; of scale 0.5, rho = 2. The false-failure probability
+    is 1e-7.
+    """
     claim = parse_claim("tcdp:0.5,8")
     kept = dpw.audit(normal(1.0), claim=claim, pair=PAIR, trials=4_000, seed=5, confidence=1 - 1e-7)
     assert kept.verdict is dpw.Verdict.NOT_REFUTED and 0.05 < kept.parameter_lower <= 0.5
@@ -106,7 +125,9 @@ def test_audit_report_witness_and_replay(tmp_path):
     assert broken.verdict is dpw.Verdict.VIOLATED
     document = json.loads(json.dumps(broken.to_json()))
     assert exact_claim(document["claim"], document["claim_numbers"]) == claim
-    assert recompute_bounds(document).values["parameter_lower"] == pytest.approx(broken.parameter_lower)
+    assert recompute_bounds(document).values["parameter_lower"] == pytest.approx(
+        broken.parameter_lower
+    )
     file = tmp_path / "witness.json"
     file.write_text(json.dumps(broken.witness))
     assert dpw.replay(file, mechanism=normal(0.5), seed=7).verdict is dpw.Verdict.VIOLATED
@@ -116,13 +137,23 @@ def test_audit_report_witness_and_replay(tmp_path):
 
 
 def test_certify_proves_the_parameter():
-    """The normal law of scale sigma has D_a = a / (2 sigma^2), so rho = 1 / (2 sigma^2), whatever omega is."""
+    """The normal law of scale sigma has D_a = a / (2 sigma^2), so rho = 1 / (2 sigma^2), whatever
+    omega is.
+    """
     gaussian = m.Gaussian(1.0, 1e-5)
     rho = 0.5 / gaussian.sigma**2
     kept = dpw.certify(gaussian, gaussian.worst_pair(), TruncatedCDP(1.1 * rho, 8.0), trials=10_000)
     assert kept.verdict is dpw.Verdict.CERTIFIED and kept.route.startswith("proved")
-    assert kept.parameter_lower <= rho * (1 + 1e-9) and rho * (1 - 1e-9) <= kept.parameter_upper < 1.02 * rho
-    assert dpw.certify(gaussian, gaussian.worst_pair(), TruncatedCDP(0.9 * rho, 8.0), trials=10_000).verdict is dpw.Verdict.VIOLATED
+    assert (
+        kept.parameter_lower <= rho * (1 + 1e-9)
+        and rho * (1 - 1e-9) <= kept.parameter_upper < 1.02 * rho
+    )
+    assert (
+        dpw.certify(
+            gaussian, gaussian.worst_pair(), TruncatedCDP(0.9 * rho, 8.0), trials=10_000
+        ).verdict
+        is dpw.Verdict.VIOLATED
+    )
 
 
 def test_what_is_planned_for_is_found():
@@ -132,7 +163,9 @@ def test_what_is_planned_for_is_found():
 
 
 def test_canaries_test_its_curve():
-    """Scores with shift 4 have rho = 8 for each canary; scores without a shift satisfy every claim."""
+    """Scores with shift 4 have rho = 8 for each canary; scores without a shift satisfy
+    every claim.
+    """
     rng = np.random.default_rng(1)
     included = rng.random(1_000) < 0.5
     for shift, verdict in ((4.0, dpw.Verdict.VIOLATED), (0.0, dpw.Verdict.NOT_REFUTED)):

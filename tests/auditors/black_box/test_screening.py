@@ -9,22 +9,36 @@ from dpwitness.mechanisms import Records
 
 
 def slow_leak(dataset, size, rng):
-    """Epsilon is 1 on all pairs but those whose last record moves to the end of its range, where it is 9."""
+    """Epsilon is 1 on all pairs but those whose last record moves to the end of its range, where it
+    is 9.
+    """
     return np.clip(dataset, 0, 1).sum() + 8 * (dataset[-1] >= 10) + rng.laplace(0.0, 1.0, size)
 
 
 def test_few_runs_rank_the_worst_of_many_pairs():
-    """Only 3 of 45 pairs can be tried. The leaking pair would be missed with probability below 1e-6: the outputs are 9 scales apart."""
+    """Only 3 of 45 pairs can be tried. The leaking pair would be missed with probability below
+    1e-6: the outputs are 9 scales apart.
+    """
     result = audit(slow_leak, claim="pure:1", domain=Records(10, 0.0, 10.0), trials=4480, seed=1)
-    assert result.verdict is Verdict.VIOLATED and result.parameter_lower > 3 and result.trials <= 4480
+    assert (
+        result.verdict is Verdict.VIOLATED and result.parameter_lower > 3 and result.trials <= 4480
+    )
     assert "last" in result.pair.why and len(result.pairs) == 3
-    assert any("3 of 45 pairs were tried" in note and "a look at all" in note for note in result.notes)
+    assert any(
+        "3 of 45 pairs were tried" in note and "a look at all" in note for note in result.notes
+    )
 
 
 def test_a_look_does_not_depend_on_the_workers_and_is_stored(tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 
-    options = {"claim": "pure:1", "domain": Records(10, 0.0, 10.0), "trials": 2000, "seed": 3, "trace": False}
+    options = {
+        "claim": "pure:1",
+        "domain": Records(10, 0.0, 10.0),
+        "trials": 2000,
+        "seed": 3,
+        "trace": False,
+    }
     alone = audit(slow_leak, store=tmp_path / "s.db", **options)
     with ThreadPoolExecutor(2) as pool:
         assert audit(slow_leak, executor=pool, **options).tally == alone.tally
@@ -34,11 +48,20 @@ def test_a_look_does_not_depend_on_the_workers_and_is_stored(tmp_path):
 
 def test_integers_that_may_be_labels_are_pointed_out():
     def label(dataset, size, rng):
-        return ["abc"[int(dataset[0])] if rng.random() < 0.5 else "abc"[rng.integers(3)] for _ in range(size)]
+        return [
+            "abc"[int(dataset[0])] if rng.random() < 0.5 else "abc"[rng.integers(3)]
+            for _ in range(size)
+        ]
 
     options = {"claim": "pure:3", "trials": 2000, "trace": False}
-    plain, categories = (audit(label, domain=Records(1, 0, 2, integer=True, categories=each), **options) for each in (False, True))
-    notes = [any('add "categories": true' in note for note in result.notes) for result in (plain, categories)]
+    plain, categories = (
+        audit(label, domain=Records(1, 0, 2, integer=True, categories=each), **options)
+        for each in (False, True)
+    )
+    notes = [
+        any('add "categories": true' in note for note in result.notes)
+        for result in (plain, categories)
+    ]
     assert notes == [True, False]
 
 
@@ -50,14 +73,18 @@ def test_a_pair_on_which_the_mechanism_fails_is_left_out():
             raise MechanismFailed("no answer on equal records")
         return slow_leak(dataset, size, rng)
 
-    result = audit(fails, claim="pure:1", domain=Records(10, 0.0, 10.0), trials=3000, seed=1, trace=False)
+    result = audit(
+        fails, claim="pure:1", domain=Records(10, 0.0, 10.0), trials=3000, seed=1, trace=False
+    )
     assert result.verdict is Verdict.VIOLATED
     assert any("was left out: no answer on equal records" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("kind", ["shift", "atom", "structure"])
 def test_the_score_orders_losses(kind):
-    """With 40 outputs on each dataset, a large loss beats no loss in all of 50 repetitions; an overlap has probability below 1e-6."""
+    """With 40 outputs on each dataset, a large loss beats no loss in all of 50 repetitions; an
+    overlap has probability below 1e-6.
+    """
     rng = np.random.default_rng(0)
     for _ in range(50):
         same, base = rng.laplace(size=(40, 3)), rng.laplace(size=(40, 3))
@@ -73,7 +100,9 @@ def test_the_score_orders_losses(kind):
 
 
 def test_a_look_at_a_pair_includes_all_outputs_before(monkeypatch):
-    """Of 20,000 runs, 200 of some pairs train low-bit events. The first look has 200 of each pair, the second 200 more of the best."""
+    """Of 20,000 runs, 200 of some pairs train low-bit events. The first look has 200 of each pair,
+    the second 200 more of the best.
+    """
     from dpwitness.auditors.audit import pilot
 
     sizes, usual = [], pilot.expected_certificate
@@ -83,14 +112,23 @@ def test_a_look_at_a_pair_includes_all_outputs_before(monkeypatch):
         return usual(one, zero, *arguments, **options)
 
     monkeypatch.setattr(pilot, "expected_certificate", recorded)
-    result = audit(slow_leak, claim="pure:1", domain=Records(3, 0.0, 10.0), trials=20_000, seed=1, trace=False)
+    result = audit(
+        slow_leak, claim="pure:1", domain=Records(3, 0.0, 10.0), trials=20_000, seed=1, trace=False
+    )
     first, second = sizes[:-5], sizes[-5:]
-    assert len(first) == len(result.pairs) > 5 and min(first) >= 200 and max(first) >= min(first) + 200 and min(second) >= 400
+    assert (
+        len(first) == len(result.pairs) > 5
+        and min(first) >= 200
+        and max(first) >= min(first) + 200
+        and min(second) >= 400
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_few_runs_tell_a_pair_of_many_apart(seed):
-    """Of 36 pairs, one has epsilon 1.5, the others up to 1: the third look decides, on the pairs that the first two left."""
+    """Of 36 pairs, one has epsilon 1.5, the others up to 1: the third look decides, on the pairs
+    that the first two left.
+    """
 
     def shifted(dataset, size, rng):
         return rng.laplace(scale=2.0, size=(size, 2)) + dataset[0]
@@ -98,7 +136,9 @@ def test_few_runs_tell_a_pair_of_many_apart(seed):
     shifts = np.random.default_rng(seed).random((36, 2))
     shifts[20] = 1.5
     pairs = [Pair(np.zeros((1, 2)), row[None]) for row in shifts]
-    result = audit(shifted, claim="pure:1", pair=pairs, trials=72_000, seed=seed, bits=False, trace=False)
+    result = audit(
+        shifted, claim="pure:1", pair=pairs, trials=72_000, seed=seed, bits=False, trace=False
+    )
     assert result.pair.d1[0, 0] == 1.5
 
 

@@ -1,4 +1,6 @@
-"""Sequential audits: early verdicts, the size of violation that ends them, continuation from a store, and documents that are recomputed."""
+"""Sequential audits: early verdicts, the size of violation that ends them, continuation from a
+store, and documents that are recomputed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ def bits(epsilon):
 
 
 def run(epsilon=1.0, **options):
-    return audit(bits(epsilon), **{"claim": "pure:1", "pair": PAIR, "confidence": 0.95, "sequential": True, "name": "bits"} | options)
+    return audit(
+        bits(epsilon),
+        **{"claim": "pure:1", "pair": PAIR, "confidence": 0.95, "sequential": True, "name": "bits"}
+        | options,
+    )
 
 
 def test_a_gross_violation_is_found_in_few_runs():
@@ -49,7 +55,9 @@ def test_an_audit_without_violation_ends_when_the_event_cannot_show_one():
     result = run(1.0, find=1.3)
     assert result.verdict is Verdict.NOT_REFUTED
     assert result.trials < 100_000
-    assert any("at most (confidence 0.95), less than 1.3 times the claim" in note for note in result.notes)
+    assert any(
+        "at most (confidence 0.95), less than 1.3 times the claim" in note for note in result.notes
+    )
     assert result.detectable <= 1.3
     assert result.parameter_lower < 1
 
@@ -64,7 +72,9 @@ def test_trials_are_the_most_runs_and_never_stops_only_there():
 def test_the_document_and_the_witness_follow_from_the_counts():
     result = run(3.0, trials=2_000, stop="never")
     document = result.to_json()
-    assert recompute_bounds(document).values["parameter_lower"] == pytest.approx(result.parameter_lower, rel=1e-9)
+    assert recompute_bounds(document).values["parameter_lower"] == pytest.approx(
+        result.parameter_lower, rel=1e-9
+    )
     assert len(document["stages"]) > 1
     assert all("prior" in stage for stage in document["stages"])
     witness = read_checked_witness(*load_json(result.witness))
@@ -108,7 +118,12 @@ def test_time_ends_an_audit_and_the_best_of_several_pairs_is_tested():
 
 def test_a_mechanism_that_keeps_its_noise_is_no_violation():
     noise = iter(np.random.default_rng(1).laplace(size=10**6))
-    result = audit(lambda data, size, rng: np.full(size, next(noise) + data[0]), claim="pure:1", pair=PAIR, sequential=True)
+    result = audit(
+        lambda data, size, rng: np.full(size, next(noise) + data[0]),
+        claim="pure:1",
+        pair=PAIR,
+        sequential=True,
+    )
     assert result.verdict is Verdict.ERROR
 
 

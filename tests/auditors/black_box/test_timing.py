@@ -1,4 +1,6 @@
-"""A budget in seconds: fixed once by what runs cost, told beforehand, the same counts again by its number of runs; costs that grow."""
+"""A budget in seconds: fixed once by what runs cost, told beforehand, the same counts again by its
+number of runs; costs that grow.
+"""
 
 import re
 from functools import partial
@@ -20,7 +22,9 @@ HASTE = {"claim": "pure:1", "pair": PAIR, "bits": False, "stop": "never"}
 
 
 class Clock:
-    """Clock of the measured costs that only mechanisms advance, so that no test depends on the speed of the machine."""
+    """Clock of the measured costs that only mechanisms advance, so that no test depends on the
+    speed of the machine.
+    """
 
     now = cpu = 0.0
 
@@ -29,7 +33,9 @@ class Clock:
 def clock(monkeypatch):
     monkeypatch.setattr(Clock, "now", 0.0)
     monkeypatch.setattr(Clock, "cpu", 0.0)
-    monkeypatch.setattr(timing, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now)
+    monkeypatch.setattr(
+        timing, "read_clock", lambda name: lambda: Clock.cpu if name == "cpu" else Clock.now
+    )
     monkeypatch.setattr(chunks, "perf_counter", lambda: Clock.now)
     monkeypatch.setattr(clocks, "cpu_seconds", lambda: Clock.cpu)
 
@@ -41,11 +47,17 @@ def slow(dataset, size, rng):
 
 
 def test_a_budget_in_seconds_is_kept_told_and_repeated_by_its_runs():
-    """2.5 s at half a millisecond are 5,000 runs, less those of the measurement and the time to learn an event."""
+    """2.5 s at half a millisecond are 5,000 runs, less those of the measurement and the time to
+    learn an event.
+    """
     told = []
     result = audit(slow, seconds=2.5, announce=told.append, seed=1, **HASTE)
     assert 3000 <= result.requested <= 4800
-    assert len(told) == 1 and f"slow: {result.requested:,} runs at " in told[0] and told[0].endswith("expected")
+    assert (
+        len(told) == 1
+        and f"slow: {result.requested:,} runs at " in told[0]
+        and told[0].endswith("expected")
+    )
     assert f"trials={result.requested} gives the same counts" in result.notes[0]
     again = audit(slow, trials=result.requested, seed=1, **HASTE)
     assert again.tally == result.tally and again.trials == result.trials
@@ -63,13 +75,20 @@ def test_a_budget_of_cpu_time_gives_the_same_number_of_runs_on_a_busy_machine():
 
         return mechanism
 
-    quiet, busy = (audit(shared(share), name="m", seconds=2.5, clock="cpu", seed=1, **HASTE) for share in (1.0, 0.5))
+    quiet, busy = (
+        audit(shared(share), name="m", seconds=2.5, clock="cpu", seed=1, **HASTE)
+        for share in (1.0, 0.5)
+    )
     assert quiet.requested == busy.requested >= 3000 and quiet.tally == busy.tally
-    assert busy.notes[0].startswith(f"time budget 2.5 s of CPU time: {busy.requested:,} runs at 488 us of CPU time each")
+    assert busy.notes[0].startswith(
+        f"time budget 2.5 s of CPU time: {busy.requested:,} runs at 488 us of CPU time each"
+    )
     shown = describe(busy, result_json(busy), next_step="")
     assert re.search(r"\n  time       [\d.]+ s, [\d.]+ CPU s\n", shown)
     assert busy.cpu_seconds > 0 and busy.to_json()["cpu_seconds"] == round(busy.cpu_seconds, 3)
-    assert audit(shared(0.5), name="m", seconds=2.5, seed=1, **HASTE).requested < 0.6 * quiet.requested
+    assert (
+        audit(shared(0.5), name="m", seconds=2.5, seed=1, **HASTE).requested < 0.6 * quiet.requested
+    )
 
 
 def test_a_mechanism_that_waits_ends_the_measurement_of_cpu_time():
@@ -81,22 +100,32 @@ def test_a_mechanism_that_waits_ends_the_measurement_of_cpu_time():
 
     stage = partial(Stage, waits, PAIR, 0, (0, 0, Phase.TIMING))
     executor = Inline()
-    found = timing.price(lambda size: stage(size, size, 600.0), parse_claim("pure:1"), executor, 10.0, "cpu")
+    found = timing.price(
+        lambda size: stage(size, size, 600.0), parse_claim("pure:1"), executor, 10.0, "cpu"
+    )
     executor.shutdown()
     assert found.runs <= 2000 and found.run == 0.0
 
 
 def test_runs_and_time_are_told_for_a_number_of_runs_too_and_change_no_count():
     told = []
-    silent, loud = (audit(slow, trials=1500, seed=1, announce=heard, **HASTE) for heard in (None, told.append))
-    assert told[0].startswith("slow: 1,500 runs at ") and (silent.tally, silent.notes) == (loud.tally, loud.notes)
+    silent, loud = (
+        audit(slow, trials=1500, seed=1, announce=heard, **HASTE) for heard in (None, told.append)
+    )
+    assert told[0].startswith("slow: 1,500 runs at ") and (silent.tally, silent.notes) == (
+        loud.tally,
+        loud.notes,
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"seconds": 0.05}, "seconds=0.05 is too short: 100 runs at"),
-        ({"seconds": 1.0, "trials": 2000}, "trials and seconds exclude each other, got trials=2000 and seconds=1.0"),
+        (
+            {"seconds": 1.0, "trials": 2000},
+            "trials and seconds exclude each other, got trials=2000 and seconds=1.0",
+        ),
         ({"seconds": -1.0}, "seconds must be positive and finite, got -1.0"),
         ({"seconds": 1e9}, "seconds must be at most 1e6"),
         ({"seconds": 1.0, "clock": "sun"}, "clock must be one of 'wall', 'cpu', got 'sun'"),
@@ -132,7 +161,10 @@ class Hoarder:
 def test_a_cost_that_grows_is_told():
     result = audit(Hoarder(2e-8), trials=8000, **HASTE)
     assert result.verdict is Verdict.NOT_REFUTED
-    assert any(note.startswith("the cost of a run grew from ") and note.endswith("keeps state") for note in result.notes)
+    assert any(
+        note.startswith("the cost of a run grew from ") and note.endswith("keeps state")
+        for note in result.notes
+    )
 
 
 def test_costs_that_do_not_grow_are_not_told():
@@ -140,8 +172,16 @@ def test_costs_that_do_not_grow_are_not_told():
     rng = np.random.default_rng(1)
     costs = Costs()
     for number in range(200):
-        costs.add((0, 128, False), 128, 0.01 * (1 + rng.exponential()) * (5 if number < 10 or 90 < number < 110 else 1))
-        costs.add((0, 2048 if number > 100 else 16, False), 2048 if number > 100 else 16, 0.1 if number > 100 else 0.001)
+        costs.add(
+            (0, 128, False),
+            128,
+            0.01 * (1 + rng.exponential()) * (5 if number < 10 or 90 < number < 110 else 1),
+        )
+        costs.add(
+            (0, 2048 if number > 100 else 16, False),
+            2048 if number > 100 else 16,
+            0.1 if number > 100 else 0.001,
+        )
     assert costs.growth() == ""
     for number in range(40):
         costs.add((1, 128, False), 128, 0.01 * (1 + number))
@@ -149,12 +189,22 @@ def test_costs_that_do_not_grow_are_not_told():
 
 
 def test_times_for_a_person():
-    assert [format_duration(s) for s in (2e-8, 0.0123, 65.0, 3600.0, 90_000.0)] == ["20 ns", "12.3 ms", "65 s", "1 h 0 min", "25 h 0 min"]
+    assert [format_duration(s) for s in (2e-8, 0.0123, 65.0, 3600.0, 90_000.0)] == [
+        "20 ns",
+        "12.3 ms",
+        "65 s",
+        "1 h 0 min",
+        "25 h 0 min",
+    ]
 
 
-@pytest.mark.parametrize(("slow_from", "expected"), [(6.0, ((3 + 5 * 20) / 8, 20)), (100.0, (1, 1))])
+@pytest.mark.parametrize(
+    ("slow_from", "expected"), [(6.0, ((3 + 5 * 20) / 8, 20)), (100.0, (1, 1))]
+)
 def test_a_budget_counts_the_runs_of_slower_pairs(slow_from, expected):
-    """Runs on the first pair take 1/1000 s of CPU time, or raise at once; on later ones a fiftieth of a second."""
+    """Runs on the first pair take 1/1000 s of CPU time, or raise at once; on later ones a fiftieth
+    of a second.
+    """
 
     def mechanism(dataset, size, rng):
         if dataset[0] < 0:
@@ -167,10 +217,13 @@ def test_a_budget_counts_the_runs_of_slower_pairs(slow_from, expected):
     executor, stage = Inline(), partial(Stage, mechanism, pairs[0], 0, (0, 0, Phase.TIMING))
 
     def slowdown(chosen, seconds):
-        return timing.slowdown(lambda size: stage(size, size, 600.0), chosen, executor, seconds, "cpu")
+        return timing.slowdown(
+            lambda size: stage(size, size, 600.0), chosen, executor, seconds, "cpu"
+        )
 
     assert slowdown(pairs, 40.0) == pytest.approx(expected)
-    assert slowdown(pairs, 2.0) == slowdown(pairs[:1], 40.0) == (1, 1)  # too short to tell, and nothing to compare
+    # too short to tell, and nothing to compare
+    assert slowdown(pairs, 2.0) == slowdown(pairs[:1], 40.0) == (1, 1)
     raises = Pair(np.array([-1.0]), np.array([-2.0]))
     assert slowdown([raises, *pairs], 40.0)[0] >= 500
     executor.shutdown()
@@ -178,14 +231,25 @@ def test_a_budget_counts_the_runs_of_slower_pairs(slow_from, expected):
 
 @pytest.mark.parametrize("slow", [0.0, 3.0])
 def test_runs_are_planned_again_for_the_chosen_pair(slow):
-    """Runs on one pair take twenty times as long as those on the others; the leak is on that pair, or on one of the fast ones."""
+    """Runs on one pair take twenty times as long as those on the others; the leak is on that pair,
+    or on one of the fast ones.
+    """
 
     def mechanism(dataset, size, rng):
         Clock.cpu += size * (2e-2 if np.floor(dataset[0]) == slow else 1e-3)
         return dataset[0] + rng.laplace(0.0, 0.5, size)
 
     pairs = [Pair(np.array([float(k)]), np.array([k + (0.9 if k == 3 else 0.1)])) for k in range(4)]
-    result = audit(mechanism, claim="pure:1", pair=pairs, seconds=60.0, clock="cpu", seed=1, stop="never", name="m")
+    result = audit(
+        mechanism,
+        claim="pure:1",
+        pair=pairs,
+        seconds=60.0,
+        clock="cpu",
+        seed=1,
+        stop="never",
+        name="m",
+    )
     assert result.verdict is Verdict.VIOLATED and result.pair == pairs[3]
     assert 40 < result.cpu_seconds < 75, result.notes
     assert any("planned again for the chosen pair" in note for note in result.notes), result.notes
@@ -203,8 +267,20 @@ def test_an_interrupted_audit_keeps_the_runs_that_were_planned_again(tmp_path):
 
     plans = []
     pairs = [Pair(np.array([float(k)]), np.array([k + (0.9 if k == 3 else 0.1)])) for k in range(4)]
-    options = {"claim": "pure:1", "pair": pairs, "seconds": 60.0, "clock": "cpu", "stop": "never", "name": "m", "store": tmp_path / "s.db"}
+    options = {
+        "claim": "pure:1",
+        "pair": pairs,
+        "seconds": 60.0,
+        "clock": "cpu",
+        "stop": "never",
+        "name": "m",
+        "store": tmp_path / "s.db",
+    }
     first = audit(mechanism, progress=stop, **options)
     again = audit(mechanism, **options)
     assert first.verdict is Verdict.INCONCLUSIVE and plans[-1] > plans[0]
-    assert again.requested == plans[-1] and again.trials > first.trials and again.verdict is Verdict.VIOLATED
+    assert (
+        again.requested == plans[-1]
+        and again.trials > first.trials
+        and again.verdict is Verdict.VIOLATED
+    )

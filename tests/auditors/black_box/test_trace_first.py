@@ -1,4 +1,6 @@
-"""Tests of the traced runs before an audit: their evidence, its effect on the verdict, and its limits."""
+"""Tests of the traced runs before an audit: their evidence, its effect on the verdict, and its
+limits.
+"""
 
 import json
 from dataclasses import replace
@@ -30,7 +32,9 @@ def laplace(dataset, size, rng):
 
 
 def noisy_max(dataset, size, rng):
-    """All scores rise by 1 together, so that epsilon is 1, although the losses of the noisy scores add up to 1.5."""
+    """All scores rise by 1 together, so that epsilon is 1, although the losses of the noisy scores
+    add up to 1.5.
+    """
     return (rng.laplace(dataset.sum() + np.arange(3), 2.0, (size, 3))).argmax(axis=1)
 
 
@@ -42,17 +46,31 @@ def mean_of_two(dataset, size, rng):
 def test_a_loss_beyond_the_claim_is_named_where_counts_cannot_show_it():
     result = audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS)
     assert result.verdict is Verdict.INCONCLUSIVE and result.evidence == "assumed"
-    assert "compose to mu = 25, claimed 20: VIOLATED if the traced laws are the laws of the noise" in result.headline()
-    assert result.trace.exceeds and result.trace.loss == pytest.approx(25) and result.trace.verdict is Verdict.VIOLATED
-    assert any("scale 0.04" in line and "test_trace_first.py:" in line for line in result.trace.explanation)
+    assert (
+        "compose to mu = 25, claimed 20: VIOLATED if the traced laws are the laws of the noise"
+        in result.headline()
+    )
+    assert (
+        result.trace.exceeds
+        and result.trace.loss == pytest.approx(25)
+        and result.trace.verdict is Verdict.VIOLATED
+    )
+    assert any(
+        "scale 0.04" in line and "test_trace_first.py:" in line for line in result.trace.explanation
+    )
     document = json.loads(json.dumps(build_document([result], title="t")))
     assert checked_document(document)["results"][0]["trace"]["evidence"].startswith("assumed: ")
     assert repr(TraceEvidence.from_json(document["results"][0]["trace"])) == repr(result.trace)
 
 
 def test_an_accounting_that_does_not_hold_is_named(monkeypatch):
-    """The counts show no violation, but the claim is that of an accountant whose assumption the traced runs break."""
-    message = "the accountant assumes that each step draws every record by its own coin; a permutation is drawn instead"
+    """The counts show no violation, but the claim is that of an accountant whose assumption the
+    traced runs break.
+    """
+    message = (
+        "the accountant assumes that each step draws every record by its own coin; a permutation "
+        "is drawn instead"
+    )
 
     def faulty(*arguments):
         evidence, note, shift = worst_evidence(*arguments)
@@ -69,25 +87,47 @@ def test_an_accounting_that_does_not_hold_is_named(monkeypatch):
 def test_a_report_that_hides_the_trace_is_refused():
     result = audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS).to_json()
     with pytest.raises(Exception, match="verdict must be INCONCLUSIVE"):
-        checked_document({"schema_version": 1, "results": [result | {"verdict": "NOT_REFUTED", "headline": "", "evidence": "statistical"}]})
+        checked_document(
+            {
+                "schema_version": 1,
+                "results": [
+                    result | {"verdict": "NOT_REFUTED", "headline": "", "evidence": "statistical"}
+                ],
+            }
+        )
 
 
 def test_traced_runs_are_not_counted():
-    traced, plain = (audit(laplace, claim="pure:1", pair=ONE, trials=TRIALS, seed=2, trace=each) for each in (True, False))
+    traced, plain = (
+        audit(laplace, claim="pure:1", pair=ONE, trials=TRIALS, seed=2, trace=each)
+        for each in (True, False)
+    )
     assert traced.tally == plain.tally and traced.trials == plain.trials and plain.trace is None
-    assert traced.verdict is Verdict.NOT_REFUTED and traced.evidence == "statistical" and traced.trace.verdict is Verdict.SUPPORTED
+    assert (
+        traced.verdict is Verdict.NOT_REFUTED
+        and traced.evidence == "statistical"
+        and traced.trace.verdict is Verdict.SUPPORTED
+    )
     assert 0 < traced.trace.runs <= 0.05 * TRIALS
 
 
 @pytest.mark.parametrize("sound", [noisy_max, mean_of_two])
 def test_noise_that_the_output_hides_is_not_held_against_a_mechanism(sound):
     evidence, *_ = worst_evidence(sound, [ONE], parse_claim("pure:1.2"), 0, Limits(200, 10.0), 60.0)
-    assert not evidence.exceeds and not evidence.findings and evidence.verdict is not Verdict.VIOLATED
+    assert (
+        not evidence.exceeds and not evidence.findings and evidence.verdict is not Verdict.VIOLATED
+    )
 
 
 def test_the_traced_pair_comes_first():
-    pairs = [Pair(np.zeros(3), np.eye(3)[k] * size, "replace-one") for k, size in enumerate((0.5, 4.0, 1.0))]
-    assert worst_pairs(laplace, pairs, parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0) == ([1], False)
+    pairs = [
+        Pair(np.zeros(3), np.eye(3)[k] * size, "replace-one")
+        for k, size in enumerate((0.5, 4.0, 1.0))
+    ]
+    assert worst_pairs(laplace, pairs, parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0) == (
+        [1],
+        False,
+    )
 
 
 def vector(dataset, size, rng):
@@ -95,7 +135,9 @@ def vector(dataset, size, rng):
 
 
 def test_a_trace_proposes_the_log_odds_of_the_shift_that_it_sees():
-    """The score is exact but for centers and scales; from 2,000 outputs, their errors are a few hundredths of the noise."""
+    """The score is exact but for centers and scales; from 2,000 outputs, their errors are a few
+    hundredths of the noise.
+    """
     for pair, sign in ((ONE, 1.0), (Pair(ONE.d1, ONE.d0, "replace-one"), -1.0)):
         shift = worst_evidence(vector, [pair], parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0)[2]
         np.testing.assert_allclose(shift, sign * SHIFTS, atol=1e-12)
@@ -118,18 +160,27 @@ def test_a_number_without_noise_has_no_log_odds():
     assert fit_shift(data, np.ones(1)) == []
 
 
-@pytest.mark.parametrize("answer", [noisy_max, lambda dataset, size, rng: [str(rng.random()) for _ in range(size)]])
+@pytest.mark.parametrize(
+    "answer", [noisy_max, lambda dataset, size, rng: [str(rng.random()) for _ in range(size)]]
+)
 def test_no_shift_where_no_number_moves(answer):
-    assert worst_evidence(answer, [ONE], parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0)[2] is None
+    assert (
+        worst_evidence(answer, [ONE], parse_claim("pure:1"), 0, Limits(200, 10.0), 60.0)[2] is None
+    )
 
 
 def test_limits_end_a_trace_without_a_finding():
-    found, note, _ = worst_evidence(wide_gaussian, [ONE], parse_claim("gdp:20"), 0, Limits(3, 10.0), 60.0)
+    found, note, _ = worst_evidence(
+        wide_gaussian, [ONE], parse_claim("gdp:20"), 0, Limits(3, 10.0), 60.0
+    )
     assert found is None and "would take more than 3 runs" in note
 
 
 def test_a_finished_audit_in_a_store_keeps_its_trace(tmp_path):
-    first, again = (audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS, store=tmp_path / "s.db") for _ in range(2))
+    first, again = (
+        audit(wide_gaussian, claim="gdp:20", pair=ONE, trials=TRIALS, store=tmp_path / "s.db")
+        for _ in range(2)
+    )
     assert repr(again.trace) == repr(first.trace) and again.headline() == first.headline()
 
 

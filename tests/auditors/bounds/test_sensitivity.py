@@ -1,4 +1,6 @@
-"""Sensitivity of minimisers and of values of any type: ratios of the ledger (CM-04, JK-01 to JK-03, JT-10), and rounding."""
+"""Sensitivity of minimisers and of values of any type: ratios of the ledger (CM-04, JK-01 to JK-03,
+JT-10), and rounding.
+"""
 
 import math
 from decimal import Decimal
@@ -8,7 +10,11 @@ import numpy as np
 import pytest
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity, feature_distance, sensitivity_at
+from dpwitness.auditors.functions.bounds.sensitivity import (
+    audit_sensitivity,
+    feature_distance,
+    sensitivity_at,
+)
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.white_box import SENSITIVITIES, sensitivity
 from dpwitness.core.datasets.pairs import Pair
@@ -19,7 +25,9 @@ SHORT = {"evaluations": 1000, "seconds": 60.0}
 
 @pytest.mark.parametrize("name", [name for name in SENSITIVITIES if "logistic" not in name])
 def test_losses_that_reach_the_bound(name):
-    """JK-01: 2LR/(lambda n) exactly, and not more. The figures themselves are rows of `dpwitness bench white-box`."""
+    """JK-01: 2LR/(lambda n) exactly, and not more. The figures themselves are rows of `dpwitness
+    bench white-box`.
+    """
     result = sensitivity(name)
     assert result.verdict is Verdict.NOT_REFUTED
     assert result.rigorous and result.ratio_lower <= 1 + 1e-9
@@ -27,7 +35,9 @@ def test_losses_that_reach_the_bound(name):
 
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_logistic_loss(dimension):
-    """CM-04: .5258 = sup of (sig(W) + max v sig(-W v))/2 on a line; in the plane a crowd holds the minimiser where slopes are nearly 1."""
+    """CM-04: .5258 = sup of (sig(W) + max v sig(-W v))/2 on a line; in the plane a crowd holds the
+    minimiser where slopes are nearly 1.
+    """
     result = sensitivity(f"logistic, d={dimension}")
     assert result.ratio_lower <= (logistic_shift() if dimension == 1 else 1) + 1e-6
     assert result.verdict is Verdict.NOT_REFUTED and len(result.trace) > 1
@@ -36,12 +46,22 @@ def test_logistic_loss(dimension):
 
 @pytest.mark.parametrize(("kernel", "lam"), [("linear", 1.0), ("polynomial", 8.0), ("rbf", 1.0)])
 def test_kernels(kernel, lam):
-    """JK-01 in feature space, JK-03 for predictions at the corners: both are reached, neither is exceeded."""
+    """JK-01 in feature space, JK-03 for predictions at the corners: both are reached, neither is
+    exceeded.
+    """
     learner = m.KernelLearner(m.Loss("hinge"), lam, 2, 2, m.Kernel(kernel))
-    weights = audit_sensitivity(learner.fit, learner.weight_sensitivity, learner.domain, feature_distance, evaluations=400)
+    weights = audit_sensitivity(
+        learner.fit, learner.weight_sensitivity, learner.domain, feature_distance, evaluations=400
+    )
     assert weights.ratio == pytest.approx(1.0, abs=1e-4)
     points = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    told = audit_sensitivity(lambda d: learner.fit(d)(points), learner.prediction_sensitivity, learner.domain, math.inf, evaluations=400)
+    told = audit_sensitivity(
+        lambda d: learner.fit(d)(points),
+        learner.prediction_sensitivity,
+        learner.domain,
+        math.inf,
+        evaluations=400,
+    )
     assert told.ratio == pytest.approx(1.0, abs=1e-4)
     assert weights.verdict is told.verdict is Verdict.NOT_REFUTED
 
@@ -49,7 +69,9 @@ def test_kernels(kernel, lam):
 def test_halved_regulariser_is_violated_by_two():
     """JK-02, the mutation: equation (1) as printed has twice the sensitivity of (3)."""
     learner = m.KernelLearner(m.Loss("absolute"), 1.0, 2, 1, label_bound=10.0, equation=1)
-    result = audit_sensitivity(learner.fit, learner.weight_sensitivity, learner.domain, feature_distance, **SHORT)
+    result = audit_sensitivity(
+        learner.fit, learner.weight_sensitivity, learner.domain, feature_distance, **SHORT
+    )
     assert result.verdict is Verdict.VIOLATED
     assert result.ratio == pytest.approx(2.0, abs=1e-6)
     assert result.headline().startswith("VIOLATED: the function moves by 2 times the claimed 2")
@@ -60,11 +82,15 @@ def test_halved_regulariser_is_violated_by_two():
     [(4.0, "linear", 2, 10**4, 0.999, 1 + 1e-9), (50.0, "huber", 3, 100, 0.05, 1.0)],
 )
 def test_log_ratio_of_the_entropic_minimiser(regularization, loss, dimension, records, least, most):
-    """JT-10: 4 L R/lambda is approached by costs among common ones that make a coordinate rare. JT-11: (L R/lambda)(4 + 2x) has slack."""
+    """JT-10: 4 L R/lambda is approached by costs among common ones that make a coordinate rare.
+    JT-11: (L R/lambda)(4 + 2x) has slack.
+    """
     sampling = m.SimplexSampling(1.0, regularization, m.Loss(loss), dimension, records, draws=1)
     smooth = 2 * sampling.smoothness_ratio if loss == "huber" else 0.0
     bound = sampling.lipschitz * sampling.bound / regularization * (4 + smooth)
-    result = audit_sensitivity(lambda d: sampling.minimiser(d).log_theta, bound, sampling.domain, math.inf, **SHORT)
+    result = audit_sensitivity(
+        lambda d: sampling.minimiser(d).log_theta, bound, sampling.domain, math.inf, **SHORT
+    )
     assert result.verdict is Verdict.NOT_REFUTED and least <= result.ratio <= most
 
 
@@ -74,7 +100,10 @@ def test_norms_of_answers(norm):
     exact = {1: 4.0, 2: 2.0, math.inf: 1.0}[norm]
     result = audit_sensitivity(lambda d: d, exact, m.Answers(4), norm, evaluations=300)
     assert result.ratio == pytest.approx(1.0, abs=1e-9) and result.verdict is Verdict.NOT_REFUTED
-    assert audit_sensitivity(lambda d: d, 0.999 * exact, m.Answers(4), norm, evaluations=300).verdict is Verdict.VIOLATED
+    assert (
+        audit_sensitivity(lambda d: d, 0.999 * exact, m.Answers(4), norm, evaluations=300).verdict
+        is Verdict.VIOLATED
+    )
 
 
 def test_radius_decides_near_the_bound():
@@ -119,8 +148,14 @@ def test_results_say_what_they_are():
         (("mean", 1.0, m.Records(2)), "function must be callable, got 'mean'"),
         ((np.mean, 1.0, "Records"), "domain must be one of Answers"),
         ((lambda d: "text", 1.0, m.Records(2)), "function must give a vector of numbers, got str"),
-        ((lambda d: math.nan, 1.0, m.Records(2)), "function must give finite values, got a difference of nan"),
-        ((lambda d: (1.0, -1.0), 1.0, m.Records(2)), "function must give a finite error radius, at least 0, got -1.0"),
+        (
+            (lambda d: math.nan, 1.0, m.Records(2)),
+            "function must give finite values, got a difference of nan",
+        ),
+        (
+            (lambda d: (1.0, -1.0), 1.0, m.Records(2)),
+            "function must give a finite error radius, at least 0, got -1.0",
+        ),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

@@ -1,4 +1,6 @@
-"""Inputs of `audit_canaries` that break its assumptions: repeated runs, shared coins, masks, tables; sound inputs that look alike."""
+"""Inputs of `audit_canaries` that break its assumptions: repeated runs, shared coins, masks,
+tables; sound inputs that look alike.
+"""
 
 import math
 
@@ -21,7 +23,9 @@ def noisy(rng, included, difficulty):
 
 SOUND = {
     "noise": noisy,
-    "one difficulty in all runs, little noise": lambda rng, c, f: f + 0.01 * rng.normal(size=c.size) + 0.3 * c,
+    "one difficulty in all runs, little noise": lambda rng, c, f: (
+        f + 0.01 * rng.normal(size=c.size) + 0.3 * c
+    ),
     "a function of the canary": lambda rng, c, f: f,
     "no noise": lambda rng, c, f: f + 0.5 * c,
     "a small effect on a lattice": lambda rng, c, f: np.floor(3 * f) + 1e-6 * c,
@@ -38,13 +42,19 @@ SOUND = {
 @pytest.mark.parametrize("law", SOUND)
 @pytest.mark.parametrize(("size", "runs"), [(10, 60), (100, 20), (1000, 6)])
 def test_runs_with_new_coins_are_accepted(law, size, runs):
-    """Also where all runs have the same canaries and scores without noise. A run is refused with probability at most 1e-9."""
+    """Also where all runs have the same canaries and scores without noise. A run is refused with
+    probability at most 1e-9.
+    """
     rng = np.random.default_rng([7, size])
     difficulty = rng.normal(size=size)
     masks = [rng.random(size) < 0.5 for _ in range(runs)]
-    found = [split(np.asarray(SOUND[law](rng, included, difficulty)), included) for included in masks]
+    found = [
+        split(np.asarray(SOUND[law](rng, included, difficulty)), included) for included in masks
+    ]
     ids = [split(np.arange(size), included) for included in masks]
-    taken = read([a for a, _ in found], [b for _, b in found], [a for a, _ in ids], [b for _, b in ids])
+    taken = read(
+        [a for a, _ in found], [b for _, b in found], [a for a, _ in ids], [b for _, b in ids]
+    )
     assert taken.runs == runs and taken.scores.size == runs * size
 
 
@@ -61,11 +71,16 @@ COPIES = {
 
 
 @pytest.mark.parametrize("how", COPIES)
-@pytest.mark.parametrize(("size", "runs", "different"), [(200, 2, 1), (1000, 20, 10), (100, 20, 1), (10, 400, 1)])
+@pytest.mark.parametrize(
+    ("size", "runs", "different"), [(200, 2, 1), (1000, 20, 10), (100, 20, 1), (10, 400, 1)]
+)
 def test_copies_of_a_run_are_refused(how, size, runs, different):
     rng = np.random.default_rng([3, size])
     base = [split(noisy(rng, c, None), c) for c in rng.random((different, size)) < 0.5]
-    given = [base[i % different] if i < different else [COPIES[how](x, rng) for x in base[i % different]] for i in range(runs)]
+    given = [
+        base[i % different] if i < different else [COPIES[how](x, rng) for x in base[i % different]]
+        for i in range(runs)
+    ]
     with pytest.raises(InvalidArgument, match="draw new coins for each") as error:
         dpw.audit_canaries([a for a, _ in given], [b for _, b in given], "gdp:1")
     assert "\n" not in str(error.value)
@@ -74,7 +89,9 @@ def test_copies_of_a_run_are_refused(how, size, runs, different):
 @pytest.mark.parametrize("parts", [(slice(None), slice(1, None)), (slice(0, -9), slice(9, None))])
 def test_parts_of_a_run_that_are_given_again_are_refused(parts):
     given = split(noisy(rng := np.random.default_rng(4), mask := rng.random(200) < 0.5, None), mask)
-    with pytest.raises(InvalidArgument, match="runs 0 and 1 order included and left-out canaries alike"):
+    with pytest.raises(
+        InvalidArgument, match="runs 0 and 1 order included and left-out canaries alike"
+    ):
         dpw.audit_canaries(*([side[part] for part in parts] for side in given), "gdp:1")
 
 
@@ -90,11 +107,20 @@ def test_one_set_of_coins_for_several_trainings_is_refused():
     rng = np.random.default_rng(4)
     included = rng.random(1000) < 0.5
     runs = [split(noisy(rng, included, None), included) for _ in range(8)]
-    with pytest.raises(InvalidArgument, match=f"8 of 8 runs include exactly {included.sum()} of 1000 canaries"):
+    with pytest.raises(
+        InvalidArgument, match=f"8 of 8 runs include exactly {included.sum()} of 1000 canaries"
+    ):
         dpw.audit_canaries([a for a, _ in runs], [b for _, b in runs], "gdp:1")
     ids = [split(np.arange(1000), included)] * 2
-    with pytest.raises(InvalidArgument, match="runs 0 and 1 include exactly the same canaries, by their ids"):
-        dpw.audit_canaries(*zip(*runs[:2], strict=True), "gdp:1", ids_in=[a for a, _ in ids], ids_out=[b for _, b in ids])
+    with pytest.raises(
+        InvalidArgument, match="runs 0 and 1 include exactly the same canaries, by their ids"
+    ):
+        dpw.audit_canaries(
+            *zip(*runs[:2], strict=True),
+            "gdp:1",
+            ids_in=[a for a, _ in ids],
+            ids_out=[b for _, b in ids],
+        )
 
 
 @pytest.mark.parametrize("share", [0.2, 0.8])
@@ -105,8 +131,15 @@ def test_correlated_coins_are_refused_by_name(share):
     masks = [first, np.where(rng.random(1000) < share, first, ~first)]
     runs = [split(rng.normal(size=1000), c) for c in masks]
     ids = [split(np.arange(1000), c) for c in masks]
-    with pytest.raises(InvalidArgument, match=r"the coins of runs 0 and 1 agree for \d+ of 1000 canaries"):
-        dpw.audit_canaries(*zip(*runs, strict=True), "gdp:1", ids_in=[a for a, _ in ids], ids_out=[b for _, b in ids])
+    with pytest.raises(
+        InvalidArgument, match=r"the coins of runs 0 and 1 agree for \d+ of 1000 canaries"
+    ):
+        dpw.audit_canaries(
+            *zip(*runs, strict=True),
+            "gdp:1",
+            ids_in=[a for a, _ in ids],
+            ids_out=[b for _, b in ids],
+        )
 
 
 RNG = np.random.default_rng(1)
@@ -114,29 +147,84 @@ INCLUDED = RNG.random(200) < 0.5
 SCORES = RNG.normal(size=200) + INCLUDED
 IN, OUT = split(SCORES, INCLUDED)
 WRONG = {
-    "a mask": ((SCORES, INCLUDED), r"scores_out must hold scores, got an array of True and False.* pass scores\[included\] as scores_in"),
-    "a mask as a list": ((SCORES, INCLUDED.tolist()), "scores_out must hold scores, got an array of True and False"),
-    "a mask first": ((INCLUDED, SCORES), "scores_in must hold scores, got an array of True and False"),
-    "two masks": ((INCLUDED, ~INCLUDED), "scores_in must hold scores, got an array of True and False"),
-    "a mask of integers": ((SCORES, INCLUDED.astype(int)), "scores_out must hold scores, got only 0 and 1"),
-    "a mask of floats": ((IN, INCLUDED.astype(float)), "scores_out must hold scores, got only 0 and 1"),
-    "a mask beside whole scores": ((RNG.integers(0, 50, 200), INCLUDED.astype(int)), "scores_out must hold scores, got only 0 and 1"),
-    "indices": ((SCORES, np.flatnonzero(INCLUDED)), "scores_out must hold scores, got rising whole numbers"),
-    "places on both sides": ((np.flatnonzero(INCLUDED), np.flatnonzero(~INCLUDED)), "got rising whole numbers"),
-    "a mask and its complement": ((INCLUDED.astype(int), 1 - INCLUDED), "got a mask and its complement"),
+    "a mask": (
+        (SCORES, INCLUDED),
+        r"scores_out must hold scores, got an array of True and False.* pass "
+        r"scores\[included\] as scores_in",
+    ),
+    "a mask as a list": (
+        (SCORES, INCLUDED.tolist()),
+        "scores_out must hold scores, got an array of True and False",
+    ),
+    "a mask first": (
+        (INCLUDED, SCORES),
+        "scores_in must hold scores, got an array of True and False",
+    ),
+    "two masks": (
+        (INCLUDED, ~INCLUDED),
+        "scores_in must hold scores, got an array of True and False",
+    ),
+    "a mask of integers": (
+        (SCORES, INCLUDED.astype(int)),
+        "scores_out must hold scores, got only 0 and 1",
+    ),
+    "a mask of floats": (
+        (IN, INCLUDED.astype(float)),
+        "scores_out must hold scores, got only 0 and 1",
+    ),
+    "a mask beside whole scores": (
+        (RNG.integers(0, 50, 200), INCLUDED.astype(int)),
+        "scores_out must hold scores, got only 0 and 1",
+    ),
+    "indices": (
+        (SCORES, np.flatnonzero(INCLUDED)),
+        "scores_out must hold scores, got rising whole numbers",
+    ),
+    "places on both sides": (
+        (np.flatnonzero(INCLUDED), np.flatnonzero(~INCLUDED)),
+        "got rising whole numbers",
+    ),
+    "a mask and its complement": (
+        (INCLUDED.astype(int), 1 - INCLUDED),
+        "got a mask and its complement",
+    ),
     "signs": ((2.0 * INCLUDED - 1, 1 - 2.0 * INCLUDED), "got a mask and its complement"),
-    "products with a mask": ((SCORES * INCLUDED, SCORES * ~INCLUDED), "got a mask and its complement, or products"),
+    "products with a mask": (
+        (SCORES * INCLUDED, SCORES * ~INCLUDED),
+        "got a mask and its complement, or products",
+    ),
     "one array in 32 bits": ((SCORES, SCORES.astype(np.float32)), "got the same array twice"),
-    "one array twice": ((SCORES, SCORES), "must be of different canaries, got the same array twice"),
-    "one selection twice": ((IN, IN.copy()), "must be of different canaries, got the same array twice"),
+    "one array twice": (
+        (SCORES, SCORES),
+        "must be of different canaries, got the same array twice",
+    ),
+    "one selection twice": (
+        (IN, IN.copy()),
+        "must be of different canaries, got the same array twice",
+    ),
     "one selection twice in another order": ((IN, IN[::-1]), "scores that occur in both"),
-    "the coins": ((INCLUDED[INCLUDED].astype(int), INCLUDED[~INCLUDED].astype(int)), "scores must not be the coins, got 1 for each"),
-    "a table": ((IN[:80].reshape(8, 10), OUT[:80].reshape(8, 10)), r"shape \(8, 10\): for several runs pass a list"),
+    "the coins": (
+        (INCLUDED[INCLUDED].astype(int), INCLUDED[~INCLUDED].astype(int)),
+        "scores must not be the coins, got 1 for each",
+    ),
+    "a table": (
+        (IN[:80].reshape(8, 10), OUT[:80].reshape(8, 10)),
+        r"shape \(8, 10\): for several runs pass a list",
+    ),
     "a column": ((IN[:, None], OUT[:, None]), r"pass its \.ravel\(\)"),
     "transposed runs": (([[1.0, 2.0]] * 100, [[0.0, 1.0]] * 100), "the lists look transposed"),
-    "constant runs": (([[1.0] * 20] * 5, [[1.0] * 20] * 5), "scores must differ, those of each run are all equal"),
-    "not a number": ((np.append(IN, math.nan), OUT), f"array of finite numbers, got nan at place {IN.size}"),
-    "all and the rest": ((np.append(SCORES, SCORES + 9), OUT), r"near half .* Pass scores\[included\]"),
+    "constant runs": (
+        ([[1.0] * 20] * 5, [[1.0] * 20] * 5),
+        "scores must differ, those of each run are all equal",
+    ),
+    "not a number": (
+        (np.append(IN, math.nan), OUT),
+        f"array of finite numbers, got nan at place {IN.size}",
+    ),
+    "all and the rest": (
+        (np.append(SCORES, SCORES + 9), OUT),
+        r"near half .* Pass scores\[included\]",
+    ),
 }
 
 
@@ -150,7 +238,9 @@ def test_a_mistake_is_answered_with_the_call_that_was_meant(case):
 
 COUNTS = RNG.poisson(0.5 + 2 * INCLUDED)
 KEPT = {
-    "zeros and ones on both sides": split(np.where(RNG.random(200) < 0.8, INCLUDED, ~INCLUDED).astype(int), INCLUDED),
+    "zeros and ones on both sides": split(
+        np.where(RNG.random(200) < 0.8, INCLUDED, ~INCLUDED).astype(int), INCLUDED
+    ),
     "counts": split(COUNTS, INCLUDED),
     "coins in other units": split(2.0 * INCLUDED, INCLUDED),
     "sorted scores": (np.sort(IN), np.sort(OUT)),
@@ -169,7 +259,10 @@ def test_a_small_run_that_equals_its_coins_by_chance_is_accepted():
     rng = np.random.default_rng(0)
     first = np.arange(10) % 2 == 0
     masks = [first, *(rng.random((20, 10)) < 0.5)]
-    runs = [split(np.where((rng.random(10) < 0.7) | (i == 0), c, ~c).astype(float), c) for i, c in enumerate(masks)]
+    runs = [
+        split(np.where((rng.random(10) < 0.7) | (i == 0), c, ~c).astype(float), c)
+        for i, c in enumerate(masks)
+    ]
     assert dpw.audit_canaries(*zip(*runs, strict=True), "gdp:9").runs == 21
 
 

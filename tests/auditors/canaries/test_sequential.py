@@ -1,4 +1,6 @@
-"""Sequential canary audit: exact error at the claim, DP-SGD without noise, and invalid arguments."""
+"""Sequential canary audit: exact error at the claim, DP-SGD without noise, and invalid
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from dpwitness.core.values.validation import InvalidArgument
 
 
 def train(noise, steps=200, batch=5, dimension=400, seed=1, claim="gdp:1"):
-    """Run DP-SGD with unit gradients, each in one step of an epoch, and return the monitor and the number of steps."""
+    """Run DP-SGD with unit gradients, each in one step of an epoch, and return the monitor and the
+    number of steps.
+    """
     rng = np.random.default_rng(seed)
     monitor = CanaryMonitor(claim, canaries=steps * batch)
     for step in range(1, steps + 1):
@@ -38,7 +42,9 @@ def test_training_with_the_promised_noise_is_not_accused():
 
 
 def test_guesses_at_the_claim_err_with_at_most_alpha():
-    """Randomized response at the claim: each coin is shown with odds e^epsilon; false-failure probability below 1e-6."""
+    """Randomized response at the claim: each coin is shown with odds e^epsilon; false-failure
+    probability below 1e-6.
+    """
     rng, alarms, runs = np.random.default_rng(3), 0, 60
     for _ in range(runs):
         monitor = CanaryMonitor("pure:1", canaries=150, confidence=0.8)

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from dpwitness import InvalidArgument, Pair, PureDP, Verdict, check_mechanism, parametrize_with_checks
+from dpwitness import (
+    InvalidArgument,
+    Pair,
+    PureDP,
+    Verdict,
+    check_mechanism,
+    parametrize_with_checks,
+)
 from dpwitness.auditors.checks.runner import CHECKS
 from dpwitness.mechanisms import Laplace, Records
 
@@ -27,7 +34,11 @@ class Faulty:
             rng = np.random.default_rng()
         if self.fault == "in place":
             dataset[0] = 0.0
-        noise = np.full(size, rng.laplace()) if self.fault == "one draw" else rng.laplace(0, 0.7 if self.fault == "scale" else 1.0, size)
+        noise = (
+            np.full(size, rng.laplace())
+            if self.fault == "one draw"
+            else rng.laplace(0, 0.7 if self.fault == "scale" else 1.0, size)
+        )
         extra = 1 if self.fault == "one more" else 0
         return np.append(np.rint(1024 * (dataset[0] + noise)) / 1024, np.zeros(extra))
 
@@ -88,7 +99,10 @@ def test_expected_failures_must_fail_and_exist():
         check_mechanism(lambda d, n, rng: rng.random(n))
 
 
-@parametrize_with_checks([SOUND, Laplace(1.0)], expected_failures=lambda m: {} if m is SOUND else {"check_low_bits": "float noise"})
+@parametrize_with_checks(
+    [SOUND, Laplace(1.0)],
+    expected_failures=lambda m: {} if m is SOUND else {"check_low_bits": "float noise"},
+)
 def test_the_decorator_makes_items(mechanism, check):
     check(mechanism)
 
@@ -111,14 +125,19 @@ class Counting:
 @pytest.mark.parametrize("relation", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("trials", [2000, 5000, 20_000])
 def test_all_checks_together_keep_to_their_runs(trials, relation, raises):
-    """Asked for 20,000 they took 49,000. Laplace noise of scale 2 at a claim of 1: no check fails but with probability below 1e-8."""
+    """Asked for 20,000 they took 49,000. Laplace noise of scale 2 at a claim of 1: no check fails
+    but with probability below 1e-8.
+    """
     mechanism = Counting(Records(3, relation=relation), raises)
     report = check_mechanism(mechanism, trials=trials)
     assert 0.5 * trials < mechanism.runs <= trials and report.failed == ()
     found = {f.check: f for f in report.findings}
     assert found["check_claim"].status == "passed"
     if trials == 2000:
-        assert "raise trials" in found["check_special_values_inside"].reason and found["check_special_values_inside"].status == "skipped"
+        assert (
+            "raise trials" in found["check_special_values_inside"].reason
+            and found["check_special_values_inside"].status == "skipped"
+        )
     if trials == 20_000:
         assert not any("raise trials" in f.reason for f in report.findings)
 
@@ -126,8 +145,18 @@ def test_all_checks_together_keep_to_their_runs(trials, relation, raises):
 def test_checks_keep_to_a_time_and_say_what_they_expect():
     told = []
     mechanism = Counting(Records(3))
-    report = check_mechanism(mechanism, seconds=8.0, announce=told.append, checks=["check_claim", "check_one_output_per_run"])
-    assert report.failed == () and len(told) == 1 and " runs at " in told[0] and told[0].endswith("expected")
+    report = check_mechanism(
+        mechanism,
+        seconds=8.0,
+        announce=told.append,
+        checks=["check_claim", "check_one_output_per_run"],
+    )
+    assert (
+        report.failed == ()
+        and len(told) == 1
+        and " runs at " in told[0]
+        and told[0].endswith("expected")
+    )
     with pytest.raises(InvalidArgument, match="trials and seconds exclude each other"):
         check_mechanism(mechanism, seconds=3.0, trials=2000)
 
@@ -140,5 +169,9 @@ class Quiet(Counting):
 def test_far_more_noise_than_the_claim_needs_is_no_fault():
     report = check_mechanism(Quiet(Records(3)), trials=80_000, checks=["check_claim"])
     (claim,) = [finding for finding in report.findings if finding.check == "check_claim"]
-    assert report.failed == () and claim.status == "skipped" and "may not exercise the mechanism" in claim.reason
+    assert (
+        report.failed == ()
+        and claim.status == "skipped"
+        and "may not exercise the mechanism" in claim.reason
+    )
     assert report.verdict is Verdict.INCONCLUSIVE

@@ -1,4 +1,6 @@
-"""What is not an output of a mechanism is a note of a check, and a failure only for a caller who asks for it."""
+"""What is not an output of a mechanism is a note of a check, and a failure only for a caller who
+asks for it.
+"""
 
 import numpy as np
 import pytest
@@ -11,14 +13,24 @@ DRAWS = ["check_draws_do_not_tell"]
 
 
 class Poisson:
-    """DP-SGD step as in textbooks: one coin for each record, the clipped sum of the sample, normal noise."""
+    """DP-SGD step as in textbooks: one coin for each record, the clipped sum of the sample, normal
+    noise.
+    """
 
     def __init__(self, relation="add-remove", scalar=False):
-        self.domain, self.claim, self.scalar = Records(3, relation=relation), ApproxDP(3.0, 1e-3), scalar
+        self.domain, self.claim, self.scalar = (
+            Records(3, relation=relation),
+            ApproxDP(3.0, 1e-3),
+            scalar,
+        )
 
     def sample(self, dataset, size, rng):
         def coins():
-            return np.array([rng.random() for _ in dataset]) if self.scalar else rng.random(len(dataset))
+            return (
+                np.array([rng.random() for _ in dataset])
+                if self.scalar
+                else rng.random(len(dataset))
+            )
 
         values = np.clip(np.nan_to_num(dataset), 0, 1)
         sums = np.array([values[coins() < 0.5].sum() for _ in range(size)])
@@ -26,7 +38,9 @@ class Poisson:
 
 
 class Rejecting:
-    """Sound mechanism that draws until a number is small, more often on one dataset than on the other."""
+    """Sound mechanism that draws until a number is small, more often on one dataset than on the
+    other.
+    """
 
     claim, domain = PureDP(1.0), Records(1)
 
@@ -34,22 +48,41 @@ class Rejecting:
         for _ in range(size):
             while rng.random() > 0.9 - 0.8 * float(np.sum(dataset) > 0.5):
                 pass
-        return np.rint(1024 * (np.clip(np.nan_to_num(dataset), 0, 1).sum() + rng.laplace(0, 1.0, size))) / 1024
+        return (
+            np.rint(
+                1024 * (np.clip(np.nan_to_num(dataset), 0, 1).sum() + rng.laplace(0, 1.0, size))
+            )
+            / 1024
+        )
 
 
-@pytest.mark.parametrize("mechanism", [Poisson(), Poisson(scalar=True), Rejecting()], ids=["coins", "scalars", "rejection"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [Poisson(), Poisson(scalar=True), Rejecting()],
+    ids=["coins", "scalars", "rejection"],
+)
 def test_a_difference_in_draws_is_a_note_unless_it_is_asked_for(mechanism):
     report = check_mechanism(mechanism, trials=45_500, checks=DRAWS, side_channels=False)
     (finding,) = report.findings
-    assert (finding.status, report.verdict, report.failed) == ("note", Verdict.NOT_REFUTED, ()) and "not an output" in finding.reason
+    assert (finding.status, report.verdict, report.failed) == (
+        "note",
+        Verdict.NOT_REFUTED,
+        (),
+    ) and "not an output" in finding.reason
     assert "1 note" in report.headline() and report.to_json()["findings"][0]["status"] == "note"
     asked = check_mechanism(mechanism, trials=45_500, checks=DRAWS)
     assert asked.findings[0].status == "failed" and asked.findings[0].reason == finding.reason
-    expected = check_mechanism(mechanism, trials=45_500, checks=DRAWS, expected_failures={DRAWS[0]: "coins per record"})
+    expected = check_mechanism(
+        mechanism, trials=45_500, checks=DRAWS, expected_failures={DRAWS[0]: "coins per record"}
+    )
     assert expected.findings[0].status == "expected failure"
 
 
-@pytest.mark.parametrize(("mechanism", "trials"), [(Rejecting(), 30_000), (Poisson(), 45_500)], ids=["rejection", "coins"])
+@pytest.mark.parametrize(
+    ("mechanism", "trials"),
+    [(Rejecting(), 30_000), (Poisson(), 45_500)],
+    ids=["rejection", "coins"],
+)
 def test_a_sound_mechanism_passes_all_checks_without_being_asked(mechanism, trials):
     report = check_mechanism(mechanism, trials=trials)
     assert report.failed == () and report.verdict is Verdict.NOT_REFUTED, report.headline()
@@ -76,20 +109,36 @@ mechanism.claim, mechanism.domain = "pure:1", {"kind": "Records", "size": 2, "re
 """
 
 
-@pytest.mark.parametrize(("factor", "wasted", "statuses"), [(1, 0, ["passed"] * 2), (1, 1, ["note", "failed"]), (3, 0, ["failed"] * 2)])
+@pytest.mark.parametrize(
+    ("factor", "wasted", "statuses"),
+    [(1, 0, ["passed"] * 2), (1, 1, ["note", "failed"]), (3, 0, ["failed"] * 2)],
+)
 def test_noise_calls_whose_number_depends_on_the_data(tmp_path, factor, wasted, statuses):
-    (tmp_path / "mine.py").write_text(CALLS.replace("FACTOR", str(factor)).replace("WASTED", str(wasted)))
+    (tmp_path / "mine.py").write_text(
+        CALLS.replace("FACTOR", str(factor)).replace("WASTED", str(wasted))
+    )
     target = Target(str(tmp_path / "mine.py"), "mechanism")
     for asked, status in zip((False, None), statuses, strict=True):
-        (finding,) = check_mechanism(target, trials=5000, checks=["check_noise_played_back"], side_channels=asked).findings
-        assert finding.status == status and ("CALLS" in finding.reason) == bool(wasted), finding.reason
+        (finding,) = check_mechanism(
+            target, trials=5000, checks=["check_noise_played_back"], side_channels=asked
+        ).findings
+        assert finding.status == status and ("CALLS" in finding.reason) == bool(wasted), (
+            finding.reason
+        )
 
 
 def test_a_keyword_asks_only_if_it_names_a_check(shell):
     (shell.folder / "mine.py").write_text(CALLS.replace("FACTOR", "1").replace("WASTED", "1"))
-    for keyword, status, code in (("not (check_s or check_c or tell or value or few or bits)", "note", 0), ("played", "failed", 3)):
+    for keyword, status, code in (
+        ("not (check_s or check_c or tell or value or few or bits)", "note", 0),
+        ("played", "failed", 3),
+    ):
         ran = shell.dpwitness("check", "mine.py:mechanism", "-k", keyword, "--trials", "5000")
-        (line,) = (line for line in ran.stdout.splitlines() if line.split()[1:2] == ["check_noise_played_back"])
+        (line,) = (
+            line
+            for line in ran.stdout.splitlines()
+            if line.split()[1:2] == ["check_noise_played_back"]
+        )
         assert line.split()[0] == status and ran.returncode == code, ran.stdout
 
 
@@ -100,7 +149,9 @@ def test_every_item_of_a_sound_mechanism_passes(mechanism, check):
 
 def test_an_item_of_a_side_channel_is_skipped_with_a_note():
     for expected in ({}, {DRAWS[0]: "rejection"}):
-        mark = parametrize_with_checks([Rejecting()], expected_failures=lambda m, expected=expected: expected)
+        mark = parametrize_with_checks(
+            [Rejecting()], expected_failures=lambda m, expected=expected: expected
+        )
         mechanism, check = next(item.values for item in mark.args[1] if item.id.endswith(DRAWS[0]))
         raised = AssertionError if expected else pytest.skip.Exception
         with pytest.raises(raised, match="number of draws, which is not an output"):

@@ -1,4 +1,6 @@
-"""Helpers of the tests of outputs: an object with a text, a journey to a worker and back, and a short audit."""
+"""Helpers of the tests of outputs: an object with a text, a journey to a worker and back, and a
+short audit.
+"""
 
 import io
 

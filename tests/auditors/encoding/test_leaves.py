@@ -63,7 +63,9 @@ def audited(run, trials=2_000, **options):
 
 @pytest.mark.parametrize("kind", HOLDERS)
 def test_a_leak_in_numbers_of_any_type_is_found(kind):
-    """Every output differs from every other, and 0.2 of Laplace noise hides 1: epsilon = 5 is missed with probability below 1e-9."""
+    """Every output differs from every other, and 0.2 of Laplace noise hides 1: epsilon = 5 is
+    missed with probability below 1e-9.
+    """
     result = audited(lambda d, n, rng: HOLDERS[kind](d[0] + rng.laplace(0.0, 0.2, n)), bits=False)
     assert result.verdict is Verdict.VIOLATED
 
@@ -77,8 +79,14 @@ def test_a_leak_in_numbers_of_any_type_is_found(kind):
         ([Fraction(1, 3)], [1 / 3, float(Fraction(1, 3) - Fraction(1 / 3))]),
         ([datetime.timedelta(microseconds=2**53 + 1)], [2.0**53, 1.0]),
         (np.array(["NaT"], dtype="m8[s]"), [np.nan]),
-        (np.ma.masked_array([[7.0, 8.0]], mask=[[True, False]]), [np.nan, 8.0, 1.0, 0.0, np.nan, np.nan, 7.0, np.nan]),
-        (np.array([np.longdouble(1) / 3]), [1 / 3, float(np.longdouble(1) / 3 - np.longdouble(1 / 3))]),
+        (
+            np.ma.masked_array([[7.0, 8.0]], mask=[[True, False]]),
+            [np.nan, 8.0, 1.0, 0.0, np.nan, np.nan, 7.0, np.nan],
+        ),
+        (
+            np.array([np.longdouble(1) / 3]),
+            [1 / 3, float(np.longdouble(1) / 3 - np.longdouble(1 / 3))],
+        ),
     ],
 )
 def test_columns(raw, values):

@@ -1,4 +1,6 @@
-"""Every part of an output is a leaf that an audit sees: each case is two outputs that differ in one leaf only."""
+"""Every part of an output is a leaf that an audit sees: each case is two outputs that differ in one
+leaf only.
+"""
 
 import array
 import collections
@@ -36,7 +38,11 @@ def subclass(base, name):
     return type(name, (base,), {})
 
 
-Counts, Quantity, Moment = subclass(dict, "Counts"), subclass(np.ndarray, "Quantity"), subclass(datetime.datetime, "Moment")
+Counts, Quantity, Moment = (
+    subclass(dict, "Counts"),
+    subclass(np.ndarray, "Quantity"),
+    subclass(datetime.datetime, "Moment"),
+)
 Precise, Queue = subclass(Decimal, "Precise"), subclass(collections.deque, "Queue")
 
 
@@ -170,7 +176,10 @@ CASES = {
     "last digit of 10**2000": (10**2000, 10**2000 + 1),
     "int64": (np.array([2**62]), np.array([2**62 + 1])),
     "exponent of a longdouble": (np.longdouble(2) ** 5000, np.longdouble(2) ** 5001),
-    "fraction of a longdouble": (np.array([np.longdouble(2) ** -5000]), np.array([np.longdouble(2) ** -5000 * 1.5])),
+    "fraction of a longdouble": (
+        np.array([np.longdouble(2) ** -5000]),
+        np.array([np.longdouble(2) ** -5000 * 1.5]),
+    ),
     "exponent of a decimal": (Decimal("1E+3"), Decimal("1000")),
     "zeros at the end of a decimal": (Decimal("1.5"), Decimal("1.50")),
     "signal of a decimal NaN": (Decimal("NaN"), Decimal("sNaN")),
@@ -181,8 +190,14 @@ CASES = {
     "text": ("12.5", "12.6"),
     "bytes": (b"a", bytearray(b"a")),
     "fold": (DAY, DAY.replace(fold=1)),
-    "zone": (DAY.replace(tzinfo=datetime.UTC), DAY.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=1)))),
-    "time in a zone": (DAY.replace(tzinfo=datetime.UTC), DAY.replace(tzinfo=datetime.UTC, second=1)),
+    "zone": (
+        DAY.replace(tzinfo=datetime.UTC),
+        DAY.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
+    ),
+    "time in a zone": (
+        DAY.replace(tzinfo=datetime.UTC),
+        DAY.replace(tzinfo=datetime.UTC, second=1),
+    ),
     "order of a dict": ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
     "class of a dict": ({"a": 1}, collections.OrderedDict(a=1)),
     "attribute of a dict": (counted(1), counted(2)),
@@ -200,8 +215,14 @@ CASES = {
     "set": ({1, 2}, {1, 3}),
     "function": (np.mean, np.median),
     "attribute of an exception": (Refused(1), Refused(2)),
-    "under a mask": (np.ma.masked_array([1.0, 2.0], [0, 1]), np.ma.masked_array([1.0, 3.0], [0, 1])),
-    "text under a mask": (np.ma.masked_array(["a", "b"], [0, 1]), np.ma.masked_array(["a", "c"], [0, 1])),
+    "under a mask": (
+        np.ma.masked_array([1.0, 2.0], [0, 1]),
+        np.ma.masked_array([1.0, 3.0], [0, 1]),
+    ),
+    "text under a mask": (
+        np.ma.masked_array(["a", "b"], [0, 1]),
+        np.ma.masked_array(["a", "c"], [0, 1]),
+    ),
     "field of an array": (np.zeros(1, [("a", "i4")]), np.zeros(1, [("b", "i4")])),
     "NA and NaT": (pd.NA, pd.NaT),
     "NA and None": (pd.NA, None),
@@ -216,8 +237,14 @@ CASES = {
     "series: missing": (of_type("Int64", 1, None), of_type("Int64", 1, 0)),
     "series: Arrow": (of_type("int64[pyarrow]", 1, None), of_type("int64[pyarrow]", 2, None)),
     "series: zone": (STAMPS, STAMPS.dt.tz_convert("Asia/Tokyo")),
-    "series: sparse": (pd.Series(pd.arrays.SparseArray([0, 1.0])), pd.Series(pd.arrays.SparseArray([0, 1.0], fill_value=1.0))),
-    "series: intervals": (pd.Series(pd.interval_range(0, 2)), pd.Series(pd.interval_range(0, 2, closed="both"))),
+    "series: sparse": (
+        pd.Series(pd.arrays.SparseArray([0, 1.0])),
+        pd.Series(pd.arrays.SparseArray([0, 1.0], fill_value=1.0)),
+    ),
+    "series: intervals": (
+        pd.Series(pd.interval_range(0, 2)),
+        pd.Series(pd.interval_range(0, 2, closed="both")),
+    ),
     "index: names of levels": (INDEX, INDEX.rename(["p", "r"])),
     "index: unused level": (INDEX[:1], INDEX.set_levels(["a", "c"], level=1)[:1]),
     "frame: number": (FRAME, FRAME.assign(age=[1.5, 2.6])),
@@ -229,14 +256,23 @@ CASES = {
     "frame: dtype": (FRAME, FRAME.astype({"age": "f4"})),
     "frame: order of columns": (FRAME, FRAME[list(FRAME.columns[::-1])]),
     "frame: order of rows": (FRAME, FRAME.iloc[::-1]),
-    "frame: order of categories": (FRAME, with_kind(lambda kind: kind.reorder_categories(["u", "v", "w"]))),
+    "frame: order of categories": (
+        FRAME,
+        with_kind(lambda kind: kind.reorder_categories(["u", "v", "w"])),
+    ),
     "frame: unused category": (FRAME, with_kind(lambda kind: kind.rename_categories({"w": "q"}))),
     "frame: attribute": (with_attrs(k=3), with_attrs(k=4)),
-    "frame: one name twice": (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), pd.DataFrame([[1.0, 3.0]], columns=["a", "a"])),
+    "frame: one name twice": (
+        pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]),
+        pd.DataFrame([[1.0, 3.0]], columns=["a", "a"]),
+    ),
     "frame in a dict in a tuple": (({"a": FRAME}, 1), ({"a": FRAME.rename(columns={"n": "m"})}, 1)),
     "polars: column": (pl.DataFrame({"a": [1], "t": ["x"]}), pl.DataFrame({"a": [1], "u": ["x"]})),
     "polars: missing": (pl.Series("a", [1.0, None]), pl.Series("a", [1.0, 0.0])),
-    "polars: unused category": (pl.Series(["x"], dtype=pl.Enum(["x", "y"])), pl.Series(["x"], dtype=pl.Enum(["x", "z"]))),
+    "polars: unused category": (
+        pl.Series(["x"], dtype=pl.Enum(["x", "y"])),
+        pl.Series(["x"], dtype=pl.Enum(["x", "z"])),
+    ),
     "polars: list": (pl.Series([[1, 2], [3]]), pl.Series([[1, 2], [4]])),
     "arrow: metadata": (TABLE, TABLE.replace_schema_metadata({"m": "2"})),
     "arrow: column": (TABLE, TABLE.rename_columns(["a", "u"])),
@@ -250,8 +286,14 @@ CASES = {
     "key that prints nothing": ({Hidden("a"): 1}, {Hidden("b"): 1}),
     "digits of a huge key": ({10**5000: 1}, {10**5000 + 1: 1}),
     "class of an array": (np.zeros((1, 2)), np.matrix([[0.0, 0.0]])),
-    "attribute of an array": (adding(np.zeros(2).view(Quantity), unit="m"), adding(np.zeros(2).view(Quantity), unit="s")),
-    "attribute of a masked array": (adding(np.ma.zeros(2), unit="m"), adding(np.ma.zeros(2), unit="s")),
+    "attribute of an array": (
+        adding(np.zeros(2).view(Quantity), unit="m"),
+        adding(np.zeros(2).view(Quantity), unit="s"),
+    ),
+    "attribute of a masked array": (
+        adding(np.ma.zeros(2), unit="m"),
+        adding(np.ma.zeros(2), unit="s"),
+    ),
     "masked constant": (np.ma.masked, 0.0),
     "shape of an empty array": (np.empty((0, 3), object), np.empty((0, 4), object)),
     "field of an empty array": (np.empty(0, [("a", "i4")]), np.empty(0, [("b", "i4")])),
@@ -263,22 +305,47 @@ CASES = {
     "zone that prints nothing": (DAY.replace(tzinfo=Zone(1)), DAY.replace(tzinfo=Zone(2))),
     "default of a dict": (collections.defaultdict(int), collections.defaultdict(list)),
     "argument of an exception": (Mute(1), Mute(2)),
-    "exception in a group": (ExceptionGroup("g", [ValueError(1)]), ExceptionGroup("g", [ValueError(2)])),
-    "bytes of an exception": (UnicodeDecodeError("u8", b"a", 0, 1, "x"), UnicodeDecodeError("u8", b"b", 0, 1, "x")),
+    "exception in a group": (
+        ExceptionGroup("g", [ValueError(1)]),
+        ExceptionGroup("g", [ValueError(2)]),
+    ),
+    "bytes of an exception": (
+        UnicodeDecodeError("u8", b"a", 0, 1, "x"),
+        UnicodeDecodeError("u8", b"b", 0, 1, "x"),
+    ),
     "series: storage": (of_type("string[python]", "a"), of_type("string[pyarrow]", "a")),
-    "index: frequency": (pd.date_range("2020", periods=3), pd.DatetimeIndex(list(pd.date_range("2020", periods=3)))),
+    "index: frequency": (
+        pd.date_range("2020", periods=3),
+        pd.DatetimeIndex(list(pd.date_range("2020", periods=3))),
+    ),
     "frame: attribute of the object": (adding(FRAME.copy(), a=1), adding(FRAME.copy(), a=2)),
-    "polars: 128 bits": (pl.Series([2**100], dtype=pl.Int128), pl.Series([2**100 + 1], dtype=pl.Int128)),
-    "polars: nanosecond in a list": (pl.Series([[1]], dtype=pl.List(pl.Time)), pl.Series([[2]], dtype=pl.List(pl.Time))),
+    "polars: 128 bits": (
+        pl.Series([2**100], dtype=pl.Int128),
+        pl.Series([2**100 + 1], dtype=pl.Int128),
+    ),
+    "polars: nanosecond in a list": (
+        pl.Series([[1]], dtype=pl.List(pl.Time)),
+        pl.Series([[2]], dtype=pl.List(pl.Time)),
+    ),
     "arrow: nanosecond": (arrow(pa.time64("ns"), 1), arrow(pa.time64("ns"), 2)),
     "arrow: nanosecond of a scalar": (arrow(pa.time64("ns"), 1)[0], arrow(pa.time64("ns"), 2)[0]),
     "arrow: far date": (arrow(pa.date32(), 2**30), arrow(pa.date32(), 2**30 + 1)),
-    "arrow: metadata of a field": tuple(pa.schema([pa.field("a", pa.int8(), metadata={"k": m})]) for m in "12"),
-    "arrow: metadata of an inner field": tuple(arrow(pa.list_(pa.field("i", pa.int8(), metadata={"k": m})), [1]) for m in "12"),
+    "arrow: metadata of a field": tuple(
+        pa.schema([pa.field("a", pa.int8(), metadata={"k": m})]) for m in "12"
+    ),
+    "arrow: metadata of an inner field": tuple(
+        arrow(pa.list_(pa.field("i", pa.int8(), metadata={"k": m})), [1]) for m in "12"
+    ),
     "graph: order of neighbors": (joined((1, 2), (0, 2)), joined((0, 2), (1, 2))),
     "graph: attribute of the object": (adding(nx.Graph(), a=1), adding(nx.Graph(), a=2)),
-    "sparse: attribute of the object": (adding(sparse.csr_array([[1.0]]), a=1), adding(sparse.csr_array([[1.0]]), a=2)),
-    "sparse: stored zero": (sparse.csr_array(([0.0, 1.0], [0, 1], [0, 2]), (1, 2)), sparse.csr_array(([1.0], [1], [0, 1]), (1, 2))),
+    "sparse: attribute of the object": (
+        adding(sparse.csr_array([[1.0]]), a=1),
+        adding(sparse.csr_array([[1.0]]), a=2),
+    ),
+    "sparse: stored zero": (
+        sparse.csr_array(([0.0, 1.0], [0, 1], [0, 2]), (1, 2)),
+        sparse.csr_array(([1.0], [1], [0, 1]), (1, 2)),
+    ),
     "sparse: format": (sparse.coo_array([[0, 1.0]]), sparse.csr_array([[0, 1.0]])),
 }
 
@@ -290,15 +357,24 @@ def test_one_leaf_makes_another_row_here_and_after_a_journey(case):
     there = encode([sent(first), sent(second), sent(first)], 3)
     keys = row_keys(here.matrix())
     assert keys[0] == keys[2] != keys[1] and not here.opaque
-    assert here.names == there.names and here.texts == there.texts and np.array_equal(here.matrix(), there.matrix(), equal_nan=True)
+    assert (
+        here.names == there.names
+        and here.texts == there.texts
+        and np.array_equal(here.matrix(), there.matrix(), equal_nan=True)
+    )
 
 
 def mostly(first, second, share, noise):
-    """A mechanism whose outputs differ in one leaf in this share of the runs on D1, beside continuous noise."""
+    """A mechanism whose outputs differ in one leaf in this share of the runs on D1, beside
+    continuous noise.
+    """
 
     def run(dataset, size, rng):
         hits = (rng.random(size) < share) & (dataset[0] > 0)
-        return [(second if hit else first, x) if noise else second if hit else first for hit, x in zip(hits, rng.random(size), strict=True)]
+        return [
+            (second if hit else first, x) if noise else second if hit else first
+            for hit, x in zip(hits, rng.random(size), strict=True)
+        ]
 
     return run
 
@@ -309,26 +385,37 @@ def mostly(first, second, share, noise):
     + [(True, case) for case in ("sign of zero", "order of a dict", "series: name")],
 )
 def test_an_audit_finds_a_leaf_in_a_third_of_the_runs(case, noise):
-    """1,000 runs refute epsilon = 1 at 0.99 but for a share of hits below 0.1: probability below 1e-20."""
+    """1,000 runs refute epsilon = 1 at 0.99 but for a share of hits below 0.1: probability below
+    1e-20.
+    """
     assert audited(mostly(*CASES[case], 1 / 3, noise), bits=False).verdict is Verdict.VIOLATED
 
 
 def test_signs_of_zeros_in_arrays_are_found_and_harmless_ones_cost_nothing():
-    """Rounded noise has zeros of both signs on both sides: the audit is that of the same numbers without signs."""
+    """Rounded noise has zeros of both signs on both sides: the audit is that of the same numbers
+    without signs.
+    """
     leaky = audited(lambda d, n, rng: np.where((rng.random(n) < 0.3) & (d[0] > 0), -0.0, 0.0))
     assert leaky.verdict is Verdict.VIOLATED
-    rounded, plain = (audited(lambda d, n, rng, x=x: np.round(d[0] + rng.laplace(0, 2, n)) + x, name="x") for x in (-0.0, 0.0))
+    rounded, plain = (
+        audited(lambda d, n, rng, x=x: np.round(d[0] + rng.laplace(0, 2, n)) + x, name="x")
+        for x in (-0.0, 0.0)
+    )
     assert rounded.tally == plain.tally and rounded.event.to_json() == plain.event.to_json()
 
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_signs_of_zeros_are_found_by_what_they_go_together_with(place):
-    """On D0 the sign is that of another zero, or of the noise; on D1 it is the opposite. Each sign alone is a fair coin."""
+    """On D0 the sign is that of another zero, or of the noise; on D1 it is the opposite. Each sign
+    alone is a fair coin.
+    """
 
     def run(dataset, size, rng):
         coin = np.where(rng.random(size) < 0.5, -1.0, 1.0)
         hidden = np.copysign(0.0, coin if dataset[0] else -coin)
-        return np.column_stack([hidden, place * coin * (1 + rng.random(size)) if place else np.copysign(0.0, coin)])
+        return np.column_stack(
+            [hidden, place * coin * (1 + rng.random(size)) if place else np.copysign(0.0, coin)]
+        )
 
     assert audited(run, trials=1_500, bits=False).verdict is Verdict.VIOLATED
 
@@ -352,9 +439,15 @@ def test_a_record_in_any_row_of_a_table_is_found(secret):
     assert audited(shuffled(secret), bits=False).verdict is Verdict.VIOLATED
 
 
-@pytest.mark.parametrize("holder", [str, lambda x: f"the sum is {x:.6f} m", lambda x: f"{x:.9e}".encode()])
-@pytest.mark.parametrize(("scale", "verdict"), [(0.2, Verdict.VIOLATED), (2.0, Verdict.NOT_REFUTED)])
+@pytest.mark.parametrize(
+    "holder", [str, lambda x: f"the sum is {x:.6f} m", lambda x: f"{x:.9e}".encode()]
+)
+@pytest.mark.parametrize(
+    ("scale", "verdict"), [(0.2, Verdict.VIOLATED), (2.0, Verdict.NOT_REFUTED)]
+)
 def test_noise_in_a_text_is_a_number(holder, scale, verdict):
     """Laplace noise of scale 0.2 hides a difference of 1: epsilon = 5."""
-    result = audited(lambda d, n, rng: [holder(x) for x in (d[0] + rng.laplace(0.0, scale, n)).tolist()])
+    result = audited(
+        lambda d, n, rng: [holder(x) for x in (d[0] + rng.laplace(0.0, scale, n)).tolist()]
+    )
     assert result.verdict is verdict

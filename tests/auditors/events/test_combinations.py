@@ -1,4 +1,6 @@
-"""Tests of features that combine columns: crosses, projections, and distances in coordinates without correlation."""
+"""Tests of features that combine columns: crosses, projections, and distances in coordinates
+without correlation.
+"""
 
 import numpy as np
 import pytest
@@ -11,16 +13,29 @@ MIXED = np.array([[1.0, 0.9], [0.9, 1.0]])
 
 
 def bound(run, trials, seed=1):
-    return audit(run, claim="pure:1", pair=PAIR, trials=trials, seed=seed, bits=False, trace=False, stop="never").epsilon_lower
+    return audit(
+        run,
+        claim="pure:1",
+        pair=PAIR,
+        trials=trials,
+        seed=seed,
+        bits=False,
+        trace=False,
+        stop="never",
+    ).epsilon_lower
 
 
 @pytest.mark.parametrize("trials", [3_000, 6_000])
 def test_answers_that_go_together_are_found(trials):
-    """Each column alone has the same law on both datasets; the sign of one agrees with that of the other on D1 only."""
+    """Each column alone has the same law on both datasets; the sign of one agrees with that of the
+    other on D1 only.
+    """
 
     def run(dataset, size, rng):
         coin = np.where(rng.random(size) < 0.5, -1.0, 1.0)
-        return np.column_stack([coin if dataset[0] else -coin, coin * (1 + rng.random(size)), rng.random(size)])
+        return np.column_stack(
+            [coin if dataset[0] else -coin, coin * (1 + rng.random(size)), rng.random(size)]
+        )
 
     assert bound(run, trials) > 3
 
@@ -34,7 +49,11 @@ def radial(dataset, size, rng):
 def strip(dataset, size, rng):
     """Return noise of which a thin strip is 41 times as probable on D1: epsilon is 3.7."""
     x = rng.standard_normal((size, 2)) * 3
-    return np.where((rng.random(size) < 0.01 * (1 + 40 * dataset[0]))[:, None] & np.array([True, False]), x * 0.003, x)
+    return np.where(
+        (rng.random(size) < 0.01 * (1 + 40 * dataset[0]))[:, None] & np.array([True, False]),
+        x * 0.003,
+        x,
+    )
 
 
 @pytest.mark.parametrize(("run", "share"), [(radial, 0.97), (strip, 0.9)])
@@ -50,4 +69,7 @@ def test_whitened_columns_have_no_correlation():
     x = rng.standard_normal((5_000, 3)) @ rng.standard_normal((3, 3))
     np.testing.assert_allclose(np.cov((x @ whitening_matrix(x)).T), np.eye(3), atol=1e-6)
     dependent = np.column_stack([x[:, 0], -x[:, 0]])
-    assert whitening_matrix(rng.standard_normal((5_000, 3))) is None and whitening_matrix(dependent) is None
+    assert (
+        whitening_matrix(rng.standard_normal((5_000, 3))) is None
+        and whitening_matrix(dependent) is None
+    )

@@ -1,4 +1,6 @@
-"""What a run would have found: the power of whole audits, event learned anew, at the parameter that `detectable` names."""
+"""What a run would have found: the power of whole audits, event learned anew, at the parameter that
+`detectable` names.
+"""
 
 import math
 
@@ -16,7 +18,9 @@ PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
 
 def laplace(epsilon):
-    return lambda data, size, rng: np.round((data[0] + rng.laplace(scale=1 / epsilon, size=size)) * 2**20) / 2**20
+    return lambda data, size, rng: (
+        np.round((data[0] + rng.laplace(scale=1 / epsilon, size=size)) * 2**20) / 2**20
+    )
 
 
 def gaussian(mu):
@@ -25,40 +29,75 @@ def gaussian(mu):
 
 def gaussian_shift(epsilon, delta):
     """mu at which a Gaussian shift is exactly (epsilon, delta)-DP."""
-    return brentq(lambda mu: norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - delta, 0.01, 50)
+    return brentq(
+        lambda mu: (
+            norm.cdf(mu / 2 - epsilon / mu)
+            - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+            - delta
+        ),
+        0.01,
+        50,
+    )
 
 
 CASES = {
     "Laplace, pure": (PureDP(1.5), laplace),
     "Gaussian, GDP": (GDP(0.7), gaussian),
-    "Gaussian, approx": (ApproxDP(1.0, 1e-4), lambda epsilon: gaussian(gaussian_shift(epsilon, 1e-4))),
+    "Gaussian, approx": (
+        ApproxDP(1.0, 1e-4),
+        lambda epsilon: gaussian(gaussian_shift(epsilon, 1e-4)),
+    ),
     "Gaussian, RDP": (RDP(3.0, 1.0), lambda epsilon: gaussian(math.sqrt(2 * epsilon / 3))),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_named_is_found(name):
-    """20 audits at the parameter that an audit of the claim's own mechanism names: at power .85, fewer than 8 have probability 6e-7."""
+    """20 audits at the parameter that an audit of the claim's own mechanism names: at power .85,
+    fewer than 8 have probability 6e-7.
+    """
     claim, build = CASES[name]
     found = 0
     for seed in range(20):
-        named = audit(build(claim.parameter), claim=claim, pair=PAIR, trials=12_000, confidence=0.95, seed=seed, bits=False).detectable
+        named = audit(
+            build(claim.parameter),
+            claim=claim,
+            pair=PAIR,
+            trials=12_000,
+            confidence=0.95,
+            seed=seed,
+            bits=False,
+        ).detectable
         assert named > claim.parameter
         if named < math.inf:
-            again = audit(build(named), claim=claim, pair=PAIR, trials=12_000, confidence=0.95, seed=1000 + seed, bits=False)
+            again = audit(
+                build(named),
+                claim=claim,
+                pair=PAIR,
+                trials=12_000,
+                confidence=0.95,
+                seed=1000 + seed,
+                bits=False,
+            )
             found += again.verdict is Verdict.VIOLATED
     assert found >= 8
 
 
 def test_randomised_response_in_closed_form():
-    """Two outputs, their law known: the parameter at which C of Bin(N, theta) correct guesses refute it, up to what learning costs."""
+    """Two outputs, their law known: the parameter at which C of Bin(N, theta) correct guesses
+    refute it, up to what learning costs.
+    """
     theta, rounds = 1 / (1 + math.exp(-1.0)), 100_000
     law = ScoreLaw(np.array([0.5, 0.5]), np.log([(1 - theta) / theta, theta / (1 - theta)]), 1e5)
     named = detectable(PureDP(1.0), law, rounds, 0.01, power=0.9)
     z = norm.isf(0.01) + norm.isf(0.1)
     least = 1 + z / math.sqrt(rounds * theta * (1 - theta))
     assert least < named < 1 + 1.5 * (least - 1)
-    assert named < detectable(PureDP(1.0), law, rounds, 0.01, power=0.99) < detectable(PureDP(1.0), law, rounds // 4, 0.01, power=0.99)
+    assert (
+        named
+        < detectable(PureDP(1.0), law, rounds, 0.01, power=0.99)
+        < detectable(PureDP(1.0), law, rounds // 4, 0.01, power=0.99)
+    )
 
 
 def test_members_of_a_gaussian_law_are_gaussian_shifts():
@@ -68,7 +107,9 @@ def test_members_of_a_gaussian_law_are_gaussian_shifts():
     law = ScoreLaw((p + q) / (p + q).sum(), np.log(p / q), 1e6)
     for strength in (0.5, 1.0, 2.0):
         p, q = law.member(strength)
-        assert (p @ y - q @ y) == pytest.approx(strength, abs=1e-6) and p @ y + q @ y == pytest.approx(1.0, abs=1e-6)
+        assert (p @ y - q @ y) == pytest.approx(
+            strength, abs=1e-6
+        ) and p @ y + q @ y == pytest.approx(1.0, abs=1e-6)
 
 
 def test_nothing_learned_nothing_detectable():
@@ -82,12 +123,19 @@ def test_nothing_learned_nothing_detectable():
 def test_given_outputs_name_it_too():
     rng, response = np.random.default_rng(0), RandomizedResponse(1.0)
     pair = response.worst_pair()
-    result = audit_outputs(response.sample(pair.d0, 20_000, rng), response.sample(pair.d1, 20_000, rng), "pure:1")
-    assert 1.0 < result.detectable < 1.4 and "of the same shape, would have been found" in result.headline()
+    result = audit_outputs(
+        response.sample(pair.d0, 20_000, rng), response.sample(pair.d1, 20_000, rng), "pure:1"
+    )
+    assert (
+        1.0 < result.detectable < 1.4
+        and "of the same shape, would have been found" in result.headline()
+    )
 
 
 def test_an_exception_in_one_half_of_the_training_leaves_an_event():
-    """400 numbers, one of them replaced by an exception: no scorer fits both halves, and yet there is an event, and a verdict."""
+    """400 numbers, one of them replaced by an exception: no scorer fits both halves, and yet there
+    is an event, and a verdict.
+    """
 
     def rarely(data, size, rng):
         values = data[0] + rng.laplace(size=size)
@@ -95,5 +143,10 @@ def test_an_exception_in_one_half_of_the_training_leaves_an_event():
             raise OverflowError("too large")
         return values
 
-    verdicts = {audit(rarely, claim="pure:1", pair=PAIR, trials=3000, confidence=0.99, seed=s, bits=False).verdict for s in range(5)}
+    verdicts = {
+        audit(
+            rarely, claim="pure:1", pair=PAIR, trials=3000, confidence=0.99, seed=s, bits=False
+        ).verdict
+        for s in range(5)
+    }
     assert verdicts <= {Verdict.NOT_REFUTED, Verdict.VIOLATED}

@@ -18,7 +18,12 @@ def unit_gaussian(dataset, size, rng):
 
 def test_lower_mean_errs_at_most_alpha():
     """2e4 samples of a three-valued variable at its true mean; false-failure probability 1e-7."""
-    rng, alpha, values, law = np.random.default_rng(1), 0.05, np.array([0.0, 0.3, 1.0]), np.array([0.7, 0.2, 0.1])
+    rng, alpha, values, law = (
+        np.random.default_rng(1),
+        0.05,
+        np.array([0.0, 0.3, 1.0]),
+        np.array([0.7, 0.2, 0.1]),
+    )
     counts = rng.multinomial(2_000, law, 20_000)
     limits = np.array([_mean_lower_limit(values, row, 0.15, alpha) for row in counts[:4_000]])
     errors = int(np.sum(limits > values @ law))
@@ -27,25 +32,39 @@ def test_lower_mean_errs_at_most_alpha():
 
 
 def test_exact_counts_give_the_divergence_of_the_binned_law():
-    """With infinitely many rounds and the true log-ratio the bound tends to the binned divergence itself."""
+    """With infinitely many rounds and the true log-ratio the bound tends to the binned divergence
+    itself.
+    """
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.3, 0.5])
     rule = Binned((), np.log(p / q), 2.0, True, np.array([1e-5, 1e-5]))
     truth = np.log(np.sum(p**2 / q))
-    assert renyi_lower_bound(RDP(2.0, 0.1), rule, np.array([p, q]) * 1e13, 0.05) == pytest.approx(truth, abs=1e-3)
+    assert renyi_lower_bound(RDP(2.0, 0.1), rule, np.array([p, q]) * 1e13, 0.05) == pytest.approx(
+        truth, abs=1e-3
+    )
     assert renyi_lower_bound(RDP(2.0, 0.1), rule, np.array([p, q]) * 1e13, 0.05) <= truth
 
 
 def test_gaussian_zcdp_is_certified_beyond_what_one_event_shows():
     """True rho is 1/2; one event reaches 66 to 79 % of it."""
-    result = audit(unit_gaussian, claim=ZCDP(0.4), pair=PAIR, trials=1_000_000, confidence=0.95, seed=3)
+    result = audit(
+        unit_gaussian, claim=ZCDP(0.4), pair=PAIR, trials=1_000_000, confidence=0.95, seed=3
+    )
     assert result.verdict is Verdict.VIOLATED
     assert 0.85 * 0.5 < result.parameter_lower <= 0.5
-    tight = audit(unit_gaussian, claim=ZCDP(0.5), pair=PAIR, trials=200_000, confidence=1 - 1e-7, seed=4)
+    tight = audit(
+        unit_gaussian, claim=ZCDP(0.5), pair=PAIR, trials=200_000, confidence=1 - 1e-7, seed=4
+    )
     assert tight.verdict is Verdict.NOT_REFUTED
 
 
 def test_binned_rule_survives_json():
-    rule = Binned((Intervals(0, np.array([0.5]), np.array([0.0, 1.0])),), np.array([-0.5, 0.5]), 3.0, False, np.array([0.1, 0.2]))
+    rule = Binned(
+        (Intervals(0, np.array([0.5]), np.array([0.0, 1.0])),),
+        np.array([-0.5, 0.5]),
+        3.0,
+        False,
+        np.array([0.1, 0.2]),
+    )
     again = read_event(rule.to_json())
     assert isinstance(again, Binned)
     assert again.order == 3.0 and not again.forward

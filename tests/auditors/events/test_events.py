@@ -1,4 +1,6 @@
-"""Outputs of any kind are encoded without loss of what tells them apart; events come back from JSON and guess the same."""
+"""Outputs of any kind are encoded without loss of what tells them apart; events come back from JSON
+and guess the same.
+"""
 
 import json
 
@@ -31,7 +33,22 @@ def distinct(items):
 
 def test_different_outputs_stay_different():
     """Types and texts; parts of outputs of each type are in `encoding/test_output_leaves.py`."""
-    items = [None, True, 1, 1.0, "1", b"1", (1,), [1], [1, 1], {"a": 1}, {"b": 1}, ValueError("a"), ValueError("b"), KeyError("a")]
+    items = [
+        None,
+        True,
+        1,
+        1.0,
+        "1",
+        b"1",
+        (1,),
+        [1],
+        [1, 1],
+        {"a": 1},
+        {"b": 1},
+        ValueError("a"),
+        ValueError("b"),
+        KeyError("a"),
+    ]
     assert distinct(items) == len(items)
 
 
@@ -65,15 +82,23 @@ def test_lattice_reads_the_bits():
 EVENTS = [
     Intervals(0, np.array([-1.0, 0.5]), np.array([-1.0, 0.0, 1.0]), -1),
     Intervals(0, np.linspace(-2, 2, 12), np.where(np.arange(13) % 3 == 0, 1.0, -1.0)),
-    Threshold(WeightedScore(1, ((Ramps(1, -1, np.array([-1.0, 1.0])), np.array([4.0])),), -2.0), -0.5, 0.5),
-    Threshold(WeightedScore(1, ((Levels(1, np.array([0.25, np.inf])), np.array([1.0, -1.0])),)), -0.5, np.inf),
+    Threshold(
+        WeightedScore(1, ((Ramps(1, -1, np.array([-1.0, 1.0])), np.array([4.0])),), -2.0), -0.5, 0.5
+    ),
+    Threshold(
+        WeightedScore(1, ((Levels(1, np.array([0.25, np.inf])), np.array([1.0, -1.0])),)),
+        -0.5,
+        np.inf,
+    ),
     Lattice(0, np.array([[0.0, 0.0], [-2.0, -2.0]]), np.array([1.0, -1.0])),
 ]
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
 def test_events_survive_json_and_count_what_they_guess(event):
-    values = np.concatenate([np.random.default_rng(1).normal(size=500), [0.25, 1.0, np.nan, np.inf, -np.inf, 0.5, -1.0]])
+    values = np.concatenate(
+        [np.random.default_rng(1).normal(size=500), [0.25, 1.0, np.nan, np.inf, -np.inf, 0.5, -1.0]]
+    )
     outputs = encode(values, len(values))
     guesses = event.guess(outputs)
     again = read_event(json.loads(json.dumps(event.to_json(), allow_nan=False)))
@@ -87,11 +112,15 @@ def test_events_survive_json_and_count_what_they_guess(event):
 def test_atoms_abstain_on_what_they_do_not_know():
     known = encode(["a", "b", "c"], 3)
     event = Atoms(known.matrix()[:2], np.array([1.0, -1.0]), ("str", "str"))
-    np.testing.assert_array_equal(event.guess(encode(["b", "c", "a", None, 1.0], 5)), [-1, 0, 1, 0, 0])
+    np.testing.assert_array_equal(
+        event.guess(encode(["b", "c", "a", None, 1.0], 5)), [-1, 0, 1, 0, 0]
+    )
 
 
 def test_learning_finds_the_kinks_of_laplace():
-    """The best event on Laplace noise is y > 1 against y < 0; 1e5 training outputs put both within 0.6 and lose under 2 % of epsilon."""
+    """The best event on Laplace noise is y > 1 against y < 0; 1e5 training outputs put both within
+    0.6 and lose under 2 % of epsilon.
+    """
     rng = np.random.default_rng(1)
     ones, zeros = (encode(shift + rng.laplace(0, 1, 50_000), 50_000) for shift in (1.0, 0.0))
     event = learn(ones, zeros, PureDP(1.0), alpha=0.05, rounds=10**6).event
@@ -101,7 +130,9 @@ def test_learning_finds_the_kinks_of_laplace():
 
 
 def test_learning_prefers_rare_events_where_delta_allows_no_others():
-    """For (1, 1e-5)-DP noise the best test says D1 or D0 in one round of a thousand, not in half of them."""
+    """For (1, 1e-5)-DP noise the best test says D1 or D0 in one round of a thousand, not in half of
+    them.
+    """
     rng = np.random.default_rng(2)
     ones, zeros = (encode(shift + 3.73 * rng.normal(size=50_000), 50_000) for shift in (1.0, 0.0))
     event = learn(ones, zeros, ApproxDP(1.0, 1e-5), alpha=0.05, rounds=2 * 10**6).event
@@ -111,7 +142,10 @@ def test_learning_prefers_rare_events_where_delta_allows_no_others():
 
 def test_lattice_event_is_silent_on_a_grid():
     rng = np.random.default_rng(3)
-    sides = [encode(np.rint(1024 * (shift + rng.laplace(0, 1, 20_000))) / 1024, 20_000) for shift in (1.0, 0.0)]
+    sides = [
+        encode(np.rint(1024 * (shift + rng.laplace(0, 1, 20_000))) / 1024, 20_000)
+        for shift in (1.0, 0.0)
+    ]
     found = learn_float_bits(*sides, PureDP(1.0), alpha=0.01, rounds=40_000)
     assert found is None or found[0] < 1.1
     naive = [encode(shift + rng.laplace(0, 1, 20_000), 20_000) for shift in (1.0, 0.0)]
@@ -121,7 +155,9 @@ def test_lattice_event_is_silent_on_a_grid():
 @pytest.mark.parametrize("claim", [PureDP(1.0), ApproxDP(1.0, 0.01)])
 @pytest.mark.parametrize("ones", [900, 1100])
 def test_more_training_of_one_side_is_no_leak_of_bits(claim, ones):
-    """Of an event that names everything, or nothing that tells, no more than chance is promised, whichever side trained more."""
+    """Of an event that names everything, or nothing that tells, no more than chance is promised,
+    whichever side trained more.
+    """
     rng = np.random.default_rng(4)
     sides = [encode(rng.laplace(0, 1, size), size) for size in (ones, 2000 - ones)]
     found = learn_float_bits(*sides, claim, alpha=0.001, rounds=10_000)
@@ -130,8 +166,16 @@ def test_more_training_of_one_side_is_no_leak_of_bits(claim, ones):
 
 @pytest.mark.parametrize("claim", ["approx:1,1e-5", "zcdp:.03", "gdp:.25"])
 def test_bits_that_leak_are_found_from_the_domain_for_every_claim(claim):
-    """Of 41 pairs those with others at 0 leak, a tenth of the outputs by e^5: 3,000 rounds a pair miss it with probability below 1e-6."""
-    result = audit(lambda d, n, rng: np.sum(d) + rng.normal(0.0, 5.1, n), claim=claim, domain=Records(size=5), trials=200_000, seed=5)
+    """Of 41 pairs those with others at 0 leak, a tenth of the outputs by e^5: 3,000 rounds a pair
+    miss it with probability below 1e-6.
+    """
+    result = audit(
+        lambda d, n, rng: np.sum(d) + rng.normal(0.0, 5.1, n),
+        claim=claim,
+        domain=Records(size=5),
+        trials=200_000,
+        seed=5,
+    )
     assert result.bit_level.verdict.value == "VIOLATED" and result.bit_level.epsilon_lower > 2
 
 
@@ -147,13 +191,19 @@ def test_overlapping_intervals_are_refused():
 
 
 def test_thresholds_never_cross():
-    """On noise that says next to nothing the two thresholds may want to cross; 60 learned events name each output once."""
+    """On noise that says next to nothing the two thresholds may want to cross; 60 learned events
+    name each output once.
+    """
     rng = np.random.default_rng(5)
     for _ in range(60):
-        ones, zeros = (encode(np.rint(1024 * rng.laplace(0.01 * side, 1, 400)) / 1024, 400) for side in (1, 0))
+        ones, zeros = (
+            encode(np.rint(1024 * rng.laplace(0.01 * side, 1, 400)) / 1024, 400) for side in (1, 0)
+        )
         event = learn(ones, zeros, PureDP(1.0), alpha=0.05, rounds=5_000).event
         plus, minus = event.count(ones)
-        assert plus + minus <= 400 and (plus, minus) == tuple(int(np.sum(event.guess(ones) == g)) for g in (1, -1))
+        assert plus + minus <= 400 and (plus, minus) == tuple(
+            int(np.sum(event.guess(ones) == g)) for g in (1, -1)
+        )
 
 
 def test_balls_name_what_is_near_and_what_is_far():
@@ -167,35 +217,59 @@ def test_balls_name_what_is_near_and_what_is_far():
 
 @pytest.mark.parametrize("seed", [0, 2])
 def test_a_ball_is_learned_around_a_given_output(seed):
-    """Three outputs in a thousand on one side lie within 0.01 of a point: a ball finds it, nothing else does, and it is worth much."""
+    """Three outputs in a thousand on one side lie within 0.01 of a point: a ball finds it, nothing
+    else does, and it is worth much.
+    """
     rng = np.random.default_rng(seed)
     wide = [rng.standard_normal((20_000, 3)) for _ in range(2)]
     wide[0][:60] = 0.7 + 0.01 * rng.standard_normal((60, 3)) / 3
     sides = [encode(rng.permutation(rows), 20_000) for rows in wide]
-    plain, ball = (learn(*sides, PureDP(1.0), alpha=0.01, rounds=10**6, near=near) for near in (None, np.full(3, 0.7)))
-    assert ball.method.startswith("distance") and ball.event.inside == 1 and 0.0005 < ball.event.inner < 0.03
+    plain, ball = (
+        learn(*sides, PureDP(1.0), alpha=0.01, rounds=10**6, near=near)
+        for near in (None, np.full(3, 0.7))
+    )
+    assert (
+        ball.method.startswith("distance")
+        and ball.event.inside == 1
+        and 0.0005 < ball.event.inner < 0.03
+    )
     assert ball.expected > plain.expected + 2
 
 
 def test_low_bits_are_those_of_the_float():
-    values = np.array([1.0, 1.0 + 2.0**-52, 3.0, 0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 0.25 + 2.0**-54])
+    values = np.array(
+        [1.0, 1.0 + 2.0**-52, 3.0, 0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, 0.25 + 2.0**-54]
+    )
     assert lowest_bit_exponents(lattice(values)).tolist() == [0.0, -52.0, 0.0, *[np.inf] * 6, -54.0]
     event = LowBits(0, -53.0, -1)
     assert event.guess(encode(values, len(values))).tolist() == [0] * 9 + [-1]
     again = read_event(event.to_json())
-    assert isinstance(again, LowBits) and (again.below, again.side) == (-53.0, -1) and event.directions == 1
+    assert (
+        isinstance(again, LowBits)
+        and (again.below, again.side) == (-53.0, -1)
+        and event.directions == 1
+    )
     assert len(np.unique(lattice(np.array([0.0, 3.0])), axis=0)) == 2
 
 
 def test_a_learned_event_names_something_where_scores_are_equal():
-    """Numbers that are clipped: the outermost score is that of an atom, and a threshold among equal scores named none of them."""
+    """Numbers that are clipped: the outermost score is that of an atom, and a threshold among equal
+    scores named none of them.
+    """
     for seed in range(12):
         rng = np.random.default_rng(seed)
         ones = int(rng.binomial(6000, 0.5))
-        sides = [encode(np.clip(rng.normal(0.0, scale, size), -1, 1), size) for scale, size in ((1.0, ones), (1.2, 6000 - ones))]
+        sides = [
+            encode(np.clip(rng.normal(0.0, scale, size), -1, 1), size)
+            for scale, size in ((1.0, ones), (1.2, 6000 - ones))
+        ]
         learned = learn(*sides, PureDP(1.0), alpha=0.05, rounds=14_000)
         named = sum(np.count_nonzero(learned.event.guess(side)) for side in sides)
-        assert learned.expected == 0 or named >= 20, (seed, learned.expected, learned.event.describe())
+        assert learned.expected == 0 or named >= 20, (
+            seed,
+            learned.expected,
+            learned.event.describe(),
+        )
 
 
 @pytest.mark.parametrize("field", ["inner", "outer"])

@@ -15,7 +15,9 @@ PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
 
 def forgetful(share, width=1, decoy=0.0):
-    """Laplace noise for epsilon 1, left out in this share of the runs; one in a thousand is 7 whatever the data."""
+    """Laplace noise for epsilon 1, left out in this share of the runs; one in a thousand is 7
+    whatever the data.
+    """
 
     def run(data, size, rng):
         values = data[0] / width + rng.laplace(0.0, 1.0, (size, width))
@@ -37,7 +39,9 @@ def forgetful(share, width=1, decoy=0.0):
     ids=["rare", "few runs", "vectors", "beside a value that says nothing"],
 )
 def test_a_release_without_noise_is_found(mechanism, trials, least):
-    """What an oracle certifies of n such runs a side and none of the other is about log(n / 5): 3.6 to 4.4 here."""
+    """What an oracle certifies of n such runs a side and none of the other is about log(n / 5): 3.6
+    to 4.4 here.
+    """
     result = audit(mechanism, claim="pure:1", pair=PAIR, trials=trials, bits=False, seed=1)
     assert result.verdict is Verdict.VIOLATED and result.parameter_lower > least
     assert result.method == "exact values"
@@ -47,24 +51,46 @@ def test_a_release_without_noise_is_found(mechanism, trials, least):
 
 @pytest.mark.parametrize(("low", "high"), [(-1.0, np.inf), (-np.inf, 1.0), (-1.0, 1.0)])
 def test_the_ends_of_a_clipped_column_are_exact_values(low, high):
-    """Some 160 in 1,000 numbers lie at each end, fewer than 20 with probability below 1e-9; no other number repeats."""
+    """Some 160 in 1,000 numbers lie at each end, fewer than 20 with probability below 1e-9; no
+    other number repeats.
+    """
     column = np.clip(np.random.default_rng(0).normal(size=1_000), low, high)
     keys, is_complete = exact_values(column)
     assert not is_complete and keys.tolist() == [end for end in (low, high) if np.isfinite(end)]
-    assert exact_values(np.where(column == high, np.nan, column))[0].tolist() == [low] * (low > -np.inf) + [np.inf] * (high < np.inf)
+    assert exact_values(np.where(column == high, np.nan, column))[0].tolist() == [low] * (
+        low > -np.inf
+    ) + [np.inf] * (high < np.inf)
 
 
 def test_other_numbers_are_not_looked_at():
     """NaN is infinity here, as in all features."""
-    event = Atoms(np.array([[0.0, 1.0, np.nan]]), np.array([1.0]), exact=np.array([[1.0, 1.0], [2.0, np.inf]]))
+    event = Atoms(
+        np.array([[0.0, 1.0, np.nan]]), np.array([1.0]), exact=np.array([[1.0, 1.0], [2.0, np.inf]])
+    )
     matrix = encode(np.array([[1.0, 3.5], [1.0, -2.0], [1.5, 3.5], [1.0, np.nan]]), 4)
-    event = Atoms(np.column_stack([matrix.codes[:1], event.rows[:, 1:]]), event.guesses, exact=event.exact)
+    event = Atoms(
+        np.column_stack([matrix.codes[:1], event.rows[:, 1:]]), event.guesses, exact=event.exact
+    )
     assert event.guess(matrix).tolist() == [1, 1, 0, 0]
     assert "any other" in event.describe()
-    assert read_event(json.loads(json.dumps(event.to_json()))).guess(matrix).tolist() == [1, 1, 0, 0]
+    assert read_event(json.loads(json.dumps(event.to_json()))).guess(matrix).tolist() == [
+        1,
+        1,
+        0,
+        0,
+    ]
 
 
-@pytest.mark.parametrize("exact", [np.zeros(2), np.zeros((1, 3)), np.array([[0.0, 1.0]]), np.array([[1.5, 1.0]]), np.array([[3.0, 1.0]])])
+@pytest.mark.parametrize(
+    "exact",
+    [
+        np.zeros(2),
+        np.zeros((1, 3)),
+        np.array([[0.0, 1.0]]),
+        np.array([[1.5, 1.0]]),
+        np.array([[3.0, 1.0]]),
+    ],
+)
 def test_exact_values_of_no_column_are_refused(exact):
     event = Atoms(np.array([[0.0, 1.0, np.nan]]), np.array([1.0]), exact=exact)
     with pytest.raises(InvalidArgument, match="exact must"):

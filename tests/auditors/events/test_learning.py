@@ -1,4 +1,6 @@
-"""What learning an event makes of its training outputs: counts instead of rows, both tails of a symmetric law, priors learned before."""
+"""What learning an event makes of its training outputs: counts instead of rows, both tails of a
+symmetric law, priors learned before.
+"""
 
 from dataclasses import replace
 
@@ -9,7 +11,14 @@ from dpwitness.auditors.density.limit import best_event, limit_of_law
 from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Training, concatenate, encode, row_keys
-from dpwitness.auditors.events.posterior import CertificateGoal, Draws, Table, draw_shares, expected_again, validated_choice
+from dpwitness.auditors.events.posterior import (
+    CertificateGoal,
+    Draws,
+    Table,
+    draw_shares,
+    expected_again,
+    validated_choice,
+)
 from dpwitness.auditors.events.scorers import fit_model
 from dpwitness.benchmarks.power import oracle_at, specimens
 from dpwitness.mechanisms import BrokenSparseVector, Gaussian, NoisyMax, PureDP
@@ -17,7 +26,9 @@ from dpwitness.mechanisms import BrokenSparseVector, Gaussian, NoisyMax, PureDP
 
 def drawn(mechanism, number, seed=0):
     pair, rng = mechanism.worst_pair(), np.random.default_rng(seed)
-    return [encode(mechanism.sample(dataset, number, rng), number) for dataset in (pair.d1, pair.d0)]
+    return [
+        encode(mechanism.sample(dataset, number, rng), number) for dataset in (pair.d1, pair.d0)
+    ]
 
 
 def test_counts_of_different_outputs_are_fitted_as_all_of_them_would_be():
@@ -35,13 +46,21 @@ def test_outputs_that_do_not_repeat_are_not_counted():
 
 
 def test_few_different_outputs_are_ranked_by_all_of_them(monkeypatch):
-    """The outputs on which two datasets differ may be one in a thousand: a part of the outputs would not rank pairs."""
+    """The outputs on which two datasets differ may be one in a thousand: a part of the outputs
+    would not rank pairs.
+    """
     rng = np.random.default_rng(1)
-    few, many = ([encode(np.round(rng.laplace(side, 1.0, 2_000), places), 2_000) for side in (1.0, 0.0)] for places in (0, 2))
+    few, many = (
+        [encode(np.round(rng.laplace(side, 1.0, 2_000), places), 2_000) for side in (1.0, 0.0)]
+        for places in (0, 2)
+    )
     few = [encode(np.clip(side.values[:, 0], -3, 3), 2_000) for side in few]
 
     def ranks():
-        return [expected_certificate(*sides, PureDP(1.0), alpha=0.01, rounds=10**5) for sides in (few, many)]
+        return [
+            expected_certificate(*sides, PureDP(1.0), alpha=0.01, rounds=10**5)
+            for sides in (few, many)
+        ]
 
     of_all = ranks()
     monkeypatch.setattr(learning, "_RANK_ROWS", 400)
@@ -50,21 +69,37 @@ def test_few_different_outputs_are_ranked_by_all_of_them(monkeypatch):
 
 
 def test_few_outputs_rank_a_loss_in_the_middle_of_their_range_above_noise():
-    """240 outputs of a pair with a loss of 3 between two quantiles rank the pair above each of six pairs without loss."""
+    """240 outputs of a pair with a loss of 3 between two quantiles rank the pair above each of six
+    pairs without loss.
+    """
 
     def side(share, rng, size=120):
-        return encode(np.where(rng.random(size) < share, rng.uniform(0.5, 0.6, size), rng.laplace(0.0, 3.0, size)), size)
+        return encode(
+            np.where(
+                rng.random(size) < share, rng.uniform(0.5, 0.6, size), rng.laplace(0.0, 3.0, size)
+            ),
+            size,
+        )
 
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        pairs = [(side(0.2, rng), side(0.01, rng)), *((side(0.03, rng), side(0.03, rng)) for _ in range(6))]
-        found = [expected_certificate(*sides, PureDP(1.0), alpha=0.01, rounds=25_000) for sides in pairs]
+        pairs = [
+            (side(0.2, rng), side(0.01, rng)),
+            *((side(0.03, rng), side(0.03, rng)) for _ in range(6)),
+        ]
+        found = [
+            expected_certificate(*sides, PureDP(1.0), alpha=0.01, rounds=25_000) for sides in pairs
+        ]
         assert np.argmax(found) == 0
 
 
-@pytest.mark.parametrize("form", [set, list, lambda names: dict.fromkeys(names, 1.0)], ids=["set", "list", "dict"])
+@pytest.mark.parametrize(
+    "form", [set, list, lambda names: dict.fromkeys(names, 1.0)], ids=["set", "list", "dict"]
+)
 def test_names_of_one_side_rank_a_pair_by_what_more_runs_certify(form):
-    """A name of one side, one in 70 of 800 outputs, ranks its pair above a usual name with a loss of 0.53, and that above noise."""
+    """A name of one side, one in 70 of 800 outputs, ranks its pair above a usual name with a loss
+    of 0.53, and that above noise.
+    """
 
     def side(shares, rng, size=800):
         kept = rng.random((size, 9)) < np.array(shares)
@@ -73,37 +108,62 @@ def test_names_of_one_side_rank_a_pair_by_what_more_runs_certify(form):
     usual = [0.5] * 8
     for seed in range(2):
         rng = np.random.default_rng(seed)
-        shares = [([*usual, 1 / 70], [*usual, 0.0]), ([0.37, *usual[1:], 0.0], [0.63, *usual[1:], 0.0]), ([*usual, 0.01], [*usual, 0.01])]
+        shares = [
+            ([*usual, 1 / 70], [*usual, 0.0]),
+            ([0.37, *usual[1:], 0.0], [0.63, *usual[1:], 0.0]),
+            ([*usual, 0.01], [*usual, 0.01]),
+        ]
         pairs = [(side(one, rng), side(zero, rng)) for one, zero in shares]
-        found = [expected_certificate(*sides, PureDP(0.6), alpha=0.01, rounds=40_000) for sides in pairs]
+        found = [
+            expected_certificate(*sides, PureDP(0.6), alpha=0.01, rounds=40_000) for sides in pairs
+        ]
         assert found[0] > found[1] > found[2]
 
 
 def test_a_rare_output_is_not_given_up_for_noise():
-    """The only informative output is one in 400: 22 and 8 times are expected. With a sixth of the draws, 2 of these 24 events miss it."""
+    """The only informative output is one in 400: 22 and 8 times are expected. With a sixth of the
+    draws, 2 of these 24 events miss it.
+    """
     noisy_max = NoisyMax(1.0)
-    found = [learn(*drawn(noisy_max, 6_000, seed), noisy_max.claim, alpha=0.05, rounds=14_000).event for seed in range(24)]
+    found = [
+        learn(*drawn(noisy_max, 6_000, seed), noisy_max.claim, alpha=0.05, rounds=14_000).event
+        for seed in range(24)
+    ]
     assert sum(0.0 in np.ravel(event.rows[:, 1:]) for event in found) >= 23
 
 
 def test_keys_of_rows_do_not_depend_on_the_rows_around_them():
     matrix = np.random.default_rng(0).integers(-2, 3, (10_000, 3)) * 0.5
     matrix[::7, 1] = np.nan
-    keys, single = row_keys(matrix), np.concatenate([row_keys(matrix[at : at + 1]) for at in range(4_000, 4_200)])
-    assert np.array_equal(keys[4_000:4_200], single) and np.array_equal(row_keys(-(-matrix + 0.0)), keys)
+    keys, single = (
+        row_keys(matrix),
+        np.concatenate([row_keys(matrix[at : at + 1]) for at in range(4_000, 4_200)]),
+    )
+    assert np.array_equal(keys[4_000:4_200], single) and np.array_equal(
+        row_keys(-(-matrix + 0.0)), keys
+    )
 
 
 def test_both_tails_of_noise_are_used():
-    """One-sided events certify .96 of what two-sided ones do; were bends not mirrored, 5 of these 12 would be one-sided."""
+    """One-sided events certify .96 of what two-sided ones do; were bends not mirrored, 5 of these
+    12 would be one-sided.
+    """
     gaussian = Gaussian(1.0, delta=1e-5)
-    found = [learn(*drawn(gaussian, 50_000, seed), gaussian.claim, alpha=0.05, rounds=2_000_000).event.directions for seed in range(12)]
+    found = [
+        learn(
+            *drawn(gaussian, 50_000, seed), gaussian.claim, alpha=0.05, rounds=2_000_000
+        ).event.directions
+        for seed in range(12)
+    ]
     assert found.count(2) >= 10
 
 
 def test_priors_that_were_learned_before_are_where_learning_begins():
     outputs = drawn(Gaussian(1.0, delta=1e-5), 10_000)
     first = learn(*outputs, Gaussian(1.0, delta=1e-5).claim, alpha=0.05, rounds=100_000)
-    again = learn(*outputs, Gaussian(1.0, delta=1e-5).claim, alpha=0.05, rounds=100_000, earlier=first)
+    again = learn(
+        *outputs, Gaussian(1.0, delta=1e-5).claim, alpha=0.05, rounds=100_000, earlier=first
+    )
     assert first.precision is not None and again.precision.keys() == first.precision.keys()
     assert again.expected == pytest.approx(first.expected, rel=0.02)
 
@@ -116,13 +176,17 @@ def test_the_best_event_has_the_value_of_the_limit():
 
 
 def test_an_oracle_of_many_seeds_reaches_the_limit():
-    """Of 51 seeds the median is within 5 %; false failure below 1e-9, for one audit's standard error is 1 %."""
+    """Of 51 seeds the median is within 5 %; false failure below 1e-9, for one audit's standard
+    error is 1 %.
+    """
     median, low, worst = oracle_at(100_000, 51, [next(specimens("laplace"))], repeats=20)
     assert median == low == worst == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_weak_shift_of_laplace_noise_is_guessed_on_almost_all_outputs():
-    """The loss is flat outside of a short interval: a curve that bends freely finds by chance that the tails have more."""
+    """The loss is flat outside of a short interval: a curve that bends freely finds by chance that
+    the tails have more.
+    """
     goal, shift = CertificateGoal(PureDP(1.0), 0.05, 16_000), 0.2
     guessed = []
     for seed in range(4):
@@ -132,7 +196,9 @@ def test_a_weak_shift_of_laplace_noise_is_guessed_on_almost_all_outputs():
 
         def draw(which, table=table, label=label, rng=rng):
             part = table.half(label, which)
-            return np.arange(len(part.total)), Draws.of(part.total, draw_shares(part, goal, rng), rng)
+            return np.arange(len(part.total)), Draws.of(
+                part.total, draw_shares(part, goal, rng), rng
+            )
 
         choice, _ = validated_choice(draw, goal)
         guessed.append(table.total[choice.upper :].sum() + table.total[: choice.lower].sum())
@@ -140,7 +206,9 @@ def test_a_weak_shift_of_laplace_noise_is_guessed_on_almost_all_outputs():
 
 
 def test_the_expected_count_of_an_output_that_occurred_once():
-    """With equal numbers of outputs that occurred once and twice, 1; without any that occurred twice, next to nothing."""
+    """With equal numbers of outputs that occurred once and twice, 1; without any that occurred
+    twice, next to nothing.
+    """
     once, twice, often = (np.full(40, float(k)) for k in (1, 2, 9))
     assert expected_again(once) == 1 / 41
     assert expected_again(np.concatenate([once, often])) == 1 / 41
@@ -150,19 +218,29 @@ def test_the_expected_count_of_an_output_that_occurred_once():
 
 @pytest.mark.parametrize("number", [8, 25])
 def test_outputs_that_do_not_repeat_are_no_event(number):
-    """Exact outputs of a vector of noisy numbers guess nothing of new outputs; the learned event guesses most of them right."""
+    """Exact outputs of a vector of noisy numbers guess nothing of new outputs; the learned event
+    guesses most of them right.
+    """
     rng = np.random.default_rng(number)
-    sides, new = ([encode(side + rng.laplace(0.0, 0.05, (size, 6)), size) for side in (1.0, 0.0)] for size in (number, 1_000))
+    sides, new = (
+        [encode(side + rng.laplace(0.0, 0.05, (size, 6)), size) for side in (1.0, 0.0)]
+        for size in (number, 1_000)
+    )
     found = learn(*sides, PureDP(1.0), alpha=0.01, rounds=4 * number)
     right = [found.event.count(outputs)[place] for place, outputs in enumerate(new)]
     assert found.method != "atoms" and min(right) > 900
 
 
 def test_thresholds_are_those_of_new_outputs_where_many_columns_fit_few_outputs():
-    """The scores of the outputs to which a score of 200 columns was fitted are more extreme than those of new outputs."""
+    """The scores of the outputs to which a score of 200 columns was fitted are more extreme than
+    those of new outputs.
+    """
     rng = np.random.default_rng(0)
     shift = np.where(np.arange(200) == 37, 3.0, 0.0)
-    sides, new = ([encode(shift * side + rng.laplace(0.0, 0.3, (size, 200)), size) for side in (1, 0)] for size in (30, 2_000))
+    sides, new = (
+        [encode(shift * side + rng.laplace(0.0, 0.3, (size, 200)), size) for side in (1, 0)]
+        for size in (30, 2_000)
+    )
     event = learn(*sides, PureDP(1.0), alpha=0.01, rounds=140).event
     (right1, wrong1), (wrong0, right0) = (event.count(outputs) for outputs in new)
     assert right1 + right0 > 2_000 and wrong1 + wrong0 < 40

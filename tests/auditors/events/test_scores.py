@@ -1,4 +1,6 @@
-"""Scores that a mechanism suggests or a user gives: found by events, recorded by witnesses, left out where they are none."""
+"""Scores that a mechanism suggests or a user gives: found by events, recorded by witnesses, left
+out where they are none.
+"""
 
 import numpy as np
 import pytest
@@ -12,7 +14,9 @@ PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
 
 def parity_leaks(dataset, size, rng):
-    """Twenty fair bits any nineteen of which are independent; whether their sum is odd tells the dataset: epsilon = log 4."""
+    """Twenty fair bits any nineteen of which are independent; whether their sum is odd tells the
+    dataset: epsilon = log 4.
+    """
     bits = rng.integers(0, 2, (size, 20))
     odd = rng.random(size) < (0.2 if dataset[0] else 0.8)
     bits[:, -1] = (bits[:, :-1].sum(axis=1) + odd) % 2
@@ -29,11 +33,18 @@ BAD = {
     "raises": (lambda outputs: 1 / 0, "it raises ZeroDivisionError: division by zero"),
     "looks_around": (
         lambda outputs: outputs[:, 0] - outputs.mean(),
-        "it is not a function of each output alone: its values change with the other outputs of a batch",
+        "it is not a function of each output alone: its values change with the other outputs "
+        "of a batch",
     ),
-    "at_random": (lambda outputs: np.random.default_rng().random(len(outputs)), "it gave different values for the same outputs"),
+    "at_random": (
+        lambda outputs: np.random.default_rng().random(len(outputs)),
+        "it gave different values for the same outputs",
+    ),
     "texts": (lambda outputs: ["x"] * len(outputs), "it gave values of type <U1, not numbers"),
-    "writes": (lambda outputs: outputs.fill(0), "it raises ValueError: assignment destination is read-only"),
+    "writes": (
+        lambda outputs: outputs.fill(0),
+        "it raises ValueError: assignment destination is read-only",
+    ),
 }
 
 
@@ -54,20 +65,37 @@ class Suggests:
 
 
 def test_a_score_finds_what_the_outputs_own_numbers_do_not_tell():
-    """Without it nothing is found; with it epsilon > 1 is certified at 10,000 runs of log 4 = 1.386."""
+    """Without it nothing is found; with it epsilon > 1 is certified at 10,000 runs of log 4 =
+    1.386.
+    """
     options = {"claim": "pure:1", "pair": PAIR, "trials": 10_000}
     assert audit(parity_leaks, **options).parameter_lower < 0.3
     result = audit(parity_leaks, scores=[parity], **options)
-    assert result.verdict is Verdict.VIOLATED and "output 0 is the score parity" in result.description
+    assert (
+        result.verdict is Verdict.VIOLATED and "output 0 is the score parity" in result.description
+    )
     assert result.witness["scores"][0]["target"]["target"].endswith("test_scores:parity")
 
 
 def test_scores_that_are_none_are_named_and_the_others_used():
     bad = [(name, score) for name, (score, _) in BAD.items()]
-    result = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=10_000, scores=[*bad, several, ("good", parity)])
-    assert [label for score in result.scores for label in score.labels] == ["several[odd]", "several[first]", "good"]
+    result = audit(
+        parity_leaks,
+        claim="pure:1",
+        pair=PAIR,
+        trials=10_000,
+        scores=[*bad, several, ("good", parity)],
+    )
+    assert [label for score in result.scores for label in score.labels] == [
+        "several[odd]",
+        "several[first]",
+        "good",
+    ]
     notes = dict(note.removeprefix("score ").split(" was left out: ") for note in result.notes)
-    assert notes.pop("several[bad]") == "it gave shape (2,) for 64 outputs" and notes.keys() == BAD.keys()
+    assert (
+        notes.pop("several[bad]") == "it gave shape (2,) for 64 outputs"
+        and notes.keys() == BAD.keys()
+    )
     assert all(notes[name].startswith(reason) for name, (_, reason) in BAD.items())
     assert result.verdict is Verdict.VIOLATED
     none = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=2000, scores=bad)
@@ -82,29 +110,58 @@ class Hides:
 
 
 def test_a_score_that_looks_at_its_batch_later_ends_in_error_and_never_in_a_verdict():
-    """The mean of a batch, all of one dataset, would certify any epsilon of a mechanism that keeps 0.5."""
+    """The mean of a batch, all of one dataset, would certify any epsilon of a mechanism that keeps
+    0.5.
+    """
     scores = [("hides", Hides())]
-    result = audit(lambda d, n, rng: rng.laplace(d[0], 2.0, n), claim="pure:1", pair=PAIR, trials=30_000, scores=scores)
-    assert result.verdict is Verdict.ERROR and "score hides is not a function of each output alone" in result.notes[0]
+    result = audit(
+        lambda d, n, rng: rng.laplace(d[0], 2.0, n),
+        claim="pure:1",
+        pair=PAIR,
+        trials=30_000,
+        scores=scores,
+    )
+    assert (
+        result.verdict is Verdict.ERROR
+        and "score hides is not a function of each output alone" in result.notes[0]
+    )
 
 
 def test_suggested_scores_are_used_and_replayed():
     result = audit(Suggests(), pair=PAIR, trials=10_000)
-    assert result.verdict is Verdict.VIOLATED and result.scores[0].labels == ("features[0]", "features[1]")
+    assert result.verdict is Verdict.VIOLATED and result.scores[0].labels == (
+        "features[0]",
+        "features[1]",
+    )
     assert replay(result.witness, mechanism=Suggests(), seed=8).verdict is Verdict.VIOLATED
     with pytest.raises(InvalidArgument, match="must have features"):
         replay(result.witness, mechanism=parity_leaks)
 
 
 def test_replay_takes_recorded_scores_by_the_rule_of_targets_or_as_given():
-    result = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=10_000, scores=[("odd", lambda bits: parity(bits))])
-    with pytest.raises(InvalidArgument, match='scores must be given: "odd" has no importable target in the witness'):
+    result = audit(
+        parity_leaks,
+        claim="pure:1",
+        pair=PAIR,
+        trials=10_000,
+        scores=[("odd", lambda bits: parity(bits))],
+    )
+    with pytest.raises(
+        InvalidArgument, match='scores must be given: "odd" has no importable target in the witness'
+    ):
         replay(result.witness, mechanism=parity_leaks)
     again = replay(result.witness, mechanism=parity_leaks, scores=[("odd", parity)], seed=8)
     assert again.verdict is Verdict.VIOLATED and again.scores[0].name == "odd"
-    blind = replay(result.witness, mechanism=parity_leaks, scores=[("odd", lambda bits: bits[:, 0])], seed=8)
+    blind = replay(
+        result.witness, mechanism=parity_leaks, scores=[("odd", lambda bits: bits[:, 0])], seed=8
+    )
     assert blind.verdict is Verdict.NOT_REFUTED
-    harmful = dict(result.witness, scores=[{"name": "odd", "target": {"target": "os:system"}, "suggested": False, "keys": [None]}])
+    harmful = dict(
+        result.witness,
+        scores=[
+            {"name": "odd", "target": {"target": "os:system"}, "suggested": False, "keys": [None]}
+        ],
+    )
     del harmful["sha256"]
     with pytest.raises(InvalidArgument, match="standard library, which a witness may not run"):
         replay(harmful, mechanism=parity_leaks)
@@ -143,4 +200,6 @@ def test_columns_of_scores_stand_first_whatever_is_raised_or_ragged():
     found = encode(ScoredMechanism(ragged, scores)(None, 3, np.random.default_rng(1)), 3)
     np.testing.assert_array_equal(found.values[:, :3], [[1, 7, 1], [2, np.nan, 1], [3, 7, 1]])
     single = encode(ScoredMechanism(always, scores)(None, 1, np.random.default_rng(1)), 1)
-    assert np.isnan(single.values[:, :2]).all() and next(iter(single.names.values())).startswith("raises OSError")
+    assert np.isnan(single.values[:, :2]).all() and next(iter(single.names.values())).startswith(
+        "raises OSError"
+    )

@@ -1,4 +1,6 @@
-"""Boosted trees on top of a model: what no sum over columns sees, as plain numbers that need no library, and hostile ones refused."""
+"""Boosted trees on top of a model: what no sum over columns sees, as plain numbers that need no
+library, and hostile ones refused.
+"""
 
 import json
 import subprocess
@@ -19,7 +21,9 @@ from dpwitness.mechanisms import InvalidArgument
 
 
 def boxed(data, size, rng):
-    """Three normal numbers; on D1 one in fifty lies in a small box, where each number by itself is an ordinary one."""
+    """Three normal numbers; on D1 one in fifty lies in a small box, where each number by itself is
+    an ordinary one.
+    """
     x = rng.normal(size=(size, 3))
     if data[0]:
         inside = rng.random(size) < 0.02
@@ -28,7 +32,9 @@ def boxed(data, size, rng):
 
 
 def moved_in_a_corner(data, size, rng):
-    """Three Laplace numbers; on D1 the second is larger by 1.5 where the first is large and the third negative."""
+    """Three Laplace numbers; on D1 the second is larger by 1.5 where the first is large and the
+    third negative.
+    """
     x = rng.laplace(size=(size, 3))
     if data[0]:
         x[(x[:, 0] > 0.7) & (x[:, 2] < 0), 1] += 1.5
@@ -80,7 +86,9 @@ assert "lightgbm" not in sys.modules
 
 
 def test_the_library_is_not_imported_a_second_time(monkeypatch):
-    """Early stopping of LightGBM imports it again where it is no known module, and with it libraries that take a second."""
+    """Early stopping of LightGBM imports it again where it is no known module, and with it
+    libraries that take a second.
+    """
     outputs = boxed([1.0], MIN_TREE_ROWS, np.random.default_rng(2))
     inside = np.abs(outputs - [0.75, 0.75, -0.9]).max(axis=1) < 0.3
     boost(outputs, inside, np.zeros(len(inside)))  # loads the library
@@ -91,12 +99,17 @@ def test_the_library_is_not_imported_a_second_time(monkeypatch):
 
 
 def test_odd_numbers_go_one_way(event):
-    outputs = encode(np.array([[np.nan] * 3, [np.inf] * 3, [-np.inf] * 3, [1e308] * 3, [5e-324] * 3]), 5)
+    outputs = encode(
+        np.array([[np.nan] * 3, [np.inf] * 3, [-np.inf] * 3, [1e308] * 3, [5e-324] * 3]), 5
+    )
     assert len(event.guess(outputs)) == 5
 
 
 def test_few_outputs_grow_none():
-    assert learn(*sides(boxed, MIN_TREE_ROWS // 4), dpw.PureDP(1.0), alpha=0.05, rounds=20_000).method != "trees"
+    assert (
+        learn(*sides(boxed, MIN_TREE_ROWS // 4), dpw.PureDP(1.0), alpha=0.05, rounds=20_000).method
+        != "trees"
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,6 +128,10 @@ def test_few_outputs_grow_none():
 def test_hostile_trees_are_refused(event, change, rule):
     """A way down that never ends, or leads out of the table, is caught before anything runs."""
     (block, weights), *_ = [part for part in event.score.blocks if isinstance(part[0], Trees)]
-    bad = Threshold(replace(event.score, blocks=((replace(block, **change(block)), weights),)), event.low, event.high)
+    bad = Threshold(
+        replace(event.score, blocks=((replace(block, **change(block)), weights),)),
+        event.low,
+        event.high,
+    )
     with pytest.raises(InvalidArgument, match=rule):
         read_event(bad.to_json())

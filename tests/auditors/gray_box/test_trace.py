@@ -1,4 +1,6 @@
-"""The trace: every fault that it must find beside its twin, exact losses, what is put back, and what it refuses."""
+"""The trace: every fault that it must find beside its twin, exact losses, what is put back, and
+what it refuses.
+"""
 
 import itertools
 import json
@@ -21,8 +23,21 @@ from dpwitness.reports.audit.report import write_report
 sys.path.insert(0, str(Path(__file__).parent))
 import traced
 
-PAIR = Pair(np.array([0.0, 0.5, 0.25, 0.5]), np.array([1.0, 0.5, 0.25, 0.5]), "replace-one", "the first record")
-CONFIRMED = {"fewer_calls", "nan_input", "second_of_two", "raw_added", "weak_noise", "add_remove_sensitivity", "iterations"}
+PAIR = Pair(
+    np.array([0.0, 0.5, 0.25, 0.5]),
+    np.array([1.0, 0.5, 0.25, 0.5]),
+    "replace-one",
+    "the first record",
+)
+CONFIRMED = {
+    "fewer_calls",
+    "nan_input",
+    "second_of_two",
+    "raw_added",
+    "weak_noise",
+    "add_remove_sensitivity",
+    "iterations",
+}
 CONFIRMED |= {"clipped_late", "inferred_bound", "raises_on_one", "charges_the_largest"}
 
 
@@ -33,11 +48,19 @@ def kinds(result):
 @pytest.mark.parametrize("name", traced.FAULTS)
 def test_a_fault_is_found_in_few_runs_and_certified_where_outputs_show_it(name):
     run, expected = traced.FAULTS[name]
-    result = dpw.trace(traced.many(run, name), PAIR, "pure:1", traced.PRIMITIVES, confidence=1 - 1e-9)
+    result = dpw.trace(
+        traced.many(run, name), PAIR, "pure:1", traced.PRIMITIVES, confidence=1 - 1e-9
+    )
     assert kinds(result) & expected and result.runs <= 50
     if name in CONFIRMED:
-        assert result.verdict is dpw.Verdict.VIOLATED and result.epsilon_lower > 1 and result.witness["pair"] == PAIR.to_json()
-    assert (result.verdict is dpw.Verdict.VIOLATED) == (result.audit is not None and result.audit.verdict is dpw.Verdict.VIOLATED)
+        assert (
+            result.verdict is dpw.Verdict.VIOLATED
+            and result.epsilon_lower > 1
+            and result.witness["pair"] == PAIR.to_json()
+        )
+    assert (result.verdict is dpw.Verdict.VIOLATED) == (
+        result.audit is not None and result.audit.verdict is dpw.Verdict.VIOLATED
+    )
 
 
 @pytest.mark.parametrize("name", ["right", *traced.TWINS])
@@ -45,23 +68,43 @@ def test_a_fault_is_found_in_few_runs_and_certified_where_outputs_show_it(name):
 def test_a_twin_without_the_fault_raises_no_alarm(name, seed):
     twin = traced.right if name == "right" else traced.many(traced.TWINS[name], name)
     result = dpw.trace(twin, PAIR, "pure:1", traced.PRIMITIVES, seed=seed)
-    assert result.verdict is dpw.Verdict.NOT_REFUTED and result.findings == () and result.audit is None
+    assert (
+        result.verdict is dpw.Verdict.NOT_REFUTED and result.findings == () and result.audit is None
+    )
 
 
-@pytest.mark.parametrize("name", [n for n, m in zoo().items() if m.truth is not None and m.truth.parameter <= m.claim.parameter * 1.0001])
+@pytest.mark.parametrize(
+    "name",
+    [
+        n
+        for n, m in zoo().items()
+        if m.truth is not None and m.truth.parameter <= m.claim.parameter * 1.0001
+    ],
+)
 def test_right_mechanisms_of_the_zoo_raise_no_alarm(name):
     mechanism = zoo()[name]
     assert dpw.trace(mechanism, mechanism.worst_pair()).findings == ()
 
 
 @pytest.mark.parametrize(
-    "name", ["laplace-0.9", "gaussian-0.8", "prefix-sums-uncalibrated", "histogram-one-count", "histogram-wrong-scale"]
+    "name",
+    [
+        "laplace-0.9",
+        "gaussian-0.8",
+        "prefix-sums-uncalibrated",
+        "histogram-one-count",
+        "histogram-wrong-scale",
+    ],
 )
 def test_wrong_scales_of_the_zoo_are_found_through_its_kernels(name):
-    """Draws in compiled kernels are seen: the kernels run as the Python that they were written in."""
+    """Draws in compiled kernels are seen: the kernels run as the Python that they were
+    written in.
+    """
     mechanism = zoo()[name]
     result = dpw.trace(mechanism, mechanism.worst_pair(), confirm=False)
-    assert kinds(result) == {"LOSS"} and result.loss == pytest.approx(mechanism.truth.parameter, rel=2e-3)
+    assert kinds(result) == {"LOSS"} and result.loss == pytest.approx(
+        mechanism.truth.parameter, rel=2e-3
+    )
 
 
 def bins(data, size, rng):
@@ -74,10 +117,18 @@ def bins(data, size, rng):
         (lambda d, n, r: d.sum() + r.laplace(0, 1, n) + 100 * d[0], "pure:1", 101.0),
         (lambda d, n, r: r.laplace(d.sum(), 0.5, n), "pure:2", 2.0),
         (lambda d, n, r: (d.sum() + r.normal(0, 1.0, n)) / 4, "gdp:1", 1.0),
-        (lambda d, n, r: d.sum() + r.normal(0, 1, n) + r.normal(0, 1, n), "gdp:1", 1 / math.sqrt(2)),
+        (
+            lambda d, n, r: d.sum() + r.normal(0, 1, n) + r.normal(0, 1, n),
+            "gdp:1",
+            1 / math.sqrt(2),
+        ),
         (lambda d, n, r: d.sum() + r.normal(0, 2, n), "zcdp:1", 0.125),
         (lambda d, n, r: d.sum() + r.normal(0, 2, n), "rdp:4,1", 0.5),
-        (lambda d, n, r: (d > 0.9).sum() + r.geometric(0.5, n) - r.geometric(0.5, n), "pure:1", math.log(2)),
+        (
+            lambda d, n, r: (d > 0.9).sum() + r.geometric(0.5, n) - r.geometric(0.5, n),
+            "pure:1",
+            math.log(2),
+        ),
         (lambda d, n, r: np.round(d.sum() + r.laplace(0, 1, n), 1), "pure:1", 1.0),
         (bins, "pure:1", 1.0),
     ],
@@ -118,7 +169,12 @@ def test_composition_at_delta_is_below_the_sum_and_above_the_best():
 
 
 def unseen_draw(data, size, rng):
-    return [traced.laplace_mechanism(data.sum() + traced._cached.random_raw() % 1_000_003, 1.0, 1.0, rng) for _ in range(size)]
+    return [
+        traced.laplace_mechanism(
+            data.sum() + traced._cached.random_raw() % 1_000_003, 1.0, 1.0, rng
+        )
+        for _ in range(size)
+    ]
 
 
 def test_unseen_randomness_that_only_an_input_shows_is_found():
@@ -138,7 +194,12 @@ def test_the_worst_pair_of_a_domain_is_found_and_more_pairs_are_searched():
 
 def test_add_remove_leaves_out_the_draw_of_the_absent_record():
     def run(data, size, rng):
-        return np.array([np.clip(data, 0, 1)[rng.random(len(data)) < 0.5].sum() + rng.laplace(0.0, 1.0) for _ in range(size)])
+        return np.array(
+            [
+                np.clip(data, 0, 1)[rng.random(len(data)) < 0.5].sum() + rng.laplace(0.0, 1.0)
+                for _ in range(size)
+            ]
+        )
 
     pair = Pair(np.array([0.5, 1.0]), np.array([0.5, 0.2, 1.0]), "add-remove")
     result = dpw.trace(run, pair, "pure:1", confirm=False)
@@ -156,9 +217,14 @@ def test_two_primitives_that_wrap_one_another_are_counted_once():
     def run(data, size, rng):
         return [traced.outer(float(data[0]), rng) for _ in range(size)]
 
-    both = {**traced.PRIMITIVES, "traced.outer": {"law": "laplace", "input": "value", "scale": "1.0"}}
+    both = {
+        **traced.PRIMITIVES,
+        "traced.outer": {"law": "laplace", "input": "value", "scale": "1.0"},
+    }
     result = dpw.trace(run, PAIR, "pure:1", both, confirm=False)
-    assert [(call.primitive, call.times, call.epsilon) for call in result.calls] == [("traced.outer", 1, 1.0)]
+    assert [(call.primitive, call.times, call.epsilon) for call in result.calls] == [
+        ("traced.outer", 1, 1.0)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +235,10 @@ def test_two_primitives_that_wrap_one_another_are_counted_once():
         ("traced.EPSILON", "must be callable"),
         ("traced.Ledger", "is a class: name the method"),
         ("datetime.datetime.isoformat", "belongs to a compiled class and cannot be replaced"),
-        ("numpy.random.Generator.laplace", "is compiled and always recorded; name the function that calls it instead"),
+        (
+            "numpy.random.Generator.laplace",
+            "is compiled and always recorded; name the function that calls it instead",
+        ),
         ({"traced.laplace_mechanism": {"law": "cauchy"}}, "law must be one of"),
         ({"traced.laplace_mechanism": {"scale": "__import__('os')"}}, "scale may use arguments"),
         ({"traced.laplace_mechanism": {"scale": "value.__class__"}}, "scale may use arguments"),
@@ -188,7 +257,14 @@ def test_primitives_that_cannot_be(primitives, told):
 
 @pytest.mark.parametrize(
     ("name", "values"),
-    [("pair", [None, 3, []]), ("claim", [None, "pure"]), ("pairs", [0]), ("time_limit", [0]), ("seed", [-1]), ("trials", [3, 0])],
+    [
+        ("pair", [None, 3, []]),
+        ("claim", [None, "pure"]),
+        ("pairs", [0]),
+        ("time_limit", [0]),
+        ("seed", [-1]),
+        ("trials", [3, 0]),
+    ],
 )
 def test_arguments_that_cannot_be(name, values):
     for value in values:
@@ -200,10 +276,17 @@ def test_a_primitive_that_is_kept_under_another_name_is_told():
     kept = {"f": traced.laplace_mechanism}
 
     def run(data, size, rng):
-        return [kept["f"](data[0], 1.0, 1.0, np.random.Generator(np.random.PCG64())) for _ in range(size)]
+        return [
+            kept["f"](data[0], 1.0, 1.0, np.random.Generator(np.random.PCG64()))
+            for _ in range(size)
+        ]
 
-    result = dpw.trace(run, PAIR, "pure:1", {"traced.laplace_mechanism": traced.MECHANISM}, confirm=False)
-    assert any("kept under another name" in text for text in (*result.notes, *map(str, result.findings)))
+    result = dpw.trace(
+        run, PAIR, "pure:1", {"traced.laplace_mechanism": traced.MECHANISM}, confirm=False
+    )
+    assert any(
+        "kept under another name" in text for text in (*result.notes, *map(str, result.findings))
+    )
 
 
 def test_outputs_that_cannot_be_compared_end_in_no_alarm():
@@ -213,7 +296,10 @@ def test_outputs_that_cannot_be_compared_end_in_no_alarm():
 
         __hash__ = None
 
-    assert dpw.trace(lambda d, n, r: [Odd() for _ in range(n)], PAIR, "pure:1", confirm=False).findings == ()
+    assert (
+        dpw.trace(lambda d, n, r: [Odd() for _ in range(n)], PAIR, "pure:1", confirm=False).findings
+        == ()
+    )
 
 
 def test_json_card_plot_and_replay(tmp_path):
@@ -221,16 +307,35 @@ def test_json_card_plot_and_replay(tmp_path):
     bare = dpw.trace(traced.own_generator, PAIR, "pure:1", traced.PRIMITIVES)
     clear = dpw.trace(traced.right, PAIR, "pure:1", traced.PRIMITIVES)
     data = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert data["verdict"] == "VIOLATED" and data["calls"][0]["scale"] == pytest.approx(0.1) and data["audit"]["verdict"] == "VIOLATED"
+    assert (
+        data["verdict"] == "VIOLATED"
+        and data["calls"][0]["scale"] == pytest.approx(0.1)
+        and data["audit"]["verdict"] == "VIOLATED"
+    )
     text = write_report([found, bare, clear], tmp_path, title="Traces").read_text()
-    assert "| `traced.weak_mechanism` | laplace | 1 |" in text and "**NOISE**" in text and "is made without a seed" in text
+    assert (
+        "| `traced.weak_mechanism` | laplace | 1 |" in text
+        and "**NOISE**" in text
+        and "is made without a seed" in text
+    )
     written = {path.name for path in tmp_path.iterdir()}
-    assert {"calls-weak-noise.svg", "calls-right.svg", "witness-weak-noise.json", "witness-own-generator.json"} <= written
-    assert dpw.replay(found.witness, mechanism=traced.weak_noise, seed=8).verdict is dpw.Verdict.VIOLATED
+    assert {
+        "calls-weak-noise.svg",
+        "calls-right.svg",
+        "witness-weak-noise.json",
+        "witness-own-generator.json",
+    } <= written
+    assert (
+        dpw.replay(found.witness, mechanism=traced.weak_noise, seed=8).verdict
+        is dpw.Verdict.VIOLATED
+    )
     again = dpw.replay(bare.witness, mechanism=traced.own_generator, seed=8)
     assert again.verdict is dpw.Verdict.INCONCLUSIVE and kinds(again) == {"SOURCE"}
     with pytest.raises(InvalidArgument, match="sha256"):
-        dpw.replay(bare.witness | {"claim": "pure:2", "claim_numbers": [2.0, 0.0]}, mechanism=traced.own_generator)
+        dpw.replay(
+            bare.witness | {"claim": "pure:2", "claim_numbers": [2.0, 0.0]},
+            mechanism=traced.own_generator,
+        )
 
 
 TARGET = """
@@ -260,26 +365,34 @@ def test_a_target_file_in_its_own_interpreter(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(TARGET)
     wrong, right = (dpw.trace(Target("mine.py", name)) for name in ("mean", "total"))
     assert wrong.verdict is dpw.Verdict.VIOLATED and kinds(wrong) == {"SENSITIVITY", "LOSS"}
-    assert wrong.calls[0].declared == pytest.approx(0.2) and wrong.calls[0].where.startswith("mine.py:")
+    assert wrong.calls[0].declared == pytest.approx(0.2) and wrong.calls[0].where.startswith(
+        "mine.py:"
+    )
     assert right.verdict is dpw.Verdict.NOT_REFUTED and right.loss == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("name", "status"), [("mean", "failed"), ("total", "passed")])
 def test_the_check_fails_and_passes(tmp_path, name, status):
     (tmp_path / "mine.py").write_text(TARGET)
-    (finding,) = dpw.check_mechanism(Target(str(tmp_path / "mine.py"), name), checks=["check_noise_played_back"]).findings
+    (finding,) = dpw.check_mechanism(
+        Target(str(tmp_path / "mine.py"), name), checks=["check_noise_played_back"]
+    ).findings
     assert finding.status == status and ("SENSITIVITY" in finding.reason) == (name == "mean")
 
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_float32_input_moves_by_its_sensitivity_up_to_its_rounding(broken):
-    """Sums of float32 move by a unit in the last place more than they should; an excess of one percent is a finding."""
+    """Sums of float32 move by a unit in the last place more than they should; an excess of one
+    percent is a finding.
+    """
     declared = 0.99 / 3 if broken else 1 / 3
 
     def mean(dataset, size, rng):
         values = np.asarray(dataset, dtype=np.float32)
         middle = np.array([values.sum() / np.float32(3)], dtype=np.float32)
-        return np.array([traced.laplace_mechanism(middle, declared, 1.0, rng)[0] for _ in range(size)])
+        return np.array(
+            [traced.laplace_mechanism(middle, declared, 1.0, rng)[0] for _ in range(size)]
+        )
 
     pair = Pair(np.array([1000.1, 5.3, 0.3]), np.array([1000.1, 5.3, 1.3]), "replace-one")
     found = dpw.trace(mean, pair, "pure:1", traced.PRIMITIVES, confirm=False)

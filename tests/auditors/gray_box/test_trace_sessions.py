@@ -1,4 +1,6 @@
-"""Sessions of the gray box: patches are removed whatever happens, and threads do not disturb each other."""
+"""Sessions of the gray box: patches are removed whatever happens, and threads do not disturb each
+other.
+"""
 
 import random
 import subprocess
@@ -20,7 +22,12 @@ from dpwitness.mechanisms.wrappers.recording.session import Session, Stopped, _w
 sys.path.insert(0, str(Path(__file__).parent))
 import traced
 
-PAIR = Pair(np.array([0.0, 0.5, 0.25, 0.5]), np.array([1.0, 0.5, 0.25, 0.5]), "replace-one", "the first record")
+PAIR = Pair(
+    np.array([0.0, 0.5, 0.25, 0.5]),
+    np.array([1.0, 0.5, 0.25, 0.5]),
+    "replace-one",
+    "the first record",
+)
 
 
 def kinds(result):
@@ -28,9 +35,24 @@ def kinds(result):
 
 
 def places():
-    kept = [np.random.default_rng, np.random.Generator, np.random.RandomState, np.random.mtrand._rand]
-    kept += [np.random.laplace, np.random.shuffle, random.Random.random, random.SystemRandom.getrandbits]
-    return [*kept, traced.laplace_mechanism, traced.Ledger.__dict__["charge"], threading.Thread.start]
+    kept = [
+        np.random.default_rng,
+        np.random.Generator,
+        np.random.RandomState,
+        np.random.mtrand._rand,
+    ]
+    kept += [
+        np.random.laplace,
+        np.random.shuffle,
+        random.Random.random,
+        random.SystemRandom.getrandbits,
+    ]
+    return [
+        *kept,
+        traced.laplace_mechanism,
+        traced.Ledger.__dict__["charge"],
+        threading.Thread.start,
+    ]
 
 
 def raising(data, size, rng):
@@ -47,7 +69,9 @@ def endless_draws(data, size, rng):
         rng.random()
 
 
-@pytest.mark.parametrize("run", [traced.right, raising, endless, endless_draws], ids=lambda v: v.__name__)
+@pytest.mark.parametrize(
+    "run", [traced.right, raising, endless, endless_draws], ids=lambda v: v.__name__
+)
 def test_everything_is_put_back_whatever_happens(run):
     before, state = places(), random.getstate()
     result = dpw.trace(run, PAIR, "pure:1", traced.PRIMITIVES, time_limit=0.3, confirm=False)
@@ -67,7 +91,10 @@ def test_traces_in_two_threads_and_within_one_another_keep_apart():
     found = {}
 
     def work(k):
-        for run, primitives in ((traced.weak_noise, traced.PRIMITIVES), (traced.right, {traced.laplace_mechanism: traced.MECHANISM})):
+        for run, primitives in (
+            (traced.weak_noise, traced.PRIMITIVES),
+            (traced.right, {traced.laplace_mechanism: traced.MECHANISM}),
+        ):
             found[k, run.__name__] = dpw.trace(run, PAIR, "pure:1", primitives, confirm=False)
 
     before = places()
@@ -76,7 +103,10 @@ def test_traces_in_two_threads_and_within_one_another_keep_apart():
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(kinds(found[k, "weak_noise"]) == {"NOISE", "LOSS"} and kinds(found[k, "right"]) == set() for k in range(3))
+    assert all(
+        kinds(found[k, "weak_noise"]) == {"NOISE", "LOSS"} and kinds(found[k, "right"]) == set()
+        for k in range(3)
+    )
 
     def outer(data, size, rng):
         inner = dpw.trace(traced.right, PAIR, "pure:1", traced.PRIMITIVES, confirm=False)
@@ -99,7 +129,9 @@ def test_a_session_forgets_what_it_recorded():
 
 @pytest.mark.parametrize("fired", [False, True])
 def test_the_interpreter_is_left_as_it_was(fired):
-    """A debugger or a coverage tool that starts after a trace: a function that is traced begins, whether or not the time limit struck."""
+    """A debugger or a coverage tool that starts after a trace: a function that is traced begins,
+    whether or not the time limit struck.
+    """
     code = f"""
 import sys, time
 import dpwitness as dpw
@@ -149,7 +181,9 @@ KERNELS = [_shifted_half]
 
 
 def test_kernels_compile_after_a_trace():
-    """A kernel that is called through another reference fails to compile while its callee is replaced, and only then."""
+    """A kernel that is called through another reference fails to compile while its callee is
+    replaced, and only then.
+    """
     with Session(lambda *_: 0.0, [], seed=lambda _: None, snapshot=dict) as session:
         assert session.uncompile() and not hasattr(_half, "py_func")
         with pytest.raises(TypingError):

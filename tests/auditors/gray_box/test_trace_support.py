@@ -1,4 +1,6 @@
-"""Tests that a trace supports a claim only if the recorded noise accounts for the outputs, and of outputs without numbers."""
+"""Tests that a trace supports a claim only if the recorded noise accounts for the outputs, and of
+outputs without numbers.
+"""
 
 import sqlite3
 import struct
@@ -27,7 +29,9 @@ def read_by_the_system(rng):
 
 def drawn_in_a_database(rng):
     with sqlite3.connect(":memory:") as connection:
-        return np.log(abs(connection.execute("SELECT random()").fetchone()[0]) / 2.0**63 + 1e-20) + 1
+        return (
+            np.log(abs(connection.execute("SELECT random()").fetchone()[0]) / 2.0**63 + 1e-20) + 1
+        )
 
 
 def evidence(mechanism, claim="pure:1", seed=0):
@@ -37,12 +41,21 @@ def evidence(mechanism, claim="pure:1", seed=0):
 @pytest.mark.parametrize("noise", [read_by_the_system, drawn_in_a_database])
 @pytest.mark.parametrize("form", ["number", "whole", "bit", "rare", "beside", "unused"])
 def test_noise_that_is_not_recorded_supports_nothing(noise, form):
-    """Few outputs of the last forms are equal by chance, and `beside` has recorded noise in its first number only."""
+    """Few outputs of the last forms are equal by chance, and `beside` has recorded noise in its
+    first number only.
+    """
 
     def run(dataset, size, rng):
         x = dataset[0] + noise(rng)
         drawn = rng.laplace(0.0, 1.0) if form in ("beside", "unused") else 0.0
-        values = {"number": x, "whole": round(x), "bit": x > 0.5, "rare": x > 1.9, "beside": (drawn, float(x > 1.9)), "unused": x > 0.5}
+        values = {
+            "number": x,
+            "whole": round(x),
+            "bit": x > 0.5,
+            "rare": x > 1.9,
+            "beside": (drawn, float(x > 1.9)),
+            "unused": x > 0.5,
+        }
         return np.array([values[form]], dtype=float)
 
     found = [evidence(run, seed=seed) for seed in range(3)]
@@ -59,7 +72,8 @@ def test_a_trace_without_noise_is_inconclusive_and_accuses_nobody():
     result = dpw.trace(size_of, PAIR, "pure:1")
     assert result.verdict is Verdict.INCONCLUSIVE and not result.findings and np.isnan(result.loss)
     assert result.headline().startswith(
-        "INCONCLUSIVE: no call of a noise primitive was recorded, and all outputs on both datasets are equal"
+        "INCONCLUSIVE: no call of a noise primitive was recorded, and all outputs on both "
+        "datasets are equal"
     )
     document = build_document([result.to_json()], title="t")
     assert checked_document(document)["results"][0]["doubt"] == result.doubt
@@ -69,20 +83,33 @@ def test_a_trace_without_noise_is_inconclusive_and_accuses_nobody():
 
 
 def test_counts_that_refute_the_claim_leave_no_support():
-    """A branch of probability .009 publishes the data. Traced runs have size 1, in which the code does not take it."""
+    """A branch of probability .009 publishes the data. Traced runs have size 1, in which the code
+    does not take it.
+    """
 
     def rare_branch(dataset, size, rng):
         noise = rng.laplace(0.0, 1.0, size)
-        return np.where(noise > (4 if size > 1 else np.inf), 1e6 * dataset.sum(), dataset.sum() + noise)
+        return np.where(
+            noise > (4 if size > 1 else np.inf), 1e6 * dataset.sum(), dataset.sum() + noise
+        )
 
     result = dpw.audit(rare_branch, claim="pure:1.1", pair=PAIR, trials=20_000, bits=False)
     assert result.verdict is Verdict.VIOLATED and result.trace.verdict is Verdict.INCONCLUSIVE
-    assert "the counts exceed the claim" in result.trace.doubt and not any("SUPPORTED" in line for line in result.trace.explanation)
+    assert "the counts exceed the claim" in result.trace.doubt and not any(
+        "SUPPORTED" in line for line in result.trace.explanation
+    )
 
 
 def test_recorded_noise_that_accounts_for_the_output_supports_the_claim():
-    assert evidence(lambda dataset, size, rng: dataset.sum() + rng.laplace(0.0, 1.0, size)).verdict is Verdict.SUPPORTED
-    draw = evidence(lambda dataset, size, rng: dataset.sum() + rng.laplace(0.0, 1.0, size) + 0 * rng.laplace(0.0, 1.0, size))
+    assert (
+        evidence(lambda dataset, size, rng: dataset.sum() + rng.laplace(0.0, 1.0, size)).verdict
+        is Verdict.SUPPORTED
+    )
+    draw = evidence(
+        lambda dataset, size, rng: (
+            dataset.sum() + rng.laplace(0.0, 1.0, size) + 0 * rng.laplace(0.0, 1.0, size)
+        )
+    )
     assert draw.verdict is Verdict.INCONCLUSIVE and "does not change the output" in draw.doubt
 
 
@@ -104,12 +131,17 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["one side", "both sides", "sometimes"])
 def test_empty_outputs_can_be_traced(form, kind):
-    """A number of each record that exceeds a threshold is released with noise, so that outputs may be empty."""
+    """A number of each record that exceeds a threshold is released with noise, so that outputs may
+    be empty.
+    """
     pair = Pair(np.array([1.0]), np.array([1.0, 2.0]), "add-remove")
     threshold = {"one side": 1.5, "both sides": 9.0, "sometimes": 1.0}[kind]
 
     def run(dataset, size, rng):
-        kept = dataset[dataset + (rng.laplace(0.0, 1.0, len(dataset)) if kind == "sometimes" else 0) > threshold]
+        kept = dataset[
+            dataset + (rng.laplace(0.0, 1.0, len(dataset)) if kind == "sometimes" else 0)
+            > threshold
+        ]
         return [FORMS[form](list(kept + rng.laplace(0.0, 1.0, len(kept)))) for _ in range(size)]
 
     found, note, _ = worst_evidence(run, [pair], parse_claim("pure:1"), 0, LIMITS, 60.0)
@@ -128,17 +160,27 @@ def test_a_pair_that_cannot_be_traced_leaves_the_others_their_places(monkeypatch
 
     monkeypatch.setattr(first_look, "glance", failing)
     found = worst_pairs(
-        lambda dataset, size, rng: dataset.sum() + rng.laplace(0.0, 1.0, size), pairs, parse_claim("pure:1"), 0, LIMITS, 60.0
+        lambda dataset, size, rng: dataset.sum() + rng.laplace(0.0, 1.0, size),
+        pairs,
+        parse_claim("pure:1"),
+        0,
+        LIMITS,
+        60.0,
     )
     assert found == ([2], False)
 
 
 def test_a_pair_on_which_other_outputs_are_possible_comes_first():
-    """Each user has noise of its own, so that a user of one dataset only has an output that the other dataset cannot have."""
+    """Each user has noise of its own, so that a user of one dataset only has an output that the
+    other dataset cannot have.
+    """
 
     def names(dataset, size, rng):
         users, counts = np.unique(dataset, return_counts=True)
-        return [[user for user in users.tolist() if counts[0] + rng.laplace(0.0, 1.0) > 4.0] for _ in range(size)]
+        return [
+            [user for user in users.tolist() if counts[0] + rng.laplace(0.0, 1.0) > 4.0]
+            for _ in range(size)
+        ]
 
     base = ["ann"] * 9 + ["bob"] * 8
     pairs = [Pair(base, [*base, user], "add-remove") for user in ("ann", "bob", "dora")]

@@ -1,4 +1,6 @@
-"""Mechanisms with faults that a trace must find, and twins without them. Imported by name: primitives are replaced in their module."""
+"""Mechanisms with faults that a trace must find, and twins without them. Imported by name:
+primitives are replaced in their module.
+"""
 
 import random
 import threading
@@ -32,17 +34,31 @@ class Ledger:
 
 
 LEDGER = Ledger()
-MECHANISM = {"law": "laplace", "input": "value", "scale": "sensitivity / epsilon", "sensitivity": "sensitivity", "epsilon": "epsilon"}
+MECHANISM = {
+    "law": "laplace",
+    "input": "value",
+    "scale": "sensitivity / epsilon",
+    "sensitivity": "sensitivity",
+    "epsilon": "epsilon",
+}
 PRIMITIVES = {
     laplace_mechanism: MECHANISM,
     weak_mechanism: MECHANISM,
-    two_inputs: {"law": "laplace", "input": "[first, second]", "scale": "2 / epsilon", "sensitivity": "2", "epsilon": "epsilon"},
+    two_inputs: {
+        "law": "laplace",
+        "input": "[first, second]",
+        "scale": "2 / epsilon",
+        "sensitivity": "2",
+        "epsilon": "epsilon",
+    },
     f"{__name__}.Ledger.charge": {"law": "spend", "epsilon": "epsilon"},
 }
 
 
 def many(run, name=None):
-    """Return a mechanism of independent runs of a function of (data, rng), under the name of the function or another."""
+    """Return a mechanism of independent runs of a function of (data, rng), under the name of the
+    function or another.
+    """
 
     def sample(dataset, size, rng):
         return [run(dataset, rng) for _ in range(size)]
@@ -86,7 +102,9 @@ def halves(data, rng, calls):
 
 def mean_without(data, rng, replace):
     """Mean of the records, of which those above 0.9 are replaced."""
-    return laplace_mechanism(float(np.mean(np.where(data > 0.9, replace, data))), 1.0 / len(data), EPSILON, rng)
+    return laplace_mechanism(
+        float(np.mean(np.where(data > 0.9, replace, data))), 1.0 / len(data), EPSILON, rng
+    )
 
 
 def weighted(data, rng, weight):
@@ -140,21 +158,47 @@ FAULTS = {  # name: run, kinds of which one must be found
     "nan_input": (lambda d, r: mean_without(d, r, np.nan), {"SENSITIVITY"}),
     "long_parameter": (lambda d, r: weighted(d, r, d[0]), {"PARAMETER"}),
     "second_of_two": (lambda d, r: two_inputs(1.0, 30 * float(d[0]), EPSILON, r), {"SENSITIVITY"}),
-    "raw_added": (lambda d, r: laplace_mechanism(total(d), 1.0, EPSILON, r) + 100 * d[0], {"OUTPUT"}),
+    "raw_added": (
+        lambda d, r: laplace_mechanism(total(d), 1.0, EPSILON, r) + 100 * d[0],
+        {"OUTPUT"},
+    ),
     "weak_noise": (lambda d, r: weak_noise(d, 1, r)[0], {"NOISE"}),
-    "add_remove_sensitivity": (lambda d, r: laplace_mechanism(2 * total(d) - len(d), 1.0, EPSILON, r), {"SENSITIVITY"}),
+    "add_remove_sensitivity": (
+        lambda d, r: laplace_mechanism(2 * total(d) - len(d), 1.0, EPSILON, r),
+        {"SENSITIVITY"},
+    ),
     "own_generator": (lambda d, r: own_generator(d, 1, r)[0], {"SOURCE"}),
     "own_constant_generator": (own_constant_generator, {"SOURCE"}),
-    "hidden_generator": (lambda d, r: laplace_mechanism(total(d), 1.0, EPSILON, r) + 1e-3 * (_cached.random_raw() % 1000), {"SOURCE"}),
-    "first_randomness_too_large": (lambda d, r: laplace_mechanism(total(d) * (1 + 5 * random.random()), 1.0, EPSILON, r), {"SENSITIVITY"}),
-    "iterations": (lambda d, r: sum(r.laplace(0.0, 1 / EPSILON) for _ in range(1 + int(5 * d[0]))), {"CALLS"}),
-    "clipped_late": (lambda d, r: float(np.clip(10 * d.sum(), 0, 50)) + r.laplace(0.0, 1 / EPSILON), {"LOSS"}),
-    "inferred_bound": (lambda d, r: laplace_mechanism(total(d, 0, d.max()), float(d.max()), EPSILON, r), {"PARAMETER", "SCALE"}),
+    "hidden_generator": (
+        lambda d, r: (
+            laplace_mechanism(total(d), 1.0, EPSILON, r) + 1e-3 * (_cached.random_raw() % 1000)
+        ),
+        {"SOURCE"},
+    ),
+    "first_randomness_too_large": (
+        lambda d, r: laplace_mechanism(total(d) * (1 + 5 * random.random()), 1.0, EPSILON, r),
+        {"SENSITIVITY"},
+    ),
+    "iterations": (
+        lambda d, r: sum(r.laplace(0.0, 1 / EPSILON) for _ in range(1 + int(5 * d[0]))),
+        {"CALLS"},
+    ),
+    "clipped_late": (
+        lambda d, r: float(np.clip(10 * d.sum(), 0, 50)) + r.laplace(0.0, 1 / EPSILON),
+        {"LOSS"},
+    ),
+    "inferred_bound": (
+        lambda d, r: laplace_mechanism(total(d, 0, d.max()), float(d.max()), EPSILON, r),
+        {"PARAMETER", "SCALE"},
+    ),
     "data_scale": (lambda d, r: total(d) + r.laplace(0.0, 1.0 + float(np.std(d))), {"SCALE"}),
     "in_threads": (in_threads, {"SENSITIVITY"}),
     "raises_on_one": (lambda d, r: raises_if(d, r, d[0] > 0.9), {"EXCEPTION"}),
     "missed_counter": (lambda d, r: with_counter(d, r, EPSILON / 2), {"ACCOUNT"}),
-    "charges_the_largest": (lambda d, r: [laplace_mechanism(total(d), 1.0, e, r) for e in (EPSILON, EPSILON / 2)], {"LOSS"}),
+    "charges_the_largest": (
+        lambda d, r: [laplace_mechanism(total(d), 1.0, e, r) for e in (EPSILON, EPSILON / 2)],
+        {"LOSS"},
+    ),
 }
 TWINS = {  # the same without the fault; that of some is `right`
     "as_many_calls": lambda d, r: halves(d, r, 2),
@@ -163,12 +207,20 @@ TWINS = {  # the same without the fault; that of some is `right`
     "two_of_two": lambda d, r: two_inputs(1.0, float(d[0]), EPSILON, r),
     "constant_added": lambda d, r: laplace_mechanism(total(d), 1.0, EPSILON, r) + 100.0,
     "replace_sensitivity": lambda d, r: laplace_mechanism(2 * total(d) - len(d), 2.0, EPSILON, r),
-    "given_generator": lambda d, r: laplace_mechanism(total(d[r.choice(len(d), 3, replace=False)]), 1.0, EPSILON, r),
-    "first_randomness": lambda d, r: laplace_mechanism(total(d) * (1 + random.random()), 2.0, EPSILON, r),
-    "fixed_iterations": lambda d, r: sum(laplace_mechanism(total(d), 1.0, EPSILON / 3, r) for _ in range(3)),
+    "given_generator": lambda d, r: laplace_mechanism(
+        total(d[r.choice(len(d), 3, replace=False)]), 1.0, EPSILON, r
+    ),
+    "first_randomness": lambda d, r: laplace_mechanism(
+        total(d) * (1 + random.random()), 2.0, EPSILON, r
+    ),
+    "fixed_iterations": lambda d, r: sum(
+        laplace_mechanism(total(d), 1.0, EPSILON / 3, r) for _ in range(3)
+    ),
     "clipped_early": lambda d, r: total(d) + r.laplace(0.0, 1 / EPSILON),
     "in_a_pool": in_a_pool,
     "raises_on_none": lambda d, r: raises_if(d, r, len(d) == 0),
     "charged_counter": lambda d, r: with_counter(d, r, EPSILON / 2, EPSILON / 4),
-    "charges_the_sum": lambda d, r: [laplace_mechanism(total(d), 1.0, e, r) for e in (2 * EPSILON / 3, EPSILON / 3)],
+    "charges_the_sum": lambda d, r: [
+        laplace_mechanism(total(d), 1.0, e, r) for e in (2 * EPSILON / 3, EPSILON / 3)
+    ],
 }

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from dpwitness import InvalidArgument, Target
-from dpwitness.auditors.functions.metamorphic.declared_targets import DeclaredRelations, audit_declared
+from dpwitness.auditors.functions.metamorphic.declared_targets import (
+    DeclaredRelations,
+    audit_declared,
+)
 from dpwitness.cli import main
 
 FILE = """
@@ -92,18 +95,28 @@ def file(tmp_path, monkeypatch):
 )
 def test_relations_of_a_file(file, name, verdicts):
     target = Target(file, name)
-    assert " ".join(each.verdict.value for each in audit_declared(DeclaredRelations.of(target))) == verdicts
+    assert (
+        " ".join(each.verdict.value for each in audit_declared(DeclaredRelations.of(target)))
+        == verdicts
+    )
     target.close()
 
 
 @pytest.mark.parametrize("name", ["ranks", "groups", "family"])
 def test_audit_and_replay_on_the_command_line(file, name, capsys):
-    """Error of the statistical relation 1e-4, for a mechanism whose noise grows 16-fold from epsilon = 1 to 4."""
+    """Error of the statistical relation 1e-4, for a mechanism whose noise grows 16-fold from
+    epsilon = 1 to 4.
+    """
     assert main(["audit", f"{file}:{name}", "--report", "out"]) == 1
     result = json.loads(Path("out/audit.json").read_text())["results"][0]
-    assert result["verdict"] == "VIOLATED" and result["witness"]["relation"] == result["metamorphic_relation"]
+    assert (
+        result["verdict"] == "VIOLATED"
+        and result["witness"]["relation"] == result["metamorphic_relation"]
+    )
     assert main(["replay", f"out/witness-{name}.json", "--allow", file]) == 1
-    changed = FILE.replace("[sorted(rows).index(v) for v in rows]", "rows").replace('frame["g"][:1]', "1")
+    changed = FILE.replace("[sorted(rows).index(v) for v in rows]", "rows").replace(
+        'frame["g"][:1]', "1"
+    )
     Path(file).write_text(changed.replace("max(epsilon, 0.25)", "1 / epsilon"))
     assert main(["replay", f"out/witness-{name}.json", "--allow", file]) == 0
 

@@ -80,9 +80,16 @@ def test_epsilon_zero_and_doubled_epsilon():
 
 def test_sequential_composition_is_compared_with_the_optimal_one():
     assert (
-        only(sequential=lambda epsilons, deltas, delta: math.inf if delta < sum(deltas) else sum(epsilons)).verdict.value == "NOT_REFUTED"
+        only(
+            sequential=lambda epsilons, deltas, delta: (
+                math.inf if delta < sum(deltas) else sum(epsilons)
+            )
+        ).verdict.value
+        == "NOT_REFUTED"
     )
-    assert only(sequential=lambda epsilons, deltas, delta: max(epsilons)).verdict.value == "VIOLATED"
+    assert (
+        only(sequential=lambda epsilons, deltas, delta: max(epsilons)).verdict.value == "VIOLATED"
+    )
 
 
 def test_rounding_of_sums_is_a_note():
@@ -91,32 +98,60 @@ def test_rounding_of_sums_is_a_note():
     assert "differ by rounding" in found.notes[0]
 
 
-@pytest.mark.parametrize(("raising", "quiet", "epsilon"), [(4, 30, 0.0), (4, 100, 1.0), (4, 500, 3.0)])
+@pytest.mark.parametrize(
+    ("raising", "quiet", "epsilon"), [(4, 30, 0.0), (4, 100, 1.0), (4, 500, 3.0)]
+)
 def test_the_chance_of_exceptions_on_one_side_only_is_an_upper_bound(raising, quiet, epsilon):
-    chances = [p**raising * (1 - q) ** quiet for p in np.linspace(0, 1, 2001) for q in [p * math.exp(-epsilon)]]
+    chances = [
+        p**raising * (1 - q) ** quiet
+        for p in np.linspace(0, 1, 2001)
+        for q in [p * math.exp(-epsilon)]
+    ]
     assert max(chances) == pytest.approx(math.exp(_log_chance(quiet, epsilon)), rel=0.01)
 
 
 def test_vectors_and_words_that_spread_more():
-    """Errors 1e-4 per relation; each wrong mechanism violates with probability near 1, each right one never beyond its error."""
-    vectors = lambda scale: lambda epsilon: lambda d, size, rng: rng.normal(0, [1.0, scale(epsilon)], (size, 2))  # noqa: E731
-    words = lambda lie: lambda epsilon: lambda d, size, rng: [("yes", "no")[int(u < lie(epsilon))] for u in rng.random(size)]  # noqa: E731
+    """Errors 1e-4 per relation; each wrong mechanism violates with probability near 1, each right
+    one never beyond its error.
+    """
+    vectors = lambda scale: (  # noqa: E731
+        lambda epsilon: lambda d, size, rng: rng.normal(0, [1.0, scale(epsilon)], (size, 2))
+    )
+    words = lambda lie: (  # noqa: E731
+        lambda epsilon: (
+            lambda d, size, rng: [("yes", "no")[int(u < lie(epsilon))] for u in rng.random(size)]
+        )
+    )
     for family, verdict in (
         (vectors(lambda epsilon: 1 / epsilon), "NOT_REFUTED"),
         (vectors(lambda epsilon: 1 + epsilon), "VIOLATED"),
         (words(lambda epsilon: 1 / (1 + math.exp(epsilon))), "NOT_REFUTED"),
         (words(lambda epsilon: 0.5 - 0.5 / (1 + epsilon**2)), "VIOLATED"),
     ):
-        assert only(at_epsilon=family, domain=DOMAIN, only=["more_epsilon_spreads_no_more"]).verdict.value == verdict
+        assert (
+            only(
+                at_epsilon=family, domain=DOMAIN, only=["more_epsilon_spreads_no_more"]
+            ).verdict.value
+            == verdict
+        )
 
 
 def test_rows_that_two_libraries_number_differently():
-    frames = [pd.DataFrame({"x": [1, 2, 3], "y": ["a", None, "c"]}), pl.DataFrame({"x": [1, 2, 3], "y": ["a", None, "c"]})]
+    frames = [
+        pd.DataFrame({"x": [1, 2, 3], "y": ["a", None, "c"]}),
+        pl.DataFrame({"x": [1, 2, 3], "y": ["a", None, "c"]}),
+    ]
     kept = lambda f: f[f["x"] > 1] if isinstance(f, pd.DataFrame) else f.filter(pl.col("x") > 1)  # noqa: E731
     for frame in frames:
-        found = audit_metamorphic(kept, row_wise=True, unordered=True, output_metric="symmetric", datasets=[frame])
+        found = audit_metamorphic(
+            kept, row_wise=True, unordered=True, output_metric="symmetric", datasets=[frame]
+        )
         assert [each.verdict.value for each in found] == ["NOT_REFUTED", "NOT_REFUTED"]
-        assert only(lambda f: f["x"].cum_sum() if hasattr(f["x"], "cum_sum") else f["x"].cumsum(), row_wise=True, datasets=[frame]).finding
+        assert only(
+            lambda f: f["x"].cum_sum() if hasattr(f["x"], "cum_sum") else f["x"].cumsum(),
+            row_wise=True,
+            datasets=[frame],
+        ).finding
 
 
 def test_rows_that_raise_together_are_no_finding():
@@ -128,7 +163,10 @@ def test_rows_that_raise_together_are_no_finding():
                 raise (ValueError if row > 2 else TypeError)("too large")
         return rows
 
-    assert only(checked, row_wise=True, datasets=[[2, 3], [0, 1, 3], [1, 1]]).verdict.value == "NOT_REFUTED"
+    assert (
+        only(checked, row_wise=True, datasets=[[2, 3], [0, 1, 3], [1, 1]]).verdict.value
+        == "NOT_REFUTED"
+    )
 
 
 def test_a_function_that_is_not_deterministic_is_an_error():
@@ -138,7 +176,9 @@ def test_a_function_that_is_not_deterministic_is_an_error():
 
 
 def test_the_number_of_runs_follows_from_epsilon():
-    """With epsilon 1, an exception on one side only may have probability 0.731 on that side: 20 runs would not do."""
+    """With epsilon 1, an exception on one side only may have probability 0.731 on that side: 20
+    runs would not do.
+    """
     calls = []
 
     def sometimes(dataset, size, rng):
@@ -147,12 +187,16 @@ def test_the_number_of_runs_follows_from_epsilon():
             raise ValueError("coin")
         return np.zeros(size)
 
-    found = errors_ignore_one_record(sometimes, [(np.zeros(2), np.array([1.0, 0.0]))] * 20, epsilon=1.0)
+    found = errors_ignore_one_record(
+        sometimes, [(np.zeros(2), np.array([1.0, 0.0]))] * 20, epsilon=1.0
+    )
     assert not found.finding
     assert errors_ignore_one_record(sometimes, [(np.zeros(2), np.ones(2))], epsilon=30.0).tried == 0
 
 
-@pytest.mark.parametrize("options", [{"function": first_row, "unordered": True}, {"mechanism": fails_on_large_rows}])
+@pytest.mark.parametrize(
+    "options", [{"function": first_row, "unordered": True}, {"mechanism": fails_on_large_rows}]
+)
 def test_a_witness_replays(options, tmp_path, monkeypatch):
     found = only(**options, domain=DOMAIN)
     witness = json.loads(json.dumps(found.witness))
@@ -164,9 +208,20 @@ def test_a_witness_replays(options, tmp_path, monkeypatch):
 
 def test_frames():
     frame = pd.DataFrame({"x": [1, 2, 3], "y": ["a", "b", "c"]})
-    assert order_is_ignored(lambda f: int(f["x"].sum()), [(frame, frame.iloc[::-1].reset_index(drop=True))]).finding == ""
-    assert only(lambda f: f.assign(z=f["x"] * 2), row_wise=True, datasets=[frame]).verdict.value == "NOT_REFUTED"
-    assert only(lambda f: f.assign(z=f["x"].rank()), row_wise=True, datasets=[frame]).verdict.value == "VIOLATED"
+    assert (
+        order_is_ignored(
+            lambda f: int(f["x"].sum()), [(frame, frame.iloc[::-1].reset_index(drop=True))]
+        ).finding
+        == ""
+    )
+    assert (
+        only(lambda f: f.assign(z=f["x"] * 2), row_wise=True, datasets=[frame]).verdict.value
+        == "NOT_REFUTED"
+    )
+    assert (
+        only(lambda f: f.assign(z=f["x"].rank()), row_wise=True, datasets=[frame]).verdict.value
+        == "VIOLATED"
+    )
     assert len(concatenated([frame, frame])) == 6
 
 

@@ -1,6 +1,8 @@
-"""Every source of pairs stays in its domain, over frames, streams, graphs and texts that Hypothesis makes up.
+"""Every source of pairs stays in its domain, over frames, streams, graphs and texts that Hypothesis
+makes up.
 
-Membership and neighbors are written here once more, from the documentation of the domains, without their code.
+Membership and neighbors are written here once more, from the documentation of the domains, without
+their code.
 """
 
 import datetime as dt
@@ -17,7 +19,18 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.mechanisms import Costs, Counts, Events, Graph, InvalidArgument, LabelledBall, Records, Rows, Table, Texts
+from dpwitness.mechanisms import (
+    Costs,
+    Counts,
+    Events,
+    Graph,
+    InvalidArgument,
+    LabelledBall,
+    Records,
+    Rows,
+    Table,
+    Texts,
+)
 
 pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))
 
@@ -29,25 +42,50 @@ def one_column(draw, missing=True):
     """What a column may hold, as a user writes it."""
     kind = draw(st.sampled_from(["float", "integer", "date", "texts", "numbers", "truths"]))
     if kind in ("float", "integer", "date"):
-        ends = {"float": st.floats(-1e6, 1e6) | st.sampled_from([0.0, -1e-310]), "integer": st.integers(-9, 9)}
-        low, high = sorted(draw(st.lists(ends.get(kind, st.dates()), min_size=2, max_size=2, unique=True)))
+        ends = {
+            "float": st.floats(-1e6, 1e6) | st.sampled_from([0.0, -1e-310]),
+            "integer": st.integers(-9, 9),
+        }
+        low, high = sorted(
+            draw(st.lists(ends.get(kind, st.dates()), min_size=2, max_size=2, unique=True))
+        )
         held = {"low": low, "high": high}
     else:
-        items = {"texts": st.sampled_from(["Ulm", "Bern", "", "é", "x y"]), "numbers": st.integers(-3, 3), "truths": st.booleans()}[kind]
+        items = {
+            "texts": st.sampled_from(["Ulm", "Bern", "", "é", "x y"]),
+            "numbers": st.integers(-3, 3),
+            "truths": st.booleans(),
+        }[kind]
         held = {"categories": draw(st.lists(items, min_size=1, max_size=4, unique=True))}
     return held | {"missing": missing and draw(st.booleans())}
 
 
 @st.composite
 def tables(draw, kind):
-    columns = draw(st.dictionaries(st.sampled_from(["a", "b", "c"]), one_column(), min_size=1, max_size=3))
+    columns = draw(
+        st.dictionaries(st.sampled_from(["a", "b", "c"]), one_column(), min_size=1, max_size=3)
+    )
     user = draw(st.sampled_from([None, "user", "known"]))
     if user == "known":
         columns[user] = draw(one_column(missing=False))
     names = [name for name in columns if name != user]
-    relations = ["", "replace-one", "add-remove", "replace-one:k=2", "add-remove:k=2", "event", f"attribute:columns={names[0]}"]
-    relations += [f"label:columns={names[-1]}"] + ([f"replace-one:unit={user}", f"add-remove:unit={user}"] if user else [])
-    options = {"user": user, "relation": draw(st.sampled_from(relations)), "per_user": draw(st.integers(1, 4))}
+    relations = [
+        "",
+        "replace-one",
+        "add-remove",
+        "replace-one:k=2",
+        "add-remove:k=2",
+        "event",
+        f"attribute:columns={names[0]}",
+    ]
+    relations += [f"label:columns={names[-1]}"] + (
+        [f"replace-one:unit={user}", f"add-remove:unit={user}"] if user else []
+    )
+    options = {
+        "user": user,
+        "relation": draw(st.sampled_from(relations)),
+        "per_user": draw(st.integers(1, 4)),
+    }
     options |= {"frame": draw(st.sampled_from(FORMS)), "size": draw(st.integers(1, 9))}
     if kind is Table:
         options["time"] = draw(st.sampled_from([None, "when"]))
@@ -61,7 +99,13 @@ def columns_of(dataset):
     """A frame as lists, by each library's own means."""
     if isinstance(dataset, pd.DataFrame):
         assert isinstance(dataset.index, pd.RangeIndex) and dataset.index.start == 0
-        return {name: [None if gone else v for v, gone in zip(dataset[name], dataset[name].isna(), strict=True)] for name in dataset}
+        return {
+            name: [
+                None if gone else v
+                for v, gone in zip(dataset[name], dataset[name].isna(), strict=True)
+            ]
+            for name in dataset
+        }
     if isinstance(dataset, pl.DataFrame):
         return dataset.to_dict(as_series=False)
     if isinstance(dataset, pa.Table):
@@ -79,9 +123,24 @@ def right_type(dataset, name, held):
         letters = {bool: "b", str: "OTU", float: "f", int: "i", dt.date: "M"}[kind]
         return dataset[name].dtype.kind in letters
     if isinstance(dataset, pl.DataFrame):
-        return dataset[name].dtype == {bool: pl.Boolean, str: pl.String, float: pl.Float64, int: pl.Int64, dt.date: pl.Date}[kind]
+        return (
+            dataset[name].dtype
+            == {
+                bool: pl.Boolean,
+                str: pl.String,
+                float: pl.Float64,
+                int: pl.Int64,
+                dt.date: pl.Date,
+            }[kind]
+        )
     if isinstance(dataset, pa.Table):
-        types = {bool: pa.bool_(), str: pa.string(), float: pa.float64(), int: pa.int64(), dt.date: pa.date32()}
+        types = {
+            bool: pa.bool_(),
+            str: pa.string(),
+            float: pa.float64(),
+            int: pa.int64(),
+            dt.date: pa.date32(),
+        }
         return dataset.schema.field(name).type == types[kind]
     return True
 
@@ -89,7 +148,13 @@ def right_type(dataset, name, held):
 def allowed(value, held):
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return held.get("missing", False)
-    value = value.item() if isinstance(value, np.generic) else value.date() if isinstance(value, dt.datetime) else value
+    value = (
+        value.item()
+        if isinstance(value, np.generic)
+        else value.date()
+        if isinstance(value, dt.datetime)
+        else value
+    )
     if "categories" in held:
         return type(value) is type(held["categories"][0]) and value in held["categories"]
     return type(value) is type(held["low"]) and held["low"] <= value <= held["high"]
@@ -98,24 +163,35 @@ def allowed(value, held):
 def is_table(domain, dataset):
     found, given_columns = columns_of(dataset), dict(domain.columns)
     numbered = {"low": 0, "high": domain.size + domain.per_user}
-    given_columns |= {name: numbered for name in (domain.user, domain.time) if name is not None and name not in given_columns}
+    given_columns |= {
+        name: numbered
+        for name in (domain.user, domain.time)
+        if name is not None and name not in given_columns
+    }
     if not found and isinstance(dataset, list):
         found = {name: [] for name in given_columns}
     assert set(found) == set(given_columns)
     rows = len(next(iter(found.values())))
-    assert all(len(values) == rows and all(allowed(v, given_columns[name]) for v in values) for name, values in found.items())
+    assert all(
+        len(values) == rows and all(allowed(v, given_columns[name]) for v in values)
+        for name, values in found.items()
+    )
     assert all(right_type(dataset, name, held) for name, held in given_columns.items())
     if domain.user is not None:
         assert max(Counter(found[domain.user]).values(), default=0) <= domain.per_user
     if domain.time is not None:
         assert all(a < b for a, b in pairwise(found[domain.time]))
-    fixed = "unit=" not in domain.relation and domain.relation.startswith(("replace-one", "attribute", "label"))
+    fixed = "unit=" not in domain.relation and domain.relation.startswith(
+        ("replace-one", "attribute", "label")
+    )
     assert rows == domain.size if fixed else rows <= domain.size
 
 
 def rows_of(domain, dataset):
     found = columns_of(dataset)
-    return list(zip(*([repr(v) for v in found[name]] for name in sorted(found)), strict=True)), sorted(found)
+    return list(
+        zip(*([repr(v) for v in found[name]] for name in sorted(found)), strict=True)
+    ), sorted(found)
 
 
 def are_neighbors(domain, d0, d1):
@@ -142,7 +218,9 @@ def are_neighbors(domain, d0, d1):
         assert 1 <= len(rows) <= k
         if name in ("attribute", "label"):
             free = options.partition("=")[2].split("+")
-            assert all(a[i] == b[i] for a, b in rows for i, held in enumerate(names) if held not in free)
+            assert all(
+                a[i] == b[i] for a, b in rows for i, held in enumerate(names) if held not in free
+            )
 
 
 def every_pair(domain, seed):
@@ -155,7 +233,11 @@ def every_pair(domain, seed):
     drawn += [pair for pair in map(draw.renumbered, found[:4]) if pair is not None]
     for turn in range(4):
         shape = domain.shape(rng, turn)
-        decoded = [shape.decode(2 * rng.standard_normal(shape.size)) for _ in range(2)] if shape.size else []
+        decoded = (
+            [shape.decode(2 * rng.standard_normal(shape.size)) for _ in range(2)]
+            if shape.size
+            else []
+        )
         drawn += [pair for pair in decoded if pair is not None]
     yield from drawn
     moves = draw.moves()
@@ -169,7 +251,9 @@ def every_pair(domain, seed):
         yield from (simple for simple, _ in zip(domain.simpler(pair), range(8), strict=False))
 
 
-SETTINGS = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 @pytest.mark.parametrize("kind", [Table, Events])
@@ -185,7 +269,9 @@ def test_pairs_of_tables_are_members_and_neighbors(kind, data):
 
 
 def graph_sides(graph):
-    return set(graph.nodes), {(u, v) if graph.is_directed() else (min(u, v), max(u, v)) for u, v in graph.edges}
+    return set(graph.nodes), {
+        (u, v) if graph.is_directed() else (min(u, v), max(u, v)) for u, v in graph.edges
+    }
 
 
 @SETTINGS
@@ -204,7 +290,9 @@ def test_pairs_of_graphs_are_members_and_neighbors(nodes, name, option, directed
             assert all(type(node) is int and 0 <= node < nodes for node in graph)
             assert len(graph) == nodes or name == "node"
             assert not nx.number_of_selfloops(graph) and not graph.graph
-            assert not any(about for *_, about in [*graph.nodes(data=True), *graph.edges(data=True)])
+            assert not any(
+                about for *_, about in [*graph.nodes(data=True), *graph.edges(data=True)]
+            )
         (left, before), (right, after) = graph_sides(pair.d0), graph_sides(pair.d1)
         assert (left, before) != (right, after)
         changed = before ^ after
@@ -222,7 +310,9 @@ def smallest_cover(edges):
     """The fewest nodes that touch all edges."""
     if not edges:
         return 0
-    return 1 + min(smallest_cover({edge for edge in edges if end not in edge}) for end in next(iter(edges)))
+    return 1 + min(
+        smallest_cover({edge for edge in edges if end not in edge}) for end in next(iter(edges))
+    )
 
 
 @SETTINGS
@@ -238,8 +328,15 @@ def test_pairs_of_texts_are_members_and_neighbors(size, words, longest, relation
         for dataset in (pair.d0, pair.d1):
             assert type(dataset) is list and all(type(text) is str for text in dataset)
             assert len(dataset) == size if relation == "replace-one" else len(dataset) <= size
-            assert all(len(text.split(" ")) <= longest and set(text.split(" ")) <= set(words) for text in dataset if text)
-        gone, new = (Counter(pair.d0) - Counter(pair.d1)).total(), (Counter(pair.d1) - Counter(pair.d0)).total()
+            assert all(
+                len(text.split(" ")) <= longest and set(text.split(" ")) <= set(words)
+                for text in dataset
+                if text
+            )
+        gone, new = (
+            (Counter(pair.d0) - Counter(pair.d1)).total(),
+            (Counter(pair.d1) - Counter(pair.d0)).total(),
+        )
         assert (gone, new) == (1, 1) if relation == "replace-one" else gone + new == 1
         if relation == "replace-one":
             assert sum(a != b for a, b in zip(pair.d0, pair.d1, strict=True)) == 1
@@ -267,7 +364,12 @@ def test_steps_and_draws_of_arrays_are_members(domain):
 
 
 def table(frame="pandas", **options):
-    return Table({"x": (0.0, 9.0), "n": (0, 3), "c": {"categories": [1, 2]}}, user="u", frame=frame, **options)
+    return Table(
+        {"x": (0.0, 9.0), "n": (0, 3), "c": {"categories": [1, 2]}},
+        user="u",
+        frame=frame,
+        **options,
+    )
 
 
 def frame_of(user=(1, 2), x=(0.5, 1.0), n=(0, 3), c=(1, 2), **more):
@@ -288,13 +390,18 @@ def frame_of(user=(1, 2), x=(0.5, 1.0), n=(0, 3), c=(1, 2), **more):
         ({"c": (1, [2])}, r"column c holds \[2\]"),
         ({"c": (1, np.array([1, 2]))}, "column c holds array"),
         ({"z": [0, 0]}, "it has the columns"),
-        ({"user": (1, 2, 3), "x": (1.0,) * 3, "n": (0,) * 3, "c": (1,) * 3}, "it has 3 rows, expected 2"),
+        (
+            {"user": (1, 2, 3), "x": (1.0,) * 3, "n": (0,) * 3, "c": (1,) * 3},
+            "it has 3 rows, expected 2",
+        ),
     ],
 )
 def test_a_table_names_why_a_dataset_is_none_of_it(change, told):
     domain = table("dict", per_user=1, size=2)
     assert domain.membership_problem(frame_of()) == ""
-    assert domain.membership_problem(frame_of(**change)) != "" and not domain.contains(frame_of(**change))
+    assert domain.membership_problem(frame_of(**change)) != "" and not domain.contains(
+        frame_of(**change)
+    )
     assert re.search(told, domain.membership_problem(frame_of(**change)))
 
 
@@ -302,7 +409,9 @@ def test_rows_are_numbered_in_order_and_an_index_that_holds_data_is_no_part():
     events = Events({"x": (0, 9)}, size=4)
     assert events.contains([{"time": 0, "x": 1}, {"time": 2, "x": 1}])
     for times in ((1, 0), (1, 1)):
-        assert "must number the rows in increasing order" in events.membership_problem([{"time": t, "x": 1} for t in times])
+        assert "must number the rows in increasing order" in events.membership_problem(
+            [{"time": t, "x": 1} for t in times]
+        )
     frame = pd.DataFrame(frame_of())
     assert table().contains(frame)
     assert "call reset_index()" in table().membership_problem(frame.set_index(pd.Index(["p", "q"])))
@@ -311,8 +420,14 @@ def test_rows_are_numbered_in_order_and_an_index_that_holds_data_is_no_part():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"columns": {"u": {"categories": ["a", "b"], "missing": True}, "x": (0, 1)}}, "column u names the user of each row, so missing"),
-        ({"columns": {"u": ["a", "b"], "x": (0, 1)}, "relation": "replace-one", "per_user": 1}, "size must be at most 2, for 2 users of 1"),
+        (
+            {"columns": {"u": {"categories": ["a", "b"], "missing": True}, "x": (0, 1)}},
+            "column u names the user of each row, so missing",
+        ),
+        (
+            {"columns": {"u": ["a", "b"], "x": (0, 1)}, "relation": "replace-one", "per_user": 1},
+            "size must be at most 2, for 2 users of 1",
+        ),
     ],
 )
 def test_tables_whose_users_cannot_hold_the_rows_are_refused(options, told):
@@ -331,4 +446,6 @@ def test_a_graph_of_a_domain_has_plain_nodes_and_no_attributes():
 def test_masked_and_wide_numbers_are_no_records():
     masked = np.ma.array([[0.5], [9.0]], mask=[[False], [True]])
     assert not Rows(2).contains(masked) and not Records(2).contains(masked[:, 0])
-    assert not Rows(1).contains(np.ones((1, 1), np.longdouble)) and not Records(1).contains(np.ones(1, np.longdouble))
+    assert not Rows(1).contains(np.ones((1, 1), np.longdouble)) and not Records(1).contains(
+        np.ones(1, np.longdouble)
+    )

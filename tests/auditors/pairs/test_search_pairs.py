@@ -26,17 +26,27 @@ def test_crowds_of_common_records_are_found_and_kept_simple():
 
 
 FTRL = m.PrivateFTRL(1.0, 1e-5, 1.0, 2, 6)
-SHIFT = 5 * 2 / FTRL.regularization  # every round after the first moves by 2R/lambda in the log-odds
+# every round after the first moves by 2R/lambda in the log-odds
+SHIFT = 5 * 2 / FTRL.regularization
 PAPERS = {  # mechanism, least and largest value
     "CM-07 (b), log(1 + kappa a/Lam) at a = 10": (
         m.ConvexObjectivePerturbation(
-            1.0, 1.0, m.Loss("log-cosh", width=0.1), QuadraticPenalty(1.0), noise="laplace_radius_scale", dimension=1
+            1.0,
+            1.0,
+            m.Loss("log-cosh", width=0.1),
+            QuadraticPenalty(1.0),
+            noise="laplace_radius_scale",
+            dimension=1,
         ),
         2.398 - 1e-3,
         math.inf,
     ),
     "MN-03 (a), the tail of ridge": (m.PrivateRidge(1.0, 0.1, 1.0, 1.0, 1, 3), math.inf, math.inf),
-    "JT-10, a rare coordinate": (m.SimplexSampling(1.0, 4.0, m.Loss("linear"), dimension=2, records=100, draws=1), 0.95, 1 + 1e-9),
+    "JT-10, a rare coordinate": (
+        m.SimplexSampling(1.0, 4.0, m.Loss("linear"), dimension=2, records=100, draws=1),
+        0.95,
+        1 + 1e-9,
+    ),
     "JT-15, held at a baseline by as much again": (FTRL, SHIFT * (1 - 1e-9), 2 * SHIFT),
 }
 
@@ -47,7 +57,9 @@ def test_worst_pairs_of_papers_are_found(claim):
     assert least <= best(mechanism)[1] <= most
 
 
-@pytest.mark.parametrize("name", ["randomized-response", "noisy-max", "truncated-geometric", "rappor"])
+@pytest.mark.parametrize(
+    "name", ["randomized-response", "noisy-max", "truncated-geometric", "rappor"]
+)
 def test_correct_specimens_are_never_above_their_claim(name):
     specimen = m.zoo()[name]
     _, value = best(specimen)
@@ -55,7 +67,9 @@ def test_correct_specimens_are_never_above_their_claim(name):
     assert value >= 0.95 * specimen.truth.parameter
 
 
-@pytest.mark.parametrize("name", ["prefix-sums-uncalibrated", "histogram-one-count", "noisy-max-value"])
+@pytest.mark.parametrize(
+    "name", ["prefix-sums-uncalibrated", "histogram-one-count", "noisy-max-value"]
+)
 def test_wrong_specimens_are_found_out(name):
     """All of the violation, not only some."""
     specimen = m.zoo()[name]
@@ -65,8 +79,16 @@ def test_wrong_specimens_are_found_out(name):
 
 SCORES = {  # domain, a score of pairs, its largest value
     "differences of five answers": (m.Answers(5), lambda p: np.sum(p.d1 - p.d0), 5.0),
-    "a product of two features": (m.Rows(3, ((0.0, 1.0), (0.0, 2.0))), lambda p: np.ptp([*p.d0.prod(axis=1), *p.d1.prod(axis=1)]), 2.0),
-    "square roots of counts": (m.Counts(2, 0, 1000), lambda p: np.abs(np.sqrt(p.d0) - np.sqrt(p.d1)).sum(), 1.0),
+    "a product of two features": (
+        m.Rows(3, ((0.0, 1.0), (0.0, 2.0))),
+        lambda p: np.ptp([*p.d0.prod(axis=1), *p.d1.prod(axis=1)]),
+        2.0,
+    ),
+    "square roots of counts": (
+        m.Counts(2, 0, 1000),
+        lambda p: np.abs(np.sqrt(p.d0) - np.sqrt(p.d1)).sum(),
+        1.0,
+    ),
 }
 
 
@@ -79,7 +101,9 @@ def test_the_largest_score_is_found(name):
 
 
 def test_approximate_claims_are_ranked_by_samples():
-    """The shift of 1 is the worst; the estimate at delta = 1e-3 is near the exact epsilon of that Gaussian."""
+    """The shift of 1 is the worst; the estimate at delta = 1e-3 is near the exact epsilon of that
+    Gaussian.
+    """
     specimen = m.zoo()["gaussian"]
     found = search(specimen, specimen.domain, m.ApproxDP(1.0, 1e-3), **SHORT)
     assert abs(float(found[0][0].d0[0] - found[0][0].d1[0])) == pytest.approx(1.0)
@@ -88,12 +112,17 @@ def test_approximate_claims_are_ranked_by_samples():
 
 def test_the_same_seed_finds_the_same():
     mechanism = m.LogisticObjectivePerturbation(0.1, 0.1, dimension=1)
-    first, second = (search(mechanism, mechanism.domain, mechanism.claim, evaluations=400, seconds=300.0, seed=5) for _ in range(2))
+    first, second = (
+        search(mechanism, mechanism.domain, mechanism.claim, evaluations=400, seconds=300.0, seed=5)
+        for _ in range(2)
+    )
     assert [value for _, value in first] == [value for _, value in second]
 
 
 def test_black_boxes_are_ranked_by_what_a_pilot_certifies():
-    """Noise that shrinks where the sum is large: the worst pair moves a record among others that stand at the top."""
+    """Noise that shrinks where the sum is large: the worst pair moves a record among others that
+    stand at the top.
+    """
 
     def run(dataset, size, rng):
         total = float(np.sum(dataset))
@@ -111,7 +140,18 @@ def test_black_boxes_are_ranked_by_what_a_pilot_certifies():
 def test_witness_is_made_simple():
     """Common records that do nothing go, digits that do nothing too."""
     rows = [[0.987654321, 0.123], [0.3, 0.3], [0.0, 0.0]]
-    d0, d1 = (m.LabelledVectors([[first, 0.123], *rows[1:]], [1, 1, 1], [1, 37, 62]) for first in (0.987654321, -0.3))
-    pair = simplify_pair(m.LabelledBall(2, 100), m.Pair(d0, d1), lambda p: float(np.abs(p.d0.x).max()), 0.85, seconds=10.0)
-    assert pair.d0 == m.LabelledVectors([[0.9, 0.0], [0.0, 0.0]], [1, 1], [1, 99]) or np.abs(pair.d0.x).max() in (0.9, 1.0)
+    d0, d1 = (
+        m.LabelledVectors([[first, 0.123], *rows[1:]], [1, 1, 1], [1, 37, 62])
+        for first in (0.987654321, -0.3)
+    )
+    pair = simplify_pair(
+        m.LabelledBall(2, 100),
+        m.Pair(d0, d1),
+        lambda p: float(np.abs(p.d0.x).max()),
+        0.85,
+        seconds=10.0,
+    )
+    assert pair.d0 == m.LabelledVectors([[0.9, 0.0], [0.0, 0.0]], [1, 1], [1, 99]) or np.abs(
+        pair.d0.x
+    ).max() in (0.9, 1.0)
     assert len(pair.d0.merged()) == 2

@@ -1,4 +1,6 @@
-"""Plans against audits: the planned runs find the violation, a quarter of them mostly does not; laws of a given parameter; bad input."""
+"""Plans against audits: the planned runs find the violation, a quarter of them mostly does not;
+laws of a given parameter; bad input.
+"""
 
 import json
 import math
@@ -19,26 +21,41 @@ PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
 def coin(law):
     truth = law.p[-1]
-    return lambda dataset, size, rng: (rng.random(size) < (truth if dataset[0] else 1 - truth)).astype(float)
+    return lambda dataset, size, rng: (
+        rng.random(size) < (truth if dataset[0] else 1 - truth)
+    ).astype(float)
 
 
 def laplace(law):
-    return lambda dataset, size, rng: np.round((dataset[0] * law.supremum + rng.laplace(size=size)) * 2**20) / 2**20
+    return lambda dataset, size, rng: (
+        np.round((dataset[0] * law.supremum + rng.laplace(size=size)) * 2**20) / 2**20
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "shape", "find", "make", "seeds"),
-    [("pure:1", "coin", 1.2, coin, 60), ("gdp:1", "coin", 1.25, coin, 18), ("pure:1", "laplace", 1.3, laplace, 12)],
+    [
+        ("pure:1", "coin", 1.2, coin, 60),
+        ("gdp:1", "coin", 1.25, coin, 18),
+        ("pure:1", "laplace", 1.3, laplace, 12),
+    ],
 )
-def test_planned_runs_find_the_violation_and_a_quarter_mostly_does_not(text, shape, find, make, seeds):
-    """If planned audits find with 0.85 and those of a quarter with 0.4, each bound fails with probability at most 5e-7."""
+def test_planned_runs_find_the_violation_and_a_quarter_mostly_does_not(
+    text, shape, find, make, seeds
+):
+    """If planned audits find with 0.85 and those of a quarter with 0.4, each bound fails with
+    probability at most 5e-7.
+    """
     claim = parse_claim(text)
     law = law_with_parameter(shape, claim, find)
     needed = plan(claim, find=find, shape=shape).needed
     assert needed >= 2000
 
     def found(trials):
-        results = (audit(make(law), claim=claim, pair=PAIR, trials=trials, seed=seed) for seed in range(seeds))
+        results = (
+            audit(make(law), claim=claim, pair=PAIR, trials=trials, seed=seed)
+            for seed in range(seeds)
+        )
         return sum(result.verdict is Verdict.VIOLATED for result in results)
 
     assert found(needed) >= binom.ppf(5e-7, seeds, 0.85)
@@ -49,7 +66,9 @@ def test_planned_runs_find_the_violation_and_a_quarter_mostly_does_not(text, sha
 @pytest.mark.parametrize("text", ["pure:1", "approx:1,1e-3", "zcdp:0.5", "rdp:3,0.5", "gdp:0.7"])
 @pytest.mark.parametrize("shape", ["coin", "laplace", "gaussian"])
 def test_laws_have_the_parameter_that_was_asked_for(text, shape):
-    """Gaussian noise in closed form, the others by root finding; cells lose less than two parts in a thousand."""
+    """Gaussian noise in closed form, the others by root finding; cells lose less than two parts in
+    a thousand.
+    """
     claim = parse_claim(text)
     if claim.is_pure and shape == "gaussian":
         with pytest.raises(InvalidArgument, match="shape must not be 'gaussian' for pure:1"):
@@ -62,9 +81,18 @@ def test_laws_have_the_parameter_that_was_asked_for(text, shape):
 
 
 def test_laws_are_those_of_the_mechanisms():
-    for shape, mechanism in (("laplace", Laplace(1.3)), ("gaussian", Gaussian(1.3, 1e-3)), ("coin", RandomizedResponse(1.3))):
-        law, own = law_with_parameter(shape, mechanism.claim, 1.3), loss_law(mechanism, mechanism.worst_pair())
-        assert law.hockey_stick([0.2, 0.7, 1.1]) == pytest.approx(own.hockey_stick([0.2, 0.7, 1.1]), abs=2e-4)
+    for shape, mechanism in (
+        ("laplace", Laplace(1.3)),
+        ("gaussian", Gaussian(1.3, 1e-3)),
+        ("coin", RandomizedResponse(1.3)),
+    ):
+        law, own = (
+            law_with_parameter(shape, mechanism.claim, 1.3),
+            loss_law(mechanism, mechanism.worst_pair()),
+        )
+        assert law.hockey_stick([0.2, 0.7, 1.1]) == pytest.approx(
+            own.hockey_stick([0.2, 0.7, 1.1]), abs=2e-4
+        )
 
 
 @pytest.mark.parametrize("shape", ["coin", "laplace"])
@@ -75,29 +103,47 @@ def test_find_and_trials_are_each_others_inverse(shape):
     both = plan("pure:1", find=1.15, trials=forward.needed // 2, shape=shape)
     assert both.needed == forward.needed and 0.3 < both.chance < 0.8 and both.detectable > 1.15
     smaller = [row.detectable for row in forward.rows]
-    assert smaller == sorted(smaller, reverse=True) and [row.trials for row in forward.rows] == sorted(row.trials for row in forward.rows)
+    assert smaller == sorted(smaller, reverse=True) and [
+        row.trials for row in forward.rows
+    ] == sorted(row.trials for row in forward.rows)
 
 
 def test_more_is_asked_more_runs_are_needed():
     base = plan("pure:1", find=1.1).needed
-    assert plan("pure:1", find=1.1, power=0.99).needed > base < plan("pure:1", find=1.1, confidence=0.9999).needed
+    assert (
+        plan("pure:1", find=1.1, power=0.99).needed
+        > base
+        < plan("pure:1", find=1.1, confidence=0.9999).needed
+    )
     assert plan("pure:1", find=1.1, shape="laplace").needed > base > plan("pure:1", find=1.2).needed
-    assert split_budget(100_000, 1, True)[1] < split_budget(100_000, 1, False)[1] > split_budget(100_000, 4, False)[1]
+    assert (
+        split_budget(100_000, 1, True)[1]
+        < split_budget(100_000, 1, False)[1]
+        > split_budget(100_000, 4, False)[1]
+    )
 
 
 @pytest.mark.parametrize("claim", ["pure:1", "approx:1,1e-3", "gdp:1"])
 def test_rounds_of_an_audit_are_those_that_were_planned(claim):
-    """The plan's share of test rounds against an audit's, where nothing is left out; nothing here is random but the outputs."""
+    """The plan's share of test rounds against an audit's, where nothing is left out; nothing here
+    is random but the outputs.
+    """
     for trials, run in ((5_000, coin), (200_000, coin), (20_000, laplace)):
         law = law_with_parameter("coin" if run is coin else "laplace", parse_claim("pure:1"), 1.0)
         result = audit(run(law), claim=claim, pair=PAIR, trials=trials, stop="never")
         tested = sum(part.tally.rounds for part in result.stages) or result.tally.rounds
-        assert tested == pytest.approx(split_budget(trials, 1, run is laplace, easy=True)[1], abs=150)
+        assert tested == pytest.approx(
+            split_budget(trials, 1, run is laplace, easy=True)[1], abs=150
+        )
 
 
 def test_what_no_audit_finds_is_said():
     found = plan("pure:1", find=1 + 1e-7)
-    assert found.needed is None and found.impossible and found.headline().startswith("out of reach: no audit of at most 1e+12 runs")
+    assert (
+        found.needed is None
+        and found.impossible
+        and found.headline().startswith("out of reach: no audit of at most 1e+12 runs")
+    )
     assert json.loads(json.dumps(found.to_json(), allow_nan=False))["needed"] is None
 
 
@@ -105,30 +151,49 @@ def test_a_mechanism_is_timed_and_its_own_law_planned_for():
     leaky = Laplace(1.2)
     found = plan("pure:1", mechanism=leaky, pair=leaky.worst_pair())
     assert found.shape == "own" and found.find == pytest.approx(1.2, rel=1e-6)
-    assert 0.95 <= found.needed / plan("pure:1", find=1.2, shape="laplace").needed < 1.5  # rehearsed audits also learn their event
+    # rehearsed audits also learn their event
+    assert 0.95 <= found.needed / plan("pure:1", find=1.2, shape="laplace").needed < 1.5
     assert 0 < found.seconds_per_run < 1e-2 and 0 < found.expected_seconds < 600
     assert found.rows[0].certified < found.rows[-1].certified < 1.2 and "own" in found.headline()
     kept = plan(mechanism=leaky, pair=leaky.worst_pair())
-    assert kept.needed is None and not kept.impossible and kept.headline().startswith("nothing to find")
+    assert (
+        kept.needed is None
+        and not kept.impossible
+        and kept.headline().startswith("nothing to find")
+    )
     several = plan(mechanism=Laplace(1.0), find=1.3)
     assert several.pairs > 1 and several.shape == "coin" and "a pilot over" in str(several)
 
 
 def test_runs_of_a_target_that_leaks_are_those_of_its_own_audits():
-    """A coin of this epsilon needs fewer runs than Laplace noise. Planned audits that find with 0.9 fail this test at most once in 1e6."""
+    """A coin of this epsilon needs fewer runs than Laplace noise. Planned audits that find with 0.9
+    fail this test at most once in 1e6.
+    """
 
     def leaky(dataset, size, rng):
         return 2.0 * dataset[0] + rng.laplace(size=size)
 
     found = plan("pure:1", find=2.0, mechanism=leaky, pair=PAIR)
-    assert found.needed >= plan("pure:1", find=2.0).needed and any("8 rehearsals" in text for text in found.assumes)
-    seen = sum(audit(leaky, claim="pure:1", pair=PAIR, trials=found.needed, seed=seed).verdict is Verdict.VIOLATED for seed in range(8))
+    assert found.needed >= plan("pure:1", find=2.0).needed and any(
+        "8 rehearsals" in text for text in found.assumes
+    )
+    seen = sum(
+        audit(leaky, claim="pure:1", pair=PAIR, trials=found.needed, seed=seed).verdict
+        is Verdict.VIOLATED
+        for seed in range(8)
+    )
     assert seen > binom.ppf(1e-6, 8, 0.9)
 
 
 def test_rows_of_a_target_that_leaks_state_its_own_chance():
     """Of 40 audits with these runs 23 find the violation; the law of the coin promises 0.87."""
-    found = plan("pure:1", find=1.25, mechanism=lambda d, n, rng: d[0] + rng.laplace(0.0, 0.8, n), pair=PAIR, power=0.5)
+    found = plan(
+        "pure:1",
+        find=1.25,
+        mechanism=lambda d, n, rng: d[0] + rng.laplace(0.0, 0.8, n),
+        pair=PAIR,
+        power=0.5,
+    )
     assert 0.5 <= next(row.chance for row in found.rows if row.trials == found.needed) < 0.7
 
 
@@ -166,11 +231,39 @@ def command(capsys, *arguments):
 
 def test_command(capsys):
     code, out, _ = command(capsys, "--claim", "pure:1", "--find", "1.1")
-    assert code == 0 and "runs find a violation of pure:1 by epsilon = 1.1 (coin) with probability 0.9" in out and "assumes" in out
-    code, out, _ = command(capsys, "--claim", "approx:1,0.01", "--find", "1.5", "--laplace", "--trials", "1e5", "--json")
-    assert code == 0 and (data := json.loads(out))["given"] == 100_000 and data["shape"] == "laplace" and data["detectable"] < 1.1
+    assert (
+        code == 0
+        and "runs find a violation of pure:1 by epsilon = 1.1 (coin) with probability 0.9" in out
+        and "assumes" in out
+    )
+    code, out, _ = command(
+        capsys,
+        "--claim",
+        "approx:1,0.01",
+        "--find",
+        "1.5",
+        "--laplace",
+        "--trials",
+        "1e5",
+        "--json",
+    )
+    assert (
+        code == 0
+        and (data := json.loads(out))["given"] == 100_000
+        and data["shape"] == "laplace"
+        and data["detectable"] < 1.1
+    )
     assert command(capsys, "--claim", "pure:1", "--find", "1.0000001")[0] == 3
-    code, out, _ = command(capsys, "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.2}', "--claim", "pure:1", "--workers", "2")
+    code, out, _ = command(
+        capsys,
+        "dpwitness.mechanisms:Laplace",
+        "--kwargs",
+        '{"epsilon": 1.2}',
+        "--claim",
+        "pure:1",
+        "--workers",
+        "2",
+    )
     assert code == 0 and "(own)" in out and "per run, measured" in out
 
 
@@ -179,11 +272,17 @@ def test_command(capsys):
     [
         (("--find", "1.1"), "claim must be a privacy notion"),
         (("--claim", "pure:1"), "find or trials must be given"),
-        (("--claim", "pure:1", "--find", "0.5"), "find must be larger than the claim's epsilon = 1, got 0.5"),
+        (
+            ("--claim", "pure:1", "--find", "0.5"),
+            "find must be larger than the claim's epsilon = 1, got 0.5",
+        ),
         (("--claim", "pure:1", "--find", "2", "--gaussian"), "shape must not be 'gaussian'"),
         (("--claim", "pure:1", "--find", "2", "--gaussian", "--coin"), "not allowed with argument"),
         (("--claim", "pure:1", "--find", "2", "--d0", "[0]"), "--d0 needs a target MODULE:NAME"),
-        (("--claim", "pure:1", "--trials", "10"), "trials must be a whole number, between 1000 and"),
+        (
+            ("--claim", "pure:1", "--trials", "10"),
+            "trials must be a whole number, between 1000 and",
+        ),
     ],
 )
 def test_command_refuses(capsys, arguments, message):

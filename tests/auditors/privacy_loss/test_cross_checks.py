@@ -1,4 +1,6 @@
-"""Exact values by routes that share nothing: quadrature, enumeration and composition against Monte Carlo, dp-accounting and the algebra."""
+"""Exact values by routes that share nothing: quadrature, enumeration and composition against Monte
+Carlo, dp-accounting and the algebra.
+"""
 
 import math
 import re
@@ -11,7 +13,13 @@ from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.density.search import worst_output
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.white_box import ENCLOSURES, gaussian, searched
-from dpwitness.mechanisms import Gaussian, LogisticObjectivePerturbation, LogisticOutputPerturbation, SoftmaxDraw, zoo
+from dpwitness.mechanisms import (
+    Gaussian,
+    LogisticObjectivePerturbation,
+    LogisticOutputPerturbation,
+    SoftmaxDraw,
+    zoo,
+)
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
 RUNS = 20_000
@@ -23,7 +31,9 @@ def losses(mechanism, pair, runs, seed):
     for i, dataset in enumerate((pair.d1, pair.d0)):
         rows = mechanism.sample(dataset, runs, np.random.default_rng([seed, i]))
         with np.errstate(invalid="ignore"):
-            found.append(mechanism.log_density(rows, pair.d1) - mechanism.log_density(rows, pair.d0))
+            found.append(
+                mechanism.log_density(rows, pair.d1) - mechanism.log_density(rows, pair.d0)
+            )
     return found
 
 
@@ -31,7 +41,9 @@ def specimens():
     """Mechanisms of the papers and of the zoo that have a density, each with its pairs."""
     for name, specimen in paper_zoo().items():
         if hasattr(specimen.mechanism, "log_density"):
-            yield from ((f"{name}-{i}", specimen.mechanism, pair) for i, pair in enumerate(specimen.pairs))
+            yield from (
+                (f"{name}-{i}", specimen.mechanism, pair) for i, pair in enumerate(specimen.pairs)
+            )
     for name, mechanism in zoo().items():
         if hasattr(mechanism, "log_density"):
             yield name, mechanism, mechanism.worst_pair()
@@ -44,14 +56,18 @@ SPECIMENS = {name: rest for name, *rest in specimens() if not re.search(SAMPLED,
 
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_laws_against_monte_carlo(name):
-    """Shares of {L > t} on both datasets at three thresholds, 2e4 runs: within 5.5 standard errors and 30 runs; false failure 3e-7."""
+    """Shares of {L > t} on both datasets at three thresholds, 2e4 runs: within 5.5 standard errors
+    and 30 runs; false failure 3e-7.
+    """
     mechanism, pair = SPECIMENS[name]
     law = enclosed_law(mechanism, pair)
     assert law is not None
     loss = law.lower.loss
     finite = loss[np.isfinite(loss)]
     slack = 1e-3 * float(np.ptp(finite)) + 1e-9
-    for sampled, mass in zip(losses(mechanism, pair, RUNS, 3), (law.lower.p, law.lower.q), strict=True):
+    for sampled, mass in zip(
+        losses(mechanism, pair, RUNS, 3), (law.lower.p, law.lower.q), strict=True
+    ):
         for quantile in (0.2, 0.5, 0.9):
             t = float(loss[min(np.searchsorted(np.cumsum(law.lower.p), quantile), len(loss) - 1)])
             least, most = float(mass[loss > t + slack].sum()), float(mass[loss > t - slack].sum())
@@ -66,11 +82,15 @@ def test_composed_laws_have_the_moments_of_their_parts(name):
     assert law is not None
     assert float(law.lower.q.sum()) == pytest.approx(1.0, abs=1e-6)
     some = law.lower.p > 0
-    assert float(np.sum(law.lower.p[some] * np.exp(-law.lower.loss[some]))) == pytest.approx(1.0, abs=2e-3)
+    assert float(np.sum(law.lower.p[some] * np.exp(-law.lower.loss[some]))) == pytest.approx(
+        1.0, abs=2e-3
+    )
 
 
 def test_thousand_draws_against_monte_carlo():
-    """A thousand softmax draws: delta(0) and delta(1) from 5e4 runs of all of them within 5.5 standard errors; false failure 8e-8."""
+    """A thousand softmax draws: delta(0) and delta(1) from 5e4 runs of all of them within 5.5
+    standard errors; false failure 8e-8.
+    """
     rng, draw = np.random.default_rng(0), SoftmaxDraw(5)
     total = np.zeros(50_000)
     runs = np.random.default_rng(9)
@@ -80,46 +100,69 @@ def test_thousand_draws_against_monte_carlo():
         logs = [w - np.log(np.exp(w).sum()) for w in (d0, d1)]
         support = draw.support(d0)
         log_p, log_q = (draw.log_density(support, d) for d in (d1, d0))
-        assert np.sort(log_p) == pytest.approx(np.sort(logs[1]))  # the softmax of the scores, by its definition
-        total += (log_p - log_q)[runs.choice(len(support), size=len(total), p=np.exp(log_p) / np.exp(log_p).sum())]
+        # the softmax of the scores, by its definition
+        assert np.sort(log_p) == pytest.approx(np.sort(logs[1]))
+        total += (log_p - log_q)[
+            runs.choice(len(support), size=len(total), p=np.exp(log_p) / np.exp(log_p).sum())
+        ]
     law = ENCLOSURES["1000 different softmax draws"]()
     for epsilon in (0.0, 1.0):
         values = np.maximum(0.0, -np.expm1(epsilon - total))
-        assert float(law.lower.hockey_stick(epsilon)) == pytest.approx(values.mean(), abs=5.5 * values.std() / math.sqrt(len(values)))
+        assert float(law.lower.hockey_stick(epsilon)) == pytest.approx(
+            values.mean(), abs=5.5 * values.std() / math.sqrt(len(values))
+        )
 
 
 def test_the_gaussian_by_four_routes():
-    """Sign changes, betting, dp-accounting's privacy-loss distribution from both sides, and the calibration of Balle and Wang."""
+    """Sign changes, betting, dp-accounting's privacy-loss distribution from both sides, and the
+    calibration of Balle and Wang.
+    """
     law, betting, mechanism = gaussian("law"), gaussian("sampling"), Gaussian(1.0, 1e-5)
     theirs = [
         pld.from_gaussian_mechanism(
-            mechanism.sigma, value_discretization_interval=1e-4, pessimistic_estimate=above, log_mass_truncation_bound=-60
+            mechanism.sigma,
+            value_discretization_interval=1e-4,
+            pessimistic_estimate=above,
+            log_mass_truncation_bound=-60,
         ).get_epsilon_for_delta(1e-5)
         for above in (False, True)
     ]
     assert theirs[0] - 1e-9 <= law.epsilon_lower <= law.epsilon_upper <= theirs[1] + 1e-9
     assert theirs[1] - theirs[0] < 1e-3
     assert betting.epsilon_lower <= law.epsilon_upper and betting.epsilon_upper >= law.epsilon_lower
-    assert law.epsilon_lower == pytest.approx(1.0, abs=1e-9) and law.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED)
+    assert law.epsilon_lower == pytest.approx(1.0, abs=1e-9) and law.verdict in (
+        Verdict.CERTIFIED,
+        Verdict.SUPPORTED,
+    )
 
 
 def log_density_by_hand(mechanism, w, dataset):
-    """Objective perturbation from its definition: b from the gradient, the Jacobian by central differences of it, Gamma noise."""
+    """Objective perturbation from its definition: b from the gradient, the Jacobian by central
+    differences of it, Gamma noise.
+    """
 
     def noise(point):
         margins = dataset.y * (dataset.x @ point)
-        slope = -(dataset.weights * dataset.y / (1 + np.exp(np.minimum(margins, 700.0)))) @ dataset.x
+        slope = (
+            -(dataset.weights * dataset.y / (1 + np.exp(np.minimum(margins, 700.0)))) @ dataset.x
+        )
         return -(dataset.n * mechanism.regularization * point + slope)
 
-    steps = np.diag(1e-5 * (1 + np.abs(w)))  # of each coordinate: one may be of 1e8 and another near zero, where the curvature is
-    jacobian = np.column_stack([(noise(w + step) - noise(w - step)) / (2 * step.sum()) for step in steps])
-    rate = mechanism.epsilon / 2  # b / n against a mean of losses: |b| has density exp(-eps |b| / 2)
+    # of each coordinate: one may be of 1e8 and another near zero, where the curvature is
+    steps = np.diag(1e-5 * (1 + np.abs(w)))
+    jacobian = np.column_stack(
+        [(noise(w + step) - noise(w - step)) / (2 * step.sum()) for step in steps]
+    )
+    # b / n against a mean of losses: |b| has density exp(-eps |b| / 2)
+    rate = mechanism.epsilon / 2
     return -rate * np.linalg.norm(noise(w)) + math.log(abs(np.linalg.det(jacobian)))
 
 
 @pytest.mark.parametrize("name", ["CM08 Algorithm 2, d=1, n=1", "CM08 Algorithm 2, d=2, n free"])
 def test_the_worst_pairs_of_objective_perturbation_by_hand(name):
-    """The loss at the output found, by numerical differentiation of the definition: constants cancel between the datasets."""
+    """The loss at the output found, by numerical differentiation of the definition: constants
+    cancel between the datasets.
+    """
     mechanism, pair, value = searched(name)
     assert isinstance(mechanism, LogisticObjectivePerturbation)
     worst = worst_output(mechanism, pair)
@@ -130,10 +173,16 @@ def test_the_worst_pairs_of_objective_perturbation_by_hand(name):
 
 
 def test_the_singular_noise_by_hand():
-    """CM-05: radii of the printed noise are exponential, so that P(|b| < r) = 1 - e^(-rate r) while areas fall like r^2: L ~ log 1/r."""
+    """CM-05: radii of the printed noise are exponential, so that P(|b| < r) = 1 - e^(-rate r) while
+    areas fall like r^2: L ~ log 1/r.
+    """
     mechanism, pair, value = searched("CM08 Algorithm 1, printed noise, d=2")
     worst = worst_output(mechanism, pair)
-    assert isinstance(mechanism, LogisticOutputPerturbation) and value == math.inf and worst.kind == "singularity"
+    assert (
+        isinstance(mechanism, LogisticOutputPerturbation)
+        and value == math.inf
+        and worst.kind == "singularity"
+    )
     center = worst.output
     radii = 10.0 ** -np.arange(1, 7)
     points = center + radii[:, None] * np.array([1.0, 0.0])

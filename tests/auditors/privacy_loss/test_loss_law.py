@@ -1,4 +1,6 @@
-"""The law of the privacy loss against closed forms, dp-accounting's own calibrations, other routes and Monte Carlo."""
+"""The law of the privacy loss against closed forms, dp-accounting's own calibrations, other routes
+and Monte Carlo.
+"""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +16,16 @@ from dpwitness.auditors.density.composition import merged, split
 from dpwitness.auditors.density.routes import composed, enclosed_law, loss_law
 from dpwitness.auditors.statistics.loss_law import LossLaw
 from dpwitness.benchmarks.density_cases import Law
-from dpwitness.mechanisms import GDP, Gaussian, Laplace, LaplaceVector, Pair, RandomizedResponse, SoftmaxDraw, zoo
+from dpwitness.mechanisms import (
+    GDP,
+    Gaussian,
+    Laplace,
+    LaplaceVector,
+    Pair,
+    RandomizedResponse,
+    SoftmaxDraw,
+    zoo,
+)
 
 EPSILONS = np.array([0.0, 0.3, 0.7, 0.999, 1.5, 4.0])
 
@@ -45,12 +56,17 @@ class Normal:
 
 CAUCHY = Law(lambda d, n, rng: d + rng.standard_cauchy(n), lambda y, d: cauchy.logpdf(y[:, 0] - d))
 # on [x, x + 1]: jumps, and outputs that one dataset alone can give
-UNIFORM = Law(lambda d, n, rng: d + rng.random(n), lambda y, d: np.where((y[:, 0] >= d) & (y[:, 0] <= d + 1), 0.0, -np.inf))
+UNIFORM = Law(
+    lambda d, n, rng: d + rng.random(n),
+    lambda y, d: np.where((y[:, 0] >= d) & (y[:, 0] <= d + 1), 0.0, -np.inf),
+)
 ZERO_ONE = Pair(np.array([0.0]), np.array([1.0]), "replace-one")
 
 
 def laplace_profile(epsilon, shift):
-    """H_epsilon of Laplace(1) shifted by `shift`: 1 - e^((epsilon - shift)/2) below the shift, 0 above."""
+    """H_epsilon of Laplace(1) shifted by `shift`: 1 - e^((epsilon - shift)/2) below the shift, 0
+    above.
+    """
     return np.maximum(0.0, -np.expm1((epsilon - shift) / 2))
 
 
@@ -85,15 +101,21 @@ def test_gaussian_against_balle_and_wang(mu, delta):
     truth = gaussian_epsilon(mu, delta)
     found = enclosed_law(mechanism, ZERO_ONE)
     assert ends(found, delta)[0] <= truth * (1 + 1e-9) <= ends(found, delta)[1] * (1 + 2e-9)
-    wide, narrow = (2e-4, 1e-7) if mu <= 8 else (1e-3, 1e-3)  # at mu = 40 one of the two densities underflows in every cell that counts
+    # at mu = 40 one of the two densities underflows in every cell that counts
+    wide, narrow = (2e-4, 1e-7) if mu <= 8 else (1e-3, 1e-3)
     assert ends(found, delta) == (pytest.approx(truth, rel=wide), pytest.approx(truth, rel=wide))
-    assert ends(found.refined([truth]), delta) == (pytest.approx(truth, rel=narrow), pytest.approx(truth, rel=narrow))
+    assert ends(found.refined([truth]), delta) == (
+        pytest.approx(truth, rel=narrow),
+        pytest.approx(truth, rel=narrow),
+    )
     assert found.lower.mean() == pytest.approx(mu**2 / 2, rel=wide)
     assert found.lower.renyi(2.0) == pytest.approx(mu**2, rel=1e-3) or mu > 8
 
 
 def test_heavy_tails():
-    """Cauchy shifted by 1: the hockey stick by scipy's quadrature; the loss is bounded by ln of the largest density ratio."""
+    """Cauchy shifted by 1: the hockey stick by scipy's quadrature; the loss is bounded by ln of the
+    largest density ratio.
+    """
     found = enclosed_law(CAUCHY, ZERO_ONE)
     for epsilon in (0.2, 0.5, 0.9):
         gain = lambda y, e=epsilon: max(0.0, cauchy.pdf(y - 1) - math.exp(e) * cauchy.pdf(y))  # noqa: E731
@@ -102,7 +124,9 @@ def test_heavy_tails():
         assert float(found.upper.hockey_stick(epsilon)) == pytest.approx(truth, abs=1e-6)
     # d/dy of (1 + y^2) / (1 + (y - 1)^2) vanishes at the golden ratio
     golden = (1 + math.sqrt(5)) / 2
-    assert found.lower.supremum == pytest.approx(math.log((1 + golden**2) / (1 + (golden - 1) ** 2)), rel=1e-6)
+    assert found.lower.supremum == pytest.approx(
+        math.log((1 + golden**2) / (1 + (golden - 1) ** 2)), rel=1e-6
+    )
 
 
 def test_jumps_and_one_sided_outputs():
@@ -117,14 +141,22 @@ def test_jumps_and_one_sided_outputs():
 def test_two_dimensions_against_the_product(delta):
     """Cubature of the joint density against composition of its factors."""
     vector = LaplaceVector(1.0, 2)
-    by_parts, whole = enclosed_law(vector, vector.spread_pair()), enclosed_law(Bare(vector), vector.spread_pair())
+    by_parts, whole = (
+        enclosed_law(vector, vector.spread_pair()),
+        enclosed_law(Bare(vector), vector.spread_pair()),
+    )
     assert "2 dimensions" in whole.route
     assert ends(whole, delta)[0] <= ends(by_parts, delta)[1]
     assert ends(whole, delta)[1] >= ends(by_parts, delta)[0]
-    assert ends(whole, delta) == (pytest.approx(ends(by_parts, delta)[0], abs=2e-5), pytest.approx(ends(by_parts, delta)[0], abs=2e-5))
+    assert ends(whole, delta) == (
+        pytest.approx(ends(by_parts, delta)[0], abs=2e-5),
+        pytest.approx(ends(by_parts, delta)[0], abs=2e-5),
+    )
 
 
-@pytest.mark.parametrize(("dimension", "delta", "width"), [(2, 1e-2, 5e-3), (2, 1e-4, 5e-3), (3, 1e-2, 0.1)])
+@pytest.mark.parametrize(
+    ("dimension", "delta", "width"), [(2, 1e-2, 5e-3), (2, 1e-4, 5e-3), (3, 1e-2, 0.1)]
+)
 def test_several_dimensions_against_the_normal_law(dimension, delta, width):
     shift = np.full(2, 0.5) if dimension == 2 else np.array([1.0, 0.0, 0.0])
     truth = gaussian_epsilon(float(np.linalg.norm(shift)), delta)
@@ -133,16 +165,22 @@ def test_several_dimensions_against_the_normal_law(dimension, delta, width):
 
 
 def test_mixed_outputs():
-    """An index and a value: the index alone is enumerated, the value integrated. The truth is that of the zoo."""
+    """An index and a value: the index alone is enumerated, the value integrated. The truth is that
+    of the zoo.
+    """
     mechanism = zoo()["noisy-max-both"]
     found = enclosed_law(mechanism, mechanism.worst_pair())
     assert "1 dimension" in found.route
-    assert max(found.lower.supremum, found.lower.swapped().supremum) == pytest.approx(mechanism.truth.parameter, rel=1e-9)
+    assert max(found.lower.supremum, found.lower.swapped().supremum) == pytest.approx(
+        mechanism.truth.parameter, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize(("times", "epsilon"), [(10, 0.5), (1000, 0.1)])
 def test_randomised_response_composed_against_the_binomial(times, epsilon):
-    """The number of truths told decides: delta by an exact binomial sum (Kairouz, Oh and Viswanath 2015)."""
+    """The number of truths told decides: delta by an exact binomial sum (Kairouz, Oh and Viswanath
+    2015).
+    """
     mechanism = RandomizedResponse(epsilon)
     pair = mechanism.worst_pair()
     found = composed([(mechanism, pair.d0, pair.d1)] * times)
@@ -171,12 +209,18 @@ def test_thousand_gaussians_are_one_gaussian():
 
 @pytest.mark.parametrize(("times", "epsilon"), [(20, 0.05), (1000, 0.1)])
 def test_laplace_composed_against_dp_accounting(times, epsilon):
-    """dp-accounting's own Laplace distributions, its pessimistic end above our lower and its optimistic end below our upper one."""
+    """dp-accounting's own Laplace distributions, its pessimistic end above our lower and its
+    optimistic end below our upper one.
+    """
     mechanism = Laplace(epsilon)
     pair = mechanism.worst_pair()
     low, high = ends(composed([(mechanism, pair.d0, pair.d1)] * times), 1e-5)
     theirs = [
-        pld.from_laplace_mechanism(1 / epsilon, value_discretization_interval=1e-4 if times < 100 else 1e-3, pessimistic_estimate=above)
+        pld.from_laplace_mechanism(
+            1 / epsilon,
+            value_discretization_interval=1e-4 if times < 100 else 1e-3,
+            pessimistic_estimate=above,
+        )
         .self_compose(times)
         .get_epsilon_for_delta(1e-5)
         for above in (False, True)
@@ -187,7 +231,9 @@ def test_laplace_composed_against_dp_accounting(times, epsilon):
 
 
 def test_twenty_dimensional_vectors_against_monte_carlo():
-    """delta(0.3) of the spread shift by 2e5 runs within 5.5 standard errors: false failure 4e-8. And the width promised: 1 % of epsilon."""
+    """delta(0.3) of the spread shift by 2e5 runs within 5.5 standard errors: false failure 4e-8.
+    And the width promised: 1 % of epsilon.
+    """
     mechanism = LaplaceVector(1.0)
     pair = mechanism.spread_pair()
     found = enclosed_law(mechanism, pair)
@@ -196,11 +242,15 @@ def test_twenty_dimensional_vectors_against_monte_carlo():
     rows = mechanism.sample(pair.d1, 200_000, np.random.default_rng(3))
     loss = mechanism.log_density(rows, pair.d1) - mechanism.log_density(rows, pair.d0)
     values = np.maximum(0.0, -np.expm1(0.3 - loss))
-    assert float(found.lower.hockey_stick(0.3)) == pytest.approx(values.mean(), abs=5.5 * values.std() / math.sqrt(200_000))
+    assert float(found.lower.hockey_stick(0.3)) == pytest.approx(
+        values.mean(), abs=5.5 * values.std() / math.sqrt(200_000)
+    )
 
 
 def test_thousand_different_factors():
-    """Off-grid atoms, each factor another law: the width promised, and the mean of the loss, which adds up."""
+    """Off-grid atoms, each factor another law: the width promised, and the mean of the loss, which
+    adds up.
+    """
     rng, draw = np.random.default_rng(0), SoftmaxDraw(5)
     factors = [(draw, w := rng.normal(size=5), w + 0.05 * rng.normal(size=5)) for _ in range(1000)]
     found = composed(factors)
@@ -214,7 +264,9 @@ def test_thousand_different_factors():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_grids_bracket_every_hockey_stick(seed):
-    """Random laws put on coarse grids: `split` dominates, `merged` is dominated, in either order, at 200 epsilons."""
+    """Random laws put on coarse grids: `split` dominates, `merged` is dominated, in either order,
+    at 200 epsilons.
+    """
     rng = np.random.default_rng(seed)
     p, q = rng.dirichlet(np.ones(30)), rng.dirichlet(np.ones(30))
     order = np.argsort(p / q)
@@ -225,7 +277,12 @@ def test_grids_bracket_every_hockey_stick(seed):
             truth = side.hockey_stick(grid)
             for function, sign in ((split, 1), (merged, -1)):
                 start, masses, infinite = function(side, step)
-                found = LossLaw(step * (start + np.arange(len(masses))), masses, masses).hockey_stick(grid) + infinite
+                found = (
+                    LossLaw(step * (start + np.arange(len(masses))), masses, masses).hockey_stick(
+                        grid
+                    )
+                    + infinite
+                )
                 assert np.all(sign * (found - truth) >= -1e-12)
                 assert np.max(np.abs(found - truth)) < 0.6 * step
 
@@ -235,7 +292,9 @@ def test_swapping_twice_and_the_two_hockey_sticks():
     mechanism = zoo()["truncated-geometric"]
     law = loss_law(mechanism, mechanism.worst_pair())
     e = np.linspace(-0.9, 0.9, 7)
-    assert law.swapped().hockey_stick(-e) == pytest.approx(1 - np.exp(-e) * (1 - law.hockey_stick(e)), abs=1e-12)
+    assert law.swapped().hockey_stick(-e) == pytest.approx(
+        1 - np.exp(-e) * (1 - law.hockey_stick(e)), abs=1e-12
+    )
     assert law.swapped().swapped().hockey_stick(e) == pytest.approx(law.hockey_stick(e))
 
 

@@ -31,7 +31,9 @@ def test_cells_enclose_the_closed_form_of_laplace_noise(epsilon, shift):
     for e in (0.0, 0.4 * size, 0.99 * size):
         low, high = on_cells(laplace, pair, e)
         with ctx.workprec(300):
-            exact = -((arb(e) - abs(arb(0.125 + shift * 0.875) - arb(0.125)) / arb(1.0 / epsilon)) / 2).expm1()
+            exact = -(
+                (arb(e) - abs(arb(0.125 + shift * 0.875) - arb(0.125)) / arb(1.0 / epsilon)) / 2
+            ).expm1()
         assert arb(low) <= exact and exact <= arb(high) and high <= low * WIDTH
 
 
@@ -42,13 +44,20 @@ def test_cells_enclose_balle_and_wang(epsilon, delta):
     low, high = on_cells(gaussian, pair, epsilon)
     with ctx.workprec(300):
         mu, root = 1 / arb(gaussian.sigma), arb(2).sqrt()
-        exact = ((epsilon / mu - mu / 2) / root).erfc() / 2 - arb(epsilon).exp() * ((epsilon / mu + mu / 2) / root).erfc() / 2
+        exact = ((epsilon / mu - mu / 2) / root).erfc() / 2 - arb(epsilon).exp() * (
+            (epsilon / mu + mu / 2) / root
+        ).erfc() / 2
     assert arb(low) <= exact and exact <= arb(high) and high <= low * WIDTH
     closed = proved_bounds(gaussian, pair, m.parse_claim(f"approx:{epsilon},{delta}"))
-    assert closed.parameter_lower <= gaussian.truth.parameter * (1 + 1e-9) and closed.parameter_upper >= gaussian.truth.parameter * (
-        1 - 1e-9
+    assert closed.parameter_lower <= gaussian.truth.parameter * (
+        1 + 1e-9
+    ) and closed.parameter_upper >= gaussian.truth.parameter * (1 - 1e-9)
+    assert (
+        epsilon
+        < closed.parameter_lower
+        <= closed.parameter_upper
+        <= closed.parameter_lower * (1 + 1e-6)
     )
-    assert epsilon < closed.parameter_lower <= closed.parameter_upper <= closed.parameter_lower * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -69,19 +78,32 @@ def test_cells_enclose_balle_and_wang(epsilon, delta):
         m.LaplaceVector(0.6, 4),
         m.PrefixSums(0.6, 3),
     ],
-    ids=lambda each: f"{type(each).__name__}-{getattr(each, 'arithmetic', getattr(each, 'release', ''))}",
+    ids=lambda each: (
+        f"{type(each).__name__}-{getattr(each, 'arithmetic', getattr(each, 'release', ''))}"
+    ),
 )
 def test_the_supremum_of_the_loss_is_the_truth_to_1e_6(mechanism):
-    found = proved_bounds(mechanism, mechanism.worst_pair(), m.parse_claim(f"pure:{mechanism.epsilon}"))
+    found = proved_bounds(
+        mechanism, mechanism.worst_pair(), m.parse_claim(f"pure:{mechanism.epsilon}")
+    )
     truth = mechanism.truth.parameter
-    assert found.parameter_lower <= truth * (1 + 1e-12) and truth * (1 - 1e-12) <= found.parameter_upper
+    assert (
+        found.parameter_lower <= truth * (1 + 1e-12)
+        and truth * (1 - 1e-12) <= found.parameter_upper
+    )
     assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
 
 
 def test_the_profile_at_zero_is_the_total_variation():
-    found = proved_bounds(m.RandomizedResponse(1.0, 3), m.RandomizedResponse(1.0, 3).worst_pair(), m.parse_claim("approx:0.5,0.1"))
+    found = proved_bounds(
+        m.RandomizedResponse(1.0, 3),
+        m.RandomizedResponse(1.0, 3).worst_pair(),
+        m.parse_claim("approx:0.5,0.1"),
+    )
     exact = (math.e - 1) / (math.e + 2)
-    assert found.delta_lower[0] <= exact <= found.delta_upper[0] <= found.delta_lower[0] * (1 + 1e-12)
+    assert (
+        found.delta_lower[0] <= exact <= found.delta_upper[0] <= found.delta_lower[0] * (1 + 1e-12)
+    )
 
 
 @pytest.mark.parametrize("order", [1.5, 3.0, 40.0])
@@ -89,14 +111,18 @@ def test_renyi_divergences(order):
     gaussian = m.Gaussian(1.0, 1e-5)
     found = proved_bounds(gaussian, gaussian.worst_pair(), m.parse_claim(f"rdp:{order},1"))
     exact = order / (2 * gaussian.sigma**2)
-    assert found.parameter_lower <= exact * (1 + 1e-14) and exact * (1 - 1e-14) <= found.parameter_upper
+    assert (
+        found.parameter_lower <= exact * (1 + 1e-14)
+        and exact * (1 - 1e-14) <= found.parameter_upper
+    )
     coin = m.RandomizedResponse(0.9)
     found = proved_bounds(coin, coin.worst_pair(), m.parse_claim(f"rdp:{order},1"))
     with ctx.workprec(300):
         e = arb(0.9).exp()
         p, q = e / (1 + e), 1 / (1 + e)
         exact = (
-            (arb(order) * p.log() + (1 - arb(order)) * q.log()).exp() + (arb(order) * q.log() + (1 - arb(order)) * p.log()).exp()
+            (arb(order) * p.log() + (1 - arb(order)) * q.log()).exp()
+            + (arb(order) * q.log() + (1 - arb(order)) * p.log()).exp()
         ).log()
         exact = exact / (arb(order) - 1)
     assert arb(found.parameter_lower) <= exact and exact <= arb(found.parameter_upper)
@@ -106,8 +132,15 @@ def test_renyi_divergences(order):
 def test_gdp_of_gaussian_noise_is_shift_over_sigma():
     gaussian = m.Gaussian(1.0, 1e-5, sensitivity=2.0)
     found = proved_bounds(gaussian, gaussian.worst_pair(), m.parse_claim("gdp:1"))
-    assert found.parameter_lower <= 2.0 / gaussian.sigma <= found.parameter_upper <= found.parameter_lower * (1 + 1e-15)
-    assert proved_bounds(m.Laplace(1.0), m.Laplace(1.0).worst_pair(), m.parse_claim("gdp:1")) is None
+    assert (
+        found.parameter_lower
+        <= 2.0 / gaussian.sigma
+        <= found.parameter_upper
+        <= found.parameter_lower * (1 + 1e-15)
+    )
+    assert (
+        proved_bounds(m.Laplace(1.0), m.Laplace(1.0).worst_pair(), m.parse_claim("gdp:1")) is None
+    )
 
 
 def test_random_boxes_hold_the_float_log_density_at_their_points():
@@ -122,13 +155,18 @@ def test_random_boxes_hold_the_float_log_density_at_their_points():
             with ctx.workprec(PRECISION):
                 a, b = span(mechanism.log_density_ball([[(low, high)]], data)[0])
                 mass = mechanism.mass_ball([[(low, high)]], data)[0]
-                inside = arb(a).exp() * (high - low) * (1 - 1e-9), arb(b).exp() * (high - low) * (1 + 1e-9)
+                inside = (
+                    arb(a).exp() * (high - low) * (1 - 1e-9),
+                    arb(b).exp() * (high - low) * (1 + 1e-9),
+                )
             assert a - 1e-9 <= mechanism.log_density(np.array([[y]]), data)[0] <= b + 1e-9
             assert inside[0] <= mass and mass <= inside[1]
 
 
 def test_sampled_outputs_fall_into_the_claimed_masses():
-    """Seeded. 20,000 outputs in four boxes each of four laws: six standard deviations, false-failure probability below 1e-7."""
+    """Seeded. 20,000 outputs in four boxes each of four laws: six standard deviations,
+    false-failure probability below 1e-7.
+    """
     rng = np.random.default_rng(8)
     for mechanism in (
         m.Laplace(0.8, arithmetic="grid"),

@@ -12,13 +12,19 @@ from dpwitness.core.balls.ball import PRECISION, span
 
 
 def ends_of(mechanism, claim=None, pair=None):
-    return proved_bounds(mechanism, pair or mechanism.worst_pair(), m.parse_claim(claim) if claim else mechanism.claim)
+    return proved_bounds(
+        mechanism,
+        pair or mechanism.worst_pair(),
+        m.parse_claim(claim) if claim else mechanism.claim,
+    )
 
 
 @pytest.mark.parametrize("variant", [1, 2, 4, 5, 6])
 @pytest.mark.parametrize(("length", "threshold"), [(2, 0.0), (5, 0.3)])
 def test_patterns_of_the_sparse_vector(variant, length, threshold):
-    """Masses add to 1 in balls, equal the quadrature to 1e-9, and the supremum is the truth to 1e-6."""
+    """Masses add to 1 in balls, equal the quadrature to 1e-9, and the supremum is the truth to
+    1e-6.
+    """
     rng = np.random.default_rng(variant)
     mechanism = m.SparseVector(float(rng.uniform(0.3, 2)), length, threshold, variant=variant)
     answers = rng.uniform(0, 1, length)
@@ -30,8 +36,13 @@ def test_patterns_of_the_sparse_vector(variant, length, threshold):
         masses = np.array([float(log.exp()) for log in logs])
     assert np.allclose(masses, np.exp(mechanism.log_density(rows, answers)), rtol=1e-9, atol=1e-300)
     found, truth = ends_of(mechanism), mechanism.truth.parameter
-    assert found.parameter_lower <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= found.parameter_upper
-    assert found.parameter_upper == found.parameter_lower == math.inf or found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
+    assert (
+        found.parameter_lower <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= found.parameter_upper
+    )
+    assert (
+        found.parameter_upper == found.parameter_lower == math.inf
+        or found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
+    )
 
 
 def test_the_broken_sparse_vector_exceeds_four():
@@ -62,14 +73,24 @@ def test_ridge_as_printed_has_no_epsilon_and_repaired_keeps_its_bound():
     grid = np.concatenate([np.linspace(-1, 1, 20_001)[:, None], [[1.0], [-1.0]]])
     pair = repaired.worst_pair()
     loss = np.abs(repaired.log_density(grid, pair.d1) - repaired.log_density(grid, pair.d0)).max()
-    assert loss <= found.parameter_upper * (1 + 1e-9) and loss == pytest.approx(found.parameter_upper, rel=1e-4)
+    assert loss <= found.parameter_upper * (1 + 1e-9) and loss == pytest.approx(
+        found.parameter_upper, rel=1e-4
+    )
 
 
-@pytest.mark.parametrize("loss", [m.Loss("linear"), m.Loss("logistic"), m.Loss("squared"), m.Loss("huber")], ids=lambda loss: loss.name)
+@pytest.mark.parametrize(
+    "loss",
+    [m.Loss("linear"), m.Loss("logistic"), m.Loss("squared"), m.Loss("huber")],
+    ids=lambda loss: loss.name,
+)
 def test_the_simplex_minimiser_satisfies_its_equation(loss):
-    """At the middle of the balls theta and theta proportional to exp(-sum x l'(x.theta) / lambda) agree to 1e-12; balls are that thin."""
+    """At the middle of the balls theta and theta proportional to exp(-sum x l'(x.theta) / lambda)
+    agree to 1e-12; balls are that thin.
+    """
     rng = np.random.default_rng(4)
-    data = m.LabelledVectors(rng.uniform(-1, 1, (5, 3)), rng.choice([-1.0, 1.0], 5), rng.integers(1, 5, 5))
+    data = m.LabelledVectors(
+        rng.uniform(-1, 1, (5, 3)), rng.choice([-1.0, 1.0], 5), rng.integers(1, 5, 5)
+    )
     mechanism = m.SimplexSampling(1.0, 6.0, loss, dimension=3, records=data.n, draws=4)
     with ctx.workprec(PRECISION):
         ends = [span(log) for log in mechanism._log_theta_ball(data)]
@@ -95,13 +116,21 @@ def test_composed_draws_equal_the_sum_over_all_rows(actions, horizon):
     rows = mechanism.support(pair.d0)
     p, q = (np.exp(mechanism.log_density(rows, d)) for d in (pair.d1, pair.d0))
     for k in (0, 5, 10):
-        exact = max(np.maximum(a - math.exp(found.epsilons[k]) * b, 0).sum() for a, b in ((p, q), (q, p)))
-        assert found.delta_lower[k] * (1 - 1e-9) - 1e-15 <= exact <= found.delta_upper[k] * (1 + 1e-9) + 1e-15
+        exact = max(
+            np.maximum(a - math.exp(found.epsilons[k]) * b, 0).sum() for a, b in ((p, q), (q, p))
+        )
+        assert (
+            found.delta_lower[k] * (1 - 1e-9) - 1e-15
+            <= exact
+            <= found.delta_upper[k] * (1 + 1e-9) + 1e-15
+        )
     assert found.epsilon_upper <= found.epsilon_lower * (1 + 1e-6)
 
 
 def test_a_wrong_regularisation_turns_the_verdict():
-    """Follow the leader at T = 60 needs epsilon 0.74 of its 1; with 1/2 of lambda in the balls it would need more."""
+    """Follow the leader at T = 60 needs epsilon 0.74 of its 1; with 1/2 of lambda in the balls it
+    would need more.
+    """
     mechanism = m.PrivateFTRL(1.0, 1e-5, 1.0, 2, 60)
     assert ends_of(mechanism).parameter_upper <= 1.0
     object.__setattr__(mechanism, "epsilon", 2.0)  # lambda is proportional to 1 / epsilon

@@ -1,4 +1,6 @@
-"""A thousand witnesses gone wrong: each is refused in one line or replayed; nothing else is raised, nothing foreign is loaded."""
+"""A thousand witnesses gone wrong: each is refused in one line or replayed; nothing else is raised,
+nothing foreign is loaded.
+"""
 
 import json
 import re
@@ -37,7 +39,12 @@ def test_mutants_of_audits_and_measures(tmp_path, monkeypatch):
         for mutant in mutants(witness, count, seed=3):
             file.write_bytes(mutant.content)
             try:
-                result = replay(file, allow=["numpy:mean"], **({} if witness.get("kind") else {"trials": 1000}), seed=8)
+                result = replay(
+                    file,
+                    allow=["numpy:mean"],
+                    **({} if witness.get("kind") else {"trials": 1000}),
+                    seed=8,
+                )
                 ended[result.verdict.value] += 1
             except InvalidArgument as error:
                 told.append(str(error))
@@ -51,7 +58,10 @@ def test_mutants_of_audits_and_measures(tmp_path, monkeypatch):
 def test_mutants_of_third_party_libraries_and_claims_are_read(tmp_path):
     """Read only: what they name runs in environments that need not be there."""
     file = tmp_path / "w.json"
-    for name in ("third-party/witness-k12-diffprivlib-histogram-replaced.json", "papers/witness-cm-05.json"):
+    for name in (
+        "third-party/witness-k12-diffprivlib-histogram-replaced.json",
+        "papers/witness-cm-05.json",
+    ):
         whole = 0
         for mutant in mutants(json.loads((PUBLISHED / name).read_text()), 300, seed=4):
             file.write_bytes(mutant.content)
@@ -72,4 +82,5 @@ def test_the_same_seed_gives_the_same_mutants():
 @pytest.mark.parametrize("path", sorted(PUBLISHED.glob("*/witness-*.json")), ids=lambda p: p.stem)
 def test_published_witnesses_are_read(path):
     load_json(path)
-    assert re.findall(r'"/\w[^"]*"', path.read_text(encoding="utf-8")) == []  # a place of one machine: they are replayed on others
+    # a place of one machine: they are replayed on others
+    assert re.findall(r'"/\w[^"]*"', path.read_text(encoding="utf-8")) == []

@@ -1,4 +1,6 @@
-"""Witnesses of every kind as they were written before the modules had rooms: their names of modules are old, and they replay."""
+"""Witnesses of every kind as they were written before the modules had rooms: their names of modules
+are old, and they replay.
+"""
 
 from pathlib import Path
 
@@ -19,6 +21,18 @@ def test_an_old_witness_replays(path, capsys):
 
 
 def test_every_kind_is_there_under_old_names():
-    assert {path.stem for path in OLD} >= {"atoms", "binned", "claim", "intervals", "low-bits", "sensitivity", "threshold", "utility"}
+    assert {path.stem for path in OLD} >= {
+        "atoms",
+        "binned",
+        "claim",
+        "intervals",
+        "low-bits",
+        "sensitivity",
+        "threshold",
+        "utility",
+    }
     places = [(read_json(path).get("target") or {}).get("target", "") for path in OLD]
-    assert "dpwitness.mechanisms.additive:Laplace" in places and "dpwitness.mechanisms.sparse_vector:BrokenSparseVector" in places
+    assert (
+        "dpwitness.mechanisms.additive:Laplace" in places
+        and "dpwitness.mechanisms.sparse_vector:BrokenSparseVector" in places
+    )

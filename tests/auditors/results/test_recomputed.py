@@ -1,4 +1,6 @@
-"""Bounds and verdicts computed again from the counts of a JSON document: an edited number contradicts the counts."""
+"""Bounds and verdicts computed again from the counts of a JSON document: an edited number
+contradicts the counts.
+"""
 
 import copy
 import json
@@ -27,7 +29,9 @@ def document(result):
     return json.loads(json.dumps(result.to_json()))
 
 
-@pytest.fixture(scope="module", params=["pure:1", "approx:1,1e-3", "gdp:0.9", "zcdp:0.2", "rdp:2,0.1"])
+@pytest.fixture(
+    scope="module", params=["pure:1", "approx:1,1e-3", "gdp:0.9", "zcdp:0.2", "rdp:2,0.1"]
+)
 def audited(request):
     return document(dpw.audit(noisy, claim=request.param, pair=PAIR, trials=6_000, seed=4))
 
@@ -70,7 +74,9 @@ def test_an_edited_number_is_refused(audited, edit):
 
 
 def test_a_bound_of_an_earlier_look_has_its_counts():
-    """The event guesses well at first and badly later, so that the first look certifies the most."""
+    """The event guesses well at first and badly later, so that the first look certifies
+    the most.
+    """
     event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
     tested = EventTest(PAIR, 0, 0.01, 2_000, event, "given", parts=(Part(Tally(900, 100, 1_000)),))
     tested = tested.look(dpw.PureDP(1.0), 0.005, 0.01, 1_000)
@@ -90,10 +96,20 @@ def test_a_document_of_an_earlier_version_is_read(audited):
 
 
 def test_measured_results_follow_from_their_limits():
-    failures = document(dpw.audit_utility(lambda size, rng: rng.random(size), FailureBound(0.5, 0.4), runs=500, seed=1))
+    failures = document(
+        dpw.audit_utility(
+            lambda size, rng: rng.random(size), FailureBound(0.5, 0.4), runs=500, seed=1
+        )
+    )
     assert recompute_bounds(failures).values["lower"] == pytest.approx(failures["lower"], rel=1e-9)
-    mean = document(dpw.audit_utility(lambda size, rng: rng.random(size), MeanBound(0.6, high=1.0), runs=500, seed=1))
-    sensitive = document(dpw.audit_sensitivity(np.mean, 0.2, dpw.mechanisms.Records(4), evaluations=200))
+    mean = document(
+        dpw.audit_utility(
+            lambda size, rng: rng.random(size), MeanBound(0.6, high=1.0), runs=500, seed=1
+        )
+    )
+    sensitive = document(
+        dpw.audit_sensitivity(np.mean, 0.2, dpw.mechanisms.Records(4), evaluations=200)
+    )
     for told in (failures, mean, sensitive):
         recompute_bounds(told)
         with pytest.raises(InvalidArgument, match="is damaged or edited"):
@@ -108,7 +124,13 @@ def test_canaries_follow_from_their_counts(claim):
     coins = rng.random(300) < 0.5
     scores = rng.normal(size=300) + 2.0 * coins
     told = document(dpw.audit_canaries(scores[coins], scores[~coins], claim))
-    assert recompute_canaries(told).values["parameter_lower"] == pytest.approx(told["parameter_lower"], rel=1e-3)
-    for edit in ({"parameter_lower": told["parameter_lower"] + 0.1}, {"verdict": turned(told["verdict"])}, {"confidence": 0.999}):
+    assert recompute_canaries(told).values["parameter_lower"] == pytest.approx(
+        told["parameter_lower"], rel=1e-3
+    )
+    for edit in (
+        {"parameter_lower": told["parameter_lower"] + 0.1},
+        {"verdict": turned(told["verdict"])},
+        {"confidence": 0.999},
+    ):
         with pytest.raises(InvalidArgument, match="is damaged or edited"):
             recompute_canaries(told | edit)

@@ -1,4 +1,6 @@
-"""Mechanisms that keep state, ignore their generator, or draw from the process'. Importable, for worker processes."""
+"""Mechanisms that keep state, ignore their generator, or draw from the process'. Importable, for
+worker processes.
+"""
 
 import random
 
@@ -78,7 +80,9 @@ class BufferInList(Kept):
 
 
 class Late(Kept):
-    """From its 100th call on, its outputs lie in another cell of any event, in a direction that the data do not tell."""
+    """From its 100th call on, its outputs lie in another cell of any event, in a direction that the
+    data do not tell.
+    """
 
     def run(self, dataset, size, rng):
         return rng.laplace(0.0, 1.0, size) + (self.calls > 100)

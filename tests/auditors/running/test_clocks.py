@@ -19,7 +19,9 @@ NEST = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1
 def test_a_grandchild_counts_while_it_runs_and_after_its_end():
     before = cpu_seconds()
     command = [sys.executable, "-S", "-E", "-c", NEST, BURN + WAIT]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         process.stdout.readline()
         running = cpu_seconds() - before
         process.communicate("\n")

@@ -1,4 +1,6 @@
-"""Stages on executors: segments are those of a serial run, whatever order answers come in; stragglers run twice; what does not add up."""
+"""Stages on executors: segments are those of a serial run, whatever order answers come in;
+stragglers run twice; what does not add up.
+"""
 
 import random
 import threading
@@ -12,7 +14,16 @@ import pytest
 from dpwitness import Pair
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.workers.chunks import run_span
-from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts, outputs, require_equal_runs
+from dpwitness.auditors.workers.engine import (
+    Inline,
+    MechanismFailed,
+    Pace,
+    Phase,
+    Stage,
+    counts,
+    outputs,
+    require_equal_runs,
+)
 from dpwitness.auditors.workers.generator_locks import current_lock, reset_generator_lock
 from dpwitness.auditors.workers.stage import SEGMENTS
 from dpwitness.auditors.workers.statefulness import Unfit
@@ -76,8 +87,13 @@ def test_segments_are_those_of_a_serial_run_whatever_order_answers_come_in(seed,
 
 def test_outputs_come_in_order_too():
     stage = stage_of(rounds=3_000)
-    found = [[side.values.tolist() for sides in segment.sides for side in sides] for segment in outputs(stage, Shuffled(1))]
-    assert found == [[side.values.tolist() for side in stage.sample(index)] for index in range(stage.chunks)]
+    found = [
+        [side.values.tolist() for sides in segment.sides for side in sides]
+        for segment in outputs(stage, Shuffled(1))
+    ]
+    assert found == [
+        [side.values.tolist() for side in stage.sample(index)] for index in range(stage.chunks)
+    ]
 
 
 @pytest.mark.parametrize("chunks", [1, 2, 1023, 1024, 1025, 3_000, 100_003])
@@ -94,8 +110,14 @@ def test_a_plan_of_any_size_has_as_many_segments_at_most(chunks):
 
 def test_segments_of_many_chunks_hold_their_sum():
     stage = stage_of(rounds=30_000, chunk=10)
-    each = [run_span(stage, [EVENT], 0, False, index, index + 1).parts[0] for index in range(stage.chunks)]
-    wanted = [sum(part.tables[0] for place, part in each if place == k).tolist() for k in range(stage.segments)]
+    each = [
+        run_span(stage, [EVENT], 0, False, index, index + 1).parts[0]
+        for index in range(stage.chunks)
+    ]
+    wanted = [
+        sum(part.tables[0] for place, part in each if place == k).tolist()
+        for k in range(stage.segments)
+    ]
     assert tables(counts(stage, [EVENT], Inline())) == wanted
 
 
@@ -108,9 +130,16 @@ def test_a_lost_batch_in_the_middle_of_a_segment_changes_what_follows_it_only():
 
     stage = stage_of(raises, rounds=20_480, chunk=10)
     first = float(stage.streams(1000)[0][1].random())
-    serial, shuffled = (list(counts(stage, [EVENT], executor)) for executor in (Inline(), Shuffled(2)))
-    assert tables(serial) == tables(shuffled) and [s.lost for s in serial] == [s.lost for s in shuffled]
-    assert sum(s.lost for s in serial) > 0 and [s.single for s in serial] == [False] * 500 + [True] * 524
+    serial, shuffled = (
+        list(counts(stage, [EVENT], executor)) for executor in (Inline(), Shuffled(2))
+    )
+    assert tables(serial) == tables(shuffled) and [s.lost for s in serial] == [
+        s.lost for s in shuffled
+    ]
+    assert (
+        sum(s.lost for s in serial) > 0
+        and [s.single for s in serial] == [False] * 500 + [True] * 524
+    )
 
 
 class Slow:
@@ -165,7 +194,11 @@ def test_two_answers_must_agree():
             require_equal_runs(future, span)
             continue
         wrong += 1
-        with pytest.raises(Unfit, match="chunks 0 to 2 gave different counts in two runs: the mechanism is not a function of its"):
+        with pytest.raises(
+            Unfit,
+            match="chunks 0 to 2 gave different counts in two runs: the mechanism is not a "
+            "function of its",
+        ):
             require_equal_runs(future, span)
     assert span.agrees(other) and wrong == 5
 
@@ -189,14 +222,18 @@ def test_counts_that_do_not_add_up_stop_the_audit(change):
 
             return super().submit(call)
 
-    with pytest.raises(MechanismFailed, match="a worker returned counts that do not add up: chunks 0 to"):
+    with pytest.raises(
+        MechanismFailed, match="a worker returned counts that do not add up: chunks 0 to"
+    ):
         list(counts(stage_of(), [EVENT], Wrong()))
 
 
 def test_a_task_that_hangs_ends_the_stage():
     stage = replace(stage_of(Slow(30.0), repeatable=False), time_limit=1.0)
     began = time.monotonic()
-    with pytest.raises(MechanismFailed, match="a chunk of 100 rounds took longer than time_limit = 1 s"):
+    with pytest.raises(
+        MechanismFailed, match="a chunk of 100 rounds took longer than time_limit = 1 s"
+    ):
         list(counts(stage, [EVENT], Inline()))
     assert time.monotonic() - began < 25
 
@@ -205,13 +242,30 @@ def test_streams_of_a_key_are_independent_and_can_spawn():
     (one, two, three), words = streams(7, (1, 2, 3), 3)
     again, more = streams(7, (1, 2, 3), 3)
     assert words == more and [g.random() for g in (one, two, three)] == [g.random() for g in again]
-    assert len({int(g.integers(2**63)) for g in (one, two, three, *one.spawn(2), *streams(7, (1, 2, 4), 3)[0], stream(7, 1, 2, 3))}) == 9
+    assert (
+        len(
+            {
+                int(g.integers(2**63))
+                for g in (
+                    one,
+                    two,
+                    three,
+                    *one.spawn(2),
+                    *streams(7, (1, 2, 4), 3)[0],
+                    stream(7, 1, 2, 3),
+                )
+            }
+        )
+        == 9
+    )
     drawn = np.stack([g.random(20_000) for g in streams(1, (5,), 3)[0]])
     assert np.abs(np.corrcoef(drawn) - np.eye(3)).max() < 6 / np.sqrt(20_000)
 
 
 def test_a_task_that_was_left_behind_holds_up_nobody():
-    """A chunk that hangs is given up; when it wakes, the later chunks of its task keep to the turns that it began with."""
+    """A chunk that hangs is given up; when it wakes, the later chunks of its task keep to the turns
+    that it began with.
+    """
     calls, wake, end = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
 
     def hangs(dataset, size, rng):
@@ -237,7 +291,9 @@ def test_a_task_that_was_left_behind_holds_up_nobody():
 
 
 def test_an_abandoned_task_that_wakes_up_leaves_the_global_generators_alone():
-    """While it slept, others drew from the generators, so that it seems to have drawn from them itself."""
+    """While it slept, others drew from the generators, so that it seems to have drawn from them
+    itself.
+    """
     asleep, wake = threading.Event(), threading.Event()
 
     def hangs(dataset, size, rng):

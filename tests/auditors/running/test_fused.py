@@ -1,4 +1,6 @@
-"""Rounds counted where they are drawn are those of outputs that are stored: bit for bit, and from the same stream."""
+"""Rounds counted where they are drawn are those of outputs that are stored: bit for bit, and from
+the same stream.
+"""
 
 import math
 from dataclasses import replace
@@ -30,7 +32,16 @@ from dpwitness.auditors.events.features import (
 )
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import encode, row_keys
-from dpwitness.auditors.events.rules import Atoms, Ball, Intervals, Lattice, LowBits, Threshold, WeightedScore, lattice
+from dpwitness.auditors.events.rules import (
+    Atoms,
+    Ball,
+    Intervals,
+    Lattice,
+    LowBits,
+    Threshold,
+    WeightedScore,
+    lattice,
+)
 from dpwitness.auditors.workers import chunks
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
 from dpwitness.auditors.workers.fused_counts import counter
@@ -40,15 +51,45 @@ from dpwitness.core.numerics.draws import state_of
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
 
-PAPERS = ("logistic-output-gamma-d2", "glm-output-gaussian", "glm-output-laplace", "ridge-printed-p1", "ridge-repaired-p2", "ftrl-printed")
+PAPERS = (
+    "logistic-output-gamma-d2",
+    "glm-output-gaussian",
+    "glm-output-laplace",
+    "ridge-printed-p1",
+    "ridge-repaired-p2",
+    "ftrl-printed",
+)
 MINE = zoo() | {name: paper_zoo()[name].mechanism for name in PAPERS}
-MINE |= {f"{name}-grid": replace(MINE[name], grid=2.0**-8) for name in ("logistic-output-gamma-d2", "ridge-repaired-p2")}
-NASTY = [math.nan, -math.nan, 0.0, -0.0, math.inf, -math.inf, 5e-324, -1e-310, 1.7e308, -1.7e308, 1.0, -1.0, 2.0, 0.5, 3.0, 1 / 3, 2.0**-30]
+MINE |= {
+    f"{name}-grid": replace(MINE[name], grid=2.0**-8)
+    for name in ("logistic-output-gamma-d2", "ridge-repaired-p2")
+}
+NASTY = [
+    math.nan,
+    -math.nan,
+    0.0,
+    -0.0,
+    math.inf,
+    -math.inf,
+    5e-324,
+    -1e-310,
+    1.7e308,
+    -1.7e308,
+    1.0,
+    -1.0,
+    2.0,
+    0.5,
+    3.0,
+    1 / 3,
+    2.0**-30,
+]
 NO_STRUCTURE = 3.0
 
 
 def both_ways(run, dataset, event, size, seed=1):
-    """The counter's table and head, and what storing the outputs gives; the generators must be left alike."""
+    """The counter's table and head, and what storing the outputs gives; the generators must be left
+    alike.
+    """
     rngs = [Generator(SFC64(seed)) for _ in range(2)]
     found, head = counter(run, dataset, event).count(size, rngs[0])
     stored = batch(run, dataset, size, rngs[1])
@@ -64,14 +105,19 @@ def middle(mechanism, dataset):
     rows = mechanism.sample(dataset, 500, np.random.default_rng(0))
     edges = np.unique(np.quantile(rows[:, -1], [0.0, 0.25, 0.5, 0.75]))
     edges = edges[edges < rows[:, -1].max()]
-    return Intervals(rows.shape[1] - 1, edges, np.resize([1.0, -1.0, 0.0], len(edges) + 1), missing=-1)
+    return Intervals(
+        rows.shape[1] - 1, edges, np.resize([1.0, -1.0, 0.0], len(edges) + 1), missing=-1
+    )
 
 
 @pytest.mark.parametrize("name", MINE)
 def test_counts_of_learned_events_are_those_of_stored_outputs(name):
     mechanism = MINE[name]
     pair = mechanism.worst_pair()
-    sides = [encode(mechanism.sample(d, 500, np.random.default_rng(i)), 500) for i, d in enumerate((pair.d1, pair.d0))]
+    sides = [
+        encode(mechanism.sample(d, 500, np.random.default_rng(i)), 500)
+        for i, d in enumerate((pair.d1, pair.d0))
+    ]
     event = learn(*sides, mechanism.claim, alpha=0.05, rounds=10**5).event
     if counter(mechanism.sample, pair.d0, event) is None:
         pytest.skip("events with trees are counted from stored outputs")
@@ -81,14 +127,25 @@ def test_counts_of_learned_events_are_those_of_stored_outputs(name):
 
 
 @pytest.mark.parametrize(
-    "mechanism", [m.Laplace(0.7), m.LaplaceVector(1.0, 3), m.Gaussian(1.0, 1e-5), m.Gaussian(1.0, 1e-5, arithmetic="grid")]
+    "mechanism",
+    [
+        m.Laplace(0.7),
+        m.LaplaceVector(1.0, 3),
+        m.Gaussian(1.0, 1e-5),
+        m.Gaussian(1.0, 1e-5, arithmetic="grid"),
+    ],
 )
 def test_draws_from_the_state_are_those_of_the_generator(mechanism):
     """Also in the tails of the ziggurat method, which one draw in a few thousand needs."""
-    draws, rngs = mechanism.draws(mechanism.worst_pair().d1), [Generator(SFC64(9)) for _ in range(2)]
+    draws, rngs = (
+        mechanism.draws(mechanism.worst_pair().d1),
+        [Generator(SFC64(9)) for _ in range(2)],
+    )
     out = np.empty((2**18 // draws.width, draws.width))
     draws.inlined(*draws.arguments, out, state_of(rngs[0]))
-    assert out.tobytes() == draws.sample(len(out), rngs[1]).tobytes() and rngs[0].bytes(16) == rngs[1].bytes(16)
+    assert out.tobytes() == draws.sample(len(out), rngs[1]).tobytes() and rngs[0].bytes(16) == rngs[
+        1
+    ].bytes(16)
     assert state_of(np.random.default_rng(9)) is None
 
 
@@ -103,7 +160,8 @@ def test_blocks_change_nothing(name):
     assert np.count_nonzero(found) >= 2
     for side in (mechanism.worst_pair().d0, dataset):
         draws, rngs = mechanism.draws(side), [Generator(SFC64(3)) for _ in range(2)]
-        parts = np.concatenate([draws.sample(size, rngs[0]) for size in (32, 0, 64, 4)])  # of 32 rows the coins are drawn together
+        # of 32 rows the coins are drawn together
+        parts = np.concatenate([draws.sample(size, rngs[0]) for size in (32, 0, 64, 4)])
         assert parts.tobytes() == mechanism.sample(side, 100, rngs[1]).tobytes()
 
 
@@ -136,13 +194,23 @@ hypothesis = settings(max_examples=30, deadline=None, derandomize=True)
 
 
 @hypothesis
-@given(seeds, st.sampled_from([1, 2, 8, 9, 40, 300]), st.integers(1, 3), st.sampled_from([1e-300, 1e-3, 1.0, 1e306, 1e308]))
+@given(
+    seeds,
+    st.sampled_from([1, 2, 8, 9, 40, 300]),
+    st.integers(1, 3),
+    st.sampled_from([1e-300, 1e-3, 1.0, 1e306, 1e308]),
+)
 def test_intervals(seed, edges, width, scale):
     rng = np.random.default_rng(seed)
     values = drawn(seed, 300, width)
     edges = np.unique(rng.choice([-1.0, 0.0, 1.0, 2.0, *(scale * rng.uniform(-1, 1, 300))], edges))
     values[:50, -1] = rng.choice(edges, 50)
-    check(Intervals(width - 1, edges, rng.choice([-1.0, 0.0, 1.0], len(edges) + 1), int(rng.integers(-1, 2))), values)
+    check(
+        Intervals(
+            width - 1, edges, rng.choice([-1.0, 0.0, 1.0], len(edges) + 1), int(rng.integers(-1, 2))
+        ),
+        values,
+    )
 
 
 @hypothesis
@@ -150,11 +218,19 @@ def test_intervals(seed, edges, width, scale):
 def test_atoms(seed, width, listed, exact):
     """With exact values, or structures that no output has; some are listed twice."""
     rng = np.random.default_rng(seed)
-    values = np.where(rng.random((400, width)) < 0.6, rng.choice(NASTY, (400, width)), rng.integers(0, 3, (400, width)))
-    rows = np.column_stack([np.where(rng.random(listed) < 0.9, NO_STRUCTURE, 4.0), rng.permutation(values)[:listed]])
+    values = np.where(
+        rng.random((400, width)) < 0.6,
+        rng.choice(NASTY, (400, width)),
+        rng.integers(0, 3, (400, width)),
+    )
+    rows = np.column_stack(
+        [np.where(rng.random(listed) < 0.9, NO_STRUCTURE, 4.0), rng.permutation(values)[:listed]]
+    )
     only = None
     if exact:
-        only = np.column_stack([rng.integers(1, width + 1, 5), rng.choice([-0.0, 1.0, np.inf, 2.0, 7.0], 5)])
+        only = np.column_stack(
+            [rng.integers(1, width + 1, 5), rng.choice([-0.0, 1.0, np.inf, 2.0, 7.0], 5)]
+        )
         rows = np.unique(rules.mask_other_values(rows, only), axis=0)
     event = Atoms(rows, rng.choice([-1.0, 1.0], len(rows)), exact=only)
     check(event, np.column_stack([values, rng.normal(size=400)]))
@@ -165,12 +241,18 @@ def blocks_of(kind, rng, width):
     numbers = at, rng.normal(size=len(at)), rng.choice([1e-3, 1.0, 0.1, 1e3], len(at))
     n = len(at)
     if kind is Levels:
-        keys = np.unique(rng.choice([0.0, 1.0, 2.0, np.inf, 1.7e308, -1.0], int(rng.integers(1, 6))))
+        keys = np.unique(
+            rng.choice([0.0, 1.0, 2.0, np.inf, 1.7e308, -1.0], int(rng.integers(1, 6)))
+        )
         return Levels(int(rng.integers(0, width + 1)), keys), len(keys)
     if kind is Ramps:
-        knots = np.unique(rng.choice([-1e200, -2.0, -1.0, 0.0, 1e-150, 0.5, 1.0, 3.0], int(rng.integers(2, 7))))
+        knots = np.unique(
+            rng.choice([-1e200, -2.0, -1.0, 0.0, 1e-150, 0.5, 1.0, 3.0], int(rng.integers(2, 7)))
+        )
         knots = knots if len(knots) > 1 else np.array([0.0, 1.0])
-        return Ramps(int(rng.integers(0, width + 1)), int(rng.integers(-1, width + 1)), knots), len(knots) - 1
+        return Ramps(int(rng.integers(0, width + 1)), int(rng.integers(-1, width + 1)), knots), len(
+            knots
+        ) - 1
     if kind is Places:
         return Places(at, float(rng.choice([0.0, 1.0, np.inf]))), 3 * n + 2
     if kind is Distances:
@@ -178,7 +260,9 @@ def blocks_of(kind, rng, width):
     if kind is ProjectedRamps:
         return ProjectedRamps(*numbers, rng.normal(size=n), np.array([-2.0, -0.5, 0.3, 2.5])), 3
     if kind is WhitenedDistances:
-        return WhitenedDistances(*numbers, rng.normal(size=n), rng.normal(size=n), rng.normal(size=(n, n))), 3
+        return WhitenedDistances(
+            *numbers, rng.normal(size=n), rng.normal(size=n), rng.normal(size=(n, n))
+        ), 3
     if kind is Trees:
         feature, threshold = rng.integers(0, width + 1, 7), rng.choice([0.0, 1.0, -0.5, np.inf], 7)
         left, right = np.array([1, 3, -1, -1, -1, 6, -1]), np.array([2, 4, -1, -1, -1, 6, -1])
@@ -191,14 +275,28 @@ def threshold_between(score, values, rng):
     outputs = rules.Outputs(values, np.full(len(values), NO_STRUCTURE))
     places = np.unique(score(outputs.matrix(score.width)))
     places = places[np.isfinite(places)]
-    gaps = np.flatnonzero(np.diff(places) > 1e-7 * np.maximum(1e-6, np.abs(places[1:])) + 100 * score.unit)
+    gaps = np.flatnonzero(
+        np.diff(places) > 1e-7 * np.maximum(1e-6, np.abs(places[1:])) + 100 * score.unit
+    )
     if len(gaps) < 2:
         return Threshold(score, -math.inf, math.inf)
     low, high = np.sort(rng.choice(gaps, 2, replace=False))
     return Threshold(score, *(float(places[i] / 2 + places[i + 1] / 2) for i in (low, high)))
 
 
-KINDS = [Levels, Ramps, Affine, SignedLog, Products, Sorted, Distances, Places, Trees, WhitenedDistances, ProjectedRamps]
+KINDS = [
+    Levels,
+    Ramps,
+    Affine,
+    SignedLog,
+    Products,
+    Sorted,
+    Distances,
+    Places,
+    Trees,
+    WhitenedDistances,
+    ProjectedRamps,
+]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, None], ids=str)
@@ -210,7 +308,11 @@ def test_scores(kind):
         width = int(rng.integers(1, 6))
         kinds = [kind] * int(rng.integers(1, 4)) if kind else KINDS
         made = [blocks_of(each, rng, width) for each in kinds]
-        score = WeightedScore(width, tuple((block, rng.normal(size=count)) for block, count in made), float(rng.normal()))
+        score = WeightedScore(
+            width,
+            tuple((block, rng.normal(size=count)) for block, count in made),
+            float(rng.normal()),
+        )
         values = drawn(seed, 600, width + int(rng.integers(0, 2)))
         event = threshold_between(score, values, rng)
         check(event, values)
@@ -221,7 +323,9 @@ def test_scores(kind):
 @hypothesis
 @given(seeds, st.sampled_from([1, 2, 7, 8, 9, 20, 128]), st.sampled_from([-1, 1]))
 def test_balls(seed, width, inside):
-    """Distances in NumPy's own order of summation: rows on the very border are told as it tells them."""
+    """Distances in NumPy's own order of summation: rows on the very border are told as it tells
+    them.
+    """
     rng = np.random.default_rng(seed)
     values = drawn(seed, 200, width) if seed % 2 else rng.normal(size=(200, width))
     center = rng.normal(size=width)
@@ -246,10 +350,15 @@ def test_many_outputs_are_counted_by_the_kernel(monkeypatch):
     called = []
     event = Atoms(np.array([[NO_STRUCTURE, 1.0]]), np.array([1.0]))
     monkeypatch.setattr(Atoms, "kernel", lambda self, width, code: called.append((width, code)))
-    one, mixed = (rules.Outputs(np.ones((4, 1)), np.array([NO_STRUCTURE, NO_STRUCTURE, NO_STRUCTURE, last])) for last in (3.0, 4.0))
+    one, mixed = (
+        rules.Outputs(np.ones((4, 1)), np.array([NO_STRUCTURE, NO_STRUCTURE, NO_STRUCTURE, last]))
+        for last in (3.0, 4.0)
+    )
     for outputs, rounds in ((one, 0), (one, MIN_KERNEL_ROUNDS - 1), (mixed, MIN_KERNEL_ROUNDS)):
         assert event.count(outputs, rounds) == (4 - (outputs is mixed), 0) and not called
-    assert event.tabulate(one, MIN_KERNEL_ROUNDS).tolist() == [0, 4, 0] and called == [(1, NO_STRUCTURE)]
+    assert event.tabulate(one, MIN_KERNEL_ROUNDS).tolist() == [0, 4, 0] and called == [
+        (1, NO_STRUCTURE)
+    ]
 
 
 def test_keys_that_share_a_slot_are_told_apart():
@@ -293,8 +402,11 @@ def variant(**methods):
 
 OTHERS = {
     "doubled": variant(sample=lambda self, d, size, rng: 2 * Mine.sample(self, d, size, rng)),
-    "doubled later": variant(  # as its draws say for the first outputs: a class below has a `sample` of its own all the same
-        sample=lambda self, d, size, rng: np.where(np.arange(size) < 100, 1, 2)[:, None] * Mine().sample(d, size, rng)
+    # as its draws say for the first outputs: a class below has a `sample` of its own all the same
+    "doubled later": variant(
+        sample=lambda self, d, size, rng: (
+            np.where(np.arange(size) < 100, 1, 2)[:, None] * Mine().sample(d, size, rng)
+        )
     ),
     "with memory": variant(fill=staticmethod(fill_with_memory)),
     "in Python": variant(fill=staticmethod(fill_shifted.py_func)),
@@ -321,18 +433,31 @@ def test_only_what_samples_by_its_draws_is_counted():
     for name, other in OTHERS.items():
         assert counter(other.sample, dataset, HALVES) is None, name
     assert counter(lambda d, n, rng: rng.random((n, 2)), dataset, HALVES) is None
-    assert counter(m.SimplexSampling(1.0, 40.0, m.Loss("linear"), 2, 1).sample, None, HALVES) is None  # its `draws` is a parameter
+    # its `draws` is a parameter
+    assert (
+        counter(m.SimplexSampling(1.0, 40.0, m.Loss("linear"), 2, 1).sample, None, HALVES) is None
+    )
     game = m.Laplace(1.0)
-    assert counter(game.draws, np.zeros(1), HALVES) is None and counter(game.sample, "x", HALVES) is None
+    assert (
+        counter(game.draws, np.zeros(1), HALVES) is None
+        and counter(game.sample, "x", HALVES) is None
+    )
     wide = Intervals(1, np.array([0.0]), np.array([-1.0, 1.0]))
     assert counter(game.sample, np.zeros(1), wide) is None and cached_kernel(wide, 1, 0.0) is None
     cells = Binned((HALVES,), np.array([-0.1, 0.1]), 2.0, True, np.array([0.1, 0.1]))
-    assert counter(game.sample, np.zeros(1), cells) is None and counter(game.sample, np.zeros(1), HALVES) is not None
+    assert (
+        counter(game.sample, np.zeros(1), cells) is None
+        and counter(game.sample, np.zeros(1), HALVES) is not None
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((1, (), 1), "fill must be callable"), ((len, [], 1), "arguments must be a tuple"), ((len, (), 0), "width must be a whole number")],
+    [
+        ((1, (), 1), "fill must be callable"),
+        ((len, [], 1), "arguments must be a tuple"),
+        ((len, (), 0), "width must be a whole number"),
+    ],
 )
 def test_draws_are_checked(arguments, message):
     with pytest.raises(dpw.InvalidArgument, match=f"Draws: {message}"):
@@ -341,15 +466,23 @@ def test_draws_are_checked(arguments, message):
 
 @pytest.mark.parametrize("name", ["laplace", "noisy-max", "svt1"])
 def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
-    """Rounds that are counted where they are drawn, and rounds that are stored: the same segments, marks included."""
+    """Rounds that are counted where they are drawn, and rounds that are stored: the same segments,
+    marks included.
+    """
     mechanism = next(mechanism for key, mechanism in MINE.items() if key.startswith(name))
     pair = mechanism.worst_pair()
     event = middle(mechanism, pair.d1)
     stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
-    drawn = [(s.tables[0].tolist(), s.marks, s.lost) for s in counts(stage, [event], Inline(), keep=2**15)]
+    drawn = [
+        (s.tables[0].tolist(), s.marks, s.lost)
+        for s in counts(stage, [event], Inline(), keep=2**15)
+    ]
     called = []
     monkeypatch.setattr(chunks, "_counting_kernels", lambda stage, events: called.append(1))
-    assert [(s.tables[0].tolist(), s.marks, s.lost) for s in counts(stage, [event], Inline(), keep=2**15)] == drawn and called
+    assert [
+        (s.tables[0].tolist(), s.marks, s.lost)
+        for s in counts(stage, [event], Inline(), keep=2**15)
+    ] == drawn and called
 
 
 def test_draws_that_are_not_what_is_sampled_are_told():
@@ -368,4 +501,8 @@ def test_draws_that_are_not_what_is_sampled_are_told():
     pair = mechanism.worst_pair()
     stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
     with pytest.raises(Unfit, match="mechanism draws other outputs than it samples"):
-        list(counts(stage, [Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))], Inline(), keep=2**14))
+        list(
+            counts(
+                stage, [Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))], Inline(), keep=2**14
+            )
+        )

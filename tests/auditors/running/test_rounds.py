@@ -1,4 +1,6 @@
-"""Exceptions enter by their own first draw: no bias from batches that raise, in process or in a worker."""
+"""Exceptions enter by their own first draw: no bias from batches that raise, in process or in a
+worker.
+"""
 
 import inspect
 import math
@@ -49,13 +51,17 @@ def file(tmp_path_factory):
 
 @pytest.mark.parametrize("where", ["here", "worker"])
 def test_exceptions_enter_with_their_own_probability(file, where):
-    """20,000 rounds of a fixed event: the share of exceptions is within 6 standard errors of its truth; false failure 2e-9.
+    """20,000 rounds of a fixed event: the share of exceptions is within 6 standard errors of its
+    truth; false failure 2e-9.
 
     Where batches of 64 that raise are run again it is smaller by 59 %, 10 standard errors.
     """
     mechanism = tight if where == "here" else Target(file, "tight")
-    event = Intervals(0, np.array([1.0]), np.array([0.0, 1.0]))  # an exception's number is the hash of its text
-    result = confirm(mechanism, event, claim=PureDP(1.0), pair=PAIR, trials=20_000, confidence=1 - 1e-6, seed=11)
+    # an exception's number is the hash of its text
+    event = Intervals(0, np.array([1.0]), np.array([0.0, 1.0]))
+    result = confirm(
+        mechanism, event, claim=PureDP(1.0), pair=PAIR, trials=20_000, confidence=1 - 1e-6, seed=11
+    )
     share = (math.exp(1 - BEYOND) + math.exp(-BEYOND)) / 4
     seen = (result.tally.correct + result.tally.wrong) / result.tally.rounds
     assert abs(seen - share) < 6 * math.sqrt(share * (1 - share) / result.tally.rounds)
@@ -64,14 +70,18 @@ def test_exceptions_enter_with_their_own_probability(file, where):
 
 @pytest.mark.parametrize("where", ["here", "worker"])
 def test_a_violation_by_exceptions_is_found(file, where):
-    """True epsilon 1 at claim 0.2, P(raise) .5 and .18: 5,000 rounds are far above the bound with probability 1 - 1e-9."""
+    """True epsilon 1 at claim 0.2, P(raise) .5 and .18: 5,000 rounds are far above the bound with
+    probability 1 - 1e-9.
+    """
     mechanism = loud if where == "here" else Target(file, "loud")
     result = audit(mechanism, claim="pure:0.2", pair=PAIR, trials=6_000, bits=False, seed=5)
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower < 1.0
 
 
 def test_shares_of_exceptions_are_those_of_single_runs():
-    """40,000 single runs on D1 in a stage: within 6 standard errors of P(Laplace > 3.2), false failure 2e-9."""
+    """40,000 single runs on D1 in a stage: within 6 standard errors of P(Laplace > 3.2), false
+    failure 2e-9.
+    """
     share = math.exp(1 - BEYOND) / 2
     stage = Stage(tight, PAIR, 3, (1, 0, Phase.TRAIN), 80_000, 1_000, 60.0, single=True)
     raised = runs = 0
@@ -90,11 +100,14 @@ def test_a_batch_that_raises_is_lost_and_not_run_again():
 
     assert batch(raises, PAIR.d0, 64, stream(1)) is None
     assert calls == [64]
-    assert batch(raises, PAIR.d0, 1, stream(1)).names and calls == [64, 1]  # a single run's exception is its output
+    # a single run's exception is its output
+    assert batch(raises, PAIR.d0, 1, stream(1)).names and calls == [64, 1]
 
 
 def test_lost_rounds_are_wrong_guesses_and_later_rounds_single():
-    """Chunk 3 of 8 loses the rounds of D1; they are never seen, the counts of the others are those of their own draws."""
+    """Chunk 3 of 8 loses the rounds of D1; they are never seen, the counts of the others are those
+    of their own draws.
+    """
 
     def raises_late(dataset, size, rng):
         draws = rng.random(size)
@@ -102,26 +115,47 @@ def test_lost_rounds_are_wrong_guesses_and_later_rounds_single():
             raise ValueError("late")
         return draws
 
-    probe = Stage(lambda dataset, size, rng: rng.random(size), PAIR, 5, (1, 0, Phase.TEST), 8_000, 1_000, 60.0)
+    probe = Stage(
+        lambda dataset, size, rng: rng.random(size), PAIR, 5, (1, 0, Phase.TEST), 8_000, 1_000, 60.0
+    )
     first = float(probe.streams(3)[0][1].random())
     stage = replace(probe, run=raises_late)
     event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
     plain, found = list(counts(probe, [event], Inline())), list(counts(stage, [event], Inline()))
     assert [chunk.single for chunk in found] == [False] * 4 + [True] * 4
-    assert [chunk.lost for chunk in found] == [0, 0, 0, int(plain[3].tables[0][0].sum()), 0, 0, 0, 0]
-    assert not found[3].tables[0][0].any() and np.array_equal(found[3].tables[0][1], plain[3].tables[0][1])
+    assert [chunk.lost for chunk in found] == [
+        0,
+        0,
+        0,
+        int(plain[3].tables[0][0].sum()),
+        0,
+        0,
+        0,
+        0,
+    ]
+    assert not found[3].tables[0][0].any() and np.array_equal(
+        found[3].tables[0][1], plain[3].tables[0][1]
+    )
     for a, b in zip(plain[:3], found[:3], strict=True):
         assert np.array_equal(a.tables[0], b.tables[0])
     trained = list(outputs(stage, Inline()))  # nothing certifies there: the chunk is run singly
-    assert [chunk.single for chunk in trained] == [False] * 3 + [True] * 5 and not any(chunk.lost for chunk in trained)
+    assert [chunk.single for chunk in trained] == [False] * 3 + [True] * 5 and not any(
+        chunk.lost for chunk in trained
+    )
 
 
 @pytest.mark.parametrize("claim", [PureDP(1.0), ApproxDP(1.0, 0.01)])
 def test_lost_rounds_never_certify_more_than_any_outcome_of_theirs(claim):
-    """Whatever 40 lost rounds were, right, wrong or no guess: the full counts certify at least as much."""
+    """Whatever 40 lost rounds were, right, wrong or no guess: the full counts certify at least as
+    much.
+    """
     rounds, right, wrong, lost = 20_000, 2_000, 300, 40
     bound = float(certified(claim, right, wrong + lost, rounds, 0.01, lost=lost))
-    truths = [float(certified(claim, right + c, wrong + w, rounds, 0.01)) for c in range(lost + 1) for w in range(lost + 1 - c)]
+    truths = [
+        float(certified(claim, right + c, wrong + w, rounds, 0.01))
+        for c in range(lost + 1)
+        for w in range(lost + 1 - c)
+    ]
     assert 0 < bound <= min(truths)
 
 
@@ -140,7 +174,9 @@ def test_single_runs_keep_their_order_and_kinds():
 
 
 def test_a_worker_runs_singly_from_the_start(file):
-    """Single runs are asked for as such; a batch that raises in a worker is one call and one exception."""
+    """Single runs are asked for as such; a batch that raises in a worker is one call and one
+    exception.
+    """
     target = Target(file, "counted")
     with pytest.raises(Exception, match="1"):
         target.sample(PAIR.d0, 50, stream(1))
@@ -153,7 +189,9 @@ def test_a_worker_runs_singly_from_the_start(file):
 
 
 def test_how_slow_a_mechanism_is_changes_no_count():
-    """2 ms a run, a time limit of 0.3 s: the chunks fit, and the counts are those of the same mechanism without the wait."""
+    """2 ms a run, a time limit of 0.3 s: the chunks fit, and the counts are those of the same
+    mechanism without the wait.
+    """
 
     def fast(dataset, size, rng):
         return dataset[0] + rng.laplace(0.0, 0.5, size)
@@ -162,20 +200,42 @@ def test_how_slow_a_mechanism_is_changes_no_count():
         time.sleep(0.002 * size)
         return fast(dataset, size, rng)
 
-    options = {"claim": "pure:1", "pair": PAIR, "trials": 1_500, "seed": 4, "bits": False, "time_limit": 0.3, "name": "one"}
+    options = {
+        "claim": "pure:1",
+        "pair": PAIR,
+        "trials": 1_500,
+        "seed": 4,
+        "bits": False,
+        "time_limit": 0.3,
+        "name": "one",
+    }
     results = [audit(mechanism, **options) for mechanism in (fast, slow)]
     assert results[0].tally == results[1].tally
     assert results[1].verdict is not Verdict.ERROR
 
 
 def test_a_run_may_take_ten_times_what_those_before_it_took():
-    """Whatever the time limit is; a hung one is found all the same, and what was certified before is said."""
+    """Whatever the time limit is; a hung one is found all the same, and what was certified before
+    is said.
+    """
     waits = iter([0.0] * 1300 + [30.0] * 3)  # in the second task of the test
 
     def hangs(dataset, size, rng):
         time.sleep(next(waits) if size > 20 else 0.0)
         return dataset[0] + 0.05 * rng.random(size)
 
-    result = audit(hangs, claim="pure:1", pair=PAIR, trials=200_000, seed=4, bits=False, time_limit=1.0, stop="never")
+    result = audit(
+        hangs,
+        claim="pure:1",
+        pair=PAIR,
+        trials=200_000,
+        seed=4,
+        bits=False,
+        time_limit=1.0,
+        stop="never",
+    )
     assert result.verdict is Verdict.ERROR and "longer than time_limit = 1 s" in result.notes[0]
-    assert result.notes[1].startswith("a violation had been certified by then") and result.parameter_lower > 1
+    assert (
+        result.notes[1].startswith("a violation had been certified by then")
+        and result.parameter_lower > 1
+    )

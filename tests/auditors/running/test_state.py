@@ -34,19 +34,33 @@ EXECUTORS = {
 def run(mechanism, where="inline", **options):
     with EXECUTORS[where]() as executor:
         return audit(
-            mechanism, **({"claim": "pure:1", "pair": PAIR, "trials": 8_000, "seed": 1, "bits": False} | options), executor=executor
+            mechanism,
+            **(
+                {"claim": "pure:1", "pair": PAIR, "trials": 8_000, "seed": 1, "bits": False}
+                | options
+            ),
+            executor=executor,
         )
 
 
 REASONS = {
-    "keeps state between rounds": ("Alternates", "EveryThird", "Grows", "Memoised", "MemoisedScalar", "Longest"),
+    "keeps state between rounds": (
+        "Alternates",
+        "EveryThird",
+        "Grows",
+        "Memoised",
+        "MemoisedScalar",
+        "Longest",
+    ),
     "the same buffer in every call": ("Buffer", "BufferInList"),
     "ignores rng": ("module_generator", "few_seeds"),
 }
 
 
 @pytest.mark.parametrize("where", EXECUTORS)
-@pytest.mark.parametrize(("kind", "reason"), [(kind, reason) for reason, kinds in REASONS.items() for kind in kinds])
+@pytest.mark.parametrize(
+    ("kind", "reason"), [(kind, reason) for reason, kinds in REASONS.items() for kind in kinds]
+)
 def test_state_is_an_error_on_every_executor(kind, reason, where):
     found = getattr(stateful, kind)
     result = run(found() if isinstance(found, type) else found, where)
@@ -56,7 +70,9 @@ def test_state_is_an_error_on_every_executor(kind, reason, where):
 
 @pytest.mark.parametrize("kind", ["global_numpy", "system_entropy", "noisy"])
 def test_only_mechanisms_that_draw_from_global_generators_are_run_one_at_a_time(kind):
-    mechanism = getattr(stateful, kind, lambda dataset, size, rng: dataset[0] + rng.laplace(size=size))
+    mechanism = getattr(
+        stateful, kind, lambda dataset, size, rng: dataset[0] + rng.laplace(size=size)
+    )
     stage = Stage(mechanism, PAIR, 1, (1, 0, Phase.PROBE), 100, 100, 60.0)
     with stage.globally_seeded(0):
         stage.flip(0)
@@ -84,11 +100,15 @@ def test_the_order_of_the_datasets_is_random():
 
 
 def test_lists_whose_longest_differs_between_batches_are_no_state():
-    """One output is one in batches of any width. Compared by their padding, runs of a batch looked alike: 7 of 60 audits were ERROR."""
+    """One output is one in batches of any width. Compared by their padding, runs of a batch looked
+    alike: 7 of 60 audits were ERROR.
+    """
 
     def lists(longest):
         rng = np.random.default_rng(longest)
-        return encode([[1.0] * min(int(n), longest) for n in rng.integers(1, 3, 500)] + [[1.0] * longest], 501)
+        return encode(
+            [[1.0] * min(int(n), longest) for n in rng.integers(1, 3, 500)] + [[1.0] * longest], 501
+        )
 
     check_training([(lists(longest), lists(longest)) for longest in range(2, 14)])
 
@@ -103,7 +123,9 @@ def test_a_mechanism_without_a_seed_may_say_so():
     assert any("not reproducible" in note for note in result.notes)
 
 
-@pytest.mark.parametrize("kind", ["global_numpy", "global_python", "global_at_times", "system_entropy"])
+@pytest.mark.parametrize(
+    "kind", ["global_numpy", "global_python", "global_at_times", "system_entropy"]
+)
 def test_global_generators_give_the_same_counts_on_any_executor(kind):
     """And the caller's own state is left alone; chunks do not share their noise."""
     mechanism = getattr(stateful, kind)
@@ -113,7 +135,9 @@ def test_global_generators_give_the_same_counts_on_any_executor(kind):
     tallies = []
     for where in EXECUTORS:
         result = run(mechanism, where, trials=20_000)
-        assert result.verdict is Verdict.NOT_REFUTED and not any("seed" in note for note in result.notes)
+        assert result.verdict is Verdict.NOT_REFUTED and not any(
+            "seed" in note for note in result.notes
+        )
         tallies.append(result.tally)
     assert tallies[0] == tallies[1] == tallies[2]
     if kind != "global_at_times":
@@ -122,7 +146,9 @@ def test_global_generators_give_the_same_counts_on_any_executor(kind):
 
 
 def test_a_chunk_not_seen_to_draw_from_a_global_generator_leaves_anothers_stream_alone():
-    """The second chunk waits amid its draws for the first one to draw; without turns the first takes numbers from the second's stream."""
+    """The second chunk waits amid its draws for the first one to draw; without turns the first
+    takes numbers from the second's stream.
+    """
     amid, drawn = threading.Event(), threading.Event()
 
     def mechanism(dataset, size, rng):
@@ -146,7 +172,9 @@ def test_a_chunk_not_seen_to_draw_from_a_global_generator_leaves_anothers_stream
 
 
 def test_two_probes_at_a_time_restore_the_callers_generators():
-    """A late probe is run twice. Without the lock, the second would begin amid the first's seeded draws, end last, and restore those."""
+    """A late probe is run twice. Without the lock, the second would begin amid the first's seeded
+    draws, end last, and restore those.
+    """
     amid, first_ended = threading.Event(), threading.Event()
 
     def mechanism(dataset, size, rng):
@@ -173,17 +201,23 @@ def test_two_probes_at_a_time_restore_the_callers_generators():
 @pytest.fixture
 def target(tmp_path):
     path = tmp_path / "globally.py"
-    path.write_text("import numpy as np\n\ndef noise(dataset, size, rng):\n    return np.random.random(size)\n")
+    path.write_text(
+        "import numpy as np\n\ndef noise(dataset, size, rng):\n    return np.random.random(size)\n"
+    )
     found = Target(str(path), "noise")
     yield found
     found.close()
 
 
 def test_workers_of_targets_seed_their_global_generators(target):
-    """A target that draws from np.random gives other noise for each seed, and the same in another worker."""
+    """A target that draws from np.random gives other noise for each seed, and the same in another
+    worker.
+    """
     first, other = (target.sample(None, 5, np.random.default_rng(seed)) for seed in (1, 2))
     target.close()
-    assert np.array_equal(first, target.sample(None, 5, np.random.default_rng(1))) and not np.array_equal(first, other)
+    assert np.array_equal(
+        first, target.sample(None, 5, np.random.default_rng(1))
+    ) and not np.array_equal(first, other)
 
 
 def test_a_batch_in_this_process_draws_from_global_generators_as_in_a_worker(target):
@@ -222,12 +256,20 @@ def test_all_known_generators_are_seeded_and_put_back():
 
 def test_marks_are_of_sequences_that_chance_does_not_repeat():
     numbers, bits = stream(1).random(300), stream(1).integers(2, size=300)
-    assert mark(encode(numbers, 300)) == mark(encode(np.append(numbers[:250], 0.0), 251)) is not None
+    assert (
+        mark(encode(numbers, 300)) == mark(encode(np.append(numbers[:250], 0.0), 251)) is not None
+    )
     assert mark(encode(bits, 300)) is not None and mark(encode(bits[:200], 200)) is None
-    for dull in (np.zeros(300), np.full(300, np.nan), (np.arange(300) == 7).astype(float), [None] * 300):
+    for dull in (
+        np.zeros(300),
+        np.full(300, np.nan),
+        (np.arange(300) == 7).astype(float),
+        [None] * 300,
+    ):
         assert mark(encode(dull, 300)) is None
     seen = RepeatDetector()
-    assert not any(seen.add((int(value),)) for value in range(100_000))  # memory stays: 2^15 marks at most
+    # memory stays: 2^15 marks at most
+    assert not any(seen.add((int(value),)) for value in range(100_000))
     assert seen.add((99_968,))  # a multiple of the step
 
 
@@ -239,4 +281,7 @@ def test_state_is_an_error_in_worker_processes_too(kind):
     finally:
         mechanism.close()
     assert result.verdict is Verdict.ERROR
-    assert any(reason in result.notes[0] for reason in ("keeps state between rounds", "the same buffer in every call"))
+    assert any(
+        reason in result.notes[0]
+        for reason in ("keeps state between rounds", "the same buffer in every call")
+    )

@@ -21,5 +21,11 @@ def explored(tmp_path_factory):
 @pytest.fixture(scope="session")
 def proposals(explored):
     found, folder = explored
-    options = {"python": None, "preamble": "", "root": found.about["root"], "memory": 0.0, "deadline": time.monotonic() + 60}
+    options = {
+        "python": None,
+        "preamble": "",
+        "root": found.about["root"],
+        "memory": 0.0,
+        "deadline": time.monotonic() + 60,
+    }
     return {p.reading.name.name: p for p in propose(readings_of(found), folder, **options)}

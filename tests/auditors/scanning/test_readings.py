@@ -7,7 +7,14 @@ import pytest
 from dpwitness.auditors.scanning.arguments import Choice, fill
 from dpwitness.auditors.scanning.claims import quote, read_claim
 from dpwitness.auditors.scanning.data_forms import answer, forms_for, records, relation_of
-from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name, spelled_parameters, with_examples
+from dpwitness.auditors.scanning.names import (
+    Method,
+    Parameter,
+    PublicName,
+    read_name,
+    spelled_parameters,
+    with_examples,
+)
 from dpwitness.auditors.scanning.proposals import target_names
 from dpwitness.auditors.scanning.readings import convention_of, read, returned_quantity
 from dpwitness.auditors.scanning.recipes import data_parameter
@@ -34,7 +41,9 @@ def test_the_name_of_a_parameter_says_its_role(word, expected):
 
 
 def test_a_small_default_is_a_tolerance_and_no_privacy_parameter():
-    assert is_tolerance(Parameter("eps", False, "1e-08")) and not is_tolerance(Parameter("eps", False, "0.1"))
+    assert is_tolerance(Parameter("eps", False, "1e-08")) and not is_tolerance(
+        Parameter("eps", False, "0.1")
+    )
     assert (
         read(named("solve", Parameter("x"), Parameter("eps", False, "1e-08")), {}).skip
         == "epsilon is a numerical tolerance, by its default"
@@ -42,13 +51,18 @@ def test_a_small_default_is_a_tolerance_and_no_privacy_parameter():
 
 
 def test_signatures_of_extension_modules_are_read_from_their_docstrings():
-    doc = "create(*args, **kwargs)\nOverloaded.\n1. create(epsilon: float, bounds: tuple[int, int] = (0, 1)) -> C\n2. create(x: int) -> int"
+    doc = (
+        "create(*args, **kwargs)\nOverloaded.\n1. create(epsilon: float, bounds: tuple[int, int] "
+        "= (0, 1)) -> C\n2. create(x: int) -> int"
+    )
     found = spelled_parameters(doc, "create")
     assert [(p.name, p.required, p.default, p.annotation) for p in found] == [
         ("epsilon", True, None, "float"),
         ("bounds", False, "(0, 1)", "tuple[int, int]"),
     ]
-    method = spelled_parameters("add_noise(self: lib.Mechanism, value: float) -> float", "add_noise")
+    method = spelled_parameters(
+        "add_noise(self: lib.Mechanism, value: float) -> float", "add_noise"
+    )
     assert [p.name for p in method] == ["value"]
 
 
@@ -59,10 +73,16 @@ EPSILON = ("epsilon", "float", "1.0", "POSITIONAL_OR_KEYWORD")
 @pytest.mark.parametrize(
     ("doc", "expected"),
     [
-        ("noisy(value: typing.SupportsFloat | typing.SupportsIndex, epsilon: float = 1.0) -> float\n\nAdd.", [VALUE, EPSILON]),
+        (
+            "noisy(value: typing.SupportsFloat | typing.SupportsIndex, epsilon: float = 1.0) -> "
+            "float\n\nAdd."
+            , [VALUE, EPSILON]),
         ("noisy(self: lib.M, value: float, epsilon: float = 1.0) -> float", [VALUE, EPSILON]),
         ("noisy( (M)arg1, (float)value [, (float)epsilon=1.0]) -> float :\n    Add.", [VALUE, EPSILON]),
-        ("1. ``noisy(value: float) -> float``\n2. ``noisy(value: float, epsilon: float = 1.0) -> float``", [VALUE, EPSILON]),
+        (
+            "1. ``noisy(value: float) -> float``\n2. ``noisy(value: float, epsilon: float = 1.0) "
+            "-> float``"
+            , [VALUE, EPSILON]),
         ("noisy(double value, const size_t & length)", [(*VALUE[:3], "POSITIONAL_ONLY"), ("length", "int", None, "POSITIONAL_ONLY")]),
         ("noisy(arg0: float, arg1: int) -> float", [(f"arg{n}", kind, None, "POSITIONAL_ONLY") for n, kind in enumerate(("float", "int"))]),
         ("noisy(value: float, *, epsilon: float = 1.0)", [VALUE, (*EPSILON[:3], "KEYWORD_ONLY")]),
@@ -73,22 +93,33 @@ def test_signatures_in_docstrings_of_several_tools_are_read(doc, expected):
     found = spelled_parameters(doc, "noisy", "M")
     assert (
         found == expected
-        or [(p.name, p.annotation.removesuffix(" &").removeprefix("const "), p.default, p.kind) for p in found] == expected
+        or [
+            (p.name, p.annotation.removesuffix(" &").removeprefix("const "), p.default, p.kind)
+            for p in found
+        ]
+        == expected
     )
 
 
 def test_an_argument_without_a_name_keeps_its_place():
-    parameters = spelled_parameters("noisy(double value, double sensitivity=2.5, double epsilon=1.0)", "noisy")
+    parameters = spelled_parameters(
+        "noisy(double value, double sensitivity=2.5, double epsilon=1.0)", "noisy"
+    )
     form = answer()
     assert fill(parameters, form, "value", Choice(), {}).spelled() == f"{form.data}, 2.5, 1.0"
-    hidden = spelled_parameters("noisy(double value, double sensitivity=default_sensitivity(), double epsilon=1.0)", "noisy")
+    hidden = spelled_parameters(
+        "noisy(double value, double sensitivity=default_sensitivity(), double epsilon=1.0)", "noisy"
+    )
     assert fill(hidden, form, "value", Choice(), {}).missing == ("sensitivity",)
 
 
 def test_epsilon_and_delta_in_one_argument():
     parameters = (Parameter("value"), Parameter("epsilon_delta", annotation="Dict[str, float]"))
     found = fill(parameters, answer(), "value", Choice(), {})
-    assert "epsilon_delta={'epsilon'" in found.spelled().replace('"', "'") and read_claim(found.privacy, "", "").text == "approx:1,1e-05"
+    assert (
+        "epsilon_delta={'epsilon'" in found.spelled().replace('"', "'")
+        and read_claim(found.privacy, "", "").text == "approx:1,1e-05"
+    )
 
 
 def test_counts_with_their_names_are_data_beside_a_list_of_the_names():
@@ -98,17 +129,40 @@ def test_counts_with_their_names_are_data_beside_a_list_of_the_names():
         "kind": "function",
         "doc": "Args:\n    names (list[str]): N.\n    sizes (list[tuple[str, int]]): S.",
     }
-    found = read_name(data | {"parameters": [{"name": name, "annotation": "list", "required": True} for name in ("names", "sizes")]})
+    found = read_name(
+        data
+        | {
+            "parameters": [
+                {"name": name, "annotation": "list", "required": True}
+                for name in ("names", "sizes")
+            ]
+        }
+    )
     assert data_parameter(found.parameters).name == "sizes"
     form = next(iter(forms_for(found.parameters[1], found.parameters[:1], "order", "")))
     assert form.domain["kind"] == "Counts" and "map(int, dataset)" in form.data
-    assert fill(found.parameters, form, "sizes", Choice(), {}).values[0] == ("names", '["a", "b", "c"]')
+    assert fill(found.parameters, form, "sizes", Choice(), {}).values[0] == (
+        "names",
+        '["a", "b", "c"]',
+    )
 
 
 def test_the_json_of_a_class_becomes_a_public_name():
-    data = {"module": "m", "name": "C", "kind": "class", "parameters": None, "init_doc": "__init__(self: m.C, epsilon: float) -> None"}
-    found = read_name(data | {"methods": [{"name": "go", "parameters": [{"name": "x", "kind": "KEYWORD_ONLY"}]}]})
-    assert found.parameters[0].name == "epsilon" and found.method("go").parameters[0].kind == "KEYWORD_ONLY" and found.method("no") is None
+    data = {
+        "module": "m",
+        "name": "C",
+        "kind": "class",
+        "parameters": None,
+        "init_doc": "__init__(self: m.C, epsilon: float) -> None",
+    }
+    found = read_name(
+        data | {"methods": [{"name": "go", "parameters": [{"name": "x", "kind": "KEYWORD_ONLY"}]}]}
+    )
+    assert (
+        found.parameters[0].name == "epsilon"
+        and found.method("go").parameters[0].kind == "KEYWORD_ONLY"
+        and found.method("no") is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -128,14 +182,25 @@ def test_privacy_parameters_make_a_claim_or_say_what_is_missing(privacy, text):
 
 
 def test_a_metric_claim_is_not_read_as_pure():
-    assert read_claim((("epsilon", "epsilon", 1.0),), "Geo-indistinguishability.", "planar").text == "metric:1"
+    assert (
+        read_claim((("epsilon", "epsilon", 1.0),), "Geo-indistinguishability.", "planar").text
+        == "metric:1"
+    )
 
 
 def test_the_words_of_the_docstring_are_quoted():
-    numpy_style = "Mean.\n\nParameters\n----------\nepsilon : float\n    Privacy parameter.\nbounds : tuple"
+    numpy_style = (
+        "Mean.\n\nParameters\n----------\nepsilon : float\n    Privacy parameter.\nbounds : tuple"
+    )
     assert quote(numpy_style, "epsilon") == "epsilon : float: Privacy parameter."
-    assert quote(":param epsilon: the budget", "epsilon") == "epsilon: the budget" and quote("Nothing.", "epsilon") == ""
-    assert quote("Adds noise. The parameter epsilon is the privacy loss.", "epsilon") == "The parameter epsilon is the privacy loss."
+    assert (
+        quote(":param epsilon: the budget", "epsilon") == "epsilon: the budget"
+        and quote("Nothing.", "epsilon") == ""
+    )
+    assert (
+        quote("Adds noise. The parameter epsilon is the privacy loss.", "epsilon")
+        == "The parameter epsilon is the privacy loss."
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,8 +219,14 @@ def test_the_relation_follows_from_words_and_names(text, name, parameters, expec
 
 
 def test_the_convention_of_a_package_is_the_relation_on_which_its_functions_agree():
-    adding, replacing = named("a", doc="adding or removing a record"), named("b", doc="replacing one record")
-    assert convention_of([adding, named("c", doc="")]) == "add-remove" and convention_of([adding, replacing]) == ""
+    adding, replacing = (
+        named("a", doc="adding or removing a record"),
+        named("b", doc="replacing one record"),
+    )
+    assert (
+        convention_of([adding, named("c", doc="")]) == "add-remove"
+        and convention_of([adding, replacing]) == ""
+    )
 
 
 def test_every_form_is_a_valid_domain():
@@ -168,22 +239,49 @@ def test_every_form_is_a_valid_domain():
         Parameter("array_x"),
         Parameter("count"),
     ]
-    others = [(), (Parameter("sensitivity"),), (Parameter("bounds"),), (Parameter("k"),), (Parameter("array_y"),), (Parameter("lst_k"),)]
-    domains = [form.domain for each in data for rest in others for form in forms_for(each, rest, "f", "")]
-    assert len(domains) > 100 and all(next(iter(build_domain(domain, "f").catalogue())) for domain in domains)
+    others = [
+        (),
+        (Parameter("sensitivity"),),
+        (Parameter("bounds"),),
+        (Parameter("k"),),
+        (Parameter("array_y"),),
+        (Parameter("lst_k"),),
+    ]
+    domains = [
+        form.domain for each in data for rest in others for form in forms_for(each, rest, "f", "")
+    ]
+    assert len(domains) > 100 and all(
+        next(iter(build_domain(domain, "f").catalogue())) for domain in domains
+    )
 
 
 def test_type_hints_order_the_forms():
     first = [
-        next(forms_for(Parameter("values", annotation=note), (), "f", "")).data for note in ("list[int]", "np.ndarray", "list", "float")
+        next(forms_for(Parameter("values", annotation=note), (), "f", "")).data
+        for note in ("list[int]", "np.ndarray", "list", "float")
     ]
-    assert first == ["[int(value) for value in dataset]", "np.array(dataset)", "dataset.tolist()", "float(dataset[0])"]
+    assert first == [
+        "[int(value) for value in dataset]",
+        "np.array(dataset)",
+        "dataset.tolist()",
+        "float(dataset[0])",
+    ]
 
 
 def test_arguments_follow_the_form_and_name_what_is_missing():
-    parameters = (Parameter("values"), Parameter("lower"), Parameter("upper"), Parameter("epsilon"), Parameter("secret"), Parameter("n"))
+    parameters = (
+        Parameter("values"),
+        Parameter("lower"),
+        Parameter("upper"),
+        Parameter("epsilon"),
+        Parameter("secret"),
+        Parameter("n"),
+    )
     found = fill(parameters, records("replace-one", 0.0, 10.0), "values", Choice(), {})
-    assert found.spelled() == "np.array(dataset), lower=0.0, upper=10.0, epsilon=1.0, n=10" and found.missing == ("secret",)
+    assert (
+        found.spelled() == "np.array(dataset), lower=0.0, upper=10.0, epsilon=1.0, n=10"
+        and found.missing == ("secret",)
+    )
     assert found.privacy == (("epsilon", "epsilon", 1.0),)
 
 
@@ -192,41 +290,73 @@ def test_an_optional_delta_counts_with_its_default_and_is_set_on_request():
     assert fill((delta,), answer(), None, Choice(), {}).privacy == (("delta", "delta", 0.001),)
     optional = Parameter("delta", False, "None")
     assert (
-        fill((optional,), answer(), None, Choice(), {}).privacy == () and fill((optional,), answer(), None, Choice(delta=True), {}).privacy
+        fill((optional,), answer(), None, Choice(), {}).privacy == ()
+        and fill((optional,), answer(), None, Choice(delta=True), {}).privacy
     )
 
 
 def test_an_object_of_the_package_is_built_for_an_argument():
     budget = PublicName("library", "Budget", "class", (Parameter("epsilon"), Parameter("delta")))
-    found = fill((Parameter("budget_of", classes=("library.Budget",)),), answer(), None, Choice(), {"library.Budget": budget})
-    assert found.spelled() == "budget_of=library.Budget(epsilon=1.0, delta=1e-05)" and [each[0] for each in found.privacy] == [
-        "budget epsilon",
-        "budget delta",
-    ]
+    found = fill(
+        (Parameter("budget_of", classes=("library.Budget",)),),
+        answer(),
+        None,
+        Choice(),
+        {"library.Budget": budget},
+    )
+    assert found.spelled() == "budget_of=library.Budget(epsilon=1.0, delta=1e-05)" and [
+        each[0] for each in found.privacy
+    ] == ["budget epsilon", "budget delta"]
     assert read_claim(found.privacy, "", "release").text == "approx:1,1e-05"
-    assert read_claim((*found.privacy, ("epsilon", "epsilon", 0.5)), "", "release").text == "pure:0.5"
+    assert (
+        read_claim((*found.privacy, ("epsilon", "epsilon", 0.5)), "", "release").text == "pure:0.5"
+    )
 
 
 def test_seeds_are_given_as_the_parameter_wants_them():
-    seeds = [Parameter("rng"), Parameter("random_state"), Parameter("seed", annotation="int"), Parameter("rng", annotation="random.Random")]
+    seeds = [
+        Parameter("rng"),
+        Parameter("random_state"),
+        Parameter("seed", annotation="int"),
+        Parameter("rng", annotation="random.Random"),
+    ]
     spelled = [fill((seed,), answer(), None, Choice(), {}).spelled() for seed in seeds]
     number = "int(rng.integers(2**32))"
-    assert spelled == ["rng=rng", f"random_state={number}", f"seed={number}", f"rng=random.Random({number})"]
+    assert spelled == [
+        "rng=rng",
+        f"random_state={number}",
+        f"seed={number}",
+        f"rng=random.Random({number})",
+    ]
 
 
 def test_roles_of_names_without_data():
     scale = named("add_noise", Parameter("value"), Parameter("scale"), names=frozenset({"laplace"}))
-    assert {(r.claim.text, r.form.relation) for r in read(scale, {}).recipes if not r.missing} == {("pure:1", "l1")}
+    assert {(r.claim.text, r.form.relation) for r in read(scale, {}).recipes if not r.missing} == {
+        ("pure:1", "l1")
+    }
     accountant = named("compute_epsilon", Parameter("sigma"), Parameter("delta"))
-    assert read(accountant, {}).role == "accountant" and returned_quantity(read(accountant, {})) == "epsilon"
-    spending = PublicName("library", "Engine", "class", (Parameter("accountant"),), "Private.", (Method("run", (Parameter("data"),)),))
+    assert (
+        read(accountant, {}).role == "accountant"
+        and returned_quantity(read(accountant, {})) == "epsilon"
+    )
+    spending = PublicName(
+        "library",
+        "Engine",
+        "class",
+        (Parameter("accountant"),),
+        "Private.",
+        (Method("run", (Parameter("data"),)),),
+    )
     assert read(spending, {}).role == "mechanism" and "cannot build" in read(spending, {}).skip
 
 
 def test_arguments_of_examples_are_read_from_prompts_fences_and_variables():
     module = types.ModuleType("library", "Intro.\n\n```python\nrelease([1], levels=2)\n```")
     calls = list(calls_in_examples({"library": module}, None))
-    module.__doc__ = f"{'>' * 3} edges = np.array([0, 5])\n{'>' * 3} release(edges, levels=3, seed=now())"
+    module.__doc__ = (
+        f"{'>' * 3} edges = np.array([0, 5])\n{'>' * 3} release(edges, levels=3, seed=now())"
+    )
     calls += list(calls_in_examples({"library": module}, None))
     found = [call for call in calls if call["name"] == "release"]
     assert [call["arguments"] for call in found] == [["[1]"], ["[0, 5]"]]
@@ -266,7 +396,9 @@ def test_a_noise_that_is_chosen_by_default_decides_whether_delta_counts():
 )
 def test_unknown_arguments_get_values_by_type_hint_or_by_a_class_of_that_name(parameter, expected):
     classes = {
-        "library.SketchConfig": PublicName("library", "SketchConfig", "class", (Parameter("m", False, "4"),)),
+        "library.SketchConfig": PublicName(
+            "library", "SketchConfig", "class", (Parameter("m", False, "4"),)
+        ),
         "library.Odometer": PublicName("library", "Odometer", "class", (Parameter("epsilon"),)),
     }
     found = fill((parameter,), records("replace-one"), None, Choice(), classes)
@@ -274,7 +406,13 @@ def test_unknown_arguments_get_values_by_type_hint_or_by_a_class_of_that_name(pa
 
 
 def test_unknown_numbers_of_a_second_try_differ_and_lie_between_0_and_1():
-    found = fill((Parameter("mu0", annotation="float"), Parameter("mu1", annotation="float")), answer(), None, Choice(fractions=True), {})
+    found = fill(
+        (Parameter("mu0", annotation="float"), Parameter("mu1", annotation="float")),
+        answer(),
+        None,
+        Choice(fractions=True),
+        {},
+    )
     assert found.values == (("mu0", "0.3"), ("mu1", "0.6"))
 
 
@@ -282,15 +420,33 @@ def test_a_base_class_named_protocol_is_no_record():
     epsilon, value = Parameter("epsilon"), Parameter("value")
     method = Method("randomise", (value,))
     for base, role_of in (("library.BaseProtocol", "mechanism"), ("typing.Protocol", "other")):
-        name = PublicName("library", "Mechanism", "class", (epsilon,), "Laplace mechanism.", (method,), bases=(base,))
+        name = PublicName(
+            "library",
+            "Mechanism",
+            "class",
+            (epsilon,),
+            "Laplace mechanism.",
+            (method,),
+            bases=(base,),
+        )
         assert read(name, {}).role == role_of
 
 
 def test_a_synthesizer_is_fitted_to_a_data_frame_and_sampled():
     fit, sample = Method("fit", (Parameter("df"),)), Method("sample", (Parameter("n"),))
-    name = PublicName("library", "Synthesizer", "class", (Parameter("epsilon"),), "Private synthesis.", (fit, sample))
+    name = PublicName(
+        "library",
+        "Synthesizer",
+        "class",
+        (Parameter("epsilon"),),
+        "Private synthesis.",
+        (fit, sample),
+    )
     first = read(name, {}).recipes[0]
-    assert first.body[1:] == ('model.fit(pandas.DataFrame(np.array(dataset), columns=["a", "b"]))', "return model.sample(4)")
+    assert first.body[1:] == (
+        'model.fit(pandas.DataFrame(np.array(dataset), columns=["a", "b"]))',
+        "return model.sample(4)",
+    )
     assert first.claim.text == "pure:1"
 
 
@@ -301,22 +457,35 @@ def bodies(*, methods=(), kind="class", parameters=(), name="Trainer"):
 
 def test_an_estimator_is_fitted_by_its_own_method_with_all_required_arguments():
     epsilon, rows, labels = Parameter("epsilon"), Parameter("X_train"), Parameter("y_train")
-    methods = (Method("train", (rows, labels, Parameter("epochs"), epsilon)), Method("predict", (Parameter("X"),)))
+    methods = (
+        Method("train", (rows, labels, Parameter("epochs"), epsilon)),
+        Method("predict", (Parameter("X"),)),
+    )
     first = bodies(methods=methods)[0]
-    assert "model.train(np.array(dataset[:, :-1]), y_train=np.array(dataset[:, -1]), epochs=4, epsilon=1.0)" in first
+    assert (
+        "model.train(np.array(dataset[:, :-1]), y_train=np.array(dataset[:, -1]), epochs=4, "
+        "epsilon=1.0)" in first
+    )
 
 
 def test_of_static_methods_those_that_spend_privacy_come_first():
     data, epsilon = Parameter("values"), Parameter("epsilon")
-    methods = (Method("split", (data,), kind="static"), Method("total", (data, epsilon), kind="static"))
+    methods = (
+        Method("split", (data,), kind="static"),
+        Method("total", (data, epsilon), kind="static"),
+    )
     assert ".total(" in bodies(methods=methods)[0]
 
 
 def test_a_file_holds_the_records_and_a_number_of_draws_is_no_data():
     epsilon = Parameter("epsilon")
-    found = bodies(kind="function", name="private_mean", parameters=(Parameter("csv_path"), epsilon))
+    found = bodies(
+        kind="function", name="private_mean", parameters=(Parameter("csv_path"), epsilon)
+    )
     assert 'to_csv("records.csv", index=False) or "records.csv"' in found[0]
-    noise = bodies(kind="function", name="laplace_noise", parameters=(Parameter("batch_size"), epsilon))
+    noise = bodies(
+        kind="function", name="laplace_noise", parameters=(Parameter("batch_size"), epsilon)
+    )
     assert noise[0] == "return float(dataset[0]) + library.laplace_noise(batch_size=1, epsilon=1.0)"
 
 

@@ -1,4 +1,6 @@
-"""Packages that misbehave at import or when they are called, and the limits under which this happens."""
+"""Packages that misbehave at import or when they are called, and the limits under which this
+happens.
+"""
 
 import math
 import subprocess
@@ -30,31 +32,53 @@ def test_discovery_goes_on_and_says_what_happened_in_one_line_each(trapped):
     for line in (
         "traps.aborts is left out: its import was killed by signal 6 (SIGABRT)",
         "traps.exits cannot be imported: SystemExit: no",
-        "traps.missing cannot be imported: ModuleNotFoundError: No module named 'a_library_that_is_not_installed'",
+        "traps.missing cannot be imported: ModuleNotFoundError: No module named "
+        "'a_library_that_is_not_installed'",
         "traps.threads starts 1 thread(s) at import",
         "traps.threads prints at import",
         "the name shadow in traps hides this module",
     ):
         assert line in remarks
     assert found.missing == ("a_library_that_is_not_installed",)
-    assert {each["name"] for each in found.objects} == {"aborting", "shadow", "writing", "unreachable_sum", "hollow_sum"}
+    assert {each["name"] for each in found.objects} == {
+        "aborting",
+        "shadow",
+        "writing",
+        "unreachable_sum",
+        "hollow_sum",
+    }
     assert remarks.count("traps.hollow") == 1  # the package, not its modules
 
 
 @pytest.mark.skipif("network" not in offered(), reason="this system cannot cut off the network")
 def test_an_import_that_asks_the_network_gets_an_empty_answer(trapped):
-    assert trapped[0].network and "an import asks the network, which is cut off" in "\n".join(trapped[0].remarks)
+    assert trapped[0].network and "an import asks the network, which is cut off" in "\n".join(
+        trapped[0].remarks
+    )
 
 
 def test_calls_that_crash_or_write_elsewhere_are_skeletons_with_the_reason(trapped):
     found, folder = trapped
-    options = {"python": None, "preamble": found.preamble, "root": found.about["root"], "memory": 0.0, "deadline": time.monotonic() + 60}
+    options = {
+        "python": None,
+        "preamble": found.preamble,
+        "root": found.about["root"],
+        "memory": 0.0,
+        "deadline": time.monotonic() + 60,
+    }
     proposals = {p.reading.name.name: p for p in propose(readings_of(found), folder, **options)}
     unreachable = proposals["unreachable_sum"]
     assert unreachable.is_skeleton and "needs a library that is not installed" in unreachable.why
-    assert [(p.name, p.default) for p in unreachable.reading.name.parameters] == [("values", None), ("epsilon", "1.0")]
-    assert "killed by signal 6 (SIGABRT)" in proposals["aborting"].why and not proposals["aborting"].runs
-    assert proposals["hollow_sum"].runs  # imported without the code of its package, as the target file does
+    assert [(p.name, p.default) for p in unreachable.reading.name.parameters] == [
+        ("values", None),
+        ("epsilon", "1.0"),
+    ]
+    assert (
+        "killed by signal 6 (SIGABRT)" in proposals["aborting"].why
+        and not proposals["aborting"].runs
+    )
+    # imported without the code of its package, as the target file does
+    assert proposals["hollow_sum"].runs
     if "files" in offered():
         assert "PermissionError" in proposals["writing"].why
     assert not Path("/dpwitness-scan-must-not-write-here").exists()
@@ -97,7 +121,9 @@ def test_limits_hold_in_the_program_and_its_own_folder_is_open(tmp_path):
 
 
 def test_the_limits_that_hold_are_described():
-    assert set(offered()) <= set(LIMITS) and all(isinstance(described(), str) and described() for _ in LIMITS)
+    assert set(offered()) <= set(LIMITS) and all(
+        isinstance(described(), str) and described() for _ in LIMITS
+    )
 
 
 def test_folders_without_init_and_generic_type_hints_are_read(tmp_path):
@@ -105,7 +131,10 @@ def test_folders_without_init_and_generic_type_hints_are_read(tmp_path):
     (folder / "protocols" / "frequency").mkdir(parents=True)
     (folder / "notes").mkdir()
     (folder / "__init__.py").write_text("")
-    source = "class Box(list):\n    __args__ = property(lambda self: 1)\n\n\ndef respond(bit: Box, epsilon: float):\n    return bit\n"
+    source = (
+        "class Box(list):\n    __args__ = property(lambda self: 1)\n\n\ndef respond(bit: Box, "
+        "epsilon: float):\n    return bit\n"
+    )
     (folder / "protocols" / "frequency" / "response.py").write_text(source)
     found = discover(folder=str(folder), working_folder=str(tmp_path))
     assert "library.protocols.frequency.response" in {each["module"] for each in found.objects}
@@ -115,19 +144,35 @@ def test_folders_without_init_and_generic_type_hints_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("file", "code", "kind"),
     [
-        ("made_up.py", "def noisy(value, epsilon=1.0):\n    return 0\n\n\nnoisy = math.hypot\n", "POSITIONAL_ONLY"),
-        ("made_up.pyi", "def noisy(value: float, epsilon: float = ...) -> float: ...\n", "POSITIONAL_OR_KEYWORD"),
+        (
+            "made_up.py",
+            "def noisy(value, epsilon=1.0):\n    return 0\n\n\nnoisy = math.hypot\n",
+            "POSITIONAL_ONLY",
+        ),
+        (
+            "made_up.pyi",
+            "def noisy(value: float, epsilon: float = ...) -> float: ...\n",
+            "POSITIONAL_OR_KEYWORD",
+        ),
     ],
 )
-def test_a_compiled_function_has_the_signature_of_its_stub_or_of_the_function_that_it_replaces(tmp_path, monkeypatch, file, code, kind):
+def test_a_compiled_function_has_the_signature_of_its_stub_or_of_the_function_that_it_replaces(
+    tmp_path, monkeypatch, file, code, kind
+):
     (tmp_path / file).write_text(code)
     module = types.ModuleType("made_up")
-    module.__file__, module.noisy = str(tmp_path / file.replace(".pyi", ".abi3.so")), math.hypot  # a function without a signature
+    # a function without a signature
+    module.__file__, module.noisy = str(tmp_path / file.replace(".pyi", ".abi3.so")), math.hypot
     monkeypatch.setitem(sys.modules, "made_up", module)
     monkeypatch.setattr(descriptions, "add_signatures", unimported.add_signatures)
     unimported._definitions.cache_clear()
     events = []
     monkeypatch.setattr(descriptions, "_is_own", lambda value, tops: value is math.hypot)
-    descriptions.describe_all({"made_up": module}, ["made_up"], lambda event, **about: events.append(about), 9)
-    assert [(p["name"], p["required"], p["kind"]) for p in events[0]["parameters"]] == [("value", True, kind), ("epsilon", False, kind)]
+    descriptions.describe_all(
+        {"made_up": module}, ["made_up"], lambda event, **about: events.append(about), 9
+    )
+    assert [(p["name"], p["required"], p["kind"]) for p in events[0]["parameters"]] == [
+        ("value", True, kind),
+        ("epsilon", False, kind),
+    ]
     assert events[0]["compiled"]

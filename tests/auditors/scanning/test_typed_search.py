@@ -1,4 +1,6 @@
-"""Entries of typed constructors: a search program proposes them, the target file declares them, and the audit decides."""
+"""Entries of typed constructors: a search program proposes them, the target file declares them, and
+the audit decides.
+"""
 
 import sys
 
@@ -38,12 +40,17 @@ def typed_library(tmp_path, monkeypatch):
     (tmp_path / "adapters" / "typed" / "search").mkdir(parents=True)
     (tmp_path / "adapters" / "typed" / "search" / "search.py").write_text(PROGRAM)
     monkeypatch.setattr(typed_search, "FOLDER", tmp_path / "adapters")
-    objects = ({"module": "typed.t", "name": "make_sum"}, {"module": "typed.m", "name": "make_noise"})
+    objects = (
+        {"module": "typed.t", "name": "make_sum"},
+        {"module": "typed.m", "name": "make_noise"},
+    )
     return Discovered({"tops": ["typed"], "distribution": "typed", "version": "1"}, objects, ())
 
 
 def test_a_finding_counts_only_if_the_audit_confirms_it(typed_library, tmp_path):
-    typed = typed_entries(typed_library, python=sys.executable, folder=tmp_path, memory=0.0, seconds=1.0)
+    typed = typed_entries(
+        typed_library, python=sys.executable, folder=tmp_path, memory=0.0, seconds=1.0
+    )
     assert [each.target for each in typed.entries] == ["make_sum", "make_sum_1", "make_noise"]
     assert typed.covered == {"make_sum", "make_noise"}
     assert typed.remarks == ("programs of typed constructors: 1,234 chains",)
@@ -61,12 +68,21 @@ def test_a_finding_counts_only_if_the_audit_confirms_it(typed_library, tmp_path)
 
 def test_a_search_that_ends_early_keeps_its_entries(typed_library, tmp_path):
     program = tmp_path / "adapters" / "typed" / "search" / "search.py"
-    program.write_text(PROGRAM.replace('print(json.dumps({"tried"', 'raise SystemExit(3)\nprint(json.dumps({"tried"'))
-    typed = typed_entries(typed_library, python=sys.executable, folder=tmp_path, memory=0.0, seconds=1.0)
+    program.write_text(
+        PROGRAM.replace(
+            'print(json.dumps({"tried"', 'raise SystemExit(3)\nprint(json.dumps({"tried"'
+        )
+    )
+    typed = typed_entries(
+        typed_library, python=sys.executable, folder=tmp_path, memory=0.0, seconds=1.0
+    )
     assert len(typed.entries) == 3
     assert "ended early: the process ended with exit code 3" in typed.remarks[0]
 
 
 def test_a_library_without_a_search_program_has_no_typed_entries(tmp_path):
     found = Discovered({"tops": ["plain"]}, (), ())
-    assert typed_entries(found, python=None, folder=tmp_path, memory=0.0, seconds=1.0) == typed_search.TypedEntries()
+    assert (
+        typed_entries(found, python=None, folder=tmp_path, memory=0.0, seconds=1.0)
+        == typed_search.TypedEntries()
+    )

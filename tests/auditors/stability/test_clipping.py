@@ -1,4 +1,6 @@
-"""Clipping of per-sample gradients as a transformation: a wrong norm is found without noise, as in docs/examples/opacus_training.py."""
+"""Clipping of per-sample gradients as a transformation: a wrong norm is found without noise, as in
+docs/examples/opacus_training.py.
+"""
 
 import numpy as np
 
@@ -6,11 +8,15 @@ from dpwitness import Verdict, audit_stability
 from dpwitness.stability import Atom, FrameOf
 
 STEPS = 4
-SPACE = FrameOf({f"{part}{step}": Atom("f64", bounds=(-1, 1)) for step in range(STEPS) for part in "xy"})
+SPACE = FrameOf(
+    {f"{part}{step}": Atom("f64", bounds=(-1, 1)) for step in range(STEPS) for part in "xy"}
+)
 
 
 def clipped_sum(frame, bias_norm):
-    """Sum of the clipped gradients of a linear layer at 0 on sequences: half of the squared error, summed over the steps."""
+    """Sum of the clipped gradients of a linear layer at 0 on sequences: half of the squared error,
+    summed over the steps.
+    """
     records = np.array(list(frame.values()), dtype=float).T.reshape(-1, STEPS, 2)
     total = np.zeros(2)
     for x, y in zip(records[..., 0], records[..., 1], strict=True):
@@ -21,7 +27,14 @@ def clipped_sum(frame, bias_norm):
 
 def search(bias_norm, seconds):
     return audit_stability(
-        lambda frame: clipped_sum(frame, bias_norm), lambda d: d * (1 + 1e-6), SPACE, "symmetric", "l2", d_in=(1,), seconds=seconds, seed=1
+        lambda frame: clipped_sum(frame, bias_norm),
+        lambda d: d * (1 + 1e-6),
+        SPACE,
+        "symmetric",
+        "l2",
+        d_in=(1,),
+        seconds=seconds,
+        seed=1,
     )
 
 

@@ -1,4 +1,6 @@
-"""Tests of transformations that target files declare: they run in workers, whose aborts are outcomes, and on the command line."""
+"""Tests of transformations that target files declare: they run in workers, whose aborts are
+outcomes, and on the command line.
+"""
 
 import datetime
 import json
@@ -6,7 +8,10 @@ import json
 import pytest
 
 from dpwitness import InvalidArgument, Target, Verdict, replay
-from dpwitness.auditors.functions.stability.declared_targets import audit_declared, declared_transformation
+from dpwitness.auditors.functions.stability.declared_targets import (
+    audit_declared,
+    declared_transformation,
+)
 from dpwitness.cli import main
 from dpwitness.mechanisms.wrappers.programs.declared import Aborted, Calls, Unfinished, declarations
 from dpwitness.reports.audit.document import read_document
@@ -78,24 +83,50 @@ def audited(file, name, **options):
 
 def test_a_declared_violation_is_found_in_a_worker_and_replays(file):
     found = audited(file, "bad")
-    assert (found.verdict, found.first, found.second, found.outcomes) == (Verdict.VIOLATED, [], [10], (0, 10))
+    assert (found.verdict, found.first, found.second, found.outcomes) == (
+        Verdict.VIOLATED,
+        [],
+        [10],
+        (0, 10),
+    )
     again = replay(json.loads(json.dumps(found.witness)))
     assert again.verdict is Verdict.VIOLATED and again.name == "bad" and again.bound == 9
 
 
 def test_an_abort_on_one_neighbor_is_an_outcome(file):
     found = audited(file, "aborts", visible_errors=True)
-    assert (found.verdict, found.finding, found.first, found.second) == (Verdict.VIOLATED, "aborts", [], [13])
-    assert "aborts the process on one neighbor only (was killed by signal 6 (SIGABRT)" in found.headline()
+    assert (found.verdict, found.finding, found.first, found.second) == (
+        Verdict.VIOLATED,
+        "aborts",
+        [],
+        [13],
+    )
+    assert (
+        "aborts the process on one neighbor only (was killed by signal 6 (SIGABRT)"
+        in found.headline()
+    )
     assert replay(json.loads(json.dumps(found.witness))).finding == "aborts"
 
 
 def test_calls_return_values_and_exceptions_in_order(file):
     target = Target(file, "kinds", time_limit=30)
     zone = datetime.timezone(datetime.timedelta(hours=14))
-    values = [float("nan"), None, 2**100, "raise", datetime.datetime(2024, 1, 1, tzinfo=zone), datetime.timedelta(days=-1), [1.5, None]]
+    values = [
+        float("nan"),
+        None,
+        2**100,
+        "raise",
+        datetime.datetime(2024, 1, 1, tzinfo=zone),
+        datetime.timedelta(days=-1),
+        [1.5, None],
+    ]
     found = Calls(target).call("kinds", [(value,) for value in values])
-    assert found[0] != found[0] and found[1:3] == values[1:3] and found[4:] == values[4:] and found[4].utcoffset() == zone.utcoffset(None)
+    assert (
+        found[0] != found[0]
+        and found[1:3] == values[1:3]
+        and found[4:] == values[4:]
+        and found[4].utcoffset() == zone.utcoffset(None)
+    )
     assert type(found[3]).__name__ == "LookupError" and str(found[3]) == "gone"
     target.close()
 
@@ -103,8 +134,15 @@ def test_calls_return_values_and_exceptions_in_order(file):
 def test_the_other_calls_of_a_batch_survive_an_abort(file):
     target = Target(file, "aborts", time_limit=30)
     calls = Calls(target)
-    found = calls.call("aborts", [([1] * n,) for n in range(5)] + [([13],)] + [([2],), ([13],), ([],)])
-    assert found[:5] == [0, 1, 2, 3, 4] and isinstance(found[5], Aborted) and found[6] == 1 and isinstance(found[7], Aborted)
+    found = calls.call(
+        "aborts", [([1] * n,) for n in range(5)] + [([13],)] + [([2],), ([13],), ([],)]
+    )
+    assert (
+        found[:5] == [0, 1, 2, 3, 4]
+        and isinstance(found[5], Aborted)
+        and found[6] == 1
+        and isinstance(found[7], Aborted)
+    )
     assert found[8] == 0 and calls.aborts == 2
     target.close()
 
@@ -131,7 +169,10 @@ def test_a_wrong_declaration_is_named(file, name, problem):
         audited(file, name)
 
 
-@pytest.mark.parametrize(("content", "problem"), [("[1]", "must be a dict"), ("{'a b': {}}", "an identifier"), ("{'a': 1}", "with a kind")])
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [("[1]", "must be a dict"), ("{'a b': {}}", "an identifier"), ("{'a': 1}", "with a kind")],
+)
 def test_malformed_targets_are_refused(tmp_path, content, problem):
     (tmp_path / "wrong_targets.py").write_text(f"TARGETS = {content}\n")
     with pytest.raises(InvalidArgument, match=problem):
@@ -141,12 +182,19 @@ def test_malformed_targets_are_refused(tmp_path, content, problem):
 def test_the_command_line_audits_reports_and_replays(file, tmp_path, capsys):
     assert main(["audit", f"{file}:bad", "--seconds", "2", "--report", "report"]) == 1
     printed = capsys.readouterr().out
-    assert printed.startswith("VIOLATED: outputs are 10 apart") and "dpwitness replay report/witness-bad.json" in printed
+    assert (
+        printed.startswith("VIOLATED: outputs are 10 apart")
+        and "dpwitness replay report/witness-bad.json" in printed
+    )
     (result,) = read_document(tmp_path / "report" / "audit.json")["results"]
     assert result["kind"] == "stability" and result["source"] == {"file": file, "line": 8}
     assert result["notes"][0].startswith("numpy ") and len(result["notes"]) == 1
     page = (tmp_path / "report" / "audit.md").read_text()
-    assert "| the map allows | 9 at d_in = 1 |" in page and "symmetric to absolute" in page and "1.11111 of the map" in page
+    assert (
+        "| the map allows | 9 at d_in = 1 |" in page
+        and "symmetric to absolute" in page
+        and "1.11111 of the map" in page
+    )
     (sarif,) = json.loads((tmp_path / "report" / "audit.sarif").read_text())["runs"][0]["results"]
     assert sarif["ruleId"] == "STABILITY" and sarif["level"] == "error"
     assert main(["replay", "report/witness-bad.json"]) == 1

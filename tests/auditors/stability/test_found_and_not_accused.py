@@ -1,6 +1,8 @@
-"""Tests of the search on transformations with a known truth: each broken one is found, no right one is accused.
+"""Tests of the search on transformations with a known truth: each broken one is found, no right one
+is accused.
 
-The tests of broken transformations end with the violation; their time limit is far beyond what the search needs.
+The tests of broken transformations end with the violation; their time limit is far beyond what the
+search needs.
 """
 
 import json
@@ -26,7 +28,11 @@ def test_a_broken_transformation_is_found_and_its_witness_replays(name):
     assert found.verdict is Verdict.VIOLATED and found.finding == "exceeds" and found.ratio > 1
     witness = json.loads(json.dumps(found.witness, allow_nan=False))
     again = replay(witness, mechanism=function)
-    assert (again.verdict, again.ratio, again.measured) == (Verdict.VIOLATED, found.ratio, found.measured)
+    assert (again.verdict, again.ratio, again.measured) == (
+        Verdict.VIOLATED,
+        found.ratio,
+        found.measured,
+    )
     assert recheck(json.loads(json.dumps(found.to_json(), allow_nan=False)))
 
 
@@ -68,7 +74,13 @@ def test_an_edited_witness_is_refused(changes, problem):
 def test_a_result_that_contradicts_its_outputs_is_refused():
     result = audit_stability(*BROKEN["clamp keeps NaN"]).to_json()
     assert recheck(result)
-    for changes in {"measured_exact": "3"}, {"finding": ""}, {"verdict": "NOT_REFUTED"}, {"finding": "rounding"}, {"bound_exact": "inf"}:
+    for changes in (
+        {"measured_exact": "3"},
+        {"finding": ""},
+        {"verdict": "NOT_REFUTED"},
+        {"finding": "rounding"},
+        {"bound_exact": "inf"},
+    ):
         with pytest.raises(InvalidArgument):
             recheck(result | changes)
 
@@ -82,7 +94,9 @@ def test_a_suspected_map_keeps_its_word_in_the_report_and_its_witness():
         and found.headline().startswith("SUSPECT: outputs are 3 apart")
         and recheck(found.to_json())
     )
-    assert replay(json.loads(json.dumps(found.witness)), mechanism=function).verdict is Verdict.SUSPECT
+    assert (
+        replay(json.loads(json.dumps(found.witness)), mechanism=function).verdict is Verdict.SUSPECT
+    )
 
 
 def test_a_witness_of_unknown_kind_names_the_known_ones():

@@ -1,4 +1,6 @@
-"""Tests of the input spaces and of the neighbors: what a search compares lies in the space, at the distance that it states."""
+"""Tests of the input spaces and of the neighbors: what a search compares lies in the space, at the
+distance that it states.
+"""
 
 import datetime
 import json
@@ -22,30 +24,59 @@ def atom(dtype, **options):
     return Atom(dtype, categories=("x", 1, None) if dtype == "category" else (), **options)
 
 
-NUMBERS = [Atom("f64", bounds=(-10, 10)), Atom("f32"), Atom("f64"), Atom("i64"), Atom("i8", bounds=(0, 5), nullable=True)]
-FRAME = FrameOf({"user": Atom("i8", bounds=(0, 6)), "x": Atom("f64", nullable=True), "day": Atom("date")})
+NUMBERS = [
+    Atom("f64", bounds=(-10, 10)),
+    Atom("f32"),
+    Atom("f64"),
+    Atom("i64"),
+    Atom("i8", bounds=(0, 5), nullable=True),
+]
+FRAME = FrameOf(
+    {"user": Atom("i8", bounds=(0, 6)), "x": Atom("f64", nullable=True), "day": Atom("date")}
+)
 CASES = [
-    (VectorOf(a, n), m) for a in NUMBERS for n in (None, 4) for m in ("symmetric", "insert-delete", "change-one", "hamming", "discrete")
+    (VectorOf(a, n), m)
+    for a in NUMBERS
+    for n in (None, 4)
+    for m in ("symmetric", "insert-delete", "change-one", "hamming", "discrete")
 ]
 CASES += [(VectorOf(a, n), m) for a in NUMBERS for n in (None, 4) for m in ("l1", "l2", "linf")]
 CASES += [(ScalarOf(a), m) for a in NUMBERS for m in ("absolute", "discrete")]
 CASES += [(FRAME, m) for m in ("symmetric", "hamming", "user:user", "by:user:symmetric")]
 
 
-@pytest.mark.parametrize(("space", "metric"), CASES, ids=lambda each: each if isinstance(each, str) else json.dumps(each.to_json())[:60])
+@pytest.mark.parametrize(
+    ("space", "metric"),
+    CASES,
+    ids=lambda each: each if isinstance(each, str) else json.dumps(each.to_json())[:60],
+)
 @pytest.mark.parametrize("d_in", [(1, 2, 3), (5, 0.75)])
 def test_neighbors_are_in_the_space_and_within_their_distance(space, metric, d_in):
-    source, measure, rng = neighborhood(space, metric, d_in), metric_named(metric, "metric", "test"), random.Random(1)
+    source, measure, rng = (
+        neighborhood(space, metric, d_in),
+        metric_named(metric, "metric", "test"),
+        random.Random(1),
+    )
     listed = list(islice(space.bases(), 400))
-    bases = listed[:: max(1, len(listed) // 20)] + [space.random_rows(rng)[:20] for _ in range(10) if space.size is None]
+    bases = listed[:: max(1, len(listed) // 20)] + [
+        space.random_rows(rng)[:20] for _ in range(10) if space.size is None
+    ]
     groups = [group for rows in bases for group in islice(source.around(rows), 6)]
-    groups += [group for rows in bases for _ in range(3) if (group := source.walk(list(rows), rng)) is not None]
+    groups += [
+        group
+        for rows in bases
+        for _ in range(3)
+        if (group := source.walk(list(rows), rng)) is not None
+    ]
     pairs = 0
     for group in groups:
         assert all(map(space.contains, group.datasets))
         for i, j, distance in group.pairs:
             assert distance in d_in
-            assert measure.measure(group.datasets[i], group.datasets[j], strict=True) <= distance**measure.root
+            assert (
+                measure.measure(group.datasets[i], group.datasets[j], strict=True)
+                <= distance**measure.root
+            )
             pairs += 1
     assert pairs > 2
 
@@ -60,7 +91,12 @@ def test_the_largest_moves_reach_the_distance():
 def test_random_neighbors_include_other_orders():
     source, rng = neighborhood(VectorOf(Atom("i64")), "symmetric", (1,)), random.Random(0)
     groups = [source.walk([1, 2, 3, 4], rng) for _ in range(100)]
-    assert any(sorted(dataset) == [1, 2, 3, 4] != dataset for group in groups if group for dataset in group.datasets)
+    assert any(
+        sorted(dataset) == [1, 2, 3, 4] != dataset
+        for group in groups
+        if group
+        for dataset in group.datasets
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -73,7 +109,9 @@ def test_values_survive_json_and_are_adversarial(dtype):
     ):
         one = atom(dtype, **options)
         values = one.values()
-        assert values and all(map(one.contains, values)) and (None in values) == (one.contains(None))
+        assert (
+            values and all(map(one.contains, values)) and (None in values) == (one.contains(None))
+        )
         read = from_jsonable(json.loads(json.dumps(to_jsonable(values), allow_nan=False)))
         assert list(map(value_key, read)) == list(map(value_key, values))
         again = space_of(json.loads(json.dumps(VectorOf(one, 3).to_json())))
@@ -88,9 +126,17 @@ def test_the_first_values_are_the_edges_of_the_dtype():
     floats = Atom("f64", nan=True, nullable=True).values()
     assert floats[0] is None and math.isnan(floats[1]) and floats[2:4] == [-math.inf, math.inf]
     assert [math.copysign(1, v) for v in floats if v == 0] == [1, -1]
-    assert Atom("f64", bounds=(0, None)).range == (0.0, math.inf) and Atom("i8", bounds=(None, 3)).range == (-128, 3)
-    assert to_f32(1e39) == math.inf and Atom("f32").contains(to_f32(0.1)) and not Atom("f32").contains(0.1)
-    assert datetime.datetime.max in Atom("datetime").values() and "2024-13-01" in Atom("str").values()
+    assert Atom("f64", bounds=(0, None)).range == (0.0, math.inf) and Atom(
+        "i8", bounds=(None, 3)
+    ).range == (-128, 3)
+    assert (
+        to_f32(1e39) == math.inf
+        and Atom("f32").contains(to_f32(0.1))
+        and not Atom("f32").contains(0.1)
+    )
+    assert (
+        datetime.datetime.max in Atom("datetime").values() and "2024-13-01" in Atom("str").values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +189,13 @@ def test_constants_of_the_code_are_tried():
 
 CLAMPED = VectorOf(Atom("i32", bounds=(0, 5)))
 CLAMP = Step(
-    lambda rows: [min(v, 5) for v in rows], lambda d: d, VectorOf(Atom("i32", bounds=(0, 10))), "symmetric", "symmetric", CLAMPED, "clamp"
+    lambda rows: [min(v, 5) for v in rows],
+    lambda d: d,
+    VectorOf(Atom("i32", bounds=(0, 10))),
+    "symmetric",
+    "symmetric",
+    CLAMPED,
+    "clamp",
 )
 
 
@@ -152,10 +204,18 @@ def test_chains_compose_functions_and_maps():
     wrong = Step(sum, lambda d: 4 * d, CLAMPED, "symmetric", "absolute", name="wrong sum")
     assert CLAMP.precedes(total) and not total.precedes(CLAMP)
     chain = CLAMP.then(total)
-    assert chain.function([9, 2]) == 7 and chain.stability_map(2) == 10 and chain.name == "clamp >> sum"
-    found = {result.name: result for result in audit_chains([CLAMP, total, wrong], length=2, seconds=1.0)}
+    assert (
+        chain.function([9, 2]) == 7
+        and chain.stability_map(2) == 10
+        and chain.name == "clamp >> sum"
+    )
+    found = {
+        result.name: result for result in audit_chains([CLAMP, total, wrong], length=2, seconds=1.0)
+    }
     assert found["clamp >> sum"].verdict is Verdict.NOT_REFUTED
-    assert found["clamp >> wrong sum"].verdict is Verdict.VIOLATED and found["clamp >> wrong sum"].second == [5]
+    assert found["clamp >> wrong sum"].verdict is Verdict.VIOLATED and found[
+        "clamp >> wrong sum"
+    ].second == [5]
     with pytest.raises(InvalidArgument, match="sum must take the outputs of clamp"):
         CLAMP.then(Step(sum, abs, VectorOf(Atom("i64")), "symmetric", "absolute", name="sum"))
     with pytest.raises(InvalidArgument, match="two that can follow"):

@@ -1,4 +1,6 @@
-"""Audits of randomized transformations: laws that no coupling keeps within the map are found, others are not accused."""
+"""Audits of randomized transformations: laws that no coupling keeps within the map are found,
+others are not accused.
+"""
 
 import itertools
 import json
@@ -18,7 +20,16 @@ INTS = VectorOf(Atom("i32", bounds=(0, 9)))
 
 
 def audit(function, stability_map, output_metric, seconds=60):
-    return audit_stability(function, stability_map, INTS, "insert-delete", output_metric, inputs=[[1, 2, 3]], seconds=seconds, seed=1)
+    return audit_stability(
+        function,
+        stability_map,
+        INTS,
+        "insert-delete",
+        output_metric,
+        inputs=[[1, 2, 3]],
+        seconds=seconds,
+        seed=1,
+    )
 
 
 def shuffled_if_small(seed):
@@ -33,11 +44,20 @@ def shuffled_if_small(seed):
 
 
 def test_a_shuffle_of_some_inputs_only_is_violated_and_its_witness_replays():
-    """A right audit misses with probability below 1e-9: a sixth of the outputs or more are too far, of 100 training runs."""
+    """A right audit misses with probability below 1e-9: a sixth of the outputs or more are too far,
+    of 100 training runs.
+    """
     found = audit(shuffled_if_small(1), lambda d: 2 * d, "insert-delete")
-    assert found.verdict is Verdict.VIOLATED and found.finding == "law" and found.evidence == "statistical"
+    assert (
+        found.verdict is Verdict.VIOLATED
+        and found.finding == "law"
+        and found.evidence == "statistical"
+    )
     assert found.law.refuted and found.law.near == 0 and found.measured > found.bound
-    assert found.headline().endswith("confidence 0.99)") and "0 of the second are new" in found.headline()
+    assert (
+        found.headline().endswith("confidence 0.99)")
+        and "0 of the second are new" in found.headline()
+    )
     result = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert recheck(result)
     with pytest.raises(InvalidArgument):
@@ -52,11 +72,14 @@ def test_a_shuffle_of_some_inputs_only_is_violated_and_its_witness_replays():
     [
         (lambda rows, rng: len(rows) + int(rng.integers(3)), "absolute"),
         (lambda rows, rng: sum(rows) / 9 + rng.normal(), "absolute"),
-        (lambda rows, rng: [float(x) + rng.random() for x in rows], "insert-delete"),  # no output occurs twice
+        # no output occurs twice
+        (lambda rows, rng: [float(x) + rng.random() for x in rows], "insert-delete"),
     ],
 )
 def test_a_coupling_within_the_map_is_not_accused(noisy, output_metric):
-    """False-failure probability below 1e-6 in all: each test has error 0.01, and no pair here comes near it."""
+    """False-failure probability below 1e-6 in all: each test has error 0.01, and no pair here comes
+    near it.
+    """
     rng = np.random.default_rng(5)
     found = audit(lambda rows: noisy(rows, rng), lambda d: d, output_metric, seconds=0.3)
     assert found.verdict is Verdict.NOT_REFUTED and found.randomized and found.pairs
@@ -64,21 +87,32 @@ def test_a_coupling_within_the_map_is_not_accused(noisy, output_metric):
 
 def test_a_shift_beyond_the_noise_is_violated():
     rng = np.random.default_rng(5)
-    found = audit(lambda rows: float(np.sum(rows)) + rng.normal(0, 0.5), lambda d: 3 * d, "absolute")
+    found = audit(
+        lambda rows: float(np.sum(rows)) + rng.normal(0, 0.5), lambda d: 3 * d, "absolute"
+    )
     assert found.verdict is Verdict.VIOLATED and found.law.slack > 0
 
 
 def test_a_transformation_that_keeps_state_is_an_error():
     calls = itertools.count()
-    assert audit(lambda rows: float(next(calls)), lambda d: 1, "absolute").verdict is not Verdict.VIOLATED
-    found = audit(lambda rows: float(next(calls)) if len(rows) > 1 else 0.0, lambda d: d, "absolute")
+    assert (
+        audit(lambda rows: float(next(calls)), lambda d: 1, "absolute").verdict
+        is not Verdict.VIOLATED
+    )
+    found = audit(
+        lambda rows: float(next(calls)) if len(rows) > 1 else 0.0, lambda d: d, "absolute"
+    )
     assert found.verdict is Verdict.ERROR and "deterministic" in found.headline()
 
 
 def test_the_counts_decide():
-    assert LawTest(400, 60, 0, 0.0, 0.99, 3).refuted and not LawTest(400, 60, 50, 0.0, 0.99, 3).refuted
+    assert (
+        LawTest(400, 60, 0, 0.0, 0.99, 3).refuted and not LawTest(400, 60, 50, 0.0, 0.99, 3).refuted
+    )
     with pytest.raises(InvalidArgument, match="impossible"):
-        LawTest.from_json({"runs": 5, "far": 6, "near": 0, "slack": 0.0, "confidence": 0.99, "tests": 1})
+        LawTest.from_json(
+            {"runs": 5, "far": 6, "near": 0, "slack": 0.0, "confidence": 0.99, "tests": 1}
+        )
 
 
 def test_lists_too_long_for_an_exact_edit_distance_are_not_tested():

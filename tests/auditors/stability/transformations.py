@@ -1,4 +1,6 @@
-"""Transformations with a known truth: each broken one beside a right one. Entries: name -> arguments of `audit_stability`."""
+"""Transformations with a known truth: each broken one beside a right one. Entries: name ->
+arguments of `audit_stability`.
+"""
 
 import collections
 import contextlib
@@ -59,7 +61,8 @@ def impute_by_constant(rows):
     return [5.0 if v is None else v for v in rows]
 
 
-def truncated_counts(rows):  # at most three rows a key, but the total is said to move by one key at most
+# at most three rows a key, but the total is said to move by one key at most
+def truncated_counts(rows):
     counts = collections.Counter(rows)
     return {key: min(n, 3) for key, n in counts.items()}
 
@@ -174,7 +177,14 @@ def years_after_1970(rows):
 def wrapped_microseconds(rows):  # nanoseconds since 1970 in 64 bits
     epoch = datetime.datetime(1970, 1, 1)
     nanoseconds = [(m - epoch) // datetime.timedelta(microseconds=1) * 1000 for m in rows]
-    return sum(1 for n, m in zip(nanoseconds, rows, strict=True) if ((n + 2**63) % 2**64 - 2**63 > 0) != (m > epoch)) * 3
+    return (
+        sum(
+            1
+            for n, m in zip(nanoseconds, rows, strict=True)
+            if ((n + 2**63) % 2**64 - 2**63 > 0) != (m > epoch)
+        )
+        * 3
+    )
 
 
 def scaled(x):
@@ -239,7 +249,13 @@ BROKEN = {
     "median scaled by size": (median, lambda d: d / 10, UNIT, "symmetric", "absolute"),
     "resize repeats": (resize_by_repeating, double, UNIT, "symmetric", "symmetric"),
     "split at mean": (split_at_mean, same, UNIT, "symmetric", "symmetric"),
-    "dates take the previous": (parsed_or_dropped_with_previous, same, TEXT, "symmetric", "symmetric"),
+    "dates take the previous": (
+        parsed_or_dropped_with_previous,
+        same,
+        TEXT,
+        "symmetric",
+        "symmetric",
+    ),
     "one-hot of the seen": (one_hot_of_seen, same, TEXT, "symmetric", "symmetric"),
     "mean of any size": (mean_of_any_size, lambda d: d / 100, UNIT, "symmetric", "absolute"),
     "first five of a multiset": (first_five, lambda d: 10 * d, I32, "symmetric", "absolute"),
@@ -248,7 +264,13 @@ BROKEN = {
     "abs overflows": (negated_overflow, lambda d: 100 * d, I32, "change-one", "absolute"),
     "year span": (year_span, lambda d: 100 * d, MOMENTS, "symmetric", "absolute"),
     "nanoseconds overflow": (wrapped_microseconds, double, MOMENTS, "symmetric", "absolute"),
-    "scaled without the factor": (scaled, double, ScalarOf(Atom("f64", bounds=(-1e6, 1e6))), "absolute", "absolute"),
+    "scaled without the factor": (
+        scaled,
+        double,
+        ScalarOf(Atom("f64", bounds=(-1e6, 1e6))),
+        "absolute",
+        "absolute",
+    ),
     "variance": (variance, lambda d: 12 * d, SIX, "change-one", "absolute"),
     "values that occur once": (dropped_all_duplicates, same, I32, "change-one", "symmetric"),
     "join with itself": (joined_with_itself, double, KEYED, "symmetric", "symmetric"),
@@ -278,12 +300,30 @@ RIGHT = {
     "row numbers, replaced rows": (row_numbers, same, I32, "hamming", "hamming"),
     "squares": (squares, lambda d: 100 * d, I32, "symmetric", "absolute"),
     "after 1970": (years_after_1970, same, MOMENTS, "symmetric", "absolute"),
-    "scaled": (scaled, lambda d: 3 * d, ScalarOf(Atom("f64", bounds=(-1e6, 1e6))), "absolute", "absolute"),
-    "halved integer": (integer_division, lambda d: (d + 1) // 2, ScalarOf(Atom("i64")), "absolute", "absolute"),
+    "scaled": (
+        scaled,
+        lambda d: 3 * d,
+        ScalarOf(Atom("f64", bounds=(-1e6, 1e6))),
+        "absolute",
+        "absolute",
+    ),
+    "halved integer": (
+        integer_division,
+        lambda d: (d + 1) // 2,
+        ScalarOf(Atom("i64")),
+        "absolute",
+        "absolute",
+    ),
     "differences in order": (sorted_pairs, lambda d: 3 * d, I32, "symmetric", "symmetric"),
     "variance, wider": (variance, lambda d: 36 * d, SIX, "change-one", "absolute"),
     "hashed": (hashed, same, TEXT, "symmetric", "absolute"),
-    "values that occur once, added rows": (dropped_all_duplicates, same, I32, "symmetric", "symmetric"),
+    "values that occur once, added rows": (
+        dropped_all_duplicates,
+        same,
+        I32,
+        "symmetric",
+        "symmetric",
+    ),
     "dropped duplicates": (dropped_duplicates, same, I32, "symmetric", "symmetric"),
     "kept rows a key": (kept_ten_a_key, lambda d: 3 * d, KEYED, "insert-delete", "symmetric"),
 }

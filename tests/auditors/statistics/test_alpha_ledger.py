@@ -1,9 +1,11 @@
-"""The error of a whole life of an audit, enumerated: an adversary who sees all counts chooses what is done next.
+"""The error of a whole life of an audit, enumerated: an adversary who sees all counts chooses what
+is done next.
 
-Rounds are right with the probability that the claim allows. Six actions in any order: start an audit, resume it where it was
-stopped, extend it by a length, merge it with a copy of its store, change the mechanism (its store is then refused), replay an event
-on fresh rounds. Dynamic programming finds the order, the lengths and the moments at which VIOLATED is most probable. The decisions are
-those of the program.
+Rounds are right with the probability that the claim allows. Six actions in any order: start an
+audit, resume it where it was stopped, extend it by a length, merge it with a copy of its store,
+change the mechanism (its store is then refused), replay an event on fresh rounds. Dynamic
+programming finds the order, the lengths and the moments at which VIOLATED is most probable. The
+decisions are those of the program.
 """
 
 import functools
@@ -37,18 +39,36 @@ def share(number):
 
 
 class Life:
-    """Largest probability of a false VIOLATED over all orders of actions, given the actions' numbers."""
+    """Largest probability of a false VIOLATED over all orders of actions, given the actions'
+    numbers.
+    """
 
-    def __init__(self, epsilon, alpha, rounds, lengths, *, extend=fresh, spent=share, merged=lambda c, n: (c, n)):
+    def __init__(
+        self,
+        epsilon,
+        alpha,
+        rounds,
+        lengths,
+        *,
+        extend=fresh,
+        spent=share,
+        merged=lambda c, n: (c, n),
+    ):
         self.claim, self.alpha, self.rounds, self.lengths = PureDP(epsilon), alpha, rounds, lengths
-        self.right, self.extend, self.spent, self.merged = 1 / (1 + math.exp(-epsilon)), extend, spent, merged
+        self.right, self.extend, self.spent, self.merged = (
+            1 / (1 + math.exp(-epsilon)),
+            extend,
+            spent,
+            merged,
+        )
         self.value = functools.cache(self._value)
         self.accuses, self.masses = functools.cache(self._accuses), functools.cache(self._masses)
 
     def _accuses(self, parts, alpha):
         if len(parts) == 1:
             return combined_bound(self.claim, parts, alpha) > self.claim.epsilon
-        return combination._excess(self.claim, parts, self.claim.epsilon, alpha) > 0  # the decision of `combined_bound`, without its limit
+        # the decision of `combined_bound`, without its limit
+        return combination._excess(self.claim, parts, self.claim.epsilon, alpha) > 0
 
     def _masses(self, rounds):
         return list(enumerate(binom.pmf(range(rounds + 1), rounds, self.right).tolist()))
@@ -57,28 +77,49 @@ class Life:
         return self.value(ACTIONS, None, 0, starts, extensions, replays)
 
     def stated(self, starts, extensions, replays):
-        """What is stated: each audit its alpha and the shares of its extensions, each replay its own alpha."""
-        return starts * self.alpha * (1 + sum(self.spent(k) for k in range(1, extensions + 1))) + replays * self.alpha
+        """What is stated: each audit its alpha and the shares of its extensions, each replay its
+        own alpha.
+        """
+        return (
+            starts * self.alpha * (1 + sum(self.spent(k) for k in range(1, extensions + 1)))
+            + replays * self.alpha
+        )
 
     def _value(self, left, state, number, starts, extensions, replays):
-        """The best of all actions; `state` is None, (right, rounds) of a stopped audit, or the parts of an ended one."""
+        """The best of all actions; `state` is None, (right, rounds) of a stopped audit, or the
+        parts of an ended one.
+        """
         if left == 0 or not (starts or replays or state is not None):
             return 0.0
         rest = left - 1
         half = self.rounds // 2
         values = [0.0]
         if starts:
-            values.append(sum(p * self.value(rest, (c, half), 0, starts - 1, extensions, replays) for c, p in self.masses(half)))
+            values.append(
+                sum(
+                    p * self.value(rest, (c, half), 0, starts - 1, extensions, replays)
+                    for c, p in self.masses(half)
+                )
+            )
         if replays:
-            found = sum(p for c, p in self.masses(self.rounds) if self._ends(c, self.rounds, self.alpha))
-            values.append(found + (1 - found) * self.value(rest, state, number, starts, extensions, replays - 1))
+            found = sum(
+                p for c, p in self.masses(self.rounds) if self._ends(c, self.rounds, self.alpha)
+            )
+            values.append(
+                found
+                + (1 - found) * self.value(rest, state, number, starts, extensions, replays - 1)
+            )
         if state is not None and not isinstance(state[0], Part):
             values.append(self._resumed(rest, *state, starts, extensions, replays))
             values.append(self.value(rest, self.merged(*state), 0, starts, extensions, replays))
         elif state is not None and number < extensions:
-            values += [self._extended(rest, state, number + 1, length, starts, extensions, replays) for length in self.lengths]
+            values += [
+                self._extended(rest, state, number + 1, length, starts, extensions, replays)
+                for length in self.lengths
+            ]
         if state is not None:
-            values.append(self.value(rest, None, 0, starts, extensions, replays))  # the mechanism changes: the store is refused
+            # the mechanism changes: the store is refused
+            values.append(self.value(rest, None, 0, starts, extensions, replays))
         return max(values)
 
     def _ends(self, right, rounds, alpha):
@@ -94,31 +135,59 @@ class Life:
 
     def _extended(self, rest, parts, number, length, starts, extensions, replays):
         alpha = self.alpha * self.spent(number)
-        return self._over(rest, length, lambda count: self.extend(parts, count, length), alpha, number, starts, extensions, replays)
+        return self._over(
+            rest,
+            length,
+            lambda count: self.extend(parts, count, length),
+            alpha,
+            number,
+            starts,
+            extensions,
+            replays,
+        )
 
     def _over(self, rest, rounds, parts_of, alpha, number, starts, extensions, replays):
         """Mean over the right guesses of fresh rounds: the accusation is monotone in them."""
-        least = bisect_left(range(rounds + 1), True, key=lambda count: self.accuses(parts_of(count), alpha))
+        least = bisect_left(
+            range(rounds + 1), True, key=lambda count: self.accuses(parts_of(count), alpha)
+        )
         total = float(binom.sf(least - 1, rounds, self.right))
         if starts or replays or number < extensions:
             for count, mass in self.masses(rounds)[:least]:
-                total += mass * self.value(rest, parts_of(count), number, starts, extensions, replays)
+                total += mass * self.value(
+                    rest, parts_of(count), number, starts, extensions, replays
+                )
         return total
 
 
-# epsilon, rounds, alpha (the exact error of the plan, so that the program has no slack there), lengths of extensions
+# epsilon, rounds, alpha (the exact error of the plan, so that the program has no slack there),
+# lengths of extensions
 SMALL = {"six": (0.2, 6, 5, (6,)), "four": (0.5, 4, 4, (4,))}
-LARGE = {"alpha 6e-7": (0.7, 150, 137, (30, 75, 150, 300, 600)), "alpha 9e-4": (0.5, 200, 147, (50, 100, 200, 400))}
+LARGE = {
+    "alpha 6e-7": (0.7, 150, 137, (30, 75, 150, 300, 600)),
+    "alpha 9e-4": (0.5, 200, 147, (50, 100, 200, 400)),
+}
 
 
 def life(epsilon, rounds, least, lengths, **rules):
-    return Life(epsilon, 1.0001 * float(binom.sf(least - 1, rounds, 1 / (1 + math.exp(-epsilon)))), rounds, lengths, **rules)
+    return Life(
+        epsilon,
+        1.0001 * float(binom.sf(least - 1, rounds, 1 / (1 + math.exp(-epsilon)))),
+        rounds,
+        lengths,
+        **rules,
+    )
 
 
 @pytest.mark.parametrize("case", SMALL)
 def test_no_order_of_six_actions_errs_more_often_than_stated(case):
     model = life(*SMALL[case])
-    worst = {(s, k, r): model.worst(s, k, r) / model.stated(s, k, r) for s in (1, 2) for k in (0, 1, 2, 3) for r in (0, 1)}
+    worst = {
+        (s, k, r): model.worst(s, k, r) / model.stated(s, k, r)
+        for s in (1, 2)
+        for k in (0, 1, 2, 3)
+        for r in (0, 1)
+    }
     assert max(worst.values()) <= 1.0, worst
     assert worst[1, 0, 0] > 0.99  # the plan alone uses up its alpha: the bound is not slack
 

@@ -1,17 +1,33 @@
-"""The certificate, and the point and profile that plots draw from it: the error is at most as stated, for every notion."""
+"""The certificate, and the point and profile that plots draw from it: the error is at most as
+stated, for every notion.
+"""
 
 import numpy as np
 import pytest
 from scipy.special import bdtrc, gammaln
 from scipy.stats import binom
 
-from dpwitness.auditors.statistics.certificate import Tally, certified, clopper_pearson_lower, p_value, split_batches
+from dpwitness.auditors.statistics.certificate import (
+    Tally,
+    certified,
+    clopper_pearson_lower,
+    p_value,
+    split_batches,
+)
 from dpwitness.auditors.statistics.certified_point import certified_point, lower_profile
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, InvalidArgument, PureDP, TradeoffCurve
 
 CORNER = 0.95 / (1 + np.e)
 CURVE = TradeoffCurve([0, CORNER, 0.95, 1], [0.95, CORNER, 0, 0])  # that of (1, 0.05)-DP
-CLAIMS = [CURVE, PureDP(1.0), ApproxDP(1.0, 0.05), ApproxDP(0.2, 1e-3), GDP(1.0), ZCDP(0.5), RDP(2.0, 0.5)]
+CLAIMS = [
+    CURVE,
+    PureDP(1.0),
+    ApproxDP(1.0, 0.05),
+    ApproxDP(0.2, 1e-3),
+    GDP(1.0),
+    ZCDP(0.5),
+    RDP(2.0, 0.5),
+]
 
 
 def boundary(claim, wrong, directions):
@@ -35,7 +51,15 @@ def test_enumerated_error_is_at_most_alpha(claim, directions, wrong):
     rest = n - correct - wrongs
     with np.errstate(divide="ignore", invalid="ignore"):
         left = np.where(rest > 0, rest * np.log(max(1 - c - w, 1e-300)), 0.0)
-    logs = gammaln(n + 1) - gammaln(correct + 1) - gammaln(wrongs + 1) - gammaln(rest + 1) + correct * np.log(c) + wrongs * np.log(w) + left
+    logs = (
+        gammaln(n + 1)
+        - gammaln(correct + 1)
+        - gammaln(wrongs + 1)
+        - gammaln(rest + 1)
+        + correct * np.log(c)
+        + wrongs * np.log(w)
+        + left
+    )
     mass = np.exp(logs)
     assert mass.sum() == pytest.approx(1.0, abs=1e-9)
     lower = certified(claim, correct, wrongs, n, alpha, directions)
@@ -44,7 +68,9 @@ def test_enumerated_error_is_at_most_alpha(claim, directions, wrong):
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=str)
 def test_simulated_error_is_at_most_alpha_and_not_idle(claim):
-    """2e5 audits of 2e5 rounds at the boundary; false-failure probability 1e-7. Far below alpha would be a waste: it must err 0.5 %."""
+    """2e5 audits of 2e5 rounds at the boundary; false-failure probability 1e-7. Far below alpha
+    would be a waste: it must err 0.5 %.
+    """
     c, w = boundary(claim, 0.02, 2)
     rng = np.random.default_rng(1)
     rounds, audits, alpha = 200_000, 200_000, 0.05
@@ -64,13 +90,17 @@ def test_the_published_formula_for_approximate_dp():
     share = clopper_pearson_lower(correct + wrong, rounds, alpha / 50)
     for k in (1, 2):
         expected = np.log((1 - delta * k / 2 / share) / (1 - theta) - 1)
-        assert certified(ApproxDP(1.0, delta), correct, wrong, rounds, alpha, k) == pytest.approx(expected, abs=1e-12)
+        assert certified(ApproxDP(1.0, delta), correct, wrong, rounds, alpha, k) == pytest.approx(
+            expected, abs=1e-12
+        )
     assert certified(ApproxDP(1.0, 0.9), correct, wrong, rounds, alpha) == 0.0
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=str)
 def test_p_value_and_bound_are_one_test(claim):
-    """The bound exceeds the claim exactly at errors above the p-value: counts a little beyond the boundary of each claim."""
+    """The bound exceeds the claim exactly at errors above the p-value: counts a little beyond the
+    boundary of each claim.
+    """
     c, w = boundary(claim, 0.05, 2)
     counts = (int(44_000 * c), int(40_000 * w), 40_000)
     p = float(p_value(claim, *counts))
@@ -82,7 +112,9 @@ def test_p_value_and_bound_are_one_test(claim):
 def test_pure_p_value_is_the_binomial_tail():
     """For delta = 0 the p-value is P(Bin(M, e^eps/(1 + e^eps)) >= C)."""
     theta = np.e / (1 + np.e)
-    assert float(p_value(PureDP(1.0), 7_500, 2_500, 20_000)) == pytest.approx(bdtrc(7_499, 10_000, theta), rel=1e-6)
+    assert float(p_value(PureDP(1.0), 7_500, 2_500, 20_000)) == pytest.approx(
+        bdtrc(7_499, 10_000, theta), rel=1e-6
+    )
 
 
 def test_two_batches_never_asks_for_more_rows_than_there_are():
@@ -97,18 +129,26 @@ def test_two_batches_never_asks_for_more_rows_than_there_are():
 
 
 def test_tally_refuses_impossible_counts():
-    with pytest.raises(InvalidArgument, match=r"correct \+ wrong must be at most rounds = 5, got 6"):
+    with pytest.raises(
+        InvalidArgument, match=r"correct \+ wrong must be at most rounds = 5, got 6"
+    ):
         Tally(3, 3, 5)
 
 
 ALPHA = 0.05
 
 
-@pytest.mark.parametrize("claim", [ApproxDP(1.0, 1e-5), ApproxDP(0.5, 1e-2), GDP(1.0), ZCDP(0.5), RDP(2.0, 0.5)], ids=str)
-@pytest.mark.parametrize("tally", [Tally(7_400, 2_600, 20_000), Tally(300, 20, 10_000, directions=1)], ids=str)
+@pytest.mark.parametrize(
+    "claim", [ApproxDP(1.0, 1e-5), ApproxDP(0.5, 1e-2), GDP(1.0), ZCDP(0.5), RDP(2.0, 0.5)], ids=str
+)
+@pytest.mark.parametrize(
+    "tally", [Tally(7_400, 2_600, 20_000), Tally(300, 20, 10_000, directions=1)], ids=str
+)
 def test_the_point_proves_what_the_certificate_does(claim, tally):
     point = certified_point(tally, ALPHA)
-    expected = float(certified(claim, tally.correct, tally.wrong, tally.rounds, ALPHA, tally.directions))
+    expected = float(
+        certified(claim, tally.correct, tally.wrong, tally.rounds, ALPHA, tally.directions)
+    )
     assert expected > 0.1
     assert float(claim.parameter_at(point.fpr, point.tpr)) == pytest.approx(expected, rel=1e-12)
 
@@ -118,7 +158,11 @@ def test_the_profile_meets_delta_at_the_certified_epsilon():
     point = certified_point(tally, ALPHA)
     epsilon = float(certified(ApproxDP(1.0, delta), 7_400, 2_600, 20_000, ALPHA))
     assert float(lower_profile(point, epsilon)) == pytest.approx(delta, rel=1e-9)
-    assert float(lower_profile(point, epsilon + 0.05)) < delta < float(lower_profile(point, epsilon - 0.05))
+    assert (
+        float(lower_profile(point, epsilon + 0.05))
+        < delta
+        < float(lower_profile(point, epsilon - 0.05))
+    )
 
 
 def test_a_pure_claim_pays_a_little_for_the_frequency():
@@ -129,7 +173,9 @@ def test_a_pure_claim_pays_a_little_for_the_frequency():
 
 
 def test_the_mirrored_event_bounds_the_profile_too():
-    """An event with rates (0.3, 0.99) has odds 3.3, its complement 70: 0.7 - e^3 0.01 = 0.499, less what the limits cost."""
+    """An event with rates (0.3, 0.99) has odds 3.3, its complement 70: 0.7 - e^3 0.01 = 0.499, less
+    what the limits cost.
+    """
     point = certified_point(Tally(990_000, 300_000, 2_000_000, directions=1), ALPHA)
     epsilon = 3.0
     assert point.tpr - np.exp(epsilon) * point.fpr < 0
@@ -137,7 +183,9 @@ def test_the_mirrored_event_bounds_the_profile_too():
 
 
 def test_the_lower_profile_is_valid_where_the_mechanism_is_tight():
-    """20,000 audits of (1, 0)-randomised response: delta_L exceeds the true profile anywhere in at most 5 %, failing by chance at 1e-7."""
+    """20,000 audits of (1, 0)-randomised response: delta_L exceeds the true profile anywhere in at
+    most 5 %, failing by chance at 1e-7.
+    """
     audits, rounds = 20_000, 5_000
     right = np.e / (1 + np.e)
     correct = np.random.default_rng(1).binomial(rounds, right, audits)
@@ -145,6 +193,9 @@ def test_the_lower_profile_is_valid_where_the_mechanism_is_tight():
     truth = PureDP(1.0).delta(grid)
     counts, times = np.unique(correct, return_counts=True)
     tallies = [Tally(int(c), rounds - int(c), rounds) for c in counts]
-    too_high = [bool(np.any(lower_profile(certified_point(tally, ALPHA), grid) > truth + 1e-12)) for tally in tallies]
+    too_high = [
+        bool(np.any(lower_profile(certified_point(tally, ALPHA), grid) > truth + 1e-12))
+        for tally in tallies
+    ]
     false = times[np.array(too_high)].sum()
     assert 0.02 < false / audits <= ALPHA + 5.2 * np.sqrt(ALPHA * (1 - ALPHA) / audits)

@@ -1,4 +1,6 @@
-"""Several events, one certificate: exact for one stage, and valid where a stage was chosen by the counts before it."""
+"""Several events, one certificate: exact for one stage, and valid where a stage was chosen by the
+counts before it.
+"""
 
 import json
 from functools import partial
@@ -12,7 +14,13 @@ from scipy.stats import binom, norm
 import dpwitness as dpw
 from dpwitness.auditors.audit.budget import LOOK_SHARES
 from dpwitness.auditors.audit.train import first_weight
-from dpwitness.auditors.statistics.certificate import Tally, certified, clopper_pearson_lower, p_value, parameter_from_rates
+from dpwitness.auditors.statistics.certificate import (
+    Tally,
+    certified,
+    clopper_pearson_lower,
+    p_value,
+    parameter_from_rates,
+)
 from dpwitness.auditors.statistics.combination import (
     Part,
     _conditional_error,
@@ -34,7 +42,9 @@ CLAIMS = [PureDP(1.0), ApproxDP(1.0, 1e-3), GDP(0.8)]
 @pytest.mark.parametrize("claim", CLAIMS, ids=str)
 def test_one_stage_is_the_certificate(claim):
     part = Part(Tally(3_000, 1_000, 10_000), lost=7)
-    assert combined_bound(claim, [part], 0.05) == float(certified(claim, 3_000, 1_000, 10_000, 0.05, 2, 7))
+    assert combined_bound(claim, [part], 0.05) == float(
+        certified(claim, 3_000, 1_000, 10_000, 0.05, 2, 7)
+    )
     assert combined_p_value(claim, [part]) == float(p_value(claim, 3_000, 1_000, 10_000, 2, 7))
 
 
@@ -51,19 +61,24 @@ def test_two_equal_halves_say_about_what_the_whole_says(claim):
 def test_three_stages_share_the_weight_that_is_left():
     claim = PureDP(1.0)
     parts = [Part(Tally(300 * k, 100 * k, 1_000 * k), weight=(k / 10) ** 0.5) for k in (6, 3, 1)]
-    assert combined_bound(claim, parts, 0.05) == pytest.approx(float(certified(claim, 3_000, 1_000, 10_000, 0.05)), rel=1e-3)
+    assert combined_bound(claim, parts, 0.05) == pytest.approx(
+        float(certified(claim, 3_000, 1_000, 10_000, 0.05)), rel=1e-3
+    )
 
 
 def test_the_frequency_limits_of_all_stages_share_a_fiftieth_of_the_error():
     claim, alpha, some = ApproxDP(1.0, 1e-3), 0.05, Tally(1_500, 500, 5_000)
     frequency = clopper_pearson_lower(2_000, 5_000, alpha / 100)
-    stated = parameter_from_rates(claim, frequency, clopper_pearson_lower(1_500, 2_000, alpha * 0.98), 2)
+    stated = parameter_from_rates(
+        claim, frequency, clopper_pearson_lower(1_500, 2_000, alpha * 0.98), 2
+    )
     found = combined_bound(claim, [Part(Tally(0, 0, 500), weight=0.5**0.5), Part(some)], alpha)
     assert found == pytest.approx(float(stated), rel=1e-7)
 
 
 def test_the_error_holds_where_the_second_event_depends_on_the_first_ones_luck():
-    """Guesses of an exactly 1-DP mechanism, rare in the second stage after luck, and often without: pooled counts would be no binomial.
+    """Guesses of an exactly 1-DP mechanism, rare in the second stage after luck, and often without:
+    pooled counts would be no binomial.
 
     P[more than 580 of 1,000 false alarms at alpha = .5] < 3e-7.
     """
@@ -73,7 +88,10 @@ def test_the_error_holds_where_the_second_event_depends_on_the_first_ones_luck()
         first = rng.binomial(200, theta)
         made = 20 if first > 200 * theta else 600
         second = rng.binomial(made, theta)
-        parts = [Part(Tally(int(first), int(200 - first), 400), weight=0.4**0.5), Part(Tally(int(second), int(made - second), 600))]
+        parts = [
+            Part(Tally(int(first), int(200 - first), 400), weight=0.4**0.5),
+            Part(Tally(int(second), int(made - second), 600)),
+        ]
         alarms += combined_p_value(claim, parts) <= 0.5
     assert 400 < alarms < 580
 
@@ -87,23 +105,31 @@ def test_a_stage_leaves_the_error_in_the_mean(alpha, share, guesses):
     sf, cdf = binom.sf(counts, guesses, THETA), binom.cdf(counts, guesses, THETA)
     ends = np.clip(np.where(sf < 0.5, norm.isf(sf), norm.ppf(cdf)), -40, 40)
     mass = binom.pmf(np.arange(guesses + 1), guesses, THETA)
-    errors = np.array([_conditional_error(alpha, more, as_many, share) for as_many, more in pairwise(ends)])
+    errors = np.array(
+        [_conditional_error(alpha, more, as_many, share) for as_many, more in pairwise(ends)]
+    )
     assert mass @ errors == pytest.approx(alpha, rel=1e-7)
     assert np.all(np.diff(errors) >= -1e-12)
 
 
 @pytest.mark.parametrize("guesses", [(6, 400), (20, 900), (150, 600)])
 def test_two_stages_of_few_guesses_err_almost_as_often_as_stated(guesses):
-    """Exact: the claim holds with equality. The upper ends of the p-values, combined, would err with 0.37, 0.63 and 0.82 alpha."""
+    """Exact: the claim holds with equality. The upper ends of the p-values, combined, would err
+    with 0.37, 0.63 and 0.82 alpha.
+    """
     first, second = guesses
     alpha, claim, weight, total = 0.05, PureDP(1.0), 0.4**0.5, 0.0
     for right in range(first + 1):
         before = Part(Tally(right, first - right, 1_000), weight=weight)
 
         def refutes(count, before=before):
-            return _excess(claim, [before, Part(Tally(count, second - count, 2_000))], 1.0, alpha) > 0
+            return (
+                _excess(claim, [before, Part(Tally(count, second - count, 2_000))], 1.0, alpha) > 0
+            )
 
-        total += binom.pmf(right, first, THETA) * binom.sf(least_refuting(refutes, second) - 1, second, THETA)
+        total += binom.pmf(right, first, THETA) * binom.sf(
+            least_refuting(refutes, second) - 1, second, THETA
+        )
     assert 0.88 * alpha < total <= alpha
 
 
@@ -114,20 +140,31 @@ def test_two_stages_of_few_guesses_certify_what_one_certifies(claim):
     bounds = []
     for _ in range(100):
         c, w = (int(rng.binomial(count, 3 / 7)) for count in (right, wrong))
-        parts = [Part(Tally(c, w, 300), weight=(3 / 7) ** 0.5), Part(Tally(right - c, wrong - w, 400))]
+        parts = [
+            Part(Tally(c, w, 300), weight=(3 / 7) ** 0.5),
+            Part(Tally(right - c, wrong - w, 400)),
+        ]
         bounds.append(combined_bound(claim, parts, 0.05))
-    assert np.mean(bounds) == pytest.approx(float(certified(claim, right, wrong, 700, 0.05)), rel=0.05)
+    assert np.mean(bounds) == pytest.approx(
+        float(certified(claim, right, wrong, 700, 0.05)), rel=0.05
+    )
 
 
 def test_a_stage_gone_wrong_does_not_silence_the_other():
     good, bad = Tally(900, 100, 2_000), Tally(0, 300, 600)
     alone = combined_bound(PureDP(1.0), [Part(good)], 0.05)
-    assert 0.3 * alone < combined_bound(PureDP(1.0), [Part(bad, weight=0.2**0.5), Part(good)], 0.05) < alone
+    assert (
+        0.3 * alone
+        < combined_bound(PureDP(1.0), [Part(bad, weight=0.2**0.5), Part(good)], 0.05)
+        < alone
+    )
 
 
 def test_nothing_counted_says_nothing():
     nothing, some = Part(Tally(0, 0, 500), weight=0.5**0.5), Part(Tally(60, 20, 500))
-    assert combined_bound(PureDP(1.0), [nothing, some], 0.05) == pytest.approx(combined_bound(PureDP(1.0), [some], 0.05), rel=1e-6)
+    assert combined_bound(PureDP(1.0), [nothing, some], 0.05) == pytest.approx(
+        combined_bound(PureDP(1.0), [some], 0.05), rel=1e-6
+    )
     assert combined_bound(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))], 0.05) == 0
     assert combined_p_value(PureDP(1.0), [nothing, Part(Tally(0, 0, 500))]) == 1
 
@@ -138,31 +175,63 @@ def test_an_audit_of_few_rounds_tests_two_events():
     def weak(data, size, rng):
         return data[0] + rng.laplace(0.0, 0.5, size)
 
-    result = dpw.audit(weak, claim="pure:1", pair=PAIR, trials=20_000, confidence=0.95, stop="never", bits=False, seed=2)
+    result = dpw.audit(
+        weak,
+        claim="pure:1",
+        pair=PAIR,
+        trials=20_000,
+        confidence=0.95,
+        stop="never",
+        bits=False,
+        seed=2,
+    )
     first, last = result.stages
     assert result.verdict is dpw.Verdict.VIOLATED and result.tally == last.tally
-    assert first.weight**2 == pytest.approx(first.tally.rounds / (first.tally.rounds + last.tally.rounds), rel=1e-9)
+    assert first.weight**2 == pytest.approx(
+        first.tally.rounds / (first.tally.rounds + last.tally.rounds), rel=1e-9
+    )
     assert result.epsilon_lower == combined_bound(PureDP(1.0), result.stages, result.alpha)
     witness = json.loads(json.dumps(result.witness))
-    assert dpw.replay(witness, mechanism=weak, trials=20_000, seed=8).verdict is dpw.Verdict.VIOLATED
+    assert (
+        dpw.replay(witness, mechanism=weak, trials=20_000, seed=8).verdict is dpw.Verdict.VIOLATED
+    )
     witness["counts"]["stages"][0]["correct"] += 1
     witness.pop("sha256", None)
-    with pytest.raises(dpw.mechanisms.InvalidArgument, match="bound must be what the counts certify"):
+    with pytest.raises(
+        dpw.mechanisms.InvalidArgument, match="bound must be what the counts certify"
+    ):
         dpw.replay(witness, mechanism=weak)
 
 
 @pytest.mark.parametrize(
-    ("trials", "claim", "stages"), [(20_000, "pure:1", 2), (300_000, "pure:1", 0), (1_500, "pure:1", 0), (20_000, "zcdp:0.5", 0)]
+    ("trials", "claim", "stages"),
+    [(20_000, "pure:1", 2), (300_000, "pure:1", 0), (1_500, "pure:1", 0), (20_000, "zcdp:0.5", 0)],
 )
 def test_where_one_event_is_tested(trials, claim, stages):
-    result = dpw.audit(dpw.mechanisms.Laplace(1.0), claim=claim, pair=PAIR, trials=trials, stop="never", bits=False, seed=2)
+    result = dpw.audit(
+        dpw.mechanisms.Laplace(1.0),
+        claim=claim,
+        pair=PAIR,
+        trials=trials,
+        stop="never",
+        bits=False,
+        seed=2,
+    )
     assert len(result.stages) == stages
 
 
 def test_a_rare_event_is_learned_twice_also_with_a_larger_budget():
     """Its first test has no look, so that all looks spend as much as with one event."""
     noisy_max = dpw.mechanisms.NoisyMax(1.0)
-    result = dpw.audit(noisy_max, claim="pure:1", pair=noisy_max.worst_pair(), trials=120_000, stop="never", bits=False, seed=2)
+    result = dpw.audit(
+        noisy_max,
+        claim="pure:1",
+        pair=noisy_max.worst_pair(),
+        trials=120_000,
+        stop="never",
+        bits=False,
+        seed=2,
+    )
     assert len(result.stages) == 2 and len(result.looks) == len(LOOK_SHARES)
 
 
@@ -181,37 +250,62 @@ def least_refuting(refutes, most):
 
 
 def error_of_one_extension(alpha, lengths, refutes):
-    """Exact error of the plan and of one extension, over alpha: for each count of the plan, the length that helps the accuser most."""
+    """Exact error of the plan and of one extension, over alpha: for each count of the plan, the
+    length that helps the accuser most.
+    """
     claim, total = PureDP(1.0), 0.0
-    least = least_refuting(lambda right: combined_bound(claim, [Part(Tally(right, PLAN - right, PLAN))], alpha) > 1.0, PLAN)
+    least = least_refuting(
+        lambda right: combined_bound(claim, [Part(Tally(right, PLAN - right, PLAN))], alpha) > 1.0,
+        PLAN,
+    )
     spread = np.sqrt(PLAN * THETA * (1 - THETA))
     for right in range(int(PLAN * THETA - 2 * spread), least):
         chance = max(
-            binom.sf(least_refuting(partial(refutes, right, length=n, alpha=alpha * extension_share(1)), n) - 1, n, THETA) for n in lengths
+            binom.sf(
+                least_refuting(
+                    partial(refutes, right, length=n, alpha=alpha * extension_share(1)), n
+                )
+                - 1,
+                n,
+                THETA,
+            )
+            for n in lengths
         )
         total += binom.pmf(right, PLAN, THETA) * chance
     return (total + binom.sf(least - 1, PLAN, THETA)) / alpha
 
 
 def stages_refute(right, more, *, length, alpha):
-    parts = [*reweight_for_extension([Part(Tally(right, PLAN - right, PLAN))]), Part(Tally(more, length - more, length))]
+    parts = [
+        *reweight_for_extension([Part(Tally(right, PLAN - right, PLAN))]),
+        Part(Tally(more, length - more, length)),
+    ]
     return _excess(PureDP(1.0), parts, 1.0, alpha) > 0
 
 
 def pool_refutes(right, more, *, length, alpha):
     rounds = PLAN + length
-    return combined_bound(PureDP(1.0), [Part(Tally(right + more, rounds - right - more, rounds))], alpha) > 1.0
+    return (
+        combined_bound(
+            PureDP(1.0), [Part(Tally(right + more, rounds - right - more, rounds))], alpha
+        )
+        > 1.0
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.01, 1e-9])
 def test_an_extension_as_long_as_the_accuser_likes_errs_no_more_than_stated(alpha):
-    """Exact, not simulated: binomial sums over all counts of the plan that the extension can follow."""
+    """Exact, not simulated: binomial sums over all counts of the plan that the extension can
+    follow.
+    """
     lengths = [1, 13, 60, 400, 3_000]
     assert 0.4 < error_of_one_extension(alpha, lengths, stages_refute) <= shares_spent(1)
 
 
 def test_counts_pooled_over_an_extension_err_more_than_stated():
-    assert error_of_one_extension(1e-9, [30, 60, 150, 400, 1_000, 3_000], pool_refutes) > shares_spent(1)
+    assert error_of_one_extension(
+        1e-9, [30, 60, 150, 400, 1_000, 3_000], pool_refutes
+    ) > shares_spent(1)
 
 
 def test_weights_of_extensions_are_fixed_by_rule():
@@ -220,5 +314,7 @@ def test_weights_of_extensions_are_fixed_by_rule():
     for number in range(1, 5):
         parts = [*reweight_for_extension(parts), Part(Tally(1, 0, 10**number))]
         squares = [part.weight**2 for part in parts[:-1]]
-        assert sum(squares) == pytest.approx(0.5) and squares[0] == pytest.approx(0.3 * 2.0**-number)
+        assert sum(squares) == pytest.approx(0.5) and squares[0] == pytest.approx(
+            0.3 * 2.0**-number
+        )
     assert shares_spent(4) == sum(extension_share(number) for number in range(5)) == 2 - 2**-4

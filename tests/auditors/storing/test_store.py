@@ -1,4 +1,6 @@
-"""The store: a stopped audit ends with the counts of an undisturbed one; what is no store is refused; two agree or say so."""
+"""The store: a stopped audit ends with the counts of an undisturbed one; what is no store is
+refused; two agree or say so.
+"""
 
 import json
 import os
@@ -52,17 +54,23 @@ unseeded.seeded = False
 @pytest.mark.parametrize("runs", [300, 4_000, 9_000, 19_999])
 def test_stopped_and_begun_again_it_ends_with_the_same_result(plain, tmp_path, runs):
     file = tmp_path / "run.db"
-    assert audit(noisy, **SMALL, store=file, progress=stopping(runs)).verdict is Verdict.INCONCLUSIVE
+    assert (
+        audit(noisy, **SMALL, store=file, progress=stopping(runs)).verdict is Verdict.INCONCLUSIVE
+    )
     lines: list[str] = []
     assert without_time(audit(noisy, **SMALL, store=file, announce=lines.append)) == plain
-    assert lines[0].startswith(f"{file}: noisy goes on, ") and lines[0].endswith(" of 20,000 runs are done")
+    assert lines[0].startswith(f"{file}: noisy goes on, ") and lines[0].endswith(
+        " of 20,000 runs are done"
+    )
     with open_store(file) as store:  # one that is open serves several
         assert without_time(audit(noisy, **SMALL, store=store, announce=lines.append)) == plain
     assert lines[-1] == f"{file}: noisy is finished, there is nothing left to run"
 
 
 def test_nothing_is_run_twice(plain, tmp_path):
-    """Runs of both starts together are those of one, but for the probe, and for what was under way."""
+    """Runs of both starts together are those of one, but for the probe, and for what
+    was under way.
+    """
     runs = []
 
     def counted(dataset, size, rng):
@@ -84,7 +92,12 @@ def test_nothing_is_run_twice(plain, tmp_path):
 
 def counted_spans(file):
     with read_store(file) as store:
-        return dict(store.connection.execute("SELECT first, payload FROM spans WHERE stage & 1 = 0 AND (stage / 2097152) % 256 = 4"))
+        return dict(
+            store.connection.execute(
+                "SELECT first, payload FROM spans WHERE stage & 1 = 0 AND (stage / 2097152) "
+                "% 256 = 4"
+            )
+        )
 
 
 def test_what_takes_no_seed_goes_on_with_what_was_counted(tmp_path):
@@ -95,17 +108,36 @@ def test_what_takes_no_seed_goes_on_with_what_was_counted(tmp_path):
     before = counted_spans(file)
     result = audit(unseeded, **asked, store=file)
     again = audit(unseeded, **asked, store=file)
-    assert result.verdict is Verdict.NOT_REFUTED and without_time(replace(again, notes=result.notes)) == without_time(result)
-    assert "1,000 rounds run now fit the counts of the store (tested at error 1e-09)" in again.notes[-1]
+    assert result.verdict is Verdict.NOT_REFUTED and without_time(
+        replace(again, notes=result.notes)
+    ) == without_time(result)
+    assert (
+        "1,000 rounds run now fit the counts of the store (tested at error 1e-09)"
+        in again.notes[-1]
+    )
     after = counted_spans(file)
     assert all(after[first] == payload for first, payload in before.items() if first in after)
 
 
 def killed(file, folder, after):
     """Start the command, and end it by SIGKILL after a time; None: let it end."""
-    command = [sys.executable, "-m", "dpwitness", "audit", "mine.py:noisy", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]
+    command = [
+        sys.executable,
+        "-m",
+        "dpwitness",
+        "audit",
+        "mine.py:noisy",
+        "--claim",
+        "pure:1",
+        "--d0",
+        "[0]",
+        "--d1",
+        "[1]",
+    ]
     command += ["--trials", "100000", "--in-process", "--store", str(file), "--json"]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     if after is not None:
         time.sleep(after)
         process.send_signal(signal.SIGKILL)
@@ -123,14 +155,20 @@ def test_killed_at_random_moments_it_ends_with_the_counts_of_an_undisturbed_run(
     again, found, _ = killed(tmp_path / "run.db", tmp_path, None)
     whole, pieces = json.loads(out), json.loads(found)
     times = ("seconds", "cpu_seconds")
-    assert again == code and {k: v for k, v in pieces.items() if k not in times} == {k: v for k, v in whole.items() if k not in times}
+    assert again == code and {k: v for k, v in pieces.items() if k not in times} == {
+        k: v for k, v in whole.items() if k not in times
+    }
 
 
 def test_a_second_coordinator_says_so_and_leaves(tmp_path):
     file = tmp_path / "run.db"
     with (
         open_store(file),
-        pytest.raises(InvalidArgument, match=rf"store must be free, got .*run.db: process {os.getpid()} on .* is at work on it"),
+        pytest.raises(
+            InvalidArgument,
+            match=rf"store must be free, got .*run.db: process {os.getpid()} on .* is at work "
+            r"on it",
+        ),
     ):
         audit(noisy, **SMALL, store=file)
     assert audit(noisy, **SMALL, store=file).verdict is Verdict.NOT_REFUTED
@@ -150,16 +188,24 @@ def test_a_second_coordinator_says_so_and_leaves(tmp_path):
 def test_another_audit_of_the_name_is_refused_with_what_differs(tmp_path, change, message):
     audit(noisy, **SMALL, store=tmp_path / "run.db")
     asked = {"mechanism": noisy, **SMALL, **change}
-    with pytest.raises(InvalidArgument, match=f"store must hold this audit or none of its name, got .*{message}"):
+    with pytest.raises(
+        InvalidArgument, match=f"store must hold this audit or none of its name, got .*{message}"
+    ):
         audit(**asked, store=tmp_path / "run.db")
 
 
 @pytest.mark.parametrize("stop", [stopping(9_000), None], ids=["stopped", "finished"])
 @pytest.mark.parametrize("mechanism", [drifting, drifting_later])
-def test_a_library_that_has_changed_below_the_target_is_seen(tmp_path, monkeypatch, mechanism, stop):
+def test_a_library_that_has_changed_below_the_target_is_seen(
+    tmp_path, monkeypatch, mechanism, stop
+):
     audit(mechanism, **SMALL, store=tmp_path / "run.db", progress=stop)
     monkeypatch.setitem(globals(), "LIBRARY", 1.1)
-    with pytest.raises(InvalidArgument, match=r"store was made by another version of this mechanism: the first \d+ rounds .*store gc"):
+    with pytest.raises(
+        InvalidArgument,
+        match=r"store was made by another version of this mechanism: the first \d+ rounds .*store "
+        r"gc",
+    ):
         audit(mechanism, **SMALL, store=tmp_path / "run.db")
 
 
@@ -168,14 +214,20 @@ def test_the_counts_of_what_takes_no_seed_are_compared_with_fresh_runs(tmp_path,
     asked = SMALL | {"confidence": 1 - 1e-9}
     audit(unseeded, **asked, store=tmp_path / "run.db")
     monkeypatch.setitem(globals(), "LIBRARY", 0.2)
-    with pytest.raises(InvalidArgument, match=r"another version of this mechanism: .* rounds run now .* probability below 1e-09"):
+    with pytest.raises(
+        InvalidArgument,
+        match=r"another version of this mechanism: .* rounds run now .* probability below 1e-09",
+    ):
         audit(unseeded, **asked, store=tmp_path / "run.db")
 
 
 def test_one_mechanism_under_two_names_is_two_audits_with_streams_of_their_own(tmp_path):
     first = audit(noisy, **SHORT, name="first", store=tmp_path / "run.db")
     second = audit(noisy, **SHORT, name="second", store=tmp_path / "run.db")
-    assert without_time(second) == without_time(audit(noisy, **SHORT, name="second")) and second.tally != first.tally
+    assert (
+        without_time(second) == without_time(audit(noisy, **SHORT, name="second"))
+        and second.tally != first.tally
+    )
 
 
 def halves(tmp_path):
@@ -191,7 +243,12 @@ def test_merged_stores_hold_each_chunk_once(plain, tmp_path):
     with open_store(first) as store, read_store(second) as other:
         found = merge(store, other)
         again = merge(store, other)
-    assert found.audits == 1 and found.spans > 0 and found.equal > 0 and (again.audits, again.spans) == (0, 0)
+    assert (
+        found.audits == 1
+        and found.spans > 0
+        and found.equal > 0
+        and (again.audits, again.spans) == (0, 0)
+    )
     assert without_time(audit(noisy, **SMALL, store=first)) == plain
 
 
@@ -202,7 +259,9 @@ def test_finished_stores_of_one_audit_are_merged_whatever_time_they_took(tmp_pat
         ends = [json.loads(each.rows("facts", "key = 'end 0'")[0][2]) for each in (store, other)]
         assert ends[0]["seconds"] != ends[1]["seconds"] and merge(store, other).audits == 0
         store.write("facts", 1, "end 0", json.dumps(ends[0] | {"done": 1}))
-        with pytest.raises(InvalidArgument, match=r"stores must agree, got .* which differ in end 0 of noisy"):
+        with pytest.raises(
+            InvalidArgument, match=r"stores must agree, got .* which differ in end 0 of noisy"
+        ):
             merge(store, other)
 
 
@@ -225,7 +284,10 @@ def test_stores_that_disagree_are_named(tmp_path):
         merge(store, other)
     with read_store(first) as store, sqlite3.connect(":memory:") as memory:
         memory.deserialize(before)
-        assert store.connection.execute("SELECT count(*) FROM spans").fetchone() == memory.execute("SELECT count(*) FROM spans").fetchone()
+        assert (
+            store.connection.execute("SELECT count(*) FROM spans").fetchone()
+            == memory.execute("SELECT count(*) FROM spans").fetchone()
+        )
 
 
 def test_an_extension_tests_the_same_event_on_more_rounds(tmp_path):
@@ -235,21 +297,31 @@ def test_an_extension_tests_the_same_event_on_more_rounds(tmp_path):
     first = audit(noisy, **SMALL, store=file)
     audit(noisy, **SMALL, **more, progress=stopping(30_000))
     longer = audit(noisy, **SMALL, **more)
-    assert longer.event.to_json() == first.event.to_json() and longer.trials == longer.requested == 60_000
-    assert [part.tally for part in longer.stages[:2]] == [part.tally for part in first.stages] and longer.tally.rounds == 40_000
+    assert (
+        longer.event.to_json() == first.event.to_json()
+        and longer.trials == longer.requested == 60_000
+    )
+    assert [part.tally for part in longer.stages[:2]] == [
+        part.tally for part in first.stages
+    ] and longer.tally.rounds == 40_000
     assert sum(part.weight**2 for part in longer.stages[:2]) == pytest.approx(0.5)
     assert longer.confidence == pytest.approx(0.985) and first.confidence == 0.99
     assert without_time(audit(noisy, **SMALL, store=file)) == without_time(first)
     assert audit(noisy, **SMALL, store=file, extend_to=80_000).confidence == pytest.approx(0.9825)
     assert without_time(audit(noisy, **SMALL, **more)) == without_time(longer)
-    with pytest.raises(InvalidArgument, match="extend_to must be above the 80,000 runs that are planned already, got 70,000"):
+    with pytest.raises(
+        InvalidArgument,
+        match="extend_to must be above the 80,000 runs that are planned already, got 70,000",
+    ):
         audit(noisy, **SMALL, store=file, extend_to=70_000)
-    with pytest.raises(InvalidArgument, match="extend_to needs the store of the audit that is extended"):
+    with pytest.raises(
+        InvalidArgument, match="extend_to needs the store of the audit that is extended"
+    ):
         audit(noisy, **SMALL, extend_to=70_000)
     whole = audit(noisy, **SMALL, store=tmp_path / "whole.db")
-    assert without_time(audit(noisy, **SMALL, store=tmp_path / "whole.db", extend_to=60_000)) == without_time(longer) and without_time(
-        whole
-    ) == without_time(first)
+    assert without_time(
+        audit(noisy, **SMALL, store=tmp_path / "whole.db", extend_to=60_000)
+    ) == without_time(longer) and without_time(whole) == without_time(first)
 
 
 def exceeded(dataset, size, rng):
@@ -269,7 +341,10 @@ def test_the_violation_of_an_extension_stays_in_the_store(tmp_path):
     for file, total in ((files[0], 30_000), (files[0], 40_000), (files[1], 30_000)):
         assert audit(exceeded, **UNTRACED, store=file, extend_to=total).verdict is Verdict.VIOLATED
     again = audit(exceeded, **UNTRACED, store=files[0])
-    assert again.verdict is Verdict.NOT_REFUTED and "is VIOLATED: --extend 40000 shows it" in again.notes[0]
+    assert (
+        again.verdict is Verdict.NOT_REFUTED
+        and "is VIOLATED: --extend 40000 shows it" in again.notes[0]
+    )
     assert stored_verdict(files[0]) == "VIOLATED"
     for file in files[1:]:  # extensions that go on from those of the other store, and from none
         with open_store(file) as store, read_store(files[0]) as other:
@@ -282,29 +357,51 @@ def test_the_violation_of_an_extension_stays_in_the_store(tmp_path):
 
 def test_threads_and_a_store_end_with_the_same(plain, tmp_path):
     with ThreadPoolExecutor(2) as executor:
-        audit(noisy, **SMALL, store=tmp_path / "run.db", executor=executor, progress=stopping(9_000))
-        assert without_time(audit(noisy, **SMALL, store=tmp_path / "run.db", executor=executor, window=3)) == plain
+        audit(
+            noisy, **SMALL, store=tmp_path / "run.db", executor=executor, progress=stopping(9_000)
+        )
+        assert (
+            without_time(
+                audit(noisy, **SMALL, store=tmp_path / "run.db", executor=executor, window=3)
+            )
+            == plain
+        )
 
 
 def test_store_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     audit(noisy, **SMALL, store="a.db")
     audit(noisy, **SMALL, store="b.db", progress=stopping(9_000))
-    assert main(["store", "ls", "a.db"]) == 0 and "noisy  NOT_REFUTED  20,000 of 20,000 runs" in capsys.readouterr().out
+    assert (
+        main(["store", "ls", "a.db"]) == 0
+        and "noisy  NOT_REFUTED  20,000 of 20,000 runs" in capsys.readouterr().out
+    )
     assert main(["store", "show", "b.db", "noisy"]) == 0
     shown = capsys.readouterr().out
     assert "noisy: not finished" in shown and "  claim: pure:1\n" in shown and "rounds in" in shown
     assert main(["store", "merge", "b.db", "a.db"]) == 0 and "agree" in capsys.readouterr().out
-    assert main(["store", "ls", "b.db", "--json"]) == 0 and json.loads(capsys.readouterr().out)[0]["verdict"] == "NOT_REFUTED"
+    assert (
+        main(["store", "ls", "b.db", "--json"]) == 0
+        and json.loads(capsys.readouterr().out)[0]["verdict"] == "NOT_REFUTED"
+    )
     assert main(["store", "export", "a.db", "out"]) == 0
-    assert json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"] == "NOT_REFUTED"
+    assert (
+        json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"]
+        == "NOT_REFUTED"
+    )
     capsys.readouterr()
-    assert main(["store", "gc", "a.db"]) == 0 and "1 audits were reduced to results" in capsys.readouterr().out
+    assert (
+        main(["store", "gc", "a.db"]) == 0
+        and "1 audits were reduced to results" in capsys.readouterr().out
+    )
     assert main(["store", "gc", "b.db", "noisy"]) == 0 and main(["store", "ls", "b.db"]) == 0
     assert "0 audits" in capsys.readouterr().out.splitlines()[-1]
     for arguments, message in (
         (("ls", "no.db"), "store must be an existing file, got no.db"),
-        (("show", "a.db", "x"), "NAME must be an audit of a.db, got 'x'; audits in the store: noisy"),
+        (
+            ("show", "a.db", "x"),
+            "NAME must be an audit of a.db, got 'x'; audits in the store: noisy",
+        ),
         (("merge", "a.db"), "store merge needs stores to merge into FILE, got none"),
         (("export", "a.db"), "store export takes one folder after FILE, got none"),
     ):

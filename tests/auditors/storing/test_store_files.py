@@ -26,7 +26,9 @@ def test_an_edited_bound_in_a_store_is_refused(tmp_path):
         found["tested"][0]["lower"] = 1.5
         store.write("facts", 1, "end 0", json.dumps(found))
     with pytest.raises(
-        InvalidArgument, match=r"store is damaged or edited, got .*its counts give parameter_lower = 0\.\d+, but it states 1\.5"
+        InvalidArgument,
+        match=r"store is damaged or edited, got .*its counts give parameter_lower = 0\.\d+, but it "
+        r"states 1\.5",
     ):
         audit(noisy, **SMALL, store=file)
 
@@ -61,8 +63,14 @@ def _flipped(file):
         (_foreign, "store must be a store of dpwitness, got .*: a database of something else"),
         (_truncated, "store must be (whole|an intact file)"),
         (_flipped, "store must be (whole|an intact file)"),
-        (lambda file: file.write_text("no database\n" * 100), "store must be an intact file that can be written, got .*not a database"),
-        (lambda file: file.mkdir(), "store must be a file that can be written, got .*is a directory"),
+        (
+            lambda file: file.write_text("no database\n" * 100),
+            "store must be an intact file that can be written, got .*not a database",
+        ),
+        (
+            lambda file: file.mkdir(),
+            "store must be a file that can be written, got .*is a directory",
+        ),
     ],
 )
 def test_what_is_no_store_is_refused(tmp_path, make, message):
@@ -86,7 +94,11 @@ def test_a_full_disk_costs_no_verdict_and_no_count(plain, tmp_path):
         fill_disk(store)
         full = audit(noisy, **SMALL, store=store)
     assert {**without_time(full), "notes": []} == {**plain, "notes": []}
-    assert [note for note in full.notes if "could not be written to the end (database or disk is full)" in note]
+    assert [
+        note
+        for note in full.notes
+        if "could not be written to the end (database or disk is full)" in note
+    ]
     assert without_time(audit(noisy, **SMALL, store=file)) == plain
 
 
@@ -106,12 +118,27 @@ def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
 
 
 def test_spans_are_bytes_and_back():
-    sides = (Outputs(np.array([[1.0, np.nan]]), np.array([5.0]), {5.0: "float[2]", 6.0: "'text'"}, opaque=frozenset({"X"})), None)
-    parts = [(3, Segment([np.array([[1, 2], [3, 4]])], [sides], 10, 0, [2**127, 5], 0.5, True)), (4, Segment([], [], 0))]
+    sides = (
+        Outputs(
+            np.array([[1.0, np.nan]]),
+            np.array([5.0]),
+            {5.0: "float[2]", 6.0: "'text'"},
+            opaque=frozenset({"X"}),
+        ),
+        None,
+    )
+    parts = [
+        (3, Segment([np.array([[1, 2], [3, 4]])], [sides], 10, 0, [2**127, 5], 0.5, True)),
+        (4, Segment([], [], 0)),
+    ]
     for parts_ in (parts, parts[1:]):
         span = Span(7, 9, parts_, True, 0.25)
         found = unpack(7, pack(span))
-        assert found.agrees(span) and found.seconds == span.seconds and (found.raised, found.last) == (True, 9)
+        assert (
+            found.agrees(span)
+            and found.seconds == span.seconds
+            and (found.raised, found.last) == (True, 9)
+        )
     assert unpack(7, pack(Span(7, 9, parts, True))).parts[0][1].sides[0][0].names == sides[0].names
     with pytest.raises(ValueError, match="no span begins with"):
         unpack(0, b"pickle")
@@ -119,7 +146,9 @@ def test_spans_are_bytes_and_back():
 
 @pytest.fixture(scope="module")
 def small_store(tmp_path_factory):
-    """A finished audit of 1,000 runs beside one that was stopped, and the results that both give."""
+    """A finished audit of 1,000 runs beside one that was stopped, and the results that
+    both give.
+    """
     file = tmp_path_factory.mktemp("damage") / "run.db"
     first = without_time(audit(noisy, **SHORT, store=file))
     audit(noisy, **SHORT | {"seed": 9}, name="other", store=file, progress=stopping(700))
@@ -133,7 +162,9 @@ def flipped_places(content, count):
 
 
 def test_a_flipped_bit_is_seen_or_changes_nothing(small_store, tmp_path, capsys):
-    """Reading alone: each flip ends in a line that names the store, or shows the results as they are."""
+    """Reading alone: each flip ends in a line that names the store, or shows the results as they
+    are.
+    """
     content, first = small_store
     file, lines = tmp_path / "run.db", []
     for number, place in enumerate(flipped_places(content, 300)):
@@ -150,10 +181,14 @@ def test_a_flipped_bit_is_seen_or_changes_nothing(small_store, tmp_path, capsys)
             lines.append(str(error))
             continue
         for name, result in results.items():
-            assert name in ("noisy", "other") and (result is None or result["verdict"] == first["verdict"])
+            assert name in ("noisy", "other") and (
+                result is None or result["verdict"] == first["verdict"]
+            )
         assert main(["store", "ls", str(file)]) in (0, 2)
         assert "unexpected error" not in capsys.readouterr().err
-    assert len(lines) > 100 and all(line.startswith("store ") and str(file) in line for line in lines)
+    assert len(lines) > 100 and all(
+        line.startswith("store ") and str(file) in line for line in lines
+    )
 
 
 @pytest.mark.parametrize("table", ["audits", "facts", "looks", "stages", "spans"])
@@ -172,19 +207,33 @@ def test_a_damaged_audit_is_named_and_removed_and_others_stay(small_store, tmp_p
         if table == "looks":
             connection.execute("INSERT INTO looks VALUES (2, 5, 0.5, 'none')")
         else:
-            connection.execute(f"UPDATE {table} SET {column} = substr({column}, 1, 3) || '7' WHERE {where}")
+            connection.execute(
+                f"UPDATE {table} SET {column} = substr({column}, 1, 3) || '7' WHERE {where}"
+            )
     with pytest.raises(InvalidArgument, match=f"store is damaged.*table {table}, "):
         audit(noisy, **SHORT | {"seed": 9}, name="other", store=file)
     assert without_time(audit(noisy, **SHORT, store=file)) == first
-    assert main(["store", "ls", str(file)]) == (0 if table == "spans" else 2) and "noisy  NOT_REFUTED" in capsys.readouterr().out
-    assert main(["store", "gc", str(file)]) == 0 and "1 damaged audits removed" in capsys.readouterr().out
+    assert (
+        main(["store", "ls", str(file)]) == (0 if table == "spans" else 2)
+        and "noisy  NOT_REFUTED" in capsys.readouterr().out
+    )
+    assert (
+        main(["store", "gc", str(file)]) == 0
+        and "1 damaged audits removed" in capsys.readouterr().out
+    )
     with read_store(file) as store:
-        assert [entry.name for entry in store.entries()] == ["noisy"] and not store.damage(spans=True)
+        assert [entry.name for entry in store.entries()] == ["noisy"] and not store.damage(
+            spans=True
+        )
 
 
 @pytest.mark.parametrize("action", ["gc", "merge"])
-def test_a_store_that_cannot_be_changed_is_one_line(small_store, tmp_path, monkeypatch, capsys, action):
-    """Damage between the rows, such as a wrong list of free pages, and a full disk show only when something is written."""
+def test_a_store_that_cannot_be_changed_is_one_line(
+    small_store, tmp_path, monkeypatch, capsys, action
+):
+    """Damage between the rows, such as a wrong list of free pages, and a full disk show only when
+    something is written.
+    """
     file, other = tmp_path / "run.db", tmp_path / "other.db"
     file.write_bytes(small_store[0])
     other.write_bytes(small_store[0])
@@ -200,9 +249,33 @@ def test_a_store_that_cannot_be_changed_is_one_line(small_store, tmp_path, monke
 
 def test_a_store_that_could_not_be_written_ends_the_command_with_2(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(AuditLedger, "trouble", property(lambda self: "disk full", lambda self, value: None), raising=False)
+    monkeypatch.setattr(
+        AuditLedger,
+        "trouble",
+        property(lambda self: "disk full", lambda self, value: None),
+        raising=False,
+    )
     (tmp_path / "mine.py").write_text(SOURCE)
     arguments = ["audit", "mine.py:noisy", "--claim", "pure:1", "--trials", "1000"]
-    assert main([*arguments, "--d0", "[0]", "--d1", "[1]", "--in-process", "--store", "run.db", "--report", "out"]) == 2
+    assert (
+        main(
+            [
+                *arguments,
+                "--d0",
+                "[0]",
+                "--d1",
+                "[1]",
+                "--in-process",
+                "--store",
+                "run.db",
+                "--report",
+                "out",
+            ]
+        )
+        == 2
+    )
     assert "NOT REFUTED" in capsys.readouterr().out
-    assert json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"] == "NOT_REFUTED"
+    assert (
+        json.loads((tmp_path / "out" / "audit.json").read_text())["results"][0]["verdict"]
+        == "NOT_REFUTED"
+    )

@@ -1,4 +1,6 @@
-"""What a witness names is judged before it is imported: a module that may not run leaves no trace, whoever wrote the file."""
+"""What a witness names is judged before it is imported: a module that may not run leaves no trace,
+whoever wrote the file.
+"""
 
 import inspect
 import math
@@ -7,7 +9,15 @@ import sys
 import numpy as np
 import pytest
 
-from dpwitness import InvalidArgument, Pair, Verdict, audit, audit_sensitivity, audit_utility, replay
+from dpwitness import (
+    InvalidArgument,
+    Pair,
+    Verdict,
+    audit,
+    audit_sensitivity,
+    audit_utility,
+    replay,
+)
 from dpwitness import mechanisms as m
 from dpwitness.auditors import Scaling
 from dpwitness.auditors.witnesses.witness_reader import seal
@@ -43,14 +53,22 @@ system, popen, bound, mean = os.system, subprocess.Popen, functools.partial(os.s
 
 @pytest.fixture(scope="module")
 def witness():
-    result = audit(Laplace(1.0, arithmetic="grid", noise_multiplier=0.3), pair=PAIR, trials=20_000, seed=5, bits=False)
+    result = audit(
+        Laplace(1.0, arithmetic="grid", noise_multiplier=0.3),
+        pair=PAIR,
+        trials=20_000,
+        seed=5,
+        bits=False,
+    )
     assert result.verdict is Verdict.VIOLATED
     return result.witness
 
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A current folder, with a folder beside it; each has a module that leaves a mark when it is imported."""
+    """A current folder, with a folder beside it; each has a module that leaves a mark when it is
+    imported.
+    """
     here, beside = tmp_path / "here", tmp_path / "beside"
     for folder, name in ((here, "inside_target"), (beside, "outside_target")):
         folder.mkdir()
@@ -67,7 +85,9 @@ def naming(witness, target, **kwargs):
     return seal(witness | {"target": {"target": target, "kwargs": kwargs}})
 
 
-@pytest.mark.parametrize("target", [t for t in HOSTILE if t != "dpwitness.mechanisms.foreign:Target"])
+@pytest.mark.parametrize(
+    "target", [t for t in HOSTILE if t != "dpwitness.mechanisms.foreign:Target"]
+)
 @pytest.mark.parametrize("allow", [False, True])
 def test_hostile_targets_are_refused(witness, target, allow):
     if allow and target == "numpy:load":
@@ -76,12 +96,26 @@ def test_hostile_targets_are_refused(witness, target, allow):
     with pytest.raises(InvalidArgument, match=r"target|class") as refused:
         replay(naming(witness, target), allow=[target] if allow else [])
     assert "\n" not in str(refused.value)
-    assert not {name for name in set(sys.modules) - before if not name.startswith(("dpwitness", "encodings"))}
+    assert not {
+        name
+        for name in set(sys.modules) - before
+        if not name.startswith(("dpwitness", "encodings"))
+    }
 
 
-@pytest.mark.parametrize("target", ["outside_target:leaky", "package:leaky", "package.inner:leaky", "../beside/outside_target.py:leaky"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "outside_target:leaky",
+        "package:leaky",
+        "package.inner:leaky",
+        "../beside/outside_target.py:leaky",
+    ],
+)
 def test_nothing_outside_the_current_folder_is_imported(witness, place, target):
-    with pytest.raises(InvalidArgument, match="outside the current folder; to run it, pass --allow"):
+    with pytest.raises(
+        InvalidArgument, match="outside the current folder; to run it, pass --allow"
+    ):
         replay(naming(witness, target))
     assert not (place / "beside" / "mark").exists()
     assert replay(naming(witness, target), allow=[target], seed=8).verdict is Verdict.VIOLATED
@@ -92,7 +126,11 @@ def test_nothing_outside_the_current_folder_is_imported(witness, place, target):
 def test_a_target_under_the_current_folder_runs_and_is_named(witness, place, target):
     again = replay(naming(witness, target, scale=0.25), seed=8)
     assert again.verdict is Verdict.VIOLATED and again.name == "leaky"
-    assert any(note.startswith(f"ran {target} (inside_target.py, line 12), arguments") and "Laplace" in note for note in again.notes)
+    assert any(
+        note.startswith(f"ran {target} (inside_target.py, line 12), arguments")
+        and "Laplace" in note
+        for note in again.notes
+    )
     assert again.target == {"target": target, "kwargs": {"scale": 0.25}}
 
 
@@ -132,7 +170,9 @@ def test_a_link_out_of_the_folder_is_outside(witness, place):
 
 
 def test_a_file_of_another_loaded_module_s_name_is_not_mistaken_for_it(witness, place):
-    (place / "here" / "json.py").write_text("def dumps(dataset, size, rng):\n    return rng.random(size)\n")
+    (place / "here" / "json.py").write_text(
+        "def dumps(dataset, size, rng):\n    return rng.random(size)\n"
+    )
     with pytest.raises(InvalidArgument, match="a module 'json' is already loaded"):
         replay(naming(witness, "json.py:dumps"))
 
@@ -149,11 +189,17 @@ def test_targets_with_an_interpreter_of_their_own(witness, place):
             {"file": "inside_target.py", "name": "leaky", "python": "/bin/sh"},
             'interpreter "/bin/sh", which is not an environment of `dpwitness targets`',
         ),
-        ({"file": "inside_target.py", "name": "leaky", "python": "sh"}, "which is not an environment of"),
+        (
+            {"file": "inside_target.py", "name": "leaky", "python": "sh"},
+            "which is not an environment of",
+        ),
         ({"file": "inside_target.py", "name": "os.system"}, "is only imported there"),
         ({"file": "diffprivlib", "name": "np.load"}, "is only imported there"),
         ({"file": "inside_target.py"}, "target.kwargs.name is missing"),
-        ({"file": "inside_target.py", "name": "leaky", "memory_limit": "x"}, "target.kwargs.memory_limit must be a number"),
+        (
+            {"file": "inside_target.py", "name": "leaky", "memory_limit": "x"},
+            "target.kwargs.memory_limit must be a number",
+        ),
     ):
         with pytest.raises(InvalidArgument, match=message):
             replay(foreign(**kwargs))
@@ -167,14 +213,26 @@ def test_norms_transforms_and_dataset_classes_are_judged_too(witness, place):
     for target in ("os:system", "outside_target:leaky"):
         with pytest.raises(InvalidArgument, match="norm"):
             replay(seal(measured | {"norm": {"target": target}}), mechanism=np.mean)
-    for found in (seal(measured | {"norm": {"target": "math:dist"}}), seal(measured | {"norm": "1"})):
-        assert replay(found, mechanism=lambda d: np.array([d[0]]), seed=8).verdict in (Verdict.VIOLATED, Verdict.NOT_REFUTED)
+    for found in (
+        seal(measured | {"norm": {"target": "math:dist"}}),
+        seal(measured | {"norm": "1"}),
+    ):
+        assert replay(found, mechanism=lambda d: np.array([d[0]]), seed=8).verdict in (
+            Verdict.VIOLATED,
+            Verdict.NOT_REFUTED,
+        )
     dataset = {"$type": "object", "class": "outside_target:Rows", "fields": {}}
-    with pytest.raises(InvalidArgument, match=r'class "outside_target:Rows" lies in .*outside the current folder'):
+    with pytest.raises(
+        InvalidArgument, match=r'class "outside_target:Rows" lies in .*outside the current folder'
+    ):
         replay(seal(witness | {"pair": witness["pair"] | {"d0": dataset}}), mechanism=Laplace(1.0))
     assert not (place / "beside" / "mark").exists()
     with pytest.raises(InvalidArgument, match="must name a dataclass"):
-        replay(seal(witness | {"pair": witness["pair"] | {"d0": dataset}}), mechanism=Laplace(1.0), allow=["outside_target:Rows"])
+        replay(
+            seal(witness | {"pair": witness["pair"] | {"d0": dataset}}),
+            mechanism=Laplace(1.0),
+            allow=["outside_target:Rows"],
+        )
 
 
 def growing(value, size, rng):
@@ -193,7 +251,13 @@ def test_a_transform_of_the_math_module_needs_nobody_s_word():
 def test_every_mechanism_of_this_project_may_run():
     trust = Trust()
     owned = [getattr(m, name) for name in m.__all__]
-    runs = [cls for cls in owned if inspect.isclass(cls) and callable(getattr(cls, "sample", None)) and not inspect.isabstract(cls)]
+    runs = [
+        cls
+        for cls in owned
+        if inspect.isclass(cls)
+        and callable(getattr(cls, "sample", None))
+        and not inspect.isabstract(cls)
+    ]
     assert len(runs) > 20
     for cls in runs:
         if getattr(cls, "_is_protocol", False):
@@ -216,6 +280,7 @@ def test_sizes_that_only_hang_are_refused(witness):
     kwargs = {"epsilon": 1.0, "length": 10**9, "threshold": 0.0}
     with pytest.raises(
         InvalidArgument,
-        match=r"target\.kwargs\.length must be at most 200,000 in a witness, got 1000000000; for larger sizes, pass the mechanism",
+        match=r"target\.kwargs\.length must be at most 200,000 in a witness, got 1000000000; for "
+        r"larger sizes, pass the mechanism",
     ):
         replay(naming(witness, "dpwitness.mechanisms:BrokenSparseVector", **kwargs))

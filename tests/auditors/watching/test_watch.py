@@ -1,4 +1,6 @@
-"""Watched releases: evidence over slices, new releases, merged stores, clocks, killed calls, and the workflows of the documentation."""
+"""Watched releases: evidence over slices, new releases, merged stores, clocks, killed calls, and
+the workflows of the documentation.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,9 @@ def test_stores_of_two_machines_merge_in_any_order_and_nothing_counts_twice(tmp_
     assert merged == again
     assert len(merged.slices) == len({each.id for each in merged.slices}) == 4
     assert merged.runs == sum(each.runs for each in alone) - alone[0].slices[0].runs
-    assert sum(part.tally.rounds for part in merged.parts.values()) == sum(row[3] for each in merged.slices for row in each.counts)
+    assert sum(part.tally.rounds for part in merged.parts.values()) == sum(
+        row[3] for each in merged.slices for row in each.counts
+    )
     (state,), _ = call(one, target(1.0))
     assert state.slices == 5
     recompute_bounds(state.result.to_json())
@@ -139,7 +143,10 @@ def test_a_call_that_is_killed_does_not_count(tmp_path, monkeypatch):
     path = tmp_path / "w.db"
     call(path, target(1.0))
     with monkeypatch.context() as patch:
-        patch.setattr("dpwitness.auditors.audit.watch.write_slice", lambda *_: (_ for _ in ()).throw(SystemError))
+        patch.setattr(
+            "dpwitness.auditors.audit.watch.write_slice",
+            lambda *_: (_ for _ in ()).throw(SystemError),
+        )
         with pytest.raises(SystemError):
             call(path, target(1.0))
     (state,), lines = call(path, target(1.0))
@@ -154,7 +161,12 @@ def test_two_watchers_of_one_store_and_damaged_slices_are_refused(tmp_path):
         call(path, target(1.0))
     with open_store(path) as store:
         (key,) = (row[1] for row in store.rows("facts") if row[1].startswith("slice "))
-        store.write("facts", 1, key, json.dumps({"time": 0, "runs": 9, "counts": [["none", 1, 1, 1, 0]], "bound": 0}))
+        store.write(
+            "facts",
+            1,
+            key,
+            json.dumps({"time": 0, "runs": 9, "counts": [["none", 1, 1, 1, 0]], "bound": 0}),
+        )
     with pytest.raises(InvalidArgument, match="slice cannot be read"):
         call(path, target(1.0))
 
@@ -163,7 +175,9 @@ def test_a_mechanism_that_fails_is_an_error_and_the_others_go_on(tmp_path):
     def broken(data, size, rng):
         raise ValueError("no")
 
-    states, _ = call(tmp_path / "w.db", WatchedTarget(broken, "broken", "pure:1", PAIR), target(3.0))
+    states, _ = call(
+        tmp_path / "w.db", WatchedTarget(broken, "broken", "pure:1", PAIR), target(3.0)
+    )
     assert [state.result.verdict for state in states] == [Verdict.ERROR, Verdict.VIOLATED]
     assert "always raises" in states[0].line(6)
 
@@ -197,7 +211,9 @@ def scripts():
     """Yield the watch command of each workflow file."""
     yaml = pytest.importorskip("yaml")
     github = yaml.safe_load((DOCS / "workflows" / "watch.yml").read_text())
-    yield next(step["run"] for step in github["jobs"]["watch"]["steps"] if step.get("name") == "Watch")
+    yield next(
+        step["run"] for step in github["jobs"]["watch"]["steps"] if step.get("name") == "Watch"
+    )
     gitlab = yaml.safe_load((DOCS / "workflows" / "watch.gitlab-ci.yml").read_text())
     yield from gitlab["privacy watch"]["script"]
 
@@ -236,7 +252,11 @@ def test_an_edited_slice_is_refused(tmp_path, field, value):
     call(path, target(1.0))
     with open_store(path) as store:
         entry = store.entries()[0]
-        (_, key, text), *_ = [row for row in store.rows("facts", "audit = ?", entry.id) if row[1].startswith("slice ")]
+        (_, key, text), *_ = [
+            row for row in store.rows("facts", "audit = ?", entry.id) if row[1].startswith("slice ")
+        ]
         store.write("facts", entry.id, key, json.dumps(json.loads(text) | {field: value}))
-    with pytest.raises(InvalidArgument, match=r"store is damaged or edited at bits .*: a slice cannot be read"):
+    with pytest.raises(
+        InvalidArgument, match=r"store is damaged or edited at bits .*: a slice cannot be read"
+    ):
         releases(path)

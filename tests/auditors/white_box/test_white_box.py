@@ -1,4 +1,6 @@
-"""Certification of pairs: routes against each other, verdicts on the zoo, coverage of the betting limits, densities that are wrong."""
+"""Certification of pairs: routes against each other, verdicts on the zoo, coverage of the betting
+limits, densities that are wrong.
+"""
 
 import json
 import math
@@ -53,22 +55,29 @@ class Normal:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_gaussian_by_sampling(seed):
-    """1e5 runs at confidence .999: the ends within .2 and .3 % of epsilon; each end is on its own side with probability .999."""
-    result = certify(GAUSSIAN, ZERO_ONE, m.ApproxDP(1.0, 1e-5), trials=100_000, route="sampling", seed=seed)
+    """1e5 runs at confidence .999: the ends within .2 and .3 % of epsilon; each end is on its own
+    side with probability .999.
+    """
+    result = certify(
+        GAUSSIAN, ZERO_ONE, m.ApproxDP(1.0, 1e-5), trials=100_000, route="sampling", seed=seed
+    )
     assert 0.998 <= result.epsilon_lower <= 1.0 <= result.epsilon_upper <= 1.003
     truth = m.GDP(1 / GAUSSIAN.sigma).delta(result.epsilons)
     assert np.all(result.delta_lower <= truth)
     assert np.all(truth <= result.delta_upper)
     assert result.delta_lower[0] > 0.9 * truth[0]
     assert result.delta_upper[8] < 1.1 * truth[8]
-    # what no sample has hit may hold 1e-4: the narrow upper end rests on a grid, and would not certify
+    # what no sample has hit may hold 1e-4: the narrow upper end rests on a grid, and would not
+    # certify
     assert result.upper_end.startswith("assumed") and result.lower_end.startswith("statistical")
     assert result.verdict is Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("dimension", [1, 3, 20])
 def test_sampling_in_many_dimensions(dimension):
-    """The lower end needs no bound on the weights: within 1 % of the truth in any dimension; mu = 1, delta = 1e-3."""
+    """The lower end needs no bound on the weights: within 1 % of the truth in any dimension; mu =
+    1, delta = 1e-3.
+    """
     pair = m.Pair(np.zeros(dimension), np.full(dimension, 1 / math.sqrt(dimension)), "l2")
     result = certify(Normal(), pair, m.ApproxDP(1.0, 1e-3), route="sampling")
     truth = 3.1386705485829403
@@ -80,21 +89,28 @@ def test_sampling_in_many_dimensions(dimension):
 
 
 def test_sampling_against_composition():
-    """Twenty answers: bounded means bracket what privacy-loss distributions compute, at thirteen epsilons."""
+    """Twenty answers: bounded means bracket what privacy-loss distributions compute, at thirteen
+    epsilons.
+    """
     vector = m.LaplaceVector(1.0)
     pair = vector.spread_pair()
-    law, means = (certify(vector, pair, m.ApproxDP(0.5, 1e-2), route=route) for route in ("law", "sampling"))
+    law, means = (
+        certify(vector, pair, m.ApproxDP(0.5, 1e-2), route=route) for route in ("law", "sampling")
+    )
     assert law.epsilon_upper - law.epsilon_lower < 1e-3 * law.epsilon_lower
     assert means.epsilon_lower <= law.epsilon_upper
     assert means.epsilon_upper >= law.epsilon_lower
     assert means.epsilon_upper - means.epsilon_lower < 0.15 * law.epsilon_lower
-    exact = np.interp(means.epsilons, law.epsilons, law.delta_upper)  # above the profile, which is convex
+    # above the profile, which is convex
+    exact = np.interp(means.epsilons, law.epsilons, law.delta_upper)
     assert np.all(means.delta_lower <= exact)
 
 
 @pytest.mark.parametrize("claim", [m.GDP(1.0), m.ZCDP(0.5), m.RDP(2.0, 1.0), m.RDP(10.0, 5.0)])
 def test_parameters_of_the_gaussian(claim):
-    """mu, mu^2 / 2, alpha mu^2 / 2 for mu = 1 (Mironov 2017, Bun and Steinke 2016, Dong et al. 2022)."""
+    """mu, mu^2 / 2, alpha mu^2 / 2 for mu = 1 (Mironov 2017, Bun and Steinke 2016, Dong et al.
+    2022).
+    """
     mechanism = m.Gaussian(1.0, 1e-5, noise_multiplier=1 / GAUSSIAN.sigma)
     result = certify(mechanism, ZERO_ONE, claim)
     assert result.parameter_lower <= claim.parameter * (1 + 1e-6)
@@ -102,7 +118,10 @@ def test_parameters_of_the_gaussian(claim):
     assert result.parameter_lower == pytest.approx(claim.parameter, rel=2e-3)
     assert result.parameter_upper == pytest.approx(claim.parameter, rel=2e-3)
     assert result.verdict is not Verdict.VIOLATED
-    assert certify(mechanism, ZERO_ONE, claim.with_parameter(0.9 * claim.parameter)).verdict is Verdict.VIOLATED
+    assert (
+        certify(mechanism, ZERO_ONE, claim.with_parameter(0.9 * claim.parameter)).verdict
+        is Verdict.VIOLATED
+    )
     assert certify(mechanism, ZERO_ONE, claim.with_parameter(1.1 * claim.parameter)).verdict in KEPT
     sampling = certify(mechanism, ZERO_ONE, claim, route="sampling")
     assert 0.3 * claim.parameter < sampling.parameter_lower <= claim.parameter
@@ -112,12 +131,17 @@ def test_parameters_of_the_gaussian(claim):
 def test_verdicts_on_the_zoo(name):
     mechanism = m.zoo()[name]
     result = certify(mechanism, mechanism.worst_pair(), trials=20_000)
-    assert result.verdict in ((Verdict.VIOLATED,) if mechanism.truth.breaks(mechanism.claim) else KEPT)
+    assert result.verdict in (
+        (Verdict.VIOLATED,) if mechanism.truth.breaks(mechanism.claim) else KEPT
+    )
     assert result.epsilon_lower <= mechanism.truth.parameter * (1 + 1e-9)
     assert result.epsilon_lower == pytest.approx(mechanism.truth.parameter, rel=1e-8)
-    if name != "svt3":  # several numbers and calls in one output: sampled, so that there is no upper end
+    # several numbers and calls in one output: sampled, so that there is no upper end
+    if name != "svt3":
         assert result.epsilon_upper == pytest.approx(mechanism.truth.parameter, rel=1e-8)
-    assert json.loads(json.dumps(result.to_json(), allow_nan=False))["verdict"] == result.verdict.value
+    assert (
+        json.loads(json.dumps(result.to_json(), allow_nan=False))["verdict"] == result.verdict.value
+    )
     assert result.headline().startswith(result.verdict.value)
 
 
@@ -129,11 +153,17 @@ def test_unbounded_loss_is_recognised():
 
 
 def test_tradeoff_curve():
-    """Laplace(1): the best attack on false-positive rate q <= 1/(2e) has rate e q; the Gaussian's is its GDP curve."""
-    laplace, gaussian = (certify(each, ZERO_ONE, m.PureDP(1.0)) for each in (m.Laplace(1.0), GAUSSIAN))
+    """Laplace(1): the best attack on false-positive rate q <= 1/(2e) has rate e q; the Gaussian's
+    is its GDP curve.
+    """
+    laplace, gaussian = (
+        certify(each, ZERO_ONE, m.PureDP(1.0)) for each in (m.Laplace(1.0), GAUSSIAN)
+    )
     low = laplace.fpr < 0.18
     assert laplace.tpr_lower[low] == pytest.approx(math.e * laplace.fpr[low], rel=1e-6, abs=1e-12)
-    assert gaussian.tpr_lower == pytest.approx(m.GDP(1 / GAUSSIAN.sigma).tradeoff(gaussian.fpr), abs=1e-6)
+    assert gaussian.tpr_lower == pytest.approx(
+        m.GDP(1 / GAUSSIAN.sigma).tradeoff(gaussian.fpr), abs=1e-6
+    )
     for result in (laplace, gaussian):
         assert np.all(result.tpr_upper >= result.tpr_lower)
         assert np.max(result.tpr_upper - result.tpr_lower) < 1e-5
@@ -141,10 +171,14 @@ def test_tradeoff_curve():
 
 @pytest.mark.parametrize("where", ["tail", "bulk"])
 def test_atoms_beside_a_density(where):
-    """The repaired ridge estimate puts mass on the ends of Theta. Law and sampling agree: profiles and epsilon."""
+    """The repaired ridge estimate puts mass on the ends of Theta. Law and sampling agree: profiles
+    and epsilon.
+    """
     mechanism = m.PrivateRidge(1.0, 0.1, 1.0, 1.0, 1, 60, form="repaired")
     pair = mechanism.worst_pair(where)
-    law, means = (certify(mechanism, pair, trials=20_000, route=route) for route in ("law", "sampling"))
+    law, means = (
+        certify(mechanism, pair, trials=20_000, route=route) for route in ("law", "sampling")
+    )
     assert "and 2 atoms" in law.route and law.verdict in KEPT
     assert law.epsilon_lower == pytest.approx(means.epsilon_lower, rel=1e-6)
     assert law.epsilon_upper <= mechanism.truth.parameter
@@ -153,7 +187,9 @@ def test_atoms_beside_a_density(where):
 
 
 def test_laws_on_a_surface_are_not_refused():
-    """In the plane the mass of the repaired ridge estimate lies on the circle in part, the density there is one of length."""
+    """In the plane the mass of the repaired ridge estimate lies on the circle in part, the density
+    there is one of length.
+    """
     mechanism = m.PrivateRidge(1.0, 0.1, 1.0, 1.0, 2, 60, form="repaired")
     result = certify(mechanism, mechanism.worst_pair(), trials=10_000)
     assert result.verdict is Verdict.INCONCLUSIVE and result.epsilon_upper == math.inf
@@ -165,7 +201,9 @@ def test_the_pair_of_the_catalogue_is_found():
     mechanism = m.zoo()["noisy-max-value"]
     result = certify(mechanism)
     assert result.epsilon_lower == pytest.approx(mechanism.truth.parameter, rel=1e-6)
-    with pytest.raises(m.InvalidArgument, match="pair must be given for a mechanism without a domain"):
+    with pytest.raises(
+        m.InvalidArgument, match="pair must be given for a mechanism without a domain"
+    ):
         certify(Normal(), claim=m.PureDP(1.0))
 
 
@@ -181,7 +219,9 @@ def test_witnesses_are_enclosed_again(mechanism, pair, claim):
     result = certify(mechanism, pair, claim)
     witness = json.loads(json.dumps(result.witness, allow_nan=False))
     again = replay(witness, seed=8)
-    assert again.verdict is Verdict.VIOLATED and again.epsilon_lower == pytest.approx(result.epsilon_lower)
+    assert again.verdict is Verdict.VIOLATED and again.epsilon_lower == pytest.approx(
+        result.epsilon_lower
+    )
     assert again.notes[0].startswith("replay of a witness at the white box level")
     assert certify(m.Laplace(1.0), ZERO_ONE).witness is None
 
@@ -194,14 +234,20 @@ def test_a_repaired_mechanism_does_not_replay():
 
 BETS = {  # draws of n numbers, their mean, their standard deviation
     "rare": (lambda rng, n: (rng.random(n) < 0.02) * 2.0, 0.04, 2 * math.sqrt(0.02 * 0.98)),
-    "two values": (lambda rng, n: np.where(rng.random(n) < 0.3, 2.0, 0.1), 0.67, 1.9 * math.sqrt(0.21)),
+    "two values": (
+        lambda rng, n: np.where(rng.random(n) < 0.3, 2.0, 0.1),
+        0.67,
+        1.9 * math.sqrt(0.21),
+    ),
     "skewed": (lambda rng, n: 2 * rng.beta(0.2, 3.0, n), 2 * 0.2 / 3.2, 0.23),
 }
 
 
 @pytest.mark.parametrize("law", BETS)
 def test_coverage_of_the_betting_limits(law):
-    """500 samples of 400: each limit errs at most .05 + 5.3 standard errors of a share of .05 (false failure 1.2e-7 in all)."""
+    """500 samples of 400: each limit errs at most .05 + 5.3 standard errors of a share of .05
+    (false failure 1.2e-7 in all).
+    """
     rng, (draw, mean, deviation) = np.random.default_rng(11), BETS[law]
     low, high = np.empty(500), np.empty(500)
     for i in range(500):
@@ -215,11 +261,21 @@ def test_coverage_of_the_betting_limits(law):
 
 
 def test_coverage_of_the_sampled_epsilon():
-    """16 certifications at confidence .9: epsilon left out at most 9 times; chance of more 5e-7 if each errs with probability .1."""
+    """16 certifications at confidence .9: epsilon left out at most 9 times; chance of more 5e-7 if
+    each errs with probability .1.
+    """
     mechanism = m.Gaussian(1.0, 1e-5, noise_multiplier=1 / GAUSSIAN.sigma)
     truth, missed = 3.1386705485829403, 0
     for seed in range(16):
-        result = certify(mechanism, ZERO_ONE, m.ApproxDP(1.0, 1e-3), trials=10_000, confidence=0.9, route="sampling", seed=seed)
+        result = certify(
+            mechanism,
+            ZERO_ONE,
+            m.ApproxDP(1.0, 1e-3),
+            trials=10_000,
+            confidence=0.9,
+            route="sampling",
+            seed=seed,
+        )
         missed += not result.epsilon_lower <= truth <= result.epsilon_upper
     assert missed <= 9
 
@@ -238,9 +294,17 @@ MANY = m.Pair(np.zeros(8), np.full(8, 0.125), "l1")
         (Bent(Normal(), lambda v, y, d: v + 0.3), MANY, "integrate to one"),
         (Bent(Normal(), lambda v, y, d: v + 0.3 * (d[0] > 0)), MANY, "disagrees|integrate"),
         (Bent(Normal(), lambda v, y, d: np.where(y[:, 0] > 2, np.nan, v)), ZERO_ONE, "NaN"),
-        (Bent(Normal(), lambda v, y, d: np.where(y[:, 0] > 2, -np.inf, v)), ZERO_ONE, "minus infinity|integrate"),
+        (
+            Bent(Normal(), lambda v, y, d: np.where(y[:, 0] > 2, -np.inf, v)),
+            ZERO_ONE,
+            "minus infinity|integrate",
+        ),
         (Bent(m.Laplace(1.0), noise=0.8), ZERO_ONE, "disagrees|integrate"),
-        (Bent(Normal(), lambda v, y, d: norm.logpdf(y - 2 * d).sum(axis=1)), MANY, "disagrees|integrate"),
+        (
+            Bent(Normal(), lambda v, y, d: norm.logpdf(y - 2 * d).sum(axis=1)),
+            MANY,
+            "disagrees|integrate",
+        ),
         (Bent(Normal(), lambda v, y, d: np.stack([v, v], axis=1)), MANY, "shape"),
         (Bent(Normal(), lambda v, y, d: 1 / 0), MANY, "raises ZeroDivisionError"),
     ],
@@ -265,13 +329,27 @@ def test_solvers_that_do_not_converge_are_errors(dimension):
 
 
 def test_the_value_of_the_integral_is_named():
-    result = certify(Bent(m.Laplace(1.0), lambda v, y, d: v + math.log(1.2)), ZERO_ONE, m.PureDP(1.0))
+    result = certify(
+        Bent(m.Laplace(1.0), lambda v, y, d: v + math.log(1.2)), ZERO_ONE, m.PureDP(1.0)
+    )
     assert "about 1.2 " in result.notes[0]
 
 
-@pytest.mark.parametrize("name", ["laplace", "gaussian", "noisy-max-value", "noisy-max-both", "randomized-response-5", "histogram"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "laplace",
+        "gaussian",
+        "noisy-max-value",
+        "noisy-max-both",
+        "randomized-response-5",
+        "histogram",
+    ],
+)
 def test_right_densities_are_none(name):
-    """20 seeds, alone and against the law of the loss: a right oracle is refused with probability 1e-6 at most."""
+    """20 seeds, alone and against the law of the loss: a right oracle is refused with probability
+    1e-6 at most.
+    """
     mechanism = m.zoo()[name]
     pair = mechanism.worst_pair()
     law = enclosed_law(mechanism, pair)
@@ -294,7 +372,10 @@ def test_arguments():
 
 
 def test_same_seed_same_numbers():
-    first, second, third = (certify(Normal(), MANY, m.ApproxDP(1.0, 1e-3), trials=20_000, seed=seed) for seed in (1, 1, 2))
+    first, second, third = (
+        certify(Normal(), MANY, m.ApproxDP(1.0, 1e-3), trials=20_000, seed=seed)
+        for seed in (1, 1, 2)
+    )
     assert first.epsilon_lower == second.epsilon_lower
     assert first.epsilon_lower != third.epsilon_lower
 

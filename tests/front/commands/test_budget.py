@@ -38,16 +38,31 @@ def test_a_time_instead_of_runs(shell):
     found = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "2", "--json")
     assert found.stdout, found.stderr
     result = json.loads(found.stdout)
-    assert 1000 <= result["requested"] <= 10_000 and result["notes"][0].startswith("time budget 2 s: ")
-    assert found.stderr.startswith(f"slow: {result['requested']:,} runs at ") and found.stderr.count("\n") == 1
-    again = json.loads(shell.dpwitness("audit", "timed.py:slow", *PAIR, "--trials", str(result["requested"]), "--json").stdout)
+    assert 1000 <= result["requested"] <= 10_000 and result["notes"][0].startswith(
+        "time budget 2 s: "
+    )
+    assert (
+        found.stderr.startswith(f"slow: {result['requested']:,} runs at ")
+        and found.stderr.count("\n") == 1
+    )
+    again = json.loads(
+        shell.dpwitness(
+            "audit", "timed.py:slow", *PAIR, "--trials", str(result["requested"]), "--json"
+        ).stdout
+    )
     assert again["tally"] == result["tally"]
     both = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "2", "--trials", "2000")
     assert both.returncode == 2 and "--trials: not allowed with argument --seconds" in both.stderr
     few = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "0.01")
     assert few.returncode == 2 and "is too short: 100 runs" in few.stderr and few.stdout == ""
-    checked = shell.dpwitness("check", "timed.py:slow", "--seconds", "2", "-k", "claim or one_output")
-    assert checked.returncode == 0 and checked.stderr.count("\n") == 1 and " expected\n" in checked.stderr
+    checked = shell.dpwitness(
+        "check", "timed.py:slow", "--seconds", "2", "-k", "claim or one_output"
+    )
+    assert (
+        checked.returncode == 0
+        and checked.stderr.count("\n") == 1
+        and " expected\n" in checked.stderr
+    )
 
 
 def test_scores_by_name_and_those_of_a_mechanism_in_a_worker(shell):
@@ -56,16 +71,25 @@ def test_scores_by_name_and_those_of_a_mechanism_in_a_worker(shell):
     found = shell.dpwitness("audit", "timed.py:bits", *options, "--scores", "timed.py:parity")
     assert found.returncode == 1 and "output 0 is the score parity" in found.stdout
     again = shell.dpwitness("replay", "out/witness-bits.json", "--seed", "8")
-    assert again.returncode == 1 and "; score timed.py:parity (timed.py, line 11)" in again.stdout.splitlines()[0]
+    assert (
+        again.returncode == 1
+        and "; score timed.py:parity (timed.py, line 11)" in again.stdout.splitlines()[0]
+    )
     (shell.folder / "elsewhere").mkdir()
     elsewhere = replace(shell, folder=shell.folder / "elsewhere")
-    refused = elsewhere.dpwitness("replay", "../out/witness-bits.json", "--seed", "8", "--allow", "timed.py:bits")
+    refused = elsewhere.dpwitness(
+        "replay", "../out/witness-bits.json", "--seed", "8", "--allow", "timed.py:bits"
+    )
     assert refused.returncode == 2 and "--allow timed.py:parity" in refused.stderr
     suggested = shell.dpwitness("audit", "timed.py:Suggests", *options, "--verbose")
     assert suggested.returncode == 1 and "output 0 is the score features[odd]" in suggested.stdout
     assert "score features[none] was left out: it gave NaN for 64 of 64 outputs" in suggested.stdout
     assert shell.dpwitness("replay", "out/witness-suggests.json", "--seed", "8").returncode == 1
-    wrong_names = {"timed.py:gone": "which is not there", "gone.py:parity": "must name an existing file", "x": "must have the form"}
+    wrong_names = {
+        "timed.py:gone": "which is not there",
+        "gone.py:parity": "must name an existing file",
+        "x": "must have the form",
+    }
     for name, told in wrong_names.items():
         wrong = shell.dpwitness("audit", "timed.py:bits", *options, "--scores", name)
         assert wrong.returncode == 2 and told in wrong.stderr and "--scores" in wrong.stderr

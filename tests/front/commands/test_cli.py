@@ -1,4 +1,6 @@
-"""Tests of the command line as a program: exit codes, one-line errors, JSON, reports, and interrupted runs."""
+"""Tests of the command line as a program: exit codes, one-line errors, JSON, reports, and
+interrupted runs.
+"""
 
 import contextlib
 import json
@@ -26,7 +28,11 @@ LEAKY = ("audit", "mine.py:leaky", "--claim", "pure:1")
 
 def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
     found = shell.dpwitness(*LEAKY, *PAIR, "--trials", "200000", "--report", "out")
-    assert found.returncode == 1 and found.stderr.count("\n") == 1 and found.stderr.endswith(" expected\n")
+    assert (
+        found.returncode == 1
+        and found.stderr.count("\n") == 1
+        and found.stderr.endswith(" expected\n")
+    )
     lines = found.stdout.splitlines()
     assert lines[0].startswith("VIOLATED: epsilon > 1.") and "confidence 0.99" in lines[0]
     assert len(lines) <= 6 and lines[-1].split() == ["report", "out/audit.html"]
@@ -37,25 +43,55 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
     elsewhere.mkdir()
     replay = ["replay", "../out/witness-leaky.json", "--seed", "8", "--json"]
     again = replace(shell, folder=elsewhere).dpwitness(*replay)
-    assert again.returncode == 2 and "outside the current folder; to run it, pass --allow mine.py:leaky" in again.stderr
+    assert (
+        again.returncode == 2
+        and "outside the current folder; to run it, pass --allow mine.py:leaky" in again.stderr
+    )
     again = replace(shell, folder=elsewhere).dpwitness(*replay, "--allow", "mine.py:leaky")
     assert again.returncode == 1 and json.loads(again.stdout)["verdict"] == "VIOLATED"
 
 
 def test_json_is_strict_and_holds_the_witness(shell):
-    arguments = ["audit", "mine:leaky", "--claim", "pure:1", *PAIR, "--trials", "2e5", "--seed", "3", "--json"]
+    arguments = [
+        "audit",
+        "mine:leaky",
+        "--claim",
+        "pure:1",
+        *PAIR,
+        "--trials",
+        "2e5",
+        "--seed",
+        "3",
+        "--json",
+    ]
     found = shell.dpwitness(*arguments)
     data = json.loads(found.stdout, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-    assert (data["verdict"], data["claim"], data["requested"], data["seed"]) == ("VIOLATED", "pure:1", 200_000, 3)
+    assert (data["verdict"], data["claim"], data["requested"], data["seed"]) == (
+        "VIOLATED",
+        "pure:1",
+        200_000,
+        3,
+    )
     assert data["witness"]["target"]["target"] == "mine:leaky"
     assert data["witness"]["pair"]["d1"]["value"] == [1.0]
-    parallel = json.loads(shell.dpwitness(*arguments, "--workers", "2").stdout)  # processes: it is Python code
+    # processes: it is Python code
+    parallel = json.loads(shell.dpwitness(*arguments, "--workers", "2").stdout)
     assert parallel["tally"] == data["tally"]
 
 
 def test_threads_and_one_worker_count_the_same(shell):
-    laplace = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}', "--trials", "2e4", "--json"]
-    tallies = [json.loads(shell.dpwitness(*laplace, "--workers", k).stdout)["tally"] for k in ("1", "2")]
+    laplace = [
+        "audit",
+        "dpwitness.mechanisms:Laplace",
+        "--kwargs",
+        '{"epsilon": 1.0}',
+        "--trials",
+        "2e4",
+        "--json",
+    ]
+    tallies = [
+        json.loads(shell.dpwitness(*laplace, "--workers", k).stdout)["tally"] for k in ("1", "2")
+    ]
     assert tallies[0] == tallies[1]
     assert tallies[0]["correct"] > tallies[0]["wrong"] > 0
 
@@ -64,15 +100,22 @@ def test_exit_code_follows_the_bits_only_when_asked(shell):
     bare = ["audit", "mine.py:bare", "--claim", "pure:1", *PAIR, "--trials", "1e5"]
     values, bits = shell.dpwitness(*bare), shell.dpwitness(*bare, "--bits")
     assert (values.returncode, bits.returncode) == (0, 1)
-    assert values.stdout.startswith("NOT REFUTED") and "the exit code ignores it, add --bits" in values.stdout
-    fine = shell.dpwitness("audit", "mine.py:fine", "--claim", "pure:1", *PAIR, "--trials", "1e5", "--bits")
+    assert (
+        values.stdout.startswith("NOT REFUTED")
+        and "the exit code ignores it, add --bits" in values.stdout
+    )
+    fine = shell.dpwitness(
+        "audit", "mine.py:fine", "--claim", "pure:1", *PAIR, "--trials", "1e5", "--bits"
+    )
     assert fine.returncode == 0
 
 
 def test_a_mechanism_that_always_raises_is_an_error(shell):
     found = shell.dpwitness("audit", "mine.py:raises", "--claim", "pure:1", *PAIR)
     assert found.returncode == 3
-    assert found.stdout.splitlines()[0] == "ERROR: mechanism always raises RuntimeError: out of order"
+    assert (
+        found.stdout.splitlines()[0] == "ERROR: mechanism always raises RuntimeError: out of order"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,8 +124,14 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
         (("audit",), "a target is needed: MODULE:NAME"),
         (("audit", "mine.py:leaky", *PAIR), "claim must be"),
         (LEAKY, "pair must be given, or a domain"),
-        (("audit", "mine.py:leaky", "--claim", "pure:-1", *PAIR), "epsilon must be positive and finite, got -1.0"),
-        (("audit", "mine.py:leaky", "--claim", "pure:nan", *PAIR), "epsilon must be positive and finite, got nan"),
+        (
+            ("audit", "mine.py:leaky", "--claim", "pure:-1", *PAIR),
+            "epsilon must be positive and finite, got -1.0",
+        ),
+        (
+            ("audit", "mine.py:leaky", "--claim", "pure:nan", *PAIR),
+            "epsilon must be positive and finite, got nan",
+        ),
         (("audit", "mine.py:leaky", "--claim", "dp:1", *PAIR), "claim must be one of pure:EPSILON"),
         ((*LEAKY, "--d0", "[0"), "--d0 and --d1 must be given together"),
         ((*LEAKY, "--d0", "[0", "--d1", "[1]"), "--d0 must be JSON, got '[0'"),
@@ -97,19 +146,34 @@ def test_a_mechanism_that_always_raises_is_an_error(shell):
         ((*LEAKY, *PAIR, "--seed", "-1"), "seed must be a whole number, at least 0"),
         ((*LEAKY, *PAIR, "--workers", "0"), "workers must be a whole number, between 1 and"),
         ((*LEAKY, *PAIR, "--kwargs", "[1]"), "--kwargs must be a JSON object"),
-        ((*LEAKY, *PAIR, "--report", "mine.py/x"), "report folder must be writable, got 'mine.py/x'"),
-        (("audit", "mine.py:scaled", "--claim", "pure:1", *PAIR), "missing a required argument: 'scale'"),
+        (
+            (*LEAKY, *PAIR, "--report", "mine.py/x"),
+            "report folder must be writable, got 'mine.py/x'",
+        ),
+        (
+            ("audit", "mine.py:scaled", "--claim", "pure:1", *PAIR),
+            "missing a required argument: 'scale'",
+        ),
         (
             ("audit", "mine.py:scaled", "--kwargs", '{"sclae": 1}', "--claim", "pure:1", *PAIR),
             "scaled has no argument 'sclae'; did you mean 'scale'?",
         ),
         (("audit", "mine.py:Answers", "--claim", "pure:1", *PAIR), "kwargs must fit Answers"),
-        (("audit", "mine.py:number", "--claim", "pure:1", *PAIR), "target must be a mechanism or a function, number is of type int"),
+        (
+            ("audit", "mine.py:number", "--claim", "pure:1", *PAIR),
+            "target must be a mechanism or a function, number is of type int",
+        ),
         (("audit", "mine.py:missing", "--claim", "pure:1", *PAIR), "target must name something in"),
-        (("audit", "none.py:leaky", "--claim", "pure:1", *PAIR), "target must name an existing file"),
+        (
+            ("audit", "none.py:leaky", "--claim", "pure:1", *PAIR),
+            "target must name an existing file",
+        ),
         (("audit", "nowhere.to.be:found", "--claim", "pure:1", *PAIR), "no module named 'nowhere'"),
         (("audit", "mine", "--claim", "pure:1", *PAIR), "target must have the form MODULE:NAME"),
-        (("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": -1}'), "Laplace: epsilon must be positive and finite, got -1"),
+        (
+            ("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": -1}'),
+            "Laplace: epsilon must be positive and finite, got -1",
+        ),
         (("replay", "none.json"), 'witness file must be readable, got "none.json"'),
         (("replay", "mine.py"), "mine.py is not a complete JSON file"),
         (("suite", "cellar"), "suite must be one of zoo, papers"),
@@ -131,7 +195,9 @@ def test_without_a_command_eight_are_listed_and_more_lists_the_others(capsys):
     assert main([]) == 2
     first = capsys.readouterr().out
     assert main(["more"]) == 0
-    names = [re.findall(r"^  (\w+)", text, re.MULTILINE) for text in (first, capsys.readouterr().out)]
+    names = [
+        re.findall(r"^  (\w+)", text, re.MULTILINE) for text in (first, capsys.readouterr().out)
+    ]
     assert names[0] == ["init", "audit", "scan", "check", "trace", "canaries", "replay", "report"]
     assert names[0] + names[1] == list(COMMANDS)
 
@@ -141,32 +207,61 @@ def test_list_prints_what_the_older_commands_print(tmp_path, capsys):
     file = str(tmp_path / "run.db")
     with open_store(file):
         pass
-    pairs = [(["targets"], ["targets", "list"]), (["claims"], ["claims", "list"]), (["stores", file], ["store", "ls", file])]
+    pairs = [
+        (["targets"], ["targets", "list"]),
+        (["claims"], ["claims", "list"]),
+        (["stores", file], ["store", "ls", file]),
+    ]
     for new, old in pairs:
         assert main(["list", *new, "--json"]) == 0
         found = capsys.readouterr().out
         assert main([*old, "--json"]) == 0 and capsys.readouterr().out == found
-    assert main(["list", "stores", file, file]) == 0 and capsys.readouterr().out.count(f"{file}: 0 audits") == 2
+    assert (
+        main(["list", "stores", file, file]) == 0
+        and capsys.readouterr().out.count(f"{file}: 0 audits") == 2
+    )
 
 
 def test_quiet_prints_the_verdict_and_verbose_every_line(monkeypatch, shell, capsys):
     monkeypatch.chdir(shell.folder)
-    short = ["audit", "mine.py:leaky", "--claim", "pure:1.5", *PAIR, "--trials", "2000", "--in-process"]
+    short = [
+        "audit",
+        "mine.py:leaky",
+        "--claim",
+        "pure:1.5",
+        *PAIR,
+        "--trials",
+        "2000",
+        "--in-process",
+    ]
     shown = {}
     for option in ("--quiet", "--verbose", "--color=never"):
         assert main([*short, option]) == 0
         shown[option] = capsys.readouterr()
-    assert shown["--quiet"].err == "" and shown["--quiet"].out.count("\n") == 1 and shown["--quiet"].out.startswith("NOT REFUTED: ")
+    assert (
+        shown["--quiet"].err == ""
+        and shown["--quiet"].out.count("\n") == 1
+        and shown["--quiet"].out.startswith("NOT REFUTED: ")
+    )
     labels = [line.split()[0] for line in shown["--color=never"].out.splitlines()[1:]]
     assert {"event", "next"} <= set(labels) and len(labels) <= 5
-    assert "  how sure   confidence 0.99" in shown["--verbose"].out and "  pair       D0 = [0], D1 = [1]" in shown["--verbose"].out
+    assert (
+        "  how sure   confidence 0.99" in shown["--verbose"].out
+        and "  pair       D0 = [0], D1 = [1]" in shown["--verbose"].out
+    )
 
 
 def test_the_example_of_init_is_audited_and_tested(tmp_path, monkeypatch, capsys):
-    """The commands in the example file and in the CI job can be parsed, the mechanism runs, and no existing file is overwritten."""
+    """The commands in the example file and in the CI job can be parsed, the mechanism runs, and no
+    existing file is overwritten.
+    """
     monkeypatch.chdir(tmp_path)
     assert main(["init"]) == 0 and sorted(path.name for path in tmp_path.iterdir()) == sorted(FILES)
-    command = next(line for line in FILES["my_mechanism.py"].splitlines() if line.startswith("    dpwitness audit"))
+    command = next(
+        line
+        for line in FILES["my_mechanism.py"].splitlines()
+        if line.startswith("    dpwitness audit")
+    )
     assert command.strip() in capsys.readouterr().out
     job = FILES["privacy-ci.yml"].split("dpwitness audit")[1].split("- if")[0]
     for line in (command, f"dpwitness audit {job}"):
@@ -183,8 +278,14 @@ def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
     (shell.folder / "typo.py").write_text("def f(dataset, size, rng:\n    pass\n")
     torn = shell.dpwitness("audit", "torn.py:f", "--claim", "pure:1", *PAIR)
     assert torn.returncode == 2
-    assert "rate = 1 / 0" in torn.stderr and "dpwitness/option_values" not in torn.stderr and "importlib" not in torn.stderr
-    assert torn.stderr.splitlines()[-1].endswith("torn.py could not be loaded: ZeroDivisionError: division by zero")
+    assert (
+        "rate = 1 / 0" in torn.stderr
+        and "dpwitness/option_values" not in torn.stderr
+        and "importlib" not in torn.stderr
+    )
+    assert torn.stderr.splitlines()[-1].endswith(
+        "torn.py could not be loaded: ZeroDivisionError: division by zero"
+    )
     typo = shell.dpwitness("audit", "typo.py:f", "--claim", "pure:1", *PAIR)
     assert typo.returncode == 2
     assert "def f(dataset, size, rng:" in typo.stderr
@@ -193,13 +294,18 @@ def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda w: w | {"schema_version": 99}, "was written by schema 99, this version reads up to"),
+        (
+            lambda w: w | {"schema_version": 99},
+            "was written by schema 99, this version reads up to",
+        ),
         (lambda w: w | {"target": {"target": "gone:away"}}, "no module named 'gone'"),
         (lambda w: {k: v for k, v in w.items() if k != "event"}, "the witness is incomplete"),
     ],
 )
 def test_witnesses_that_cannot_be_replayed(shell, change, message):
-    result = audit(Laplace(1.0, arithmetic="grid", noise_multiplier=0.2), trials=20_000, seed=1, bits=False)
+    result = audit(
+        Laplace(1.0, arithmetic="grid", noise_multiplier=0.2), trials=20_000, seed=1, bits=False
+    )
     (shell.folder / "w.json").write_text(json.dumps(change(result.witness)))
     found = shell.dpwitness("replay", "w.json")
     assert (found.returncode, found.stdout) == (2, "")
@@ -207,13 +313,22 @@ def test_witnesses_that_cannot_be_replayed(shell, change, message):
 
 
 def test_interrupt_prints_the_partial_result_writes_the_report_and_exits_3(shell):
-    process = shell.start("audit", "mine.py:slow", "--claim", "pure:1", *PAIR, "--trials", "1e8", "--report", "out")
+    process = shell.start(
+        "audit", "mine.py:slow", "--claim", "pure:1", *PAIR, "--trials", "1e8", "--report", "out"
+    )
     time.sleep(8)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 3 and err.count("\n") == 1 and err.startswith("slow: 100,000,000 runs at ")
+    assert (
+        process.returncode == 3
+        and err.count("\n") == 1
+        and err.startswith("slow: 100,000,000 runs at ")
+    )
     assert out.startswith("INCONCLUSIVE: interrupted")
-    assert json.loads((shell.folder / "out" / "audit.json").read_text())["results"][0]["verdict"] == "INCONCLUSIVE"
+    assert (
+        json.loads((shell.folder / "out" / "audit.json").read_text())["results"][0]["verdict"]
+        == "INCONCLUSIVE"
+    )
 
 
 def test_progress_bar_on_a_terminal_and_silence_in_a_pipe(shell):
@@ -221,7 +336,11 @@ def test_progress_bar_on_a_terminal_and_silence_in_a_pipe(shell):
     outer, inner = pty.openpty()
     try:
         shown = subprocess.run(
-            [sys.executable, "-m", "dpwitness", *arguments], cwd=shell.folder, env=shell.environment(), stdout=subprocess.PIPE, stderr=inner
+            [sys.executable, "-m", "dpwitness", *arguments],
+            cwd=shell.folder,
+            env=shell.environment(),
+            stdout=subprocess.PIPE,
+            stderr=inner,
         )
         os.close(inner)
         drawn = ""
@@ -235,9 +354,17 @@ def test_progress_bar_on_a_terminal_and_silence_in_a_pipe(shell):
 
 
 def test_benchmarks_are_part_of_a_clone(monkeypatch, capsys, refused):
-    """An installed wheel has no package `benchmarks`: the commands say so in one line, and the other sections are listed."""
+    """An installed wheel has no package `benchmarks`: the commands say so in one line, and the
+    other sections are listed.
+    """
     monkeypatch.setitem(sys.modules, "dpwitness.benchmarks", None)
     for arguments in (["bench"], ["bench", "power"], ["list", "bench"]):
         assert "needs a clone: run `pip install -e .`" in refused(*arguments)
     assert main(["list", "--json"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"zoo", "mechanisms", "domains", "relations", "suites"}
+    assert set(json.loads(capsys.readouterr().out)) == {
+        "zoo",
+        "mechanisms",
+        "domains",
+        "relations",
+        "suites",
+    }

@@ -44,7 +44,9 @@ raises.domain = {{"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "relati
 
 @pytest.fixture
 def ran(tmp_path, monkeypatch, capsys):
-    """Run a command in the folder of `TARGETS` and return its exit code, standard output and standard error."""
+    """Run a command in the folder of `TARGETS` and return its exit code, standard output and
+    standard error.
+    """
     (tmp_path / "theirs.py").write_text(TARGETS)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -58,23 +60,40 @@ def ran(tmp_path, monkeypatch, capsys):
 
 def _only_own_codes(text):
     found = CODE.findall(text)
-    return text.count("\x1b") == len(found) and set(found) <= set(CODES.values()) and not set(text) & {"\x9b", *MARKS}
+    return (
+        text.count("\x1b") == len(found)
+        and set(found) <= set(CODES.values())
+        and not set(text) & {"\x9b", *MARKS}
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "colored"),
     [
-        (["audit", "theirs.py:texts", "--in-process", *PAIR], 1, "\x1b[1;31mVIOLATED\x1b[0m: epsilon"),
+        (
+            ["audit", "theirs.py:texts", "--in-process", *PAIR],
+            1,
+            "\x1b[1;31mVIOLATED\x1b[0m: epsilon",
+        ),
         (["audit", "theirs.py:raises", *PAIR], 3, "\x1b[33mERROR\x1b[0m: mechanism"),
-        (["check", "theirs.py:raises", "-k", "claim", "--trials", "2e4"], 3, "  \x1b[33mfailed\x1b[0m            "),
-        (["suite", "zoo", "-k", "svt5", "--trials", "2e4"], 0, "svt5  \x1b[1;31mVIOLATED\x1b[0m      eps"),
+        (
+            ["check", "theirs.py:raises", "-k", "claim", "--trials", "2e4"],
+            3,
+            "  \x1b[33mfailed\x1b[0m            ",
+        ),
+        (
+            ["suite", "zoo", "-k", "svt5", "--trials", "2e4"],
+            0,
+            "svt5  \x1b[1;31mVIOLATED\x1b[0m      eps",
+        ),
         (["trace", "theirs.py:raises", *PAIR[:6]], 3, "\x1b[33mINCONCLUSIVE\x1b[0m: "),
     ],
 )
 def test_colours_change_no_word_and_nobody_else_chooses_one(ran, arguments, code, colored):
     always, never = (ran(*arguments, "--color", when) for when in ("always", "never"))
     assert always[0] == never[0] == code
-    out, without = (re.sub(r" +\d+(\.\d)? s", " s", found[1]) for found in (always, never))  # a suite says how long it took
+    # a suite says how long it took
+    out, without = (re.sub(r" +\d+(\.\d)? s", " s", found[1]) for found in (always, never))
     assert colored in out and _only_own_codes(out) and CODE.sub("", out) == without
     assert "\x1b" not in without and not set(without) & set(MARKS)
     assert "theirs.py" not in arguments[1] or SHOWN in out
@@ -120,13 +139,19 @@ def test_plain_takes_marks_out_and_only_show_reads_them(capsys):
 
 
 def test_a_verdict_is_marked_where_it_stands_alone():
-    assert mark_verdict("VIOLATEDLY") == "VIOLATEDLY" and mark_verdict("not VIOLATED") == "not VIOLATED"
+    assert (
+        mark_verdict("VIOLATEDLY") == "VIOLATEDLY"
+        and mark_verdict("not VIOLATED") == "not VIOLATED"
+    )
     assert mark_verdict("ab NOT REFUTED", at=3).translate(CODES) == "ab \x1b[1mNOT REFUTED\x1b[0m"
     assert mark_verdict("ab NOT REFUTED", at=3).translate(NO_CODES) == "ab NOT REFUTED"
 
 
 def test_every_command_takes_the_option(capsys):
-    for command in [*([name] for name in COMMANDS), *(["claims", action] for action in ("list", "show", "check"))]:
+    for command in [
+        *([name] for name in COMMANDS),
+        *(["claims", action] for action in ("list", "show", "check")),
+    ]:
         with pytest.raises(SystemExit):
             main([*command, "--help"])
         assert "--color {auto,always,never}" in capsys.readouterr().out
@@ -136,10 +161,31 @@ def test_every_command_takes_the_option(capsys):
 
 
 RESULTS = [
-    {"kind": "black box", "name": "kept", "claim": "pure:1", "verdict": "NOT_REFUTED", "parameter_lower": 0.5, "detectable": 1.25},
-    {"kind": "black box", "name": HOSTILE, "claim": "pure:1", "verdict": "VIOLATED", "parameter_lower": 3.0, "detectable": 1.5}
+    {
+        "kind": "black box",
+        "name": "kept",
+        "claim": "pure:1",
+        "verdict": "NOT_REFUTED",
+        "parameter_lower": 0.5,
+        "detectable": 1.25,
+    },
+    {
+        "kind": "black box",
+        "name": HOSTILE,
+        "claim": "pure:1",
+        "verdict": "VIOLATED",
+        "parameter_lower": 3.0,
+        "detectable": 1.5,
+    }
     | {"trials": 900},
-    {"kind": "white box", "name": "a*b_c<d", "claim": "gdp:1", "verdict": "CERTIFIED", "parameter": "mu", "parameter_lower": 0.9},
+    {
+        "kind": "white box",
+        "name": "a*b_c<d",
+        "claim": "gdp:1",
+        "verdict": "CERTIFIED",
+        "parameter": "mu",
+        "parameter_lower": 0.9,
+    },
 ]
 
 
@@ -153,7 +199,11 @@ def report(tmp_path):
 def test_the_table_shows_the_worst_first_in_the_words_of_the_page(ran, report, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = ran("report", str(report), "--show", "--color", "always")
-    assert code == 0 and _only_own_codes(out) and CODE.sub("", out) == ran("report", str(report), "--show")[1]
+    assert (
+        code == 0
+        and _only_own_codes(out)
+        and CODE.sub("", out) == ran("report", str(report), "--show")[1]
+    )
     answer, table = CODE.sub("", out).split("\n\n")
     assert answer.startswith("VIOLATED in 1 of 3 audits") and "Largest" in answer
     rows = [re.split(r"  +", line.strip()) for line in table.splitlines()]
@@ -185,9 +235,19 @@ def test_a_report_of_nothing_has_no_table(ran, tmp_path):
 def test_on_a_terminal(report, environment, colored):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "dpwitness", "report", str(report), "--show"]
-    there = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm", "COLUMNS": "200"} | environment
-    subprocess.run(command, env=there, stdout=theirs, stderr=subprocess.PIPE, timeout=60, check=True)
+    there = (
+        {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+        | {"TERM": "xterm", "COLUMNS": "200"}
+        | environment
+    )
+    subprocess.run(
+        command, env=there, stdout=theirs, stderr=subprocess.PIPE, timeout=60, check=True
+    )
     os.close(theirs)
     found = os.read(ours, 10**6).decode()
     os.close(ours)
-    assert "NOT REFUTED" in found and ("\x1b[1mNOT REFUTED\x1b[0m" in found) == colored and _only_own_codes(found)
+    assert (
+        "NOT REFUTED" in found
+        and ("\x1b[1mNOT REFUTED\x1b[0m" in found) == colored
+        and _only_own_codes(found)
+    )

@@ -31,12 +31,36 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_query_is_audited_and_replayed(capsys):
     asked = (
-        *("audit", "--dsn", "sqlite:///:memory:", "--query", COUNT, "--claim", "pure:1", "--d0", '{"age": [1]}', "--d1", '{"age": [1, 2]}'),
+        *(
+            "audit",
+            "--dsn",
+            "sqlite:///:memory:",
+            "--query",
+            COUNT,
+            "--claim",
+            "pure:1",
+            "--d0",
+            '{"age": [1]}',
+            "--d1",
+            '{"age": [1, 2]}',
+        ),
         *("--relation", "add-remove", "--trials", "2000", "--report", "out"),
     )
     assert cli.main(asked) == 1 and "VIOLATED" in capsys.readouterr().out
     assert cli.main(["replay", "out/witness-query.json"]) == 2
-    assert cli.main(["replay", "out/witness-query.json", "--seed", "8", "--allow", f"sqlite:///:memory: {COUNT}"]) == 1
+    assert (
+        cli.main(
+            [
+                "replay",
+                "out/witness-query.json",
+                "--seed",
+                "8",
+                "--allow",
+                f"sqlite:///:memory: {COUNT}",
+            ]
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,16 +68,50 @@ def test_a_query_is_audited_and_replayed(capsys):
     [
         (["--dsn", "sqlite:///:memory:"], "--dsn needs a --query"),
         (["mine.py:size", "--query", "SELECT 1"], "--query is for databases: give --dsn"),
-        (["mine.py:size", "--domain", '{"kind": "Tabel"}'], "domain kind must be one of Answers, Costs, Counts"),
-        (["mine.py:size", "--domain", '{"kind": "Table", "columns": {"x": [0, 1]}, "usr": 1}'], "has the keys columns, size, user"),
-        (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "add-remove:z=1"], "takes unit=... and k=..."),
-        (["mine.py:size", "--d0", "gone.csv", "--d1", "b.csv"], "--d0 must be a file that pandas can read"),
-        (["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"], "must be a dpwitness.domains.Relation"),
-        (["mine.py:size", "--relation", "mine.py:near"], "to generate pairs with this relation, give --domain mine.py:near"),
-        (["mine.py:size", "--domain", "mine.py:size"], "must be a domain or a dpwitness.domains.Relation, got an object of type function"),
-        (["mine.py:size", "--domain", "mine.py:far"], "the check of own:near rejects a pair that its own generate made (drawn 0)"),
         (
-            ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "stated", "--domain", TABLE.replace("dict", "pandas")],
+            ["mine.py:size", "--domain", '{"kind": "Tabel"}'],
+            "domain kind must be one of Answers, Costs, Counts",
+        ),
+        (
+            ["mine.py:size", "--domain", '{"kind": "Table", "columns": {"x": [0, 1]}, "usr": 1}'],
+            "has the keys columns, size, user",
+        ),
+        (
+            ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "add-remove:z=1"],
+            "takes unit=... and k=...",
+        ),
+        (
+            ["mine.py:size", "--d0", "gone.csv", "--d1", "b.csv"],
+            "--d0 must be a file that pandas can read",
+        ),
+        (
+            ["mine.py:size", "--d0", "a.csv", "--d1", "b.csv", "--relation", "mine.py:size"],
+            "must be a dpwitness.domains.Relation",
+        ),
+        (
+            ["mine.py:size", "--relation", "mine.py:near"],
+            "to generate pairs with this relation, give --domain mine.py:near",
+        ),
+        (
+            ["mine.py:size", "--domain", "mine.py:size"],
+            "must be a domain or a dpwitness.domains.Relation, got an object of type function",
+        ),
+        (
+            ["mine.py:size", "--domain", "mine.py:far"],
+            "the check of own:near rejects a pair that its own generate made (drawn 0)",
+        ),
+        (
+            [
+                "mine.py:size",
+                "--d0",
+                "a.csv",
+                "--d1",
+                "b.csv",
+                "--relation",
+                "stated",
+                "--domain",
+                TABLE.replace("dict", "pandas"),
+            ],
             "it has the columns user, x",
         ),
     ],
@@ -66,7 +124,18 @@ def test_what_is_wrong_is_told_in_one_line(capsys, arguments, told):
 
 def test_frames_and_relations(capsys):
     pytest.importorskip("pandas")
-    pair = ["audit", "mine.py:size", "--claim", "pure:1", "--d0", "a.csv", "--d1", "b.csv", "--trials", "2000"]
+    pair = [
+        "audit",
+        "mine.py:size",
+        "--claim",
+        "pure:1",
+        "--d0",
+        "a.csv",
+        "--d1",
+        "b.csv",
+        "--trials",
+        "2000",
+    ]
     assert cli.main(pair) == 2
     assert "they are neighbors under add-remove:unit=user" in capsys.readouterr().err
     for relation in ("add-remove:unit=user", "mine.py:near"):
@@ -75,7 +144,17 @@ def test_frames_and_relations(capsys):
 
 
 def test_the_pairs_of_a_relation_of_ones_own(capsys):
-    asked = ["audit", "mine.py:size", "--in-process", "--domain", "mine.py:near", "--claim", "pure:1", "--trials", "2000"]
+    asked = [
+        "audit",
+        "mine.py:size",
+        "--in-process",
+        "--domain",
+        "mine.py:near",
+        "--claim",
+        "pure:1",
+        "--trials",
+        "2000",
+    ]
     assert cli.main(asked) == 1
     assert "was decided by the user's function (own:near)" in capsys.readouterr().out
 

@@ -1,4 +1,6 @@
-"""Tests of exit codes: a failed output does not change the code of a violation, and no error gives code 1 or a traceback."""
+"""Tests of exit codes: a failed output does not change the code of a violation, and no error gives
+code 1 or a traceback.
+"""
 
 import contextlib
 import dataclasses
@@ -29,14 +31,19 @@ def _code(shell, arguments, redirection):
     """Run a command under a shell's redirection and return its exit code and standard error."""
     command = f'"$@" 2>err {redirection}'
     done = subprocess.run(
-        ["bash", "-c", command, "-", sys.executable, "-m", "dpwitness", *arguments], cwd=shell.folder, env=shell.environment(), timeout=120
+        ["bash", "-c", command, "-", sys.executable, "-m", "dpwitness", *arguments],
+        cwd=shell.folder,
+        env=shell.environment(),
+        timeout=120,
     )
     return done.returncode, _beside((shell.folder / "err").read_text())
 
 
 def _beside(err):
     """Return standard error without the line on the expected duration."""
-    return "".join(line for line in err.splitlines(keepends=True) if not line.endswith(" expected\n"))
+    return "".join(
+        line for line in err.splitlines(keepends=True) if not line.endswith(" expected\n")
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,20 +60,26 @@ def _beside(err):
         ([*LEAKY, "--json"], "| head -1; exit ${PIPESTATUS[0]}", (1, "")),
     ],
 )
-def test_output_that_cannot_be_written_leaves_the_verdict_in_the_exit_code(shell, arguments, redirection, expected):
+def test_output_that_cannot_be_written_leaves_the_verdict_in_the_exit_code(
+    shell, arguments, redirection, expected
+):
     code, err = _code(shell, arguments, redirection)
     assert code == expected[0]
     assert expected[1] in err and err.count("\n") == bool(expected[1])
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(LEAKY, 1), (FINE, 2)])
-def test_a_report_that_cannot_be_written_does_not_take_the_verdict_along(shell, monkeypatch, capsys, arguments, code):
+def test_a_report_that_cannot_be_written_does_not_take_the_verdict_along(
+    shell, monkeypatch, capsys, arguments, code
+):
     (shell.folder / "out" / "audit.md").mkdir(parents=True)
     monkeypatch.chdir(shell.folder)
     assert main([*arguments, "--report", "out"]) == code
     out, err = capsys.readouterr()
     assert out.startswith("VIOLATED" if code == 1 else "NOT REFUTED")
-    assert _beside(err).count("\n") == 1 and "report could not be written" in err and "audit.md" in err
+    assert (
+        _beside(err).count("\n") == 1 and "report could not be written" in err and "audit.md" in err
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +96,9 @@ def test_a_report_that_cannot_be_written_does_not_take_the_verdict_along(shell, 
         (ValueError("a\x1b[31m\nb"), 3, "a\\x1b[31m b"),
     ],
 )
-def test_whatever_is_raised_ends_in_one_line_and_never_with_1(capsys, monkeypatch, error, code, told):
+def test_whatever_is_raised_ends_in_one_line_and_never_with_1(
+    capsys, monkeypatch, error, code, told
+):
     def run():
         raise error
 
@@ -112,7 +127,13 @@ def test_a_worker_killed_between_two_chunks_is_an_error_of_the_mechanism():
     with ProcessPoolExecutor(2) as pool:
         with contextlib.suppress(Exception):
             pool.submit(os._exit, 1).result()
-        result = audit(_killed, claim="pure:1", pair=Pair(np.zeros(1), np.ones(1)), trials=20_000, executor=pool)
+        result = audit(
+            _killed,
+            claim="pure:1",
+            pair=Pair(np.zeros(1), np.ones(1)),
+            trials=20_000,
+            executor=pool,
+        )
     assert result.verdict.value == "ERROR" and "worker process died" in result.notes[0]
 
 
@@ -144,13 +165,26 @@ def test_options_out_of_bounds_are_one_line_and_exit_code_2(shell, monkeypatch, 
 def test_optimised_python_and_a_plotting_backend_that_is_not_there(shell):
     """An audit with a report works with PYTHONOPTIMIZE=2 and an unknown MPLBACKEND.
 
-    The package cma needs docstrings, which PYTHONOPTIMIZE=2 drops, and imports matplotlib, which reads MPLBACKEND.
+    The package cma needs docstrings, which PYTHONOPTIMIZE=2 drops, and imports matplotlib, which
+    reads MPLBACKEND.
     """
-    found = shell.run(sys.executable, "-m", "dpwitness", *LEAKY, "--report", "out", MPLBACKEND="nonsense")
-    assert found.returncode == 1 and found.stderr.count("\n") == 1 and found.stderr.endswith(" expected\n")
+    found = shell.run(
+        sys.executable, "-m", "dpwitness", *LEAKY, "--report", "out", MPLBACKEND="nonsense"
+    )
+    assert (
+        found.returncode == 1
+        and found.stderr.count("\n") == 1
+        and found.stderr.endswith(" expected\n")
+    )
     assert list((shell.folder / "out").glob("*.svg"))
-    import_cma = "from dpwitness.core.numerics.cma_es import _package; print(_package().CMAEvolutionStrategy.__name__)"
-    assert shell.run(sys.executable, "-OO", "-c", import_cma, MPLBACKEND="nonsense").stdout == "CMAEvolutionStrategy\n"
+    import_cma = (
+        "from dpwitness.core.numerics.cma_es import _package; "
+        "print(_package().CMAEvolutionStrategy.__name__)"
+    )
+    assert (
+        shell.run(sys.executable, "-OO", "-c", import_cma, MPLBACKEND="nonsense").stdout
+        == "CMAEvolutionStrategy\n"
+    )
 
 
 INTERRUPTED = """
@@ -171,17 +205,25 @@ main()
 @pytest.mark.parametrize("name", ["lazy_loader", "dpwitness.cli", "dpwitness.commands.scan"])
 def test_ctrl_c_during_the_imports_of_a_command_is_one_line(shell, name):
     ran = shell.run(sys.executable, "-c", INTERRUPTED.format(name=name))
-    assert ran.returncode == 3 and ran.stderr.startswith("dpwitness: interrupted by SIGINT") and ran.stderr.count("\n") == 1
+    assert (
+        ran.returncode == 3
+        and ran.stderr.startswith("dpwitness: interrupted by SIGINT")
+        and ran.stderr.count("\n") == 1
+    )
 
 
-@pytest.mark.parametrize("word", ["\uff12\uff10\uff10\uff10", "2_000", "+2000", " 2000", "2\u0660\u0660\u0660"])
+@pytest.mark.parametrize(
+    "word", ["\uff12\uff10\uff10\uff10", "2_000", "+2000", " 2000", "2\u0660\u0660\u0660"]
+)
 def test_numbers_in_other_spellings_are_refused(refused, word):
     assert "must be a whole number" in refused("audit", "mine.py:fine", "--trials", word)
     assert "must be a number" in refused("audit", "mine.py:fine", "--time-limit", word)
     assert "claim" in refused("canaries", "scores.csv", "--claim", f"pure:{word}")
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, lambda file: file.symlink_to("/dev/null")], ids=["pipe", "device"])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda file: file.symlink_to("/dev/null")], ids=["pipe", "device"]
+)
 def test_a_store_that_is_no_regular_file_is_refused(shell, monkeypatch, refused, make):
     monkeypatch.chdir(shell.folder)
     make(shell.folder / "run.db")
@@ -189,9 +231,25 @@ def test_a_store_that_is_no_regular_file_is_refused(shell, monkeypatch, refused,
 
 
 def test_a_store_that_is_full_says_why_with_quiet(shell):
-    command = ["bash", "-c", 'ulimit -f 50; "$@"', "-", sys.executable, "-m", "dpwitness", *FINE, "--store", "run.db", "--quiet"]
+    command = [
+        "bash",
+        "-c",
+        'ulimit -f 50; "$@"',
+        "-",
+        sys.executable,
+        "-m",
+        "dpwitness",
+        *FINE,
+        "--store",
+        "run.db",
+        "--quiet",
+    ]
     ran = shell.run(*command)
-    assert ran.returncode == 2 and ran.stdout.startswith("NOT REFUTED") and "the store could not be written to the end" in ran.stderr
+    assert (
+        ran.returncode == 2
+        and ran.stdout.startswith("NOT REFUTED")
+        and "the store could not be written to the end" in ran.stderr
+    )
 
 
 CAUSES = """
@@ -221,13 +279,25 @@ def forks(dataset):
 )
 def test_the_cause_of_outputs_that_never_change_is_named(shell, name, told):
     (shell.folder / "causes.py").write_text(CAUSES)
-    ran = shell.dpwitness("audit", f"causes.py:{name}", "--claim", "pure:8", *PAIR, "--trials", "1000", "--no-trace", "--verbose")
+    ran = shell.dpwitness(
+        "audit",
+        f"causes.py:{name}",
+        "--claim",
+        "pure:8",
+        *PAIR,
+        "--trials",
+        "1000",
+        "--no-trace",
+        "--verbose",
+    )
     assert told in ran.stdout and ran.stdout.count(told) == 1, ran.stdout
 
 
 def test_the_advice_on_leaking_low_bits_fits_the_verdict(shell):
     ran = shell.dpwitness("audit", "mine.py:bare", "--claim", "pure:1", *PAIR, "--trials", "2e4")
-    assert ran.returncode == 0 and "round outputs to a grid, because their low bits leak" in ran.stdout
+    assert (
+        ran.returncode == 0 and "round outputs to a grid, because their low bits leak" in ran.stdout
+    )
     assert "confirm the violation" not in ran.stdout
 
 
@@ -241,7 +311,9 @@ def test_an_exception_in_a_check_is_its_error_and_the_others_go_on(monkeypatch):
     def broken(subject):
         raise TypeError("of the check")
 
-    monkeypatch.setitem(runner.CHECKS, names[0], dataclasses.replace(runner.CHECKS[names[0]], function=broken))
+    monkeypatch.setitem(
+        runner.CHECKS, names[0], dataclasses.replace(runner.CHECKS[names[0]], function=broken)
+    )
     found = check_mechanism(Laplace(1.0, arithmetic="grid"), trials=4_000, checks=names)
     assert [finding.check for finding in found.findings] == names and found.verdict.value == "ERROR"
     assert found.findings[0].reason == "ERROR: the check stopped with TypeError: of the check"

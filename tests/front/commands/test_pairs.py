@@ -1,4 +1,6 @@
-"""Tests of ``--d0`` and ``--d1``: the datasets must have the same type, be neighbors and differ; otherwise exit code 2 and one line."""
+"""Tests of ``--d0`` and ``--d1``: the datasets must have the same type, be neighbors and differ;
+otherwise exit code 2 and one line.
+"""
 
 import numpy as np
 import pytest
@@ -30,7 +32,11 @@ def test_a_dataset_is_no_neighbour_of_itself(text):
         ("[[1, 2]]", "[]", "add-remove"),
         ('[1, {"$type": "float", "value": "nan"}]', "[1, 2]", "replace-one"),
         ("0", "1.5", "replace-one"),
-        ('{"x": [[1, 2], [3, 4]], "y": [0, 1]}', '{"x": [[1, 2], [5, 6]], "y": [0, 0]}', "replace-one"),
+        (
+            '{"x": [[1, 2], [3, 4]], "y": [0, 1]}',
+            '{"x": [[1, 2], [5, 6]], "y": [0, 0]}',
+            "replace-one",
+        ),
         ('["a"]', '["a", "b"]', "add-remove"),
         (f"[{2**1100}]", f"[{2**1100 + 1}]", "l1"),
     ],
@@ -41,7 +47,12 @@ def test_neighbours_in_json(d0, d1, relation):
 
 def test_all_labels_are_more_than_one_record():
     with pytest.raises(InvalidArgument, match="2 records differ"):
-        pair_of('{"x": [[1, 2], [3, 4]], "y": [0, 1]}', '{"x": [[1, 2], [3, 4]], "y": [1, 0]}', None, None)
+        pair_of(
+            '{"x": [[1, 2], [3, 4]], "y": [0, 1]}',
+            '{"x": [[1, 2], [3, 4]], "y": [1, 0]}',
+            None,
+            None,
+        )
     with pytest.raises(InvalidArgument, match="must have records of one kind"):
         pair_of("[[[1, 2], [3, 4]], [0, 1]]", "[[[1, 2], [3, 4]], [1, 0]]", None, None)
 

@@ -1,4 +1,6 @@
-"""Tests of ``dpwitness replay``: paths that are not files, targets that moved, and the text printed before the run."""
+"""Tests of ``dpwitness replay``: paths that are not files, targets that moved, and the text printed
+before the run.
+"""
 
 import json
 import os
@@ -14,7 +16,9 @@ REPAIRED = "def scaled(dataset, size, rng, *, scale):\n    scale = 10.0\n"
 @pytest.fixture
 def witness(shell):
     pair = ["--d0", "[0]", "--d1", "[1]", "--trials", "20000", "--report", "out"]
-    found = shell.dpwitness("audit", "mine.py:scaled", "--kwargs", '{"scale": 0.5}', "--claim", "pure:1", *pair)
+    found = shell.dpwitness(
+        "audit", "mine.py:scaled", "--kwargs", '{"scale": 0.5}', "--claim", "pure:1", *pair
+    )
     assert found.returncode == 1
     return shell.folder / "out" / "witness-scaled.json"
 
@@ -23,26 +27,53 @@ def test_what_is_no_file_does_not_hang(shell, monkeypatch, capsys):
     os.mkfifo(shell.folder / "pipe")
     (shell.folder / "half.json").write_text('{"schema_version": 1, "name": "x"')
     monkeypatch.chdir(shell.folder)
-    cases = {"/dev/full": "a device", "/dev/zero": "a device", "pipe": "a pipe", ".": "a folder", "half.json": "not a complete JSON file"}
+    cases = {
+        "/dev/full": "a device",
+        "/dev/zero": "a device",
+        "pipe": "a pipe",
+        ".": "a folder",
+        "half.json": "not a complete JSON file",
+    }
     for name, message in cases.items():
         assert main(["replay", name]) == 2
         out, err = capsys.readouterr()
-        assert out == "" and err.startswith("dpwitness replay: ") and message in err and err.count("\n") == 1
+        assert (
+            out == ""
+            and err.startswith("dpwitness replay: ")
+            and message in err
+            and err.count("\n") == 1
+        )
 
 
 def test_target_file_line_and_arguments_are_shown_and_the_witness_travels(shell, witness):
     raw = json.loads(witness.read_text())
     assert raw["target"] == {"target": "mine.py:scaled", "kwargs": {"scale": 0.5}}
     assert str(shell.folder) not in witness.read_text()
-    line = 1 + (shell.folder / "mine.py").read_text().splitlines().index("def scaled(dataset, size, rng, *, scale):")
+    line = 1 + (shell.folder / "mine.py").read_text().splitlines().index(
+        "def scaled(dataset, size, rng, *, scale):"
+    )
     found = shell.dpwitness("replay", "out/witness-scaled.json", "--seed", "8")
     assert found.returncode == 1
-    assert found.stdout.splitlines()[0] == f'replays mine.py:scaled (mine.py, line {line}), arguments {{"scale": 0.5}}'
+    assert (
+        found.stdout.splitlines()[0]
+        == f'replays mine.py:scaled (mine.py, line {line}), arguments {{"scale": 0.5}}'
+    )
     (shell.folder / "moved").mkdir()
     (shell.folder / "mine.py").rename(shell.folder / "moved" / "theirs.py")
     gone = shell.dpwitness("replay", "out/witness-scaled.json")
-    assert gone.returncode == 2 and "if it has moved, pass its new path: --target FILE.py:scaled" in gone.stderr
-    again = shell.dpwitness("replay", "out/witness-scaled.json", "--seed", "8", "--target", "moved/theirs.py:scaled", "--verbose")
+    assert (
+        gone.returncode == 2
+        and "if it has moved, pass its new path: --target FILE.py:scaled" in gone.stderr
+    )
+    again = shell.dpwitness(
+        "replay",
+        "out/witness-scaled.json",
+        "--seed",
+        "8",
+        "--target",
+        "moved/theirs.py:scaled",
+        "--verbose",
+    )
     assert again.returncode == 1 and "ran moved/theirs.py:scaled" in again.stdout
 
 
@@ -50,7 +81,11 @@ def test_hostile_and_edited_witnesses(shell, witness, monkeypatch, capsys):
     monkeypatch.chdir(shell.folder)
     raw = json.loads(witness.read_text())
     for change, sealed, message in (
-        ({"target": {"target": "os:system"}}, True, "in the standard library, which a witness may not run"),
+        (
+            {"target": {"target": "os:system"}},
+            True,
+            "in the standard library, which a witness may not run",
+        ),
         ({"bound": 5.0}, True, "bound must be what the counts certify"),
         ({"seed": 3}, False, "sha256 is not that of the content"),
         ({"seed": 3}, True, ""),
@@ -58,7 +93,11 @@ def test_hostile_and_edited_witnesses(shell, witness, monkeypatch, capsys):
         witness.write_text(json.dumps(seal(raw | change) if sealed else raw | change))
         code = main(["replay", "out/witness-scaled.json", "--seed", "8", "--allow", "os:system"])
         err = capsys.readouterr().err
-        assert code == (2 if message else 1) and message in err and err.count("\n") == (1 if message else 0)
+        assert (
+            code == (2 if message else 1)
+            and message in err
+            and err.count("\n") == (1 if message else 0)
+        )
 
 
 def test_the_drawn_seed_is_shown_and_repeats_the_replay(shell, witness, monkeypatch, capsys):
@@ -78,10 +117,17 @@ def test_the_drawn_seed_is_shown_and_repeats_the_replay(shell, witness, monkeypa
 
 
 def test_after_a_repair_the_changed_source_is_named(shell, witness, monkeypatch, capsys):
-    """The repaired mechanism has epsilon = 0.1, far below the claim, so it is refuted with probability below 1e-6."""
+    """The repaired mechanism has epsilon = 0.1, far below the claim, so it is refuted with
+    probability below 1e-6.
+    """
     monkeypatch.chdir(shell.folder)
     source = shell.folder / "mine.py"
-    source.write_text(source.read_text().replace("def scaled(dataset, size, rng, *, scale):", REPAIRED))
+    source.write_text(
+        source.read_text().replace("def scaled(dataset, size, rng, *, scale):", REPAIRED)
+    )
     assert main(["replay", "out/witness-scaled.json"]) == 0
     shown = capsys.readouterr().out
-    assert "the witness no longer reproduces; the source has changed since" in shown and "not confirmed" not in shown
+    assert (
+        "the witness no longer reproduces; the source has changed since" in shown
+        and "not confirmed" not in shown
+    )

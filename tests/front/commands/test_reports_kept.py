@@ -1,4 +1,6 @@
-"""Tests of existing reports: a run removes witnesses of earlier runs, and does not replace a good report by an empty one."""
+"""Tests of existing reports: a run removes witnesses of earlier runs, and does not replace a good
+report by an empty one.
+"""
 
 import json
 
@@ -63,17 +65,26 @@ def test_pytest_reports_that_are_empty_or_broken_off(shell):
         assert (shell.folder / "out" / "audit.md").read_text() == good
     cut = run(1.5, "raise KeyboardInterrupt")
     assert "interrupted: finished audits only" in cut.stdout
-    assert "interrupted: finished audits only" in (shell.folder / "out" / "audit.md").read_text().splitlines()[0]
+    assert (
+        "interrupted: finished audits only"
+        in (shell.folder / "out" / "audit.md").read_text().splitlines()[0]
+    )
 
 
 def test_check_writes_a_report(shell, monkeypatch, capsys):
     target = (
-        "import numpy as np\ndef f(dataset, size, rng):\n    return np.sum(dataset) + rng.laplace(0.0, 0.3, size)\nf.claim = 'pure:1'\n"
+        "import numpy as np\ndef f(dataset, size, rng):\n    return np.sum(dataset) + "
+        "rng.laplace(0.0, 0.3, size)\nf.claim = 'pure:1'\n"
     )
-    target += "f.domain = {'kind': 'Records', 'size': 2, 'low': 0.0, 'high': 1.0, 'relation': 'replace-one'}\n"
+    target += (
+        "f.domain = {'kind': 'Records', 'size': 2, 'low': 0.0, 'high': 1.0, 'relation': "
+        "'replace-one'}\n"
+    )
     (shell.folder / "theirs.py").write_text(target)
     monkeypatch.chdir(shell.folder)
-    code = main(["check", "theirs.py", "-k", "claim or one_output", "--trials", "20000", "--report", "out"])
+    code = main(
+        ["check", "theirs.py", "-k", "claim or one_output", "--trials", "20000", "--report", "out"]
+    )
     assert code == 1 and "report: out/checks.md" in capsys.readouterr().out
     page = (shell.folder / "out" / "checks.md").read_text()
     data = json.loads((shell.folder / "out" / "checks.json").read_text())

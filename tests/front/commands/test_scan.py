@@ -1,4 +1,6 @@
-"""`dpwitness scan` and `dpwitness targets new --from`: table, exit codes, repeated scans, confirmation of guesses, and misuse."""
+"""`dpwitness scan` and `dpwitness targets new --from`: table, exit codes, repeated scans,
+confirmation of guesses, and misuse.
+"""
 
 import json
 
@@ -30,10 +32,15 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_scan_suspects_and_confirms_and_keeps_an_edited_file(folder, capsys):
-    """The noise is 0.4 of what the claim needs: a few thousand runs show it, however slow the machine is."""
+    """The noise is 0.4 of what the claim needs: a few thousand runs show it, however slow the
+    machine is.
+    """
     assert main(["scan", "src", "--seconds", "6", "--report", "out"]) == 3
     out = capsys.readouterr().out
-    assert "mine.noisy_count  SUSPECT" in out and "1 mechanism, 1 other names; audited 1: 1 SUSPECT" in out
+    assert (
+        "mine.noisy_count  SUSPECT" in out
+        and "1 mechanism, 1 other names; audited 1: 1 SUSPECT" in out
+    )
     assert main(["scan", "src", "--seconds", "6", "--report", "out", "--trust", "noisy_count"]) == 1
     out = capsys.readouterr().out
     assert "mine.noisy_count  VIOLATED" in out and "kept as it was" in out
@@ -45,7 +52,10 @@ def test_a_scan_suspects_and_confirms_and_keeps_an_edited_file(folder, capsys):
 def test_a_dry_run_lists_the_calls_and_writes_nothing(folder, capsys):
     assert main(["scan", "src", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "mine.noisy_count\n    mine.noisy_count(np.array(dataset), epsilon=1.0)" in out and "1 of 2 public names" in out
+    assert (
+        "mine.noisy_count\n    mine.noisy_count(np.array(dataset), epsilon=1.0)" in out
+        and "1 of 2 public names" in out
+    )
     assert not (folder / "out").exists()
 
 
@@ -53,18 +63,28 @@ def test_a_new_target_file_from_a_function_of_a_package(folder, capsys):
     assert main(["targets", "new", "one.py", "--from", "src:noisy_count"]) == 0
     assert "dpwitness audit one.py:noisy_count" in capsys.readouterr().out
     text = (folder / "one.py").read_text()
-    assert 'noisy_count.claim = "pure:1"' in text and "noisy_count.guessed = " in text and "clip" not in text
+    assert (
+        'noisy_count.claim = "pure:1"' in text
+        and "noisy_count.guessed = " in text
+        and "clip" not in text
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["scan", "a_package_that_is_not_installed"], "no module or distribution of this name is installed"),
+        (
+            ["scan", "a_package_that_is_not_installed"],
+            "no module or distribution of this name is installed",
+        ),
         (["scan", "src", "--python", "/no/such/python"], "--python must be an interpreter"),
         (["scan", " "], "scan needs the name of a package, or a folder"),
         (["targets", "new", "x.py", "--from", "mine"], "--from must have the form PACKAGE:NAME"),
         (["targets", "new", "x.py", "--from", "src:nosy_count"], "did you mean noisy_count?"),
-        (["targets", "list", "--from", "src:noisy_count"], "--from and --python are for targets new"),
+        (
+            ["targets", "list", "--from", "src:noisy_count"],
+            "--from and --python are for targets new",
+        ),
     ],
 )
 def test_misuse_is_one_line(folder, capsys, arguments, message):

@@ -31,11 +31,19 @@ def counts(shell):
 
 def test_a_fault_ends_in_one_a_right_target_in_zero_an_unconfirmed_finding_in_three(counts):
     wrong = counts.dpwitness("trace", "counts.py:mean", "--report", "out")
-    assert wrong.returncode == 1 and wrong.stdout.startswith("VIOLATED: epsilon > ") and "declared 0.2" in wrong.stdout
+    assert (
+        wrong.returncode == 1
+        and wrong.stdout.startswith("VIOLATED: epsilon > ")
+        and "declared 0.2" in wrong.stdout
+    )
     assert (counts.folder / "out" / "calls-mean.svg").exists()
     assert counts.dpwitness("replay", "out/witness-mean.json", "--seed", "8").returncode == 1
     right = counts.dpwitness("trace", "counts.py:total", "--json")
-    assert right.returncode == 0 and json.loads(right.stdout)["findings"] == [] and json.loads(right.stdout)["loss"] == 1.0
+    assert (
+        right.returncode == 0
+        and json.loads(right.stdout)["findings"] == []
+        and json.loads(right.stdout)["loss"] == 1.0
+    )
     bare = counts.dpwitness("trace", "counts.py:mean", "--no-confirm", "--report", "bare")
     assert bare.returncode == 3 and bare.stdout.startswith("INCONCLUSIVE: TRACE SENSITIVITY, LOSS")
     again = counts.dpwitness("replay", "bare/witness-mean.json", "--seed", "8")
@@ -45,12 +53,26 @@ def test_a_fault_ends_in_one_a_right_target_in_zero_an_unconfirmed_finding_in_th
 def test_a_pair_and_primitives_of_the_command_line(counts):
     entry = {"fine": {"law": "laplace", "input": "dataset[0]", "scale": "1.0"}}
     found = counts.dpwitness(
-        "trace", "mine.py:bare", "--claim", "pure:1", "--d0", "[0]", "--d1", "[3]", "--no-confirm", "--relation", "linf"
+        "trace",
+        "mine.py:bare",
+        "--claim",
+        "pure:1",
+        "--d0",
+        "[0]",
+        "--d1",
+        "[3]",
+        "--no-confirm",
+        "--relation",
+        "linf",
     )
     assert found.returncode in (2, 3)  # distance 3 is no neighbour under linf
-    found = counts.dpwitness("trace", "mine.py:bare", "--claim", "pure:0.5", "--d0", "[0]", "--d1", "[1]", "--no-confirm")
+    found = counts.dpwitness(
+        "trace", "mine.py:bare", "--claim", "pure:0.5", "--d0", "[0]", "--d1", "[1]", "--no-confirm"
+    )
     assert found.returncode == 3 and "compose to epsilon = 1, claimed 0.5" in found.stdout
-    missing = counts.dpwitness("trace", "counts.py:mean", "--primitives", json.dumps({"nothing": entry["fine"]}))
+    missing = counts.dpwitness(
+        "trace", "counts.py:mean", "--primitives", json.dumps({"nothing": entry["fine"]})
+    )
     assert missing.returncode == 2 and "'nothing'" in missing.stderr
 
 
@@ -71,15 +93,29 @@ def test_what_is_refused(counts, options, told):
 
 
 def test_a_run_that_never_ends_is_stopped(counts):
-    (counts.folder / "endless.py").write_text("def run(dataset, size, rng):\n    while True:\n        rng.random()\n")
-    found = counts.dpwitness("trace", "endless.py:run", "--claim", "pure:1", "--d0", "[0]", "--d1", "[1]", "--time-limit", "1")
+    (counts.folder / "endless.py").write_text(
+        "def run(dataset, size, rng):\n    while True:\n        rng.random()\n"
+    )
+    found = counts.dpwitness(
+        "trace",
+        "endless.py:run",
+        "--claim",
+        "pure:1",
+        "--d0",
+        "[0]",
+        "--d1",
+        "[1]",
+        "--time-limit",
+        "1",
+    )
     assert found.returncode == 3 and "time_limit = 1 s" in found.stdout
 
 
 def test_the_fixture(counts):
     (counts.folder / "test_mine.py").write_text(
         "import dpwitness as dpw\n\n"
-        "def test_total(dp_trace):\n    assert dp_trace(dpw.Target('counts.py', 'total')).loss == 1.0\n\n"
+        "def test_total(dp_trace):\n    assert dp_trace(dpw.Target('counts.py', "
+        "'total')).loss == 1.0\n\n"
         "def test_mean(dp_trace):\n    dp_trace(dpw.Target('counts.py', 'mean'), confirm=False)\n"
     )
     found = counts.pytest("test_mine.py", "--dp-report", "out/audit.md")

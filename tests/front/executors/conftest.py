@@ -16,15 +16,23 @@ def _read(pid, name):
 
 
 class Processes:
-    """Processes whose environment has the variable of `environment`, which child processes inherit."""
+    """Processes whose environment has the variable of `environment`, which child
+    processes inherit.
+    """
 
     def __init__(self):
         self.token = uuid.uuid4().hex
         self.environment = {"DPWITNESS_TEST": self.token}
 
     def commands(self):
-        """Return the command lines, without resource trackers of `multiprocessing`, because they end with this process."""
-        found = [_read(pid, "cmdline") for pid in filter(str.isdigit, os.listdir("/proc")) if self.token in _read(pid, "environ")]
+        """Return the command lines, without resource trackers of `multiprocessing`, because they
+        end with this process.
+        """
+        found = [
+            _read(pid, "cmdline")
+            for pid in filter(str.isdigit, os.listdir("/proc"))
+            if self.token in _read(pid, "environ")
+        ]
         return [command for command in found if "tracker" not in command]
 
     def wait_for(self, count):
@@ -34,7 +42,9 @@ class Processes:
             time.sleep(0.05)
 
     def left(self):
-        """Return the command lines of the processes that are still there after at most five seconds."""
+        """Return the command lines of the processes that are still there after at most five
+        seconds.
+        """
         until = time.monotonic() + 5
         while (found := self.commands()) and time.monotonic() < until:
             time.sleep(0.05)

@@ -1,4 +1,6 @@
-"""Tests of executors by name: each gives the counts of a serial audit, survives lost workers, and leaves no process behind."""
+"""Tests of executors by name: each gives the counts of a serial audit, survives lost workers, and
+leaves no process behind.
+"""
 
 import gc
 import importlib.util
@@ -36,7 +38,9 @@ PAIR = ["--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]
 
 
 def needs(module):
-    return pytest.mark.skipif(importlib.util.find_spec(module) is None, reason=f"{module} is not installed")
+    return pytest.mark.skipif(
+        importlib.util.find_spec(module) is None, reason=f"{module} is not installed"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +113,17 @@ NO_SPECS = [
     "mpi",
     "loky:2",
 ]
-NO_SPECS += ["dask", "dask:2", "dask-local", "dask://", "dask://h", "dask://h:0", "dask://h:65536", "dask://a b:1", "slurm:3"]
+NO_SPECS += [
+    "dask",
+    "dask:2",
+    "dask-local",
+    "dask://",
+    "dask://h",
+    "dask://h:0",
+    "dask://h:65536",
+    "dask://a b:1",
+    "slurm:3",
+]
 
 
 @pytest.mark.parametrize("text", [*NO_SPECS, None, 2])
@@ -120,15 +134,25 @@ def test_what_is_no_spec_is_told_the_forms(text):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"), [(["--executor", "threads:0"], FORMS), (["--executor", "threads:2", "--workers", "2"], "not allowed with")]
+    ("options", "told"),
+    [
+        (["--executor", "threads:0"], FORMS),
+        (["--executor", "threads:2", "--workers", "2"], "not allowed with"),
+    ],
 )
 def test_options_that_do_not_fit_are_refused(options, told, refused):
-    assert told in refused("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1}', *PAIR, *options)
+    assert told in refused(
+        "audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1}', *PAIR, *options
+    )
 
 
-@pytest.mark.parametrize(("spec", "extra"), [("dask-local:2", "dask"), ("dask://127.0.0.1:8786", "dask")])
+@pytest.mark.parametrize(
+    ("spec", "extra"), [("dask-local:2", "dask"), ("dask://127.0.0.1:8786", "dask")]
+)
 def test_an_extra_that_is_missing_is_named(spec, extra, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "distributed" else True)
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "distributed" else True
+    )
     with pytest.raises(dpw.InvalidArgument) as told:
         dpw.executors.executor(spec)
     assert str(told.value).startswith(f"--executor {spec} needs the extra dpwitness[{extra}]")
@@ -158,7 +182,9 @@ def test_a_large_pair_is_read_once_by_each_process(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
-@pytest.mark.parametrize("spec", ["processes:2", pytest.param("dask-local:2", marks=needs("distributed"))])
+@pytest.mark.parametrize(
+    "spec", ["processes:2", pytest.param("dask-local:2", marks=needs("distributed"))]
+)
 def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monkeypatch, processes):
     mine = processes()
     monkeypatch.setenv("DPWITNESS_TEST", mine.token)
@@ -173,7 +199,9 @@ def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monk
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
 @needs("distributed")
 def test_ctrl_c_is_ours_to_handle(shell, processes):
-    """A SIGINT to the whole process group, as from a terminal, ends the audit while workers start and while rounds run."""
+    """A SIGINT to the whole process group, as from a terminal, ends the audit while workers start
+    and while rounds run.
+    """
     (shell.folder / "slow_target.py").write_text(SLOW)
     running = []
     for spec, pause in (("dask-local:2", 0.0), ("processes:2", 1.5)):
@@ -197,7 +225,9 @@ def test_dask_counts_are_those_of_a_serial_audit(cluster, serial):
 
 
 def test_a_worker_that_is_killed_changes_no_count(cluster, target):
-    """Datasets are stored on the workers; a killed worker's datasets and rounds are computed again."""
+    """Datasets are stored on the workers; a killed worker's datasets and rounds are
+    computed again.
+    """
     pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
     options = {"pair": pair, "trials": 4_000, "seed": 3, "bits": False, "stop": "never"}
     alone = dpw.audit(target, **options)
@@ -218,7 +248,11 @@ def test_a_worker_that_is_killed_changes_no_count(cluster, target):
 
 def test_a_task_that_kills_its_workers_is_told(cluster):
     told = explained(cluster.submit(os._exit, 1).exception(timeout=60))
-    assert told == "4 worker processes died, one after the other, while they ran the same rounds of the mechanism"
+    assert (
+        told
+        == "4 worker processes died, one after the other, while they ran the same rounds of the "
+        "mechanism"
+    )
     assert explained(ValueError("CommClosedError")) is None
 
 
@@ -234,7 +268,10 @@ def test_workers_of_another_version_are_named(address, monkeypatch):
     here = cluster_module.version("dpwitness")
     monkeypatch.setattr(cluster_module, "version", lambda name: "0.0.9")
     with (
-        pytest.raises(dpw.InvalidArgument, match=f"worker tcp://.* has dpwitness {here}, this process has 0.0.9"),
+        pytest.raises(
+            dpw.InvalidArgument,
+            match=f"worker tcp://.* has dpwitness {here}, this process has 0.0.9",
+        ),
         dpw.executors.executor(address),
     ):
         pass
@@ -248,7 +285,9 @@ def test_a_scheduler_that_does_not_answer(monkeypatch):
         spec = f"dask://127.0.0.1:{taken.getsockname()[1]}"
         started = time.monotonic()
         with (
-            pytest.raises(dpw.InvalidArgument, match=f"--executor {spec}: no scheduler answered within 0.5 s"),
+            pytest.raises(
+                dpw.InvalidArgument, match=f"--executor {spec}: no scheduler answered within 0.5 s"
+            ),
             dpw.executors.executor(spec),
         ):
             pass

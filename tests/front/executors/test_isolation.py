@@ -1,4 +1,6 @@
-"""Tests of isolation: a hostile mechanism can fail, but cannot change the audit or its output, and leaves no process behind."""
+"""Tests of isolation: a hostile mechanism can fail, but cannot change the audit or its output, and
+leaves no process behind.
+"""
 
 import json
 import os
@@ -132,10 +134,20 @@ time.sleep(600)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="calls the kernel by number")
+@pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"),
+    reason="calls the kernel by number",
+)
 def test_children_of_a_process_whose_first_thread_has_ended_are_seen():
-    """A process whose first thread has ended looks like a zombie; its children must still be found."""
-    with subprocess.Popen([sys.executable, "-c", ONE_THREAD_ENDED], stdout=subprocess.PIPE, start_new_session=True, text=True) as process:
+    """A process whose first thread has ended looks like a zombie; its children must
+    still be found.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", ONE_THREAD_ENDED],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    ) as process:
         try:
             child = int(process.stdout.readline())
             for _ in range(200):
@@ -149,13 +161,17 @@ def test_children_of_a_process_whose_first_thread_has_ended_are_seen():
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_a_target_that_failed_leaves_no_process_while_this_one_lives(hostile, monkeypatch, processes):
+def test_a_target_that_failed_leaves_no_process_while_this_one_lives(
+    hostile, monkeypatch, processes
+):
     """Tasks that run when the other tasks are canceled must not start the target again."""
     mine = processes()
     monkeypatch.setenv("DPWITNESS_TEST", mine.token)
     with ThreadPoolExecutor(1) as executor:
         target = Target(str(hostile.folder / "hostile.py"), "forks")
-        result = audit(target, claim="pure:1", pair=Pair([0.0], [1.0]), trials=1000, executor=executor)
+        result = audit(
+            target, claim="pure:1", pair=Pair([0.0], [1.0]), trials=1000, executor=executor
+        )
         assert "leaves processes behind" in result.headline()
         assert mine.left() == []
 
@@ -167,33 +183,68 @@ def test_a_child_that_runs_on_answers_nothing(hostile):
 
 @pytest.mark.parametrize("options", [[], ["--in-process"], ["--in-process", "--workers", "2"]])
 def test_prints_of_a_mechanism_are_not_among_the_results(hostile, options):
-    found = hostile.dpwitness("audit", "hostile.py:talks", *PAIR[:-2], "--trials", "2000", "--json", *options)
+    found = hostile.dpwitness(
+        "audit", "hostile.py:talks", *PAIR[:-2], "--trials", "2000", "--json", *options
+    )
     assert json.loads(found.stdout)["verdict"] == "NOT_REFUTED"
 
 
 @pytest.mark.parametrize("target", ["hostile.py:noisy", "hostile:noisy", "hostile.py:Mine"])
 def test_counts_are_the_same_in_a_worker_and_in_this_process(hostile, target):
     kwargs = ["--kwargs", '{"scale": 0.5}'] if target.endswith("Mine") else []
-    runs = [json.loads(hostile.dpwitness("audit", target, *kwargs, *PAIR, "--json", *options).stdout) for options in ([], ["--in-process"])]
+    runs = [
+        json.loads(hostile.dpwitness("audit", target, *kwargs, *PAIR, "--json", *options).stdout)
+        for options in ([], ["--in-process"])
+    ]
     assert runs[0]["tally"] == runs[1]["tally"] and runs[0]["event"] == runs[1]["event"]
     assert runs[0]["target"] == runs[1]["target"] and runs[0]["target"]["target"] == target
 
 
 def test_datasets_of_this_project_arrive_as_they_are(hostile):
-    data = '{"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": {"x": [[%s]], "y": [1]}}'
-    arguments = ["audit", "hostile.py:labels", "--claim", "pure:1", "--d0", data % 0.5, "--d1", data % 0.25, "--trials", "2e4", "--json"]
-    inside, outside = (json.loads(hostile.dpwitness(*arguments, *options).stdout) for options in (["--in-process"], []))
+    data = (
+        '{"$type": "object", "class": "dpwitness.mechanisms:LabelledVectors", "fields": {"x": '
+        '[[%s]], "y": [1]}}'
+    )
+    arguments = [
+        "audit",
+        "hostile.py:labels",
+        "--claim",
+        "pure:1",
+        "--d0",
+        data % 0.5,
+        "--d1",
+        data % 0.25,
+        "--trials",
+        "2e4",
+        "--json",
+    ]
+    inside, outside = (
+        json.loads(hostile.dpwitness(*arguments, *options).stdout)
+        for options in (["--in-process"], [])
+    )
     assert inside["tally"] == outside["tally"]
 
 
 def test_the_white_box_opens_in_this_process(hostile):
-    arguments = ["audit", "hostile.py:Mine", "--kwargs", '{"scale": 0.8}', *PAIR[:-2], "--white-box"]
+    arguments = [
+        "audit",
+        "hostile.py:Mine",
+        "--kwargs",
+        '{"scale": 0.8}',
+        *PAIR[:-2],
+        "--white-box",
+    ]
     found = hostile.dpwitness(*arguments)
     assert found.returncode == 1 and "VIOLATED" in found.stdout, found.stdout + found.stderr
 
 
 @pytest.mark.parametrize(
-    ("line", "told"), [("os._exit(0)", "ended with exit code 0"), ("time.sleep(600)", "took longer than"), ("1 / 0", "ZeroDivisionError")]
+    ("line", "told"),
+    [
+        ("os._exit(0)", "ended with exit code 0"),
+        ("time.sleep(600)", "took longer than"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
 )
 @pytest.mark.parametrize("command", ["audit", "check"])
 def test_what_a_file_does_while_it_is_loaded(hostile, line, told, command):
@@ -219,7 +270,16 @@ def test_no_process_survives_its_parent(hostile, processes, end):
     """
     commands = [
         ["audit", "hostile.py:slow", *PAIR[:-2], "--trials", "1e8", "--workers", "2"],
-        ["audit", "hostile.py:slow", *PAIR[:-2], "--trials", "1e8", "--workers", "2", "--in-process"],
+        [
+            "audit",
+            "hostile.py:slow",
+            *PAIR[:-2],
+            "--trials",
+            "1e8",
+            "--workers",
+            "2",
+            "--in-process",
+        ],
         ["claims", "check", "all", "--quick", "--workers", "2"],
     ]
     running = []
@@ -237,11 +297,15 @@ def test_no_process_survives_its_parent(hostile, processes, end):
 
 
 def test_a_worker_that_is_killed_over_a_message_holds_nobody_up():
-    """The pipe of results contains half a message, and the worker that would write the rest is dead."""
+    """The pipe of results contains half a message, and the worker that would write the rest is
+    dead.
+    """
     with pool(1) as executor:
         assert executor.submit(os.getpid).result() != os.getpid()
         manager = executor._executor_manager_thread
-        os.write(executor._result_queue._writer.fileno(), (1000).to_bytes(4, "big") + b"the beginning")
+        os.write(
+            executor._result_queue._writer.fileno(), (1000).to_bytes(4, "big") + b"the beginning"
+        )
         time.sleep(0.2)
     assert not manager.is_alive()
 

@@ -1,4 +1,6 @@
-"""What is written as JSON comes back as it was, bit for bit and type for type, or is refused when written."""
+"""What is written as JSON comes back as it was, bit for bit and type for type, or is refused when
+written.
+"""
 
 import collections
 import dataclasses
@@ -18,19 +20,39 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.phrasing.wording import dataset
 
-TABLE = np.array([(1, 2.5, "ab"), (3, math.nan, "c")], dtype=[("id", "<i4"), ("x", "<f8"), ("name", "U3")])
+TABLE = np.array(
+    [(1, 2.5, "ab"), (3, math.nan, "c")], dtype=[("id", "<i4"), ("x", "<f8"), ("name", "U3")]
+)
 NESTED = np.zeros((2, 3), dtype=[("p", [("q", "<f4", (2,)), ("r", "<i8")]), ("s", "S3")])
 VALUES = [
     *(TABLE, TABLE[0], TABLE.view(np.recarray), NESTED),
     *(np.ma.array([1, 2, 3], mask=[False, True, False]), np.ma.array([1.0, 2.0], fill_value=7.0)),
     np.ma.array(TABLE, mask=[(False, True, False), (True, False, False)]),
-    *(np.array(3.5), np.zeros((0, 3)), np.array([[1.0, math.inf], [-0.0, math.nan]]), np.array([1, 2], dtype=">i2")),
-    *(np.array([True, False]), np.array(["a", "bcd"]), np.array([b"a", b"bc"]), np.array([1 + 2j, complex("nan")])),
+    *(
+        np.array(3.5),
+        np.zeros((0, 3)),
+        np.array([[1.0, math.inf], [-0.0, math.nan]]),
+        np.array([1, 2], dtype=">i2"),
+    ),
+    *(
+        np.array([True, False]),
+        np.array(["a", "bcd"]),
+        np.array([b"a", b"bc"]),
+        np.array([1 + 2j, complex("nan")]),
+    ),
     *(np.array(["2020-01-01", "NaT"], dtype="M8[D]"), np.array([3, 4], dtype="m8[25s]")),
-    *(np.array([1.1, math.inf], dtype=np.longdouble), np.longdouble("1.1"), np.float32(1.1), np.int8(-3)),
+    *(
+        np.array([1.1, math.inf], dtype=np.longdouble),
+        np.longdouble("1.1"),
+        np.float32(1.1),
+        np.int8(-3),
+    ),
     *(2**3000, -(2**9000), 1 + 2j, math.nan, -0.0, b"\x00\xff", "a\ud800b"),
     *({1: 2, (1, 2): 3}, {"$type": "array"}, {1, 2}, frozenset("ab"), [1, (2, [3, {"a": None}])]),
-    *(m.LabelledVectors([[0.1, 1 / 3], [1.0, 0.0]], [1, -1], [1_000_000, 1]), m.LinearCosts([[0.1, -1 / 3], [0.0, 2.0]])),
+    *(
+        m.LabelledVectors([[0.1, 1 / 3], [1.0, 0.0]], [1, -1], [1_000_000, 1]),
+        m.LinearCosts([[0.1, -1 / 3], [0.0, 2.0]]),
+    ),
 ]
 
 
@@ -38,7 +60,9 @@ def back(value):
     return from_jsonable(json.loads(json.dumps(to_jsonable(value), allow_nan=False)))
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda v: f"{type(v).__name__}-{getattr(v, 'dtype', '')}"[:40])
+@pytest.mark.parametrize(
+    "value", VALUES, ids=lambda v: f"{type(v).__name__}-{getattr(v, 'dtype', '')}"[:40]
+)
 def test_round_trip(value):
     again = back(value)
     assert type(again) is type(value)
@@ -68,20 +92,40 @@ def test_what_has_no_exact_form_is_refused():
 
 
 def test_a_mask_and_padding_count_as_they_should():
-    assert not same_value(np.ma.array([1, 2], mask=[True, False]), np.ma.array([1, 2], mask=[False, False]))
+    assert not same_value(
+        np.ma.array([1, 2], mask=[True, False]), np.ma.array([1, 2], mask=[False, False])
+    )
     assert same_value(np.array([1.5], dtype=np.longdouble), np.array([1.5], dtype=np.longdouble))
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"$type": "array", "dtype": "|O", "shape": [1], "value": [1]}, 'd0.dtype must be a plain dtype such as <f8, got "|O"'),
-        ({"$type": "array", "dtype": "<f8", "shape": [10**6, 10**6], "value": []}, "d0.value must have 1000000000000 entries"),
+        (
+            {"$type": "array", "dtype": "|O", "shape": [1], "value": [1]},
+            'd0.dtype must be a plain dtype such as <f8, got "|O"',
+        ),
+        (
+            {"$type": "array", "dtype": "<f8", "shape": [10**6, 10**6], "value": []},
+            "d0.value must have 1000000000000 entries",
+        ),
         ({"$type": "array", "dtype": "<f8", "shape": [0, 10**9], "value": []}, "must hold at most"),
-        ({"$type": "array", "dtype": "S900000", "shape": [400], "value": [""] * 400}, "must hold at most 268,435,456 bytes"),
-        ({"$type": "array", "dtype": "|i1", "shape": [1], "value": [300]}, r"d0.value\[0\] must be whole numbers of |i1, got 300"),
-        ({"$type": "array", "dtype": "<f8", "shape": [1], "value": ["1"]}, r'd0.value\[0\] must be a number, got "1"'),
-        ({"$type": "array", "dtype": "<f8", "shape": [1], "value": [1.0], "more": 1}, "d0.more is not a known field"),
+        (
+            {"$type": "array", "dtype": "S900000", "shape": [400], "value": [""] * 400},
+            "must hold at most 268,435,456 bytes",
+        ),
+        (
+            {"$type": "array", "dtype": "|i1", "shape": [1], "value": [300]},
+            r"d0.value\[0\] must be whole numbers of |i1, got 300",
+        ),
+        (
+            {"$type": "array", "dtype": "<f8", "shape": [1], "value": ["1"]},
+            r'd0.value\[0\] must be a number, got "1"',
+        ),
+        (
+            {"$type": "array", "dtype": "<f8", "shape": [1], "value": [1.0], "more": 1},
+            "d0.more is not a known field",
+        ),
         ({"$type": "pickle"}, r"d0.\$type must be one of"),
         (
             {"$type": "object", "class": "decimal:Context", "fields": {}},
@@ -119,13 +163,26 @@ def test_classes_of_ones_own_need_ones_word():
         written = to_jsonable(value)
         with pytest.raises(InvalidArgument, match="must be one of this project's dataset classes"):
             from_jsonable(written)
-        again = from_jsonable(written, classes=lambda name, path: {"Point": Point, "Own": Own}[name.rpartition(":")[2]])
+        again = from_jsonable(
+            written,
+            classes=lambda name, path: {"Point": Point, "Own": Own}[name.rpartition(":")[2]],
+        )
         assert again == value and type(again) is type(value)
 
 
 def test_the_table_holds_every_dataclass_of_the_public_face():
-    public = {cls for cls in (getattr(m, name) for name in m.__all__) if inspect.isclass(cls) and dataclasses.is_dataclass(cls)}
-    left_out = {"Pair", "Truth", "Specimen", "Relation"}  # never within a dataset, an event or a mechanism's parameters
-    assert {cls.__name__ for cls in public if known_class(public_name(cls)) is not cls and cls is not Target} <= left_out
+    public = {
+        cls
+        for cls in (getattr(m, name) for name in m.__all__)
+        if inspect.isclass(cls) and dataclasses.is_dataclass(cls)
+    }
+    # never within a dataset, an event or a mechanism's parameters
+    left_out = {"Pair", "Truth", "Specimen", "Relation"}
+    assert {
+        cls.__name__
+        for cls in public
+        if known_class(public_name(cls)) is not cls and cls is not Target
+    } <= left_out
     assert public_name(m.LabelledVectors) == "dpwitness.mechanisms:LabelledVectors"
-    assert known_class("dpwitness.mechanisms:LabelledVectors") is m.LabelledVectors  # as older files call it
+    # as older files call it
+    assert known_class("dpwitness.mechanisms:LabelledVectors") is m.LabelledVectors

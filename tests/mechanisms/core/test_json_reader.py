@@ -1,4 +1,6 @@
-"""Files are read within limits and written whole: devices, pipes and folders are refused, no mutant of JSON gets further than one line."""
+"""Files are read within limits and written whole: devices, pipes and folders are refused, no mutant
+of JSON gets further than one line.
+"""
 
 import json
 import os
@@ -35,7 +37,12 @@ def test_what_no_file_of_ours_holds(content, message):
 
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for place, message in [(tmp_path / "pipe", "a pipe"), (tmp_path, "a folder"), ("/dev/zero", "a device"), ("/dev/full", "a device")]:
+    for place, message in [
+        (tmp_path / "pipe", "a pipe"),
+        (tmp_path, "a folder"),
+        ("/dev/zero", "a device"),
+        ("/dev/full", "a device"),
+    ]:
         with pytest.raises(InvalidArgument, match=f"must be a regular file, it is {message}"):
             js.read_bytes(place)
     with pytest.raises(InvalidArgument, match="No such file"):
@@ -56,20 +63,38 @@ RULE = js.record(
     names=js.listing(js.text(), 1),
     more=js.items(js.nullable(js.integer())),
 )
-GOOD = {"counts": {"right": 1, "rounds": 2}, "mode": "a", "share": 0.5, "names": ["x"], "more": {"k": None}}
+GOOD = {
+    "counts": {"right": 1, "rounds": 2},
+    "mode": "a",
+    "share": 0.5,
+    "names": ["x"],
+    "more": {"k": None},
+}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"counts": {"right": "x", "rounds": 2}}, 'counts.right must be a whole number, at least 0, got "x"'),
-        ({"counts": {"right": True, "rounds": 2}}, "counts.right must be a whole number, at least 0, got true"),
-        ({"counts": {"right": 1, "rounds": 101}}, "counts.rounds must be a whole number, between 1 and 100, got 101"),
+        (
+            {"counts": {"right": "x", "rounds": 2}},
+            'counts.right must be a whole number, at least 0, got "x"',
+        ),
+        (
+            {"counts": {"right": True, "rounds": 2}},
+            "counts.right must be a whole number, at least 0, got true",
+        ),
+        (
+            {"counts": {"right": 1, "rounds": 101}},
+            "counts.rounds must be a whole number, between 1 and 100, got 101",
+        ),
         ({"counts": {"right": 1}}, "counts.rounds is missing"),
         ({"counts": []}, "counts must be an object, got a list of 0"),
         ({"mode": True}, 'mode must be one of "a", 1, got true'),
         ({"share": 1}, r"share must be a number in \(0, 1\), got 1"),
-        ({"share": 10**400}, r"share must be a number in \(0, 1\), got a whole number of 1329 bits"),
+        (
+            {"share": 10**400},
+            r"share must be a number in \(0, 1\), got a whole number of 1329 bits",
+        ),
         ({"names": []}, "names must have at least 1 entries"),
         ({"names": ["x", 3]}, r"names\[1\] must be a text, got 3"),
         ({"more": {"k": 1.5}}, "more.k must be a whole number"),

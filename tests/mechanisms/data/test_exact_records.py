@@ -1,6 +1,8 @@
-"""Records are the same where type and all bits are: values that look alike, by repr or by ==, are different records.
+"""Records are the same where type and all bits are: values that look alike, by repr or by ==, are
+different records.
 
-Each way to hold records meets each pair of values that are easily taken for one another: changed once it is a neighbor, changed twice not.
+Each way to hold records meets each pair of values that are easily taken for one another: changed
+once it is a neighbor, changed twice not.
 """
 
 import dataclasses
@@ -83,7 +85,10 @@ ALIKE = {
     "a number and its text inside": ([1, 2], ["1", 2]),
     "objects of one repr": (Visit(1), Visit(2)),
     "decimals": (Decimal("1.0"), Decimal("1.00")),
-    "times of one spelling": (dt.datetime(2020, 10, 25, 2, fold=0), dt.datetime(2020, 10, 25, 2, fold=1)),
+    "times of one spelling": (
+        dt.datetime(2020, 10, 25, 2, fold=0),
+        dt.datetime(2020, 10, 25, 2, fold=1),
+    ),
     "texts of one look": ("é", "e\u0301"),
     "values of a dict": ({"a": [1]}, {"a": [1.0]}),
     "a key that is absent": ({"a": 1, "b": None}, {"a": 1}),
@@ -112,12 +117,19 @@ def test_what_looks_alike_is_another_record(alike, hold):
     for relation in ("replace-one", "add-remove", "event"):
         with pytest.raises(InvalidArgument):
             Pair(base, build([second, first, second]), relation)
-    unit = {"a list of dicts": "user", "a list of dicts under numbers": "0", "a list of tuples": "0", "columns": "user"}.get(hold)
+    unit = {
+        "a list of dicts": "user",
+        "a list of dicts under numbers": "0",
+        "a list of tuples": "0",
+        "columns": "user",
+    }.get(hold)
     if unit is not None:
         Pair(base, build([first, second, first]), f"replace-one:unit={unit}")
         with pytest.raises(InvalidArgument, match=f"the records of 2 values of {unit} differ"):
             Pair(base, build([second, first, second]), f"replace-one:unit={unit}")
-        with pytest.raises(InvalidArgument, match=f"column {unit} differs too|must name some of the columns|column"):
+        with pytest.raises(
+            InvalidArgument, match=f"column {unit} differs too|must name some of the columns|column"
+        ):
             Pair(base, build([first, second, first]), f"attribute:columns={unit}")
 
 
@@ -125,7 +137,12 @@ values = st.sampled_from([v for pair in ALIKE.values() for v in pair])
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(st.lists(values, min_size=3, max_size=6), st.sets(st.integers(0, 5), min_size=1, max_size=3), values, st.integers(1, 2))
+@given(
+    st.lists(values, min_size=3, max_size=6),
+    st.sets(st.integers(0, 5), min_size=1, max_size=3),
+    values,
+    st.integers(1, 2),
+)
 def test_as_many_records_may_differ_as_the_relation_says(items, places, other, k):
     places = {place % len(items) for place in places}
     base = [{"held": item} for item in items]
@@ -146,22 +163,61 @@ def test_the_order_of_a_dict_or_a_set_is_no_difference():
 
 
 MISSING = {
-    "None": ([{"user": None, "x": 1}, {"user": None, "x": 2}, {"user": "a", "x": 3}], "2 of 3 records of D0 have no user .rows 0, 1"),
-    "NaN": ([{"user": float("nan"), "x": 1}, {"user": 1.0, "x": 3}], "1 of 2 records of D0 have no user"),
+    "None": (
+        [{"user": None, "x": 1}, {"user": None, "x": 2}, {"user": "a", "x": 3}],
+        "2 of 3 records of D0 have no user .rows 0, 1",
+    ),
+    "NaN": (
+        [{"user": float("nan"), "x": 1}, {"user": 1.0, "x": 3}],
+        "1 of 2 records of D0 have no user",
+    ),
     "an absent key": ([{"x": 1}, {"user": 1, "x": 3}], "1 of 2 records of D0 have no user"),
-    "a column with NaN": ({"user": np.array([1.0, np.nan]), "x": np.ones(2)}, "1 of 2 records of D0 have no user"),
-    "times that are none": ({"user": np.array(["2020", "NaT"], "M8[D]"), "x": np.ones(2)}, "1 of 2 records of D0 have no user"),
-    "a masked column": ({"user": np.ma.array([1, 2], mask=[0, 1]), "x": np.ones(2)}, "1 of 2 records of D0 have no user"),
+    "a column with NaN": (
+        {"user": np.array([1.0, np.nan]), "x": np.ones(2)},
+        "1 of 2 records of D0 have no user",
+    ),
+    "times that are none": (
+        {"user": np.array(["2020", "NaT"], "M8[D]"), "x": np.ones(2)},
+        "1 of 2 records of D0 have no user",
+    ),
+    "a masked column": (
+        {"user": np.ma.array([1, 2], mask=[0, 1]), "x": np.ones(2)},
+        "1 of 2 records of D0 have no user",
+    ),
     "a decimal": ([{"user": Decimal("NaN"), "x": 1}], "1 of 1 records of D0 have no user"),
-    "pandas floats": (pd.DataFrame({"user": [1.0, np.nan], "x": 1}), "1 of 2 records of D0 have no user"),
-    "pandas texts": (pd.DataFrame({"user": ["a", None], "x": 1}), "1 of 2 records of D0 have no user"),
-    "pandas integers": (pd.DataFrame({"user": pd.array([1, None], dtype="Int64"), "x": 1}), "1 of 2 records of D0 have no user"),
-    "pandas categories": (pd.DataFrame({"user": pd.Categorical(["a", None]), "x": 1}), "1 of 2 records of D0 have no user"),
-    "pandas times": (pd.DataFrame({"user": pd.to_datetime(["2020-01-01", None]), "x": 1}), "1 of 2 records of D0 have no user"),
-    "polars": (pl.DataFrame({"user": ["a", None], "x": [1, 2]}), "1 of 2 records of D0 have no user"),
+    "pandas floats": (
+        pd.DataFrame({"user": [1.0, np.nan], "x": 1}),
+        "1 of 2 records of D0 have no user",
+    ),
+    "pandas texts": (
+        pd.DataFrame({"user": ["a", None], "x": 1}),
+        "1 of 2 records of D0 have no user",
+    ),
+    "pandas integers": (
+        pd.DataFrame({"user": pd.array([1, None], dtype="Int64"), "x": 1}),
+        "1 of 2 records of D0 have no user",
+    ),
+    "pandas categories": (
+        pd.DataFrame({"user": pd.Categorical(["a", None]), "x": 1}),
+        "1 of 2 records of D0 have no user",
+    ),
+    "pandas times": (
+        pd.DataFrame({"user": pd.to_datetime(["2020-01-01", None]), "x": 1}),
+        "1 of 2 records of D0 have no user",
+    ),
+    "polars": (
+        pl.DataFrame({"user": ["a", None], "x": [1, 2]}),
+        "1 of 2 records of D0 have no user",
+    ),
     "arrow": (pa.table({"user": [1, None], "x": [1, 2]}), "1 of 2 records of D0 have no user"),
-    "numbers of two types": ([{"user": 1, "x": 1}, {"user": 1.0, "x": 3}], "must hold numbers of one type, got float and int"),
-    "a truth value": ([{"user": 1, "x": 1}, {"user": True, "x": 3}], "must hold numbers of one type, got bool and int"),
+    "numbers of two types": (
+        [{"user": 1, "x": 1}, {"user": 1.0, "x": 3}],
+        "must hold numbers of one type, got float and int",
+    ),
+    "a truth value": (
+        [{"user": 1, "x": 1}, {"user": True, "x": 3}],
+        "must hold numbers of one type, got bool and int",
+    ),
 }
 
 
@@ -175,7 +231,9 @@ def test_records_of_nobody_are_refused(name, relation):
 
 def test_a_matrix_whose_users_are_missing_or_signed_zeros():
     rows = np.array([[np.nan, 1.0], [2.0, 3.0]])
-    with pytest.raises(InvalidArgument, match="give each record a value of 0, or leave these records out"):
+    with pytest.raises(
+        InvalidArgument, match="give each record a value of 0, or leave these records out"
+    ):
         Pair(rows, rows[1:], "add-remove:unit=0")
     zeros = np.array([[0.0, 1.0], [-0.0, 3.0]])
     with pytest.raises(InvalidArgument, match="all records of a unit are added or removed"):
@@ -216,7 +274,10 @@ def test_attributes_of_graphs_are_compared_exactly(alike, place):
 
 
 def test_attributes_that_cannot_be_compared_are_refused_with_a_remedy():
-    with pytest.raises(InvalidArgument, match=r"node 0 of D0 cannot be compared exactly: got Opaque; give numbers, texts, arrays"):
+    with pytest.raises(
+        InvalidArgument,
+        match=r"node 0 of D0 cannot be compared exactly: got Opaque; give numbers, texts, arrays",
+    ):
         Pair(graph(held=Opaque()), graph(held=Opaque()), "replace-node")
     with pytest.raises(InvalidArgument, match="cannot be compared exactly"):
         Pair(graph(held=np.array([Opaque()])), graph(held=np.array([Opaque()])), "node")
@@ -253,16 +314,34 @@ def with_attributes(frame, **held):
 
 
 BEYOND = {
-    "labels of rows": (USERS.set_axis([5, 6, 7, 8]), USERS.set_axis([1, 2, 3, 4]).assign(x=[1, 2, 3, 9]), "4 records differ"),
-    "labels of rows that are added": (USERS.set_axis([5, 6, 7, 8]), USERS.iloc[:3], "add-remove", "7 records are in one"),
+    "labels of rows": (
+        USERS.set_axis([5, 6, 7, 8]),
+        USERS.set_axis([1, 2, 3, 4]).assign(x=[1, 2, 3, 9]),
+        "4 records differ",
+    ),
+    "labels of rows that are added": (
+        USERS.set_axis([5, 6, 7, 8]),
+        USERS.iloc[:3],
+        "add-remove",
+        "7 records are in one",
+    ),
     "an index and a column of its name": (
         pd.DataFrame({"index": [1, 2]}, index=["p", "q"]),
         pd.DataFrame({"index": [1, 3]}, index=["r", "s"]),
         "2 records differ",
     ),
-    "columns 1 and '1'": (pd.DataFrame({1: [1, 2], "1": [3, 4]}),) * 2 + ("names differ as texts, got '1' twice",),
-    "codes of categories": (CITIES, recoded(CITIES, ["v", "u"]).assign(x=[1, 9]), "the categories of column city"),
-    "another category": (CITIES, recoded(CITIES, ["u", "v", "w"]).assign(x=[1, 9]), "the categories of column city"),
+    "columns 1 and '1'": (pd.DataFrame({1: [1, 2], "1": [3, 4]}),) * 2
+    + ("names differ as texts, got '1' twice",),
+    "codes of categories": (
+        CITIES,
+        recoded(CITIES, ["v", "u"]).assign(x=[1, 9]),
+        "the categories of column city",
+    ),
+    "another category": (
+        CITIES,
+        recoded(CITIES, ["u", "v", "w"]).assign(x=[1, 9]),
+        "the categories of column city",
+    ),
     "an enum of polars": (
         pl.DataFrame({"c": pl.Series(["a"], dtype=pl.Enum(["a", "b"])), "x": [1]}),
         pl.DataFrame({"c": pl.Series(["a"], dtype=pl.Enum(["b", "a"])), "x": [2]}),
@@ -273,30 +352,92 @@ BEYOND = {
         in_dictionary([1, 0], ["b", "a"], [1, 3]),
         "the categories of column c",
     ),
-    "attributes of a frame": (with_attributes(USERS, year=1), with_attributes(USERS.iloc[:3], year=2), "add-remove", "differ in attrs"),
-    "byte order": (np.array([1.0, 2.0]), np.array([1.0, 3.0]).astype(">f8"), "D1 is an array of >f8"),
-    "bytes in another order": (np.array([1.0, 2.0, 5.0]), np.array([1.0, 2.0, 7.0]).view(">f8"), "D1 is an array of >f8"),
+    "attributes of a frame": (
+        with_attributes(USERS, year=1),
+        with_attributes(USERS.iloc[:3], year=2),
+        "add-remove",
+        "differ in attrs",
+    ),
+    "byte order": (
+        np.array([1.0, 2.0]),
+        np.array([1.0, 3.0]).astype(">f8"),
+        "D1 is an array of >f8",
+    ),
+    "bytes in another order": (
+        np.array([1.0, 2.0, 5.0]),
+        np.array([1.0, 2.0, 7.0]).view(">f8"),
+        "D1 is an array of >f8",
+    ),
     "time zones": (
         pd.DataFrame({"t": pd.to_datetime(["2020-01-01", "2021-01-01"]).tz_localize("UTC")}),
-        pd.DataFrame({"t": pd.to_datetime(["2020-01-01", "2022-01-01"]).tz_localize("UTC").tz_convert("Europe/Berlin")}),
+        pd.DataFrame(
+            {
+                "t": pd.to_datetime(["2020-01-01", "2022-01-01"])
+                .tz_localize("UTC")
+                .tz_convert("Europe/Berlin")
+            }
+        ),
         "Europe/Berlin",
     ),
-    "units of times": (np.array(["2020", "2021"], "M8[D]"), np.array(["2020", "2022"], "M8[s]"), "D1 is an array of"),
-    "fill values": (np.ma.array([1.0, 2], fill_value=0), np.ma.array([1.0, 3], fill_value=9), "the fill value"),
-    "a column after the 64th": ([[0] * 100], [[1] + [0] * 98 + [1]], "attribute:columns=0", "column 99 differs too"),
-    "a column of D1 only": ([{"a": 1}], [{"a": 2, "z": 9}], "attribute:columns=a", "only D1 has the column z"),
-    "a place of D1 only": ([[1, 2]], [[3, 2, 9]], "attribute:columns=0", "only D1 has the column 2"),
-    "None for an absent value": ([{"a": 1, "b": None}], [{"a": 2}], "attribute:columns=a", "column b"),
-    "columns under numbers": ([{0: 1, 1: 2}], [{0: 3, 1: 4}], "attribute:columns=0", "column 1 differs too"),
+    "units of times": (
+        np.array(["2020", "2021"], "M8[D]"),
+        np.array(["2020", "2022"], "M8[s]"),
+        "D1 is an array of",
+    ),
+    "fill values": (
+        np.ma.array([1.0, 2], fill_value=0),
+        np.ma.array([1.0, 3], fill_value=9),
+        "the fill value",
+    ),
+    "a column after the 64th": (
+        [[0] * 100],
+        [[1] + [0] * 98 + [1]],
+        "attribute:columns=0",
+        "column 99 differs too",
+    ),
+    "a column of D1 only": (
+        [{"a": 1}],
+        [{"a": 2, "z": 9}],
+        "attribute:columns=a",
+        "only D1 has the column z",
+    ),
+    "a place of D1 only": (
+        [[1, 2]],
+        [[3, 2, 9]],
+        "attribute:columns=0",
+        "only D1 has the column 2",
+    ),
+    "None for an absent value": (
+        [{"a": 1, "b": None}],
+        [{"a": 2}],
+        "attribute:columns=a",
+        "column b",
+    ),
+    "columns under numbers": (
+        [{0: 1, 1: 2}],
+        [{0: 3, 1: 4}],
+        "attribute:columns=0",
+        "column 1 differs too",
+    ),
     "the label of an index": (
         pd.DataFrame({"x": [1], "y": [2]}, index=[7]),
         pd.DataFrame({"x": [1], "y": [3]}, index=[9]),
         "label",
         "column label of the index differs too",
     ),
-    "a key of an entry": ({"a": 1, "b": 2}, {"c": 1, "b": 2}, "attribute:columns=value", "column key differs too"),
+    "a key of an entry": (
+        {"a": 1, "b": 2},
+        {"c": 1, "b": 2},
+        "attribute:columns=value",
+        "column key differs too",
+    ),
     "a list and a tuple of answers": ([0, 1], (0, 2), "l1", "D0 is of list, D1 of tuple"),
-    "the type of another answer": ([0, 1], [0.0, 2], "l1", "answer 0 is of type int in D0 and float in D1"),
+    "the type of another answer": (
+        [0, 1],
+        [0.0, 2],
+        "l1",
+        "answer 0 is of type int in D0 and float in D1",
+    ),
     "a column named key": (
         {"key": [1, 2], "x": [1, 2]},
         {"key": [1, 2], "x": [8, 9]},
@@ -342,7 +483,10 @@ class Votes:
 
 def test_a_dataset_class_differs_in_its_records_only():
     Pair(Basket([1, 2]), Basket([1, 3]))
-    with pytest.raises(InvalidArgument, match="differ in field year, which belongs to no record: give both the same"):
+    with pytest.raises(
+        InvalidArgument,
+        match="differ in field year, which belongs to no record: give both the same",
+    ):
         Pair(Basket([1, 2]), Basket([1, 3], 2021))
     with pytest.raises(InvalidArgument, match="differ in attribute tag"):
         Pair(Tagged([1, 2], "p"), Tagged([1, 3], "q"))
@@ -372,6 +516,10 @@ def test_labels_of_rows_that_are_gone_or_equal_are_legal():
     Pair(USERS, USERS.drop(1).reset_index(drop=True), "add-remove")
     Pair(USERS.drop(1), USERS.drop(1).assign(x=[1, 3, 9]))
     Pair(USERS.drop(1), USERS.drop([1, 3]), "add-remove")
-    with pytest.raises(InvalidArgument, match=r'without the labels of the index they would be neighbors: give both frames "reset_index'):
+    with pytest.raises(
+        InvalidArgument,
+        match=r"without the labels of the index they would be neighbors: give both frames "
+        r'"reset_index',
+    ):
         Pair(USERS.set_axis([9, 8, 7, 6]), USERS.iloc[:3], "add-remove")
     Pair(CITIES, CITIES.assign(x=[1, 9]))

@@ -1,4 +1,6 @@
-"""What a pair is: datasets of one kind whose records can be told apart, neighbours in exact arithmetic, never the same twice."""
+"""What a pair is: datasets of one kind whose records can be told apart, neighbours in exact
+arithmetic, never the same twice.
+"""
 
 import dataclasses
 import math
@@ -51,7 +53,10 @@ ACCEPTED = {
     "columns in a list": ([X, Y], [X1, Y]),
     "columns in a dict": ({"x": X, "y": Y}, {"x": X, "y": Y1}),
     "columns of lists": ((X.tolist(), Y.tolist()), (X.tolist(), Y1.tolist())),
-    "columns of texts and numbers": ({"name": ["a", "b"], "age": [3, 4]}, {"name": ["a", "c"], "age": [3, 5]}),
+    "columns of texts and numbers": (
+        {"name": ["a", "b"], "age": [3, 4]},
+        {"name": ["a", "c"], "age": [3, 5]},
+    ),
     "an array and a list": ((X, [1, 0, 1]), (X, [1, 1, 1])),
     "rows": (X, X1),
     "texts": (["a", "bb"], ["a", "ccc"]),
@@ -72,7 +77,9 @@ ACCEPTED = {
 def test_one_record_replaced(name):
     d0, d1 = ACCEPTED[name]
     Pair(d0, d1)
-    with pytest.raises(InvalidArgument, match="Pair: D0 and D1 are identical, which cannot show a violation"):
+    with pytest.raises(
+        InvalidArgument, match="Pair: D0 and D1 are identical, which cannot show a violation"
+    ):
         Pair(d0, d0)
 
 
@@ -104,30 +111,66 @@ WHOLE = {
     "all labels of columns in a tuple": ((X, Y), (X, 1 - Y), "3 records differ"),
     "all labels of columns in a list": ([X, Y], [X, 1 - Y], "3 records differ"),
     "all labels of columns in a dict": ({"x": X, "y": Y}, {"x": X, "y": 1 - Y}, "3 records differ"),
-    "all labels of lists in a tuple": ((X.tolist(), [0, 1, 0]), (X.tolist(), [1, 0, 1]), "3 records differ"),
-    "columns as lists in a list": ([X.tolist(), [0, 1, 0]], [X.tolist(), [1, 0, 1]], "D0 must have records of one kind"),
-    "names and ages in a list": ([["a", "b"], [1, 2]], [["a", "b"], [3, 4]], "hold only a number and only a text"),
+    "all labels of lists in a tuple": (
+        (X.tolist(), [0, 1, 0]),
+        (X.tolist(), [1, 0, 1]),
+        "3 records differ",
+    ),
+    "columns as lists in a list": (
+        [X.tolist(), [0, 1, 0]],
+        [X.tolist(), [1, 0, 1]],
+        "D0 must have records of one kind",
+    ),
+    "names and ages in a list": (
+        [["a", "b"], [1, 2]],
+        [["a", "b"], [3, 4]],
+        "hold only a number and only a text",
+    ),
     "data and a parameter": ((X, 0.5), (X, 0.7), "its entry 1 is a number"),
     "a text": ("abc", "xyz", "separate records, got a text"),
     "a dict of numbers": ({"a": 1, "b": 2}, {"a": 9, "b": 9}, "2 entries differ, at most 1 may"),
     "a dict of nothing": ({}, np.ones(1), "D0 is a dict of entries, D1 is an array of float64"),
-    "a class without records": (Opaque([1, 2]), Opaque([8, 9]), "got an Opaque; give it a method records"),
+    "a class without records": (
+        Opaque([1, 2]),
+        Opaque([8, 9]),
+        "got an Opaque; give it a method records",
+    ),
     "None": (None, np.ones(1), "separate records, got None"),
     "a number and an array": (0, np.ones(1), "D0 is a number, D1 is an array of float64"),
     "a truth value and a list": (True, [1], "D0 is a truth value, D1 is a list of records"),
-    "a list and an array": ([1.0], np.ones(1), "D0 is a list of records, D1 is an array of float64"),
-    "whole numbers and floats": (np.zeros(1, dtype=int), np.ones(1), "D0 is an array of int64, D1 is an array of float64"),
+    "a list and an array": (
+        [1.0],
+        np.ones(1),
+        "D0 is a list of records, D1 is an array of float64",
+    ),
+    "whole numbers and floats": (
+        np.zeros(1, dtype=int),
+        np.ones(1),
+        "D0 is an array of int64, D1 is an array of float64",
+    ),
     "rows of other lengths": (X, np.zeros((3, 3)), "rows of shape"),
     "a number for a text": (["a", "b"], ["a", 3], "record 1 is a text in D0 and a number in D1"),
     "columns of other names": ({"x": X}, {"y": X}, "D0 is a dict of"),
     "a set": ({1, 2}, {1, 3}, "separate records, got a set"),
     "bytes": (b"a", b"b", "separate records, got a bytes"),
     "a generator": ((i for i in "ab"), [1], "D0 must be writable as JSON, got generator"),
-    "objects": (np.array([None]), np.array([3], dtype=object), "D0 must be writable as JSON, got an array of dtype object; give an array"),
-    "a matrix": (np.ones((1, 1)).view(np.matrix), np.zeros((1, 1)).view(np.matrix), "got matrix: give a plain array"),
+    "objects": (
+        np.array([None]),
+        np.array([3], dtype=object),
+        "D0 must be writable as JSON, got an array of dtype object; give an array",
+    ),
+    "a matrix": (
+        np.ones((1, 1)).view(np.matrix),
+        np.zeros((1, 1)).view(np.matrix),
+        "got matrix: give a plain array",
+    ),
     "a function": (len, sum, "D0 must be writable as JSON, got builtin_function_or_method"),
     "what raises": (Raising(), [1], "D0 must be writable as JSON, got a Raising, which raises"),
-    "another class": (LinearCosts([[1.0]]), LabelledVectors([[1.0]], [1]), "one is LinearCosts, the other LabelledVectors"),
+    "another class": (
+        LinearCosts([[1.0]]),
+        LabelledVectors([[1.0]], [1]),
+        "one is LinearCosts, the other LabelledVectors",
+    ),
 }
 
 
@@ -191,7 +234,9 @@ def test_directions_divided_by_their_norm():
     ],
 )
 def test_distances_are_exact(d0, d1, distance, relation):
-    with pytest.raises(InvalidArgument, match=re.escape(f"their distance is {distance}, at most 1 is allowed")):
+    with pytest.raises(
+        InvalidArgument, match=re.escape(f"their distance is {distance}, at most 1 is allowed")
+    ):
         Pair(d0, d1, relation)
 
 
@@ -209,7 +254,19 @@ def test_several_steps_add_up_exactly():
 
 
 @pytest.mark.parametrize(
-    "bad", [[math.nan], [math.inf], "a", [[1.0]], [True], [Fraction(1, 2)], np.ones(1, np.longdouble), np.array([1 + 0j]), None, {"a": 1}]
+    "bad",
+    [
+        [math.nan],
+        [math.inf],
+        "a",
+        [[1.0]],
+        [True],
+        [Fraction(1, 2)],
+        np.ones(1, np.longdouble),
+        np.array([1 + 0j]),
+        None,
+        {"a": 1},
+    ],
 )
 def test_answers_are_finite_numbers(bad):
     with pytest.raises(InvalidArgument, match="Pair: "):
@@ -217,7 +274,9 @@ def test_answers_are_finite_numbers(bad):
 
 
 def test_arguments_are_named():
-    with pytest.raises(InvalidArgument, match=r"Pair: relation must be one of .*, got 'neighbours'"):
+    with pytest.raises(
+        InvalidArgument, match=r"Pair: relation must be one of .*, got 'neighbours'"
+    ):
         Pair([0], [1], "neighbours")
     with pytest.raises(InvalidArgument, match="Pair: relation must be one of"):
         Pair([0], [1], np.array([1, 2]))

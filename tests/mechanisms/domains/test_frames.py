@@ -1,4 +1,6 @@
-"""Frames and graphs as datasets: taken apart and built again exactly, compared record by record, and drawn by their domains."""
+"""Frames and graphs as datasets: taken apart and built again exactly, compared record by record,
+and drawn by their domains.
+"""
 
 import datetime as dt
 import json
@@ -40,11 +42,25 @@ POLARS = pl.DataFrame(
         "time": [dt.datetime(2020, 1, 1), None],
         "truth": [True, None],
     }
-).with_columns(pl.col("text").cast(pl.Categorical).alias("c"), pl.col("text").cast(pl.Enum(["x", "y"])).alias("e"))
-ARROW = pa.table(
-    {"a": [1, None], "t": ["a", None], "c": pa.array(["a", None]).dictionary_encode(), "d": pa.array([dt.date(2020, 1, 1), None])}
+).with_columns(
+    pl.col("text").cast(pl.Categorical).alias("c"),
+    pl.col("text").cast(pl.Enum(["x", "y"])).alias("e"),
 )
-FRAMES = {"pandas": PANDAS, "rows gone": PANDAS.drop(0), "index": pd.DataFrame({"z": [1]}, index=["k"]), "polars": POLARS, "arrow": ARROW}
+ARROW = pa.table(
+    {
+        "a": [1, None],
+        "t": ["a", None],
+        "c": pa.array(["a", None]).dictionary_encode(),
+        "d": pa.array([dt.date(2020, 1, 1), None]),
+    }
+)
+FRAMES = {
+    "pandas": PANDAS,
+    "rows gone": PANDAS.drop(0),
+    "index": pd.DataFrame({"z": [1]}, index=["k"]),
+    "polars": POLARS,
+    "arrow": ARROW,
+}
 FRAMES |= {"no rows": PANDAS.iloc[:0], "no polars": POLARS.head(0), "no arrow": ARROW.slice(0, 0)}
 
 USERS = pd.DataFrame({"user": ["a", "a", "b", "b"], "x": [1, 2, 3, 4]})
@@ -63,9 +79,14 @@ def graph_with(add=(), remove=(), without=None):
 @pytest.mark.parametrize("name", FRAMES)
 def test_frames_come_back_as_they_were(name):
     frame = FRAMES[name]
-    for found in (from_parts(to_parts(frame)), from_jsonable(json.loads(json.dumps(to_jsonable(frame))))):
+    for found in (
+        from_parts(to_parts(frame)),
+        from_jsonable(json.loads(json.dumps(to_jsonable(frame)))),
+    ):
         assert type(found) is type(frame) and found.equals(frame)
-        schemas = [each.schema if name.endswith("arrow") else each.dtypes for each in (found, frame)]
+        schemas = [
+            each.schema if name.endswith("arrow") else each.dtypes for each in (found, frame)
+        ]
         assert list(schemas[0]) == list(schemas[1])
 
 
@@ -83,9 +104,15 @@ def test_graphs_times_and_decimals_come_back():
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (pd.DataFrame({"x": [1, "a"]}), "column 'x' must hold .* all of one type; it holds values of type int"),
+        (
+            pd.DataFrame({"x": [1, "a"]}),
+            "column 'x' must hold .* all of one type; it holds values of type int",
+        ),
         (pd.DataFrame({"x": [10**30, 1]}), "column 'x' must hold .* numbers of 64 bits"),
-        (pd.DataFrame({"x": [1]}, index=pd.MultiIndex.from_tuples([("y", 1)])), "the index must hold .* of type tuple"),
+        (
+            pd.DataFrame({"x": [1]}, index=pd.MultiIndex.from_tuples([("y", 1)])),
+            "the index must hold .* of type tuple",
+        ),
         (pd.DataFrame({"x": [[1], [2]]}), "column 'x' must hold .* it holds values of type list"),
         (pl.DataFrame({"x": [[1], [2]]}), "column 'x' has type List"),
         (pd.DataFrame([[1, 2]], columns=["x", "x"]), "names of columns must differ"),
@@ -133,17 +160,63 @@ def test_neighbours_of_every_kind(d0, d1, relation):
     ("d0", "d1", "relation", "told"),
     [
         (USERS, USERS.iloc[:2], "replace-one", "they are neighbors under add-remove:unit=user$"),
-        (USERS, USERS.iloc[:3], "add-remove:unit=user", "all records of a unit are added or removed; they are neighbors under add-remove"),
-        (USERS, USERS.assign(x=[9, 2, 7, 9]), "replace-one:unit=user", "the records of 2 values of user differ, at most 1 may"),
-        (USERS, USERS.assign(x=[9, 2, 3, 4]), "attribute:columns=user", "column x differs too, only user may"),
-        (np.zeros(2), np.ones(2), "replace-one", "2 records differ .* they are neighbors under linf"),
-        (np.zeros(2), 9 * np.ones(2), "replace-one", 'relations "l1", "l2" and "linf" are for vectors of answers'),
+        (
+            USERS,
+            USERS.iloc[:3],
+            "add-remove:unit=user",
+            "all records of a unit are added or removed; they are neighbors under add-remove",
+        ),
+        (
+            USERS,
+            USERS.assign(x=[9, 2, 7, 9]),
+            "replace-one:unit=user",
+            "the records of 2 values of user differ, at most 1 may",
+        ),
+        (
+            USERS,
+            USERS.assign(x=[9, 2, 3, 4]),
+            "attribute:columns=user",
+            "column x differs too, only user may",
+        ),
+        (
+            np.zeros(2),
+            np.ones(2),
+            "replace-one",
+            "2 records differ .* they are neighbors under linf",
+        ),
+        (
+            np.zeros(2),
+            9 * np.ones(2),
+            "replace-one",
+            'relations "l1", "l2" and "linf" are for vectors of answers',
+        ),
         ([0.0, 0.0], [0.5, 0.5], "replace-one", "they are neighbors under l1, l2, linf"),
         (list("abc"), list("bca"), "event", "more than 1 events were added, removed or replaced"),
-        (PATH, graph_with(add=[(0, 3)]), "replace-one", "relations of graphs are edge, .*neighbors under edge"),
-        (PATH, graph_with(add=[(0, 3), (0, 2)]), "edge", "2 edges are in one graph and not in the other, at most 1 may; .*replace-node"),
-        (PATH, graph_with(without=1), "replace-node", "the nodes may not differ; they are neighbors under node"),
-        (USERS, PATH, "edge", 'not a networkx graph; they are not neighbors under any .* checked; relation="stated" accepts any two'),
+        (
+            PATH,
+            graph_with(add=[(0, 3)]),
+            "replace-one",
+            "relations of graphs are edge, .*neighbors under edge",
+        ),
+        (
+            PATH,
+            graph_with(add=[(0, 3), (0, 2)]),
+            "edge",
+            "2 edges are in one graph and not in the other, at most 1 may; .*replace-node",
+        ),
+        (
+            PATH,
+            graph_with(without=1),
+            "replace-node",
+            "the nodes may not differ; they are neighbors under node",
+        ),
+        (
+            USERS,
+            PATH,
+            "edge",
+            "not a networkx graph; they are not neighbors under any .* checked; "
+            'relation="stated" accepts any two',
+        ),
     ],
 )
 def test_what_is_none_names_what_it_would_be(d0, d1, relation, told):
@@ -152,7 +225,10 @@ def test_what_is_none_names_what_it_would_be(d0, d1, relation, told):
 
 
 def test_units_and_numbers_beside_the_relation():
-    assert Pair(USERS, USERS.iloc[:2], relation="add-remove", unit="user").relation == "add-remove:unit=user"
+    assert (
+        Pair(USERS, USERS.iloc[:2], relation="add-remove", unit="user").relation
+        == "add-remove:unit=user"
+    )
     assert Pair(USERS, USERS.iloc[:2], relation="add-remove", k=2).relation == "add-remove:k=2"
     assert str(parse_relation("add-remove:k=2,unit=user")) == "add-remove:unit=user,k=2"
     for wrong, told in (
@@ -164,27 +240,40 @@ def test_units_and_numbers_beside_the_relation():
     ):
         with pytest.raises(InvalidArgument, match=told):
             parse_relation(wrong)
-    with pytest.raises(InvalidArgument, match="unit must be a column, key or place of the records of D0, which are user, x; got 'who'"):
+    with pytest.raises(
+        InvalidArgument,
+        match="unit must be a column, key or place of the records of D0, which are user, x; got "
+        "'who'",
+    ):
         Pair(USERS, USERS.iloc[:2], relation="add-remove", unit="who")
 
 
 def test_a_relation_of_ones_own():
-    near = Relation(lambda a, b: abs(a - b) <= 1 or "too far", lambda rng: (0.0, float(rng.random())), "near")
+    near = Relation(
+        lambda a, b: abs(a - b) <= 1 or "too far", lambda rng: (0.0, float(rng.random())), "near"
+    )
     assert Pair(0, 1, relation=near).relation == "own:near"
     assert "decided by the user's function (own:near)" in Pair(0, 1, relation=near).unchecked
     assert len(pairs_for(near)) == 12
     with pytest.raises(InvalidArgument, match="D1 is not a neighbor of D0 under own:near: too far"):
         Pair(0, 5, relation=near)
     rejects = Relation(near.check, lambda rng: (0.0, 2.0), "near")
-    with pytest.raises(InvalidArgument, match=r"the check of own:near rejects a pair that its own generate made \(drawn 0\)"):
+    with pytest.raises(
+        InvalidArgument,
+        match=r"the check of own:near rejects a pair that its own generate made \(drawn 0\)",
+    ):
         pairs_for(rejects)
-    with pytest.raises(InvalidArgument, match="must return True, or False or a text with the reason, got 1"):
+    with pytest.raises(
+        InvalidArgument, match="must return True, or False or a text with the reason, got 1"
+    ):
         Pair(0, 1, relation=Relation(lambda a, b: 1))
     with pytest.raises(InvalidArgument, match="the check of own:less must be symmetric"):
         Pair(1, 2, relation=Relation(lambda a, b: a < b, title="less"))
     of_numpy = Relation(lambda a, b: np.float64(abs(a - b)) <= 1, title="near")
     assert Pair(1, 2, relation=of_numpy).relation == "own:near"
-    with pytest.raises(InvalidArgument, match=r"not a neighbor of D0 under own:near: its check returned False$"):
+    with pytest.raises(
+        InvalidArgument, match=r"not a neighbor of D0 under own:near: its check returned False$"
+    ):
         Pair(1, 3, relation=of_numpy)
 
 
@@ -223,7 +312,9 @@ def test_tables_have_pairs_of_every_relation(frame, relation, user):
 
 
 def test_a_user_has_many_rows_alike_or_one_of_each_category():
-    pairs = pairs_for(Table({"city": ["Ulm", "Bern", "Rom"], "x": (0.0, 1.0)}, user="id", per_user=3))
+    pairs = pairs_for(
+        Table({"city": ["Ulm", "Bern", "Rom"], "x": (0.0, 1.0)}, user="id", per_user=3)
+    )
     added = [pair.d1[pair.d1["id"] == 0] for pair in pairs]
     assert max(map(len, added)) == 3
     assert {added[i]["city"].nunique() for i in range(len(added)) if len(added[i]) == 3} >= {1, 3}
@@ -236,8 +327,18 @@ def records(*rows):
 @pytest.mark.parametrize(
     ("relation", "user", "given", "simple"),
     [
-        ("add-remove", None, ([(1.25, "Ulm")], [(1.25, "Ulm"), (9.1234567, "Rom")]), ([], [(9.0, "Rom")])),
-        ("", "user", ([(3.5, "Ulm", 1)], [(9.125, "Rom", 2), (3.5, "Ulm", 1), (9.5, "Rom", 2)]), ([], [(9.0, "Rom", 2), (9.0, "Rom", 2)])),
+        (
+            "add-remove",
+            None,
+            ([(1.25, "Ulm")], [(1.25, "Ulm"), (9.1234567, "Rom")]),
+            ([], [(9.0, "Rom")]),
+        ),
+        (
+            "",
+            "user",
+            ([(3.5, "Ulm", 1)], [(9.125, "Rom", 2), (3.5, "Ulm", 1), (9.5, "Rom", 2)]),
+            ([], [(9.0, "Rom", 2), (9.0, "Rom", 2)]),
+        ),
         (
             "replace-one",
             None,
@@ -253,13 +354,23 @@ def records(*rows):
     ],
 )
 def test_pairs_of_tables_become_simple(relation, user, given, simple):
-    """What is scored is what x adds up to: common rows go, or to the lowest of their columns, and digits go where enough is left."""
+    """What is scored is what x adds up to: common rows go, or to the lowest of their columns, and
+    digits go where enough is left.
+    """
     columns = {"x": (1.0, 9.5), "city": ["Bern", "Ulm", "Rom"]}
-    domain = Table(columns, size=3 if user else 2, user=user, per_user=2, relation=relation, frame="records")
+    domain = Table(
+        columns, size=3 if user else 2, user=user, per_user=2, relation=relation, frame="records"
+    )
     pair = Pair(*(records(*side) for side in given), domain.relation)
     assert domain.holds(pair)
     least = 8.0 if user is None else 18.0
-    found = simplify_pair(domain, pair, lambda p: sum(r["x"] for r in p.d1) - sum(r["x"] for r in p.d0), least, seconds=60)
+    found = simplify_pair(
+        domain,
+        pair,
+        lambda p: sum(r["x"] for r in p.d1) - sum(r["x"] for r in p.d0),
+        least,
+        seconds=60,
+    )
     assert (found.d0, found.d1) == tuple(records(*side) for side in simple)
 
 
@@ -267,15 +378,33 @@ def test_pairs_of_tables_become_simple(relation, user, given, simple):
     ("arguments", "told"),
     [
         ({"columns": {"x": (1.0, 0.0)}}, "Table: column x: high must exceed low"),
-        ({"columns": {"x": {"lo": 1}}}, "Table: column x: keys must be among low, high, categories, missing, got 'lo'"),
+        (
+            {"columns": {"x": {"lo": 1}}},
+            "Table: column x: keys must be among low, high, categories, missing, got 'lo'",
+        ),
         ({"columns": {"x": 3}}, r"column x must be \(low, high\)"),
         ({"columns": {"x": {"low": "soon", "high": "late"}}}, "must be a number or a date such as"),
-        ({"columns": {"x": {"categories": ["a", 1]}}}, "must be a list of distinct texts, whole numbers or booleans"),
+        (
+            {"columns": {"x": {"categories": ["a", 1]}}},
+            "must be a list of distinct texts, whole numbers or booleans",
+        ),
         ({"columns": {}}, "columns must be a dict"),
-        ({"columns": {"x": (0, 1)}, "relation": "edge"}, "relation must be replace-one, add-remove, attribute, label or event"),
-        ({"columns": {"x": (0, 1)}, "relation": "attribute:columns=y"}, "columns of the relation must be among x, got y"),
-        ({"columns": {"x": (0, 1)}, "relation": "add-remove:unit=x"}, "the unit of the relation must be the user's column"),
-        ({"columns": {"x": (0, 1)}, "user": "u", "size": 2}, "size must be at least the 4 rows that may differ, got 2"),
+        (
+            {"columns": {"x": (0, 1)}, "relation": "edge"},
+            "relation must be replace-one, add-remove, attribute, label or event",
+        ),
+        (
+            {"columns": {"x": (0, 1)}, "relation": "attribute:columns=y"},
+            "columns of the relation must be among x, got y",
+        ),
+        (
+            {"columns": {"x": (0, 1)}, "relation": "add-remove:unit=x"},
+            "the unit of the relation must be the user's column",
+        ),
+        (
+            {"columns": {"x": (0, 1)}, "user": "u", "size": 2},
+            "size must be at least the 4 rows that may differ, got 2",
+        ),
         ({"columns": {"x": (0, 1)}, "frame": "excel"}, "frame must be one of"),
         ({"columns": {"x": (0, 10**30)}}, "column x: whole-number low and high must lie between"),
     ],
@@ -287,9 +416,17 @@ def test_what_is_no_table_is_refused(arguments, told):
 
 def test_a_frame_with_other_columns_is_refused_in_one_line():
     domain = Table({"x": (0, 9)}, user="user")
-    assert domain.membership_problem(pd.DataFrame({"y": [1]})) == "it has the columns y; the domain names user, x"
-    assert domain.membership_problem(pl.DataFrame({"x": [1]})) == "it is a frame of polars, the domain expects pandas"
-    assert "column x holds 99, which the domain does not allow" in domain.membership_problem(pd.DataFrame({"user": [1], "x": [99]}))
+    assert (
+        domain.membership_problem(pd.DataFrame({"y": [1]}))
+        == "it has the columns y; the domain names user, x"
+    )
+    assert (
+        domain.membership_problem(pl.DataFrame({"x": [1]}))
+        == "it is a frame of polars, the domain expects pandas"
+    )
+    assert "column x holds 99, which the domain does not allow" in domain.membership_problem(
+        pd.DataFrame({"user": [1], "x": [99]})
+    )
 
 
 @pytest.mark.parametrize("relation", ["edge", "replace-edge", "node", "replace-node"])
@@ -302,13 +439,25 @@ def test_graphs(relation, directed):
 
 
 @pytest.mark.parametrize(
-    ("relation", "nodes", "edges"), [("edge:k=3", 0, 3), ("replace-edge:k=3", 0, 6), ("node:k=2", 2, 7), ("replace-node:k=2", 0, 7)]
+    ("relation", "nodes", "edges"),
+    [
+        ("edge:k=3", 0, 3),
+        ("replace-edge:k=3", 0, 6),
+        ("node:k=2", 2, 7),
+        ("replace-node:k=2", 0, 7),
+    ],
 )
 def test_as_many_edges_or_nodes_change_as_may(relation, nodes, edges):
     pairs = pairs_for(Graph(5, relation))
     assert len(pairs) >= 15
     assert max(abs(len(pair.d0) - len(pair.d1)) for pair in pairs) == nodes
-    assert max(len({frozenset(e) for e in pair.d0.edges} ^ {frozenset(e) for e in pair.d1.edges}) for pair in pairs) == edges
+    assert (
+        max(
+            len({frozenset(e) for e in pair.d0.edges} ^ {frozenset(e) for e in pair.d1.edges})
+            for pair in pairs
+        )
+        == edges
+    )
 
 
 def test_texts_and_events():
@@ -338,7 +487,8 @@ def test_nothing_is_imported_and_what_is_missing_names_its_extra():
         "dpw.Pair([1], [2]); dpw.domains.Table\n"
         "assert not {'pandas', 'polars', 'pyarrow', 'networkx'} & set(sys.modules)\n"
         "for name in ('pandas', 'networkx'): sys.modules[name] = None\n"
-        "for build in (lambda: list(dpw.domains.Table({'x': (0, 1)}).catalogue()), lambda: dpw.domains.Graph(3)):\n"
+        "for build in (lambda: list(dpw.domains.Table({'x': (0, 1)}).catalogue()), lambda: "
+        "dpw.domains.Graph(3)):\n"
         "    try: build()\n"
         "    except dpw.InvalidArgument as error: print(error)\n"
     )

@@ -1,4 +1,6 @@
-"""Kernels run where nothing can be cached: no home, a read-only installation, a full disk, a torn file."""
+"""Kernels run where nothing can be cached: no home, a read-only installation, a full disk, a torn
+file.
+"""
 
 import os
 import re
@@ -16,13 +18,23 @@ ONLY_GIVEN = """import numba.core.caching as c
 c.CacheImpl._locator_classes = [each for each in c.CacheImpl._locator_classes if "UserProvided" in each.__name__]
 """
 NOWHERE = "import numba.core.caching as c; c.CacheImpl._locator_classes = []\n"
-FULL = "import numba.core.caching as c\ndef full(*_): raise OSError(28, 'No space left on device')\nc.IndexDataCacheFile.save = full\n"
-TORN = "import numba.core.caching as c\ndef torn(*_): raise EOFError('Ran out of input')\nc.IndexDataCacheFile.load = torn\n"
+FULL = (
+    "import numba.core.caching as c\ndef full(*_): raise OSError(28, 'No space left on device')\n"
+    "c.IndexDataCacheFile.save = full\n"
+)
+TORN = (
+    "import numba.core.caching as c\ndef torn(*_): raise EOFError('Ran out of input')\n"
+    "c.IndexDataCacheFile.load = torn\n"
+)
 
 
 def _run(code, **variables):
-    environment = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"} | variables
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    environment = {
+        key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"
+    } | variables
+    return subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
+    )
 
 
 @pytest.mark.parametrize("before", [ONLY_GIVEN, NOWHERE, FULL, TORN])
@@ -51,13 +63,26 @@ def test_a_folder_that_others_can_write_to_is_no_cache(tmp_path):
     [
         ["list", "mechanisms"],
         ["claims", "show", "CM-06"],
-        ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1, "arithmetic": "grid"}', "--trials", "2e3"],
+        [
+            "audit",
+            "dpwitness.mechanisms:Laplace",
+            "--kwargs",
+            '{"epsilon": 1, "arithmetic": "grid"}',
+            "--trials",
+            "2e3",
+        ],
     ],
 )
 def test_commands_without_a_home(tmp_path, home, arguments):
     """Not even root can write below /proc."""
-    found = _run(ONLY_GIVEN + f"import sys; from dpwitness.cli import main; sys.exit(main({arguments!r}))", TMPDIR=str(tmp_path), **home)
-    assert found.returncode == 0 and re.fullmatch(r"(Laplace: 2,000 runs at .* each, about .* expected\n)?", found.stderr)
+    found = _run(
+        ONLY_GIVEN + f"import sys; from dpwitness.cli import main; sys.exit(main({arguments!r}))",
+        TMPDIR=str(tmp_path),
+        **home,
+    )
+    assert found.returncode == 0 and re.fullmatch(
+        r"(Laplace: 2,000 runs at .* each, about .* expected\n)?", found.stderr
+    )
 
 
 CALLERS = """from dpwitness.core.numerics.jit import jit
@@ -108,14 +133,20 @@ def deepest(x):
 
 
 def test_what_a_kernel_calls_decides_what_is_taken_from_the_cache(tmp_path):
-    """By closure or by name, however deep; kernels without a cache are compiled anew, for nobody knows what they were compiled from."""
+    """By closure or by name, however deep; kernels without a cache are compiled anew, for nobody
+    knows what they were compiled from.
+    """
 
     def run():
         found = _run("import callers", **environment)
         assert found.returncode == 0, found.stderr
         return found.stdout.splitlines()
 
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": str(tmp_path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     for name, text in {"callers": CALLERS, "kernels": KERNELS, "deeper": DEEPER}.items():
         (tmp_path / f"{name}.py").write_text(text)
     values = "[51, 501, 16, 21, -4] 500"

@@ -1,6 +1,8 @@
-"""Functions of one run, classes with state, estimators and sessions as mechanisms: what they give, and what they refuse.
+"""Functions of one run, classes with state, estimators and sessions as mechanisms: what they give,
+and what they refuse.
 
-Statistical tests fail falsely with probability 1e-9: each is one audit at that error, with a fixed seed.
+Statistical tests fail falsely with probability 1e-9: each is one audit at that error, with a fixed
+seed.
 """
 
 import asyncio
@@ -87,7 +89,9 @@ waited = dpw.one_run(slow, claim="pure:1")
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
     """This module under its name, as a target's is: pytest's import mode leaves it out."""
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or types.SimpleNamespace(**globals()))
+    monkeypatch.setitem(
+        sys.modules, __name__, sys.modules.get(__name__) or types.SimpleNamespace(**globals())
+    )
 
 
 @pytest.mark.parametrize("mechanism", [right, counter, waited])
@@ -98,7 +102,9 @@ def test_right_ones_are_not_refuted(mechanism):
 
 
 @pytest.mark.filterwarnings("ignore:coroutine")
-@pytest.mark.parametrize("function", [slow, lambda dataset, size, rng: float(rng.laplace()), hanging])
+@pytest.mark.parametrize(
+    "function", [slow, lambda dataset, size, rng: float(rng.laplace()), hanging]
+)
 def test_a_function_of_one_run_is_told_what_makes_a_mechanism_of_it(function):
     result = audited(function)
     assert result.verdict is Verdict.ERROR and "dpwitness.one_run makes a mechanism" in str(result)
@@ -123,9 +129,15 @@ def test_found_again_by_name():
     assert right.__qualname__ == "right" and module.right is right
     assert describe_target(right)["target"].endswith(":right")
     local = dpw.wrap.from_estimator(Mean, "mean_", label=None, claim="pure:1")
-    assert not hasattr(local, "__qualname__") and describe_target(local) is None and local.__name__ == "Mean"
+    assert (
+        not hasattr(local, "__qualname__")
+        and describe_target(local) is None
+        and local.__name__ == "Mean"
+    )
     again = pickle.loads(pickle.dumps(local))
-    assert again(np.zeros(4), 2, RNG(1)) == local(np.zeros(4), 2, RNG(1)) and again.claim == "pure:1"
+    assert (
+        again(np.zeros(4), 2, RNG(1)) == local(np.zeros(4), 2, RNG(1)) and again.claim == "pure:1"
+    )
 
 
 def test_outputs_and_data_of_estimators():
@@ -137,10 +149,18 @@ def test_outputs_and_data_of_estimators():
             seen.append((X.tolist(), None if y is None else y.tolist()))
             return Mean.fit(self, X)
 
-    assert dpw.wrap.from_estimator(Sees, "predict", at=[[0.0], [1.0]], label=-1)(rows, 3, RNG(1)).shape == (3, 2)
+    assert dpw.wrap.from_estimator(Sees, "predict", at=[[0.0], [1.0]], label=-1)(
+        rows, 3, RNG(1)
+    ).shape == (3, 2)
     dpw.wrap.from_estimator(Sees, lambda it: it.mean_)((rows, np.array([1, 2])), 1, RNG(1))
-    dpw.wrap.from_estimator(Sees, "mean_")({"x": rows, "y": np.array([1, 2]), "multiplicity": [1, 2]}, 1, RNG(1))
-    assert seen[0] == ([[0.0], [1.0]], [7.0, 9.0]) and seen[-2][1] == [1, 2] and seen[-1][1] == [1, 2, 2]
+    dpw.wrap.from_estimator(Sees, "mean_")(
+        {"x": rows, "y": np.array([1, 2]), "multiplicity": [1, 2]}, 1, RNG(1)
+    )
+    assert (
+        seen[0] == ([[0.0], [1.0]], [7.0, 9.0])
+        and seen[-2][1] == [1, 2]
+        and seen[-1][1] == [1, 2, 2]
+    )
 
 
 class Other(Mean):
@@ -154,17 +174,26 @@ ONE = Counter(RNG(1))
 @pytest.mark.parametrize(
     ("mechanism", "text"),
     [
-        (dpw.wrap.fresh(lambda: ONE, "release"), "must return a new object each time, <lambda> returned the same object twice"),
+        (
+            dpw.wrap.fresh(lambda: ONE, "release"),
+            "must return a new object each time, <lambda> returned the same object twice",
+        ),
         (dpw.wrap.fresh(lambda: None), "returned None"),
         (dpw.wrap.fresh(Counter, "relase"), "method must be one of Counter, got 'relase'"),
         (dpw.wrap.fresh(Counter), "an object of Counter cannot be called"),
         (dpw.wrap.from_estimator(Mean, "meen_"), "Mean has no 'meen_'; it has learned mean_"),
-        (dpw.wrap.from_estimator(Mean, "predict"), "'predict' of Mean is a method: give the public points to call it on"),
+        (
+            dpw.wrap.from_estimator(Mean, "predict"),
+            "'predict' of Mean is a method: give the public points to call it on",
+        ),
         (dpw.wrap.from_estimator(Other, "mean_"), "fit must return the estimator itself"),
         (dpw.wrap.from_estimator(dict, "mean_"), "must make an object with fit"),
         (dpw.wrap.from_estimator(Mean, "mean_", label=4), "label must be a column"),
         (dpw.one_run(endless), "endless yields more than 10,000 values in one run"),
-        (dpw.one_run(hanging, time_limit=0.05), "a coroutine of hanging took longer than time_limit = 0.05 s"),
+        (
+            dpw.one_run(hanging, time_limit=0.05),
+            "a coroutine of hanging took longer than time_limit = 0.05 s",
+        ),
         (dpw.wrap.interactive(Counter, [1]), "a session must have start"),
     ],
     ids=range(12),
@@ -188,12 +217,21 @@ def test_objects_that_go_round_are_found():
         (lambda: dpw.one_run(3), "function must be callable, got 3"),
         (lambda: dpw.wrap.fresh("x"), "factory must be callable"),
         (lambda: dpw.one_run(slow, time_limit=0), "time_limit must be positive"),
-        (lambda: dpw.one_run(slow, clam="pure:1"), "'clam' is not an option; a mechanism may declare claim, domain"),
+        (
+            lambda: dpw.one_run(slow, clam="pure:1"),
+            "'clam' is not an option; a mechanism may declare claim, domain",
+        ),
         (lambda: dpw.wrap.from_estimator(Mean, 3), "output must be callable"),
         (lambda: dpw.wrap.interactive(Counter), "an adversary must be given, or queries"),
         (lambda: dpw.wrap.interactive(Counter, queries=[]), "queries must be a non-empty list"),
-        (lambda: dpw.wrap.interactive(Counter, queries={"low": [1], "high": [0]}), "queries must be"),
-        (lambda: dpw.wrap.interactive(Counter, {"stages": []}), "adversary must have the keys stages, rounds"),
+        (
+            lambda: dpw.wrap.interactive(Counter, queries={"low": [1], "high": [0]}),
+            "queries must be",
+        ),
+        (
+            lambda: dpw.wrap.interactive(Counter, {"stages": []}),
+            "adversary must have the keys stages, rounds",
+        ),
         (lambda: dpw.wrap.Adversary([[1]], rounds=0), "rounds must be a whole number"),
         (lambda: dpw.wrap.Adversary([], rounds=1), "stages must be a non-empty list"),
     ],
@@ -215,12 +253,19 @@ def test_what_an_estimator_warns_of_is_told_once():
             return Mean.fit(self, X)
 
     result = audited(dpw.wrap.from_estimator(Warns, "mean_"), 2000)
-    assert [note for note in result.notes if "warns" in note] == ["the mechanism warns: UserWarning: bounds were not given"]
+    assert [note for note in result.notes if "warns" in note] == [
+        "the mechanism warns: UserWarning: bounds were not given"
+    ]
 
 
 def test_system_entropy_is_seeded():
     def drawn(dataset):
-        return float(np.sum(dataset) + secrets.randbelow(4) + np.random.default_rng().random() + uuid.uuid4().int % 2)
+        return float(
+            np.sum(dataset)
+            + secrets.randbelow(4)
+            + np.random.default_rng().random()
+            + uuid.uuid4().int % 2
+        )
 
     first, second = (audited(dpw.one_run(drawn), 1000) for _ in range(2))
     assert first.verdict is not Verdict.ERROR
@@ -234,7 +279,10 @@ def test_noise_from_elsewhere_is_found_and_can_be_declared():
     assert audited(dpw.one_run(drawn), 1000).verdict is Verdict.ERROR
     result = audited(dpw.one_run(drawn, seeded=False), 1000)
     assert result.verdict is not Verdict.ERROR
-    assert any("takes no seed; numpy.random, random, secrets and torch were seeded globally" in note for note in result.notes)
+    assert any(
+        "takes no seed; numpy.random, random, secrets and torch were seeded globally" in note
+        for note in result.notes
+    )
 
 
 def test_a_trace_sees_the_noise_of_an_estimator():
@@ -255,4 +303,8 @@ def test_a_module_of_pytorch():
 def test_kinds_of_mechanism_stay_outside_of_this_project():
     """They are run with all the checks that other people's code gets."""
     assert isinstance(right, PerRun) and not is_builtin_mechanism(right)
-    assert answer_kind(np.float64(2)) == "number" and answer_kind(np.int64(3)) == "3" and answer_kind(np.bool_(True)) == "True"
+    assert (
+        answer_kind(np.float64(2)) == "number"
+        and answer_kind(np.int64(3)) == "3"
+        and answer_kind(np.bool_(True)) == "True"
+    )

@@ -24,7 +24,9 @@ DOWN = dpw.Pair(np.array([1.0, 0.0]), np.array([0.0, 1.0]), relation="linf")  # 
 
 
 class Sparse:
-    """The sparse vector technique for two tops: a new threshold after each, and noise for both (Lyu, Su and Li 2017, variant 2)."""
+    """The sparse vector technique for two tops: a new threshold after each, and noise for both
+    (Lyu, Su and Li 2017, variant 2).
+    """
 
     tops, refresh, pays = 2, True, 2
 
@@ -80,7 +82,9 @@ REPEAT = {"stages": [[0] * 6 + [1] * 10], "rounds": 16, "usual": ""}
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or types.SimpleNamespace(**globals()))
+    monkeypatch.setitem(
+        sys.modules, __name__, sys.modules.get(__name__) or types.SimpleNamespace(**globals())
+    )
 
 
 def audited(mechanism, pair=DOWN, trials=6_000, claim="pure:1"):
@@ -98,7 +102,11 @@ def test_a_transcript_is_what_was_asked_in_order():
             return query, self.data
 
     answers = dpw.wrap.interactive(Echo, ["a", "no", "b"])("d", 2, RNG(1))
-    assert [str(answer) for answer in answers[0]] == ["('a', 'd')", "refused", "('b', 'd')"] and len(answers) == 2
+    assert [str(answer) for answer in answers[0]] == [
+        "('a', 'd')",
+        "refused",
+        "('b', 'd')",
+    ] and len(answers) == 2
     asks = dpw.wrap.interactive(Echo, lambda seen: None if len(seen) == 2 else f"q{len(seen)}")
     assert asks("d", 1, RNG(1)) == [[("q0", "d"), ("q1", "d")]]
 
@@ -126,7 +134,9 @@ def test_a_threshold_that_is_not_drawn_again_is_found():
 
 
 def test_answers_after_the_budget_is_spent_are_found():
-    result = audited(dpw.wrap.interactive(Answers, [0] * 6), dpw.Pair(np.array([0.0]), np.array([1.0])))
+    result = audited(
+        dpw.wrap.interactive(Answers, [0] * 6), dpw.Pair(np.array([0.0]), np.array([1.0]))
+    )
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.2
 
 
@@ -136,10 +146,18 @@ def test_a_witness_holds_the_adversary_and_is_replayed(monkeypatch):
     module.forgets = dpw.wrap.interactive(Forgets, queries=[0, 1], rounds=16, claim="pure:1")
     module.forgets.__module__ = module.__name__
     asked = module.forgets.against(REPEAT)
-    assert describe_target(asked) == {"target": "sessions_of_a_test:forgets", "kwargs": {"adversary": REPEAT}}
-    assert asked.__name__ == "forgets" and pickle.loads(pickle.dumps(asked)).adversary == asked.adversary
+    assert describe_target(asked) == {
+        "target": "sessions_of_a_test:forgets",
+        "kwargs": {"adversary": REPEAT},
+    }
+    assert (
+        asked.__name__ == "forgets"
+        and pickle.loads(pickle.dumps(asked)).adversary == asked.adversary
+    )
     result = audited(asked)
-    again = dpw.replay(result.witness, mechanism=built(module.forgets, "forgets", {"adversary": REPEAT}), seed=8)
+    again = dpw.replay(
+        result.witness, mechanism=built(module.forgets, "forgets", {"adversary": REPEAT}), seed=8
+    )
     assert again.verdict is Verdict.VIOLATED
 
 
@@ -149,7 +167,12 @@ def test_a_search_finds_an_adversary_that_certifies():
     assert found.tried == 8 and "search of 8" in found.describe()
     result = audited(found.mechanism, found.pair, trials=12_000)
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.2
-    first, again = (dpw.wrap.find_adversary(forgets, DOWN, "pure:1", rounds=4, evaluations=5, seconds=600, seed=3) for _ in range(2))
+    first, again = (
+        dpw.wrap.find_adversary(
+            forgets, DOWN, "pure:1", rounds=4, evaluations=5, seconds=600, seed=3
+        )
+        for _ in range(2)
+    )
     assert first.adversary == again.adversary and first.expected == again.expected
 
 
@@ -176,37 +199,54 @@ def prediction(updates, rounds, norm, records, loss=None):
     learner = m.KernelLearner(Loss("absolute"), 1.0, 2, records, label_bound=10.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that B < 1 can break the promise is what is audited
-        return m.PrivateInteractivePrediction(learner, 1.0, 1e-6, 0.05, norm, test_points=np.full((rounds, 2), 0.5))
+        return m.PrivateInteractivePrediction(
+            learner, 1.0, 1e-6, 0.05, norm, test_points=np.full((rounds, 2), 0.5)
+        )
 
 
 def few_updates(records=10**8):
-    """JK-07: B far below 1, where a single answer is a Laplace mechanism of e = 2.08 (witness W8)."""
+    """JK-07: B far below 1, where a single answer is a Laplace mechanism of e = 2.08
+    (witness W8).
+    """
     unit = prediction(1.0, 3, 1.0, records)
     it = prediction(1.0, 3, math.sqrt(1e-7 / unit.updates), records)
     return it, it.worst_pair(math.floor(it.norm_bound * records))
 
 
 def test_the_session_follows_the_algorithm():
-    """Its transcripts against fixed points are rows of the algorithm, whose own tops they tell; the rate of tops agrees."""
+    """Its transcripts against fixed points are rows of the algorithm, whose own tops they tell; the
+    rate of tops agrees.
+    """
     learner = m.KernelLearner(Loss("absolute"), 1.0, 1, 400, label_bound=10.0)
     points, delta = np.linspace(0.4, 1.0, 6)[:, None], 0.5
     epsilon, spread = 0.3 * 100 * 2 * math.log(4 / delta), math.log(12 / 0.99)
     bound = math.sqrt(4 * 200 * math.sqrt(2 * spread) * math.log(4 / delta) / (400 * epsilon))
-    it = m.PrivateInteractivePrediction(learner, epsilon, delta, 0.99, bound * (1 - 1e-9), test_points=points)
+    it = m.PrivateInteractivePrediction(
+        learner, epsilon, delta, 0.99, bound * (1 - 1e-9), test_points=points
+    )
     data, runs = it.worst_pair(150).d0, 4000
     found = dpw.wrap.interactive(lambda: PredictionSession(it), list(points))(data, runs, RNG(1))
-    rows = np.array([[math.nan if answer is None else answer[1] for answer in run] for run in found])
-    told = np.array([[math.nan if answer is None else float(answer[0]) for answer in run] for run in found])
+    rows = np.array(
+        [[math.nan if answer is None else answer[1] for answer in run] for run in found]
+    )
+    told = np.array(
+        [[math.nan if answer is None else float(answer[0]) for answer in run] for run in found]
+    )
     assert np.array_equal(it.tops(rows), told, equal_nan=True)
     assert np.all(np.isfinite(it.log_density(rows, data)))
     own = it.tops(it.sample(data, runs, RNG(2)))
     rates = np.nanmean(told, axis=0), np.nanmean(own, axis=0)
-    assert 0.05 < rates[0].mean() < 0.95 and np.abs(rates[0] - rates[1]).max() < 5.2 * math.sqrt(0.5 / runs)  # 12 rates at 1e-7
+    # 12 rates at 1e-7
+    assert 0.05 < rates[0].mean() < 0.95 and np.abs(rates[0] - rates[1]).max() < 5.2 * math.sqrt(
+        0.5 / runs
+    )
 
 
 def test_the_papers_algorithm_is_refuted_at_test_points_that_the_tool_finds():
     it, pair = few_updates()
-    answers = dpw.wrap.interactive(lambda: PredictionSession(it), queries={"ball": 1.0, "dimension": 2}, rounds=3)
+    answers = dpw.wrap.interactive(
+        lambda: PredictionSession(it), queries={"ball": 1.0, "dimension": 2}, rounds=3
+    )
     found = dpw.wrap.find_adversary(answers, pair, "approx:1,1e-6", evaluations=5, seconds=600)
     assert all(np.linalg.norm(query) <= 1 for stage in found.adversary.stages for query in stage)
     result = audited(found.mechanism, pair, claim="approx:1,1e-6")

@@ -1,4 +1,6 @@
-"""Numbers of the claims ledger, recomputed by the mechanisms' densities; what is refused; what is promised."""
+"""Numbers of the claims ledger, recomputed by the mechanisms' densities; what is refused; what is
+promised.
+"""
 
 import json
 import math
@@ -22,18 +24,33 @@ def loss_at(mechanism, pair, outputs):
 
 
 def test_w3_objective_perturbation_in_one_dimension():
-    """CM-06, witness A: 1.22847 at w = 0.0630 where 0.1 is claimed, and the same padded to any n at one n lambda."""
+    """CM-06, witness A: 1.22847 at w = 0.0630 where 0.1 is claimed, and the same padded to any n at
+    one n lambda.
+    """
     for records in (1, 1000):
-        mechanism = m.LogisticObjectivePerturbation(0.1, 0.1 / records, dimension=1, records=records)
+        mechanism = m.LogisticObjectivePerturbation(
+            0.1, 0.1 / records, dimension=1, records=records
+        )
         found = loss_at(mechanism, mechanism.worst_pair(), [[0.0630], [0.0]])
         np.testing.assert_allclose(found, [1.22847, 1.22776], atol=5e-6)
     mechanism = m.LogisticObjectivePerturbation(1.0, 0.01, dimension=1)
-    assert loss_at(mechanism, mechanism.worst_pair(), np.linspace(0, 1, 2001)[:, None]).max() == pytest.approx(3.027, abs=5e-4)
+    assert loss_at(
+        mechanism, mechanism.worst_pair(), np.linspace(0, 1, 2001)[:, None]
+    ).max() == pytest.approx(3.027, abs=5e-4)
 
 
 @pytest.mark.parametrize(
     ("epsilon", "n_lambda", "value"),
-    [(0.1, 0.01, 3.333), (0.1, 1, 0.2989), (0.1, 20, 0.1), (0.5, 1, 0.6175), (0.5, 4, 0.5), (1, 0.1, 2.024), (1, 2, 1.0), (2, 0.1, 2.837)],
+    [
+        (0.1, 0.01, 3.333),
+        (0.1, 1, 0.2989),
+        (0.1, 20, 0.1),
+        (0.5, 1, 0.6175),
+        (0.5, 4, 0.5),
+        (1, 0.1, 2.024),
+        (1, 2, 1.0),
+        (2, 0.1, 2.837),
+    ],
 )
 def test_truth_of_objective_perturbation(epsilon, n_lambda, value):
     """CM-06: U(epsilon, n lambda), which is epsilon exactly when n lambda >= 2/epsilon."""
@@ -43,7 +60,9 @@ def test_truth_of_objective_perturbation(epsilon, n_lambda, value):
 
 
 def test_w4_approaches_the_truth():
-    """CM-06, witness B: within 0.001 of U = 1.0485 on a million records, of which three are distinct and not zero."""
+    """CM-06, witness B: within 0.001 of U = 1.0485 on a million records, of which three are
+    distinct and not zero.
+    """
     mechanism = m.LogisticObjectivePerturbation(1.0, 1e-6, records=10**6)
     pair = mechanism.worst_pair()
     assert pair.d0.n == pair.d1.n == 10**6 and len(pair.d0) <= 4
@@ -53,19 +72,28 @@ def test_w4_approaches_the_truth():
 
 
 def test_corrected_budget_keeps_its_promise():
-    """CM-11: the split of 2011 is at most epsilon, and the values that the ledger measured where no extra ridge is needed."""
+    """CM-11: the split of 2011 is at most epsilon, and the values that the ledger measured where no
+    extra ridge is needed.
+    """
     for epsilon in (0.1, 1.0, 5.0):
         for n_lambda in (0.01, 0.1, 0.5, 1, 10, 100):
-            assert m.LogisticObjectivePerturbation(epsilon, n_lambda, corrected=True).truth.parameter <= epsilon * (1 + 1e-12)
+            assert m.LogisticObjectivePerturbation(
+                epsilon, n_lambda, corrected=True
+            ).truth.parameter <= epsilon * (1 + 1e-12)
     for n_lambda, value in ((0.5, 0.549), (1, 0.662), (10, 0.951), (100, 0.995)):
-        assert m.LogisticObjectivePerturbation(1.0, n_lambda, corrected=True).truth.parameter == pytest.approx(value, abs=1e-3)
+        assert m.LogisticObjectivePerturbation(
+            1.0, n_lambda, corrected=True
+        ).truth.parameter == pytest.approx(value, abs=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("n", "regularization", "ratio"), [(1, 1.0, 0.401058138), (1, 10.0, 0.04878), (10**6, 1e-4, 0.99), (10**8, 1e-6, 0.9997)]
+    ("n", "regularization", "ratio"),
+    [(1, 1.0, 0.401058138), (1, 10.0, 0.04878), (10**6, 1e-4, 0.99), (10**8, 1e-6, 0.9997)],
 )
 def test_sensitivity_of_the_minimiser(n, regularization, ratio):
-    """CM-04: shift over 2/(n lambda); .4011 at lambda = 1 for e1 against -e1, nearly 1 for pair W2."""
+    """CM-04: shift over 2/(n lambda); .4011 at lambda = 1 for e1 against -e1, nearly 1
+    for pair W2.
+    """
     mechanism = m.LogisticOutputPerturbation(1.0, regularization, records=n)
     pair = mechanism.worst_pair()
     w = [minimise(mechanism._risk(d)[0]).w for d in (pair.d0, pair.d1)]
@@ -78,8 +106,12 @@ def test_sensitivity_of_the_minimiser(n, regularization, ratio):
 
 def test_output_perturbation_truths():
     """CM-05: .526 epsilon and .744 epsilon in d = 1, unbounded for the printed noise in d >= 2."""
-    assert m.LogisticOutputPerturbation(1.0, 0.1, "gamma", dimension=1).truth.parameter == pytest.approx(0.5258, abs=1e-4)
-    assert m.LogisticOutputPerturbation(1.0, 0.1, "laplace_radius_std", dimension=1).truth.parameter == pytest.approx(0.7436, abs=1e-4)
+    assert m.LogisticOutputPerturbation(
+        1.0, 0.1, "gamma", dimension=1
+    ).truth.parameter == pytest.approx(0.5258, abs=1e-4)
+    assert m.LogisticOutputPerturbation(
+        1.0, 0.1, "laplace_radius_std", dimension=1
+    ).truth.parameter == pytest.approx(0.7436, abs=1e-4)
     mechanism = m.LogisticOutputPerturbation(1.0, 0.1, "laplace_radius_std")
     pair = mechanism.worst_pair()
     w = minimise(mechanism._risk(pair.d0)[0]).w
@@ -92,50 +124,90 @@ def test_output_perturbation_truths():
 
 @pytest.mark.parametrize(("a", "value"), [(1, 0.693), (10, 2.398), (1e3, 6.909), (1e6, 13.816)])
 def test_w5_no_bound_without_a_bound_on_curvature(a, value):
-    """CM-07: log(1 + kappa a / Lam) at w = 0 for (kappa/a) log cosh(a w), where epsilon = 1 is claimed."""
-    mechanism = m.ConvexObjectivePerturbation(1.0, 1.0, Loss("log-cosh", width=1 / a), QuadraticPenalty(1.0), "laplace_radius_scale")
+    """CM-07: log(1 + kappa a / Lam) at w = 0 for (kappa/a) log cosh(a w), where epsilon = 1 is
+    claimed.
+    """
+    mechanism = m.ConvexObjectivePerturbation(
+        1.0, 1.0, Loss("log-cosh", width=1 / a), QuadraticPenalty(1.0), "laplace_radius_scale"
+    )
     assert loss_at(mechanism, mechanism.worst_pair(), [[0.0]])[0] == pytest.approx(value, abs=5e-4)
 
 
 def test_linear_losses_and_the_printed_deviation():
-    """CM-07 (c): +-kappa w and a standard deviation where a scale is needed: sqrt(2) epsilon exactly."""
+    """CM-07 (c): +-kappa w and a standard deviation where a scale is needed: sqrt(2) epsilon
+    exactly.
+    """
     mechanism = m.ConvexObjectivePerturbation(0.5, 2.0, Loss("linear"), QuadraticPenalty(1.0))
     found = loss_at(mechanism, mechanism.worst_pair(), [[-50.0], [50.0], [0.0]])
     np.testing.assert_allclose(found, [math.sqrt(0.5), -math.sqrt(0.5), 0.0], atol=1e-12)
     assert mechanism.truth.parameter == pytest.approx(math.sqrt(0.5))
 
 
-@pytest.mark.parametrize(("epsilon", "value"), [(0.1, 0.14879), (0.5, 0.72314), (1, 1.40547), (2, 2.69315), (5, 6.2528)])
+@pytest.mark.parametrize(
+    ("epsilon", "value"), [(0.1, 0.14879), (0.5, 0.72314), (1, 1.40547), (2, 2.69315), (5, 6.2528)]
+)
 def test_w15_objective_gamma_with_the_huber_loss(epsilon, value):
-    """JT-06: epsilon + log(1 + epsilon/2) at theta = epsilon, p = 1, n = 1; half the rate keeps the promise."""
+    """JT-06: epsilon + log(1 + epsilon/2) at theta = epsilon, p = 1, n = 1; half the rate keeps the
+    promise.
+    """
     mechanism = m.GLMObjectivePerturbation(loss=Loss("huber"), epsilon=epsilon, dimension=1)
-    assert loss_at(mechanism, mechanism.worst_pair(), [[epsilon]])[0] == pytest.approx(value, abs=6e-5)
+    assert loss_at(mechanism, mechanism.worst_pair(), [[epsilon]])[0] == pytest.approx(
+        value, abs=6e-5
+    )
     assert mechanism.truth.parameter == pytest.approx(epsilon + math.log1p(epsilon / 2))
-    assert m.GLMObjectivePerturbation(loss=Loss("huber"), epsilon=epsilon, repaired=True).truth.parameter <= epsilon
+    assert (
+        m.GLMObjectivePerturbation(
+            loss=Loss("huber"), epsilon=epsilon, repaired=True
+        ).truth.parameter
+        <= epsilon
+    )
 
 
-@pytest.mark.parametrize(("epsilon", "value"), [(0.1, 0.1271), (0.5, 0.6175), (1, 1.2013), (2, 2.311), (5, 5.457)])
+@pytest.mark.parametrize(
+    ("epsilon", "value"), [(0.1, 0.1271), (0.5, 0.6175), (1, 1.2013), (2, 2.311), (5, 5.457)]
+)
 def test_objective_gamma_with_the_logistic_loss(epsilon, value):
     """JT-06 in p >= 2, at the printed lambda = 2 c_2 R^2 / epsilon."""
-    assert m.GLMObjectivePerturbation(loss=Loss("logistic"), epsilon=epsilon).truth.parameter == pytest.approx(value, abs=5e-4)
+    assert m.GLMObjectivePerturbation(
+        loss=Loss("logistic"), epsilon=epsilon
+    ).truth.parameter == pytest.approx(value, abs=5e-4)
 
 
 def test_gaussian_noise():
-    """JT-03 and JT-07: delta over its target 2.33 at (1, 1e-5) for the linear loss; the repaired variance keeps the promise."""
-    assert float(m.GDP(1 / math.sqrt(math.log(1e5) + 1)).delta(1.0)) / 1e-5 == pytest.approx(2.33, abs=5e-3)
+    """JT-03 and JT-07: delta over its target 2.33 at (1, 1e-5) for the linear loss; the repaired
+    variance keeps the promise.
+    """
+    assert float(m.GDP(1 / math.sqrt(math.log(1e5) + 1)).delta(1.0)) / 1e-5 == pytest.approx(
+        2.33, abs=5e-3
+    )
     for epsilon in (0.1, 1.0, 10.0):
         for delta in (1e-8, 1e-5, 1e-3):
-            kwargs = {"loss": Loss("linear"), "epsilon": epsilon, "delta": delta, "regularization": 1.0, "noise": "gaussian"}
+            kwargs = {
+                "loss": Loss("linear"),
+                "epsilon": epsilon,
+                "delta": delta,
+                "regularization": 1.0,
+                "noise": "gaussian",
+            }
             printed = m.GLMObjectivePerturbation(**kwargs)
-            breaks = float(m.GDP(epsilon / math.sqrt(math.log(1 / delta) + epsilon)).delta(epsilon)) > delta
+            breaks = (
+                float(m.GDP(epsilon / math.sqrt(math.log(1 / delta) + epsilon)).delta(epsilon))
+                > delta
+            )
             assert printed.truth.breaks(printed.claim) == breaks
-            assert not m.GLMObjectivePerturbation(**kwargs, repaired=True).truth.breaks(m.ApproxDP(epsilon, delta))
+            assert not m.GLMObjectivePerturbation(**kwargs, repaired=True).truth.breaks(
+                m.ApproxDP(epsilon, delta)
+            )
             assert not m.GLMOutputPerturbation(**kwargs).truth.breaks(m.ApproxDP(epsilon, delta))
 
 
 def test_w14_output_gamma_spends_half():
-    """JT-01, JT-02: the linear loss attains the sensitivity 2LR/lambda, at half the promised epsilon."""
-    mechanism = m.GLMOutputPerturbation(loss=Loss("linear"), epsilon=1.0, lipschitz=2.0, radius=3.0, regularization=5.0)
+    """JT-01, JT-02: the linear loss attains the sensitivity 2LR/lambda, at half the promised
+    epsilon.
+    """
+    mechanism = m.GLMOutputPerturbation(
+        loss=Loss("linear"), epsilon=1.0, lipschitz=2.0, radius=3.0, regularization=5.0
+    )
     pair = mechanism.worst_pair()
     w = [minimise(Problem.of(d, mechanism.loss, 5.0)).w for d in (pair.d0, pair.d1)]
     assert np.linalg.norm(w[0] - w[1]) == pytest.approx(2 * 2 * 3 / 5)
@@ -143,12 +215,17 @@ def test_w14_output_gamma_spends_half():
     assert mechanism.truth.parameter == pytest.approx(0.5)
     for name in ("hinge", "absolute", "huber"):
         other = m.GLMOutputPerturbation(loss=Loss(name), epsilon=1.0, regularization=2.0)
-        first, second = (minimise(Problem.of(d, other.loss, 2.0)).w for d in (other.worst_pair().d0, other.worst_pair().d1))
+        first, second = (
+            minimise(Problem.of(d, other.loss, 2.0)).w
+            for d in (other.worst_pair().d0, other.worst_pair().d1)
+        )
         assert np.linalg.norm(first - second) == pytest.approx(1.0, abs=1e-6)
 
 
 class _Ridge:
-    """lambda |w|^2 / 2 and the logistic loss, once more, by hand: the general path must give the same law."""
+    """lambda |w|^2 / 2 and the logistic loss, once more, by hand: the general path must give the
+    same law.
+    """
 
     strong_convexity = 0.3
 
@@ -166,11 +243,15 @@ def test_users_own_loss_and_penalty_agree_with_the_compiled_ones():
     data = LabelledVectors([[0.6, 0.8], [-0.5, 0.1]], [1, -1], [1, 3])
     own = m.ConvexObjectivePerturbation(0.5, 1.0, _Ridge(), _Ridge(), "gamma")
     mixed = m.ConvexObjectivePerturbation(0.5, 1.0, Loss("logistic"), _Ridge(), "gamma")
-    compiled = m.ConvexObjectivePerturbation(0.5, 1.0, Loss("logistic"), QuadraticPenalty(0.3), "gamma")
+    compiled = m.ConvexObjectivePerturbation(
+        0.5, 1.0, Loss("logistic"), QuadraticPenalty(0.3), "gamma"
+    )
     rows = [each.sample(data, 500, np.random.default_rng(2)) for each in (own, mixed, compiled)]
     np.testing.assert_allclose(rows[0], rows[2], rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(rows[1], rows[2], rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(own.log_density(rows[0], data), compiled.log_density(rows[0], data), atol=1e-10)
+    np.testing.assert_allclose(
+        own.log_density(rows[0], data), compiled.log_density(rows[0], data), atol=1e-10
+    )
 
 
 def test_same_multiset_same_bits_and_clipping_is_part_of_the_mechanism():
@@ -187,22 +268,33 @@ def test_grid_rounds_and_has_no_density():
     rows = mechanism.sample(data, 1000, np.random.default_rng(4))
     assert np.all(rows / 0.25 == np.rint(rows / 0.25)) and mechanism.truth.bits_safe
     assert not m.LogisticObjectivePerturbation(1.0, 0.5).truth.bits_safe
-    with pytest.raises(InvalidArgument, match=r"log_density: grid must be 0, since rounded outputs have no density, got 0\.25"):
+    with pytest.raises(
+        InvalidArgument,
+        match=r"log_density: grid must be 0, since rounded outputs have no density, got 0\.25",
+    ):
         mechanism.log_density(rows, data)
 
 
 def test_padding_with_features_changes_nothing_but_the_padding():
-    """JT-05: the live coordinates of Gaussian noise have one law whatever p; the padded ones are -b/lambda exactly."""
+    """JT-05: the live coordinates of Gaussian noise have one law whatever p; the padded ones are
+    -b/lambda exactly.
+    """
     rng = np.random.default_rng(5)
     x = rng.standard_normal((200, 3))
-    data = LabelledVectors(x / np.linalg.norm(x, axis=1, keepdims=True), rng.choice([-1.0, 1.0], 200))
+    data = LabelledVectors(
+        x / np.linalg.norm(x, axis=1, keepdims=True), rng.choice([-1.0, 1.0], 200)
+    )
     wide = padded(data, 400)
-    mechanism = m.GLMObjectivePerturbation(loss=Loss("logistic"), epsilon=1.0, delta=1e-5, regularization=2.0, noise="gaussian")
+    mechanism = m.GLMObjectivePerturbation(
+        loss=Loss("logistic"), epsilon=1.0, delta=1e-5, regularization=2.0, noise="gaussian"
+    )
     rows = mechanism.sample(wide, 50, np.random.default_rng(6))
     b = -2.0 * rows[:, 3:]
     narrow = mechanism.log_density(rows[:, :3], data)
     deviation = 2 * math.sqrt(math.log(1e5) + 1)
-    padding = (math.log(2.0 / deviation) - 0.5 * math.log(2 * math.pi) - 0.5 * (b / deviation) ** 2).sum(axis=1)
+    padding = (
+        math.log(2.0 / deviation) - 0.5 * math.log(2 * math.pi) - 0.5 * (b / deviation) ** 2
+    ).sum(axis=1)
     np.testing.assert_allclose(mechanism.log_density(rows, wide), narrow + padding, rtol=1e-10)
 
 
@@ -211,10 +303,15 @@ def test_padding_with_features_changes_nothing_but_the_padding():
     [
         (np.zeros((1, 2)), "dataset must be LabelledVectors, got ndarray"),
         (LabelledVectors([[0.0, 0.0], [0.0, 1.0]], [1, 0]), "y must be -1 or +1, got 0.0 in row 1"),
-        (LabelledVectors([[0.0, 1.0], [0.0, 1.5]], [1, 1]), "x must lie in the ball of radius 1.0 (clip=True scales records into it), got"),
+        (
+            LabelledVectors([[0.0, 1.0], [0.0, 1.5]], [1, 1]),
+            "x must lie in the ball of radius 1.0 (clip=True scales records into it), got",
+        ),
     ],
 )
-@pytest.mark.parametrize("mechanism", [m.LogisticOutputPerturbation(1.0, 1.0), m.LogisticObjectivePerturbation(1.0, 1.0)])
+@pytest.mark.parametrize(
+    "mechanism", [m.LogisticOutputPerturbation(1.0, 1.0), m.LogisticObjectivePerturbation(1.0, 1.0)]
+)
 def test_datasets_refused(mechanism, data, message):
     with pytest.raises(InvalidArgument, match=re.escape(f"{type(mechanism).__name__}: {message}")):
         mechanism.sample(data, 1, np.random.default_rng(0))
@@ -227,9 +324,18 @@ def test_claims_domains_and_pairs():
     mechanisms = [
         m.LogisticOutputPerturbation(1.0, 0.01, records=50),
         m.LogisticObjectivePerturbation(1.0, 0.01, dimension=3, records=7),
-        m.GLMOutputPerturbation(loss=Loss("logistic"), epsilon=1.0, delta=1e-5, regularization=1.0, noise="gaussian", records=3),
+        m.GLMOutputPerturbation(
+            loss=Loss("logistic"),
+            epsilon=1.0,
+            delta=1e-5,
+            regularization=1.0,
+            noise="gaussian",
+            records=3,
+        ),
         m.GLMObjectivePerturbation(loss=Loss("smoothed-huber"), epsilon=1.0, records=2, radius=2.0),
-        m.ConvexObjectivePerturbation(1.0, 1.0, Loss("logistic"), QuadraticPenalty(1.0), records=4, dimension=2),
+        m.ConvexObjectivePerturbation(
+            1.0, 1.0, Loss("logistic"), QuadraticPenalty(1.0), records=4, dimension=2
+        ),
     ]
     for mechanism in mechanisms:
         pair, domain = mechanism.worst_pair(), mechanism.domain
@@ -240,11 +346,15 @@ def test_claims_domains_and_pairs():
             assert from_jsonable(json.loads(json.dumps(to_jsonable(data)))) == data
         assert from_jsonable(json.loads(json.dumps(to_jsonable(mechanism)))) == mechanism
         assert mechanism.claim.parameter == 1.0
-        assert np.isfinite(mechanism.log_density(mechanism.sample(pair.d0, 5, np.random.default_rng(1)), pair.d1)).all()
+        assert np.isfinite(
+            mechanism.log_density(mechanism.sample(pair.d0, 5, np.random.default_rng(1)), pair.d1)
+        ).all()
 
 
 def test_data_of_the_papers():
-    """CM-10: norms exactly 1 in D_d(gamma); no mass within the margin; the real sets inside the unit ball."""
+    """CM-10: norms exactly 1 in D_d(gamma); no mass within the margin; the real sets inside the
+    unit ball.
+    """
     rng = np.random.default_rng(8)
     cube = hypercube(200, 10, 1e-3, rng)
     np.testing.assert_allclose(np.linalg.norm(cube.x, axis=1), 1.0, rtol=1e-14)
@@ -255,7 +365,15 @@ def test_data_of_the_papers():
     # Below the margin's square, the law of x_1^2 is the sphere's, truncated: its mean by rejection.
     plain = rng.standard_normal((200_000, 20))
     first = plain[:, 0] ** 2 / (plain**2).sum(axis=1)
-    assert (sphere.x[:, 0] ** 2).mean() == pytest.approx(first[first > 0.01].mean(), abs=5 * 0.06 / math.sqrt(20_000))
-    assert (len(pima()), pima().dimension) == (532, 7) and np.linalg.norm(pima().x, axis=1).max() == pytest.approx(1)
+    assert (sphere.x[:, 0] ** 2).mean() == pytest.approx(
+        first[first > 0.01].mean(), abs=5 * 0.06 / math.sqrt(20_000)
+    )
+    assert (len(pima()), pima().dimension) == (532, 7) and np.linalg.norm(
+        pima().x, axis=1
+    ).max() == pytest.approx(1)
     pytest.importorskip("sklearn")
-    assert (len(breast_cancer()), breast_cancer().dimension, int((breast_cancer().y > 0).sum())) == (569, 30, 212)
+    assert (
+        len(breast_cancer()),
+        breast_cancer().dimension,
+        int((breast_cancer().y > 0).sum()),
+    ) == (569, 30, 212)

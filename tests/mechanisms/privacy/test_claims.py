@@ -1,4 +1,6 @@
-"""Claims as people have them: read, converted, resolved on pairs, and bad ones refused in one line."""
+"""Claims as people have them: read, converted, resolved on pairs, and bad ones refused
+in one line.
+"""
 
 import json
 import math
@@ -29,7 +31,9 @@ def test_a_claim_is_read_back_from_its_text_its_spelling_and_its_numbers(text):
 
 def test_digits_that_the_text_rounds_come_back_from_the_numbers():
     claim = m.RenyiCurve((2.0, 4.0), (0.3000000049, 0.7))
-    assert str(claim) == "rdp:2=0.3,4=0.7" and exact_claim(str(claim), claim.numbers) == claim != parse_claim(str(claim))
+    assert str(claim) == "rdp:2=0.3,4=0.7" and exact_claim(
+        str(claim), claim.numbers
+    ) == claim != parse_claim(str(claim))
     with pytest.raises(InvalidArgument, match="must agree with claim_numbers"):
         exact_claim("rdp:2=0.3,4=0.7", [2.0, 0.4, 4.0, 0.7])
 
@@ -51,27 +55,39 @@ def test_a_curve_is_read_from_csv_and_json_and_stands_in_a_witness_without_its_f
     ]
     assert len({claim.points for claim in found}) == 1 and str(found[0]) == "fdp:a.csv"
     assert exact_claim("fdp:gone.csv", found[0].numbers) == found[0]
-    assert np.allclose(found[0].tradeoff(np.linspace(0, 1, 50)), m.PureDP(1.0).tradeoff(np.linspace(0, 1, 50)))
+    assert np.allclose(
+        found[0].tradeoff(np.linspace(0, 1, 50)), m.PureDP(1.0).tradeoff(np.linspace(0, 1, 50))
+    )
 
 
 def test_the_hull_is_taken_and_said_and_the_curve_made_symmetric():
-    bent = m.TradeoffCurve([0, 0.2, 0.5, 1], [1, 0.75, 0.2, 0])  # the second point lies above the straight line of its neighbours
-    assert "1 of its 4 points lie above their lower convex envelope" in bent.remark and len(bent.points) == 3
+    # the second point lies above the straight line of its neighbours
+    bent = m.TradeoffCurve([0, 0.2, 0.5, 1], [1, 0.75, 0.2, 0])
+    assert (
+        "1 of its 4 points lie above their lower convex envelope" in bent.remark
+        and len(bent.points) == 3
+    )
     assert "larger of the curve and its inverse" in bent.remark
     q = np.linspace(0, 1, 101)
     given = np.interp(q, [0, 0.5, 1], [0, 0.8, 1])
     assert np.all(bent.tradeoff(q) <= given + 1e-12) and np.any(bent.tradeoff(q) < given - 0.01)
-    assert np.allclose(1 - bent.tradeoff(1 - bent.tradeoff(q)), q, atol=1e-9)  # its own mirror image
+    # its own mirror image
+    assert np.allclose(1 - bent.tradeoff(1 - bent.tradeoff(q)), q, atol=1e-9)
     assert m.TradeoffCurve([0, HALF, 1], [1, HALF, 0]).remark == ""
 
 
 def test_a_fine_curve_of_gdp_is_gdp():
-    """Between 400 points the straight curve differs from Phi by less than 1e-3, and certified points ask for the same."""
-    a = np.concatenate([[0.0], np.geomspace(1e-7, 0.5, 200), 1 - np.geomspace(1e-7, 0.5, 200)[-2::-1], [1.0]])
+    """Between 400 points the straight curve differs from Phi by less than 1e-3, and certified
+    points ask for the same.
+    """
+    a = np.concatenate(
+        [[0.0], np.geomspace(1e-7, 0.5, 200), 1 - np.geomspace(1e-7, 0.5, 200)[-2::-1], [1.0]]
+    )
     curve, gdp = m.TradeoffCurve(a, ndtr(ndtri(1 - a) - 1.0)), m.GDP(1.0)
     q = np.linspace(0.001, 0.999, 300)
     assert np.abs(curve.tradeoff(q) - gdp.tradeoff(q)).max() < 1e-3
-    assert np.all(curve.tradeoff(q) <= gdp.tradeoff(q) + 1e-12)  # straight between points of a concave curve: below it
+    # straight between points of a concave curve: below it
+    assert np.all(curve.tradeoff(q) <= gdp.tradeoff(q) + 1e-12)
     assert np.abs(curve.parameter_at(q, gdp.tradeoff(q)) - 1).max() < 0.01
     eps = np.array([0.0, 0.5, 1.0, 2.0])
     assert np.abs(curve.delta(eps) - gdp.delta(eps)).max() < 1e-3
@@ -91,32 +107,61 @@ def test_dpsgd_is_the_curve_of_the_accountant():
     """Full batches are the Gaussian mechanism composed: sqrt(steps)/sigma - m.GDP."""
     curve, gdp = m.DPSGD(1.0, 4.0, 16), m.GDP(1.0)
     q = np.linspace(0.001, 0.999, 200)
-    assert np.all(curve.tradeoff(q) >= gdp.tradeoff(q) - 1e-9) and np.abs(curve.tradeoff(q) - gdp.tradeoff(q)).max() < 3e-3
+    assert (
+        np.all(curve.tradeoff(q) >= gdp.tradeoff(q) - 1e-9)
+        and np.abs(curve.tradeoff(q) - gdp.tradeoff(q)).max() < 3e-3
+    )
     at = parse_claim("dpsgd:1,4,16,1e-5")
-    assert isinstance(at, m.ApproxDP) and abs(float(gdp.delta(at.epsilon)) / 1e-5 - 1) < 0.01 and "dp-accounting computes" in at.remark
+    assert (
+        isinstance(at, m.ApproxDP)
+        and abs(float(gdp.delta(at.epsilon)) / 1e-5 - 1) < 0.01
+        and "dp-accounting computes" in at.remark
+    )
 
 
 def test_groups_by_the_exact_conversions():
-    assert m.ApproxDP(0.5, 1e-6).group(3) == m.ApproxDP(1.5, 1e-6 * math.expm1(1.5) / math.expm1(0.5))
-    assert (m.GDP(0.4).group(5), m.ZCDP(0.1).group(3), m.PureDP(1.0).group(1)) == (m.GDP(2.0), m.ZCDP(0.1 * 9), m.PureDP(1.0))
+    assert m.ApproxDP(0.5, 1e-6).group(3) == m.ApproxDP(
+        1.5, 1e-6 * math.expm1(1.5) / math.expm1(0.5)
+    )
+    assert (m.GDP(0.4).group(5), m.ZCDP(0.1).group(3), m.PureDP(1.0).group(1)) == (
+        m.GDP(2.0),
+        m.ZCDP(0.1 * 9),
+        m.PureDP(1.0),
+    )
     assert m.RDP(8.0, 0.1).group(4) == m.RDP(2.0, 0.1 * 9)  # Mironov 2017, Proposition 2 with c = 2
     q = np.linspace(0, 1, 101)
     a = np.linspace(0, 1, 101)
     fine = m.TradeoffCurve(a, ndtr(ndtri(1 - a) - 0.3))
     assert np.abs(fine.group(2).tradeoff(q) - fine.tradeoff(fine.tradeoff(q))).max() < 1e-9
-    assert np.all(fine.group(9).tradeoff(q) >= fine.group(2).tradeoff(fine.tradeoff(q)) - 1e-9)  # of many corners, a curve above
+    # of many corners, a curve above
+    assert np.all(fine.group(9).tradeoff(q) >= fine.group(2).tradeoff(fine.tradeoff(q)) - 1e-9)
     assert np.abs(fine.group(3).tradeoff(q) - m.GDP(0.9).tradeoff(q)).max() < 0.02
     pure = m.TradeoffCurve([0, HALF, 1], [1, HALF, 0]).group(3)
-    assert np.all(pure.tradeoff(q) <= m.PureDP(3.0).tradeoff(q) + 1e-12)  # the steps between say more than their sum of epsilons
-    assert float(pure.tradeoff(0.01)) == pytest.approx(0.01 * math.exp(3)) and float(pure.tradeoff(0.3)) < 0.97
+    # the steps between say more than their sum of epsilons
+    assert np.all(pure.tradeoff(q) <= m.PureDP(3.0).tradeoff(q) + 1e-12)
+    assert (
+        float(pure.tradeoff(0.01)) == pytest.approx(0.01 * math.exp(3))
+        and float(pure.tradeoff(0.3)) < 0.97
+    )
 
 
 def test_what_is_promised_on_a_pair():
     far = Pair(np.array([0.0, 0.0]), np.array([3.0, 4.0]), relation="stated")
-    assert [m.MetricDP(0.5, norm).on(far).epsilon for norm in ("l1", "l2", "linf", None, 2.0)] == [3.5, 2.5, 2.0, 3.5, 1.0]
-    assert m.MetricDP(0.5).on(Pair([0.0, 0.0], [0.6, 0.6], relation="l2")).epsilon == pytest.approx(0.3 * math.sqrt(2))
+    assert [m.MetricDP(0.5, norm).on(far).epsilon for norm in ("l1", "l2", "linf", None, 2.0)] == [
+        3.5,
+        2.5,
+        2.0,
+        3.5,
+        1.0,
+    ]
+    assert m.MetricDP(0.5).on(Pair([0.0, 0.0], [0.6, 0.6], relation="l2")).epsilon == pytest.approx(
+        0.3 * math.sqrt(2)
+    )
     budgets = m.CoordinateDP((0.5, 1.0, 2.0))
-    pairs = [Pair([0.0, 0.0, 0.0], moved, relation="linf") for moved in ([1.0, 0.0, 0.0], [0.0, 0.5, 1.0])]
+    pairs = [
+        Pair([0.0, 0.0, 0.0], moved, relation="linf")
+        for moved in ([1.0, 0.0, 0.0], [0.0, 0.5, 1.0])
+    ]
     assert [budgets.on(pair).epsilon for pair in pairs] == [0.5, 3.0]
     assert m.GroupDP(2, m.GDP(0.5)).on(far) == m.GDP(1.0)
 
@@ -139,7 +184,11 @@ def test_what_is_promised_on_a_pair():
         ("dpsgd:1,0.01,1000", "cannot be refuted by runs"),
         ("dpsgd:0.01,1,1000,0", r"delta must lie in \(0, 1\)"),
         ("dpsgd:0.01,1e160,10", r"noise_multiplier must be at most 1e\+06, got 1e\+160"),
-        ("dpsgd:0.01,1,10,0.99", "delta must give dpsgd:0.01,1,10 a positive and finite epsilon, got delta = 0.99 with epsilon = 0"),
+        (
+            "dpsgd:0.01,1,10,0.99",
+            "delta must give dpsgd:0.01,1,10 a positive and finite epsilon, got delta = 0.99 "
+            "with epsilon = 0",
+        ),
         ("metric:1e308,1e308", "epsilon times distance must be positive and finite, got inf"),
         ("rdp:2=0.3,2=0.4", "orders must be greater than 1 and rise"),
         ("rdp:1=0.3,2=0.4", "orders must be greater than 1 and rise"),
@@ -168,7 +217,11 @@ def test_bad_files_name_themselves(tmp_path):
         ("a.csv", "alpha,beta\n0,1\n0.5,x\n", "must hold pairs of numbers"),
         ("b.csv", "", "got none"),
         ("c.json", "{", "c.json"),
-        ("d.json", {"alpha": [0, 1], "beta": [1]}, "must have equally many numbers in alpha and beta"),
+        (
+            "d.json",
+            {"alpha": [0, 1], "beta": [1]},
+            "must have equally many numbers in alpha and beta",
+        ),
         ("g.json", {"alpha": 5, "beta": [1]}, "must hold lists of numbers"),
         ("h.json", {"alpha": "01", "beta": "10"}, "must hold lists of numbers"),
         ("i.json", {"alpha": [False, True], "beta": [1, 0]}, "must hold lists of numbers"),
@@ -183,9 +236,13 @@ def test_bad_files_name_themselves(tmp_path):
 
 def test_pairs_that_a_claim_says_nothing_of():
     words = Pair(["a", "b"], ["a", "c"])
-    with pytest.raises(InvalidArgument, match="distance must be given unless the datasets are vectors"):
+    with pytest.raises(
+        InvalidArgument, match="distance must be given unless the datasets are vectors"
+    ):
         m.MetricDP(1.0).on(words)
-    with pytest.raises(InvalidArgument, match="vectors of 2 numbers, one for each budget, got vectors of 3"):
+    with pytest.raises(
+        InvalidArgument, match="vectors of 2 numbers, one for each budget, got vectors of 3"
+    ):
         m.CoordinateDP((1.0, 2.0)).on(Pair([0.0, 0.0, 0.0], [1.0, 0.0, 0.0]))
     assert m.MetricDP(1.0, 2.0).on(words) == m.PureDP(2.0)
 

@@ -1,4 +1,6 @@
-"""Does every specimen draw from the law that it states? Seeds are fixed; each test fails by chance with probability below 1e-6."""
+"""Does every specimen draw from the law that it states? Seeds are fixed; each test fails by chance
+with probability below 1e-6.
+"""
 
 import numpy as np
 import pytest
@@ -37,7 +39,8 @@ def test_discrete_counts_match_the_masses(name, chi_square):
         assert abs(mass.sum() - 1) < 1e-9
         outputs = mechanism.sample(dataset, 200_000, rng(seed))
         assert outputs.shape == (200_000, rows.shape[1]) and outputs.dtype == np.float64
-        weights = np.pi ** np.arange(rows.shape[1])  # one number a row; distinct rows of small whole numbers stay distinct
+        # one number a row; distinct rows of small whole numbers stay distinct
+        weights = np.pi ** np.arange(rows.shape[1])
         keys, drawn = rows @ weights, outputs @ weights
         order = np.argsort(keys)
         place = np.clip(np.searchsorted(keys[order], drawn - 1e-7), 0, keys.size - 1)
@@ -45,14 +48,21 @@ def test_discrete_counts_match_the_masses(name, chi_square):
         counts = np.zeros(keys.size)
         np.add.at(counts, order[place], 1)
         if keys.size > 2000:  # a fine grid: merge neighbours, so that cells are well filled
-            mass, counts = (np.add.reduceat(v, np.arange(0, keys.size, keys.size // 500)) for v in (mass, counts))
+            mass, counts = (
+                np.add.reduceat(v, np.arange(0, keys.size, keys.size // 500))
+                for v in (mass, counts)
+            )
         assert chi_square(counts, mass * counts.sum()) > LEVEL
 
 
 def cumulative(mechanism, dataset):
-    """Distribution function by Gauss-Legendre between breakpoints, on panels short against every scale of the zoo."""
+    """Distribution function by Gauss-Legendre between breakpoints, on panels short against every
+    scale of the zoo.
+    """
     breaks = mechanism.breakpoints(dataset)
-    edges = np.unique(np.concatenate([breaks, np.linspace(breaks.min() - 90, breaks.max() + 90, 4001)]))
+    edges = np.unique(
+        np.concatenate([breaks, np.linspace(breaks.min() - 90, breaks.max() + 90, 4001)])
+    )
     nodes, weights = np.polynomial.legendre.leggauss(8)
     half = np.diff(edges) / 2
     points = (edges[:-1] + half)[:, None] + half[:, None] * nodes
@@ -73,7 +83,9 @@ def test_continuous_draws_match_the_density(name):
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_match_their_factors(name, chi_square):
-    """Each coordinate against its factor, their sum's variance against independence, and the density against the factors' sum."""
+    """Each coordinate against its factor, their sum's variance against independence, and the
+    density against the factors' sum.
+    """
     mechanism = ZOO[name]
     d0, d1 = sides(mechanism)
     outputs = mechanism.sample(d1, 100_000, rng(3))
@@ -85,17 +97,24 @@ def test_products_match_their_factors(name, chi_square):
         if isinstance(factor, RandomizedResponse):
             ones = np.array([np.sum(column == 0), np.sum(column == 1)])
             mass = np.exp(factor.log_density(np.array([[0.0], [1.0]]), center))
-            assert ones.sum() == column.size and chi_square(ones, mass * column.size) > LEVEL / len(factors)
+            assert ones.sum() == column.size and chi_square(ones, mass * column.size) > LEVEL / len(
+                factors
+            )
         else:
-            assert kstest(np.exp(laplace_log_cdf(column - center[0], factor.scale)), "uniform").pvalue > LEVEL / len(factors)
+            assert kstest(
+                np.exp(laplace_log_cdf(column - center[0], factor.scale)), "uniform"
+            ).pvalue > LEVEL / len(factors)
         total += factor.log_density(column[:1000, None], center)
     np.testing.assert_allclose(total, mechanism.log_density(outputs[:1000], d1), rtol=1e-12)
     correlation = np.corrcoef(outputs.T) - np.eye(len(factors))
-    assert np.abs(correlation).max() < 6.5 / np.sqrt(100_000)  # 190 pairs at most: 190 * 2 Phi(-6.5) = 2e-8
+    # 190 pairs at most: 190 * 2 Phi(-6.5) = 2e-8
+    assert np.abs(correlation).max() < 6.5 / np.sqrt(100_000)
 
 
 def test_noisy_max_index_and_value(chi_square):
-    """Index against its own law; the value's density summed over indices against the value-only specimen."""
+    """Index against its own law; the value's density summed over indices against the value-only
+    specimen.
+    """
     both, value, index = ZOO["noisy-max-both"], ZOO["noisy-max-value"], ZOO["noisy-max"]
     answers = np.array([0.0, 1.0, -2.0, 0.5, 3.0])
     outputs = both.sample(answers, 100_000, rng(4))
@@ -105,14 +124,21 @@ def test_noisy_max_index_and_value(chi_square):
     assert kstest(np.interp(outputs[:, 1], edges, cdf), "uniform").pvalue > LEVEL
     y = outputs[:500, 1]
     joint = [both.log_density(np.column_stack([np.full(500, i), y]), answers) for i in range(5)]
-    np.testing.assert_allclose(np.logaddexp.reduce(joint), value.log_density(y[:, None], answers), rtol=1e-12)
-    assert both.log_density(np.array([[5.0, 0.0], [0.5, 0.0]]), answers).tolist() == [-np.inf, -np.inf]
+    np.testing.assert_allclose(
+        np.logaddexp.reduce(joint), value.log_density(y[:, None], answers), rtol=1e-12
+    )
+    assert both.log_density(np.array([[5.0, 0.0], [0.5, 0.0]]), answers).tolist() == [
+        -np.inf,
+        -np.inf,
+    ]
 
 
 def test_svt3_numbers_and_halts(chi_square):
-    """Masses of the patterns of calls by integrating the density over the released numbers, against counts; and the numbers' law.
+    """Masses of the patterns of calls by integrating the density over the released numbers, against
+    counts; and the numbers' law.
 
-    With cut-off 1 the density of one released number is integrated on a fine grid: those masses and that of no release add to 1.
+    With cut-off 1 the density of one released number is integrated on a fine grid: those masses and
+    that of no release add to 1.
     """
     mechanism = type(ZOO["svt3"])(1.0, length=4, variant=3, cutoff=1)
     for seed, answers in enumerate(([0.0, 1.0, 0.3, 0.0], [1.0, 0.0, 0.0, 1.0])):
@@ -128,10 +154,17 @@ def test_svt3_numbers_and_halts(chi_square):
             rows[:, :last], rows[:, last] = 0.0, points
             density = np.exp(mechanism.log_density(rows, answers)).reshape(half.size, -1)
             cdf = np.append(0.0, np.cumsum((density * half[:, None]) @ weights))
-            chosen = (outputs[:, last] != 0) & (outputs[:, :last] == 0).all(axis=1) & (outputs[:, last + 1 :] == -1).all(axis=1)
+            chosen = (
+                (outputs[:, last] != 0)
+                & (outputs[:, :last] == 0).all(axis=1)
+                & (outputs[:, last + 1 :] == -1).all(axis=1)
+            )
             mass.append(cdf[-1])
             counts.append(chosen.sum())
-            assert kstest(np.interp(outputs[chosen, last], edges, cdf / cdf[-1]), "uniform").pvalue > LEVEL / 4
+            assert (
+                kstest(np.interp(outputs[chosen, last], edges, cdf / cdf[-1]), "uniform").pvalue
+                > LEVEL / 4
+            )
         mass.append(float(np.exp(mechanism.log_density(np.zeros((1, 4)), answers)[0])))
         counts.append((outputs == 0).all(axis=1).sum())
         assert abs(sum(mass) - 1) < 1e-6 and sum(counts) == 200_000
@@ -145,12 +178,17 @@ def test_impossible_rows_have_no_mass():
     rows[1, :2] = 1.0  # two calls above: must halt
     rows[2, 9] = -1.0  # halts with no call above
     assert np.isneginf(svt.log_density(rows, np.zeros(10))).tolist() == [True, True, True, False]
-    assert np.isneginf(ZOO["laplace-grid"].log_density(np.array([0.3, 0.5]), 0.0)).tolist() == [True, False]
+    assert np.isneginf(ZOO["laplace-grid"].log_density(np.array([0.3, 0.5]), 0.0)).tolist() == [
+        True,
+        False,
+    ]
     assert np.isneginf(ZOO["rappor"].log_density(np.full((1, 20), 0.5), 0.0)).all()
 
 
 def test_coins_are_fair_and_used_once():
-    """Of 52 coins each falls evenly and no two agree too often: 1,378 z-scores below 6.3, false failure below 5e-7."""
+    """Of 52 coins each falls evenly and no two agree too often: 1,378 z-scores below 6.3, false
+    failure below 5e-7.
+    """
     rng = np.random.default_rng(1)
     words = np.array([fair_coins(rng) for _ in range(20_000)])
     assert np.all(words >> 52 == 1)
@@ -161,11 +199,21 @@ def test_coins_are_fair_and_used_once():
 
 
 def test_more_noise_than_coins():
-    """Of 120 equal queries all win alike, those after the 52nd too: chi-square over 119 degrees, false failure 1e-7."""
-    wins = np.bincount(NoisyMax(1.0, queries=120).sample(np.zeros(120), 60_000, np.random.default_rng(2))[:, 0].astype(int), minlength=120)
+    """Of 120 equal queries all win alike, those after the 52nd too: chi-square over 119 degrees,
+    false failure 1e-7.
+    """
+    wins = np.bincount(
+        NoisyMax(1.0, queries=120)
+        .sample(np.zeros(120), 60_000, np.random.default_rng(2))[:, 0]
+        .astype(int),
+        minlength=120,
+    )
     assert ((wins - 500.0) ** 2 / 500).sum() < chi2.isf(1e-7, 119)
     game = BrokenSparseVector(1.0, length=130)
     drawn = game.sample(np.zeros(130), 20_000, np.random.default_rng(3))
-    # at the threshold's own center each call is even, and any two agree with one probability, that of two among three
+    # at the threshold's own center each call is even, and any two agree with one probability, that
+    # of two among three
     near, far = (np.mean(drawn[:, 0] == drawn[:, j]) for j in (1, 110))
-    assert abs(near - far) < 6 * np.sqrt(0.5 / 20_000) and np.abs(drawn.mean(axis=0) - 0.5).max() < 6 * 0.5 / np.sqrt(20_000)
+    assert abs(near - far) < 6 * np.sqrt(0.5 / 20_000) and np.abs(
+        drawn.mean(axis=0) - 0.5
+    ).max() < 6 * 0.5 / np.sqrt(20_000)

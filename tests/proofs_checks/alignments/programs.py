@@ -1,4 +1,6 @@
-"""The benchmark programs of CheckDP (Wang et al. 2020), right and wrong, in the provable subset of Python, and others of their kind."""
+"""The benchmark programs of CheckDP (Wang et al. 2020), right and wrong, in the provable subset of
+Python, and others of their kind.
+"""
 
 from dpwitness.proofs_checks.alignments.program import provable
 
@@ -94,7 +96,9 @@ def sparse_vector_break(queries, rng, epsilon: float = 1.0, threshold: float = 0
 
 
 @provable(cost="epsilon", where=LIMITED, neighbors="monotone")
-def sparse_vector_monotone(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1):
+def sparse_vector_monotone(
+    queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1
+):
     out = []
     noisy_threshold = threshold + rng.laplace(scale=2 / epsilon)
     count = 0
@@ -126,7 +130,9 @@ def gap_sparse_vector(queries, rng, epsilon: float = 1.0, threshold: float = 0.5
 
 
 @provable(cost="epsilon", where=LIMITED)
-def bad_gap_sparse_vector(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1):
+def bad_gap_sparse_vector(
+    queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1
+):
     out = []
     noisy_threshold = threshold + rng.laplace(scale=2 / epsilon)
     count = 0
@@ -157,7 +163,9 @@ def num_sparse_vector(queries, rng, epsilon: float = 1.0, threshold: float = 0.5
 
 
 @provable(cost="epsilon", where=LIMITED)
-def adaptive_sparse_vector(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1):
+def adaptive_sparse_vector(
+    queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1
+):
     out = []
     noisy_threshold = threshold + rng.laplace(scale=2 / epsilon)
     spent = 0
@@ -178,7 +186,9 @@ def adaptive_sparse_vector(queries, rng, epsilon: float = 1.0, threshold: float 
 
 
 @provable(cost="epsilon", where=LIMITED)
-def bad_adaptive_sparse_vector(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1):
+def bad_adaptive_sparse_vector(
+    queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1
+):
     out = []
     noisy_threshold = threshold + rng.laplace(scale=2 / epsilon)
     spent = 0
@@ -242,7 +252,9 @@ def bad_sparse_vector_3(queries, rng, epsilon: float = 1.0, threshold: float = 0
 
 @provable(cost="epsilon", where=LIMITED)
 def bad_sparse_vector_4(queries, rng, epsilon: float = 1.0, threshold: float = 0.5, limit: int = 1):
-    """The noisy query is released, with the noise of its comparison (Lyu et al. 2017, Algorithm 3)."""
+    """The noisy query is released, with the noise of its comparison (Lyu et al. 2017,
+    Algorithm 3).
+    """
     out = []
     noisy_threshold = threshold + rng.laplace(scale=2 / epsilon)
     count = 0

@@ -1,4 +1,6 @@
-"""Tests of proofs of loop programs: right programs are proved, wrong ones never are, and the checker refuses false certificates."""
+"""Tests of proofs of loop programs: right programs are proved, wrong ones never are, and the
+checker refuses false certificates.
+"""
 
 import ast
 import importlib.util
@@ -24,7 +26,8 @@ from dpwitness.proofs_checks.alignments.reader import read
 pytest.importorskip("z3")
 
 HEADER = (
-    "from dpwitness.proofs_checks.alignments.program import provable\nPOSITIVE = 'epsilon > 0'\nLIMITED = 'epsilon > 0 and limit >= 1'\n"
+    "from dpwitness.proofs_checks.alignments.program import provable\nPOSITIVE = 'epsilon > 0'\n"
+    "LIMITED = 'epsilon > 0 and limit >= 1'\n"
 )
 
 
@@ -53,7 +56,11 @@ def written(tmp_path):
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if not name.startswith("bad_")])
 def test_a_right_program_is_proved(name):
     found = prove(PROGRAMS[name], trials=0)
-    assert found.verdict is Verdict.CERTIFIED and found.evidence == "proved" and "any number of queries" in found.headline()
+    assert (
+        found.verdict is Verdict.CERTIFIED
+        and found.evidence == "proved"
+        and "any number of queries" in found.headline()
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("bad_")])
@@ -63,43 +70,122 @@ def test_a_wrong_program_is_not_proved(name):
 
 
 WRONG_CHANGES = [
-    *(("noisy_max", *change) for change in [("2 / epsilon", "1 / epsilon"), ("return winner", "return winner, best")]),
-    *(("noisy_max", *change) for change in [('cost="epsilon"', 'cost="epsilon / 2"'), ("noisy = q + rng", "noisy = 2 * q + rng")]),
-    *(("noisy_max_exponential", *change) for change in [("2 / epsilon", "1 / epsilon"), ("q + rng", "q - rng"), ("= noisy\n", "= q\n")]),
-    *(("noisy_max_monotone", *change) for change in [("1 / epsilon", "1 / (2 * epsilon)"), (', neighbors="monotone"', "")]),
+    *(
+        ("noisy_max", *change)
+        for change in [("2 / epsilon", "1 / epsilon"), ("return winner", "return winner, best")]
+    ),
+    *(
+        ("noisy_max", *change)
+        for change in [
+            ('cost="epsilon"', 'cost="epsilon / 2"'),
+            ("noisy = q + rng", "noisy = 2 * q + rng"),
+        ]
+    ),
+    *(
+        ("noisy_max_exponential", *change)
+        for change in [
+            ("2 / epsilon", "1 / epsilon"),
+            ("q + rng", "q - rng"),
+            ("= noisy\n", "= q\n"),
+        ]
+    ),
+    *(
+        ("noisy_max_monotone", *change)
+        for change in [("1 / epsilon", "1 / (2 * epsilon)"), (', neighbors="monotone"', "")]
+    ),
     ("noisy_max_monotone", "return winner", "return best"),
-    *(("sparse_vector", *change) for change in [("4 * limit", "2 * limit"), ("+ rng.laplace(scale=2 / epsilon)", ""), ("4 * limit", "4")]),
     *(
         ("sparse_vector", *change)
-        for change in [("append(True)", "append(q)"), ("count < limit", "count <= limit"), ("count += 1", "pass")]
+        for change in [
+            ("4 * limit", "2 * limit"),
+            ("+ rng.laplace(scale=2 / epsilon)", ""),
+            ("4 * limit", "4"),
+        ]
     ),
-    *(("sparse_vector_break", *c) for c in [("count >= limit", "count > limit"), ("4 * limit", "3 * limit"), ("append(i)", "append(q)")]),
-    ("sparse_vector_break", "    return out", "    total = noisy_threshold\n    out.append(total)\n    return out"),
+    *(
+        ("sparse_vector", *change)
+        for change in [
+            ("append(True)", "append(q)"),
+            ("count < limit", "count <= limit"),
+            ("count += 1", "pass"),
+        ]
+    ),
+    *(
+        ("sparse_vector_break", *c)
+        for c in [
+            ("count >= limit", "count > limit"),
+            ("4 * limit", "3 * limit"),
+            ("append(i)", "append(q)"),
+        ]
+    ),
+    (
+        "sparse_vector_break",
+        "    return out",
+        "    total = noisy_threshold\n    out.append(total)\n    return out",
+    ),
     *(
         ("sparse_vector_monotone", *c)
-        for c in [("2 * limit", "limit"), (', neighbors="monotone"', ""), ("append(True)", "append(q + noise)")]
+        for c in [
+            ("2 * limit", "limit"),
+            (', neighbors="monotone"', ""),
+            ("append(True)", "append(q + noise)"),
+        ]
     ),
     *(
         ("gap_sparse_vector", *c)
-        for c in [("- noisy_threshold)", "+ noisy_threshold)"), ("4 * limit", "2 * limit"), ("append(0.0)", "append(q)")]
+        for c in [
+            ("- noisy_threshold)", "+ noisy_threshold)"),
+            ("4 * limit", "2 * limit"),
+            ("append(0.0)", "append(q)"),
+        ]
     ),
     *(
         ("num_sparse_vector", *c)
-        for c in [("6 * limit", "3 * limit"), ("3 * limit", "limit"), ("q + rng.laplace(scale=3", "q + 0 * rng.laplace(scale=3")]
+        for c in [
+            ("6 * limit", "3 * limit"),
+            ("3 * limit", "limit"),
+            ("q + rng.laplace(scale=3", "q + 0 * rng.laplace(scale=3"),
+        ]
     ),
-    *(("partial_sum", *c) for c in [("total += q", "total += 2 * q"), (', neighbors="one"', ""), ("1 / epsilon", "1 / (3 * epsilon)")]),
+    *(
+        ("partial_sum", *c)
+        for c in [
+            ("total += q", "total += 2 * q"),
+            (', neighbors="one"', ""),
+            ("1 / epsilon", "1 / (3 * epsilon)"),
+        ]
+    ),
     *(
         ("prefix_sum", *c)
-        for c in [("1 / epsilon", "1 / (2 * epsilon)"), ("append(total)", "append(total + q)"), (', neighbors="one"', "")]
+        for c in [
+            ("1 / epsilon", "1 / (2 * epsilon)"),
+            ("append(total)", "append(total + q)"),
+            (', neighbors="one"', ""),
+        ]
     ),
-    *(("smart_sum", *c) for c in [('"2 * epsilon"', '"epsilon"'), ("        total = 0.0\n", "        pass\n"), (', neighbors="one"', "")]),
+    *(
+        ("smart_sum", *c)
+        for c in [
+            ('"2 * epsilon"', '"epsilon"'),
+            ("        total = 0.0\n", "        pass\n"),
+            (', neighbors="one"', ""),
+        ]
+    ),
     *(
         ("histogram", *c)
-        for c in [("1 / epsilon", "1 / (2 * epsilon)"), ("q + rng", "2 * q + rng"), ("laplace(scale=1", "exponential(scale=1")]
+        for c in [
+            ("1 / epsilon", "1 / (2 * epsilon)"),
+            ("q + rng", "2 * q + rng"),
+            ("laplace(scale=1", "exponential(scale=1"),
+        ]
     ),
     *(
         ("adaptive_sparse_vector", *c)
-        for c in [("8 * limit", "4 * limit"), ("spent += 2", "spent += 1"), ("<= 2 * limit - 2", "<= 2 * limit")]
+        for c in [
+            ("8 * limit", "4 * limit"),
+            ("spent += 2", "spent += 1"),
+            ("<= 2 * limit - 2", "<= 2 * limit"),
+        ]
     ),
 ]
 
@@ -107,8 +193,13 @@ WRONG_CHANGES = [
 @pytest.mark.parametrize(("name", "old", "new"), WRONG_CHANGES)
 def test_a_wrong_change_of_a_right_program_is_not_proved(name, old, new, written):
     text = inspect.getsource(PROGRAMS[name])
-    changed = new.join(text.rsplit(old, 1)) if old == "        total = 0.0\n" else text.replace(old, new)
-    assert changed != text and prove(written(changed), trials=0, seconds=10).verdict is Verdict.INCONCLUSIVE
+    changed = (
+        new.join(text.rsplit(old, 1)) if old == "        total = 0.0\n" else text.replace(old, new)
+    )
+    assert (
+        changed != text
+        and prove(written(changed), trials=0, seconds=10).verdict is Verdict.INCONCLUSIVE
+    )
 
 
 TRAPS = {
@@ -195,8 +286,12 @@ LITTLE_NOISE = """
     """
 
 
-CHECKED_ALONE = {  # invariants that would prove a wrong program if the checker confused states or names
-    "output after break": (TRAPS["output after break"], ["left.break_ == right.break_", "left.break_ or left.last == right.last"]),
+# invariants that would prove a wrong program if the checker confused states or names
+CHECKED_ALONE = {
+    "output after break": (
+        TRAPS["output after break"],
+        ["left.break_ == right.break_", "left.break_ or left.last == right.last"],
+    ),
     "variable named query": (
         """
         @provable(cost="epsilon", where=POSITIVE)
@@ -232,21 +327,38 @@ CHECKED_ALONE = {  # invariants that would prove a wrong program if the checker 
 @pytest.mark.parametrize(("text", "invariants"), CHECKED_ALONE.values(), ids=CHECKED_ALONE)
 def test_the_checker_alone_refuses_a_trap(text, invariants, written):
     program = read(written(text))
-    assert failed_obligation(program, DIRECTIONS[program.neighbors][0], {}, invariants).startswith("outputs")
+    assert failed_obligation(program, DIRECTIONS[program.neighbors][0], {}, invariants).startswith(
+        "outputs"
+    )
 
 
 def test_the_checker_alone_refuses_a_raw_value_and_a_cost_above_the_budget(written):
     assert failed_obligation(read(written(RAW)), (-1, 1), {}, []) == "outputs after the loop agree"
     shift = {"noise_1": Shift(0, ast.parse("total", mode="eval").body)}
     invariants = ["changed or left.total == right.total", "abs(left.total - right.total) <= 1"]
-    assert failed_obligation(read(written(LITTLE_NOISE)), (-1, 1), shift, invariants) == "the cost is within the budget"
+    assert (
+        failed_obligation(read(written(LITTLE_NOISE)), (-1, 1), shift, invariants)
+        == "the cost is within the budget"
+    )
     enough = read(written(LITTLE_NOISE.replace("epsilon / 2", "epsilon")))
     assert failed_obligation(enough, (-1, 1), shift, invariants) == ""
-    all_may_change = read(written(LITTLE_NOISE.replace("epsilon / 2", "epsilon").replace(', neighbors="one"', "")))
-    assert failed_obligation(all_may_change, (-1, 1), shift, invariants[1:]) == "invariants are kept by an iteration"
+    all_may_change = read(
+        written(LITTLE_NOISE.replace("epsilon / 2", "epsilon").replace(', neighbors="one"', ""))
+    )
+    assert (
+        failed_obligation(all_may_change, (-1, 1), shift, invariants[1:])
+        == "invariants are kept by an iteration"
+    )
 
 
-SMALL = [name for name in PROGRAMS if name.startswith("bad_") and "gap" not in name and "adaptive" not in name and name[-1] not in "234"]
+SMALL = [
+    name
+    for name in PROGRAMS
+    if name.startswith("bad_")
+    and "gap" not in name
+    and "adaptive" not in name
+    and name[-1] not in "234"
+]
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -257,9 +369,15 @@ def test_the_checker_alone_proves_no_wrong_program(name, monkeypatch):
 
 
 def test_an_audit_confirms_a_violation():
-    """The loss is twice the claim. False-failure probability below 1e-6: the event has odds e^2, 10,000 runs."""
+    """The loss is twice the claim. False-failure probability below 1e-6: the event has odds e^2,
+    10,000 runs.
+    """
     found = prove(PROGRAMS["bad_partial_sum"], trials=10_000)
-    assert found.verdict is Verdict.VIOLATED and found.audit.epsilon_lower > 1 and found.to_json()["audit"]["verdict"] == "VIOLATED"
+    assert (
+        found.verdict is Verdict.VIOLATED
+        and found.audit.epsilon_lower > 1
+        and found.to_json()["audit"]["verdict"] == "VIOLATED"
+    )
 
 
 def test_the_checker_refuses_false_certificates():
@@ -269,10 +387,19 @@ def test_the_checker_refuses_false_certificates():
     found = Obligations(program, direction, right)
     invariants = inductive(found, candidates(program), time.monotonic() + 60)
     assert failed_obligation(program, direction, right, invariants) == ""
-    assert failed_obligation(program, direction, right, [*invariants, "left.count <= 0"]) == "invariants are kept by an iteration"
-    assert failed_obligation(program, direction, right, [*invariants, "left.count >= 1"]) == "invariants hold before the loop"
+    assert (
+        failed_obligation(program, direction, right, [*invariants, "left.count <= 0"])
+        == "invariants are kept by an iteration"
+    )
+    assert (
+        failed_obligation(program, direction, right, [*invariants, "left.count >= 1"])
+        == "invariants hold before the loop"
+    )
     assert failed_obligation(program, direction, right, []) != ""
-    assert failed_obligation(program, direction, {**right, "noise_1": Shift(0)}, invariants) == "outputs of an iteration agree"
+    assert (
+        failed_obligation(program, direction, {**right, "noise_1": Shift(0)}, invariants)
+        == "outputs of an iteration agree"
+    )
     later = {**right, "noise_1": Shift(1, ast.parse("count", mode="eval").body)}
     with pytest.raises(ValueError, match="later variables"):
         failed_obligation(program, direction, later, invariants)
@@ -281,7 +408,10 @@ def test_the_checker_refuses_false_certificates():
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_semantics_of_the_proof_is_that_of_python(name):
     program = read(PROGRAMS[name])
-    assert difference(PROGRAMS[name], program, 1) == "" and difference(PROGRAMS[name], program, 2, Numbers) == ""
+    assert (
+        difference(PROGRAMS[name], program, 1) == ""
+        and difference(PROGRAMS[name], program, 2, Numbers) == ""
+    )
 
 
 OUTSIDE = {
@@ -319,22 +449,29 @@ def test_a_function_without_a_promise_or_with_false_defaults_is_rejected(written
     with pytest.raises(InvalidArgument, match="do not satisfy"):
         prove(
             written(
-                '@provable(cost="epsilon", where="epsilon > 0 and epsilon < 0")\ndef f(queries, rng, epsilon: float = 1.0):\n    return 1\n'
+                '@provable(cost="epsilon", where="epsilon > 0 and epsilon < 0")\ndef '
+                "f(queries, rng, epsilon: float = 1.0):\n    return 1\n"
             )
         )
 
 
 def test_a_variable_that_only_one_branch_assigns_is_rejected(written):
-    start = '@provable(cost="epsilon", where=POSITIVE)\ndef f(queries, rng, epsilon: float = 1.0):\n    for q in queries:\n'
+    start = (
+        '@provable(cost="epsilon", where=POSITIVE)\ndef f(queries, rng, epsilon: float = 1.0):\n '
+        "   for q in queries:\n"
+    )
     with pytest.raises(InvalidArgument, match="y may have no value"):
-        prove(written(f"{start}        if q > 0:\n            y = q\n        x = y\n    return 1\n"))
+        prove(
+            written(f"{start}        if q > 0:\n            y = q\n        x = y\n    return 1\n")
+        )
     with pytest.raises(InvalidArgument, match="y may have no value"):
         prove(written(f"{start}        y = q\n    return y\n"))
 
 
 def test_a_text_that_changed_after_the_import_is_rejected(written):
     found = written(
-        '@provable(cost="epsilon", where=POSITIVE)\ndef f(queries, rng, epsilon: float = 1.0):\n    return rng.laplace(scale=1 / epsilon)\n'
+        '@provable(cost="epsilon", where=POSITIVE)\ndef f(queries, rng, epsilon: float = '
+        "1.0):\n    return rng.laplace(scale=1 / epsilon)\n"
     )
     file = Path(found.__code__.co_filename)
     file.write_text(file.read_text().replace("1 / epsilon", "epsilon / 1 "))
@@ -351,4 +488,7 @@ def test_without_z3_the_message_says_what_to_install(monkeypatch, capsys):
 def test_the_command_prints_the_alignment(capsys):
     assert main(["prove", f"{Path(__file__).with_name('programs.py')}:histogram"]) == 0
     shown = capsys.readouterr().out
-    assert "CERTIFIED: (epsilon)-DP where epsilon > 0" in shown and "noise_1 moves by (q on D) - (q on D')" in shown
+    assert (
+        "CERTIFIED: (epsilon)-DP where epsilon > 0" in shown
+        and "noise_1 moves by (q on D) - (q on D')" in shown
+    )

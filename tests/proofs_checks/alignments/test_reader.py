@@ -1,4 +1,6 @@
-"""Tests of the reader of loop programs: a program that publishes its data has no proof, and Python runs what the reader reads."""
+"""Tests of the reader of loop programs: a program that publishes its data has no proof, and Python
+runs what the reader reads.
+"""
 
 import ast
 import builtins
@@ -11,8 +13,17 @@ import numpy as np
 import pytest
 
 from dpwitness import Verdict
-from dpwitness.benchmarks.adversarial.programs import Writer, changed_program_differs, disagreement, formulas_differ, program_differs
-from dpwitness.benchmarks.adversarial.publishers import changed_function_differs, publisher_is_certified
+from dpwitness.benchmarks.adversarial.programs import (
+    Writer,
+    changed_program_differs,
+    disagreement,
+    formulas_differ,
+    program_differs,
+)
+from dpwitness.benchmarks.adversarial.publishers import (
+    changed_function_differs,
+    publisher_is_certified,
+)
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks import provable, prove
 from dpwitness.proofs_checks.alignments.expressions import Numbers
@@ -35,7 +46,13 @@ def f(queries, rng, epsilon: float = 1.0, limit: int = 2):
             out.append(q + noise)
     return out
 """
-PARTS = {"START": "n = 2", "LOOP": "q in queries", "SCALE": "1 / epsilon", "TEST": "q != q", "BODY": "out.append(q + 0.0)"}
+PARTS = {
+    "START": "n = 2",
+    "LOOP": "q in queries",
+    "SCALE": "1 / epsilon",
+    "TEST": "q != q",
+    "BODY": "out.append(q + 0.0)",
+}
 BIG = "1" + "0" * 400
 
 
@@ -56,42 +73,73 @@ def histogram(**parts):
 
 
 def raising(line):
-    """Return a program that raises an exception where a query is positive, by a statement that the reader once read otherwise."""
-    return histogram(START="n = 2\n    m = 0.0").replace("        noise =", f"        if q > 0:\n            {line}\n        noise =")
+    """Return a program that raises an exception where a query is positive, by a statement that the
+    reader once read otherwise.
+    """
+    return histogram(START="n = 2\n    m = 0.0").replace(
+        "        noise =", f"        if q > 0:\n            {line}\n        noise ="
+    )
 
 
 PUBLISHED = {
-    "the index becomes a list": histogram(START="x = 0", LOOP="*x, q in enumerate(queries)", TEST="x != 0"),
-    "the index becomes a list, backwards": histogram(START="x = 1", LOOP="*x, q in enumerate(queries)", TEST="not x == 1"),
-    "the index is stored in a list": histogram(START="x = []", LOOP="x[0], q in enumerate(queries)"),
+    "the index becomes a list": histogram(
+        START="x = 0", LOOP="*x, q in enumerate(queries)", TEST="x != 0"
+    ),
+    "the index becomes a list, backwards": histogram(
+        START="x = 1", LOOP="*x, q in enumerate(queries)", TEST="not x == 1"
+    ),
+    "the index is stored in a list": histogram(
+        START="x = []", LOOP="x[0], q in enumerate(queries)"
+    ),
     "noise that underflows": histogram(SCALE="1e-200 * 1e-200 * 1e200 * 1e200 / epsilon"),
-    "noise that underflows in a quotient": histogram(SCALE="1e200 * (1e-200 / 1e200 / epsilon) * 1e200"),
-    "noise that overflows in a divisor": histogram(SCALE="1 / (1e200 * 1e200 * epsilon) * 1e200 * 1e200"),
+    "noise that underflows in a quotient": histogram(
+        SCALE="1e200 * (1e-200 / 1e200 / epsilon) * 1e200"
+    ),
+    "noise that overflows in a divisor": histogram(
+        SCALE="1 / (1e200 * 1e200 * epsilon) * 1e200 * 1e200"
+    ),
     "exception: loc is given twice": raising("m = rng.laplace(0.0, loc=0.0, scale=1 / epsilon)"),
-    "exception: read before the first value": raising("x = abs(rng.laplace(scale=1 / epsilon) - x)"),
-    "exception: read before the first value, added": raising("x = abs(x + rng.laplace(scale=1 / epsilon))"),
+    "exception: read before the first value": raising(
+        "x = abs(rng.laplace(scale=1 / epsilon) - x)"
+    ),
+    "exception: read before the first value, added": raising(
+        "x = abs(x + rng.laplace(scale=1 / epsilon))"
+    ),
     "exception: a literal beyond floating point": raising(f"m = 1.0 + {BIG}"),
     "exception: a parameter times such a literal": raising(f"m = 1.0 + limit * {BIG}"),
     "exception: a scale beyond floating point": raising(f"m = rng.laplace(scale={BIG})"),
-    "exception: an integer that grows": raising("n = n * n * n * n * n; m = n + 0.5").replace("; ", "\n            "),
-    "exception: a quotient of an integer that grows": raising("n = n + n * n; m = n / 2").replace("; ", "\n            "),
+    "exception: an integer that grows": raising("n = n * n * n * n * n; m = n + 0.5").replace(
+        "; ", "\n            "
+    ),
+    "exception: a quotient of an integer that grows": raising("n = n + n * n; m = n / 2").replace(
+        "; ", "\n            "
+    ),
     "exception: append with a keyword": raising("out.append(0.0, x=1)"),
     "a sum that rounds": histogram(TEST="q + 1e17 - 1e17 != q"),
     "a quotient that rounds": histogram(START="x = 1.0\n    y = x / 49", TEST="y * 49 < x"),
     "the sign of zero": histogram(TEST="q > -1e9", BODY="out.append(0.0 * q)"),
-    "the type of a parameter": histogram(TEST="q > -1e9", BODY="out.append(epsilon if q > 0 else 1.0)")
+    "the type of a parameter": histogram(
+        TEST="q > -1e9", BODY="out.append(epsilon if q > 0 else 1.0)"
+    )
     .replace("epsilon: float = 1.0", "epsilon: float = 1")
     .replace("epsilon > 0 and", "epsilon == 1 and"),
-    "a product beyond floating point": histogram(TEST="q > -1e9", BODY="out.append((q * 1e307 * 1e307) * 0.0)"),
+    "a product beyond floating point": histogram(
+        TEST="q > -1e9", BODY="out.append((q * 1e307 * 1e307) * 0.0)"
+    ),
     "walrus": histogram(START="x = 0", TEST="(x := 1) > 2 or x == 1"),
     "walrus in an annotation": histogram(START="x: (y := 1) = 0"),
     "global name": histogram(START="global x\n    x = 0", TEST="x != 0"),
     "generator by an annotation": histogram(START="x: (yield) = 0"),
-    "loop in the loop": histogram(START="x = 0").replace("        noise", "        for x in [1]:\n            pass\n        noise"),
-    "else of the loop": histogram().replace("    return", "    else:\n        out.append(q)\n    return"),
+    "loop in the loop": histogram(START="x = 0").replace(
+        "        noise", "        for x in [1]:\n            pass\n        noise"
+    ),
+    "else of the loop": histogram().replace(
+        "    return", "    else:\n        out.append(q)\n    return"
+    ),
     "own abs": "abs = lambda x: -1.0\n" + histogram(TEST="abs(q) < 0"),
     "own len": "len = lambda x: -1\n" + histogram(TEST="len(queries) < 0"),
-    "own enumerate": "enumerate = lambda x: [(-1, q) for q in x]\n" + histogram(LOOP="i, q in enumerate(queries)", TEST="i < 0"),
+    "own enumerate": "enumerate = lambda x: [(-1, q) for q in x]\n"
+    + histogram(LOOP="i, q in enumerate(queries)", TEST="i < 0"),
 }
 
 
@@ -104,12 +152,15 @@ def test_a_program_that_publishes_its_data_is_refused(name):
 
 def test_the_promise_is_printed_as_it_is_read():
     text = histogram().replace('cost="epsilon"', 'cost="epsilon # / 1000"')
-    assert prove(defined(text), trials=0).promise.startswith("(epsilon)-DP where epsilon > 0 and limit >= 2;")
+    assert prove(defined(text), trials=0).promise.startswith(
+        "(epsilon)-DP where epsilon > 0 and limit >= 2;"
+    )
 
 
 def test_the_program_without_a_trick_is_certified():
     assert prove(defined(histogram()), trials=0).verdict is Verdict.CERTIFIED
-    assert prove(defined(histogram(TEST="n * n * n < 0")), trials=0).verdict is Verdict.CERTIFIED  # integers that are not converted
+    # integers that are not converted
+    assert prove(defined(histogram(TEST="n * n * n < 0")), trials=0).verdict is Verdict.CERTIFIED
 
 
 def other_code(function):
@@ -144,22 +195,32 @@ class Names(dict):
     """Global names that are looked up in another way."""
 
     def __missing__(self, name):
-        return {"enumerate": lambda queries: [(-1, q) for q in queries]}.get(name) or getattr(builtins, name)
+        return {"enumerate": lambda queries: [(-1, q) for q in queries]}.get(name) or getattr(
+            builtins, name
+        )
 
 
 OTHERS = {"enumerate": lambda queries: [(-1, q) for q in queries]}
 CHANGES = {
     "code of a program with less noise": other_code,
-    "generator": lambda f: changed("__code__", f.__code__.replace(co_flags=f.__code__.co_flags | 0x20))(f),
-    "constants": lambda f: changed("__code__", f.__code__.replace(co_consts=(None, 0.5, *f.__code__.co_consts[2:])))(f),
-    "constants moved by a text": lambda f: changed("__code__", f.__code__.replace(co_consts=("", *f.__code__.co_consts)))(f),
+    "generator": lambda f: changed(
+        "__code__", f.__code__.replace(co_flags=f.__code__.co_flags | 0x20)
+    )(f),
+    "constants": lambda f: changed(
+        "__code__", f.__code__.replace(co_consts=(None, 0.5, *f.__code__.co_consts[2:]))
+    )(f),
+    "constants moved by a text": lambda f: changed(
+        "__code__", f.__code__.replace(co_consts=("", *f.__code__.co_consts))
+    )(f),
     "defaults": changed("__defaults__", (9.0, 2)),
     "defaults of queries": changed("__defaults__", ([], None, 1.0, 2)),
     "wrapper": without_noise,
     "globals": lambda f: copied(f, dict(OTHERS)),
     "builtins": lambda f: copied(f, {"__builtins__": {**vars(builtins), **OTHERS}}),
     "class of globals": lambda f: copied(f, Names()),
-    "class of the promise": changed("promise", (type("Text", (str,), {})("epsilon"), "epsilon > 0 and limit >= 2", "one")),
+    "class of the promise": changed(
+        "promise", (type("Text", (str,), {})("epsilon"), "epsilon > 0 and limit >= 2", "one")
+    ),
     "neighbors": changed("promise", ("epsilon", "epsilon > 0 and limit >= 2", "none")),
 }
 
@@ -191,7 +252,9 @@ def test_replaced_built_in_functions_are_refused(monkeypatch):
     ],
 )
 def test_noise_that_is_drawn_only_if_needed_is_a_branch(test):
-    """Each query draws noise until the limit, and none after it: proved, as noise after the limit costs nothing."""
+    """Each query draws noise until the limit, and none after it: proved, as noise after the limit
+    costs nothing.
+    """
     text = f"""
 @provable(cost="epsilon", where="epsilon > 0 and limit >= 1")
 def f(queries, rng, epsilon: float = 1.0, limit: int = 1):
@@ -210,11 +273,18 @@ def f(queries, rng, epsilon: float = 1.0, limit: int = 1):
     program = read(function)
     assert difference(function, program, 3) == "" == difference(function, program, 4, Numbers)
     assert prove(function, trials=0).verdict is Verdict.CERTIFIED
-    assert prove(defined(text.replace("4 * limit", "2 * limit")), trials=0, seconds=5).verdict is Verdict.INCONCLUSIVE
+    assert (
+        prove(defined(text.replace("4 * limit", "2 * limit")), trials=0, seconds=5).verdict
+        is Verdict.INCONCLUSIVE
+    )
 
 
 def test_every_other_node_and_field_is_refused():
-    nodes = [kind for base in (ast.stmt, ast.expr, ast.operator, ast.unaryop, ast.cmpop, ast.pattern) for kind in base.__subclasses__()]
+    nodes = [
+        kind
+        for base in (ast.stmt, ast.expr, ast.operator, ast.unaryop, ast.cmpop, ast.pattern)
+        for kind in base.__subclasses__()
+    ]
     assert {kind for kind in nodes if kind in MODELLED} == {*MODELLED} - {
         *(ast.arguments, ast.arg, ast.keyword, ast.Load, ast.Store, ast.And, ast.Or)
     }
@@ -226,7 +296,8 @@ def test_every_other_node_and_field_is_refused():
     for name, extra in (("type_comment", "int"), ("orelse", [ast.Pass()])):
         assert "field" in unmodelled(ast.For(**{**vars(loop), name: extra}))[1]
     new = ast.For(**vars(loop))
-    new._fields, new.later = (*ast.For._fields, "later"), ast.Pass()  # a field of a later version of Python
+    # a field of a later version of Python
+    new._fields, new.later = (*ast.For._fields, "later"), ast.Pass()
     assert unmodelled(new)
 
 
@@ -251,7 +322,9 @@ def sample(attack, number):
 def test_random_programs_run_as_they_are_read():
     """The benchmark `adversarial` runs 10,000 of each."""
     assert not any(sample(program_differs, 40)) and not any(sample(changed_program_differs, 40))
-    assert not any(sample(changed_function_differs, 20)) and not any(sample(publisher_is_certified, 10))
+    assert not any(sample(changed_function_differs, 20)) and not any(
+        sample(publisher_is_certified, 10)
+    )
     assert not any(sample(formulas_differ, 10))
     accepted = [disagreement(Writer(seed).text(), seed)[0] for seed in range(30)]
     assert sum(accepted) > 15

@@ -1,4 +1,6 @@
-"""Tests of the sign of zero: -0.0 is no real number, and a program that may return it is not certified."""
+"""Tests of the sign of zero: -0.0 is no real number, and a program that may return it is not
+certified.
+"""
 
 import math
 import random
@@ -27,7 +29,17 @@ def f(queries, rng, epsilon: float = 1.0, offset: float = 0.0):
         out.append(VALUE)
     return out
 """
-UNSAFE = ["0 * q", "-(q - q)", "q if q == 0 else 0.0", "(q - q) / -2", "offset", "-total", "0.0 * noise", "(i - i) / -2", "-(1 - 1) * q"]
+UNSAFE = [
+    "0 * q",
+    "-(q - q)",
+    "q if q == 0 else 0.0",
+    "(q - q) / -2",
+    "offset",
+    "-total",
+    "0.0 * noise",
+    "(i - i) / -2",
+    "-(1 - 1) * q",
+]
 SAFE = [
     "0 * q + 0.0",
     "abs(0 * q)",
@@ -55,7 +67,10 @@ def test_a_proof_is_refused_if_the_sign_of_a_zero_may_tell_a_query():
     rare = "0 * q if q < -1e5 else 0.0"  # no run of `prove` meets it
     with pytest.raises(InvalidArgument, match=r"returned number `.*` may be -0\.0.*add 0\.0"):
         prove(function_of(PROGRAM.replace("VALUE", rare)), trials=0)
-    assert prove(function_of(PROGRAM.replace("VALUE", f"0.0 + ({rare})")), trials=0).verdict is Verdict.CERTIFIED
+    assert (
+        prove(function_of(PROGRAM.replace("VALUE", f"0.0 + ({rare})")), trials=0).verdict
+        is Verdict.CERTIFIED
+    )
 
 
 def test_random_programs_without_the_refusal_never_return_minus_zero():
@@ -69,7 +84,10 @@ def test_random_programs_without_the_refusal_never_return_minus_zero():
             continue
         accepted += 1
         queries = [rng.choice((0.0, 0.0, -1.0, 1.0, -0.5)) for _ in range(rng.randrange(4))]
-        noise = [rng.choice((-1.0, 1.0, -0.5, 2.0)) for _ in range((len(queries) + 2) * len(program.noises))]
+        noise = [
+            rng.choice((-1.0, 1.0, -0.5, 2.0))
+            for _ in range((len(queries) + 2) * len(program.noises))
+        ]
         try:
             found = function(queries, ForcedNoise(iter(noise)))
         except ZeroDivisionError:  # the remainder of no queries
@@ -80,4 +98,8 @@ def test_random_programs_without_the_refusal_never_return_minus_zero():
 
 
 def _flat(output):
-    return [number for item in output for number in _flat(item)] if isinstance(output, list | tuple) else [output]
+    return (
+        [number for item in output for number in _flat(item)]
+        if isinstance(output, list | tuple)
+        else [output]
+    )

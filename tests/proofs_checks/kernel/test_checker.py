@@ -1,4 +1,6 @@
-"""The checker of witnesses: directed rounding against exact numbers and flint's balls, the program's bounds, and forged witnesses."""
+"""The checker of witnesses: directed rounding against exact numbers and flint's balls, the
+program's bounds, and forged witnesses.
+"""
 
 import ast
 import hashlib
@@ -55,11 +57,24 @@ def test_enclosures_hold_the_values_of_ball_arithmetic(x):
         assert arb(k.DENSITY) <= one / (2 * arb.pi()).sqrt() <= arb(k.DENSITY + 1)
 
 
-@pytest.mark.parametrize("case", [(0.05, 0.01, 0.02, 0.3), (1e-4, 1e-6, 3e-6, 0.7), (0.01, 0.0, 1.0, 0.5), (0.05, 0.2, 1.0, 0.9)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        (0.05, 0.01, 0.02, 0.3),
+        (1e-4, 1e-6, 3e-6, 0.7),
+        (0.01, 0.0, 1.0, 0.5),
+        (0.05, 0.2, 1.0, 0.9),
+    ],
+)
 def test_conditional_errors_are_those_of_the_program_from_below(case):
     level, more, as_many, share = case
-    found = k.conditional_error(*(k.floor(F(number)) for number in (level, more, as_many)), F(share)) / k.ONE
-    assert found == pytest.approx(_conditional_error(level, *norm.isf([more, as_many]), share), rel=1e-9)
+    found = (
+        k.conditional_error(*(k.floor(F(number)) for number in (level, more, as_many)), F(share))
+        / k.ONE
+    )
+    assert found == pytest.approx(
+        _conditional_error(level, *norm.isf([more, as_many]), share), rel=1e-9
+    )
 
 
 def test_a_stage_that_never_guesses_leaves_almost_the_error():
@@ -67,11 +82,15 @@ def test_a_stage_that_never_guesses_leaves_almost_the_error():
     assert level * (1 - 2**-23) < k.conditional_error(level, 0, k.ONE, F(1, 2)) <= level
 
 
-@pytest.mark.parametrize("text", ["pure:0.5", "approx:0.5,0.001", "gdp:0.3", "rdp:3,0.2", "rdp:2=0.2,8=0.9", "zcdp:0.05"])
+@pytest.mark.parametrize(
+    "text", ["pure:0.5", "approx:0.5,0.001", "gdp:0.3", "rdp:3,0.2", "rdp:2=0.2,8=0.9", "zcdp:0.05"]
+)
 @pytest.mark.parametrize("stages", [1, 2])
 def test_the_bound_is_the_programs(text, stages):
     claim = parse_claim(text)
-    parts = [Part(Tally(420, 130, 900, 1), 0.125**0.5), Part(Tally(2900, 700, 8000, 1), lost=20)][-stages:]
+    parts = [Part(Tally(420, 130, 900, 1), 0.125**0.5), Part(Tally(2900, 700, 8000, 1), lost=20)][
+        -stages:
+    ]
     bound = combined_bound(claim, parts, 0.03)
     found = [{**part.to_json(), "weight": part.weight} for part in parts]
     known, slack = k.decode_claim(text, list(claim.numbers)), 1e-9 if stages == 1 else 1e-6
@@ -83,9 +102,19 @@ def test_the_bound_is_the_programs(text, stages):
 @pytest.mark.parametrize(
     ("text", "alpha", "stages"),
     [
-        ("pure:1", 0.05, [(15588, 1127, 22051, 1, 4), (378, 320, 756, 1, 0)]),  # far above, then far below the bound of the other
+        # far above, then far below the bound of the other
+        ("pure:1", 0.05, [(15588, 1127, 22051, 1, 4), (378, 320, 756, 1, 0)]),
         ("pure:0.1", 0.05, [(3418, 2099, 5766, 2, 0), (9, 0, 118, 2, 0), (676, 126, 3467, 2, 0)]),
-        ("approx:1,0.001", 0.025, [(2, 0, 68, 2, 0), (1102, 173, 2519, 2, 0), (2311, 1761, 8740, 2, 0), (4406, 3555, 16596, 2, 0)]),
+        (
+            "approx:1,0.001",
+            0.025,
+            [
+                (2, 0, 68, 2, 0),
+                (1102, 173, 2519, 2, 0),
+                (2311, 1761, 8740, 2, 0),
+                (4406, 3555, 16596, 2, 0),
+            ],
+        ),
     ],
 )
 def test_stages_of_different_strength_have_the_programs_bound(text, alpha, stages):
@@ -98,7 +127,9 @@ def test_stages_of_different_strength_have_the_programs_bound(text, alpha, stage
 
 
 def test_answers_are_fixed():
-    """Pins every rounding. `dpwitness bench kernel` measures that mutants of the checker change an answer."""
+    """Pins every rounding. `dpwitness bench kernel` measures that mutants of the checker change an
+    answer.
+    """
     assert bounds_of(k) == BOUNDS
     answers = [answer(question) for question in questions(k)]
     digest = hashlib.sha256("\n".join(answers).encode()).hexdigest()
@@ -107,9 +138,20 @@ def test_answers_are_fixed():
 
 def test_copies_of_a_record_are_counted_and_not_listed():
     many = 10**15
-    assert k.check_pair(pair("replace-one", labelled([1.0, 2.0], [many, 1]), labelled([1.0, 2.0], [many - 1, 2]))) == "replace-one"
+    assert (
+        k.check_pair(
+            pair(
+                "replace-one", labelled([1.0, 2.0], [many, 1]), labelled([1.0, 2.0], [many - 1, 2])
+            )
+        )
+        == "replace-one"
+    )
     with pytest.raises(k.Refused, match="2 records differ"):
-        k.check_pair(pair("replace-one", labelled([1.0, 2.0], [many, 1]), labelled([1.0, 2.0], [many - 2, 3])))
+        k.check_pair(
+            pair(
+                "replace-one", labelled([1.0, 2.0], [many, 1]), labelled([1.0, 2.0], [many - 2, 3])
+            )
+        )
 
 
 def test_no_published_witness_is_refused_and_all_with_counts_are_accepted():
@@ -125,7 +167,9 @@ def test_a_count_changed_in_the_last_digit_is_refused(path):
     if "alpha" not in content["counts"] or "stages" in content["counts"]:
         pytest.skip("the witness of an earlier version does not state its error")
     for name, step in (("correct", 1), ("correct", -1), ("wrong", 1)):
-        forged = seal(content | {"counts": content["counts"] | {name: content["counts"][name] + step}})
+        forged = seal(
+            content | {"counts": content["counts"] | {name: content["counts"][name] + step}}
+        )
         with pytest.raises(k.Refused):
             k.check(json.dumps(forged))
 
@@ -133,7 +177,22 @@ def test_a_count_changed_in_the_last_digit_is_refused(path):
 def test_the_file_stands_alone():
     source = Path(k.__file__).read_text(encoding="utf-8")
     tree = ast.parse(source, feature_version=(3, 8))
-    imported = {name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in (alias.name for alias in node.names)}
+    imported = {
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for name in (alias.name for alias in node.names)
+    }
     imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert imported == {"hashlib", "json", "math", "os", "re", "sys", "collections", "fractions", "functools"}
+    assert imported == {
+        "hashlib",
+        "json",
+        "math",
+        "os",
+        "re",
+        "sys",
+        "collections",
+        "fractions",
+        "functools",
+    }
     assert len(source.splitlines()) <= 820

@@ -1,4 +1,6 @@
-"""Forged and damaged witnesses: the kernel refuses them, says what it does not check, and always answers within a second."""
+"""Forged and damaged witnesses: the kernel refuses them, says what it does not check, and always
+answers within a second.
+"""
 
 import json
 import random
@@ -23,13 +25,17 @@ COUNTS = RIGHT["counts"]
 
 
 def run(folder, *contents):
-    """Return the exit code and the output of the kernel, as a program, on files with these contents."""
+    """Return the exit code and the output of the kernel, as a program, on files with these
+    contents.
+    """
     paths = []
     for i, content in enumerate(contents):
         path = folder / f"{i}.json"
         path.unlink(missing_ok=True)
         if content is not None:
-            path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+            path.write_bytes(
+                content if isinstance(content, bytes) else json.dumps(content).encode()
+            )
         paths.append(str(path))
     command = [sys.executable, checker.__file__, *paths]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
@@ -38,11 +44,14 @@ def run(folder, *contents):
 
 
 def answer(folder, content):
-    """Return the kernel's exit code and the first line of its answer, which takes at most a second on a quiet machine."""
+    """Return the kernel's exit code and the first line of its answer, which takes at most a second
+    on a quiet machine.
+    """
     path = folder / "witness.json"
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
     seconds = []
-    while not seconds or (seconds[-1] >= 1 and len(seconds) < 3):  # again, because another process may slow this one
+    # again, because another process may slow this one
+    while not seconds or (seconds[-1] >= 1 and len(seconds) < 3):
         start = time.process_time()
         code, _, lines = checker.answer(str(path))
         seconds.append(time.process_time() - start)
@@ -54,7 +63,12 @@ def test_it_prints_the_statement_that_it_verified(tmp_path):
     code, output = run(tmp_path, RIGHT)
     lines = [line.strip() for line in output.splitlines()]
     assert code == 0 and lines[0].startswith("ACCEPTED ")
-    assert lines[1:5] == ["claim: pure:1 is refuted", "relation: l1", "bound: epsilon > 1.770707060", "confidence: 0.95"]
+    assert lines[1:5] == [
+        "claim: pure:1 is refuted",
+        "relation: l1",
+        "bound: epsilon > 1.770707060",
+        "confidence: 0.95",
+    ]
     assert all(line.startswith("on faith: ") for line in lines[5:]) and len(lines) == 7
 
 
@@ -91,7 +105,11 @@ def test_the_exit_code_is_that_of_the_worst_answer(tmp_path):
         {"seed": -1},
         {"pair": pair("l1", array(999.75, 1e20), array(0.0, 1e20))},
         {"pair": pair("linf", [2.0**50 + 0.25], [2.0**50 + 1.5])},
-        {"pair": pair("replace-one", array(1.0, 2.0, 5.0, shape=(2,)), array(1.0, 3.0, 6.0, shape=(2,)))},
+        {
+            "pair": pair(
+                "replace-one", array(1.0, 2.0, 5.0, shape=(2,)), array(1.0, 3.0, 6.0, shape=(2,))
+            )
+        },
         {"pair": pair("replace-one", labelled([1.0, 2.0], [1, 1]), labelled([1.0, 3.0], [-1, 3]))},
         {"pair": pair("replace-one", labelled([0.0, 2.0], [1, 1]), labelled([-0.0, 2.0], [1, 1]))},
         {"pair": pair("l1", array(1e16), array(1e16 + 2))},
@@ -111,7 +129,10 @@ def test_a_forged_witness_is_refused(tmp_path, changes):
         audit(bound=BOUNDS["pure"], pair=pair("stated", array(0.0), array(9.0))),
         audit(bound=BOUNDS["pure"], pair=pair("replace-one", {"a": 1}, {"a": 2})),
         audit(bound=BOUNDS["pure"], counts=COUNTS | {"prior": [1.0, 1.0, 10.0]}),
-        audit(bound=BOUNDS["pure"], counts=COUNTS | {"rounds": 10**12, "correct": 10**11, "wrong": 10**10}),
+        audit(
+            bound=BOUNDS["pure"],
+            counts=COUNTS | {"rounds": 10**12, "correct": 10**11, "wrong": 10**10},
+        ),
         audit(bound="inf", claim="rdp:2=1", claim_numbers=[2.0, 1.0]),
     ],
 )
@@ -121,7 +142,10 @@ def test_nothing_is_accepted_on_faith(tmp_path, witness):
 
 def event_of(name, kind, **fields):
     """Return the JSON of an event."""
-    return {"kind": kind, "rule": {"$type": "object", "class": f"dpwitness.auditors:{name}", "fields": fields}}
+    return {
+        "kind": kind,
+        "rule": {"$type": "object", "class": f"dpwitness.auditors:{name}", "fields": fields},
+    }
 
 
 LOW_BITS = {"column": 0, "below": -53.0, "side": -1}
@@ -134,7 +158,12 @@ CUTS = {"column": 0, "edges": array(1.0, 2.0), "guesses": array(-1.0, 0.0, 1.0)}
         (event_of("LowBits", "low bits", **LOW_BITS | {"column": 2**17}), 0),
         (event_of("LowBits", "low bits", **LOW_BITS | {"column": 2**17 + 1}), 1),
         (event_of("LowBits", "low bits", **LOW_BITS | {"column": 10**19}), 1),
-        (event_of("LowBits", "low bits", **LOW_BITS | {"below": {"$type": "float", "value": "nan"}}), 1),
+        (
+            event_of(
+                "LowBits", "low bits", **LOW_BITS | {"below": {"$type": "float", "value": "nan"}}
+            ),
+            1,
+        ),
         (event_of("LowBits", "low bits", **LOW_BITS | {"side": True}), 1),
         (event_of("LowBits", "low bits", **LOW_BITS | {"more": 1}), 1),
         (event_of("LowBits", "binned", **LOW_BITS), 1),
@@ -144,7 +173,12 @@ CUTS = {"column": 0, "edges": array(1.0, 2.0), "guesses": array(-1.0, 0.0, 1.0)}
         (event_of("Intervals", "intervals", **CUTS | {"guesses": array(-1.0, 1.0)}), 1),
         (event_of("Intervals", "intervals", **CUTS | {"guesses": array(-1.0, 0.5, 1.0)}), 1),
         (event_of("Ball", "ball", center=array(1.0), inner=2.0, outer=1.0, inside=1), 1),
-        (event_of("Affine", "affine", at=array(0, dtype="<i8"), center=array(0.0), scale=array(1.0)), 1),
+        (
+            event_of(
+                "Affine", "affine", at=array(0, dtype="<i8"), center=array(0.0), scale=array(1.0)
+            ),
+            1,
+        ),
     ],
 )
 def test_the_rule_of_an_event_is_one_that_the_program_writes(tmp_path, event, code):
@@ -152,13 +186,20 @@ def test_the_rule_of_an_event_is_one_that_the_program_writes(tmp_path, event, co
 
 
 def test_an_event_with_cells_needs_their_counts(tmp_path):
-    fields = {"events": {"$type": "tuple", "value": [EVENT["rule"]]}, "loss": array(0.0, 1.0), "order": 2.0, "forward": True}
+    fields = {
+        "events": {"$type": "tuple", "value": [EVENT["rule"]]},
+        "loss": array(0.0, 1.0),
+        "order": 2.0,
+        "forward": True,
+    }
     binned = event_of("Binned", "binned", **fields, bets=array(0.1, 0.1))
     assert answer(tmp_path, audit(bound=BOUNDS["pure"], event=binned))[0] == 1
 
 
 def test_rules_are_those_of_the_strict_reader():
-    """Both accept the same rules, with the same number of directions, except for structures whose score is above 2^53."""
+    """Both accept the same rules, with the same number of directions, except for structures whose
+    score is above 2^53.
+    """
     accepted = 0
     for rule in random.Random(1).sample(rules(), 600):
         try:
@@ -186,9 +227,17 @@ def test_cells_are_those_of_a_renyi_claim(tmp_path):
         "forward": True,
         "bets": array(0.3, 0.2),
     }
-    event = {"kind": "binned", "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule}}
-    forged = audit(bound=2.1, claim="approx:2,0.01", claim_numbers=[2.0, 0.01], counts=counts, event=event)
-    assert answer(tmp_path, forged) == (1, "event: its cells are not those of the claim and the counts")
+    event = {
+        "kind": "binned",
+        "rule": {"$type": "object", "class": "dpwitness.auditors:Binned", "fields": rule},
+    }
+    forged = audit(
+        bound=2.1, claim="approx:2,0.01", claim_numbers=[2.0, 0.01], counts=counts, event=event
+    )
+    assert answer(tmp_path, forged) == (
+        1,
+        "event: its cells are not those of the claim and the counts",
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,40 +262,82 @@ def test_cells_are_those_of_a_renyi_claim(tmp_path):
         b'{"a": 1, "a": 2}',
         b'{"sha256": null}',
         json.dumps(RIGHT).replace("0.95", "1e-30000000").encode(),
-        json.dumps(audit(pair=pair("replace-one", array(1.0, shape=(10**13,)), array(2.0, shape=(10**13,))))).encode(),
-        json.dumps(audit(pair=pair("replace-one", array(shape=(10**9, 0)), array(shape=(10**9, 0))), bound=BOUNDS["pure"])).encode(),
-        json.dumps(audit(bound=BOUNDS["pure"], pair=pair("l2", [10**1999], [10**1999 + 2]))).encode(),
+        json.dumps(
+            audit(
+                pair=pair("replace-one", array(1.0, shape=(10**13,)), array(2.0, shape=(10**13,)))
+            )
+        ).encode(),
+        json.dumps(
+            audit(
+                pair=pair("replace-one", array(shape=(10**9, 0)), array(shape=(10**9, 0))),
+                bound=BOUNDS["pure"],
+            )
+        ).encode(),
+        json.dumps(
+            audit(bound=BOUNDS["pure"], pair=pair("l2", [10**1999], [10**1999 + 2]))
+        ).encode(),
     ],
 )
 def test_it_always_answers(tmp_path, content):
     assert answer(tmp_path, content)[0] in (1, 3)
 
 
-@pytest.mark.parametrize("claim", [("approx:1,0.001", [1.0, 0.001]), ("rdp:2,1", [2.0, 1.0]), ("gdp:1", [1.0]), ("zcdp:0.5", [0.5])])
 @pytest.mark.parametrize(
-    "change", [{"alpha": 1e-300}, {"alpha": 5e-324}, {"lost": 60, "correct": 0}, {"lost": 60, "correct": 1, "rounds": 10**9}]
+    "claim",
+    [
+        ("approx:1,0.001", [1.0, 0.001]),
+        ("rdp:2,1", [2.0, 1.0]),
+        ("gdp:1", [1.0]),
+        ("zcdp:0.5", [0.5]),
+    ],
+)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"alpha": 1e-300},
+        {"alpha": 5e-324},
+        {"lost": 60, "correct": 0},
+        {"lost": 60, "correct": 1, "rounds": 10**9},
+    ],
 )
 def test_extreme_errors_and_rates_are_refused(tmp_path, claim, change):
     text, numbers = claim
-    assert answer(tmp_path, audit(bound=1.77, claim=text, claim_numbers=numbers, counts=COUNTS | change))[0] == 1
+    assert (
+        answer(
+            tmp_path, audit(bound=1.77, claim=text, claim_numbers=numbers, counts=COUNTS | change)
+        )[0]
+        == 1
+    )
 
 
 def test_large_files_and_devices_are_not_read(tmp_path):
     path = Path(tmp_path, "large.json")
     path.write_bytes(b"[" + b"0," * 10**6 + b"0]")
-    assert checker.answer(str(path))[0] == checker.answer("/dev/zero")[0] == checker.answer(str(tmp_path))[0] == 2
+    assert (
+        checker.answer(str(path))[0]
+        == checker.answer("/dev/zero")[0]
+        == checker.answer(str(tmp_path))[0]
+        == 2
+    )
     assert checker.answer("\0")[0] == 2
 
 
 @pytest.mark.parametrize("relation", ["l1", "l2", "linf", "replace-one:k=999999"])
 def test_a_file_of_the_largest_size_takes_less_than_a_second(tmp_path, relation):
     size = (checker.SIZE - 2500) // 4
-    witness = audit(bound=BOUNDS["pure"], pair=pair(relation, array(*[0] * size), array(*[1] * size)))
+    witness = audit(
+        bound=BOUNDS["pure"], pair=pair(relation, array(*[0] * size), array(*[1] * size))
+    )
     content = json.dumps(witness, separators=(",", ":")).encode()
     assert checker.SIZE - 2000 < len(content) <= checker.SIZE
     assert answer(tmp_path, content)[0] == (1 if relation in ("l1", "l2") else 0)
 
 
 def test_names_in_a_file_cannot_imitate_an_answer(tmp_path):
-    code, output = run(tmp_path, audit(bound=BOUNDS["pure"], pair=pair("own:x\nACCEPTED other.json", array(0.0), array(1.0))))
+    code, output = run(
+        tmp_path,
+        audit(
+            bound=BOUNDS["pure"], pair=pair("own:x\nACCEPTED other.json", array(0.0), array(1.0))
+        ),
+    )
     assert code == 3 and "\nACCEPTED" not in output

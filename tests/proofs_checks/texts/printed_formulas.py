@@ -1,7 +1,9 @@
-"""Parser and evaluator of the claims' printed formulas; verifies that the printed formula equals the number that the check computes.
+"""Parser and evaluator of the claims' printed formulas; verifies that the printed formula equals
+the number that the check computes.
 
-A formula is ``left <= right`` or ``left = right``, then definitions, ``, name = expression``; a statement may define names too.
-Symbols that are not parameters of the claim are free. The excess must not depend on free symbols, so they get arbitrary values.
+A formula is ``left <= right`` or ``left = right``, then definitions, ``, name = expression``; a
+statement may define names too. Symbols that are not parameters of the claim are free. The excess
+must not depend on free symbols, so they get arbitrary values.
 """
 
 from __future__ import annotations
@@ -20,15 +22,24 @@ from dpwitness.proofs_checks.engine.declaration import Declaration
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*|\.\d+)|([A-Za-z_]\w*'?\*?)|([-+*/^()|,]))")
 _NAME = re.compile(r"[A-Za-z_]\w*'?\*?")
 BITS, _POINTS = 200, 8
-NEAR, _LOOSE = 1e-6, 3e-3  # relative tolerances: for a check that encloses one number, and for the endpoints of a wide enclosure
-DEFINED = re.compile(r"(?:^|[,:] |[Ww]ith |At |=> )([A-Za-z_]\w*) = ([^=<>:]+?)(?=, |:| makes | the | is | for | in |$)")
+# relative tolerances: for a check that encloses one number, and for the endpoints of a wide
+# enclosure
+NEAR, _LOOSE = 1e-6, 3e-3
+DEFINED = re.compile(
+    r"(?:^|[,:] |[Ww]ith |At |=> )([A-Za-z_]\w*) = ([^=<>:]+?)(?=, |:| makes | the | is | "
+    r"for | in |$)"
+)
 
-_APPROX_FORMULA = re.compile(r"[Pp]\(.+\) <= (?:exp\(epsilon\)|e\^epsilon) [PpQ]\(.+?\) \+ delta((?:, \w+ = [\w.-]+)*)")
+_APPROX_FORMULA = re.compile(
+    r"[Pp]\(.+\) <= (?:exp\(epsilon\)|e\^epsilon) [PpQ]\(.+?\) \+ delta((?:, \w+ = [\w.-]+)*)"
+)
 _PURE_FORMULA = re.compile(
     r"[Pp][(\[].+[)\]] <= (?:exp\(epsilon\)|e\^epsilon) [PpQ][(\[].+[)\]]"
     r"|(?:sup_w |sup over pairs and w of )?log p\(w \| D\) / p\(w \| D'\) <= epsilon"
 )
-_RATE_FORMULA = re.compile(r"[^-+]+(?: - [^-+]+)? = O\((1 / )?(n|p|log\(p\)|log p)(?:\^\(?(-?\d+)(?:/(\d+))?\)?)?\)")
+_RATE_FORMULA = re.compile(
+    r"[^-+]+(?: - [^-+]+)? = O\((1 / )?(n|p|log\(p\)|log p)(?:\^\(?(-?\d+)(?:/(\d+))?\)?)?\)"
+)
 _AUDIT_NAMES = {"n": "records"}  # symbol in a formula -> parameter name in an audit
 
 Value = Any  # an arb, or the unevaluated expression of a definition
@@ -59,7 +70,9 @@ FUNCTIONS: Mapping[str, Callable[[Value], Value]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """Node of an expression tree: a number, a symbol, a function of one argument, or an operator."""
+    """Node of an expression tree: a number, a symbol, a function of one argument, or an
+    operator.
+    """
 
     kind: str
     parts: tuple[Any, ...]
@@ -84,7 +97,9 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """Recursive-descent parser of expressions. A product needs no sign; a bar opens or closes an absolute value."""
+    """Recursive-descent parser of expressions. A product needs no sign; a bar opens or closes an
+    absolute value.
+    """
 
     def __init__(self, text: str) -> None:
         self._pending, self._open_bars = _tokens(text), 0
@@ -96,10 +111,18 @@ class _Parser:
         return result
 
     def _next(self, *signs: str) -> str:
-        return self._pending.pop(0)[1] if self._pending and self._pending[0] in [("sign", sign) for sign in signs] else ""
+        return (
+            self._pending.pop(0)[1]
+            if self._pending and self._pending[0] in [("sign", sign) for sign in signs]
+            else ""
+        )
 
     def _sum(self) -> _Expression:
-        result = _Expression("-", (_number("0"), self._product())) if self._next("-") else self._product()
+        result = (
+            _Expression("-", (_number("0"), self._product()))
+            if self._next("-")
+            else self._product()
+        )
         while sign := self._next("+", "-"):
             result = _Expression(sign, (result, self._product()))
         return result
@@ -107,7 +130,9 @@ class _Parser:
     def _product(self) -> _Expression:
         result = self._power()
         while self._pending and (
-            self._pending[0][0] != "sign" or self._pending[0][1] in "*/(" or (self._pending[0][1] == "|" and not self._open_bars)
+            self._pending[0][0] != "sign"
+            or self._pending[0][1] in "*/("
+            or (self._pending[0][1] == "|" and not self._open_bars)
         ):
             sign = self._next("*", "/") or "*"
             result = _Expression(sign, (result, self._power()))
@@ -118,7 +143,9 @@ class _Parser:
         if self._next("^"):
             negative = self._next("-")
             power = self._atom()
-            result = _Expression("^", (result, _Expression("-", (_number("0"), power)) if negative else power))
+            result = _Expression(
+                "^", (result, _Expression("-", (_number("0"), power)) if negative else power)
+            )
         return result
 
     def _atom(self) -> _Expression:
@@ -164,8 +191,8 @@ def parse(text: str) -> _Expression:
 def evaluate(tree: _Expression, values: dict[str, Value]) -> Value:
     """Return the value of an expression as a ball.
 
-    A symbol without an entry in `values` gets a value between 0.1 and 0.9 that depends only on its name. `values` is updated.
-    Raises Unreadable if the symbol is a word.
+    A symbol without an entry in `values` gets a value between 0.1 and 0.9 that depends only on its
+    name. `values` is updated. Raises Unreadable if the symbol is a word.
     """
     kind, parts = tree.kind, tree.parts
     if kind == "number":
@@ -176,8 +203,17 @@ def evaluate(tree: _Expression, values: dict[str, Value]) -> Value:
                 raise Unreadable(parts[0])
             known = {"e": arb(1).exp(), "pi": arb.pi()}
             if parts[0] == "n_lambda":
-                known["n_lambda"] = evaluate(_Expression("*", (_Expression("name", ("n",)), _Expression("name", ("lambda",)))), values)
-            values[parts[0]] = known[parts[0]] if parts[0] in known else arb(random.Random(parts[0]).uniform(0.1, 0.9))
+                known["n_lambda"] = evaluate(
+                    _Expression(
+                        "*", (_Expression("name", ("n",)), _Expression("name", ("lambda",)))
+                    ),
+                    values,
+                )
+            values[parts[0]] = (
+                known[parts[0]]
+                if parts[0] in known
+                else arb(random.Random(parts[0]).uniform(0.1, 0.9))
+            )
         if isinstance(values[parts[0]], _Expression):
             values[parts[0]] = evaluate(values[parts[0]], values)
         return values[parts[0]]
@@ -190,7 +226,11 @@ def evaluate(tree: _Expression, values: dict[str, Value]) -> Value:
     left, right = (evaluate(part, values) for part in parts)
     if kind == "^":
         return left**right
-    return {"+": left + right, "-": left - right, "*": left * right}[kind] if kind != "/" else left / right
+    return (
+        {"+": left + right, "-": left - right, "*": left * right}[kind]
+        if kind != "/"
+        else left / right
+    )
 
 
 _LONG_NAMES = (
@@ -213,7 +253,9 @@ _LONG_NAMES = (
 
 
 def _largest(function: Callable[[Value], Value]) -> Value:
-    """Return the largest value of a function on (0, 1), found with a grid and golden-section search."""
+    """Return the largest value of a function on (0, 1), found with a grid and golden-section
+    search.
+    """
     best = max(range(1, 100), key=lambda i: float(function(arb(i) / 100)))
     low, high = (best - 1) / 100, (best + 1) / 100
     for _ in range(60):
@@ -238,7 +280,9 @@ class Formula:
 
 
 def read(declared: Declaration) -> Formula:
-    """Return the parsed formula of a ledger entry, with the names that its statement defines. Raises Unreadable if parsing fails."""
+    """Return the parsed formula of a ledger entry, with the names that its statement defines.
+    Raises Unreadable if parsing fails.
+    """
     text = declared.formula
     for phrase, value in GIVEN.get(declared.id, {}).items():
         if _NAME.fullmatch(phrase):
@@ -258,7 +302,9 @@ def read(declared: Declaration) -> Formula:
 
 
 def symbols(declared: Declaration) -> dict[str, _Expression]:
-    """Return the expressions of the names that an entry defines in `GIVEN`, in its statement or in its formula."""
+    """Return the expressions of the names that an entry defines in `GIVEN`, in its statement or in
+    its formula.
+    """
     result: dict[str, _Expression | None] = {}
     printed = re.split(r", (?=[A-Za-z_]\w* = )", declared.formula)[1:]
     if start := re.match(r"(\w+ = .+) => ", declared.formula):
@@ -279,9 +325,11 @@ def attempt(text: str) -> _Expression | None:
 
 
 def formula_problem(declared: Declaration) -> str:
-    """Return how the printed formula differs from the number that the check computes; an empty text if they agree.
+    """Return how the printed formula differs from the number that the check computes; an empty text
+    if they agree.
 
-    An equation must hold at random points. An inequality must have, at random points of the box, the excess that the check encloses.
+    An equation must hold at random points. An inequality must have, at random points of the box,
+    the excess that the check encloses.
 
     Raises
     ------
@@ -294,7 +342,10 @@ def formula_problem(declared: Declaration) -> str:
             raise Unreadable("its check takes no points")
         rng, compared = random.Random(declared.id), 0
         for _ in range(4 * _POINTS):
-            point = {name: _random_coordinate(low, high, rng) for name, (low, high) in declared.domain.items()}
+            point = {
+                name: _random_coordinate(low, high, rng)
+                for name, (low, high) in declared.domain.items()
+            }
             result = float(formula.excess({name: arb(x) for name, x in point.items()}))
             if formula.relation == "=":
                 if not abs(result) <= NEAR:
@@ -306,13 +357,19 @@ def formula_problem(declared: Declaration) -> str:
             if abs(enclosure.upper) > 1e12:
                 continue
             compared += 1
-            tight = enclosure.upper - enclosure.lower <= NEAR * (1 + abs(enclosure.upper)) or enclosure.lower <= -1
+            tight = (
+                enclosure.upper - enclosure.lower <= NEAR * (1 + abs(enclosure.upper))
+                or enclosure.lower <= -1
+            )
             # The tolerance is relative to the ratio; 1e-13 allows for the rounding of 53-bit balls.
             near = (NEAR if tight else _LOOSE) * abs(1 + enclosure.upper) + 1e-13
             if not min(abs(result - end) for end in (enclosure.lower, enclosure.upper)) <= near or (
                 enclosure.lower == -1 and abs(result - enclosure.upper) > near
             ):
-                return f"at {point} the formula exceeds by {result:.9g}, the check says [{enclosure.lower:.9g}, {enclosure.upper:.9g}]"
+                return (
+                    f"at {point} the formula exceeds by {result:.9g}, the check says "
+                    f"[{enclosure.lower:.9g}, {enclosure.upper:.9g}]"
+                )
             if compared == _POINTS:
                 break
         if not compared:
@@ -322,7 +379,11 @@ def formula_problem(declared: Declaration) -> str:
 
 def _random_coordinate(low: float, high: float, rng: random.Random) -> float:
     share = 0.1 + 0.8 * rng.random()
-    return float(low * (high / low) ** share) if low > 0 else low + (high - low) * share ** rng.choice((2, 8, 24))
+    return (
+        float(low * (high / low) ** share)
+        if low > 0
+        else low + (high - low) * share ** rng.choice((2, 8, 24))
+    )
 
 
 _REPLACEMENTS = {
@@ -330,15 +391,24 @@ _REPLACEMENTS = {
     "+": "-", " - ": " + ", "/": " ", "^": " ", "log": "exp", "exp": "log", "sqrt": "log",
 }  # fmt: skip
 _CHANGEABLE = re.compile(
-    r"\d+\.\d+|\d+|" + "|".join(rf"\b{word}(?![a-z])" if word.isalpha() else re.escape(word) for word in _REPLACEMENTS)
+    r"\d+\.\d+|\d+|"
+    + "|".join(
+        rf"\b{word}(?![a-z])" if word.isalpha() else re.escape(word) for word in _REPLACEMENTS
+    )
 )
 
 
 def text_mutants(text: str) -> Iterator[str]:
-    """Yield copies of a printed text in which one number, relation, operator or quantity is changed."""
+    """Yield copies of a printed text in which one number, relation, operator or quantity is
+    changed.
+    """
     for match in _CHANGEABLE.finditer(text):
         word = match[0]
-        changed = [_REPLACEMENTS[word]] if word in _REPLACEMENTS else [f"{float(word) * factor:g}" for factor in (2, 0.5) if float(word)]
+        changed = (
+            [_REPLACEMENTS[word]]
+            if word in _REPLACEMENTS
+            else [f"{float(word) * factor:g}" for factor in (2, 0.5) if float(word)]
+        )
         for new in changed:
             yield text[: match.start()] + new + text[match.end() :]
 
@@ -352,10 +422,12 @@ def covered(declared: Declaration, problem: Callable[[Declaration], str]) -> boo
 
 
 def audit_problem(declared: Declaration, audited: str, at: Mapping[str, Any]) -> str:
-    """Return how the printed formula differs from the claim that the entry's audit tested; an empty text if they agree.
+    """Return how the printed formula differs from the claim that the entry's audit tested; an empty
+    text if they agree.
 
-    `audited` is the audit's claim in the notation of its result (``pure:1``, ``error = O(n^-0.5)``), `at` its parameters.
-    Raises Unreadable if the formula is neither a privacy promise nor a rate in n, p or log p.
+    `audited` is the audit's claim in the notation of its result (``pure:1``, ``error =
+    O(n^-0.5)``), `at` its parameters. Raises Unreadable if the formula is neither a privacy promise
+    nor a rate in n, p or log p.
     """
     text = declared.formula
     if found := _APPROX_FORMULA.fullmatch(text):
@@ -372,4 +444,6 @@ def audit_problem(declared: Declaration, audited: str, at: Mapping[str, Any]) ->
         printed = f"error = O({'log(p)' if found[2] == 'log p' else found[2]}^{-exponent if found[1] else exponent:g})"
     else:
         raise Unreadable(text)
-    return "" if printed == audited else f"the formula promises {printed}, the audit tested {audited}"
+    return (
+        "" if printed == audited else f"the formula promises {printed}, the audit tested {audited}"
+    )

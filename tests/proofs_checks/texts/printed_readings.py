@@ -1,4 +1,6 @@
-"""Translations of words and symbols in the claims' printed texts into expressions, which tests evaluate and compare."""
+"""Translations of words and symbols in the claims' printed texts into expressions, which tests
+evaluate and compare.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ GIVEN: Readings = {
     "CM-05-repair": {"sup |w*(D) - w*(D')|": "2 / n / lambda"},
     "CM-07": {"l''(0) / G''": "curvature"},
     "CM-08": {"P(epsilon |b| > 4 log(1/delta))": "exp(-4 log(1/delta) / sqrt(2))"},
-    "CM-08-repair": {"P(Gamma(d) > d + sqrt(2 d t) + t)": "exp(d log(1 + (sqrt(2 d t) + t) / d) - (sqrt(2 d t) + t))", "d": "dimension"},
+    "CM-08-repair": {
+        "P(Gamma(d) > d + sqrt(2 d t) + t)": "exp(d log(1 + (sqrt(2 d t) + t) / d) - (sqrt(2 d t) + t))",
+        "d": "dimension",
+    },
     "JK-17-approximate": {"delta'": "slack", "delta": "leak", "k": "rounds"},
     "JT-02": {"rate |theta_hat(D) - theta_hat(D')|": "share epsilon / 2"},
     "JT-05-moderate": {" for s >= 1": ""},
@@ -24,7 +29,11 @@ GIVEN: Readings = {
     "JT-16-repair": {"rho": "epsilon^2 / (4 log(1/delta) (1 + epsilon / (4 log(1/delta)))^2)"},
     "JT-19-repair": {"lambda": "R sqrt(8 T log(1/delta)) / epsilon"},
     "MN-02": {"det Q / det Q'": "1 + epsilon / 2"},
-    "MN-06-price": {", k = Lambda / (epsilon n), for each eigenvalue a of Sigma + lambda I": "", "a": "share / (1 - share)", "k": "1"},
+    "MN-06-price": {
+        ", k = Lambda / (epsilon n), for each eigenvalue a of Sigma + lambda I": "",
+        "a": "share / (1 - share)",
+        "k": "1",
+    },
     "ZOO-SVT-no-threshold-noise-cost": {
         "log(F(t + 1) / F(t))": "epsilon / 4",
         " for every t, F the distribution function of Laplace noise of scale 4 / epsilon": "",
@@ -95,7 +104,9 @@ LINKS: Readings = {
     "JK-06-repair": {
         "n lambda epsilon / (400 L R^2 sqrt(B) log(4/delta))": "X 2 L R^2 / (n lambda) / S == epsilon / (200 sqrt(B) S log(4/delta))"
     },
-    "JK-07-composition": {"cost the privacy of B Laplace answers": "<= that of the B-fold Laplace mechanism"},
+    "JK-07-composition": {
+        "cost the privacy of B Laplace answers": "<= that of the B-fold Laplace mechanism"
+    },
     "JK-07-constant": {
         "n epsilon lambda / (c L R^2 sqrt(B) log(4/delta))": (
             "X c / 200 2 L R^2 / (n lambda) log(4/delta) / m == epsilon / (100 sqrt(B) m)"
@@ -103,8 +114,12 @@ LINKS: Readings = {
         "c = 200": "the constant 200",
     },
     "JK-07-rounds": {"e-DP": "pays with e"},
-    "JK-08": {"With probability 1 - beta no test point is left without an answer": "P(counter reaches B before round T) <= beta"},
-    "JK-08-potential": {"The printed B is no smaller than the number of updates": "3.2 R^2 C^2 / sigma(B)^2 <= B"},
+    "JK-08": {
+        "With probability 1 - beta no test point is left without an answer": "P(counter reaches B before round T) <= beta"
+    },
+    "JK-08-potential": {
+        "The printed B is no smaller than the number of updates": "3.2 R^2 C^2 / sigma(B)^2 <= B"
+    },
     "JK-08-repair": {
         "sqrt(3.2) C n epsilon lambda / (800 L R log(2T/beta) log(4/delta))": (
             "(X 800 L R^2 log(2T/beta) log(4/delta) / (n lambda epsilon))^2 == 3.2 R^2 C^2"
@@ -116,7 +131,11 @@ LINKS: Readings = {
         "there are at most": "from at most C^2",
         "all noise is at most sigma/4": "falls by at least 5 sigma^2 / (16 R^2)",
     },
-    "JK-09": {"1 - beta/2": "1 - X == beta/2", "every top within sigma/4": "|noise| > sigma/4", "1.25 sigma": "X == 5 sigma/4"},
+    "JK-09": {
+        "1 - beta/2": "1 - X == beta/2",
+        "every top within sigma/4": "|noise| > sigma/4",
+        "1.25 sigma": "X == 5 sigma/4",
+    },
     "JK-09-theorem-3": {"sqrt(log(T/beta))": "sqrt(L) X == sqrt(L log(T/beta))"},
     "JK-11-tail": {
         "sqrt(2) sqrt(T) nu log(T/beta)": "X / sqrt(T) == sqrt(2) nu log(T/beta)",
@@ -126,7 +145,8 @@ LINKS: Readings = {
     "JK-12": {"1/sqrt(n)": "sqrt(epsilon lambda) / X == sqrt(n epsilon lambda)"},
     "JK-13-repair": {
         "2 (L R)^4 log(T/beta)^2 sqrt(log(1/delta)) / (lambda^2 epsilon_g^2 epsilon)": (
-            "(epsilon_g / log(T/beta))^2 X epsilon lambda / (L R)^3 / sqrt(log(1/delta)) == 2 L R / lambda"
+            "(epsilon_g / log(T/beta))^2 X epsilon lambda / (L R)^3 / sqrt(log(1/delta)) == "
+            "2 L R / lambda"
         )
     },
     "JK-14": {"at most epsilon_0 / 4": "<= epsilon_0 / 2", "epsilon_0/2-DP": "<= epsilon_0 / 2"},
@@ -140,7 +160,9 @@ LINKS: Readings = {
         "(epsilon, delta)-DP mechanisms are (epsilon', delta')-DP": "1 - (1 - delta)^k <= delta'",
         "with the same epsilon' and delta'": "applied to (epsilon, delta)-DP components",
     },
-    "JK-17-sharp": {"The mean loss of an epsilon-DP mechanism is at most epsilon tanh(epsilon/2)": "k epsilon tanh(epsilon/2)"},
+    "JK-17-sharp": {
+        "The mean loss of an epsilon-DP mechanism is at most epsilon tanh(epsilon/2)": "k epsilon tanh(epsilon/2)"
+    },
     "JK-17-slack": {"keeps (epsilon', delta')": "delta(epsilon') <= delta'"},
     "JK-18": {
         "epsilon / (200 sqrt(B) S log(4/delta))": "X S log(4/delta) / m == epsilon / (200 sqrt(B) m)",
@@ -151,7 +173,10 @@ LINKS: Readings = {
         "|w| <= B": "bounded by B R L",
     },
     "JT-02": {"exp(-epsilon lambda |b| / (4 L R))": "-log(X) / |b| == epsilon lambda / (4 L R)"},
-    "JT-02-shape": {"exp(-epsilon lambda v / (4 L R))": "-log(X) / v == epsilon lambda / (4 L R)", "in p = 2": "In p >= 2"},
+    "JT-02-shape": {
+        "exp(-epsilon lambda v / (4 L R))": "-log(X) / v == epsilon lambda / (4 L R)",
+        "in p = 2": "In p >= 2",
+    },
     "JT-03": {
         "16 (L R)^2 (log(1/delta) + epsilon) / (lambda epsilon)^2": (
             "2 L R / (lambda sqrt(X)) == epsilon / sqrt(4 (log(1/delta) + epsilon))"
@@ -164,23 +189,47 @@ LINKS: Readings = {
     },
     "JT-04-dimension": {"does not grow with p": "O(p^0)"},
     "JT-05": {"2/3": "1 - X == 1/3"},
-    "JT-05-moderate": {"17.1 L R |theta*| s / sqrt(n)": "X sqrt(n) / (L R |theta*|) == 17.1 s", "2/3": "1 / (1 - X) == 3"},
+    "JT-05-moderate": {
+        "17.1 L R |theta*| s / sqrt(n)": "X sqrt(n) / (L R |theta*|) == 17.1 s",
+        "2/3": "1 / (1 - X) == 3",
+    },
     "JT-05-rate": {"1/sqrt(n)": "O(n^-1/2)"},
-    "JT-05-repair": {"9.6 L R |theta*| (1 + s) / sqrt(n)": "X sqrt(n) / (L R |theta*|) == 9.6 (1 + s)", "2/3": "1 / (1 - X) == 3"},
-    "JT-06": {"epsilon / (2 L R)": "X 2 L R == epsilon", "2 c2 R^2 / epsilon": "c2 R^2 / X == epsilon / 2"},
-    "JT-06-huber": {"epsilon / (2 L R)": "X 2 L R == epsilon", "2 c2 R^2 / epsilon": "c2 R^2 / X == epsilon / 2"},
-    "JT-06-logistic": {"epsilon / (2 L R)": "X 2 L R == epsilon", "2 c2 R^2 / epsilon": "4 c2 R^2 / X s (1 - s) == 2 epsilon s (1 - s)"},
+    "JT-05-repair": {
+        "9.6 L R |theta*| (1 + s) / sqrt(n)": "X sqrt(n) / (L R |theta*|) == 9.6 (1 + s)",
+        "2/3": "1 / (1 - X) == 3",
+    },
+    "JT-06": {
+        "epsilon / (2 L R)": "X 2 L R == epsilon",
+        "2 c2 R^2 / epsilon": "c2 R^2 / X == epsilon / 2",
+    },
+    "JT-06-huber": {
+        "epsilon / (2 L R)": "X 2 L R == epsilon",
+        "2 c2 R^2 / epsilon": "c2 R^2 / X == epsilon / 2",
+    },
+    "JT-06-logistic": {
+        "epsilon / (2 L R)": "X 2 L R == epsilon",
+        "2 c2 R^2 / epsilon": "4 c2 R^2 / X s (1 - s) == 2 epsilon s (1 - s)",
+    },
     "JT-06-logistic-repair": {
         "epsilon / (2 L R)": "X 2 L R == epsilon",
         "8 c2 R^2 / epsilon": "4 c2 R^2 / X s (1 - s) == epsilon s (1 - s) / 2",
     },
-    "JT-06-repair": {"epsilon / (4 L R)": "X 2 L R == epsilon / 2", "2 c2 R^2 / epsilon": "c2 R^2 / X == epsilon / 2"},
-    "JT-07": {"4 (L R)^2 (log(1/delta) + epsilon) / epsilon^2": "2 L R / sqrt(X) == epsilon / sqrt(log(1/delta) + epsilon)"},
-    "JT-07-attributed": {"(L R)^2 (8 log(2/delta) + 4 epsilon) / epsilon^2": "2 L R / sqrt(X) == epsilon / sqrt(2 log(2/delta) + epsilon)"},
+    "JT-06-repair": {
+        "epsilon / (4 L R)": "X 2 L R == epsilon / 2",
+        "2 c2 R^2 / epsilon": "c2 R^2 / X == epsilon / 2",
+    },
+    "JT-07": {
+        "4 (L R)^2 (log(1/delta) + epsilon) / epsilon^2": "2 L R / sqrt(X) == epsilon / sqrt(log(1/delta) + epsilon)"
+    },
+    "JT-07-attributed": {
+        "(L R)^2 (8 log(2/delta) + 4 epsilon) / epsilon^2": "2 L R / sqrt(X) == epsilon / sqrt(2 log(2/delta) + epsilon)"
+    },
     "JT-07-attributed-linear": {
         "(L R)^2 (8 log(2/delta) + 4 epsilon) / epsilon^2": "2 L R / sqrt(X) == epsilon / sqrt(2 log(2/delta) + epsilon)"
     },
-    "JT-07-huber": {"4 (L R)^2 (log(1/delta) + epsilon) / epsilon^2": "2 L R / sqrt(X) == epsilon / sqrt(log(1/delta) + epsilon)"},
+    "JT-07-huber": {
+        "4 (L R)^2 (log(1/delta) + epsilon) / epsilon^2": "2 L R / sqrt(X) == epsilon / sqrt(log(1/delta) + epsilon)"
+    },
     "JT-07-repair": {
         "(2 L R)^2 (8 log(2/delta) + 4 epsilon) / epsilon^2": "2 L R / sqrt(X) == epsilon / sqrt(8 log(2/delta) + 4 epsilon)",
         "2 c2 R^2 / epsilon": "c2 R^2 / X == epsilon/2",
@@ -197,15 +246,25 @@ LINKS: Readings = {
     },
     "JT-10": {"epsilon lambda / (4 L R)": "epsilon / X == 4 L R / lambda"},
     "JT-11": {"x = n R^2 L_g / lambda": "(2 + 2 sqrt(1 + x))"},
-    "JT-12": {"(epsilon lambda / log(1/delta))^2 (32 + 16 x)^-2": "X ((4 + 2 x) / lambda)^2 / 2 == epsilon^2 / (128 log(1/delta)^2)"},
-    "JT-12-repair": {
-        "(epsilon lambda / (L R log(1/delta)))^2 (32 + 16 x)^-2": ("X ((L R / lambda) (4 + 2 x))^2 / 2 == epsilon^2 / (128 log(1/delta)^2)")
+    "JT-12": {
+        "(epsilon lambda / log(1/delta))^2 (32 + 16 x)^-2": "X ((4 + 2 x) / lambda)^2 / 2 == epsilon^2 / (128 log(1/delta)^2)"
     },
-    "JT-13-dominated": {"The (epsilon, delta)-DP form never draws more than the epsilon-DP form": "m_approximate <= m_pure"},
+    "JT-12-repair": {
+        "(epsilon lambda / (L R log(1/delta)))^2 (32 + 16 x)^-2": (
+            "X ((L R / lambda) (4 + 2 x))^2 / 2 == epsilon^2 / (128 log(1/delta)^2)"
+        )
+    },
+    "JT-13-dominated": {
+        "The (epsilon, delta)-DP form never draws more than the epsilon-DP form": "m_approximate <= m_pure"
+    },
     "JT-14": {"With the lambda of Theorem 4": "Theorem 4"},
     "JT-14-draws": {"L_g R^2 / (2m)": "<= L_g R^2 / (2m)"},
-    "JT-15": {"sqrt(2 T log(1/delta)) (2 R / lambda) = epsilon": "lambda >= R sqrt(8 T log(1/delta)) / epsilon"},
-    "JT-15-repair": {"lambda = R sqrt(8 T log(1/delta)) / epsilon": "the same lambda with the range 4 R / lambda"},
+    "JT-15": {
+        "sqrt(2 T log(1/delta)) (2 R / lambda) = epsilon": "lambda >= R sqrt(8 T log(1/delta)) / epsilon"
+    },
+    "JT-15-repair": {
+        "lambda = R sqrt(8 T log(1/delta)) / epsilon": "the same lambda with the range 4 R / lambda"
+    },
     "MN-02": {"for every n lambda": "at N = 0 and falling from there"},
     "MN-03-add-remove": {"exp(-epsilon |b| / (2 zeta))": "-log(X) / |b| == epsilon / (2 zeta)"},
     "MN-03-bulk": {"exp(-epsilon |b| / (2 zeta))": "-log(X) / |b| == epsilon / (2 zeta)"},
@@ -216,16 +275,22 @@ LINKS: Readings = {
     "MN-05-clipped": {"<= min_m R(beta_m) + tau log 2 / n0": "<= 8 log 2"},
     "MN-05-outside": {"<= min_m R(beta_m) + tau log M / n0": "<= tau log M / n0"},
     "MN-05-repair": {"<= min_m R(beta_m) + (tau log M + B^2) / n0": "<= tau log M + B^2"},
-    "MN-06": {"constants C1, C2, free of n, n0, epsilon and M, with which (13) holds": "inequality (13)"},
+    "MN-06": {
+        "constants C1, C2, free of n, n0, epsilon and M, with which (13) holds": "inequality (13)"
+    },
     "MN-06-price": {
         "(p (p + 1) zeta^2 / (4 Lambda) + Lambda B^2 / 4) / (epsilon n)": (
-            "(X - Lambda B^2 / (4 epsilon n)) 4 Lambda / (epsilon n p) == (p + 1) (2 zeta / epsilon)^2 / (4 n^2)"
+            "(X - Lambda B^2 / (4 epsilon n)) 4 Lambda / (epsilon n p) == (p + 1) (2 zeta / "
+            "epsilon)^2 / (4 n^2)"
         ),
         "E[J(beta_priv) - J(beta_lambda)] <=": "4 a k / (a + k)^2 <= 1",
     },
     "ZOO-NOISY-MAX-value": {"Laplace noise 2 / epsilon": "2 / epsilon"},
     "ZOO-SVT-no-threshold-noise": {"Calls below cost nothing": "q + noise < T => q' + noise < T"},
-    "ZOO-SVT-uncut": {"Threshold noise 2 / epsilon": "2 / epsilon", "query noise 2 / epsilon": "2 / epsilon"},
+    "ZOO-SVT-uncut": {
+        "Threshold noise 2 / epsilon": "2 / epsilon",
+        "query noise 2 / epsilon": "2 / epsilon",
+    },
 }
 """Claim id -> words or expression of the statement -> the same content in a text that the entry prints next to the statement.
 

@@ -1,4 +1,6 @@
-"""Accepted findings: which violations an entry accepts, until when, and files of entries that are refused."""
+"""Accepted findings: which violations an entry accepts, until when, and files of entries that are
+refused.
+"""
 
 import datetime
 import json
@@ -49,43 +51,82 @@ def accepted(tmp_path, **fields):
 )
 def test_an_entry_accepts_what_it_names(fields, fits, tmp_path):
     entries = accepted(tmp_path, **fields)
-    found = apply_accepted([row(verdict="VIOLATED", target={"target": "a.py:f"}), row("kept")], entries, TODAY)
-    assert unaccepted_rules(found.results[0]) == ([] if fits else ["VALUE"]) and len(found.stale) == (not fits)
-    assert found.results[0].get("accepted") == ({"reason": "known", "expires": "2026-06-30", "rules": ["VALUE"]} if fits else None)
+    found = apply_accepted(
+        [row(verdict="VIOLATED", target={"target": "a.py:f"}), row("kept")], entries, TODAY
+    )
+    assert unaccepted_rules(found.results[0]) == ([] if fits else ["VALUE"]) and len(
+        found.stale
+    ) == (not fits)
+    assert found.results[0].get("accepted") == (
+        {"reason": "known", "expires": "2026-06-30", "rules": ["VALUE"]} if fits else None
+    )
     assert "accepted" not in found.results[1]
 
 
 def test_an_entry_expires_after_its_day_and_says_so(tmp_path):
-    found = apply_accepted([row(verdict="VIOLATED", notes=["n"])], accepted(tmp_path), TODAY + datetime.timedelta(days=1))
-    assert unaccepted_rules(found.results[0]) == ["VALUE"] and "accepted" not in found.results[0] and found.stale == ()
-    assert found.results[0]["notes"] == ["n", "VALUE was accepted until 2026-06-30 and counts again: known"]
+    found = apply_accepted(
+        [row(verdict="VIOLATED", notes=["n"])],
+        accepted(tmp_path),
+        TODAY + datetime.timedelta(days=1),
+    )
+    assert (
+        unaccepted_rules(found.results[0]) == ["VALUE"]
+        and "accepted" not in found.results[0]
+        and found.stale == ()
+    )
+    assert found.results[0]["notes"] == [
+        "n",
+        "VALUE was accepted until 2026-06-30 and counts again: known",
+    ]
 
 
 def test_one_rule_accepted_does_not_accept_another(tmp_path):
-    found = apply_accepted([row(verdict="VIOLATED", bits="VIOLATED")], accepted(tmp_path, rule='"BITS"'), TODAY).results[0]
+    found = apply_accepted(
+        [row(verdict="VIOLATED", bits="VIOLATED")], accepted(tmp_path, rule='"BITS"'), TODAY
+    ).results[0]
     assert unaccepted_rules(found) == ["VALUE"] and found["accepted"]["rules"] == ["BITS"]
 
 
 def test_what_has_grown_is_accepted_no_more(tmp_path, runs):
-    """A bound certified on one seed accepts the runs on all others (criterion as above), and not one with half the noise."""
+    """A bound certified on one seed accepts the runs on all others (criterion as above), and not
+    one with half the noise.
+    """
     data = [run.to_json() | {"verdict": "VIOLATED"} for run in runs]
     for bound in (data[0]["parameter_lower"], min(each["parameter_lower"] for each in data)):
         entries = accepted(tmp_path, name='"geometric"', bound=bound)
-        assert all(unaccepted_rules(each) == [] for each in apply_accepted(data, entries, TODAY).results)
-    grown = dpw.audit(TruncatedGeometric(2.0), claim="pure:1", trials=4_000, confidence=0.99, seed=1, name="geometric").to_json()
+        assert all(
+            unaccepted_rules(each) == [] for each in apply_accepted(data, entries, TODAY).results
+        )
+    grown = dpw.audit(
+        TruncatedGeometric(2.0),
+        claim="pure:1",
+        trials=4_000,
+        confidence=0.99,
+        seed=1,
+        name="geometric",
+    ).to_json()
     (found,) = apply_accepted([grown], entries, TODAY).results
-    assert unaccepted_rules(found) == ["VALUE"] and "has grown beyond its error" in found["notes"][-1]
+    assert (
+        unaccepted_rules(found) == ["VALUE"] and "has grown beyond its error" in found["notes"][-1]
+    )
 
 
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"raeson": '"x"'}, "accepted[0].raeson is not a known field; known fields are name, target, relation, rule, bound, claim, reason"),
+        (
+            {"raeson": '"x"'},
+            "accepted[0].raeson is not a known field; known fields are name, target, "
+            "relation, rule, bound, claim, reason",
+        ),
         ({"reason": None}, "accepted[0].reason is missing"),
         ({"reason": '"  "'}, "accepted[0].reason must be a non-empty text"),
         ({"expires": None}, "accepted[0].expires is missing"),
         ({"expires": '"2026-01-01"'}, "accepted[0].expires must be a date such as 2027-01-31"),
-        ({"expires": "2026-01-01T00:00:00"}, "accepted[0].expires must be a date such as 2027-01-31"),
+        (
+            {"expires": "2026-01-01T00:00:00"},
+            "accepted[0].expires must be a date such as 2027-01-31",
+        ),
         ({"claim": None}, "accepted[0].claim is missing"),
         ({"name": None}, "accepted[0] must have a name or a target"),
         ({"rule": '"VALU"'}, 'accepted[0].rule must be one of "VALUE", "BITS"'),
@@ -101,41 +142,74 @@ def test_a_bad_entry_is_one_line(fields, told, tmp_path):
 
 def test_the_file_in_the_guide_is_read(tmp_path):
     page = Path(__file__).parents[3] / "docs" / "guides" / "baselines.md"
-    text = re.search(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)[1]
+    text = re.search(
+        r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )[1]
     (tmp_path / "known.toml").write_text(text)
     (entry,) = read_accepted(tmp_path / "known.toml")
-    assert (entry.name, entry.rule, entry.bound, entry.expires.year) == ("noisy_sum", "VALUE", 1.05, 2099)
+    assert (entry.name, entry.rule, entry.bound, entry.expires.year) == (
+        "noisy_sum",
+        "VALUE",
+        1.05,
+        2099,
+    )
 
 
 def test_other_tables_are_refused(tmp_path):
     (tmp_path / "known.toml").write_text("[[acepted]]\n")
-    with pytest.raises(dpw.InvalidArgument, match="acepted is not a known field; known fields are accepted"):
+    with pytest.raises(
+        dpw.InvalidArgument, match="acepted is not a known field; known fields are accepted"
+    ):
         read_accepted(tmp_path / "known.toml")
 
 
 def test_suite_and_audit_with_a_baseline(tmp_path, capsys):
     suite = ["suite", "zoo", "-k", "broken-svt", "--trials", "20000"]
-    audit = ["audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0, "noise_multiplier": 0.4}', "--trials", "4000", "--json"]
+    audit = [
+        "audit",
+        "dpwitness.mechanisms:Laplace",
+        "--kwargs",
+        '{"epsilon": 1.0, "noise_multiplier": 0.4}',
+        "--trials",
+        "4000",
+        "--json",
+    ]
 
     def run(command, **fields):
         write_entry(tmp_path, **fields)
-        code = main([*command, "--baseline", str(tmp_path / "known.toml"), "--report", str(tmp_path / "r")])
+        code = main(
+            [*command, "--baseline", str(tmp_path / "known.toml"), "--report", str(tmp_path / "r")]
+        )
         return code, capsys.readouterr()
 
     name = '"broken-svt"'
     assert main(suite) == 0  # what is known to be wrong is found wrong
     capsys.readouterr()
     code, shown = run(suite, name=name, expires="2999-01-01")
-    assert code == 0 and "accepted until 2999-01-01: known (VALUE)" in shown.out and "baseline" not in shown.err
+    assert (
+        code == 0
+        and "accepted until 2999-01-01: known (VALUE)" in shown.out
+        and "baseline" not in shown.err
+    )
     assert "**VIOLATED** (accepted)" in (tmp_path / "r" / "audit.md").read_text()
-    assert json.loads((tmp_path / "r" / "audit.json").read_text())["results"][0]["accepted"]["reason"] == "known"
+    assert (
+        json.loads((tmp_path / "r" / "audit.json").read_text())["results"][0]["accepted"]["reason"]
+        == "known"
+    )
     code, shown = run(suite, name=name, expires="2020-01-01")
     assert code == 1 and "was accepted until 2020-01-01 and counts again: known" in shown.out
     code, shown = run(suite)
-    assert code == 1 and "no violation of this run matches the entry of name m, claim pure:1" in shown.err
-    code, shown = run(audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01")
+    assert (
+        code == 1
+        and "no violation of this run matches the entry of name m, claim pure:1" in shown.err
+    )
+    code, shown = run(
+        audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01"
+    )
     assert code == 0 and json.loads(shown.out)["accepted"]["rules"][0] == "VALUE"
-    code, shown = run(audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01", bound=0.5)
+    code, shown = run(
+        audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01", bound=0.5
+    )
     assert code == 1 and "has grown beyond its error" in json.loads(shown.out)["notes"][-1]
     assert run(audit, rule='"VALU"')[0] == 2
 
@@ -143,13 +217,23 @@ def test_suite_and_audit_with_a_baseline(tmp_path, capsys):
 def test_a_violation_that_is_accepted_is_not_new(tmp_path):
     (known,) = apply_accepted([row(verdict="VIOLATED")], accepted(tmp_path), TODAY).results
     found = dpw.compare(report(row()), report(known))
-    assert found.verdict is dpw.Verdict.NOT_REFUTED and found.rows[0].changes == ("verdict changed",)
+    assert found.verdict is dpw.Verdict.NOT_REFUTED and found.rows[0].changes == (
+        "verdict changed",
+    )
     assert "accepted until 2026-06-30: known" in markdown(found)
 
 
-@pytest.mark.parametrize(("kept", "taken", "excused"), [(4.0, True, False), (1.0, True, True), (1.0, False, False)])
+@pytest.mark.parametrize(
+    ("kept", "taken", "excused"), [(4.0, True, False), (1.0, True, True), (1.0, False, False)]
+)
 def test_a_suite_excuses_only_what_was_accepted(kept, taken, excused):
-    """A violation of what is thought to be kept may be accepted; what is wrong for another reason stays wrong."""
+    """A violation of what is thought to be kept may be accepted; what is wrong for another reason
+    stays wrong.
+    """
     case = SimpleNamespace(truth=SimpleNamespace(breaks=lambda claim: kept > claim.parameter))
-    outcome = SimpleNamespace(case=case, result=SimpleNamespace(claim=dpw.PureDP(1.0)), json={"accepted": {}} if taken else {})
+    outcome = SimpleNamespace(
+        case=case,
+        result=SimpleNamespace(claim=dpw.PureDP(1.0)),
+        json={"accepted": {}} if taken else {},
+    )
     assert _is_accepted(outcome) is excused

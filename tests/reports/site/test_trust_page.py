@@ -25,29 +25,51 @@ def test_every_row_stands_on_the_page_with_its_count_and_interval():
     found = page(TABLES)
     for row in ROWS:
         assert f"{row.counts[0]} of {row.counts[1]}" in found
-    assert "| all mechanisms, alpha 0.5 | 40 of 100 | 0.4 | 0.303 to 0.503 | at most 0.5 | met |" in found
-    assert "| detectable: Laplace | 92 of 100 | 0.92 | 0.848 to 0.965 | at least 0.9 | met |" in found
+    assert (
+        "| all mechanisms, alpha 0.5 | 40 of 100 | 0.4 | 0.303 to 0.503 | at most 0.5 | met |"
+        in found
+    )
+    assert (
+        "| detectable: Laplace | 92 of 100 | 0.92 | 0.848 to 0.965 | at least 0.9 | met |" in found
+    )
     assert "A note." in found and "### Rows that broke" in found
 
 
 def test_what_is_missed_is_named_at_the_top():
     found = page(TABLES)
     top = found[: found.index("## Calibration")]
-    assert "4 of 6 rows met; missed: false VIOLATED, pure, strings: words, alpha 0.05; alarms: x: ValueError: broken" in top
+    assert (
+        "4 of 6 rows met; missed: false VIOLATED, pure, strings: words, alpha 0.05; alarms: "
+        "x: ValueError: broken" in top
+    )
     assert found.count("**missed**") == 2
 
 
 def test_other_benchmarks_and_ready_sections_follow():
-    fuzz = asdict(Table("fuzz", (Row("tracebacks", 0.0, 2.0, "of 10,000 inputs", at_most=True),), ("seeded",)))
+    fuzz = asdict(
+        Table("fuzz", (Row("tracebacks", 0.0, 2.0, "of 10,000 inputs", at_most=True),), ("seeded",))
+    )
     found = page([*TABLES, fuzz], ["## Mutants of the claims' proofs\n\n97 % turned.\n"])
-    assert "## Hostile inputs" in found and "| tracebacks | at most 0 | 2 | of 10,000 inputs | **missed** |" in found
+    assert (
+        "## Hostile inputs" in found
+        and "| tracebacks | at most 0 | 2 | of 10,000 inputs | **missed** |" in found
+    )
     assert found.rstrip().endswith("97 % turned.")
 
 
 def test_written_from_files(tmp_path):
     (tmp_path / "calibration.json").write_text(json.dumps(TABLES))
     (tmp_path / "mutation.md").write_text("## Mutants\n")
-    assert main([str(tmp_path / "trust.md"), str(tmp_path / "calibration.json"), str(tmp_path / "mutation.md")]) == 0
+    assert (
+        main(
+            [
+                str(tmp_path / "trust.md"),
+                str(tmp_path / "calibration.json"),
+                str(tmp_path / "mutation.md"),
+            ]
+        )
+        == 0
+    )
     assert (tmp_path / "trust.md").read_text() == page(TABLES, ["## Mutants\n"])
     assert main([str(tmp_path / "trust.md")], echo=lambda text: None) == 2
     (tmp_path / "wrong.json").write_text('[{"rows": 3}]')

@@ -1,1 +1,3 @@
-"""Inputs of stability audits: element types, input spaces, and datasets at known distances from each other."""
+"""Inputs of stability audits: element types, input spaces, and datasets at known distances from
+each other.
+"""

@@ -1,4 +1,6 @@
-"""Neighbors by edits of one column's rows or of a user's rows, and the choice of the neighbors of an input space under a metric."""
+"""Neighbors by edits of one column's rows or of a user's rows, and the choice of the neighbors of
+an input space under a metric.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,19 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dpwitness.auditors.functions.stability.inputs.neighbors import Distance, Group, Neighborhood, NumberMoves, RowEdits
-from dpwitness.auditors.functions.stability.inputs.spaces import FrameOf, InputSpace, ScalarOf, VectorOf
+from dpwitness.auditors.functions.stability.inputs.neighbors import (
+    Distance,
+    Group,
+    Neighborhood,
+    NumberMoves,
+    RowEdits,
+)
+from dpwitness.auditors.functions.stability.inputs.spaces import (
+    FrameOf,
+    InputSpace,
+    ScalarOf,
+    VectorOf,
+)
 from dpwitness.core.values.validation import InvalidArgument
 
 _ROW_METRICS = ("symmetric", "insert-delete", "change-one", "hamming", "discrete")
@@ -15,22 +28,33 @@ _NUMBER_METRICS = ("absolute", "l1", "l2", "linf")
 
 
 def neighborhood(space: InputSpace, metric: str, d_in: Sequence[Distance]) -> Neighborhood:
-    """Return the source of neighbors of a space under a metric. Raise InvalidArgument if the metric does not apply to the space."""
+    """Return the source of neighbors of a space under a metric. Raise InvalidArgument if the metric
+    does not apply to the space.
+    """
     if metric in _ROW_METRICS:
         if isinstance(space, ScalarOf) and metric != "discrete":
-            raise InvalidArgument(f"audit_stability: input_metric of a scalar must be absolute or discrete, got {metric}")
+            raise InvalidArgument(
+                "audit_stability: input_metric of a scalar must be absolute or discrete, "
+                f"got {metric}"
+            )
         return RowEdits(space, metric, d_in)
     if metric in _NUMBER_METRICS:
-        if isinstance(space, VectorOf | ScalarOf) and isinstance(space, ScalarOf) == (metric == "absolute"):
+        if isinstance(space, VectorOf | ScalarOf) and isinstance(space, ScalarOf) == (
+            metric == "absolute"
+        ):
             return NumberMoves(space, metric, d_in)
         wanted = "a scalar" if metric == "absolute" else "a vector"
-        raise InvalidArgument(f"audit_stability: input_metric {metric} needs {wanted} of numbers, got a {space.to_json()['type']}")
+        raise InvalidArgument(
+            f"audit_stability: input_metric {metric} needs {wanted} of numbers, got a "
+            f"{space.to_json()['type']}"
+        )
     if metric.startswith("user:"):
         return UserEdits(space, metric, d_in)
     if metric.startswith("by:"):
         return ColumnEdits(space, metric, d_in)
     raise InvalidArgument(
-        f"audit_stability: input_metric {metric} has no known neighbors; use one of {', '.join(_ROW_METRICS + _NUMBER_METRICS)}"
+        f"audit_stability: input_metric {metric} has no known neighbors; use one of "
+        f"{', '.join(_ROW_METRICS + _NUMBER_METRICS)}"
     )
 
 
@@ -39,16 +63,27 @@ _COPIES = (1, 2, 5, 30)  # numbers of rows that a user adds
 
 
 class ColumnEdits(RowEdits):
-    """Neighbors by up to d_in edits of the rows with one value of a column, for several values at once."""
+    """Neighbors by up to d_in edits of the rows with one value of a column, for several values at
+    once.
+    """
 
     def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
         _, column, inner = metric.split(":", 2)
-        if not isinstance(space, FrameOf) or column not in space.columns or space.size is not None or inner != "symmetric":
-            rule = "must be by:COLUMN:symmetric, on a FrameOf with this column and any number of rows"
+        if (
+            not isinstance(space, FrameOf)
+            or column not in space.columns
+            or space.size is not None
+            or inner != "symmetric"
+        ):
+            rule = (
+                "must be by:COLUMN:symmetric, on a FrameOf with this column and any number of rows"
+            )
             raise InvalidArgument(f"audit_stability: input_metric {rule}, got {metric}")
         super().__init__(space, metric, d_in)
         self.at = list(space.columns).index(column)
-        self.groups = [value for value in space.columns[column].values() if value == value][:_GROUPS]
+        self.groups = [value for value in space.columns[column].values() if value == value][
+            :_GROUPS
+        ]
 
     def around(self, rows: list[Any]) -> Iterator[Group]:
         for value in self.values:
@@ -66,7 +101,9 @@ class ColumnEdits(RowEdits):
                 del rows[rng.choice(mine)]
             else:
                 row = self.space.random_row(rng)
-                rows.insert(rng.choice((0, len(rows))), (*row[: self.at], group, *row[self.at + 1 :]))
+                rows.insert(
+                    rng.choice((0, len(rows))), (*row[: self.at], group, *row[self.at + 1 :])
+                )
         return 1, rows
 
 
@@ -77,7 +114,8 @@ class UserEdits(RowEdits):
         column = metric.partition(":")[2]
         if not isinstance(space, FrameOf) or column not in space.columns or space.size is not None:
             raise InvalidArgument(
-                f"audit_stability: input_metric {metric} needs a FrameOf with the column {column!r} and any number of rows"
+                f"audit_stability: input_metric {metric} needs a FrameOf with the column "
+                f"{column!r} and any number of rows"
             )
         super().__init__(space, metric, d_in)
         self.at = list(space.columns).index(column)
@@ -88,7 +126,12 @@ class UserEdits(RowEdits):
         for value in self.values:
             for copies in _COPIES:
                 added = [self._owned(value, user) for user in users for _ in range(copies)]
-                yield self._group([(0, rows), *((n, rows + added[: n * copies]) for n in self.counts if n <= len(users))])
+                yield self._group(
+                    [
+                        (0, rows),
+                        *((n, rows + added[: n * copies]) for n in self.counts if n <= len(users)),
+                    ]
+                )
 
     def _edit(self, rows: list[Any], rng: random.Random, repeated: Any) -> tuple[int, list[Any]]:
         owners = [row[self.at] for row in rows]
@@ -99,7 +142,11 @@ class UserEdits(RowEdits):
             rng.shuffle(rows)
             return 0, rows
         mine = [] if way < 0.4 else [row for row in rows if row[self.at] == user]
-        added = [self._owned(self.space.random_row(rng), user) for _ in range(rng.choice(_COPIES))] if way < 0.9 else []
+        added = (
+            [self._owned(self.space.random_row(rng), user) for _ in range(rng.choice(_COPIES))]
+            if way < 0.9
+            else []
+        )
         at = rng.choice((0, len(kept)))
         return 1, kept[:at] + mine * (way > 0.6) + added + kept[at:]
 

@@ -1,4 +1,6 @@
-"""Groups of datasets at known distances from each other, for each input metric: the first groups are adversarial, the later ones random."""
+"""Groups of datasets at known distances from each other, for each input metric: the first groups
+are adversarial, the later ones random.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _FAR = 64  # largest number of edits between two datasets of a group
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Datasets, and the pairs to compare: the positions of two datasets, and an upper limit `d_in` of their distance."""
+    """Datasets, and the pairs to compare: the positions of two datasets, and an upper limit `d_in`
+    of their distance.
+    """
 
     datasets: list[Any]
     pairs: list[tuple[int, int, Distance]]
@@ -35,14 +39,20 @@ class Neighborhood(ABC):
 
     @abstractmethod
     def around(self, rows: list[Any]) -> Iterator[Group]:
-        """Yield groups that contain the dataset with these rows, the most adversarial neighbors first."""
+        """Yield groups that contain the dataset with these rows, the most adversarial neighbors
+        first.
+        """
 
     @abstractmethod
     def walk(self, rows: list[Any], rng: random.Random) -> Group | None:
-        """Return a random group that starts at the dataset with these rows; None where there are no neighbors."""
+        """Return a random group that starts at the dataset with these rows; None where there are no
+        neighbors.
+        """
 
     def within(self, distance: Distance) -> Distance | None:
-        """Return the smallest of the audited distances that is at least `distance`; None if all are smaller."""
+        """Return the smallest of the audited distances that is at least `distance`; None if all are
+        smaller.
+        """
         return next((d for d in self.d_in if d >= distance), None)
 
 
@@ -59,7 +69,9 @@ class RowEdits(Neighborhood):
 
     def around(self, rows: list[Any]) -> Iterator[Group]:
         if self.metric == "discrete":
-            yield from (self._group([(0, rows), (1, [value] * max(len(rows), 1))]) for value in self.values)
+            yield from (
+                self._group([(0, rows), (1, [value] * max(len(rows), 1))]) for value in self.values
+            )
             return
         for value in self.values:
             if not self.replaces and self.space.size is None:
@@ -68,19 +80,32 @@ class RowEdits(Neighborhood):
                     yield self._group([(0, rows), *((n, [value] * n + rows) for n in self.counts)])
             elif rows:
                 cost = 1 if self.replaces else 2
-                yield self._group([(0, rows), *((cost * n, [value] * n + rows[n:]) for n in self.counts if n <= len(rows))])
+                yield self._group(
+                    [
+                        (0, rows),
+                        *(
+                            (cost * n, [value] * n + rows[n:])
+                            for n in self.counts
+                            if n <= len(rows)
+                        ),
+                    ]
+                )
         if rows and not self.replaces and self.space.size is None:
             yield self._group([(0, rows), *((n, rows[n:]) for n in self.counts if n <= len(rows))])
         if len(rows) > 1:
             yield from self._reordered(rows)
 
     def _reordered(self, rows: list[Any]) -> Iterator[Group]:
-        """Yield the dataset in other orders: as it is under metrics without an order, otherwise with its first row moved."""
+        """Yield the dataset in other orders: as it is under metrics without an order, otherwise
+        with its first row moved.
+        """
         if not self.ordered:
             shifted = rows[1:] + rows[:1]
             yield self._group([(0, rows), (0, rows[::-1]), (0, shifted)])
             if not self.replaces and self.space.size is None:
-                yield from (self._group([(0, rows), (1, [value, *rows[::-1]])]) for value in self.values[:8])
+                yield from (
+                    self._group([(0, rows), (1, [value, *rows[::-1]])]) for value in self.values[:8]
+                )
         elif not self.replaces:
             yield self._group([(0, rows), (2, rows[1:] + rows[:1])])
 
@@ -130,20 +155,28 @@ class RowEdits(Neighborhood):
 
 
 class NumberMoves(Neighborhood):
-    """Neighbors by moving numbers: a scalar, or the entries of a vector, by at most d_in in the norm."""
+    """Neighbors by moving numbers: a scalar, or the entries of a vector, by at most d_in in the
+    norm.
+    """
 
     def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
         super().__init__(space, metric, d_in)
         assert isinstance(space, ScalarOf | VectorOf)
         self.atom = space.atom
         if self.atom.dtype in ("bool", "str", "date", "time", "datetime", "duration", "category"):
-            raise InvalidArgument(f"audit_stability: input_metric {metric} needs numbers, got {self.atom.dtype}")
+            raise InvalidArgument(
+                f"audit_stability: input_metric {metric} needs numbers, got {self.atom.dtype}"
+            )
 
     def around(self, rows: list[Any]) -> Iterator[Group]:
         for sign in (1, -1):
-            yield from self._grouped(rows, [(d, self._moved(rows, range(len(rows)), d, sign)) for d in self.d_in])
+            yield from self._grouped(
+                rows, [(d, self._moved(rows, range(len(rows)), d, sign)) for d in self.d_in]
+            )
             if len(rows) > 1:
-                yield from self._grouped(rows, [(d, self._moved(rows, (0,), d, sign)) for d in self.d_in])
+                yield from self._grouped(
+                    rows, [(d, self._moved(rows, (0,), d, sign)) for d in self.d_in]
+                )
 
     def walk(self, rows: list[Any], rng: random.Random) -> Group | None:
         if not rows:
@@ -151,17 +184,30 @@ class NumberMoves(Neighborhood):
         places = rng.sample(range(len(rows)), rng.randint(1, min(len(rows), 3)))
         sign = rng.choice((1, -1))
         share = rng.choice((1, 1, Fraction(1, 2), Fraction(rng.randint(1, 16), 16)))
-        return next(self._grouped(rows, [(d, self._moved(rows, places, d * share, sign)) for d in self.d_in]), None)
+        return next(
+            self._grouped(
+                rows, [(d, self._moved(rows, places, d * share, sign)) for d in self.d_in]
+            ),
+            None,
+        )
 
-    def _grouped(self, rows: list[Any], moved: list[tuple[Distance, list[Any] | None]]) -> Iterator[Group]:
+    def _grouped(
+        self, rows: list[Any], moved: list[tuple[Distance, list[Any] | None]]
+    ) -> Iterator[Group]:
         """Yield the group of a dataset and its moved versions, if there are any."""
         found = [(d, other) for d, other in moved if other is not None and other != rows]
         if found:
             pairs = [(0, i + 1, d) for i, (d, _) in enumerate(found)]
-            yield Group([self.space.build(rows), *(self.space.build(other) for _, other in found)], pairs)
+            yield Group(
+                [self.space.build(rows), *(self.space.build(other) for _, other in found)], pairs
+            )
 
-    def _moved(self, rows: list[Any], places: Sequence[int], distance: Distance, sign: int) -> list[Any] | None:
-        """Return the rows with the numbers at `places` moved by `distance`, as far as their ranges allow; None if none can move."""
+    def _moved(
+        self, rows: list[Any], places: Sequence[int], distance: Distance, sign: int
+    ) -> list[Any] | None:
+        """Return the rows with the numbers at `places` moved by `distance`, as far as their ranges
+        allow; None if none can move.
+        """
         share: Fraction = Fraction(distance)
         if self.metric in ("absolute", "l1") and places:
             share /= len(places)
@@ -176,7 +222,9 @@ class NumberMoves(Neighborhood):
         return found if moved else None
 
     def _step(self, value: Any, step: Fraction) -> Any:
-        """Return the furthest value of the element type from `value` by at most `step`; None if there is no other value."""
+        """Return the furthest value of the element type from `value` by at most `step`; None if
+        there is no other value.
+        """
         if value is None or (isinstance(value, float) and not math.isfinite(value)):
             return None
         low, high = self.atom.range or (-math.inf, math.inf)
@@ -198,7 +246,9 @@ class NumberMoves(Neighborhood):
             if not math.isfinite(found):
                 return start
             while abs(Fraction(found) - Fraction(start)) > abs(target - Fraction(start)):
-                found = to_f32(found - math.copysign(max(abs(found) * 2.0**-23, 1e-45), float(target) - start))
+                found = to_f32(
+                    found - math.copysign(max(abs(found) * 2.0**-23, 1e-45), float(target) - start)
+                )
             return found
         if abs(Fraction(found) - Fraction(start)) > abs(target - Fraction(start)):
             found = math.nextafter(found, start)

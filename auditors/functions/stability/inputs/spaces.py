@@ -1,4 +1,6 @@
-"""Input spaces of transformations: scalars, vectors and frames of element types, as sets of datasets and as JSON."""
+"""Input spaces of transformations: scalars, vectors and frames of element types, as sets of
+datasets and as JSON.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from dpwitness.auditors.functions.stability.inputs.atoms import Atom, atom_of
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require_integer, require_type, short_repr
+from dpwitness.core.values.validation import (
+    InvalidArgument,
+    require_integer,
+    require_type,
+    short_repr,
+)
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -40,12 +47,18 @@ class InputSpace(ABC):
     def within(self, other: InputSpace) -> bool:
         """Return whether all datasets belong to `other` too."""
         mine, theirs = (space._atoms() for space in (self, other))
-        same = type(self) is type(other) and list(mine) == list(theirs) and other.size in (None, self.size)
+        same = (
+            type(self) is type(other)
+            and list(mine) == list(theirs)
+            and other.size in (None, self.size)
+        )
         return same and all(mine[name].within(theirs[name]) for name in mine)
 
     @abstractmethod
     def _atoms(self) -> Mapping[str, Atom]:
-        """Return the element types by the name of their column; the name is empty without columns."""
+        """Return the element types by the name of their column; the name is empty
+        without columns.
+        """
 
     @abstractmethod
     def _with_atoms(self, atoms: Mapping[str, Atom]) -> InputSpace:
@@ -53,8 +66,15 @@ class InputSpace(ABC):
 
     def with_hints(self, hints: list[Any]) -> InputSpace:
         """Return the same space with further values, and numbers of rows, to try."""
-        found = self._with_atoms({name: atom.with_hints(hints) for name, atom in self._atoms().items()})
-        near = {each + more for each in hints if type(each) is int and 3 < each <= _MAX_SIZE for more in (-1, 0, 1)}
+        found = self._with_atoms(
+            {name: atom.with_hints(hints) for name, atom in self._atoms().items()}
+        )
+        near = {
+            each + more
+            for each in hints
+            if type(each) is int and 3 < each <= _MAX_SIZE
+            for more in (-1, 0, 1)
+        }
         object.__setattr__(found, "more_sizes", tuple(sorted(near)[:_MAX_SIZES]))
         return found
 
@@ -91,7 +111,9 @@ class InputSpace(ABC):
         return self.size is None or count == self.size
 
     def bases(self) -> Iterator[list[Any]]:
-        """Yield the rows of adversarial datasets: empty, single values, pairs of values, repeated values, and all values together."""
+        """Yield the rows of adversarial datasets: empty, single values, pairs of values, repeated
+        values, and all values together.
+        """
         values = self.values()
         if self.size is not None:
             yield from self._sized(values, self.size)
@@ -114,14 +136,20 @@ class InputSpace(ABC):
         few = values[:_COMBINED]
         if size > 1:
             yield from ([one] + [other] * (size - 1) for one in few for other in few)
-            yield from ([one] * (size // 2) + [other] * (size - size // 2) for one in few for other in few)
+            yield from (
+                [one] * (size // 2) + [other] * (size - size // 2) for one in few for other in few
+            )
 
     def random_rows(self, rng: random.Random) -> list[Any]:
         """Return the rows of a random dataset; some have many equal rows."""
         if self.size is not None:
             count = self.size
         else:
-            count = rng.randrange(4) if rng.random() < 0.4 else rng.randrange(_MAX_ROWS if rng.random() < 0.95 else 10 * _MAX_ROWS)
+            count = (
+                rng.randrange(4)
+                if rng.random() < 0.4
+                else rng.randrange(_MAX_ROWS if rng.random() < 0.95 else 10 * _MAX_ROWS)
+            )
         distinct = [self.random_row(rng) for _ in range(min(count, rng.choice((1, 2, 5, 1000))))]
         return [distinct[i] if i < len(distinct) else rng.choice(distinct) for i in range(count)]
 
@@ -176,7 +204,11 @@ class VectorOf(_OneAtomSpace):
         _check_size(self.size, "VectorOf")
 
     def contains(self, dataset: Any) -> bool:
-        return isinstance(dataset, list) and self.allows(len(dataset)) and all(map(self.atom.contains, dataset))
+        return (
+            isinstance(dataset, list)
+            and self.allows(len(dataset))
+            and all(map(self.atom.contains, dataset))
+        )
 
     def to_json(self) -> Json:
         return {"type": "vector", **self.atom.to_json(), "size": self.size}
@@ -250,8 +282,15 @@ class FrameOf(InputSpace):
 
     def __post_init__(self) -> None:
         found = self.columns
-        if not isinstance(found, Mapping) or not found or not all(isinstance(k, str) and isinstance(v, Atom) for k, v in found.items()):
-            raise InvalidArgument(f"FrameOf: columns must be a dict of names and Atoms, at least one, got {short_repr(found)}")
+        if (
+            not isinstance(found, Mapping)
+            or not found
+            or not all(isinstance(k, str) and isinstance(v, Atom) for k, v in found.items())
+        ):
+            raise InvalidArgument(
+                "FrameOf: columns must be a dict of names and Atoms, at least one, got "
+                f"{short_repr(found)}"
+            )
         object.__setattr__(self, "columns", dict(found))
         _check_size(self.size, "FrameOf")
 
@@ -263,12 +302,23 @@ class FrameOf(InputSpace):
         if not isinstance(dataset, dict) or list(dataset) != list(self.columns):
             return False
         columns = list(dataset.values())
-        if not all(isinstance(column, list) for column in columns) or len(set(map(len, columns))) > 1 or not self.allows(len(columns[0])):
+        if (
+            not all(isinstance(column, list) for column in columns)
+            or len(set(map(len, columns))) > 1
+            or not self.allows(len(columns[0]))
+        ):
             return False
-        return all(all(map(atom.contains, column)) for atom, column in zip(self.columns.values(), columns, strict=True))
+        return all(
+            all(map(atom.contains, column))
+            for atom, column in zip(self.columns.values(), columns, strict=True)
+        )
 
     def to_json(self) -> Json:
-        return {"type": "frame", "columns": {name: atom.to_json() for name, atom in self.columns.items()}, "size": self.size}
+        return {
+            "type": "frame",
+            "columns": {name: atom.to_json() for name, atom in self.columns.items()},
+            "size": self.size,
+        }
 
     def _atoms(self) -> Mapping[str, Atom]:
         return self.columns
@@ -285,14 +335,20 @@ class FrameOf(InputSpace):
 
     def values(self) -> list[Any]:
         columns = self._values
-        found = [tuple(column[min(i, len(column) - 1)] for column in columns) for i in range(max(map(len, columns)))]
+        found = [
+            tuple(column[min(i, len(column) - 1)] for column in columns)
+            for i in range(max(map(len, columns)))
+        ]
         first = found[1] if len(found) > 1 else found[0]
         for at, column in enumerate(columns):
             found += [(*first[:at], value, *first[at + 1 :]) for value in column[:12]]
         return list(dict.fromkeys(found))
 
     def random_row(self, rng: random.Random) -> Any:
-        return tuple(atom.draw(rng, values) for atom, values in zip(self.columns.values(), self._values, strict=True))
+        return tuple(
+            atom.draw(rng, values)
+            for atom, values in zip(self.columns.values(), self._values, strict=True)
+        )
 
     def row_strategy(self) -> SearchStrategy[Any]:
         from hypothesis import strategies as st
@@ -315,8 +371,9 @@ def space_of(found: Any, owner: str = "input") -> InputSpace:
     Parameters
     ----------
     found : dict
-        ``{"type": "vector", "dtype": "f64", "bounds": [0, 10], "nullable": false, "nan": false, "size": null}``; for a ``scalar``, without
-        a size; for a ``frame``, with ``"columns": {name: element type}``.
+        ``{"type": "vector", "dtype": "f64", "bounds": [0, 10], "nullable": false, "nan": false,
+        "size": null}``; for a ``scalar``, without a size; for a ``frame``, with ``"columns": {name:
+        element type}``.
     owner : str
         Name of the value in messages.
 
@@ -331,7 +388,10 @@ def space_of(found: Any, owner: str = "input") -> InputSpace:
         If the form is invalid.
     """
     if not isinstance(found, dict) or found.get("type") not in ("vector", "scalar", "frame"):
-        raise InvalidArgument(f'{owner} must be a dict with the type "vector", "scalar" or "frame", got {short_repr(found)}')
+        raise InvalidArgument(
+            f'{owner} must be a dict with the type "vector", "scalar" or "frame", got '
+            f"{short_repr(found)}"
+        )
     fields = {key: value for key, value in found.items() if key not in ("type", "size")}
     size = found.get("size")
     if found["type"] == "scalar":
@@ -341,5 +401,11 @@ def space_of(found: Any, owner: str = "input") -> InputSpace:
     if found["type"] == "vector":
         return VectorOf(atom_of(fields, owner), size)
     if set(fields) != {"columns"} or not isinstance(fields["columns"], dict):
-        raise InvalidArgument(f"{owner}: a frame has the keys type, columns and size, got {', '.join(map(str, found))}")
-    return FrameOf({name: atom_of(dict(atom), f"{owner}.{name}") for name, atom in fields["columns"].items()}, size)
+        raise InvalidArgument(
+            f"{owner}: a frame has the keys type, columns and size, got "
+            f"{', '.join(map(str, found))}"
+        )
+    return FrameOf(
+        {name: atom_of(dict(atom), f"{owner}.{name}") for name, atom in fields["columns"].items()},
+        size,
+    )

@@ -1,4 +1,6 @@
-"""Transformations of OpenDP's extras for NumPy and scikit-learn: built from their signatures, and searched for pairs that move too far."""
+"""Transformations of OpenDP's extras for NumPy and scikit-learn: built from their signatures, and
+searched for pairs that move too far.
+"""
 
 import importlib
 import inspect
@@ -14,20 +16,34 @@ import opendp.extras.sklearn
 import opendp.prelude as dp
 
 SLACK = 1 + 1e-6  # the extras assume idealized numbers, so rounding is not a finding
-ROWS = [[0.0, 0.0], [1.0, 1.0], [0.7, 0.7], [-0.5, 0.5], [2.0, 5.0], [10.0, 10.0], [10.7, 10.7], [10.0, 9.0]]
+ROWS = [
+    [0.0, 0.0],
+    [1.0, 1.0],
+    [0.7, 0.7],
+    [-0.5, 0.5],
+    [2.0, 5.0],
+    [10.0, 10.0],
+    [10.7, 10.7],
+    [10.0, 9.0],
+]
 DOMAINS = [
     "dp.numpy.array2_domain(num_columns=2, T=float)",
     "dp.numpy.array2_domain(num_columns=2, nan=False, T=float)",
     *(
-        f"dp.numpy.array2_domain(norm={norm}, p={p}, origin=np.array({origin}), {size}num_columns=2, nan=False, T=float)"
-        for norm, p, origin, size in itertools.product((1.0, 2.0), (1, 2), ([0.0, 0.0], [10.0, 10.0]), ("", "size=2, "))
+        f"dp.numpy.array2_domain(norm={norm}, p={p}, origin=np.array({origin}), "
+        f"{size}num_columns=2, nan=False, T=float)"
+        for norm, p, origin, size in itertools.product(
+            (1.0, 2.0), (1, 2), ([0.0, 0.0], [10.0, 10.0]), ("", "size=2, ")
+        )
     ),
 ]
 ARGUMENTS = {"norm": ["1.0"], "p": ["1", "2"], "x_cuts": ["np.array([0.0, 1.0])"], "j": ["0"]}
 
 
 def names():
-    """Return the names that sources use, all constructors of transformations of the two extras among them."""
+    """Return the names that sources use, all constructors of transformations of the two extras
+    among them.
+    """
     import numpy as np
 
     found = {"dp": dp, "np": np}
@@ -42,7 +58,9 @@ def names():
 def sources(space):
     """Yield sources of transformations: constructors on each domain, and chains of two."""
     for name, function in [(n, f) for n, f in space.items() if n.startswith("make_")]:
-        parameters = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        parameters = [
+            p for p in inspect.signature(function).parameters.values() if p.default is p.empty
+        ]
         wanted = [p.name for p in parameters if p.name not in ("input_domain", "input_metric")]
         if any(w not in ARGUMENTS for w in wanted):
             continue
@@ -78,7 +96,9 @@ def search(seconds=math.inf):
 
 
 def pair_of(made, source, np):
-    """Return a pair of arrays whose outputs are further apart than the map allows, or with an error on one side only."""
+    """Return a pair of arrays whose outputs are further apart than the map allows, or with an error
+    on one side only.
+    """
     error = None
     tried = list(neighbors("size=2" in source))
     rest = tried[len(ROWS) :]
@@ -94,7 +114,13 @@ def pair_of(made, source, np):
         if any(repr(run) != repr(runs[0]) for run in runs):
             continue
         one, two = runs[0]
-        content = {"build": source, "distance_in": d_in, "allowed": allowed, "inputs": [rows, other], "outcomes": [list(one), list(two)]}
+        content = {
+            "build": source,
+            "distance_in": d_in,
+            "allowed": allowed,
+            "inputs": [rows, other],
+            "outcomes": [list(one), list(two)],
+        }
         content["metric"] = str(made.output_metric)
         if one[0] == two[0] == "output":
             found = gap(made, one[1], two[1])
@@ -108,10 +134,17 @@ def pair_of(made, source, np):
 def neighbors(sized):
     """Yield pairs of lists of rows with their symmetric distance."""
     if sized:
-        yield from (([one, two], [one, three], 2) for one, two, three in itertools.product(ROWS, ROWS, ROWS) if two != three)
+        yield from (
+            ([one, two], [one, three], 2)
+            for one, two, three in itertools.product(ROWS, ROWS, ROWS)
+            if two != three
+        )
         return
     yield from (([], [row], 1) for row in ROWS)
-    yield from (([one, two], [three, one, two], 1) for one, two, three in itertools.product(ROWS, ROWS, ROWS))
+    yield from (
+        ([one, two], [three, one, two], 1)
+        for one, two, three in itertools.product(ROWS, ROWS, ROWS)
+    )
     yield from (([one], [two], 2) for one, two in itertools.product(ROWS, ROWS) if one != two)
 
 
@@ -125,11 +158,21 @@ def outcome(made, array):
 
 
 def gap(made, one, other):
-    """Return the distance of two outputs by the output metric; None for a metric that this module does not know."""
+    """Return the distance of two outputs by the output metric; None for a metric that this module
+    does not know.
+    """
     metric = str(made.output_metric)
     if metric.startswith("SymmetricDistance"):
         counts = Counter(map(repr, one))
         counts.subtract(map(repr, other))
-        return sum(map(abs, counts.values())) if made.output_domain and "SSCP" not in str(made.output_domain) else None
-    differences = [abs(a - b) for a, b in zip(one, other, strict=False)] if isinstance(one, list) else [abs(one - other)]
+        return (
+            sum(map(abs, counts.values()))
+            if made.output_domain and "SSCP" not in str(made.output_domain)
+            else None
+        )
+    differences = (
+        [abs(a - b) for a, b in zip(one, other, strict=False)]
+        if isinstance(one, list)
+        else [abs(one - other)]
+    )
     return sum(d * d for d in differences) ** 0.5 if metric.startswith("L2") else sum(differences)

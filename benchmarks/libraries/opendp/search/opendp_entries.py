@@ -1,7 +1,8 @@
-"""Entries of a target file for findings and for accepted constructors of OpenDP: the library's own map is the claim.
+"""Entries of a target file for findings and for accepted constructors of OpenDP: the library's own
+map is the claim.
 
-An entry has the source of its functions and, for a transformation, its declaration. The source uses the library only, so that a
-person can read and run it.
+An entry has the source of its functions and, for a transformation, its declaration. The source uses
+the library only, so that a person can read and run it.
 """
 
 import re
@@ -22,15 +23,24 @@ _CONSTRUCTORS = re.compile(r"\b(?:make|then)_([a-z_0-9]+)")
 def constructors(found):
     """Return the names of the constructors of a program, the innermost first."""
     names = [f"make_{name}" for name in _CONSTRUCTORS.findall(found.get("build", ""))]
-    return list(dict.fromkeys(names)) or ["make_stable_lazyframe" if found.get("part") == "truncations" else "make_private_lazyframe"]
+    return list(dict.fromkeys(names)) or [
+        "make_stable_lazyframe" if found.get("part") == "truncations" else "make_private_lazyframe"
+    ]
 
 
 def entry(found):
-    """Return the entry of a finding or of an accepted program; None for a program that no entry can describe."""
+    """Return the entry of a finding or of an accepted program; None for a program that no entry can
+    describe.
+    """
     made = _MAKERS[found["part"]](found)
     if made is None:
         return None
-    return {"constructors": constructors(found), "why": _why(found), "expected": found.get("kind", ""), **made}
+    return {
+        "constructors": constructors(found),
+        "why": _why(found),
+        "expected": found.get("kind", ""),
+        **made,
+    }
 
 
 def _why(found):
@@ -41,7 +51,15 @@ def _why(found):
 def _transformation(lines, declaration, found):
     if found.get("inputs") is not None:
         declaration["inputs"] = found["inputs"]
-    return {"source": lines, "declaration": {"kind": "transformation", "apply": "{name}", "map": "{name}_map", **declaration}}
+    return {
+        "source": lines,
+        "declaration": {
+            "kind": "transformation",
+            "apply": "{name}",
+            "map": "{name}_map",
+            **declaration,
+        },
+    }
 
 
 def _chain(found):
@@ -59,8 +77,14 @@ def _chain(found):
         "    return _{name}.map(d_in)",
     ]
     distances = sorted({found["distance_in"]}) if "distance_in" in found else found["d_in"]
-    keys = {"input": found["input"], "input_metric": found["input_metric"], "output_metric": found["output_metric"], "d_in": distances}
-    return None if found.get("kind") == "support" else _transformation(lines, keys, found)  # a random transformation has no exact output
+    keys = {
+        "input": found["input"],
+        "input_metric": found["input_metric"],
+        "output_metric": found["output_metric"],
+        "d_in": distances,
+    }
+    # a random transformation has no exact output
+    return None if found.get("kind") == "support" else _transformation(lines, keys, found)
 
 
 def _columns(rows, columns):
@@ -69,13 +93,20 @@ def _columns(rows, columns):
 
 
 def _frame(found):
-    """Return the entry of a query: its exact result at noise scale 0, and the sensitivity that its privacy map claims."""
+    """Return the entry of a query: its exact result at noise scale 0, and the sensitivity that its
+    privacy map claims.
+    """
     keys = frames.key_columns(found)
-    public = [f"KEYS = pl.LazyFrame({frames.KEYS.collect().to_dict(as_series=False)!r})"] if "KEYS" in found["plan"] else []
+    public = (
+        [f"KEYS = pl.LazyFrame({frames.KEYS.collect().to_dict(as_series=False)!r})"]
+        if "KEYS" in found["plan"]
+        else []
+    )
     counts = "COUNTS = pl.LazyFrame({'len': [0, 1, 2, 5]}, schema={'len': pl.Int64})"
     public += [counts] if "COUNTS" in found["plan"] else []
-    result = "{{repr([row[key] for key in {keys}]): [0, *(row[name] for name in row if name not in {keys})] for row in rows}}".format(
-        keys=list(keys)
+    result = (
+        f"{{repr([row[key] for key in {list(keys)}]): [0, *(row[name] for name in row if name not in "
+        f"{list(keys)})] for row in rows}}"
     )
     lines = [
         *public,
@@ -85,7 +116,8 @@ def _frame(found):
         f"    q = pl.LazyFrame(schema={found['schema']})",
         f"    domain = {found['domain']}",
         f"    plan = {found['plan']}",
-        f"    return dp.m.make_private_lazyframe(domain, {found['metric']}, dp.max_divergence(), plan, global_scale=scale)",
+        f"    return dp.m.make_private_lazyframe(domain, {found['metric']}, "
+        "dp.max_divergence(), plan, global_scale=scale)",
         "",
         "",
         "_{name}_exact, _{name}_noisy = _{name}_query(0.0), _{name}_query(2.0**20)",
@@ -94,14 +126,19 @@ def _frame(found):
         "def {name}(dataset):",
         f"    frame = pl.LazyFrame(dataset, schema={found['schema']})",
         "    rows = _{name}_exact(frame).collect().rows(named=True)",
-        f"    return {result}" if keys else "    return [value for row in rows for value in row.values()]",
+        f"    return {result}"
+        if keys
+        else "    return [value for row in rows for value in row.values()]",
         "",
         "",
         "def {name}_map(d_in):",
-        "    return _{name}_noisy.map(d_in) * 2.0**20  # the sensitivity, as the noise is that of Laplace; a power of two: no rounding",
+        "    return _{name}_noisy.map(d_in) * 2.0**20  # the sensitivity, as the noise is "
+        "that of Laplace; a power of two: no rounding",
     ]
     metric = "per-group-sum:l1" if keys else "l1"
-    described = {"date", "time", "datetime"}.isdisjoint(atom["dtype"] for atom in found["input"]["columns"].values())
+    described = {"date", "time", "datetime"}.isdisjoint(
+        atom["dtype"] for atom in found["input"]["columns"].values()
+    )
     if found["public"] or found.get("limits") or found.get("keys") or not described:
         return None if "inputs" not in found else _pair_of_queries(lines, found, metric)
     size = 2 if found["input_metric"] == "change-one" else None
@@ -113,19 +150,30 @@ def _frame(found):
     }
     if "inputs" in found:
         declared["input"] = found["input"] | {"size": len(found["inputs"][0]) if size else None}
-        found = found | {"inputs": [_columns(rows, found["input"]["columns"]) for rows in found["inputs"]]}
+        found = found | {
+            "inputs": [_columns(rows, found["input"]["columns"]) for rows in found["inputs"]]
+        }
     return _transformation(lines, declared, found)
 
 
 def _pair_of_queries(lines, found, metric):
-    """Return the entry of a query on two datasets only, because its margins make more of them public than a space of frames can say."""
+    """Return the entry of a query on two datasets only, because its margins make more of them
+    public than a space of frames can say.
+    """
     pair = [_columns(rows, found["input"]["columns"]) for rows in found["inputs"]]
     return _two(lines, pair, found["distance_in"], metric)
 
 
 def _two(lines, pair, d_in, metric):
-    """Return the entry of a program on two datasets at distance `d_in`: the input is the number of the dataset."""
-    first = [line.replace("def {name}(", "def _{name}_of(").replace("{name}_map(d_in)", "_{name}_bound(d_in)") for line in lines]
+    """Return the entry of a program on two datasets at distance `d_in`: the input is the number of
+    the dataset.
+    """
+    first = [
+        line.replace("def {name}(", "def _{name}_of(").replace(
+            "{name}_map(d_in)", "_{name}_bound(d_in)"
+        )
+        for line in lines
+    ]
     more = [
         "",
         "",
@@ -151,7 +199,11 @@ def _two(lines, pair, d_in, metric):
 def _truncation(found):
     """Return the entry of a frame-to-frame query for the bound that is exceeded."""
     if found.get("kind") == "bound":
-        at = next(i for i, bound in enumerate(found["allowed"]) if found["found"].startswith(_spelled(bound, found["found"])))
+        at = next(
+            i
+            for i, bound in enumerate(found["allowed"])
+            if found["found"].startswith(_spelled(bound, found["found"]))
+        )
         by = found["allowed"][at]["by"]
         columns = re.findall(r'col\("(\w+)"\)', " ".join(by))
         kind = "num_groups" if found["found"].startswith("num_groups") else "per_group"
@@ -168,14 +220,16 @@ def _truncation(found):
         "def _{name}_query():",
         f"    q = pl.LazyFrame(schema={found['schema']})",
         f"    plan, output = {found['plan']}, 'FrameDistance<SymmetricDistance>'",
-        f"    return dp.t.make_stable_lazyframe({found['domain']}, {found['metric']}, plan, MO=output)",
+        f"    return dp.t.make_stable_lazyframe({found['domain']}, {found['metric']}, plan, "
+        "MO=output)",
         "",
         "",
         "_{name} = _{name}_query()",
         "",
         "",
         "def {name}(dataset):",
-        f"    return _{{name}}(pl.LazyFrame(dataset, schema={found['schema']})).collect().to_dict(as_series=False)",
+        f"    return _{{name}}(pl.LazyFrame(dataset, "
+        f"schema={found['schema']})).collect().to_dict(as_series=False)",
         "",
         "",
         "def {name}_map(d_in):",
@@ -185,7 +239,9 @@ def _truncation(found):
     d_in = found["d_in"]
     made = _two(lines, pair, d_in, metric)
     if isinstance(d_in, str):  # bounds, which are an expression
-        made["source"] = [line.replace(f"_bound({d_in!r})", f"_bound({d_in})") for line in made["source"]]
+        made["source"] = [
+            line.replace(f"_bound({d_in!r})", f"_bound({d_in})") for line in made["source"]
+        ]
     return made
 
 
@@ -195,10 +251,15 @@ def _spelled(bound, text):
 
 
 def _array(found):
-    """Return the entry of a transformation of arrays on two arrays; its map has the slack of idealized numbers."""
+    """Return the entry of a transformation of arrays on two arrays; its map has the slack of
+    idealized numbers.
+    """
     imports = sorted({name for name in _names(found["build"]) if name.startswith("make_")})
     space = arrays.names()
-    lines = ["import numpy as np", *(f"from {space[name].__module__} import {name}" for name in imports)]
+    lines = [
+        "import numpy as np",
+        *(f"from {space[name].__module__} import {name}" for name in imports),
+    ]
     lines += [
         "",
         f"_{{name}} = {found['build']}",
@@ -212,7 +273,9 @@ def _array(found):
         "def {name}_map(d_in):",
         f"    return _{{name}}.map(d_in) * {arrays.SLACK!r}",
     ]
-    metric = next((name for start, name in _METRICS.items() if found["metric"].startswith(start)), "absolute")
+    metric = next(
+        (name for start, name in _METRICS.items() if found["metric"].startswith(start)), "absolute"
+    )
     return _two(lines, found["inputs"], found["distance_in"], metric)
 
 
@@ -221,7 +284,9 @@ def _names(source):
 
 
 def _measurement(found):
-    """Return the entry of a measurement on two datasets at distance `distance_in`: a mechanism whose claim is the value of its map."""
+    """Return the entry of a measurement on two datasets at distance `distance_in`: a mechanism
+    whose claim is the value of its map.
+    """
     if "example" in found:
         return _example(found)
     if found["kind"] in ("noise", "profile"):
@@ -242,9 +307,17 @@ def _measurement(found):
         "def _{name}_claim():",
         '    """Return the claim that the library computes."""',
         f"    spent = _{{name}}.map({found['distance_in']!r})",
-        '    return f"approx:{spent[0]!r},{spent[1]!r}" if isinstance(spent, tuple) else f"pure:{spent!r}"',
+        '    return f"approx:{spent[0]!r},{spent[1]!r}" if isinstance(spent, tuple) else '
+        'f"pure:{spent!r}"',
     ]
-    domain = {"kind": "Records", "size": 1, "low": 0, "high": 1, "categories": True, "relation": "replace-one"}
+    domain = {
+        "kind": "Records",
+        "size": 1,
+        "low": 0,
+        "high": 1,
+        "categories": True,
+        "relation": "replace-one",
+    }
     return {"source": lines, "claim": "_{name}_claim", "domain": domain}
 
 
@@ -268,4 +341,10 @@ def _example(found):
     return {"source": lines, "claim": "_{name}_claim", "domain": domain}
 
 
-_MAKERS = {"chains": _chain, "frames": _frame, "truncations": _truncation, "arrays": _array, "measurements": _measurement}
+_MAKERS = {
+    "chains": _chain,
+    "frames": _frame,
+    "truncations": _truncation,
+    "arrays": _array,
+    "measurements": _measurement,
+}

@@ -1,4 +1,6 @@
-"""Polars expressions, enumerated from the signatures of `polars.Expr` and kept where OpenDP accepts them."""
+"""Polars expressions, enumerated from the signatures of `polars.Expr` and kept where OpenDP accepts
+them.
+"""
 
 import inspect
 
@@ -62,7 +64,18 @@ BY_NAME = {  # sources of values for parameters of Polars, by their names
     "offset": ["0"],
     "k": ["1"],
 }
-ALWAYS = {"value", "other", "lower_bound", "upper_bound", "old", "new", "format", "strict", "null_behavior", "predicates"}
+ALWAYS = {
+    "value",
+    "other",
+    "lower_bound",
+    "upper_bound",
+    "old",
+    "new",
+    "format",
+    "strict",
+    "null_behavior",
+    "predicates",
+}
 
 
 def methods(text):
@@ -79,7 +92,9 @@ def methods(text):
 
 
 def applied(text, rng, most=3):
-    """Yield sources of each method applied to an expression, with arguments from the pools by the names of its parameters."""
+    """Yield sources of each method applied to an expression, with arguments from the pools by the
+    names of its parameters.
+    """
     for name, function in methods(text):
         try:
             parameters = inspect.signature(function).parameters.values()
@@ -92,20 +107,33 @@ def applied(text, rng, most=3):
 def _arguments(name, parameters, rng, most):
     pools = []
     for parameter in parameters:
-        required = parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        key = "dtype" if parameter.name in ("dtype", "dtypes", "return_dtype") and required else parameter.name
+        required = parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_KEYWORD,
+            parameter.VAR_POSITIONAL,
+        )
+        key = (
+            "dtype"
+            if parameter.name in ("dtype", "dtypes", "return_dtype") and required
+            else parameter.name
+        )
         pool = DTYPES if key == "dtype" else BY_NAME.get(key, [])
         if required and not pool:
             return
         if required or (key in ALWAYS and pool):
-            named = "" if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL) else f"{parameter.name}="
+            named = (
+                ""
+                if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL)
+                else f"{parameter.name}="
+            )
             pools.append([named + text for text in pool])
     if not pools:
         yield ""
         return
     total = max(map(len, pools))
     for i in range(total if len(pools) == 1 else most * 2):
-        yield ", ".join(pool[i % len(pool)] if len(pools) == 1 else rng.choice(pool) for pool in pools)
+        yield ", ".join(
+            pool[i % len(pool)] if len(pools) == 1 else rng.choice(pool) for pool in pools
+        )
 
 
 BINARY = [
@@ -122,7 +150,9 @@ BINARY = [
 
 
 def binaries(text):
-    """Yield source texts that combine an expression with literals or columns by an operator, in both orders."""
+    """Yield source texts that combine an expression with literals or columns by an operator, in
+    both orders.
+    """
     for form in BINARY:
         for other in ("pl.lit(1)", "0.0", "pl.col('y')", "pl.lit(5)", "1"):
             yield form.format(a=text, b=other)

@@ -1,4 +1,6 @@
-"""OpenDP's data-frame queries: expressions in scenes, their claims, and their exact results at noise scale 0."""
+"""OpenDP's data-frame queries: expressions in scenes, their claims, and their exact results at
+noise scale 0.
+"""
 
 import math
 from fractions import Fraction
@@ -30,23 +32,63 @@ def series(name, atom):
     if kind is None:
         inner = "dp.datetime_domain('us')"
     else:
-        inner = f"dp.atom_domain(T='{kind}'" + (f", nan={atom['nan']})" if atom["dtype"] in ("f32", "f64") else ")")
-    return f"dp.series_domain('{name}', dp.option_domain({inner}))" if atom["nullable"] else f"dp.series_domain('{name}', {inner})"
+        inner = f"dp.atom_domain(T='{kind}'" + (
+            f", nan={atom['nan']})" if atom["dtype"] in ("f32", "f64") else ")"
+        )
+    return (
+        f"dp.series_domain('{name}', dp.option_domain({inner}))"
+        if atom["nullable"]
+        else f"dp.series_domain('{name}', {inner})"
+    )
 
 
 def columns_of(dtype, nullable, nan):
-    """Return the columns of a scene: x of the type under test, y of the same kind, a group and an identifier."""
+    """Return the columns of a scene: x of the type under test, y of the same kind, a group and an
+    identifier.
+    """
     x = {"dtype": dtype, "nullable": nullable, "nan": nan}
-    y = x if dtype not in ("str", "bool", "date", "time", "datetime") else {"dtype": "i64", "nullable": True, "nan": False}
-    return {"x": x, "y": y, "g": {"dtype": "str", "nullable": False, "nan": False, "categories": ["a", "b", "c"]}}
+    y = (
+        x
+        if dtype not in ("str", "bool", "date", "time", "datetime")
+        else {"dtype": "i64", "nullable": True, "nan": False}
+    )
+    return {
+        "x": x,
+        "y": y,
+        "g": {"dtype": "str", "nullable": False, "nan": False, "categories": ["a", "b", "c"]},
+    }
 
 
 SCENES = {  # name: (margins, metric, plan, distances, what is public)
     "select": (["by=[], max_length=10, max_groups=1"], "symmetric", "q.select({a})", (1, 2), ""),
-    "select-sized": (["by=[], max_length=10, max_groups=1"], "change-one", "q.select({a})", (1,), ""),
-    "select-lengths": (["by=[], max_length=10, max_groups=1, invariant='lengths'"], "symmetric", "q.select({a})", (2,), "lengths"),
-    "group": (["by=['g'], max_length=10, max_groups=3, invariant='keys'"], "symmetric", "q.group_by('g').agg({a})", (1, 2), "keys"),
-    "group-small": (["by=['g'], max_length=1, max_groups=1, invariant='keys'"], "symmetric", "q.group_by('g').agg({a})", (2,), "keys"),
+    "select-sized": (
+        ["by=[], max_length=10, max_groups=1"],
+        "change-one",
+        "q.select({a})",
+        (1,),
+        "",
+    ),
+    "select-lengths": (
+        ["by=[], max_length=10, max_groups=1, invariant='lengths'"],
+        "symmetric",
+        "q.select({a})",
+        (2,),
+        "lengths",
+    ),
+    "group": (
+        ["by=['g'], max_length=10, max_groups=3, invariant='keys'"],
+        "symmetric",
+        "q.group_by('g').agg({a})",
+        (1, 2),
+        "keys",
+    ),
+    "group-small": (
+        ["by=['g'], max_length=1, max_groups=1, invariant='keys'"],
+        "symmetric",
+        "q.group_by('g').agg({a})",
+        (2,),
+        "keys",
+    ),
     "group-sized": (
         ["by=['g'], max_length=10, max_groups=3, invariant='lengths'"],
         "symmetric",
@@ -61,7 +103,13 @@ SCENES = {  # name: (margins, metric, plan, distances, what is public)
         (2,),
         "keys",
     ),
-    "filtered": (["by=[], max_length=10, max_groups=1"], "change-one", "q.filter(pl.col('y') == 1).select({a})", (1,), ""),
+    "filtered": (
+        ["by=[], max_length=10, max_groups=1"],
+        "change-one",
+        "q.filter(pl.col('y') == 1).select({a})",
+        (1,),
+        "",
+    ),
     "joined": (
         ["by=['g'], max_length=10"],
         "symmetric",
@@ -71,7 +119,9 @@ SCENES = {  # name: (margins, metric, plan, distances, what is public)
     ),
 }
 _UNIONS = ", nulls_equal=True)"
-SCENES |= {  # joins with a public frame of keys: on a part of the keys, with both key columns, and on the result itself
+# joins with a public frame of keys: on a part of the keys, with both key columns, and on the result
+# itself
+SCENES |= {
     "joined-part": (
         ["by=['g'], max_length=10"],
         "symmetric",
@@ -94,33 +144,52 @@ SCENES |= {  # joins with a public frame of keys: on a part of the keys, with bo
         "",
     ),
 }
-KEYED_BY = {"joined-part": ("g", "x"), "joined-twice": ("g", "g_right"), "joined-result": ("len", "g")}
-METRICS = {"symmetric": "dp.symmetric_distance()", "change-one": "dp.change_one_distance()", "insert-delete": "dp.insert_delete_distance()"}
+KEYED_BY = {
+    "joined-part": ("g", "x"),
+    "joined-twice": ("g", "g_right"),
+    "joined-result": ("len", "g"),
+}
+METRICS = {
+    "symmetric": "dp.symmetric_distance()",
+    "change-one": "dp.change_one_distance()",
+    "insert-delete": "dp.insert_delete_distance()",
+}
 KEYS = pl.LazyFrame({"g": ["a", "b"]})
 COUNTS = pl.LazyFrame({"len": [0, 1, 2, 5]}, schema={"len": pl.Int64})
 
 
 def domain_source(columns, margins):
     """Return the source of a frame's domain with margins."""
-    text = f"dp.lazyframe_domain([{', '.join(series(name, atom) for name, atom in columns.items())}])"
+    text = (
+        f"dp.lazyframe_domain([{', '.join(series(name, atom) for name, atom in columns.items())}])"
+    )
     for margin in margins:
         text = f"dp.with_margin({text}, dp.polars.Margin({margin}))"
     return text
 
 
 def entry(columns, scene, expression):
-    """Return the description of a query: how to build it, its space, its metric and its distances."""
+    """Return the description of a query: how to build it, its space, its metric and its
+    distances.
+    """
     margins, metric, plan, d_in, public = SCENES[scene]
     return {
         "domain": domain_source(columns, margins),
         "metric": METRICS[metric],
         "plan": plan.format(a=expression),
-        "schema": "{" + ", ".join(f"'{name}': {ATOMS[atom['dtype']][1]}" for name, atom in columns.items()) + "}",
+        "schema": "{"
+        + ", ".join(f"'{name}': {ATOMS[atom['dtype']][1]}" for name, atom in columns.items())
+        + "}",
         "input": {"type": "frame", "columns": columns},
         "input_metric": metric,
         "d_in": list(d_in),
         "public": public,
-        "limits": {"group": (10, 3), "group-small": (1, 1), "group-sized": (10, 3), "renamed": (10, 3)}.get(scene),
+        "limits": {
+            "group": (10, 3),
+            "group-small": (1, 1),
+            "group-sized": (10, 3),
+            "renamed": (10, 3),
+        }.get(scene),
         "key": "x" if scene == "renamed" else "g",
         "keys": KEYED_BY.get(scene),
         "expression": expression,
@@ -166,7 +235,9 @@ def result(measurement, description, rows):
 
 
 def key_columns(description):
-    """Return the names of the columns that identify the rows of a result; none for a result of one row."""
+    """Return the names of the columns that identify the rows of a result; none for a result of one
+    row.
+    """
     default = ("g",) if "group_by" in description["plan"] else ()
     return tuple(description.get("keys") or default)
 
@@ -192,10 +263,14 @@ def _row_gap(a, b, keys):
 
 
 def allowed_pair(description, first, second):
-    """Return whether both datasets of a pair satisfy the margins: equal public keys, and sizes within the bounds."""
+    """Return whether both datasets of a pair satisfy the margins: equal public keys, and sizes
+    within the bounds.
+    """
     public, limits = description["public"], description["limits"]
     groups = [_lengths(rows, description["key"]) for rows in (first, second)]
-    if max(len(first), len(second)) > 10 or (limits and any(len(g) > limits[1] or max(g.values(), default=0) > limits[0] for g in groups)):
+    if max(len(first), len(second)) > 10 or (
+        limits and any(len(g) > limits[1] or max(g.values(), default=0) > limits[0] for g in groups)
+    ):
         return False
     if public == "lengths":
         return groups[0] == groups[1] if limits else len(first) == len(second)
@@ -208,7 +283,9 @@ def _lengths(rows, name):
 
 
 def pairs(description, d_in, most, rng):
-    """Yield pairs of datasets at distance at most `d_in`: the first datasets with their first neighbors, then random ones."""
+    """Yield pairs of datasets at distance at most `d_in`: the first datasets with their first
+    neighbors, then random ones.
+    """
     space, metric = description["input"], description["input_metric"]
     sized = space | {"size": 1 if tuple(description["limits"] or ()) == (1, 1) else 2}
     wanted = sized if metric == "change-one" or description["public"] else space
@@ -217,7 +294,10 @@ def pairs(description, d_in, most, rng):
         near = list(inputs.edits(base, wanted, metric, d_in))
         some = near[:8] if place < 3 else rng.sample(near, min(4, len(near)))
         for other in some:
-            if allowed_pair(description, base, other) and 0 < inputs.row_distance(metric, base, other) <= d_in:
+            if (
+                allowed_pair(description, base, other)
+                and 0 < inputs.row_distance(metric, base, other) <= d_in
+            ):
                 most -= 1
                 yield base, other
         if most <= 0:
@@ -225,7 +305,9 @@ def pairs(description, d_in, most, rng):
 
 
 def search(description, rng, most=12):
-    """Return the first finding of a query, or None: a pair that moves further than claimed, or an error on one neighbor only."""
+    """Return the first finding of a query, or None: a pair that moves further than claimed, or an
+    error on one neighbor only.
+    """
     noisy, exact = query(description, SCALE), query(description, 0.0)
     keys, cache, error = key_columns(description), {}, None
 
@@ -245,9 +327,13 @@ def search(description, rng, most=12):
             if one[0] == other[0] == "output":
                 found = gap(one[1], other[1], keys)
                 if found > allowed:
-                    return _finding(description, "distance", d_in, allowed, (first, second), (one, other), found)
+                    return _finding(
+                        description, "distance", d_in, allowed, (first, second), (one, other), found
+                    )
             elif one[0] != other[0] and error is None:
-                error = _finding(description, "error", d_in, allowed, (first, second), (one, other), None)
+                error = _finding(
+                    description, "error", d_in, allowed, (first, second), (one, other), None
+                )
     return error
 
 
@@ -286,10 +372,14 @@ AGGREGATIONS = [
 
 
 def type_of(columns, text):
-    """Return Polars' name of the type of an expression on a scene's columns; empty if Polars does not know it."""
+    """Return Polars' name of the type of an expression on a scene's columns; empty if Polars does
+    not know it.
+    """
     schema = {name: eval(ATOMS[atom["dtype"]][1], names()) for name, atom in columns.items()}
     try:
-        return str(next(iter(pl.LazyFrame(schema=schema).select(evaluate(text)).collect_schema().values())))
+        return str(
+            next(iter(pl.LazyFrame(schema=schema).select(evaluate(text)).collect_schema().values()))
+        )
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -303,9 +393,26 @@ def aggregations(columns, text):
 
 
 def scene_for(form, rng):
-    """Return a scene in which a form of aggregation can show something: counts move by one, so those of public lengths matter most."""
-    counted = ("select-sized", "select-lengths", "group-sized", "filtered", "joined-part", "joined-twice")
-    summed = ("select", "select-sized", "select-lengths", "group-small", "group-sized", "filtered", "group")
+    """Return a scene in which a form of aggregation can show something: counts move by one, so
+    those of public lengths matter most.
+    """
+    counted = (
+        "select-sized",
+        "select-lengths",
+        "group-sized",
+        "filtered",
+        "joined-part",
+        "joined-twice",
+    )
+    summed = (
+        "select",
+        "select-sized",
+        "select-lengths",
+        "group-small",
+        "group-sized",
+        "filtered",
+        "group",
+    )
     likely = summed if "sum" in form else counted
     return rng.choice(likely) if rng.random() < 0.8 else rng.choice(list(SCENES))
 
@@ -317,10 +424,17 @@ def accepted_rows(columns, text):
 
 def _accepts(columns, plan):
     space = names()
-    space["q"] = pl.LazyFrame(schema={name: eval(ATOMS[atom["dtype"]][1], space) for name, atom in columns.items()})
+    space["q"] = pl.LazyFrame(
+        schema={name: eval(ATOMS[atom["dtype"]][1], space) for name, atom in columns.items()}
+    )
     try:
         domain = eval(domain_source(columns, []), space)
-        dp.t.make_stable_lazyframe(domain, dp.symmetric_distance(), eval(plan, space), MO="FrameDistance<SymmetricDistance>")
+        dp.t.make_stable_lazyframe(
+            domain,
+            dp.symmetric_distance(),
+            eval(plan, space),
+            MO="FrameDistance<SymmetricDistance>",
+        )
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise

@@ -1,7 +1,9 @@
-"""Adversarial datasets, their neighbors, and exact distances, for OpenDP's domains and metrics. Standard library only.
+"""Adversarial datasets, their neighbors, and exact distances, for OpenDP's domains and metrics.
+Standard library only.
 
-A space is a dictionary in the JSON form of dpwitness's input spaces: `{"type": "vector", "dtype": "f64", "bounds": [0, 10], "size": 3}`,
-with `type` "vector", "scalar", "map" or "frame" (whose `columns` are such atoms).
+A space is a dictionary in the JSON form of dpwitness's input spaces: `{"type": "vector", "dtype":
+"f64", "bounds": [0, 10], "size": 3}`, with `type` "vector", "scalar", "map" or "frame" (whose
+`columns` are such atoms).
 """
 
 import collections
@@ -21,28 +23,66 @@ def integer_range(dtype):
 def _numbers(dtype):
     if dtype in INTEGERS:
         low, high = integer_range(dtype)
-        return [v for v in (0, 1, 2, 3, -1, high, low, high - 1, low + 1, 7, 99, 2**31, -5) if low <= v <= high]
+        return [
+            v
+            for v in (0, 1, 2, 3, -1, high, low, high - 1, low + 1, 7, 99, 2**31, -5)
+            if low <= v <= high
+        ]
     large = 3.0e38 if dtype == "f32" else 1.7e308
-    return [0.0, 1.0, 0.5, 2.0, -1.0, 0.1, large, -large, math.inf, -math.inf, -0.0, 5e-324 if dtype == "f64" else 1e-45, 3.0, 2.0**53]
+    return [
+        0.0,
+        1.0,
+        0.5,
+        2.0,
+        -1.0,
+        0.1,
+        large,
+        -large,
+        math.inf,
+        -math.inf,
+        -0.0,
+        5e-324 if dtype == "f64" else 1e-45,
+        3.0,
+        2.0**53,
+    ]
 
 
 _OTHER = {
     "bool": [True, False],
-    "str": ["a", "b", "", "1", "2", "x", "nan", "-1", "1e400", "2021-03-28 02:30:00", "2021-01-01", "99", "("],
-    "date": [0, 18321, -1, 2932896, 90_000_000, -90_000_000],  # days: all have a year below 262143, the last of OpenDP's dates
+    "str": [
+        "a",
+        "b",
+        "",
+        "1",
+        "2",
+        "x",
+        "nan",
+        "-1",
+        "1e400",
+        "2021-03-28 02:30:00",
+        "2021-01-01",
+        "99",
+        "(",
+    ],
+    # days: all have a year below 262143, the last of OpenDP's dates
+    "date": [0, 18321, -1, 2932896, 90_000_000, -90_000_000],
     "time": [0, 86_399_999_999_999, 45_000_000_000_000],  # nanoseconds
-    "datetime": [0, 1_616_898_600_000_000, 2**63 - 1, -(2**63), 253_402_300_740_000_000],  # microseconds: each integer is a member
+    # microseconds: each integer is a member
+    "datetime": [0, 1_616_898_600_000_000, 2**63 - 1, -(2**63), 253_402_300_740_000_000],
 }
 
 
 def values(atom):
-    """Return adversarial values of an atom, which is a dictionary with `dtype`, `bounds`, `nullable`, `nan` and `categories`."""
+    """Return adversarial values of an atom, which is a dictionary with `dtype`, `bounds`,
+    `nullable`, `nan` and `categories`.
+    """
     dtype, bounds = atom["dtype"], atom.get("bounds")
     found = list(atom.get("categories") or _OTHER.get(dtype) or _numbers(dtype))
     if bounds:
         low, high = bounds
         middle = (low + high) // 2 if dtype in INTEGERS else low / 2 + high / 2
-        inside = [v for v in (high, low, middle, *found) if low <= v <= high]  # the middle of infinite bounds is NaN
+        # the middle of infinite bounds is NaN
+        inside = [v for v in (high, low, middle, *found) if low <= v <= high]
         found = list(dict.fromkeys(inside))
     if atom.get("nan"):
         found.insert(1, math.nan)
@@ -70,7 +110,9 @@ def rows_of(space):
         found += [first | {name: value} for value in pools[name][1:]]
     if len(names) > 1:
         for one, other in itertools.combinations(names, 2):
-            found += [first | {one: a, other: b} for a in pools[one][1:4] for b in pools[other][1:4]]
+            found += [
+                first | {one: a, other: b} for a in pools[one][1:4] for b in pools[other][1:4]
+            ]
     return found
 
 
@@ -81,8 +123,13 @@ def bases(space, most=8):
         for row in rows:
             yield [row] * size
         few = rows[:most]
-        yield from ([one] * (size - size // 2) + [other] * (size // 2) for one, other in itertools.permutations(few, 2))
-        yield from ([rows[(start + i) % len(rows)] for i in range(size)] for start in range(len(rows)))
+        yield from (
+            [one] * (size - size // 2) + [other] * (size // 2)
+            for one, other in itertools.permutations(few, 2)
+        )
+        yield from (
+            [rows[(start + i) % len(rows)] for i in range(size)] for start in range(len(rows))
+        )
         return
     yield []
     yield from ([row] for row in rows)
@@ -93,7 +140,9 @@ def bases(space, most=8):
 
 
 def edits(base, space, metric, d_in):
-    """Yield the lists of rows that result from single edits of `base`, `d_in` of them, each allowed by the metric."""
+    """Yield the lists of rows that result from single edits of `base`, `d_in` of them, each allowed
+    by the metric.
+    """
     rows = rows_of(space)
     sized = space.get("size") is not None
     if metric in ("change-one", "hamming"):
@@ -137,7 +186,9 @@ def _symmetric(first, second):
 
 
 def _insertions(first, second):
-    """Return the number of insertions and deletions between two sequences, by the longest common subsequence."""
+    """Return the number of insertions and deletions between two sequences, by the longest common
+    subsequence.
+    """
     previous = [0] * (len(second) + 1)
     for a in first:
         current = [0]
@@ -157,8 +208,12 @@ def exact(value):
 
 
 def number_distance(metric, first, second):
-    """Return the exact distance of two numbers or two vectors; for "l2" its square. NaN beside a number is infinitely far."""
-    one, other = ([first], [second]) if not isinstance(first, (list, tuple)) else (list(first), list(second))
+    """Return the exact distance of two numbers or two vectors; for "l2" its square. NaN beside a
+    number is infinitely far.
+    """
+    one, other = (
+        ([first], [second]) if not isinstance(first, (list, tuple)) else (list(first), list(second))
+    )
     if len(one) != len(other):
         return math.inf
     gaps = [_gap(a, b) for a, b in zip(one, other, strict=False)]
@@ -180,7 +235,9 @@ ROW_METRICS = ("symmetric", "insert-delete", "change-one", "hamming")
 
 
 def distance(metric, first, second):
-    """Return the exact distance of two outputs by the name of their metric; for "l2" the square of it."""
+    """Return the exact distance of two outputs by the name of their metric; for "l2" the square of
+    it.
+    """
     if metric in ROW_METRICS:
         return row_distance(metric, first, second)
     if metric == "discrete":

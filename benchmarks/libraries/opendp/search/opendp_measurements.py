@@ -1,6 +1,8 @@
-"""Privacy maps of OpenDP's measurements and combinators against exact figures, and outputs that only one of two neighbors can have.
+"""Privacy maps of OpenDP's measurements and combinators against exact figures, and outputs that
+only one of two neighbors can have.
 
-Figures are lower bounds of the true privacy loss, in decimal arithmetic with 60 digits: a map below them is certainly too small.
+Figures are lower bounds of the true privacy loss, in decimal arithmetic with 60 digits: a map below
+them is certainly too small.
 """
 
 import decimal
@@ -58,23 +60,39 @@ def gaussian_tail(scale, t):
 
 
 def finding(source, kind, d_in, claim, exact, inputs, note, release="_{name}(data)"):
-    """Return a finding of this part; `release` is the source of one output of the measurement `_{name}` for `data`."""
-    content = {"build": source, "kind": kind, "distance_in": d_in, "allowed": str(claim), "found": str(exact)[:40]}
+    """Return a finding of this part; `release` is the source of one output of the measurement
+    `_{name}` for `data`.
+    """
+    content = {
+        "build": source,
+        "kind": kind,
+        "distance_in": d_in,
+        "allowed": str(claim),
+        "found": str(exact)[:40],
+    }
     return {**content, "inputs": inputs, "note": note, "part": "measurements", "release": release}
 
 
 def thresholds():
-    """Compare the delta of thresholded noise with the probability that a key of one neighbor only is released."""
-    for name, tail in (("make_laplace_threshold", laplace_tail), ("make_gaussian_threshold", gaussian_tail)):
+    """Compare the delta of thresholded noise with the probability that a key of one neighbor only
+    is released.
+    """
+    for name, tail in (
+        ("make_laplace_threshold", laplace_tail),
+        ("make_gaussian_threshold", gaussian_tail),
+    ):
         domain, metric = SPACES[name]
-        for scale, threshold, value in itertools.product((0.5, 1.0, 2.0, 10.0), (1, 2, 5, 11, 30), (0, 1, 2)):
+        for scale, threshold, value in itertools.product(
+            (0.5, 1.0, 2.0, 10.0), (1, 2, 5, 11, 30), (0, 1, 2)
+        ):
             source = f"dp.m.{name}({domain}, {metric}, scale={scale}, threshold={threshold})"
             measurement = made(source)
             d_in = (1, value, value)
             claim = measurement and mapped(measurement, d_in)
             if not claim or threshold < value:
                 continue
-            probability = tail(scale, threshold - value)  # a key is released if its noisy value is at least the threshold
+            # a key is released if its noisy value is at least the threshold
+            probability = tail(scale, threshold - value)
             if Decimal(claim[1]) < probability:
                 kind = "delta of an absent key" if value else "key with the value zero"
                 note = "the output holds 'a' with this probability; without the key it never does"
@@ -91,19 +109,32 @@ def randomized_response():
         if claim is None:
             continue
         keep, lie = Fraction(prob), (1 - Fraction(prob)) / (count - 1)
-        ratio = max(keep / lie, lie / keep, keep * count, 1 / (keep * count), lie * count, 1 / (lie * count))
+        ratio = max(
+            keep / lie, lie / keep, keep * count, 1 / (keep * count), lie * count, 1 / (lie * count)
+        )
         if exp(Fraction(claim))[1] < Decimal(ratio.numerator) / Decimal(ratio.denominator):
             yield finding(
-                source, "epsilon of a ratio", 1, claim, float(ratio) - 1, [0, 1], "found: largest ratio of probabilities, minus 1"
+                source,
+                "epsilon of a ratio",
+                1,
+                claim,
+                float(ratio) - 1,
+                [0, 1],
+                "found: largest ratio of probabilities, minus 1",
             )
 
 
 def noise():
     """Compare the maps of plain noise with d / scale and (d / scale)^2 / 2."""
-    for dtype, constructor in itertools.product(("i32", "i64", "f64", "f32"), ("laplace", "gaussian", "geometric")):
+    for dtype, constructor in itertools.product(
+        ("i32", "i64", "f64", "f32"), ("laplace", "gaussian", "geometric")
+    ):
         kind = f"T='{dtype}'" + (", nan=False" if dtype.startswith("f") else "")
         for scale, step in itertools.product((0.1, 1.0, 3.0, 1e10), (1, 3, 100)):
-            source = f"dp.m.make_{constructor}(dp.atom_domain({kind}), dp.absolute_distance(T='{dtype}'), scale={scale})"
+            source = (
+                f"dp.m.make_{constructor}(dp.atom_domain({kind}), "
+                f"dp.absolute_distance(T='{dtype}'), scale={scale})"
+            )
             measurement = made(source)
             d_in = float(step) if dtype.startswith("f") else step
             claim = measurement and mapped(measurement, d_in)
@@ -112,14 +143,20 @@ def noise():
             exact = Fraction(d_in) / Fraction(scale)
             exact = exact * exact / 2 if constructor == "gaussian" else exact
             if Fraction(claim) < exact:
-                yield finding(source, "noise", d_in, claim, exact, [0, d_in], "the exact loss of the noise")
+                yield finding(
+                    source, "noise", d_in, claim, exact, [0, d_in], "the exact loss of the noise"
+                )
 
 
 def compositions():
-    """Query an adaptive compositor until it refuses, and compare the sum of the accepted privacy losses with its map."""
+    """Query an adaptive compositor until it refuses, and compare the sum of the accepted privacy
+    losses with its map.
+    """
     space = "dp.atom_domain(T=int), dp.absolute_distance(T=int), dp.max_divergence()"
     for budgets in ([1.0], [0.5, 0.5], [1.0, -1.0], [1.0, -0.5], [2.0, 0.0], [1.0, float("nan")]):
-        source = f"dp.c.make_adaptive_composition({space}, 1, {budgets!r})".replace("nan", "float('nan')")
+        source = f"dp.c.make_adaptive_composition({space}, 1, {budgets!r})".replace(
+            "nan", "float('nan')"
+        )
         compositor = made(source)
         claim = compositor and mapped(compositor, 1)
         if claim is None or math.isnan(claim):
@@ -127,7 +164,12 @@ def compositions():
         spent, answered, queryable = Fraction(0), [], compositor(0)
         for budget in budgets:
             query = (
-                made(f"dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale={1 / budget})") if budget > 0 else None
+                made(
+                    "dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), "
+                    f"scale={1 / budget})"
+                )
+                if budget > 0
+                else None
             )
             try:
                 queryable(query)
@@ -136,15 +178,31 @@ def compositions():
             spent += Fraction(budget)
             answered.append(1 / budget)
         if Fraction(claim) < spent:
-            query = "dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=scale)"
-            release = f"[queryable({query}) for queryable in [_{{name}}(data)] for scale in {answered!r}]"
-            yield finding(source, "budget", 1, claim, spent, [0, 1], "the compositor answered queries of this total loss", release)
+            query = (
+                "dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=scale)"
+            )
+            release = (
+                f"[queryable({query}) for queryable in [_{{name}}(data)] for scale in {answered!r}]"
+            )
+            yield finding(
+                source,
+                "budget",
+                1,
+                claim,
+                spent,
+                [0, 1],
+                "the compositor answered queries of this total loss",
+                release,
+            )
 
 
 def shapes(runs=40):
     """Compare the lengths of outputs on neighbors where the map claims a loss of zero."""
     for weight, f in itertools.product((1, 4, 8), (0.5, 1.0)):
-        source = f"dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight={weight}), dp.discrete_distance(), f={f})"
+        source = (
+            f"dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight={weight}), "
+            f"dp.discrete_distance(), f={f})"
+        )
         measurement = made(source)
         claim = measurement and mapped(measurement, 1)
         if claim is None:
@@ -152,41 +210,78 @@ def shapes(runs=40):
         lengths = [{len(measurement(data)) for _ in range(runs)} for data in (b"\x01", b"\x01\x00")]
         if claim == 0 and lengths[0].isdisjoint(lengths[1]):
             yield finding(
-                source, "length of the output", 1, claim, lengths, ["01", "0100"], "members of the domain, one change apart by the metric"
+                source,
+                "length of the output",
+                1,
+                claim,
+                lengths,
+                ["01", "0100"],
+                "members of the domain, one change apart by the metric",
             )
 
 
 def conversions():
-    """Compare the profile of zCDP with the exact profile of Gaussian noise of the same rho, and amplification with its formula."""
+    """Compare the profile of zCDP with the exact profile of Gaussian noise of the same rho, and
+    amplification with its formula.
+    """
     for scale, epsilon in itertools.product((0.5, 1.0, 5.0), (0.0, 0.1, 1.0, 3.0)):
-        gaussian = f"dp.m.make_gaussian(dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float), scale={scale})"
+        gaussian = (
+            "dp.m.make_gaussian(dp.atom_domain(T=float, nan=False), "
+            f"dp.absolute_distance(T=float), scale={scale})"
+        )
         source = f"dp.c.make_zCDP_to_approxDP({gaussian})"
         measurement = made(source)
         profile = measurement and mapped(measurement, 1.0)
         if profile is None:
             continue
         cumulative = lambda z: 0.5 * math.erfc(-z / math.sqrt(2))  # noqa: E731
-        exact = cumulative(0.5 / scale - epsilon * scale) - math.exp(epsilon) * cumulative(-0.5 / scale - epsilon * scale)
+        exact = cumulative(0.5 / scale - epsilon * scale) - math.exp(epsilon) * cumulative(
+            -0.5 / scale - epsilon * scale
+        )
         if profile.delta(epsilon) < exact * (1 - 1e-9):
             yield finding(
-                source, "profile", epsilon, profile.delta(epsilon), exact, [0.0, 1.0], "delta of the continuous Gaussian mechanism"
+                source,
+                "profile",
+                epsilon,
+                profile.delta(epsilon),
+                exact,
+                [0.0, 1.0],
+                "delta of the continuous Gaussian mechanism",
             )
 
 
 def key_releases():
-    """Compare epsilon and delta of counts by group, with a threshold for the keys, with the exact loss on pairs of small datasets."""
+    """Compare epsilon and delta of counts by group, with a threshold for the keys, with the exact
+    loss on pairs of small datasets.
+    """
     import polars as pl
 
-    pairs = [([], ["a"]), ([], ["a", "a"]), ([], ["a", "b"]), (["a"], ["b"]), (["a"], []), (["a", "a"], ["b"]), (["a"], ["b", "b"])]
+    pairs = [
+        ([], ["a"]),
+        ([], ["a", "a"]),
+        ([], ["a", "b"]),
+        (["a"], ["b"]),
+        (["a"], []),
+        (["a", "a"], ["b"]),
+        (["a"], ["b", "b"]),
+    ]
     limits = [None, 1, 2, 10]
     plan = "pl.LazyFrame(schema={'g': pl.String}).group_by('g').agg(dp.len(1.0, signed=True))"
     for groups, length, (first, second) in itertools.product(limits, limits, pairs):
         counts = [{g: rows.count(g) for g in rows} for rows in (first, second)]
-        if any(len(c) > (groups or 9) or max(c.values(), default=0) > (length or 9) for c in counts):
+        if any(
+            len(c) > (groups or 9) or max(c.values(), default=0) > (length or 9) for c in counts
+        ):
             continue
         margin = f"dp.polars.Margin(by=['g'], max_length={length}, max_groups={groups})"
-        domain = f"dp.with_margin(dp.lazyframe_domain([dp.series_domain('g', dp.atom_domain(T=str))]), {margin})"
-        source = f"dp.m.make_private_lazyframe({domain}, dp.symmetric_distance(), dp.approximate(dp.max_divergence()), {plan}, threshold=5)"
+        domain = (
+            "dp.with_margin(dp.lazyframe_domain([dp.series_domain('g', "
+            f"dp.atom_domain(T=str))]), {margin})"
+        )
+        source = (
+            f"dp.m.make_private_lazyframe({domain}, dp.symmetric_distance(), "
+            f"dp.approximate(dp.max_divergence()), {plan}, threshold=5)"
+        )
         measurement = eval(source, NAMESPACE | {"pl": pl})
         gaps = {g: counts[1].get(g, 0) - counts[0].get(g, 0) for g in counts[0] | counts[1]}
         d_in = sum(map(abs, gaps.values()))
@@ -196,14 +291,22 @@ def key_releases():
             continue
         missed = Decimal(1)
         for n in new:
-            missed *= 1 - laplace_tail(1.0, 5 - n + 1)  # a group is released if its noisy count is above the threshold
-        release = "repr(sorted(_{name}(pl.LazyFrame({'g': data}, schema={'g': pl.String})).collect().rows()))"
+            # a group is released if its noisy count is above the threshold
+            missed *= 1 - laplace_tail(1.0, 5 - n + 1)
+        release = (
+            "repr(sorted(_{name}(pl.LazyFrame({'g': data}, schema={'g': "
+            "pl.String})).collect().rows()))"
+        )
         if Decimal(claim[1]) < 1 - missed - MARGIN:
             note = "probability that a new key is released"
-            yield finding(source, "delta of keys", d_in, claim, 1 - missed, [first, second], note, release)
+            yield finding(
+                source, "delta of keys", d_in, claim, 1 - missed, [first, second], note, release
+            )
         if Fraction(claim[0]) < d_in and all(g in counts[0] and g in counts[1] for g in gaps):
             note = "L1 distance of the counts by the noise scale 1"
-            yield finding(source, "epsilon of counts", d_in, claim, d_in, [first, second], note, release)
+            yield finding(
+                source, "epsilon of counts", d_in, claim, d_in, [first, second], note, release
+            )
 
 
 CHECKS = (key_releases, thresholds, randomized_response, noise, compositions, shapes, conversions)
@@ -239,31 +342,59 @@ SCALARS = (  # domain, metric, source of the data, and domain of dpwitness
         for norm in ("l1", "l2", "linf")
     ),
 )
-CATEGORY = {"kind": "Records", "size": 1, "low": 0, "high": 1, "categories": True, "relation": "replace-one"}
+CATEGORY = {
+    "kind": "Records",
+    "size": 1,
+    "low": 0,
+    "high": 1,
+    "categories": True,
+    "relation": "replace-one",
+}
 RESPONSES = {  # constructors without a domain, whose data are a category
     "make_randomized_response": ("[0, 1, 2], 0.75", "int(dataset[0])"),
     "make_randomized_response_bool": ("0.75", "bool(dataset[0])"),
 }
-KINDS = {"MaxDivergence": "pure", "ZeroConcentratedDivergence": "zcdp", "Approximate(MaxDivergence)": "approx"}
+KINDS = {
+    "MaxDivergence": "pure",
+    "ZeroConcentratedDivergence": "zcdp",
+    "Approximate(MaxDivergence)": "approx",
+}
 
 
 def examples():
-    """Yield a program of each constructor of measurements that accepts plain numbers, vectors or a category, with its claim by its map."""
+    """Yield a program of each constructor of measurements that accepts plain numbers, vectors or a
+    category, with its claim by its map.
+    """
     for name, _, parameters in constructors(dp.m):
         calls_of = [(*RESPONSES[name], CATEGORY)] if name in RESPONSES else []
         if [p.name for p in parameters[:2]] == ["input_domain", "input_metric"]:
             wanted = [p.name for p in parameters[2:] if p.default is p.empty]
-            measures = ["dp.max_divergence()", "dp.zero_concentrated_divergence()"] if "output_measure" in wanted else [""]
+            measures = (
+                ["dp.max_divergence()", "dp.zero_concentrated_divergence()"]
+                if "output_measure" in wanted
+                else [""]
+            )
             if not set(wanted) <= {"scale", "output_measure"}:
                 continue
             for domain, metric, data, form in SCALARS:
                 for measure in measures:
-                    given = [domain, metric, *filter(None, [measure]), *(["scale=1.0"] if "scale" in [p.name for p in parameters] else [])]
+                    given = [
+                        domain,
+                        metric,
+                        *filter(None, [measure]),
+                        *(["scale=1.0"] if "scale" in [p.name for p in parameters] else []),
+                    ]
                     calls_of.append((", ".join(given), data, form))
         for given, data, form in calls_of:
             source = f"dp.m.{name}({given})"
             measurement = made(source)
             kind = measurement and KINDS.get(str(measurement.output_measure))
             if kind and mapped(measurement, 1) is not None:
-                yield {"build": source, "part": "measurements", "kind": "", "example": (kind, data, form), "distance_in": 1}
+                yield {
+                    "build": source,
+                    "part": "measurements",
+                    "kind": "",
+                    "example": (kind, data, form),
+                    "distance_in": 1,
+                }
                 break

@@ -1,4 +1,6 @@
-"""Public constructors of OpenDP as their signatures and docstrings describe them, and values for their parameters."""
+"""Public constructors of OpenDP as their signatures and docstrings describe them, and values for
+their parameters.
+"""
 
 import inspect
 import itertools
@@ -8,7 +10,8 @@ import re
 import opendp.prelude as dp
 from opendp_inputs import INTEGERS, integer_range, values
 
-SKIPPED = re.compile(r"user_|lazyframe|_expr\b")  # constructors that take code, and those of data frames
+# constructors that take code, and those of data frames
+SKIPPED = re.compile(r"user_|lazyframe|_expr\b")
 
 
 def constructors(module):
@@ -19,22 +22,33 @@ def constructors(module):
             yield name, function, tuple(inspect.signature(function).parameters.values())
 
 
-TYPES = {"f64": "f64", "f32": "f32", "String": "str", "bool": "bool"} | {name: name for name in INTEGERS}
+TYPES = {"f64": "f64", "f32": "f32", "String": "str", "bool": "bool"} | {
+    name: name for name in INTEGERS
+}
 
 
 def space_of(domain):
-    """Return a domain as a space (see `opendp_inputs`), read from its text; None for a domain that the text does not describe."""
+    """Return a domain as a space (see `opendp_inputs`), read from its text; None for a domain that
+    the text does not describe.
+    """
     text = str(domain)
     found = re.fullmatch(r"VectorDomain\((.*?)(?:, size=(\d+))?\)", text)
     atom = _atom(found[1] if found else text)
     if atom is None:
         return None
-    return {"type": "vector", **atom, "size": int(found[2]) if found[2] else None} if found else {"type": "scalar", **atom}
+    return (
+        {"type": "vector", **atom, "size": int(found[2]) if found[2] else None}
+        if found
+        else {"type": "scalar", **atom}
+    )
 
 
 def _atom(text):
     inner = re.fullmatch(r"OptionDomain\((.*)\)", text)
-    found = re.fullmatch(r"AtomDomain\((?:bounds=\[(.*?), (.*?)\], )?(nan=true, )?T=(\w+)\)", inner[1] if inner else text)
+    found = re.fullmatch(
+        r"AtomDomain\((?:bounds=\[(.*?), (.*?)\], )?(nan=true, )?T=(\w+)\)",
+        inner[1] if inner else text,
+    )
     if not found or found[4] not in TYPES:
         return None
     dtype = TYPES[found[4]]
@@ -57,7 +71,12 @@ def metric_of(metric):
     text = str(metric)
     found = re.match(r"(AbsoluteDistance|L1Distance|L2Distance|LInfDistance)\(", text)
     if found:
-        return {"AbsoluteDistance": "absolute", "L1Distance": "l1", "L2Distance": "l2", "LInfDistance": "linf"}[found[1]]
+        return {
+            "AbsoluteDistance": "absolute",
+            "L1Distance": "l1",
+            "L2Distance": "l2",
+            "LInfDistance": "linf",
+        }[found[1]]
     return _METRICS.get(text)
 
 
@@ -75,9 +94,21 @@ def _literal(value):
 def _bounds(dtype):
     if dtype in INTEGERS:
         low, high = integer_range(dtype)
-        return [pair for pair in ((0, 1), (-1, 1), (1, 3), (0, high), (low + 1, high), (high - 5, high)) if pair[0] >= low]
+        return [
+            pair
+            for pair in ((0, 1), (-1, 1), (1, 3), (0, high), (low + 1, high), (high - 5, high))
+            if pair[0] >= low
+        ]
     if dtype in ("f32", "f64"):
-        return [(0.0, 1.0), (-1.0, 1.0), (0.1, 0.3), (1.0, 1.0), (-1e30, 1e30), (0.0, 1e8), (-math.inf, math.inf)]
+        return [
+            (0.0, 1.0),
+            (-1.0, 1.0),
+            (0.1, 0.3),
+            (1.0, 1.0),
+            (-1e30, 1e30),
+            (0.0, 1e8),
+            (-math.inf, math.inf),
+        ]
     return []
 
 
@@ -92,7 +123,9 @@ _SUMMANDS = [f'"{kind}<{T}>"' for kind in ("Sequential", "Pairwise") for T in ("
 
 
 def parameter_values(name, default, dtype):
-    """Return sources of values to try for a parameter, by the name of the parameter and the type of the data's elements."""
+    """Return sources of values to try for a parameter, by the name of the parameter and the type of
+    the data's elements.
+    """
     numeric = dtype if dtype in INTEGERS or dtype in ("f32", "f64") else "i32"
     cast = ['"i32"', '"i64"', '"u8"', '"f64"', '"f32"', '"bool"', '"String"']
     found = {
@@ -105,7 +138,13 @@ def parameter_values(name, default, dtype):
         "alpha": ["0.0", "0.3", "0.5", "1.0"],
         "null_category": ["True", "False"],
         "S": _SUMMANDS,
-        "MO": ['"L1Distance<i32>"', '"L2Distance<f64>"', '"L1Distance<f64>"', '"InsertDeleteDistance"', '"SymmetricDistance"'],
+        "MO": [
+            '"L1Distance<i32>"',
+            '"L2Distance<f64>"',
+            '"L1Distance<f64>"',
+            '"InsertDeleteDistance"',
+            '"SymmetricDistance"',
+        ],
         "TOA": cast,
         "TO": cast[:5],
         "TV": cast[:3],
@@ -119,12 +158,16 @@ def parameter_values(name, default, dtype):
     if name in lists:
         return list(map(_literal, _ordered(lists[name])))
     if name in found:
-        return found[name] + ([""] if default is not inspect.Parameter.empty and not found[name] else [])
+        return found[name] + (
+            [""] if default is not inspect.Parameter.empty and not found[name] else []
+        )
     return [""] if default is not inspect.Parameter.empty else []
 
 
 def calls(name, parameters, dtype, most=120):
-    """Yield sources of the keyword arguments of a constructor after its domain and metric; nothing for a parameter without values."""
+    """Yield sources of the keyword arguments of a constructor after its domain and metric; nothing
+    for a parameter without values.
+    """
     pools = []
     for parameter in parameters:
         if parameter.name in ("input_domain", "input_metric"):
@@ -139,13 +182,22 @@ def start_spaces():
     """Yield sources of pairs of a domain and a metric, from the public constructors of both."""
     for dtype in ("i32", "i64", "u8", "f64", "f32", "String", "bool"):
         kind = TYPES[dtype]
-        for bounds, nan, size in itertools.product([None, *_bounds(kind)], (False, True), (None, 1, 2, 3, 5)):
+        for bounds, nan, size in itertools.product(
+            [None, *_bounds(kind)], (False, True), (None, 1, 2, 3, 5)
+        ):
             if nan and (kind not in ("f32", "f64") or bounds):
                 continue
             atom = f"T='{dtype}'" + (f", bounds={_literal(bounds)}" if bounds else "")
             atom += f", nan={nan}" if kind in ("f32", "f64") else ""
-            domain = f"dp.vector_domain(dp.atom_domain({atom})" + (f", size={size})" if size else ")")
-            for metric in ("symmetric_distance", "insert_delete_distance", "change_one_distance", "hamming_distance"):
+            domain = f"dp.vector_domain(dp.atom_domain({atom})" + (
+                f", size={size})" if size else ")"
+            )
+            for metric in (
+                "symmetric_distance",
+                "insert_delete_distance",
+                "change_one_distance",
+                "hamming_distance",
+            ):
                 if size or metric in ("symmetric_distance", "insert_delete_distance"):
                     yield domain, f"dp.{metric}()"
             if kind in INTEGERS or kind in ("f32", "f64"):

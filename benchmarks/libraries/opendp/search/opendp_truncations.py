@@ -1,4 +1,6 @@
-"""OpenDP's frame-to-frame queries: truncations by identifier, changed columns and group-bys, against the bounds that they claim."""
+"""OpenDP's frame-to-frame queries: truncations by identifier, changed columns and group-bys,
+against the bounds that they claim.
+"""
 
 import collections
 import itertools
@@ -18,20 +20,34 @@ COLUMNS = {
 SCHEMA = "{'id': pl.Int64, 'x': pl.Int64, 'y': pl.Int64, 'g': pl.String, 'h': pl.String}"
 DOMAIN = (
     "dp.lazyframe_domain([dp.series_domain('id', dp.atom_domain(T='i64')), "
-    + ", ".join(f"dp.series_domain('{n}', dp.option_domain(dp.atom_domain(T='{t}')))" for n, t in (("x", "i64"), ("y", "i64")))
+    + ", ".join(
+        f"dp.series_domain('{n}', dp.option_domain(dp.atom_domain(T='{t}')))"
+        for n, t in (("x", "i64"), ("y", "i64"))
+    )
     + ", "
-    + ", ".join(f"dp.series_domain('{n}', dp.option_domain(dp.atom_domain(T='String')))" for n in "gh")
+    + ", ".join(
+        f"dp.series_domain('{n}', dp.option_domain(dp.atom_domain(T='String')))" for n in "gh"
+    )
     + "])"
 )
-OTHERS = [{"id": 2, "x": 1, "y": 2, "g": "a", "h": "a"}]  # a row of somebody else, so that a query that never runs fails on both datasets
+# a row of somebody else, so that a query that never runs fails on both datasets
+OTHERS = [{"id": 2, "x": 1, "y": 2, "g": "a", "h": "a"}]
 ORDERS = ["{i}", "{i}.reverse()", "{i}.sort_by({e})"]
 PER_GROUP = "q.filter({i}.over({by}{o}) {op} {k})"
 NUM_GROUPS = "q.filter({e}.rank('dense').over('id') {op} {k})"
-AFTER = ["", ".with_columns(g=pl.col('h'))", ".select('id', 'x', g=pl.col('h'))", ".filter(pl.col('x') > 0)", ".with_columns(x=pl.lit(1))"]
+AFTER = [
+    "",
+    ".with_columns(g=pl.col('h'))",
+    ".select('id', 'x', g=pl.col('h'))",
+    ".filter(pl.col('x') > 0)",
+    ".with_columns(x=pl.lit(1))",
+]
 
 
 def plans(expressions, rng):
-    """Yield (metric, d_in, plan): filters by position and by rank with each comparison and threshold, and group-bys of expressions."""
+    """Yield (metric, d_in, plan): filters by position and by rank with each comparison and
+    threshold, and group-bys of expressions.
+    """
     identified = "dp.symmetric_id_distance(pl.col('id'))"
     thresholds = ["1", "2", "1.5", "0.5", "2.9"]
     for k, op, after in itertools.product(thresholds, ("<", "<="), AFTER):
@@ -40,16 +56,28 @@ def plans(expressions, rng):
             yield identified, 1, plan + after.replace("'id', ", "")
         plan = NUM_GROUPS.format(e="pl.struct('g')", op=op, k=k)
         yield identified, 1, plan + after.replace("'id', ", "")
-        yield identified, 1, NUM_GROUPS.format(e="pl.col('g')", op=op, k=k) + after.replace("'id', ", "")
+        yield (
+            identified,
+            1,
+            NUM_GROUPS.format(e="pl.col('g')", op=op, k=k) + after.replace("'id', ", ""),
+        )
     for e in expressions:
         yield identified, 1, f"q.filter(pl.int_range(pl.len()).sort_by({e}).over('id') < 2)"
         yield identified, 1, f"q.group_by('id', 'g').agg({e})"
         yield identified, 1, f"q.group_by('id', 'g').agg(({e}).sum())"
         yield identified, 1, f"q.group_by('id', 'g').agg((pl.col('x') + {e}).sum())"
-    bounds = ["dp.polars.Bound(by=[pl.col('g')], num_groups=1), dp.polars.Bound(by=[], per_group=2)"]
-    bounds += ["dp.polars.Bound(by=[pl.col('g')], per_group=1), dp.polars.Bound(by=[], per_group=2)"]
+    bounds = [
+        "dp.polars.Bound(by=[pl.col('g')], num_groups=1), dp.polars.Bound(by=[], per_group=2)"
+    ]
+    bounds += [
+        "dp.polars.Bound(by=[pl.col('g')], per_group=1), dp.polars.Bound(by=[], per_group=2)"
+    ]
     for bound, after in itertools.product(bounds, AFTER[1:]):
-        yield "dp.frame_distance(dp.symmetric_distance())", f"[{bound}]", "q" + after.replace("'id', ", "")
+        yield (
+            "dp.frame_distance(dp.symmetric_distance())",
+            f"[{bound}]",
+            "q" + after.replace("'id', ", ""),
+        )
 
 
 def build(description):
@@ -57,7 +85,10 @@ def build(description):
     space = names()
     space["q"] = pl.LazyFrame(schema=eval(SCHEMA, space))
     made = dp.t.make_stable_lazyframe(
-        eval(DOMAIN, space), eval(description["metric"], space), eval(description["plan"], space), MO="FrameDistance<SymmetricDistance>"
+        eval(DOMAIN, space),
+        eval(description["metric"], space),
+        eval(description["plan"], space),
+        MO="FrameDistance<SymmetricDistance>",
     )
     return made, made.map(eval(str(description["d_in"]), space))
 
@@ -75,12 +106,16 @@ def entry(metric, d_in, plan):
 
 
 def datasets(description, most, rng):
-    """Yield pairs of datasets that differ in the rows of one identifier, or in rows within the bounds of `d_in`."""
+    """Yield pairs of datasets that differ in the rows of one identifier, or in rows within the
+    bounds of `d_in`.
+    """
     rows = inputs.rows_of(description["input"])
     if description["metric"].startswith("dp.frame_distance"):
         few = [row for row in rows if row["id"] == 1]
         yield from (
-            (OTHERS, [*OTHERS, one, other]) for one, other in itertools.product(few, few) if _fits(description["d_in"], [one, other])
+            (OTHERS, [*OTHERS, one, other])
+            for one, other in itertools.product(few, few)
+            if _fits(description["d_in"], [one, other])
         )
         return
     mine = [row for row in rows if row["id"] == 1]
@@ -94,10 +129,17 @@ def _own_rows(mine, most, rng):
         yield from ([row] * size for row in mine)
     for size in (2, 3, 5):
         yield mine[:size]
-        yield [row | {"g": g} for row, g in zip(mine, ("a", "b", "c", None, "a"), strict=False)][:size]
-        yield [row | {"h": h} for row, h in zip(mine[1:], ("a", "b", "a", None, "b"), strict=False)][:size]
+        yield [row | {"g": g} for row, g in zip(mine, ("a", "b", "c", None, "a"), strict=False)][
+            :size
+        ]
+        yield [
+            row | {"h": h} for row, h in zip(mine[1:], ("a", "b", "a", None, "b"), strict=False)
+        ][:size]
     for _ in range(most):
-        yield [dict(rng.choice(mine)) | {"g": rng.choice(["a", "b"])} for _ in range(rng.randrange(1, 6))]
+        yield [
+            dict(rng.choice(mine)) | {"g": rng.choice(["a", "b"])}
+            for _ in range(rng.randrange(1, 6))
+        ]
 
 
 def _fits(bounds, rows):
@@ -116,12 +158,18 @@ def outcome(made, description, rows):
 
 
 def excess(bounds, first, second):
-    """Return the first bound that the symmetric difference of two frames exceeds, as text; None if all hold."""
+    """Return the first bound that the symmetric difference of two frames exceeds, as text; None if
+    all hold.
+    """
     for bound in bounds:
         try:
             counts = collections.Counter()
             for sign, table in ((1, first), (-1, second)):
-                keys = table.select([e.alias(f"k{i}") for i, e in enumerate(bound.by)]).rows() if bound.by else [()] * table.height
+                keys = (
+                    table.select([e.alias(f"k{i}") for i, e in enumerate(bound.by)]).rows()
+                    if bound.by
+                    else [()] * table.height
+                )
                 for k, row in zip(keys, table.rows(), strict=False):
                     counts[(repr(k), repr(row))] += sign
         except pl.exceptions.PolarsError:
@@ -155,5 +203,15 @@ def search(description, rng, most=30):
 
 def _finding(description, kind, bounds, pair, outcomes, found):
     shown = [[o[0], o[1].rows(named=True) if o[0] == "output" else o[1]] for o in outcomes]
-    allowed = [{"by": [str(e) for e in b.by], "per_group": b.per_group, "num_groups": b.num_groups} for b in bounds]
-    return {**description, "kind": kind, "allowed": allowed, "found": found, "inputs": list(pair), "outcomes": shown}
+    allowed = [
+        {"by": [str(e) for e in b.by], "per_group": b.per_group, "num_groups": b.num_groups}
+        for b in bounds
+    ]
+    return {
+        **description,
+        "kind": kind,
+        "allowed": allowed,
+        "found": found,
+        "inputs": list(pair),
+        "outcomes": shown,
+    }

@@ -1,7 +1,9 @@
-"""Typed search of OpenDP from its signatures: `python search.py --seconds 600` prints an entry for a target file in each line of JSON.
+"""Typed search of OpenDP from its signatures: `python search.py --seconds 600` prints an entry for
+a target file in each line of JSON.
 
-Runs inside the interpreter of the library, with nothing but the library. Workers search; a worker that the library aborts is started again,
-and the query that it had announced last is tried input by input. `dpwitness scan opendp` audits the entries.
+Runs inside the interpreter of the library, with nothing but the library. Workers search; a worker
+that the library aborts is started again, and the query that it had announced last is tried input by
+input. `dpwitness scan opendp` audits the entries.
 """
 
 import argparse
@@ -17,7 +19,8 @@ import sys
 import time
 import warnings
 
-os.environ |= {"RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0", "POLARS_MAX_THREADS": "1"}  # an error with its trace takes 70 ms
+# an error with its trace takes 70 ms
+os.environ |= {"RUST_BACKTRACE": "0", "RUST_LIB_BACKTRACE": "0", "POLARS_MAX_THREADS": "1"}
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 warnings.simplefilter("ignore")
 
@@ -33,8 +36,24 @@ import opendp_frames as frames  # noqa: E402
 import opendp_measurements as measurements  # noqa: E402
 import opendp_truncations as truncations  # noqa: E402
 
-KINDS = [("i64", 0, 0), ("i64", 1, 0), ("f64", 0, 1), ("f64", 1, 0), ("f64", 0, 0), ("str", 0, 0), ("u32", 0, 0), ("f32", 0, 0)]
-KINDS += [("date", 0, 0), ("datetime", 0, 0), ("time", 0, 0), ("bool", 1, 0), ("i8", 0, 0), ("i32", 0, 0)]
+KINDS = [
+    ("i64", 0, 0),
+    ("i64", 1, 0),
+    ("f64", 0, 1),
+    ("f64", 1, 0),
+    ("f64", 0, 0),
+    ("str", 0, 0),
+    ("u32", 0, 0),
+    ("f32", 0, 0),
+]
+KINDS += [
+    ("date", 0, 0),
+    ("datetime", 0, 0),
+    ("time", 0, 0),
+    ("bool", 1, 0),
+    ("i8", 0, 0),
+    ("i32", 0, 0),
+]
 PARTS = ("chains", "frames", "truncations", "measurements", "arrays")
 FIRST = ("measurements", "arrays")  # parts that end by themselves, and run once
 X = "pl.col('x')"
@@ -52,7 +71,11 @@ def search_chains(seconds, seed):
     for entry, made in chains.candidates(seconds, seed, spoiled):
         say("trying", entry)
         name = entries.constructors(entry)[-1]
-        if ">>" not in entry["build"] and name not in shown and chains.deterministic(entry, made, rng):
+        if (
+            ">>" not in entry["build"]
+            and name not in shown
+            and chains.deterministic(entry, made, rng)
+        ):
             shown.add(name)
             say("example", entry | {"part": "chains"})
         found = chains.search(entry, made, rng)
@@ -62,15 +85,33 @@ def search_chains(seconds, seed):
 
 
 def expression_pool(columns, rng):
-    """Return expressions on column x that OpenDP accepts: row by row, and then those that only aggregations accept."""
-    texts = [t for t in [*expressions.applied(X, rng, 2), *expressions.binaries(X)] if frames.evaluate_or_false(t)]
+    """Return expressions on column x that OpenDP accepts: row by row, and then those that only
+    aggregations accept.
+    """
+    texts = [
+        t
+        for t in [*expressions.applied(X, rng, 2), *expressions.binaries(X)]
+        if frames.evaluate_or_false(t)
+    ]
     rows = [t for t in texts if frames.accepted_rows(columns, t)]
     inner = [t for t in texts if t not in rows]
-    return [X, *rows, *(t for t in inner if frames.accepted_aggregation(frames.entry(columns, "select", t + ".dp.len(1.0, signed=True)")))]
+    return [
+        X,
+        *rows,
+        *(
+            t
+            for t in inner
+            if frames.accepted_aggregation(
+                frames.entry(columns, "select", t + ".dp.len(1.0, signed=True)")
+            )
+        ),
+    ]
 
 
 def search_frames(seconds, seed):
-    """Search queries of one column type: random expressions of up to three calls, aggregated in random scenes."""
+    """Search queries of one column type: random expressions of up to three calls, aggregated in
+    random scenes.
+    """
     rng, deadline = random.Random(seed), time.monotonic() + seconds
     kind = KINDS[seed % len(KINDS)]
     columns = frames.columns_of(kind[0], bool(kind[1]), bool(kind[2]))
@@ -96,8 +137,15 @@ def smallest(found, rng):
     calls = split_calls(found["expression"])
     for i in range(len(calls) - 1, 0, -1):
         shorter = "".join(calls[:i] + calls[i + 1 :])
-        entry = {name: found[name] for name in found if name not in ("kind", "distance_in", "allowed", "found", "inputs", "outcomes")}
-        entry |= {"expression": shorter, "plan": found["plan"].replace(found["expression"], shorter)}
+        entry = {
+            name: found[name]
+            for name in found
+            if name not in ("kind", "distance_in", "allowed", "found", "inputs", "outcomes")
+        }
+        entry |= {
+            "expression": shorter,
+            "plan": found["plan"].replace(found["expression"], shorter),
+        }
         if len(calls) > 2 and frames.accepted_aggregation(entry):
             other = frames.search(entry, rng)
             if other and other["kind"] == found["kind"]:
@@ -106,11 +154,19 @@ def smallest(found, rng):
 
 
 def split_calls(text):
-    """Return the parts of a chain of calls on column x: its start, then each `.name(...)` outside of parentheses."""
+    """Return the parts of a chain of calls on column x: its start, then each `.name(...)` outside
+    of parentheses.
+    """
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += (c in "([{") - (c in ")]}")
-        if c == "." and depth == 0 and i > 2 and re.match(r"\.[a-z_]+", text[i:]) and text[i - 1] in ")":
+        if (
+            c == "."
+            and depth == 0
+            and i > 2
+            and re.match(r"\.[a-z_]+", text[i:])
+            and text[i - 1] in ")"
+        ):
             parts.append(text[start:i])
             start = i
     return [*parts, text[start:]]
@@ -119,7 +175,11 @@ def split_calls(text):
 def search_truncations(seconds, seed):
     """Search frame-to-frame queries."""
     rng, deadline = random.Random(seed), time.monotonic() + seconds
-    texts = [*expressions.applied(X, rng, 2), *expressions.applied("pl.col('g')", rng, 1), *expressions.binaries(X)]
+    texts = [
+        *expressions.applied(X, rng, 2),
+        *expressions.applied("pl.col('g')", rng, 1),
+        *expressions.binaries(X),
+    ]
     texts = [t for t in texts if frames.evaluate_or_false(t)]
     made = list(truncations.plans(texts, rng))
     for metric, d_in, plan in rng.sample(made, len(made)):
@@ -162,18 +222,47 @@ SEARCHES = {
 
 
 def supervise(arguments):
-    """Run workers in turn until the time is over, and print the entry of each new finding and of the first example of each constructor."""
-    deadline, seed, tried, known = time.monotonic() + arguments.seconds, arguments.seed, dict.fromkeys(PARTS, 0), Known()
+    """Run workers in turn until the time is over, and print the entry of each new finding and of
+    the first example of each constructor.
+    """
+    deadline, seed, tried, known = (
+        time.monotonic() + arguments.seconds,
+        arguments.seed,
+        dict.fromkeys(PARTS, 0),
+        Known(),
+    )
     length = min(arguments.slice, arguments.seconds / 8)
     say("header", entries.HEADER)
-    order = ("chains", "frames", "truncations", "frames", "frames", "chains", "frames", "truncations", "frames")
+    order = (
+        "chains",
+        "frames",
+        "truncations",
+        "frames",
+        "frames",
+        "chains",
+        "frames",
+        "truncations",
+        "frames",
+    )
     for turn in itertools.count():
         left = deadline - time.monotonic()
         if left <= 0:
             break
         part = FIRST[turn] if turn < len(FIRST) else order[turn % len(order)]
-        options = ["--worker", part, "--seed", str(seed + turn), "--seconds", str(min(length, left))]
-        worker = subprocess.Popen([sys.executable, __file__, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        options = [
+            "--worker",
+            part,
+            "--seed",
+            str(seed + turn),
+            "--seconds",
+            str(min(length, left)),
+        ]
+        worker = subprocess.Popen(
+            [sys.executable, __file__, *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         last = None
         for line in worker.stdout:
             kind, content = message(line)
@@ -187,11 +276,17 @@ def supervise(arguments):
         if worker.wait() != 0 and last is not None and time.monotonic() < deadline:
             known.aborted(last, part)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    say("tried", tried | {"findings": known.findings, "processor seconds": round(used.ru_utime + used.ru_stime)})
+    say(
+        "tried",
+        tried
+        | {"findings": known.findings, "processor seconds": round(used.ru_utime + used.ru_stime)},
+    )
 
 
 def message(line):
-    """Return the kind and the content of a worker's line; None for a line that the library has printed."""
+    """Return the kind and the content of a worker's line; None for a line that the library has
+    printed.
+    """
     try:
         ((kind, content),) = json.loads(line).items()
     except (ValueError, AttributeError):
@@ -206,7 +301,9 @@ class Known:
         self.findings, self.examples, self.calls, self.aborts = 0, set(), {}, set()
 
     def take(self, kind, content):
-        """Print the entry of a constructor's first example, or of a finding unless an earlier one of its kind has a part of its calls."""
+        """Print the entry of a constructor's first example, or of a finding unless an earlier one
+        of its kind has a part of its calls.
+        """
         if kind == "example":
             name = tuple(entries.constructors(content))
             if name in self.examples:
@@ -214,7 +311,10 @@ class Known:
             self.examples.add(name)
         else:
             self.findings += 1
-            known, calls = self.calls.setdefault(content["kind"], []), frozenset(cause(content).split())
+            known, calls = (
+                self.calls.setdefault(content["kind"], []),
+                frozenset(cause(content).split()),
+            )
             if any(each <= calls for each in known):
                 return
             known.append(calls)
@@ -223,7 +323,9 @@ class Known:
             say("entry", made)
 
     def aborted(self, last, part):
-        """Print the entry of the query that a worker had announced before the library aborted it, if one of two neighbors aborts."""
+        """Print the entry of the query that a worker had announced before the library aborted it,
+        if one of two neighbors aborts.
+        """
         name = cause(last | {"kind": "abort"})
         found = probe(last, part) if name not in self.aborts else None
         self.aborts.add(name)
@@ -232,29 +334,58 @@ class Known:
 
 
 def probe(entry, part, most=8):
-    """Return a finding if the library aborts the process on one of two neighbors and not on the other; each runs in a separate process."""
+    """Return a finding if the library aborts the process on one of two neighbors and not on the
+    other; each runs in a separate process.
+    """
     rng, outcomes = random.Random(0), {}
 
     def aborts(rows):
         name = repr(rows)
         if name not in outcomes:
-            command = [sys.executable, __file__, "--worker", part, "--probe", json.dumps(entry), "--rows", repr(rows)]
-            outcomes[name] = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode < 0
+            command = [
+                sys.executable,
+                __file__,
+                "--worker",
+                part,
+                "--probe",
+                json.dumps(entry),
+                "--rows",
+                repr(rows),
+            ]
+            outcomes[name] = (
+                subprocess.run(
+                    command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+                ).returncode
+                < 0
+            )
         return outcomes[name]
 
-    pairs = chains.datasets(entry, 1, rng, 4 * most) if part == "chains" else frames.pairs(entry, entry["d_in"][0], 4 * most, rng)
+    pairs = (
+        chains.datasets(entry, 1, rng, 4 * most)
+        if part == "chains"
+        else frames.pairs(entry, entry["d_in"][0], 4 * most, rng)
+    )
     for first, second in pairs if part != "truncations" else ():
         if len(outcomes) > most:
             return None
         if members(entry, part, first, second) and aborts(first) != aborts(second):
             shown = [["abort" if aborts(rows) else "output", None] for rows in (first, second)]
-            content = {"kind": "abort", "part": part, "inputs": [first, second], "outcomes": shown, "allowed": None, "found": None}
+            content = {
+                "kind": "abort",
+                "part": part,
+                "inputs": [first, second],
+                "outcomes": shown,
+                "allowed": None,
+                "found": None,
+            }
             return entry | content | {"distance_in": 1}
     return None
 
 
 def members(entry, part, *datasets):
-    """Return whether the datasets of a chain are members of its domain; those of a query are by construction."""
+    """Return whether the datasets of a chain are members of its domain; those of a query are by
+    construction.
+    """
     if part != "chains":
         return True
     domain = chains.build(entry["build"]).input_domain
@@ -279,9 +410,12 @@ def cause(found):
         return " ".join([found["kind"], *sorted(set(re.findall(r"make_\w+", found["build"])))])
     text = found.get("expression") or found.get("plan") or found["build"]
     names = re.findall(
-        r"\.(?:then_|make_)?([a-z_0-9]+)\(|( [-+*/%]{1,2} | \*\* )", re.sub(r"dp\.(vector|atom)_domain|dp\.\w+_distance", "", text)
+        r"\.(?:then_|make_)?([a-z_0-9]+)\(|( [-+*/%]{1,2} | \*\* )",
+        re.sub(r"dp\.(vector|atom)_domain|dp\.\w+_distance", "", text),
     )
-    return " ".join([found.get("kind", ""), found.get("scene", ""), *(a or b.strip() for a, b in names)])
+    return " ".join(
+        [found.get("kind", ""), found.get("scene", ""), *(a or b.strip() for a, b in names)]
+    )
 
 
 def main():
@@ -295,7 +429,11 @@ def main():
     parser.add_argument("--rows")
     arguments = parser.parse_args()
     if arguments.probe:
-        run_probe(json.loads(arguments.probe), arguments.worker, eval(arguments.rows, {"nan": math.nan, "inf": math.inf}))
+        run_probe(
+            json.loads(arguments.probe),
+            arguments.worker,
+            eval(arguments.rows, {"nan": math.nan, "inf": math.inf}),
+        )
     elif arguments.worker:
         SEARCHES[arguments.worker](arguments.seconds, arguments.seed)
     else:

@@ -1,4 +1,5 @@
-"""Modules that run in a target's interpreter: standard library and NumPy, Python 3.8 or later, because dpwitness may be missing there.
+"""Modules that run in a target's interpreter: standard library and NumPy, Python 3.8 or later,
+because dpwitness may be missing there.
 
 `worker` is started as a script and loads the other modules by their paths; the controller imports
 `wire` for its end of the pipe.

@@ -1,4 +1,5 @@
-"""Runs of one batch, made one by one if necessary, with their results, exceptions, random draws and warnings.
+"""Runs of one batch, made one by one if necessary, with their results, exceptions, random draws and
+warnings.
 
 `worker` loads this module too, so the module uses only the standard library and NumPy (Python 3.8
 or later).
@@ -35,7 +36,9 @@ def warning_line(found: Any) -> str:
 
 @contextlib.contextmanager
 def collect_warnings(messages: list[str]) -> Iterator[None]:
-    """Append the warnings of the block to `messages`, each kind and text once. The target's own warning filters keep their effect."""
+    """Append the warnings of the block to `messages`, each kind and text once. The target's own
+    warning filters keep their effect.
+    """
     with warnings.catch_warnings(record=True) as found:
         warnings.filterwarnings("always", append=True)
         try:
@@ -45,7 +48,9 @@ def collect_warnings(messages: list[str]) -> Iterator[None]:
 
 
 def is_failure(error: Exception) -> bool:
-    """Return whether an exception means that there is no output: a MechanismFailed, of any copy of dpwitness."""
+    """Return whether an exception means that there is no output: a MechanismFailed, of any copy of
+    dpwitness.
+    """
     return any(cls.__name__ == "MechanismFailed" for cls in type(error).__mro__)
 
 
@@ -60,14 +65,20 @@ class Raised:
         self.error = error.with_traceback(None)
 
 
-def one_by_one(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: dict[str, Any]) -> Any:
-    """Return the results of `size` single runs, and the number of random words that each run has drawn."""
+def one_by_one(
+    run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Return the results of `size` single runs, and the number of random words that each run has
+    drawn.
+    """
     done: list[Any] = []
     draws: list[int] = []
     process = os.getpid()
     for _ in range(size):
         if os.getpid() != process:
-            raise SystemExit("a forked child of the mechanism returned: it must not make the other runs")
+            raise SystemExit(
+                "a forked child of the mechanism returned: it must not make the other runs"
+            )
         at = random_words_drawn(rng)
         try:
             done.append(_copied(run(dataset, 1, rng, **kwargs)))
@@ -78,12 +89,20 @@ def one_by_one(run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwarg
                 raise
             done.append(Raised(error))
         draws.append(random_words_drawn(rng) - at)
-    return Parts(_join(kind, list(same)) for kind, same in itertools.groupby(done, _join_key)), draws
+    return Parts(
+        _join(kind, list(same)) for kind, same in itertools.groupby(done, _join_key)
+    ), draws
 
 
 def _copied(value: Any) -> Any:
-    """Return a copy of a result, because the library may reuse the returned object; the result itself if it cannot be copied."""
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], (float, int, str, bytes, type(None))):
+    """Return a copy of a result, because the library may reuse the returned object; the result
+    itself if it cannot be copied.
+    """
+    if (
+        isinstance(value, list)
+        and len(value) == 1
+        and isinstance(value[0], (float, int, str, bytes, type(None)))
+    ):
         return value[:]
     try:
         return copy.deepcopy(value)
@@ -108,6 +127,8 @@ def _join(kind: Any, parts: list[Any]) -> Any:
 
 
 def random_words_drawn(rng: Any) -> int:
-    """Return the number of 64-bit words drawn from the generator so far, which SFC64 counts in its state; 0 for other generators."""
+    """Return the number of 64-bit words drawn from the generator so far, which SFC64 counts in its
+    state; 0 for other generators.
+    """
     state = rng.bit_generator.state
     return int(state["state"]["state"][3]) if state["bit_generator"] == "SFC64" else 0

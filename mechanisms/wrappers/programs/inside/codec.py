@@ -1,4 +1,5 @@
-"""Encoding of the messages between a worker and its controller: JSON and raw little-endian bytes. Nothing is pickled.
+"""Encoding of the messages between a worker and its controller: JSON and raw little-endian bytes.
+Nothing is pickled.
 
 Both sides load this module, `libraries` and `parts`, which use only the standard library and NumPy
 (Python 3.8 or later). A message is a length (4 bytes, little-endian), a JSON header of this length,
@@ -39,7 +40,9 @@ else:  # in a worker, whose interpreter may have no dpwitness
     _load_module("dpwitness_library_parts", _here, "library_parts.py")
     object_tree = _load_module("dpwitness_object_tree", _here, "object_tree.py")
     _values = os.path.join(_here, *[os.pardir] * 4, "core", "values")
-    dataframe_backends = _load_module("dpwitness_dataframe_backends", _values, "dataframe_backends.py")
+    dataframe_backends = _load_module(
+        "dpwitness_dataframe_backends", _values, "dataframe_backends.py"
+    )
 
 Fields, Named, PLAIN = object_tree.Fields, object_tree.Named, object_tree.PLAIN
 array_in, parts_of = object_tree.array_in, object_tree.parts_of
@@ -78,7 +81,11 @@ def pack(value: Any, blobs: Blobs) -> Any:
         columns = [[name, pack(np.array(value[name]), blobs)] for name in value.dtype.names]
         return {_TAG: "columns", "shape": list(value.shape), "items": columns, "scalar": scalar}
     if isinstance(value, np.ndarray) and value.dtype.hasobject and value.dtype.kind == "O":
-        return {_TAG: "objects", "shape": list(value.shape), "items": [pack(v, blobs) for v in value.ravel()]}
+        return {
+            _TAG: "objects",
+            "shape": list(value.shape),
+            "items": [pack(v, blobs) for v in value.ravel()],
+        }
     if isinstance(value, BaseException):
         text = text_of(value, str)
         more = [[name, pack(v, blobs)] for name, v in object_tree.exception_parts(value, text)]
@@ -93,11 +100,20 @@ def pack(value: Any, blobs: Blobs) -> Any:
     if kind in (bytes, bytearray):
         return {_TAG: "bytes", "hex": value.hex(), "class": kind.__name__}
     if dataclasses.is_dataclass(kind) and kind.__module__.startswith("dpwitness.mechanisms."):
-        fields = {field.name: pack(getattr(value, field.name), blobs) for field in dataclasses.fields(value) if field.init}
+        fields = {
+            field.name: pack(getattr(value, field.name), blobs)
+            for field in dataclasses.fields(value)
+            if field.init
+        }
         return {_TAG: "own", "class": f"{kind.__module__}:{kind.__qualname__}", "fields": fields}
     for base in (int, float, str):
         if isinstance(value, base):
-            return {_TAG: "kin", "class": kind.__name__, "base": base.__name__, "value": pack(object_tree.plain(value, base), blobs)}
+            return {
+                _TAG: "kin",
+                "class": kind.__name__,
+                "base": base.__name__,
+                "value": pack(object_tree.plain(value, base), blobs),
+            }
     arguments = _constructor_arguments(value)
     if arguments is not None:
         return {_TAG: "number", "class": kind.__name__, "items": arguments}
@@ -123,7 +139,9 @@ def opened(value: Any, under_way: list[int]) -> Iterator[str]:
 
 
 def _pack_object(value: Any, blobs: Blobs) -> Message:
-    """Return the packed form of an object that is not a number, text or container: its name, array, parts or text."""
+    """Return the packed form of an object that is not a number, text or container: its name, array,
+    parts or text.
+    """
     name, kind = object_tree.name_of(value), type(value).__name__
     if name is not None:
         return {_TAG: "named", "text": name}
@@ -137,18 +155,27 @@ def _pack_object(value: Any, blobs: Blobs) -> Message:
             return {_TAG: "named", "text": reference}
         found = None if isinstance(value, Opaque) else parts_of(value)
         if found is not None:
-            return {_TAG: "fields", "class": kind, "items": [[part, pack(v, blobs)] for part, v in found]}
+            return {
+                _TAG: "fields",
+                "class": kind,
+                "items": [[part, pack(v, blobs)] for part, v in found],
+            }
     return {_TAG: "other", "class": kind, "text": text_of(value, repr), "bare": bare(value)}
 
 
 def pack_dataset(value: Any, blobs: Blobs) -> Any:
-    """Pack like `pack`, but keep frames and graphs, also inside lists, tuples and dicts. Raises `libraries.UnsupportedData`."""
+    """Pack like `pack`, but keep frames and graphs, also inside lists, tuples and dicts. Raises
+    `libraries.UnsupportedData`.
+    """
     if dataframe_backends.library_name(value):
         return {_TAG: "held", "parts": pack(dataframe_backends.to_parts(value), blobs)}
     if type(value) in (list, tuple) and any(map(_contains_library_data, value)):
         return {_TAG: type(value).__name__, "items": [pack_dataset(part, blobs) for part in value]}
     if type(value) is dict and any(map(_contains_library_data, value.values())):
-        return {_TAG: "dict", "items": [[pack(key, blobs), pack_dataset(part, blobs)] for key, part in value.items()]}
+        return {
+            _TAG: "dict",
+            "items": [[pack(key, blobs), pack_dataset(part, blobs)] for key, part in value.items()],
+        }
     return pack(value, blobs)
 
 
@@ -165,11 +192,18 @@ def _pack_array(value: Any, blobs: Blobs) -> Message:
     if plain.dtype.byteorder == ">" or (plain.dtype.byteorder == "=" and sys.byteorder == "big"):
         plain = plain.astype(plain.dtype.newbyteorder("<"))
     blobs.append(plain.tobytes())
-    return {_TAG: "array", "dtype": plain.dtype.str, "shape": list(plain.shape), "blob": len(blobs) - 1}
+    return {
+        _TAG: "array",
+        "dtype": plain.dtype.str,
+        "shape": list(plain.shape),
+        "blob": len(blobs) - 1,
+    }
 
 
 def _pack_sequence(value: Any, blobs: Blobs) -> Message:
-    """Return the packed form of a list, tuple or set. Numbers of one type, and arrays of one shape, are packed as one array."""
+    """Return the packed form of a list, tuple or set. Numbers of one type, and arrays of one shape,
+    are packed as one array.
+    """
     name = next(base.__name__ for base in (list, tuple, set, frozenset) if isinstance(value, base))
     head: Message = {_TAG: name}
     if type(value).__name__ != name:
@@ -182,13 +216,19 @@ def _pack_sequence(value: Any, blobs: Blobs) -> Message:
         return dict(head, of=kind.__name__, items=_pack_array(np.array(value), blobs))
     if kind is not None and issubclass(kind, np.generic) and value[0].dtype.kind in "fiub":
         return dict(head, of="items", items=_pack_array(np.array(value), blobs))
-    if kind is np.ndarray and value[0].dtype.kind in "fiub" and len({(v.dtype, v.shape) for v in value}) == 1:
+    if (
+        kind is np.ndarray
+        and value[0].dtype.kind in "fiub"
+        and len({(v.dtype, v.shape) for v in value}) == 1
+    ):
         return dict(head, of="items", items=_pack_array(np.stack(value), blobs))
     return dict(head, items=[pack(v, blobs) for v in value])
 
 
 def _constructor_arguments(value: Any) -> list[Any] | None:
-    """Return the constructor arguments of a number or a time as JSON types; None for a value of another type."""
+    """Return the constructor arguments of a number or a time as JSON types; None for a value of
+    another type.
+    """
     kind = type(value)
     if kind is complex:
         return [value.real, value.imag]
@@ -223,7 +263,16 @@ class Zone(datetime.tzinfo):
 
 
 _NUMBER_TYPES: dict[str, Any] = {
-    t.__name__: t for t in (complex, Decimal, Fraction, datetime.timedelta, datetime.date, datetime.time, datetime.datetime)
+    t.__name__: t
+    for t in (
+        complex,
+        Decimal,
+        Fraction,
+        datetime.timedelta,
+        datetime.date,
+        datetime.time,
+        datetime.datetime,
+    )
 }
 
 
@@ -247,7 +296,9 @@ def bare(value: Any) -> bool:
 
 
 def unpack(value: Any, blobs: Blobs) -> Any:
-    """Return the value of its packed form. Other objects become stand-ins named after their class; nothing is imported or run."""
+    """Return the value of its packed form. Other objects become stand-ins named after their class;
+    nothing is imported or run.
+    """
     if isinstance(value, list):
         return [unpack(v, blobs) for v in value]
     if not isinstance(value, dict):
@@ -256,7 +307,11 @@ def unpack(value: Any, blobs: Blobs) -> Any:
     if tag == "array":
         if 0 in value["shape"]:
             return np.empty(value["shape"], dtype=np.dtype(value["dtype"]))
-        return np.frombuffer(blobs[value["blob"]], dtype=np.dtype(value["dtype"])).reshape(value["shape"]).copy()
+        return (
+            np.frombuffer(blobs[value["blob"]], dtype=np.dtype(value["dtype"]))
+            .reshape(value["shape"])
+            .copy()
+        )
     if tag == "scalar":
         return np.frombuffer(bytes.fromhex(value["hex"]), dtype=np.dtype(value["dtype"]))[0]
     if tag == "int":
@@ -276,19 +331,29 @@ def unpack(value: Any, blobs: Blobs) -> Any:
         if "of" in value:
             items = list(items) if value["of"] == "items" else items.tolist()
         base = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}[tag]
-        return (stand_in(value["class"], base, tuple(value.get("names", ()))) if "class" in value else base)(items)
+        return (
+            stand_in(value["class"], base, tuple(value.get("names", ())))
+            if "class" in value
+            else base
+        )(items)
     if tag == "kin":
-        return stand_in(value["class"], {"int": int, "float": float, "str": str}[value["base"]])(unpack(value["value"], blobs))
+        return stand_in(value["class"], {"int": int, "float": float, "str": str}[value["base"]])(
+            unpack(value["value"], blobs)
+        )
     if tag == "held":
         return dataframe_backends.from_parts(unpack(value["parts"], blobs))
     if tag == "own":  # of a fixed table; only where both sides are this interpreter
         known = importlib.import_module("dpwitness.core.values.class_registry").known_class
-        return known(value["class"])(**{key: unpack(v, blobs) for key, v in value["fields"].items()})
+        return known(value["class"])(
+            **{key: unpack(v, blobs) for key, v in value["fields"].items()}
+        )
     return _unpack_object(tag, value, blobs)
 
 
 def _unpack_object(tag: str, value: Message, blobs: Blobs) -> Any:
-    """Return an exception, a number, an array of a richer type, or a stand-in. Raise ValueError for an unknown tag."""
+    """Return an exception, a number, an array of a richer type, or a stand-in. Raise ValueError for
+    an unknown tag.
+    """
     if tag == "exception":
         error = stand_in(value["class"], Exception)(value["text"])
         vars(error).update((name, unpack(v, blobs)) for name, v in value.get("items", ()))
@@ -297,12 +362,17 @@ def _unpack_object(tag: str, value: Message, blobs: Blobs) -> Any:
         return _unpack_number(value["class"], value["items"])
     if tag == "masked":
         fill = unpack(value["fill"], blobs) if "fill" in value else None
-        return np.ma.MaskedArray(unpack(value["data"], blobs), mask=unpack(value["mask"], blobs), fill_value=fill)
+        return np.ma.MaskedArray(
+            unpack(value["data"], blobs), mask=unpack(value["mask"], blobs), fill_value=fill
+        )
     if tag == "named":
         return Named(value["text"])
     if tag == "columns":
         columns = [(name, unpack(column, blobs)) for name, column in value["items"]]
-        whole = np.empty(value["shape"], dtype=[(name, c.dtype, c.shape[len(value["shape"]) :]) for name, c in columns])
+        whole = np.empty(
+            value["shape"],
+            dtype=[(name, c.dtype, c.shape[len(value["shape"]) :]) for name, c in columns],
+        )
         for name, column in columns:
             whole[name] = column
         return whole[()] if value["scalar"] else whole
@@ -328,7 +398,9 @@ def _unpack_number(name: str, items: list[Any]) -> Any:
         return _NUMBER_TYPES[name](*items)
     *clock, zone, fold = items
     if isinstance(zone, dict):
-        return _NUMBER_TYPES[name](*clock, datetime.timezone(datetime.timedelta(seconds=zone["offset"])), fold=fold)
+        return _NUMBER_TYPES[name](
+            *clock, datetime.timezone(datetime.timedelta(seconds=zone["offset"])), fold=fold
+        )
     return _NUMBER_TYPES[name](*clock, None if zone is None else Zone(zone), fold=fold)
 
 
@@ -336,7 +408,11 @@ def words(state: Any) -> Any:
     """Return the state of a bit generator as JSON, with arrays as lists of words."""
     if isinstance(state, dict):
         return {key: words(value) for key, value in state.items()}
-    return {"words": state.tolist(), "dtype": state.dtype.str} if isinstance(state, np.ndarray) else state
+    return (
+        {"words": state.tolist(), "dtype": state.dtype.str}
+        if isinstance(state, np.ndarray)
+        else state
+    )
 
 
 def state_from_json(state: Any) -> Any:
@@ -372,7 +448,9 @@ _STAND_IN_CLASSES: dict[Any, type] = {}
 
 
 def stand_in(name: str, base: type, fields: Any = ()) -> Any:
-    """Return the stand-in class of this name, cached per (name, base, fields); `fields` are the item names of a named tuple."""
+    """Return the stand-in class of this name, cached per (name, base, fields); `fields` are the
+    item names of a named tuple.
+    """
     key = name, base, fields
     if key not in _STAND_IN_CLASSES:
         _STAND_IN_CLASSES[key] = type(name, (base,), {"_fields": fields} if fields else {})

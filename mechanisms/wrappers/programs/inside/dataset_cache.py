@@ -1,4 +1,5 @@
-"""Datasets of a worker: large ones travel once, and each batch gets a fresh copy, whose changes are noticed.
+"""Datasets of a worker: large ones travel once, and each batch gets a fresh copy, whose changes are
+noticed.
 
 `worker` loads this module too, so the module uses only the standard library (Python 3.8 or later).
 """
@@ -28,7 +29,9 @@ class DatasetCache:
         self.watched: dict[str, int] = {}
 
     def copy(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any]:
-        """Return a fresh copy of a request's dataset, and its state before the run; None for the state if it is no longer checked."""
+        """Return a fresh copy of a request's dataset, and its state before the run; None for the
+        state if it is no longer checked.
+        """
         key: str = header.get("key", "")
         if "data" in header:
             found = header["data"], blobs
@@ -39,10 +42,13 @@ class DatasetCache:
                     self.ready.pop(gone, None)
         else:
             found = self.entries[key]
-        if key in self.ready:  # changes of a copy cannot affect the next batch, so only the first calls are checked
+        # changes of a copy cannot affect the next batch, so only the first calls are checked
+        if key in self.ready:
             built, before = self.ready[key]
             self.watched[key] += 1
-            return dataframe_backends.shallow_copy(built), before if self.watched[key] < _WATCHED_BATCHES else None
+            return dataframe_backends.shallow_copy(built), before if self.watched[
+                key
+            ] < _WATCHED_BATCHES else None
         try:
             dataset = codec.unpack(*found)
         except dataframe_backends.UnsupportedData as error:

@@ -1,6 +1,8 @@
-"""Descriptions of the public functions and classes of imported modules, as JSON: names, signatures, type hints and docstrings.
+"""Descriptions of the public functions and classes of imported modules, as JSON: names, signatures,
+type hints and docstrings.
 
-Uses the standard library only (Python 3.8 or later). `discovery` loads this file in the interpreter of the package. Nothing is called here.
+Uses the standard library only (Python 3.8 or later). `discovery` loads this file in the interpreter
+of the package. Nothing is called here.
 """
 
 from __future__ import annotations
@@ -22,8 +24,11 @@ uses_of: Callable[[Any, list[str]], dict[str, dict[str, Any]]] = lambda value, n
 add_signatures: Callable[[dict[str, Any]], None] = lambda about: None  # noqa: E731 - `discovery` sets that of `unimported`
 
 
-def describe_all(modules: dict[str, Any], tops: list[str], emit: Callable[..., None], most: int) -> set[str]:
-    """Send a description of each public object once, under its shortest name, and notes on names that hide each other.
+def describe_all(
+    modules: dict[str, Any], tops: list[str], emit: Callable[..., None], most: int
+) -> set[str]:
+    """Send a description of each public object once, under its shortest name, and notes on names
+    that hide each other.
 
     Returns
     -------
@@ -38,14 +43,22 @@ def describe_all(modules: dict[str, Any], tops: list[str], emit: Callable[..., N
                 places.setdefault(id(value), (value, []))[1].append((name, attribute))
     ordered = sorted(places.values(), key=lambda each: _rank(each[1][0]))
     if len(ordered) > most:
-        emit("note", module="", text=f"has {len(ordered):,} public objects, of which the first {most:,} are read")
+        emit(
+            "note",
+            module="",
+            text=f"has {len(ordered):,} public objects, of which the first {most:,} are read",
+        )
     for value, unordered in ordered[:most]:
         home = getattr(value, "__module__", "")
         found = sorted(unordered, key=functools.partial(_rank_for, home))
         try:
             about = _described(value, found, tops)
         except Exception as error:  # an object may raise anything when it is inspected
-            emit("note", module=found[0][0], text=f"{found[0][1]} cannot be inspected: {type(error).__name__}")
+            emit(
+                "note",
+                module=found[0][0],
+                text=f"{found[0][1]} cannot be inspected: {type(error).__name__}",
+            )
             continue
         if about is not None:
             emit("object", **about)
@@ -62,25 +75,40 @@ def _public(module: Any) -> Iterator[tuple[str, Any]]:
     """Yield the public names of a module with their values."""
     listed = getattr(module, "__all__", None)
     own = isinstance(listed, (list, tuple)) and all(isinstance(name, str) for name in listed)
-    names = list(listed) if own else [name for name in vars(module) if isinstance(name, str) and name[:1] != "_"]  # type: ignore[arg-type]
+    names = (
+        list(listed)
+        if own
+        else [name for name in vars(module) if isinstance(name, str) and name[:1] != "_"]
+    )  # type: ignore[arg-type]
     for name in names:
         with contextlib.suppress(Exception):
             yield name, getattr(module, name)
 
 
 def _is_own(value: Any, tops: list[str]) -> bool:
-    """Return whether an object is a function, a class or a callable object that the package defines."""
+    """Return whether an object is a function, a class or a callable object that the package
+    defines.
+    """
     if isinstance(value, (type, *_FUNCTIONS)):
         target = value.func if isinstance(value, functools.partial) else value
-        home = getattr(inspect.unwrap(target) if callable(target) else target, "__module__", None) or ""
+        home = (
+            getattr(inspect.unwrap(target) if callable(target) else target, "__module__", None)
+            or ""
+        )
     elif callable(value) and not isinstance(value, (types.ModuleType, types.MethodType)):
-        home = type(value).__module__ + "." if hasattr(value, "claim") else getattr(value, "__module__", None) or type(value).__module__
+        home = (
+            type(value).__module__ + "."
+            if hasattr(value, "claim")
+            else getattr(value, "__module__", None) or type(value).__module__
+        )
         if hasattr(value, "claim"):
             return True
     else:
         return False
     top = str(home).partition(".")[0]
-    return top in [each.partition(".")[0] for each in tops] or top.lstrip("_") in [each.partition(".")[0] for each in tops]
+    return top in [each.partition(".")[0] for each in tops] or top.lstrip("_") in [
+        each.partition(".")[0] for each in tops
+    ]
 
 
 def _rank(place: tuple[str, str]) -> tuple[int, str]:
@@ -93,13 +121,17 @@ def _rank_for(home: str, place: tuple[str, str]) -> tuple[int, bool, tuple[int, 
 
 
 def _described(value: Any, found: list[tuple[str, str]], tops: list[str]) -> dict[str, Any] | None:
-    """Return the description of one object; None for exceptions and other classes without use here."""
+    """Return the description of one object; None for exceptions and other classes
+    without use here.
+    """
     module, attribute = found[0]
     about: dict[str, Any] = {
         "module": module,
         "name": attribute,
         "aliases": [m + "." + a for m, a in found[1:6]],
-        "defined": "{}:{}".format(getattr(value, "__module__", module), getattr(value, "__qualname__", attribute)),
+        "defined": "{}:{}".format(
+            getattr(value, "__module__", module), getattr(value, "__qualname__", attribute)
+        ),
         "doc": _doc(value, _DOC),
         "shadowed": _resolved(module, attribute) is not value,
     }
@@ -107,19 +139,34 @@ def _described(value: Any, found: list[tuple[str, str]], tops: list[str]) -> dic
         if issubclass(value, BaseException):
             return None
         about.update(
-            kind="class", bases=[c.__module__ + "." + c.__qualname__ for c in value.__mro__[1:-1]], abstract=inspect.isabstract(value)
+            kind="class",
+            bases=[c.__module__ + "." + c.__qualname__ for c in value.__mro__[1:-1]],
+            abstract=inspect.isabstract(value),
         )
-        about.update(parameters=_parameters(value, tops), methods=_methods(value, tops), init_doc=_doc(value.__init__, _DOC))
+        about.update(
+            parameters=_parameters(value, tops),
+            methods=_methods(value, tops),
+            init_doc=_doc(value.__init__, _DOC),
+        )
         about["enum"] = issubclass(value, enum.Enum)
-        about["names"] = sorted({name for key in _own_functions(value) for name in _names(vars(value).get(key), 1)})[:200]
+        about["names"] = sorted(
+            {name for key in _own_functions(value) for name in _names(vars(value).get(key), 1)}
+        )[:200]
         about["fields"] = _annotated_fields(value)
     else:
         kind = "function" if isinstance(value, _FUNCTIONS) else "instance"
-        about.update(kind=kind, parameters=_parameters(value, tops), methods=[], names=sorted(_names(value, 2))[:200])
+        about.update(
+            kind=kind,
+            parameters=_parameters(value, tops),
+            methods=[],
+            names=sorted(_names(value, 2))[:200],
+        )
         about["async"] = inspect.iscoroutinefunction(value)
         about["returns"] = _annotation(getattr(value, "__annotations__", {}).get("return", ""))
     about["declared"] = _declared(value)
-    if about["parameters"] is None or any(method["parameters"] is None for method in about["methods"]):
+    if about["parameters"] is None or any(
+        method["parameters"] is None for method in about["methods"]
+    ):
         about["compiled"] = True
         add_signatures(about)
     return about
@@ -149,12 +196,19 @@ def _parameters(value: Any, tops: list[str]) -> list[dict[str, Any]] | None:
     with contextlib.suppress(Exception):
         import typing
 
-        hints = typing.get_type_hints(getattr(value, "__init__") if isinstance(value, type) else inspect.unwrap(value))  # noqa: B009
+        hints = typing.get_type_hints(
+            value.__init__ if isinstance(value, type) else inspect.unwrap(value)
+        )
     uses = uses_of(value, list(found.parameters))
-    return [_parameter(p, hints.get(p.name, p.annotation), tops, uses.get(p.name, {})) for p in found.parameters.values()]
+    return [
+        _parameter(p, hints.get(p.name, p.annotation), tops, uses.get(p.name, {}))
+        for p in found.parameters.values()
+    ]
 
 
-def _parameter(parameter: inspect.Parameter, hint: Any, tops: list[str], uses: dict[str, Any]) -> dict[str, Any]:
+def _parameter(
+    parameter: inspect.Parameter, hint: Any, tops: list[str], uses: dict[str, Any]
+) -> dict[str, Any]:
     required = parameter.default is inspect.Parameter.empty
     about: dict[str, Any] = {
         "name": parameter.name,
@@ -169,7 +223,11 @@ def _parameter(parameter: inspect.Parameter, hint: Any, tops: list[str], uses: d
         about["keys"] = uses["keys"]
     if choices := _choices(hint) or uses.get("choices", []):
         about["choices"] = choices
-    classes = [place for place in _classes_in(hint) if place.partition(".")[0] in [top.partition(".")[0] for top in tops]]
+    classes = [
+        place
+        for place in _classes_in(hint)
+        if place.partition(".")[0] in [top.partition(".")[0] for top in tops]
+    ]
     if classes:
         about["classes"] = classes
     return about
@@ -192,16 +250,23 @@ def _annotation(note: Any) -> str:
 
 
 def _choices(hint: Any) -> list[str]:
-    """Return the expressions of the values that a type hint lists: of a Literal, or the members of an enumeration."""
+    """Return the expressions of the values that a type hint lists: of a Literal, or the members of
+    an enumeration.
+    """
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return [hint.__module__ + "." + hint.__qualname__ + "." + member for member in list(hint.__members__)[:8]]
+        return [
+            hint.__module__ + "." + hint.__qualname__ + "." + member
+            for member in list(hint.__members__)[:8]
+        ]
     if "Literal" in str(getattr(hint, "__origin__", "")):
         return [repr(value) for value in hint.__args__[:8]]
     return next((found for part in _arguments(hint) if (found := _choices(part))), [])
 
 
 def _arguments(hint: Any) -> tuple[Any, ...]:
-    """Return the arguments of a generic type hint; the classes of generic hints themselves have a descriptor of this name."""
+    """Return the arguments of a generic type hint; the classes of generic hints themselves have a
+    descriptor of this name.
+    """
     found = getattr(hint, "__args__", ())
     return found if isinstance(found, tuple) else ()
 
@@ -214,7 +279,11 @@ def _classes_in(hint: Any) -> list[str]:
 
 
 def _own_functions(cls: type) -> list[str]:
-    return [key for key, value in vars(cls).items() if isinstance(value, (types.FunctionType, staticmethod, classmethod, property))]
+    return [
+        key
+        for key, value in vars(cls).items()
+        if isinstance(value, (types.FunctionType, staticmethod, classmethod, property))
+    ]
 
 
 def _methods(cls: type, tops: list[str]) -> list[dict[str, Any]]:
@@ -229,11 +298,23 @@ def _methods(cls: type, tops: list[str]) -> list[dict[str, Any]]:
             bound = getattr(cls, key, None)
             if isinstance(value, property) or not callable(bound) or isinstance(bound, type):
                 continue
-            kind = "static" if isinstance(value, staticmethod) else "class" if isinstance(value, classmethod) else "method"
+            kind = (
+                "static"
+                if isinstance(value, staticmethod)
+                else "class"
+                if isinstance(value, classmethod)
+                else "method"
+            )
             parameters = _parameters(bound, tops)
             if kind == "method" and parameters:
                 parameters = parameters[1:]
-            about = {"name": key, "kind": kind, "parameters": parameters, "doc": _doc(bound, _METHOD_DOC), "own": owner is cls}
+            about = {
+                "name": key,
+                "kind": kind,
+                "parameters": parameters,
+                "doc": _doc(bound, _METHOD_DOC),
+                "own": owner is cls,
+            }
             about["abstract"] = bool(getattr(bound, "__isabstractmethod__", False))
             about["returns"] = _annotation(getattr(bound, "__annotations__", {}).get("return", ""))
             found.append(about)
@@ -241,11 +322,15 @@ def _methods(cls: type, tops: list[str]) -> list[dict[str, Any]]:
 
 
 def _annotated_fields(cls: type) -> list[str]:
-    return [key for owner in cls.__mro__[:-1] for key in vars(owner).get("__annotations__", {})][:40]
+    return [key for owner in cls.__mro__[:-1] for key in vars(owner).get("__annotations__", {})][
+        :40
+    ]
 
 
 def _names(value: Any, depth: int) -> Iterator[str]:
-    """Yield the names that the code of a function uses, also in functions of its module that it calls."""
+    """Yield the names that the code of a function uses, also in functions of its module that it
+    calls.
+    """
     if isinstance(value, (staticmethod, classmethod)):
         value = value.__func__
     if isinstance(value, property):
@@ -263,7 +348,11 @@ def _names(value: Any, depth: int) -> Iterator[str]:
         pending += [each for each in current.co_consts if isinstance(each, types.CodeType)]
         for name in current.co_names if depth else ():
             inner = scope.get(name)
-            if isinstance(inner, types.FunctionType) and inner is not value and inner.__module__ == getattr(value, "__module__", None):
+            if (
+                isinstance(inner, types.FunctionType)
+                and inner is not value
+                and inner.__module__ == getattr(value, "__module__", None)
+            ):
                 yield from _names(inner, depth - 1)
 
 
@@ -275,6 +364,10 @@ def _declared(value: Any) -> dict[str, Any]:
             declared = inspect.getattr_static(value, key, None)
             if isinstance(declared, (str, dict)):
                 found[key] = declared
-            elif declared is not None and not callable(declared) and not isinstance(declared, property):
+            elif (
+                declared is not None
+                and not callable(declared)
+                and not isinstance(declared, property)
+            ):
                 found[key] = _shown(declared)
     return found

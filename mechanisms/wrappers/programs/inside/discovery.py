@@ -1,8 +1,9 @@
 """Discovery of the public names of a package, in the interpreter that the package is installed in.
 
-Uses the standard library only (Python 3.8 or later). `package_discovery` starts this file as a script, sends one line of JSON, and reads
-lines of JSON: ``package``, ``importing``, ``failed``, ``repair``, ``note``, ``object``, ``example`` and ``done``. The line ``importing``
-comes before each import, so that the reader knows which module ended the process.
+Uses the standard library only (Python 3.8 or later). `package_discovery` starts this file as a
+script, sends one line of JSON, and reads lines of JSON: ``package``, ``importing``, ``failed``,
+``repair``, ``note``, ``object``, ``example`` and ``done``. The line ``importing`` comes before each
+import, so that the reader knows which module ended the process.
 
 =========  =============================================================================================================
 request    meaning
@@ -33,7 +34,19 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_SKIPPED_MODULES = ("tests", "test", "testing", "conftest", "setup", "examples", "example", "docs", "benchmarks", "__main__", "_version")
+_SKIPPED_MODULES = (
+    "tests",
+    "test",
+    "testing",
+    "conftest",
+    "setup",
+    "examples",
+    "example",
+    "docs",
+    "benchmarks",
+    "__main__",
+    "_version",
+)
 _WATCHED = (
     "open",
     "os.mkdir",
@@ -84,7 +97,12 @@ class Discovery:
         try:
             self.tops, about = self._top_modules()
         except Exception as error:
-            self.emit("failed", module=self.request.get("package") or self.request.get("folder"), error=_error_text(error), missing=True)
+            self.emit(
+                "failed",
+                module=self.request.get("package") or self.request.get("folder"),
+                error=_error_text(error),
+                missing=True,
+            )
             return
         self.emit("package", tops=self.tops, **about)
         if self.request.get("answered"):
@@ -102,7 +120,9 @@ class Discovery:
         descriptions.uses_of = from_sibling("parameter_uses").uses_of
         unimported = from_sibling("unimported")
         descriptions.add_signatures = unimported.add_signatures
-        names = descriptions.describe_all(self.modules, self.tops, self.emit, self.request.get("most", 3000))
+        names = descriptions.describe_all(
+            self.modules, self.tops, self.emit, self.request.get("most", 3000)
+        )
         unimported.describe_sources(self.failed, _is_skipped, self.emit, names)
         for call in from_sibling("examples").calls_in_examples(self.modules, self.distribution):
             if call["name"] in names:
@@ -110,7 +130,10 @@ class Discovery:
 
     def _top_modules(self) -> tuple[list[str], dict[str, Any]]:
         """Return the names of the top modules, and facts about the package."""
-        about: dict[str, Any] = {"python": sys.version.split()[0], "numpy": importlib.util.find_spec("numpy") is not None}
+        about: dict[str, Any] = {
+            "python": sys.version.split()[0],
+            "numpy": importlib.util.find_spec("numpy") is not None,
+        }
         folder = self.request.get("folder")
         if folder:
             root, names = _folder_modules(folder)
@@ -125,18 +148,30 @@ class Discovery:
                 found = metadata.distribution(name)
                 distribution = found
                 own = _modules_of(found)
-                tops = [package] if package in own or (importable(package) and not own) else own or [package]
+                tops = (
+                    [package]
+                    if package in own or (importable(package) and not own)
+                    else own or [package]
+                )
                 break
         if distribution is None and "-" not in package:
             distribution = _owner(metadata, package.partition(".")[0])
         if not importable(tops[0]):
-            raise ImportError("no module or distribution of this name is installed in " + sys.executable)
+            raise ImportError(
+                "no module or distribution of this name is installed in " + sys.executable
+            )
         self.distribution = distribution
         version = None if distribution is None else distribution.version
-        points = [] if distribution is None else [[p.group, p.name, p.value] for p in distribution.entry_points]
+        points = (
+            []
+            if distribution is None
+            else [[p.group, p.name, p.value] for p in distribution.entry_points]
+        )
         name = None if distribution is None else distribution.metadata["Name"]
         summary = "" if distribution is None else _summary(distribution)
-        return tops, dict(about, distribution=name, version=version, entry_points=points, summary=summary)
+        return tops, dict(
+            about, distribution=name, version=version, entry_points=points, summary=summary
+        )
 
     def _imported(self, name: str) -> Any:
         """Import one module and return it; None if it cannot be imported or is to be skipped."""
@@ -148,7 +183,14 @@ class Discovery:
         try:
             module = importlib.import_module(name)
         except BaseException as error:  # a module may raise anything, also SystemExit
-            line = next((each for each in from_sibling("repairs").repairs(name, error) if each not in self.repairs), "")
+            line = next(
+                (
+                    each
+                    for each in from_sibling("repairs").repairs(name, error)
+                    if each not in self.repairs
+                ),
+                "",
+            )
             if not line.startswith("sys.path") and not line.startswith("sys.modules['src']"):
                 self._fail(name, error)
             return self._repaired(name, line) if line else None
@@ -163,10 +205,18 @@ class Discovery:
         return module
 
     def _fail(self, name: str, error: BaseException) -> None:
-        """Keep the reason why a module cannot be imported, and send it, unless it is that of a package around the module."""
+        """Keep the reason why a module cannot be imported, and send it, unless it is that of a
+        package around the module.
+        """
         text, parts = _error_text(error), name.split(".")
         if not any(self.failed.get(".".join(parts[:end])) == text for end in range(1, len(parts))):
-            self.emit("failed", module=name, error=text, network=_asks_network(error), missing=_missing(error))
+            self.emit(
+                "failed",
+                module=name,
+                error=text,
+                network=_asks_network(error),
+                missing=_missing(error),
+            )
         self.failed[name] = text
 
     def _repaired(self, name: str, line: str) -> Any:
@@ -181,7 +231,9 @@ class Discovery:
 
 
 class SideEffects:
-    """Notes on what a package does at import besides defining names: files, connections and processes."""
+    """Notes on what a package does at import besides defining names: files, connections and
+    processes.
+    """
 
     def __init__(self, emit: Callable[..., None]) -> None:
         self.emit, self.on, self.seen = emit, False, set()  # type: Any, bool, Any
@@ -211,26 +263,46 @@ class SideEffects:
     def _describe(self, event: str, arguments: Any) -> str:
         if event == "open":
             path, mode, flags = arguments
-            writes = (isinstance(mode, str) and any(letter in mode for letter in "wax+")) or (isinstance(flags, int) and flags & _WRITING)
+            writes = (isinstance(mode, str) and any(letter in mode for letter in "wax+")) or (
+                isinstance(flags, int) and flags & _WRITING
+            )
             outside = isinstance(path, (str, bytes)) and self._outside(os.fsdecode(path))
-            return "opens a file for writing outside of the working folder: " + os.fsdecode(path) if writes and outside else ""
+            return (
+                "opens a file for writing outside of the working folder: " + os.fsdecode(path)
+                if writes and outside
+                else ""
+            )
         if event in ("os.mkdir", "os.rename", "os.remove"):
             path = os.fsdecode(arguments[0])
-            return event[3:] + " outside of the working folder: " + path if self._outside(path) else ""
+            return (
+                event[3:] + " outside of the working folder: " + path if self._outside(path) else ""
+            )
         if event == "socket.connect":
             return "connects to " + str(arguments[1])
         if event == "socket.getaddrinfo":
             return "asks the network for " + str(arguments[0])
-        return "starts a process: " + str(arguments[0] if arguments else "")[:120] if event != "os.fork" else "forks"
+        return (
+            "starts a process: " + str(arguments[0] if arguments else "")[:120]
+            if event != "os.fork"
+            else "forks"
+        )
 
     def _outside(self, path: str) -> bool:
         full = os.path.realpath(path)
-        return not full.startswith((self.home, "/dev/")) and not full.endswith(".pyc") and "__pycache__" not in full
+        return (
+            not full.startswith((self.home, "/dev/"))
+            and not full.endswith(".pyc")
+            and "__pycache__" not in full
+        )
 
 
 def from_sibling(name: str) -> Any:
-    """Load and return the module of this name in this script's folder, under a name that no library uses."""
-    spec: Any = importlib.util.spec_from_file_location("dpwitness_" + name, os.path.join(os.path.dirname(__file__), name + ".py"))
+    """Load and return the module of this name in this script's folder, under a name that no library
+    uses.
+    """
+    spec: Any = importlib.util.spec_from_file_location(
+        "dpwitness_" + name, os.path.join(os.path.dirname(__file__), name + ".py")
+    )
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -245,14 +317,30 @@ def importable(name: str) -> bool:
 
 
 def _modules_of(distribution: Any) -> list[str]:
-    """Return the top modules that a distribution installs, without those for tests and private ones."""
+    """Return the top modules that a distribution installs, without those for tests and private
+    ones.
+    """
     text = distribution.read_text("top_level.txt")
     names = text.split() if text else []
     if not names:
-        parts = [file.parts for file in distribution.files or () if file.suffix == ".py" and ".." not in file.parts]
-        names = sorted({path[0][:-3] if len(path) == 1 else path[0] for path in parts if not path[0].endswith((".dist-info", ".data"))})
+        parts = [
+            file.parts
+            for file in distribution.files or ()
+            if file.suffix == ".py" and ".." not in file.parts
+        ]
+        names = sorted(
+            {
+                path[0][:-3] if len(path) == 1 else path[0]
+                for path in parts
+                if not path[0].endswith((".dist-info", ".data"))
+            }
+        )
     names = [name.replace("/", ".") for name in names]
-    return [name for name in names if name[0] != "_" and name.partition(".")[0] not in _SKIPPED_MODULES and importable(name)]
+    return [
+        name
+        for name in names
+        if name[0] != "_" and name.partition(".")[0] not in _SKIPPED_MODULES and importable(name)
+    ]
 
 
 def _summary(distribution: Any) -> str:
@@ -267,7 +355,10 @@ def _owner(metadata: Any, top: str) -> Any:
     """Return the distribution that installs a top module; None if unknown."""
     for found in metadata.distributions():
         with contextlib.suppress(Exception):
-            if top in (found.read_text("top_level.txt") or "").split() or found.metadata["Name"].replace("-", "_").lower() == top.lower():
+            if (
+                top in (found.read_text("top_level.txt") or "").split()
+                or found.metadata["Name"].replace("-", "_").lower() == top.lower()
+            ):
                 return found
     return None
 
@@ -281,7 +372,11 @@ def _folder_modules(folder: str) -> tuple[str, list[str]]:
     for entry in sorted(os.listdir(folder)):
         path, (stem, ending) = os.path.join(folder, entry), os.path.splitext(entry)
         is_module = ending == ".py" and stem.isidentifier()
-        is_package = os.path.isdir(path) and entry.isidentifier() and os.path.isfile(os.path.join(path, "__init__.py"))
+        is_package = (
+            os.path.isdir(path)
+            and entry.isidentifier()
+            and os.path.isfile(os.path.join(path, "__init__.py"))
+        )
         if (is_module or is_package) and not _is_skipped(stem):
             names.append(stem)
     if not names and os.path.isdir(os.path.join(folder, "src")):
@@ -304,14 +399,23 @@ def _children(name: str, module: Any) -> Iterator[str]:
                 yield name + "." + found.name
         for path in paths:  # folders without __init__.py, which iter_modules leaves out
             for entry in sorted(os.scandir(path), key=lambda each: each.name):
-                if entry.is_dir() and entry.name.isidentifier() and not _is_skipped(entry.name) and _is_namespace(entry.path):
+                if (
+                    entry.is_dir()
+                    and entry.name.isidentifier()
+                    and not _is_skipped(entry.name)
+                    and _is_namespace(entry.path)
+                ):
                     yield name + "." + entry.name
 
 
 def _is_namespace(folder: str) -> bool:
-    """Return whether a folder is a package without ``__init__.py``: it holds Python files, or folders with such files."""
+    """Return whether a folder is a package without ``__init__.py``: it holds Python files, or
+    folders with such files.
+    """
     names = os.listdir(folder)
-    return "__init__.py" not in names and any(file.endswith(".py") for _, _, files in os.walk(folder) for file in files)
+    return "__init__.py" not in names and any(
+        file.endswith(".py") for _, _, files in os.walk(folder) for file in files
+    )
 
 
 def _error_text(error: BaseException) -> str:
@@ -333,13 +437,31 @@ def _chain(error: Any) -> Iterator[BaseException]:
 
 def _asks_network(error: BaseException) -> bool:
     """Return whether an import failed because the network is cut off."""
-    names = ("URLError", "ConnectionError", "gaierror", "MaxRetryError", "NewConnectionError", "ConnectTimeout", "NameResolutionError")
-    return any(type(each).__name__ in names or getattr(each, "errno", None) in (101, 113, -2, -3) for each in _chain(error))
+    names = (
+        "URLError",
+        "ConnectionError",
+        "gaierror",
+        "MaxRetryError",
+        "NewConnectionError",
+        "ConnectTimeout",
+        "NameResolutionError",
+    )
+    return any(
+        type(each).__name__ in names or getattr(each, "errno", None) in (101, 113, -2, -3)
+        for each in _chain(error)
+    )
 
 
 def _missing(error: BaseException) -> str:
     """Return the name of the module that is not installed; empty for another error."""
-    return next((str(each.name) for each in _chain(error) if isinstance(each, ModuleNotFoundError) and each.name), "")
+    return next(
+        (
+            str(each.name)
+            for each in _chain(error)
+            if isinstance(each, ModuleNotFoundError) and each.name
+        ),
+        "",
+    )
 
 
 def _children_of_process() -> int:
@@ -372,7 +494,8 @@ class _Answer:
     """Empty answer to a request for a web page."""
 
     status_code = status = code = 200
-    text = '{"info": {"version": "0"}}'  # in the form of a package index, as most ask for the newest version of themselves
+    # in the form of a package index, as most ask for the newest version of themselves
+    text = '{"info": {"version": "0"}}'
     ok, content, headers, url = True, text.encode(), {}, ""  # type: Any, Any, Any, Any
 
     def read(self, *_: Any) -> bytes:

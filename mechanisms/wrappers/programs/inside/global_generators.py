@@ -1,14 +1,15 @@
-"""Global random sources of a process: NumPy's legacy generator, Python's `random`, Numba and PyTorch if loaded, and system entropy.
+"""Global random sources of a process: NumPy's legacy generator, Python's `random`, Numba and
+PyTorch if loaded, and system entropy.
 
 A mechanism that draws from a global generator takes no randomness from `rng`, and processes made by
 fork share the stream of the generator. The generators are seeded before every chunk from the
 chunk's own stream. The mechanism then gives the same outputs on any executor, and different outputs
 in every chunk.
 
-System entropy is what `os.urandom`, `secrets`, `random.SystemRandom`, `uuid.uuid4` and unseeded NumPy
-generators read. A thread within `seeded` reads a seeded stream instead; every other thread, and
-every read outside of `seeded`, reads the operating system. ``random.Random()`` without a seed reads
-the operating system in C, out of reach.
+System entropy is what `os.urandom`, `secrets`, `random.SystemRandom`, `uuid.uuid4` and unseeded
+NumPy generators read. A thread within `seeded` reads a seeded stream instead; every other thread,
+and every read outside of `seeded`, reads the operating system. ``random.Random()`` without a seed
+reads the operating system in C, out of reach.
 
 The workers of foreign targets seed their generators too, so the module uses only the standard
 library and NumPy (Python 3.8 or later).
@@ -27,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-_STATE_BYTES = 4 * 625  # size of a Mersenne twister's state: 624 words and a position, in NumPy's or Numba's order
+# size of a Mersenne twister's state: 624 words and a position, in NumPy's or Numba's order
+_STATE_BYTES = 4 * 625
 
 
 class _ThreadState(threading.local):
@@ -35,7 +37,8 @@ class _ThreadState(threading.local):
 
     depth = 0  # `seeded` bodies that the thread is in
     entropy_reads = 0
-    entropy: random.Random | None = None  # stream that replaces system entropy; None for the operating system's
+    # stream that replaces system entropy; None for the operating system's
+    entropy: random.Random | None = None
     drawn = False  # whether the innermost `seeded` body drew before its last seeding
     after_seeding: tuple[Any, ...] = ()  # fingerprint after its last seeding
 
@@ -59,7 +62,8 @@ if getattr(os.urandom, "__module__", "") != __name__:
 def words_of(rng: Any) -> list[int]:
     """Return four 32-bit words that follow from a generator's state, which stays as it is.
 
-    The state is restored rather than copied: a copy begins as a generator without a seed, which reads system entropy.
+    The state is restored rather than copied: a copy begins as a generator without a seed, which
+    reads system entropy.
     """
     state = rng.bit_generator.state
     found: list[int] = rng.integers(2**32, size=4, dtype=np.uint32).tolist()
@@ -68,7 +72,9 @@ def words_of(rng: Any) -> list[int]:
 
 
 def seed_batch(rng: Any) -> None:
-    """Seed all global generators for the batch of `rng`, inside the body of `seeded`, as the worker of a target does."""
+    """Seed all global generators for the batch of `rng`, inside the body of `seeded`, as the worker
+    of a target does.
+    """
     if _HERE.depth:
         _HERE.drawn = has_drawn()
         seed(words_of(rng))
@@ -76,7 +82,9 @@ def seed_batch(rng: Any) -> None:
 
 
 def has_drawn() -> bool:
-    """Return whether the innermost `seeded` body of this thread has drawn from a global generator."""
+    """Return whether the innermost `seeded` body of this thread has drawn from a global
+    generator.
+    """
     return _HERE.drawn or fingerprint() != _HERE.after_seeding
 
 
@@ -98,11 +106,17 @@ def seed(words: list[int]) -> None:
 
 def snapshot() -> dict[str, Any]:
     """Return the states of all global generators, for `restore`."""
-    states: dict[str, Any] = {"random": random.getstate(), "numpy": np.random.get_state(legacy=False)}
+    states: dict[str, Any] = {
+        "random": random.getstate(),
+        "numpy": np.random.get_state(legacy=False),
+    }
     states["entropy"] = _HERE.entropy
     numba, torch = _numba_module(), sys.modules.get("torch")
     if numba is not None:
-        states["numba"] = [(place, numba.rnd_get_state(place)) for place in (numba.rnd_get_np_state_ptr(), numba.rnd_get_py_state_ptr())]
+        states["numba"] = [
+            (place, numba.rnd_get_state(place))
+            for place in (numba.rnd_get_np_state_ptr(), numba.rnd_get_py_state_ptr())
+        ]
     if torch is not None:
         with contextlib.suppress(AttributeError, RuntimeError):
             states["torch"] = torch.get_rng_state()
@@ -122,15 +136,21 @@ def restore(states: dict[str, Any]) -> None:
 
 
 def fingerprint() -> tuple[Any, ...]:
-    """Return a value that changes if any global generator is drawn from. The cost is a few microseconds per generator."""
+    """Return a value that changes if any global generator is drawn from. The cost is a few
+    microseconds per generator.
+    """
     found: list[Any] = [hash(random.getstate()), *_legacy_state()]
     numba, torch = _numba_module(), sys.modules.get("torch")
     if numba is not None:
-        found += [ctypes.string_at(place, _STATE_BYTES) for place in (numba.rnd_get_np_state_ptr(), numba.rnd_get_py_state_ptr())]
+        found += [
+            ctypes.string_at(place, _STATE_BYTES)
+            for place in (numba.rnd_get_np_state_ptr(), numba.rnd_get_py_state_ptr())
+        ]
     if torch is not None:
         with contextlib.suppress(AttributeError, RuntimeError):
             found.append(bytes(torch.get_rng_state().numpy()))
-    return (*found, _HERE.entropy_reads)  # last: Numba reads entropy when it makes the generators of a thread
+    # last: Numba reads entropy when it makes the generators of a thread
+    return (*found, _HERE.entropy_reads)
 
 
 @contextlib.contextmanager
@@ -149,7 +169,9 @@ def seeded(words: list[int]) -> Iterator[None]:
 
 
 def _legacy_state() -> list[Any]:
-    """Return the state of NumPy's legacy generator, read from memory: its own getter takes twenty times as long."""
+    """Return the state of NumPy's legacy generator, read from memory: its own getter takes twenty
+    times as long.
+    """
     try:
         found = np.random.get_bit_generator()  # type: ignore[attr-defined, unused-ignore]
         if type(found).__name__ == "MT19937":
@@ -160,9 +182,17 @@ def _legacy_state() -> list[Any]:
 
 
 def _numba_module() -> Any:
-    """Return Numba's module with the generators of this thread; None if Numba is not loaded or stores its generators elsewhere."""
+    """Return Numba's module with the generators of this thread; None if Numba is not loaded or
+    stores its generators elsewhere.
+    """
     if "numba" not in sys.modules:
         return None
     found = sys.modules.get("numba._helperlib")
-    needed = ("rnd_seed", "rnd_get_state", "rnd_set_state", "rnd_get_np_state_ptr", "rnd_get_py_state_ptr")
+    needed = (
+        "rnd_seed",
+        "rnd_get_state",
+        "rnd_set_state",
+        "rnd_get_np_state_ptr",
+        "rnd_get_py_state_ptr",
+    )
     return found if all(hasattr(found, name) for name in needed) else None

@@ -1,4 +1,5 @@
-"""Inspection of a target before it is run: its claim, its domain, its call signature, and the processes that it has started.
+"""Inspection of a target before it is run: its claim, its domain, its call signature, and the
+processes that it has started.
 
 `worker` loads this module too, so the module uses only the standard library (Python 3.8 or later).
 """
@@ -31,7 +32,9 @@ class Wrong(Exception):
 
 
 def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
-    """Return an instance of a target class with its arguments. Raise Unfit if the arguments do not fit."""
+    """Return an instance of a target class with its arguments. Raise Unfit if the arguments do not
+    fit.
+    """
     try:
         inspect.signature(cls).bind(**kwargs)
     except TypeError as error:
@@ -41,16 +44,21 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
     try:
         return cls(**kwargs)
     except Exception as error:
-        if type(error).__name__ == "InvalidArgument":  # its one-line text suffices; the class may belong to another copy of dpwitness
+        # its one-line text suffices; the class may belong to another copy of dpwitness
+        if type(error).__name__ == "InvalidArgument":
             raise Unfit(str(error)) from None
         raise
 
 
 def method_hint(found: Any, name: str) -> str:
-    """Return a hint on how to name a method, for the error message on an object that is not callable; empty for Python and NumPy values."""
+    """Return a hint on how to name a method, for the error message on an object that is not
+    callable; empty for Python and NumPy values.
+    """
     if type(found).__module__.partition(".")[0] in ("builtins", "numpy", "types"):
         return ""
-    methods = [key for key in dir(type(found)) if key[0] != "_" and callable(getattr(type(found), key))]
+    methods = [
+        key for key in dir(type(found)) if key[0] != "_" and callable(getattr(type(found), key))
+    ]
     return f": name a method of it, as in {name}.{methods[0]}" if methods else ""
 
 
@@ -58,7 +66,10 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
     """Raise Unfit unless a target can be called as f(dataset, size, rng)."""
     run = getattr(found, "sample", found)
     if not callable(run):
-        raise Unfit(f"target must be a mechanism or a function, {name} is of type {type(found).__name__}{method_hint(found, name)}")
+        raise Unfit(
+            f"target must be a mechanism or a function, {name} is of type "
+            f"{type(found).__name__}{method_hint(found, name)}"
+        )
     try:
         signature = inspect.signature(run)
     except (TypeError, ValueError):
@@ -66,7 +77,10 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
     try:
         signature.bind(None, 1, None, **({} if run is not found else kwargs))
     except TypeError as error:
-        raise Unfit(f"target must be callable as f(dataset, size, rng) once kwargs are bound, {name}{signature}: {error}") from None
+        raise Unfit(
+            "target must be callable as f(dataset, size, rng) once kwargs are bound, "
+            f"{name}{signature}: {error}"
+        ) from None
 
 
 _MAX_RUNS = 10**12  # largest number of runs
@@ -91,7 +105,9 @@ def _read_boolean(value: Any) -> bool:
 
 def _read_reasons(value: Any) -> Dict[str, str]:
     """Return a dict of texts. Raise ValueError for anything else."""
-    if not isinstance(value, dict) or not all(isinstance(text, str) for pair in value.items() for text in pair):
+    if not isinstance(value, dict) or not all(
+        isinstance(text, str) for pair in value.items() for text in pair
+    ):
         raise ValueError
     return dict(value)
 
@@ -133,7 +149,9 @@ _ATTRIBUTES: Dict[str, Any] = {
 
 
 def attributes_of(found: Any) -> Dict[str, Any]:
-    """Return the attributes of a target other than its claim and domain. Raise Unfit if a value breaks the rule of its attribute."""
+    """Return the attributes of a target other than its claim and domain. Raise Unfit if a value
+    breaks the rule of its attribute.
+    """
     values = {}
     for key, (rule, read, default) in _ATTRIBUTES.items():
         value = getattr(found, key, None)
@@ -142,13 +160,19 @@ def attributes_of(found: Any) -> Dict[str, Any]:
         except Exception:  # a value may raise anything when it is read
             raise Unfit(f"{key} must {rule}, got {short_repr(value)}") from None
     domain = getattr(found, "domain", None)
-    if isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) or (isinstance(domain, dict) and "kind" not in domain):
-        raise Unfit(f"domain must be a dict with a kind and its arguments, got {short_repr(domain)}")
+    if isinstance(domain, (bool, numbers.Number, str, bytes, list, tuple, set)) or (
+        isinstance(domain, dict) and "kind" not in domain
+    ):
+        raise Unfit(
+            f"domain must be a dict with a kind and its arguments, got {short_repr(domain)}"
+        )
     return values
 
 
 def short_repr(value: Any) -> str:
-    """Return the repr of a value for a message, on one line of at most 80 characters, or its type if its repr raises."""
+    """Return the repr of a value for a message, on one line of at most 80 characters, or its type
+    if its repr raises.
+    """
     try:
         text = " ".join(repr(value).split())
     except Exception:  # a repr that raises, or a number that is too long to print
@@ -192,13 +216,19 @@ def check_attribute_names(found: Any, name: str, plain: bool) -> List[str]:
 def is_target(found: Any) -> bool:
     """Return whether an object of a target file is a target: a function with a claim."""
     try:
-        return callable(found) and not isinstance(found, (type, types.ModuleType)) and hasattr(found, "claim")
+        return (
+            callable(found)
+            and not isinstance(found, (type, types.ModuleType))
+            and hasattr(found, "claim")
+        )
     except Exception:  # an object that raises on access
         return False
 
 
 def is_missing(name: str, place: str) -> bool:
-    """Return whether a module that was not found, or its library, is not installed; False if the library or a file is at fault."""
+    """Return whether a module that was not found, or its library, is not installed; False if the
+    library or a file is at fault.
+    """
     if not name or place == name or place.startswith(name + "."):
         return bool(name)
     try:
@@ -208,18 +238,37 @@ def is_missing(name: str, place: str) -> bool:
 
 
 def is_plain_target(found: Any, claim: Any, domain: Any) -> bool:
-    """Return whether a target is written without dpwitness, as target files are. Its datasets are then passed as plain types."""
-    return isinstance(claim, str) or isinstance(domain, dict) or (claim is not None and not hasattr(claim, "kind"))
+    """Return whether a target is written without dpwitness, as target files are. Its datasets are
+    then passed as plain types.
+    """
+    return (
+        isinstance(claim, str)
+        or isinstance(domain, dict)
+        or (claim is not None and not hasattr(claim, "kind"))
+    )
 
 
 def domain_of(domain: Any) -> Dict[str, Any] | None:
-    """Return a domain as its kind and fields; for a user-defined class, only the name of the class."""
+    """Return a domain as its kind and fields; for a user-defined class, only the name
+    of the class.
+    """
     if domain is None or isinstance(domain, dict):
         return domain
     cls = type(domain)
-    if not (cls.__module__ + ".").startswith(_DOMAINS + ".") or not dataclasses.is_dataclass(cls) or cls.__name__ == "Relation":
+    if (
+        not (cls.__module__ + ".").startswith(_DOMAINS + ".")
+        or not dataclasses.is_dataclass(cls)
+        or cls.__name__ == "Relation"
+    ):
         return {"own": cls.__name__}
-    return dict({field.name: getattr(domain, field.name) for field in dataclasses.fields(cls) if field.init}, kind=cls.__name__)
+    return dict(
+        {
+            field.name: getattr(domain, field.name)
+            for field in dataclasses.fields(cls)
+            if field.init
+        },
+        kind=cls.__name__,
+    )
 
 
 def running_children() -> int:
@@ -272,7 +321,11 @@ def install_declarations(place: str) -> dict[str, Any]:
     except (OSError, SyntaxError, ValueError):
         return {}
     for line in body:
-        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name) and line.targets[0].id in ("LIBRARY", "INSTALL"):
+        if (
+            isinstance(line, ast.Assign)
+            and isinstance(line.targets[0], ast.Name)
+            and line.targets[0].id in ("LIBRARY", "INSTALL")
+        ):
             with contextlib.suppress(ValueError):
                 found[line.targets[0].id.lower()] = ast.literal_eval(line.value)
     return found

@@ -1,4 +1,5 @@
-"""Parts of the objects of known libraries: frames, series, Arrow tables, graphs and sparse matrices.
+"""Parts of the objects of known libraries: frames, series, Arrow tables, graphs and sparse
+matrices.
 
 No library is imported: objects are recognized by the names of their classes. Workers of other
 interpreters load this module too, so the module uses only the standard library and NumPy (Python
@@ -14,13 +15,16 @@ import numpy as np
 
 Parts = List[Tuple[str, Any]]
 
-_ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness", "dpwitness_codec")  # modules of time zones of which the text says all
+# modules of time zones of which the text says all
+_ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness", "dpwitness_codec")
 _ARROW_TIMES = ("timestamp", "time", "date", "duration")
 _MAX_DENSE_CELLS = 2**22  # most cells of a sparse matrix that is also stored as a dense one
 
 
 class Named:
-    """Stand-in for an object that is determined by its name: a dtype, a class, a function that can be imported."""
+    """Stand-in for an object that is determined by its name: a dtype, a class, a function that can
+    be imported.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -31,11 +35,17 @@ class Named:
 
 def time_zone(zone: Any) -> Any:
     """Return a time zone, as its text if the text determines the zone."""
-    return zone if zone is None or type(zone).__module__.partition(".")[0] not in _ZONE_MODULES else Named(str(zone))
+    return (
+        zone
+        if zone is None or type(zone).__module__.partition(".")[0] not in _ZONE_MODULES
+        else Named(str(zone))
+    )
 
 
 def _object_column(items: List[Any]) -> Any:
-    """Return a column of objects. For texts, a missing entry becomes an empty text, and an array holds the type of each missing entry."""
+    """Return a column of objects. For texts, a missing entry becomes an empty text, and an array
+    holds the type of each missing entry.
+    """
     kinds = set(map(type, items))
     others = kinds - {str, type(None), float}
     unexpected = {kind.__name__ for kind in others} - {"NAType", "NaTType"}
@@ -48,47 +58,93 @@ def _object_column(items: List[Any]) -> Any:
 
 def _pandas_column(values: Any) -> Any:
     """Return a pandas column as arrays, lists and tuples."""
-    if isinstance(values, np.ndarray) or type(values).__name__ in ("NumpyExtensionArray", "PandasArray"):
+    if isinstance(values, np.ndarray) or type(values).__name__ in (
+        "NumpyExtensionArray",
+        "PandasArray",
+    ):
         plain = np.asarray(values)
-        return plain if plain.dtype.kind != "O" else (Named("object"), _object_column(plain.tolist()))
-    kind, name = Named(f"{values.dtype} {getattr(values.dtype, 'storage', '')}".strip()), type(values).__name__
+        return (
+            plain if plain.dtype.kind != "O" else (Named("object"), _object_column(plain.tolist()))
+        )
+    kind, name = (
+        Named(f"{values.dtype} {getattr(values.dtype, 'storage', '')}".strip()),
+        type(values).__name__,
+    )
     if name == "Categorical":
         return Named("category"), np.asarray(values.codes), values.categories, bool(values.ordered)
     if name == "SparseArray":
-        return kind, np.asarray(values), np.asarray(values.sp_values), np.asarray(values.sp_index.indices), values.fill_value
+        return (
+            kind,
+            np.asarray(values),
+            np.asarray(values.sp_values),
+            np.asarray(values.sp_index.indices),
+            values.fill_value,
+        )
     if name == "IntervalArray":
         return kind, values.left, values.right, values.closed
     if hasattr(values, "asi8"):
-        return kind, np.asarray(values.asi8), getattr(getattr(values, "freq", None), "freqstr", None)
+        return (
+            kind,
+            np.asarray(values.asi8),
+            getattr(getattr(values, "freq", None), "freqstr", None),
+        )
     if name == "ArrowExtensionArray":
         return kind, values.__arrow_array__()
     if hasattr(values, "_mask"):
-        return kind, values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0), np.asarray(values.isna())
+        return (
+            kind,
+            values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0),
+            np.asarray(values.isna()),
+        )
     return kind, _object_column(np.asarray(values, dtype=object).tolist())
 
 
 def _pandas_attributes(value: Any) -> Parts:
     """Return the attributes of a pandas frame or series, including those of a subclass."""
-    own = [(name, getattr(value, name, None)) for name in type(value)._metadata if name not in ("_name", "name")]
-    return [("attrs", dict(value.attrs)), ("duplicates", bool(value.flags.allows_duplicate_labels)), *own]
+    own = [
+        (name, getattr(value, name, None))
+        for name in type(value)._metadata
+        if name not in ("_name", "name")
+    ]
+    return [
+        ("attrs", dict(value.attrs)),
+        ("duplicates", bool(value.flags.allows_duplicate_labels)),
+        *own,
+    ]
 
 
 def _parts_of_frame(value: Any) -> Parts:
     """Return the parts of a pandas frame."""
     kinds = set(value.dtypes)
-    if len(kinds) == 1 and isinstance(next(iter(kinds)), np.dtype) and next(iter(kinds)).kind in "fiubc":
+    if (
+        len(kinds) == 1
+        and isinstance(next(iter(kinds)), np.dtype)
+        and next(iter(kinds)).kind in "fiubc"
+    ):
         cells = value.to_numpy()
     else:
         cells = [_pandas_column(value.iloc[:, place].array) for place in range(value.shape[1])]
-    return [("values", cells), ("columns", value.columns), ("index", value.index), *_pandas_attributes(value)]
+    return [
+        ("values", cells),
+        ("columns", value.columns),
+        ("index", value.index),
+        *_pandas_attributes(value),
+    ]
 
 
 def _parts_of_index(value: Any) -> Parts:
     """Return the parts of a pandas index."""
     if type(value).__name__ == "RangeIndex":
-        return [("start", value.start), ("stop", value.stop), ("step", value.step), ("name", value.name)]
+        return [
+            ("start", value.start),
+            ("stop", value.stop),
+            ("step", value.step),
+            ("name", value.name),
+        ]
     frequency = getattr(value, "freqstr", None)
-    return [("values", _pandas_column(value.array)), ("name", value.name)] + ([("frequency", frequency)] if frequency else [])
+    return [("values", _pandas_column(value.array)), ("name", value.name)] + (
+        [("frequency", frequency)] if frequency else []
+    )
 
 
 def _parts_of_instant(value: Any) -> Parts:
@@ -103,7 +159,9 @@ def _parts_of_polars_series(value: Any) -> Parts:
     Columns of lists, structures, decimals and objects become Python objects.
     """
     kind, plain = value.dtype, value.to_physical()
-    if str(kind).startswith(("Int", "UInt", "Float", "Boolean", "Date", "Time", "Duration")) and "128" not in str(kind):
+    if str(kind).startswith(
+        ("Int", "UInt", "Float", "Boolean", "Date", "Time", "Duration")
+    ) and "128" not in str(kind):
         is_missing = value.is_null()
         filled = plain.fill_null(False if str(kind) == "Boolean" else 0)
         content: Any = (np.asarray(filled.to_numpy()), np.asarray(is_missing.to_numpy()))
@@ -112,11 +170,17 @@ def _parts_of_polars_series(value: Any) -> Parts:
         if "'ns'" in str(kind) or "Time" in str(kind):  # Python's times round nanoseconds
             content = (content, plain.to_list())
     known = value.dtype.categories.to_list() if str(kind).startswith("Enum") else None
-    return [("values", content), ("dtype", Named(str(kind))), ("categories", known), ("name", value.name)]
+    return [
+        ("values", content),
+        ("dtype", Named(str(kind))),
+        ("categories", known),
+        ("name", value.name),
+    ]
 
 
 def _parts_of_arrow_array(value: Any) -> Parts | None:
-    """Return the parts of an Arrow array or chunked array, with the lengths of the chunks; None if the type is not supported.
+    """Return the parts of an Arrow array or chunked array, with the lengths of the chunks; None if
+    the type is not supported.
 
     The content is numbers with a mask of missing entries, codes with a dictionary, or Python
     objects.
@@ -129,9 +193,14 @@ def _parts_of_arrow_array(value: Any) -> Parts | None:
     kind = str(inner.type)
     if hasattr(inner, "dictionary"):
         content: Any = (inner.indices, inner.dictionary, bool(inner.type.ordered))
-    elif kind.startswith(("int", "uint", "float", "double", "halffloat", "bool")) and hasattr(inner, "fill_null"):
+    elif kind.startswith(("int", "uint", "float", "double", "halffloat", "bool")) and hasattr(
+        inner, "fill_null"
+    ):
         filled = inner.fill_null(False if kind == "bool" else 0)
-        content = (np.asarray(filled.to_numpy(zero_copy_only=False)), np.asarray(inner.is_null().to_numpy(zero_copy_only=False)))
+        content = (
+            np.asarray(filled.to_numpy(zero_copy_only=False)),
+            np.asarray(inner.is_null().to_numpy(zero_copy_only=False)),
+        )
     elif kind.startswith(_ARROW_TIMES):
         content = inner.cast("int32" if kind.startswith(("date32", "time32")) else "int64")
     elif "time64[ns]" in kind:
@@ -144,7 +213,11 @@ def _parts_of_arrow_array(value: Any) -> Parts | None:
 def _arrow_type_name(kind: Any) -> Any:
     """Return the name of an Arrow type, with the fields of a nested type."""
     count = kind.num_fields if hasattr(kind, "field") else 0
-    return (Named(str(kind)), [kind.field(place) for place in range(count)]) if count else Named(str(kind))
+    return (
+        (Named(str(kind)), [kind.field(place) for place in range(count)])
+        if count
+        else Named(str(kind))
+    )
 
 
 def _parts_of_arrow_scalar(value: Any) -> Parts | None:
@@ -152,7 +225,10 @@ def _parts_of_arrow_scalar(value: Any) -> Parts | None:
     kind, ticks = str(value.type), getattr(value, "value", None)
     if "time64[ns]" in kind and not kind.startswith(_ARROW_TIMES):
         return None
-    return [("value", ticks if kind.startswith(_ARROW_TIMES) else value.as_py()), ("type", _arrow_type_name(value.type))]
+    return [
+        ("value", ticks if kind.startswith(_ARROW_TIMES) else value.as_py()),
+        ("type", _arrow_type_name(value.type)),
+    ]
 
 
 def _parts_of_graph(value: Any) -> Parts:
@@ -160,33 +236,53 @@ def _parts_of_graph(value: Any) -> Parts:
     multiple = {"keys": True} if value.is_multigraph() else {}
     edges = [(*edge[:-1], dict(edge[-1])) for edge in value.edges(data=True, **multiple)]
     nodes = [(node, dict(inner)) for node, inner in value.nodes(data=True)]
-    return [("nodes", nodes), ("edges", edges), ("graph", dict(value.graph)), ("order", _neighbor_orders(value, edges))]
+    return [
+        ("nodes", nodes),
+        ("edges", edges),
+        ("graph", dict(value.graph)),
+        ("order", _neighbor_orders(value, edges)),
+    ]
 
 
 def _neighbor_orders(value: Any, edges: List[Any]) -> Any:
-    """Return the order of the neighbors of each node; None if the order of the edges determines it."""
+    """Return the order of the neighbors of each node; None if the order of the edges
+    determines it.
+    """
     directed = value.is_directed()
     sides = (value.adj, value.pred) if directed else (value.adj,)
     found = [{node: list(near) for node, near in side.items()} for side in sides]
     fixed: Any = [{node: {} for node in side} for side in found]
     for one, two, *_ in edges:
         fixed[0][one][two] = fixed[1 if directed else 0][two][one] = None
-    return None if found == [{node: list(near) for node, near in side.items()} for side in fixed] else [list(s.items()) for s in found]
+    return (
+        None
+        if found == [{node: list(near) for node, near in side.items()} for side in fixed]
+        else [list(s.items()) for s in found]
+    )
 
 
 def _parts_of_sparse(value: Any) -> Parts:
-    """Return the parts of a sparse matrix: its cells and how they are stored. A stored zero reveals where a record was."""
+    """Return the parts of a sparse matrix: its cells and how they are stored. A stored zero reveals
+    where a record was.
+    """
     dense = value.toarray() if int(np.prod(value.shape)) <= _MAX_DENSE_CELLS else None
     if hasattr(value, "items") and callable(value.items):
         return [("values", dense), ("shape", value.shape), ("entries", list(value.items()))]
     stored = ("data", "row", "col", "indices", "indptr", "offsets", "rows")
-    inner = [(name, getattr(value, name)) for name in stored if isinstance(getattr(value, name, None), np.ndarray)]
+    inner = [
+        (name, getattr(value, name))
+        for name in stored
+        if isinstance(getattr(value, name, None), np.ndarray)
+    ]
     return [("values", dense), ("shape", tuple(value.shape)), *inner]
 
 
 def _parts_of_defaultdict(value: Any) -> Parts:
     make = value.default_factory
-    return [("default", Named("a function") if isinstance(make, types.FunctionType) else make), ("entries", dict(value))]
+    return [
+        ("default", Named("a function") if isinstance(make, types.FunctionType) else make),
+        ("entries", dict(value)),
+    ]
 
 
 FORMS: Any = {  # library and class -> function that returns the parts of an object
@@ -206,19 +302,41 @@ FORMS: Any = {  # library and class -> function that returns the parts of an obj
     ("pandas", "ExtensionArray"): lambda value: [("values", _pandas_column(value))],
     ("pandas", "Timestamp"): _parts_of_instant,
     ("pandas", "Timedelta"): _parts_of_instant,
-    ("pandas", "Period"): lambda value: [("ordinal", value.ordinal), ("frequency", Named(value.freqstr))],
-    ("pandas", "Interval"): lambda value: [("left", value.left), ("right", value.right), ("closed", Named(value.closed))],
+    ("pandas", "Period"): lambda value: [
+        ("ordinal", value.ordinal),
+        ("frequency", Named(value.freqstr)),
+    ],
+    ("pandas", "Interval"): lambda value: [
+        ("left", value.left),
+        ("right", value.right),
+        ("closed", Named(value.closed)),
+    ],
     ("pandas", "NaTType"): lambda value: [],
     ("pandas", "NAType"): lambda value: [],
-    ("pandas", "CategoricalDtype"): lambda value: [("categories", value.categories), ("ordered", value.ordered)],
+    ("pandas", "CategoricalDtype"): lambda value: [
+        ("categories", value.categories),
+        ("ordered", value.ordered),
+    ],
     ("polars", "Series"): _parts_of_polars_series,
-    ("polars", "DataFrame"): lambda value: [("columns", value.get_columns()), ("rows", value.height)],
-    ("pyarrow", "Table"): lambda value: [("columns", list(value.columns)), ("schema", value.schema)],
-    ("pyarrow", "RecordBatch"): lambda value: [("columns", list(value.columns)), ("schema", value.schema)],
+    ("polars", "DataFrame"): lambda value: [
+        ("columns", value.get_columns()),
+        ("rows", value.height),
+    ],
+    ("pyarrow", "Table"): lambda value: [
+        ("columns", list(value.columns)),
+        ("schema", value.schema),
+    ],
+    ("pyarrow", "RecordBatch"): lambda value: [
+        ("columns", list(value.columns)),
+        ("schema", value.schema),
+    ],
     ("pyarrow", "ChunkedArray"): _parts_of_arrow_array,
     ("pyarrow", "Array"): _parts_of_arrow_array,
     ("pyarrow", "Scalar"): _parts_of_arrow_scalar,
-    ("pyarrow", "Schema"): lambda value: [("fields", list(value)), ("metadata", dict(value.metadata or {}))],
+    ("pyarrow", "Schema"): lambda value: [
+        ("fields", list(value)),
+        ("metadata", dict(value.metadata or {})),
+    ],
     ("pyarrow", "Field"): lambda value: [
         ("name", value.name),
         ("type", _arrow_type_name(value.type)),

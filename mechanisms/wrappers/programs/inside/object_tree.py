@@ -34,27 +34,47 @@ Parts = library_parts.Parts
 Named, time_zone = library_parts.Named, library_parts.time_zone
 
 PLAIN = "fiubcmMSU"  # kinds of array dtypes that hold plain numbers, times and texts
-_TENSOR_LIBRARIES = ("torch", "jax", "jaxlib", "tensorflow", "cupy", "mlx")  # libraries whose arrays hold only numbers
-_PLAIN_VALUE: Any = {  # built-in class -> function that returns the plain value of an instance of a subclass, bypassing its methods
+# libraries whose arrays hold only numbers
+_TENSOR_LIBRARIES = ("torch", "jax", "jaxlib", "tensorflow", "cupy", "mlx")
+# built-in class -> function that returns the plain value of an instance of a subclass, bypassing
+# its methods
+_PLAIN_VALUE: Any = {
     complex: lambda value: complex(value.real, value.imag),
     str: str.__str__,
     **{kind: kind for kind in (int, float, bytes, tuple, list, set, frozenset, dict)},
 }
-_DECOMPOSED_VALUE: Any = {  # likewise, for classes whose subclasses are decomposed even if they add no attribute
+# likewise, for classes whose subclasses are decomposed even if they add no attribute
+_DECOMPOSED_VALUE: Any = {
     bytearray: bytearray,
     collections.deque: lambda value: collections.deque(value, value.maxlen),
     array.array: lambda value: array.array(value.typecode, value.tobytes()),
     decimal.Decimal: decimal.Decimal,
     fractions.Fraction: lambda value: fractions.Fraction(value.numerator, value.denominator),
-    datetime.timedelta: lambda value: datetime.timedelta(value.days, value.seconds, value.microseconds),
-    datetime.datetime: lambda value: datetime.datetime(value.year, value.month, value.day, *_time_fields(value), fold=value.fold),
+    datetime.timedelta: lambda value: datetime.timedelta(
+        value.days, value.seconds, value.microseconds
+    ),
+    datetime.datetime: lambda value: datetime.datetime(
+        value.year, value.month, value.day, *_time_fields(value), fold=value.fold
+    ),
     datetime.date: lambda value: datetime.date(value.year, value.month, value.day),
     datetime.time: lambda value: datetime.time(*_time_fields(value), fold=value.fold),
-    np.ma.MaskedArray: lambda value: np.ma.MaskedArray(value.data, np.ma.getmaskarray(value), fill_value=value.fill_value),
+    np.ma.MaskedArray: lambda value: np.ma.MaskedArray(
+        value.data, np.ma.getmaskarray(value), fill_value=value.fill_value
+    ),
     np.ndarray: np.asarray,
 }
 _INTERNAL_ATTRIBUTES = frozenset(  # of arrays
-    ("_mmap", "_mask", "_fill_value", "_sharedmask", "_isfield", "_basedict", "_optinfo", "_hardmask", "_baseclass")
+    (
+        "_mmap",
+        "_mask",
+        "_fill_value",
+        "_sharedmask",
+        "_isfield",
+        "_basedict",
+        "_optinfo",
+        "_hardmask",
+        "_baseclass",
+    )
 )
 
 
@@ -68,7 +88,9 @@ class Fields:
 
 
 def parts_of(value: Any) -> Parts | None:
-    """Return the names and contents of all parts of an object; None if the object cannot be decomposed."""
+    """Return the names and contents of all parts of an object; None if the object cannot be
+    decomposed.
+    """
     if isinstance(value, Fields):
         return list(value.dpwitness_parts)
     form = library_form(type(value))
@@ -76,7 +98,9 @@ def parts_of(value: Any) -> Parts | None:
         if form is None:
             return (_plain_form(value) or _parts_by_reduce)(value)
         parts = form(value)
-        return parts if parts is None else parts + _user_attributes(value, {name for name, _ in parts})
+        return (
+            parts if parts is None else parts + _user_attributes(value, {name for name, _ in parts})
+        )
     except Exception:  # a library's methods may raise anything
         return None
 
@@ -84,17 +108,29 @@ def parts_of(value: Any) -> Parts | None:
 def _user_attributes(value: Any, known: Any) -> Parts:
     """Return the public attributes that a user has added to an object of a library."""
     known = {*known, "coords", "maxprint"}  # attributes of sparse matrices
-    public = {name: inner for name, inner in (getattr(value, "__dict__", None) or {}).items() if not name.startswith("_")}
-    return sorted((name, inner) for name, inner in public.items() if name not in known and not hasattr(type(value), name))
+    public = {
+        name: inner
+        for name, inner in (getattr(value, "__dict__", None) or {}).items()
+        if not name.startswith("_")
+    }
+    return sorted(
+        (name, inner)
+        for name, inner in public.items()
+        if name not in known and not hasattr(type(value), name)
+    )
 
 
 def name_of(value: Any) -> str | None:
-    """Return the qualified name of a module, class or function that can be imported by this name; None for any other object."""
+    """Return the qualified name of a module, class or function that can be imported by this name;
+    None for any other object.
+    """
     if isinstance(value, Named):
         return value.text
     if isinstance(value, types.ModuleType):
         return value.__name__
-    if not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc, np.dtype)):
+    if not isinstance(
+        value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc, np.dtype)
+    ):
         return None
     if isinstance(value, np.dtype):
         return "dtype " + str(value)
@@ -107,10 +143,14 @@ def name_of(value: Any) -> str | None:
 
 
 def _find_base(kind: Any) -> Any:
-    """Return the built-in class that a class equals or is derived from; None for any other class."""
+    """Return the built-in class that a class equals or is derived from; None for any
+    other class.
+    """
     if issubclass(kind, enum.Enum) or kind in (type(np.ma.masked), np.ma.core.mvoid):
         return None
-    return next((base for base in kind.__mro__ if base in _PLAIN_VALUE or base in _DECOMPOSED_VALUE), None)
+    return next(
+        (base for base in kind.__mro__ if base in _PLAIN_VALUE or base in _DECOMPOSED_VALUE), None
+    )
 
 
 def _find_slots(kind: Any, base: Any) -> tuple[str, ...]:
@@ -124,18 +164,31 @@ _slots: Any = functools.lru_cache(maxsize=1024)(_find_slots)
 
 
 def plain(value: Any, base: type) -> Any:
-    """Return the plain value of an instance of a subclass of a built-in class, bypassing the methods of the subclass."""
+    """Return the plain value of an instance of a subclass of a built-in class, bypassing the
+    methods of the subclass.
+    """
     return (_PLAIN_VALUE.get(base) or _DECOMPOSED_VALUE[base])(value)
 
 
 def attributes(value: Any, base: type = object) -> dict[str, Any]:
     """Return the attributes of an object by name, without those that belong to `base`."""
-    found = {name: inner for name, inner in (getattr(value, "__dict__", None) or {}).items() if name not in _INTERNAL_ATTRIBUTES}
-    return {**found, **{name: getattr(value, name) for name in _slots(type(value), base) if hasattr(value, name)}}
+    found = {
+        name: inner
+        for name, inner in (getattr(value, "__dict__", None) or {}).items()
+        if name not in _INTERNAL_ATTRIBUTES
+    }
+    return {
+        **found,
+        **{
+            name: getattr(value, name) for name in _slots(type(value), base) if hasattr(value, name)
+        },
+    }
 
 
 def needs_decomposition(value: Any) -> bool:
-    """Return whether an instance of a built-in class or its subclass must be decomposed, because of its class or its attributes."""
+    """Return whether an instance of a built-in class or its subclass must be decomposed, because of
+    its class or its attributes.
+    """
     base = _base(type(value))
     if base is None:
         return False
@@ -155,7 +208,9 @@ def array_in(value: Any) -> Any:
     """Return the array of a tensor; None for any other object."""
     if isinstance(value, (type, np.ndarray, np.generic)) or not hasattr(value, "__array__"):
         return None
-    if type(value).__module__.partition(".")[0] not in _TENSOR_LIBRARIES and not getattr(value, "dpwitness_holder", False):
+    if type(value).__module__.partition(".")[0] not in _TENSOR_LIBRARIES and not getattr(
+        value, "dpwitness_holder", False
+    ):
         return None
     try:
         found = np.asarray(value.detach() if hasattr(value, "detach") else value)
@@ -165,7 +220,9 @@ def array_in(value: Any) -> Any:
 
 
 def _library_form(kind: type) -> Any:
-    """Return the function that decomposes objects of a class of a known library; None for any other class."""
+    """Return the function that decomposes objects of a class of a known library; None for any other
+    class.
+    """
     for base in kind.__mro__:
         found = library_parts.FORMS.get((base.__module__.partition(".")[0], base.__name__))
         if found is not None:
@@ -191,7 +248,11 @@ def _plain_form(value: Any) -> Any:
     if isinstance(value, collections.deque):
         return lambda value: [("items", list(value)), ("most", value.maxlen)]
     if isinstance(value, memoryview):
-        return lambda value: [("format", Named(value.format)), ("shape", value.shape), ("bytes", value.tobytes())]
+        return lambda value: [
+            ("format", Named(value.format)),
+            ("shape", value.shape),
+            ("bytes", value.tobytes()),
+        ]
     if isinstance(value, types.MappingProxyType):
         return lambda value: [("items", dict(value))]
     if isinstance(value, collections.abc.MappingView):
@@ -200,7 +261,9 @@ def _plain_form(value: Any) -> Any:
 
 
 def _parts_of_subclass(value: Any) -> Parts:
-    """Return the value and the added attributes of an instance of a subclass of a built-in class."""
+    """Return the value and the added attributes of an instance of a subclass of a
+    built-in class.
+    """
     base = _base(type(value))
     inner, added = plain(value, base), sorted(attributes(value, base).items())
     if base not in (datetime.datetime, datetime.time) or value.tzinfo is None:
@@ -210,9 +273,15 @@ def _parts_of_subclass(value: Any) -> Parts:
 
 def exception_parts(value: BaseException, text: str) -> Parts:
     """Return the parts of an exception other than its text."""
-    found = {name: getattr(value, name, None) for name in ("name", "path")} if isinstance(value, ImportError) else {}
+    found = (
+        {name: getattr(value, name, None) for name in ("name", "path")}
+        if isinstance(value, ImportError)
+        else {}
+    )
     inner = {name: part for name, part in found.items() if part is not None}
-    if value.args and not (len(value.args) == 1 and type(value.args[0]) is str and value.args[0] == text):
+    if value.args and not (
+        len(value.args) == 1 and type(value.args[0]) is str and value.args[0] == text
+    ):
         inner["args"] = value.args
     return sorted({**inner, **attributes(value, BaseException)}.items())
 
@@ -220,7 +289,10 @@ def exception_parts(value: BaseException, text: str) -> Parts:
 def _parts_of_array(value: Any) -> Parts:
     """Return type code and values of an `array.array`."""
     numbers = value.typecode not in "uw"
-    return [("typecode", Named(value.typecode)), ("values", np.asarray(value) if numbers else list(value))]
+    return [
+        ("typecode", Named(value.typecode)),
+        ("values", np.asarray(value) if numbers else list(value)),
+    ]
 
 
 def _parts_of_dataclass(value: Any) -> Parts:
@@ -237,18 +309,28 @@ def _parts_by_reduce(value: Any) -> Parts | None:
         return [("name", Named(found))]
     make, arguments, state, items, entries = (*found, None, None, None)[:5]
     parts: Parts = []
-    if getattr(make, "__name__", "").startswith("__newobj") and arguments and arguments[0] is type(value):
+    if (
+        getattr(make, "__name__", "").startswith("__newobj")
+        and arguments
+        and arguments[0] is type(value)
+    ):
         arguments = arguments[1:]
     else:
         parts.append(("made by", make))
     parts += [("arguments", tuple(arguments))] if arguments else []
-    slots = state[1] if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict) else {}
+    slots = (
+        state[1]
+        if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict)
+        else {}
+    )
     inner = state[0] if slots else state
     if isinstance(inner, dict) and all(isinstance(name, str) for name in inner):
         parts += sorted({**inner, **slots}.items())
     elif inner is not None or slots:
         parts += ([] if inner is None else [("state", inner)]) + sorted(slots.items())
-    own = (getattr(type(value), name, None) for name in ("__reduce_ex__", "__reduce__", "__getstate__"))
+    own = (
+        getattr(type(value), name, None) for name in ("__reduce_ex__", "__reduce__", "__getstate__")
+    )
     if any(isinstance(copies, types.FunctionType) for copies in own) and hasattr(
         value, "__dict__"
     ):  # the class's own methods may omit attributes

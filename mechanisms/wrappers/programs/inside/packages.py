@@ -16,7 +16,9 @@ _WRAPPERS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fi
 
 def _load(name: str, folder: str) -> Any:
     """Load a folder as the package `name`."""
-    spec: Any = importlib.util.spec_from_file_location(name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder])
+    spec: Any = importlib.util.spec_from_file_location(
+        name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -39,7 +41,9 @@ def recognition() -> Any:
 
 
 def provide_dpwitness() -> None:
-    """Make the folder `wrappers` importable as dpwitness and dpwitness.wrap in an interpreter without dpwitness, for target files."""
+    """Make the folder `wrappers` importable as dpwitness and dpwitness.wrap in an interpreter
+    without dpwitness, for target files.
+    """
     if importlib.util.find_spec("dpwitness") is None:
         found = _load("dpwitness", _WRAPPERS)
         found.wrap = sys.modules["dpwitness.wrap"] = found

@@ -1,6 +1,8 @@
-"""Uses of the parameters of a function or class in its source: kinds of values, keys of a dict, and texts that a value is compared with.
+"""Uses of the parameters of a function or class in its source: kinds of values, keys of a dict, and
+texts that a value is compared with.
 
-Uses the standard library only (Python 3.8 or later). `descriptions` loads this file in the interpreter of the package. Nothing is called.
+Uses the standard library only (Python 3.8 or later). `descriptions` loads this file in the
+interpreter of the package. Nothing is called.
 """
 
 from __future__ import annotations
@@ -16,8 +18,24 @@ from typing import Any
 _ATTRIBUTES = {  # attributes of a parameter, and the kind of values that have them
     "dict": ("items", "keys", "get", "setdefault"),
     "LazyFrame": ("with_columns", "collect"),
-    "DataFrame": ("columns", "iloc", "loc", "groupby", "iterrows", "to_numpy", "select_dtypes", "value_counts"),
-    "Generator": ("laplace", "normal", "integers", "standard_normal", "gumbel", "multivariate_normal"),
+    "DataFrame": (
+        "columns",
+        "iloc",
+        "loc",
+        "groupby",
+        "iterrows",
+        "to_numpy",
+        "select_dtypes",
+        "value_counts",
+    ),
+    "Generator": (
+        "laplace",
+        "normal",
+        "integers",
+        "standard_normal",
+        "gumbel",
+        "multivariate_normal",
+    ),
     "ndarray": ("shape", "ndim", "astype", "reshape", "ravel", "flatten"),
     "str": ("lower", "upper", "encode", "split", "strip"),
 }
@@ -28,7 +46,21 @@ _CALLS = {  # functions that are called with a parameter, and the kind of values
     "float": ("exp", "log", "sqrt", "float"),
 }
 _KINDS = (  # the first counts
-    *("Callable", "path", "LazyFrame", "DataFrame", "dict", "Generator", "ndarray", "exponent", "length", "int", "list", "str", "float"),
+    *(
+        "Callable",
+        "path",
+        "LazyFrame",
+        "DataFrame",
+        "dict",
+        "Generator",
+        "ndarray",
+        "exponent",
+        "length",
+        "int",
+        "list",
+        "str",
+        "float",
+    ),
 )
 _MOST_CHOICES = 8
 
@@ -36,15 +68,17 @@ _MOST_CHOICES = 8
 def uses_of(value: Any, names: list[str]) -> dict[str, dict[str, Any]]:
     """Return by parameter its uses in the source of a function or class.
 
-    These are `kind`, the kind of its values; `choices`, the texts that it is compared with, as expressions; and `keys`, the texts that it
-    is indexed with.
+    These are `kind`, the kind of its values; `choices`, the texts that it is compared with, as
+    expressions; and `keys`, the texts that it is indexed with.
     """
     tree = None
     with contextlib.suppress(Exception):
         tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
     if tree is None or not tree.body or sys.version_info < (3, 9):  # without `ast.unparse`
         return {}
-    uses: dict[str, dict[str, Any]] = {name: {"kinds": set(), "choices": [], "keys": []} for name in names}
+    uses: dict[str, dict[str, Any]] = {
+        name: {"kinds": set(), "choices": [], "keys": []} for name in names
+    }
     for scope, known in _scopes(tree.body[0], names):
         for node in ast.walk(scope):
             for place, kind, texts in _evidence(node):
@@ -58,18 +92,31 @@ def _summary(found: dict[str, Any]) -> dict[str, Any]:
     kinds = found["kinds"]
     arity = max((int(kind[8:]) for kind in kinds if kind[:8] == "Callable"), default=-1)
     if arity >= 0:
-        return {"kind": "Callable[[" + ", ".join(["Any"] * arity) + "], Any]", "choices": [], "keys": []}
+        return {
+            "kind": "Callable[[" + ", ".join(["Any"] * arity) + "], Any]",
+            "choices": [],
+            "keys": [],
+        }
     kind = next((each for each in _KINDS if each in kinds), "")
     texts = {key: list(dict.fromkeys(found[key]))[:_MOST_CHOICES] for key in ("choices", "keys")}
     return dict(texts, kind=kind)
 
 
 def _scopes(node: Any, names: list[str]) -> Iterator[tuple[Any, dict[str, str]]]:
-    """Yield pieces of syntax with the texts that are parameters there: their names, and attributes of an object that keep them."""
+    """Yield pieces of syntax with the texts that are parameters there: their names, and attributes
+    of an object that keep them.
+    """
     if not isinstance(node, ast.ClassDef):
         yield node, {**_kept(node, names), **{name: name for name in names}}
         return
-    made = next((each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"), None)
+    made = next(
+        (
+            each
+            for each in node.body
+            if isinstance(each, ast.FunctionDef) and each.name == "__init__"
+        ),
+        None,
+    )
     kept = {"self." + name: name for name in names} if made is None else {}
     for method in (each for each in node.body if isinstance(each, ast.FunctionDef)):
         kept.update(_kept(method, [each.arg for each in method.args.args if each.arg in names]))
@@ -79,7 +126,9 @@ def _scopes(node: Any, names: list[str]) -> Iterator[tuple[Any, dict[str, str]]]
 
 
 def _kept(node: Any, names: list[str]) -> dict[str, str]:
-    """Return the places that parameters are assigned to, also after a conversion such as ``str(x)`` or ``x.lower()``."""
+    """Return the places that parameters are assigned to, also after a conversion such as ``str(x)``
+    or ``x.lower()``.
+    """
     found = {}
     for each in ast.walk(node):
         if isinstance(each, (ast.Assign, ast.AnnAssign)) and each.value is not None:
@@ -87,7 +136,13 @@ def _kept(node: Any, names: list[str]) -> dict[str, str]:
             pairs = [(target, each.value)]
             if isinstance(target, ast.Tuple) and isinstance(each.value, ast.Tuple):
                 pairs = list(zip(target.elts, each.value.elts))
-            found.update({ast.unparse(place): _plain(value) for place, value in pairs if _plain(value) in names})
+            found.update(
+                {
+                    ast.unparse(place): _plain(value)
+                    for place, value in pairs
+                    if _plain(value) in names
+                }
+            )
     return found
 
 
@@ -97,14 +152,22 @@ def _plain(node: Any) -> str:
         return _plain(node.body)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
         return _plain(node.func.value)
-    if isinstance(node, ast.Call) and len(node.args) == 1 and ast.unparse(node.func) in ("str", "int", "float", "list", "dict", "tuple"):
+    if (
+        isinstance(node, ast.Call)
+        and len(node.args) == 1
+        and ast.unparse(node.func) in ("str", "int", "float", "list", "dict", "tuple")
+    ):
         return _plain(node.args[0])
     return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
 
 
 def _evidence(node: Any) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield (text of an expression, kind of its values, choices or keys) for the expressions whose kind a piece of syntax shows."""
-    index = getattr(node, "slice", node.args[0] if isinstance(node, ast.Call) and node.args else None)
+    """Yield (text of an expression, kind of its values, choices or keys) for the expressions whose
+    kind a piece of syntax shows.
+    """
+    index = getattr(
+        node, "slice", node.args[0] if isinstance(node, ast.Call) and node.args else None
+    )
     if isinstance(index, ast.Constant) and isinstance(index.value, str):
         if isinstance(node, ast.Subscript):
             yield ast.unparse(node.value), "keys", [index.value]
@@ -120,18 +183,29 @@ def _evidence(node: Any) -> Iterator[tuple[str, str, list[str]]]:
         for kind, functions in _CALLS.items():
             if word in functions and node.args:
                 yield _plain(node.args[0]), kind, []
-        yield from ((_plain(each.value), "exponent", []) for each in node.keywords if each.arg == "repeat")  # of a product
+        # of a product
+        yield from (
+            (_plain(each.value), "exponent", []) for each in node.keywords if each.arg == "repeat"
+        )
     elif isinstance(node, (ast.For, ast.comprehension)):
         yield _plain(node.iter), "list", []
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.LShift)):
+    elif isinstance(node, ast.BinOp) and isinstance(
+        node.op, (ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.LShift)
+    ):
         yield from ((_plain(side), "float", []) for side in (node.left, node.right))
         if isinstance(node.op, (ast.Pow, ast.LShift)) and isinstance(node.left, ast.Constant):
             yield _plain(node.right), "exponent", []
         elif isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
             yield _plain(node.right), "length", []
-    elif isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
+    elif (
+        isinstance(node, ast.Compare)
+        and len(node.ops) == 1
+        and isinstance(node.ops[0], (ast.Eq, ast.NotEq, ast.In, ast.NotIn))
+    ):
         other = node.comparators[0]
-        texts = [each.value for each in getattr(other, "elts", [other]) if isinstance(each, ast.Constant)]
+        texts = [
+            each.value for each in getattr(other, "elts", [other]) if isinstance(each, ast.Constant)
+        ]
         choices = [repr(text) for text in texts if isinstance(text, str) and text]
         if choices:
             yield _plain(node.left), "str", choices

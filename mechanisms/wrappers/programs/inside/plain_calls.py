@@ -1,6 +1,8 @@
-"""Requests for functions other than mechanisms: the declarations in TARGETS of a target file, and calls of its functions in batches.
+"""Requests for functions other than mechanisms: the declarations in TARGETS of a target file, and
+calls of its functions in batches.
 
-`worker` loads this module too, so the module uses only the standard library and NumPy (Python 3.8 or later).
+`worker` loads this module too, so the module uses only the standard library and NumPy (Python 3.8
+or later).
 """
 
 from __future__ import annotations
@@ -25,34 +27,55 @@ class PlainCalls:
     def _lookup(self, name: str) -> Any:
         raise NotImplementedError
 
-    def do_declarations(self, header: Dict[str, Any], blobs: List[Any], out: List[Any]) -> Dict[str, Any]:
+    def do_declarations(
+        self, header: Dict[str, Any], blobs: List[Any], out: List[Any]
+    ) -> Dict[str, Any]:
         """Return TARGETS of the target file."""
         found = getattr(self.module, "TARGETS", None)
         if found is None or not hasattr(self.module, "__file__"):
             found = {}
         if not isinstance(found, dict):
-            raise introspection.Unfit(f"TARGETS must be a dict of names and declarations, got {introspection.short_repr(found)}")
+            raise introspection.Unfit(
+                "TARGETS must be a dict of names and declarations, got "
+                f"{introspection.short_repr(found)}"
+            )
         for name, declaration in found.items():
             if not isinstance(name, str) or not name.isidentifier():
-                raise introspection.Unfit(f"TARGETS: a name must be an identifier, got {introspection.short_repr(name)}")
+                raise introspection.Unfit(
+                    f"TARGETS: a name must be an identifier, got {introspection.short_repr(name)}"
+                )
             if not isinstance(declaration, dict) or not isinstance(declaration.get("kind"), str):
-                raise introspection.Unfit(f"TARGETS: {name} must be a dict with a kind, got {introspection.short_repr(declaration)}")
+                raise introspection.Unfit(
+                    f"TARGETS: {name} must be a dict with a kind, got "
+                    f"{introspection.short_repr(declaration)}"
+                )
         return {"declared": codec.pack(found, out)}
 
     def do_call(self, header: Dict[str, Any], blobs: List[Any], out: List[Any]) -> Dict[str, Any]:
-        """Call a function with each list of arguments, and return values and exceptions; `marker` is a file for the current position."""
+        """Call a function with each list of arguments, and return values and exceptions; `marker`
+        is a file for the current position.
+        """
         function = self._lookup(header["name"])
         if not callable(function) or isinstance(function, types.ModuleType):
-            raise introspection.Unfit(f"{header['name']} must be a function, got {introspection.short_repr(function)}")
+            raise introspection.Unfit(
+                f"{header['name']} must be a function, got {introspection.short_repr(function)}"
+            )
         marker = os.open(header["marker"], os.O_WRONLY)
         try:
             if header["keywords"]:
                 function = _with_keywords(function, header["keywords"])
-            return {"outcomes": [self._outcome(function, packed, i, marker, blobs, out) for i, packed in enumerate(header["calls"])]}
+            return {
+                "outcomes": [
+                    self._outcome(function, packed, i, marker, blobs, out)
+                    for i, packed in enumerate(header["calls"])
+                ]
+            }
         finally:
             os.close(marker)
 
-    def _outcome(self, function: Any, packed: Any, i: int, marker: int, blobs: List[Any], out: List[Any]) -> Any:
+    def _outcome(
+        self, function: Any, packed: Any, i: int, marker: int, blobs: List[Any], out: List[Any]
+    ) -> Any:
         """Return the packed value of a call, or its exception."""
         arguments = codec.unpack(packed, blobs)
         os.pwrite(marker, b"%20d" % i, 0)

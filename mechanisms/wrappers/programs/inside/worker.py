@@ -1,4 +1,5 @@
-"""Worker process of a target: runs a target file's functions in an interpreter with NumPy and the library under test.
+"""Worker process of a target: runs a target file's functions in an interpreter with NumPy and the
+library under test.
 
 Uses only the standard library, NumPy (Python 3.8 or later) and the modules next to this file;
 `process` starts this file as a script. The worker answers each request with one message, and ends
@@ -7,14 +8,14 @@ when its standard input ends. Protocol, version 1:
 =========  ===========================================================  =========================================================
 request    fields                                                       answer
 =========  ===========================================================  =========================================================
-hello                                                                   protocol, versions of Python and NumPy
-load       place (path or module), paths (to append to ``sys.path``)    LIBRARY, version, TESTED, INSTALL, names
-describe   name, kwargs                                                 claim, domain and the other attributes of a target
-features   name, kwargs, outputs                                        value or raised
-sample     name, kwargs, size, seed (words), data (and key), each       value, parts or raised; cpu, words, draws
-declarations                                                             declared
-call       name, keywords, calls (lists of arguments), marker (path)    outcomes
-trace      step: open (name, kwargs, entries, limit), or a method of     value
+hello                                                                   protocol, versions of Python
+and NumPy load       place (path or module), paths (to append to ``sys.path``)    LIBRARY, version,
+TESTED, INSTALL, names describe   name, kwargs
+claim, domain and the other attributes of a target features   name, kwargs, outputs
+value or raised sample     name, kwargs, size, seed (words), data (and key), each       value, parts
+or raised; cpu, words, draws declarations
+declared call       name, keywords, calls (lists of arguments), marker (path)    outcomes trace
+step: open (name, kwargs, entries, limit), or a method of     value
            `recording.session.Session` with its arguments; close
 =========  ===========================================================  =========================================================
 
@@ -57,15 +58,23 @@ if TYPE_CHECKING:
 else:
 
     def _load_sibling(name):
-        """Load and return the module of this name in this script's folder, under a name that no library uses."""
-        spec = importlib.util.spec_from_file_location(f"dpwitness_{name}", os.path.join(os.path.dirname(__file__), name + ".py"))
+        """Load and return the module of this name in this script's folder, under a name that no
+        library uses.
+        """
+        spec = importlib.util.spec_from_file_location(
+            f"dpwitness_{name}", os.path.join(os.path.dirname(__file__), name + ".py")
+        )
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
 
     introspection, batch_runner = _load_sibling("introspection"), _load_sibling("batch_runner")
     codec, global_generators = _load_sibling("codec"), _load_sibling("global_generators")
-    dataset_cache, packages, plain_calls = _load_sibling("dataset_cache"), _load_sibling("packages"), _load_sibling("plain_calls")
+    dataset_cache, packages, plain_calls = (
+        _load_sibling("dataset_cache"),
+        _load_sibling("packages"),
+        _load_sibling("plain_calls"),
+    )
 
 
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
@@ -85,7 +94,8 @@ class Worker(plain_calls.PlainCalls):
         self.rng: Any = None
         self.datasets = dataset_cache.DatasetCache()
         self.session: Any = None
-        self.returned: tuple[int, int] | None = None  # a pipe, in which a forked child reports that it has returned
+        # a pipe, in which a forked child reports that it has returned
+        self.returned: tuple[int, int] | None = None
 
     def end_forked_child(self, own_pid: int) -> None:
         """End this process if it is a forked child of the mechanism: only the parent may answer."""
@@ -95,13 +105,17 @@ class Worker(plain_calls.PlainCalls):
             os._exit(0)
 
     def has_child_returned(self) -> bool:
-        """Return whether a forked child of the mechanism has returned from a call, as far as is known by now."""
+        """Return whether a forked child of the mechanism has returned from a call, as far as is
+        known by now.
+        """
         try:
             return self.returned is not None and bool(os.read(self.returned[0], 4096))
         except BlockingIOError:
             return False
 
-    def answer(self, header: codec.Message, blobs: codec.Blobs) -> tuple[codec.Message, codec.Blobs]:
+    def answer(
+        self, header: codec.Message, blobs: codec.Blobs
+    ) -> tuple[codec.Message, codec.Blobs]:
         out: codec.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
@@ -113,8 +127,14 @@ class Worker(plain_calls.PlainCalls):
             reply["rng"] = codec.words(self.rng.bit_generator.state)
         return reply, out
 
-    def do_hello(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
-        return {"protocol": codec.PROTOCOL, "python": sys.version.split()[0], "numpy": np.__version__}
+    def do_hello(
+        self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
+    ) -> codec.Message:
+        return {
+            "protocol": codec.PROTOCOL,
+            "python": sys.version.split()[0],
+            "numpy": np.__version__,
+        }
 
     def do_load(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         self.place = header["place"]
@@ -125,37 +145,62 @@ class Worker(plain_calls.PlainCalls):
             packages.provide_dpwitness()
             if self.place.endswith(".py"):
                 spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
-                self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(spec)
+                self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(
+                    spec
+                )
                 spec.loader.exec_module(self.module)
             else:
                 self.module = importlib.import_module(self.place)
-        found, own = vars(self.module), self.place.endswith(".py")  # in a library, these names may have another meaning
-        library, tested, install = (found.get(name) if own else None for name in ("LIBRARY", "TESTED", "INSTALL"))
+        # in a library, these names may have another meaning
+        found, own = vars(self.module), self.place.endswith(".py")
+        library, tested, install = (
+            found.get(name) if own else None for name in ("LIBRARY", "TESTED", "INSTALL")
+        )
         for name, value in (("LIBRARY", library), ("TESTED", tested), ("INSTALL", install)):
             if value is not None and not (isinstance(value, str) and value):
                 raise introspection.Wrong(
-                    f"{os.path.basename(self.place)}: {name} must be a non-empty text, got {introspection.short_repr(value)}"
+                    f"{os.path.basename(self.place)}: {name} must be a non-empty text, got "
+                    f"{introspection.short_repr(value)}"
                 )
         return {
             "library": library,
             "version": introspection.version(library),
             "tested": tested,
             "install": install,
-            "names": [name for name, f in found.items() if name[0] != "_" and introspection.is_target(f)],
+            "names": [
+                name for name, f in found.items() if name[0] != "_" and introspection.is_target(f)
+            ],
         }
 
-    def do_recognize(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
-        kwargs, dataset = codec.unpack(header["kwargs"], blobs), codec.unpack(header["dataset"], blobs)
+    def do_recognize(
+        self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
+    ) -> codec.Message:
+        kwargs, dataset = (
+            codec.unpack(header["kwargs"], blobs),
+            codec.unpack(header["dataset"], blobs),
+        )
         found = self._lookup(header["name"])
         base, _, method = header["name"].rpartition(".")
         owner = self._lookup(base) if base else None
-        if isinstance(owner, type) and not isinstance(found, type) and isinstance(vars(owner).get(method), types.FunctionType):
-            return {"form": f"object.{method}", "name": base, "text": f"{base} is created for each run, and its method {method} is called"}
+        if (
+            isinstance(owner, type)
+            and not isinstance(found, type)
+            and isinstance(vars(owner).get(method), types.FunctionType)
+        ):
+            return {
+                "form": f"object.{method}",
+                "name": base,
+                "text": f"{base} is created for each run, and its method {method} is called",
+            }
         with self._user_code(f"{header['name']} fails in a trial call"):
-            form, description = packages.recognition().recognize(found, header["name"], kwargs, dataset)
+            form, description = packages.recognition().recognize(
+                found, header["name"], kwargs, dataset
+            )
         return {"form": form, "name": header["name"], "text": description}
 
-    def do_describe(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+    def do_describe(
+        self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
+    ) -> codec.Message:
         name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
         found = self._find_target(name, kwargs)
         if " as " in name:
@@ -169,7 +214,9 @@ class Worker(plain_calls.PlainCalls):
             try:
                 description = introspection.attributes_of(found)
             except introspection.Unfit as unfit:
-                raise introspection.Unfit(f"{os.path.basename(self.place)}:{name}: {unfit}") from None
+                raise introspection.Unfit(
+                    f"{os.path.basename(self.place)}:{name}: {unfit}"
+                ) from None
         with self._user_code(f"{name}.claim raises"):
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
@@ -177,7 +224,8 @@ class Worker(plain_calls.PlainCalls):
             if not hasattr(claim, "spelled"):
                 at = f"{os.path.basename(self.place)}:{name}"
                 raise introspection.Wrong(
-                    f"{at}: claim must be text like 'pure:1', or a function that returns such text, got {introspection.short_repr(claim)}"
+                    f"{at}: claim must be text like 'pure:1', or a function that returns "
+                    f"such text, got {introspection.short_repr(claim)}"
                 )
             claim = claim.spelled
         description["notes"] = description["notes"] + unread
@@ -191,7 +239,9 @@ class Worker(plain_calls.PlainCalls):
             doc=str(getattr(found, "__doc__", None) or "").strip().partition("\n")[0],
         )
 
-    def do_sample(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+    def do_sample(
+        self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
+    ) -> codec.Message:
         _, run, kwargs = self._find_sampler(header, blobs)
         dataset, before = self.datasets.copy(header, blobs)
         state = codec.state_from_json(header["rng"]) if "rng" in header else None
@@ -207,34 +257,70 @@ class Worker(plain_calls.PlainCalls):
                 else:
                     value = run(dataset, size, rng, **kwargs)
         except MemoryError as error:
-            return {"failed": f"the mechanism ran out of memory: {codec.text_of(error, str)}".rstrip(": ")}
+            return {
+                "failed": f"the mechanism ran out of memory: {codec.text_of(error, str)}".rstrip(
+                    ": "
+                )
+            }
         except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:
-            return {"failed": f"the mechanism ended its run with {type(error).__name__}: {codec.text_of(error, str)}"}
+            return {
+                "failed": f"the mechanism ended its run with {type(error).__name__}: "
+                f"{codec.text_of(error, str)}"
+            }
         except Exception as error:
             if batch_runner.is_failure(error):
                 return {"failed": codec.text_of(error, str)}
             value = batch_runner.Raised(error)
-        seconds, words, self.hears = time.process_time() - started, batch_runner.random_words_drawn(rng) - at, max(self.hears - 1, 0)
+        seconds, words, self.hears = (
+            time.process_time() - started,
+            batch_runner.random_words_drawn(rng) - at,
+            max(self.hears - 1, 0),
+        )
         left = introspection.running_children()
         if left > _MAX_PROCESSES:
-            return {"failed": f"mechanism leaves processes behind: {left} still run after a batch; it must end what it starts"}
+            return {
+                "failed": f"mechanism leaves processes behind: {left} still run after a batch; it "
+                "must "
+                "end what it starts"
+            }
         if self.has_child_returned():
-            warned.append("the mechanism forks, and the child returns from the call too: only results of the parent process are audited")
+            warned.append(
+                "the mechanism forks, and the child returns from the call too: only results "
+                "of the parent process are audited"
+            )
         if before is not None and dataset_cache.dataset_state(dataset) != before:
-            return {"failed": "mechanism changes its dataset in place; the dataset must stay unchanged"}
+            return {
+                "failed": "mechanism changes its dataset in place; the dataset must stay unchanged"
+            }
         if self._is_output_reused(value):
             reason = "an output changes with the next call; return a new array each time"
             return {"failed": "mechanism returns the same buffer in every call: " + reason}
         try:
             if isinstance(value, batch_runner.Raised):
-                return {"raised": codec.pack(value.error, out), "cpu": seconds, "words": words, "warned": warned}
+                return {
+                    "raised": codec.pack(value.error, out),
+                    "cpu": seconds,
+                    "words": words,
+                    "warned": warned,
+                }
             parts = isinstance(value, batch_runner.Parts)
             packed = [codec.pack(part, out) for part in value] if parts else codec.pack(value, out)
         except RecursionError:
-            return {"failed": "mechanism returned an output that is nested too deeply to be read, or contains itself"}
-        return {"parts" if parts else "value": packed, "cpu": seconds, "words": words, "draws": draws, "warned": warned}
+            return {
+                "failed": "mechanism returned an output that is nested too deeply to be read, or "
+                "contains itself"
+            }
+        return {
+            "parts" if parts else "value": packed,
+            "cpu": seconds,
+            "words": words,
+            "draws": draws,
+            "warned": warned,
+        }
 
-    def do_trace(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+    def do_trace(
+        self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
+    ) -> codec.Message:
         recording = packages.recording()
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
@@ -254,7 +340,9 @@ class Worker(plain_calls.PlainCalls):
         except recording.primitives.WrongPrimitive as wrong:
             return {"error": str(wrong), "traceback": ""}
 
-    def _open_session(self, recording: Any, header: codec.Message, arguments: dict[str, Any]) -> None:
+    def _open_session(
+        self, recording: Any, header: codec.Message, arguments: dict[str, Any]
+    ) -> None:
         found, run, kwargs = self._find_sampler(header, [])
         own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
         entries = [tuple(entry) for entry in arguments["entries"]]
@@ -270,17 +358,26 @@ class Worker(plain_calls.PlainCalls):
         session.__enter__()
         self.session = session
 
-    def do_features(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+    def do_features(
+        self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
+    ) -> codec.Message:
         found = self._find_target(header["name"], codec.unpack(header["kwargs"], blobs))
         try:
-            return {"value": codec.pack(found.features(codec.unpack(header["outputs"], blobs)), out)}
+            return {
+                "value": codec.pack(found.features(codec.unpack(header["outputs"], blobs)), out)
+            }
         except (SystemExit, GeneratorExit, KeyboardInterrupt, MemoryError) as error:
-            return {"failed": f"the mechanism's features ended with {type(error).__name__}: {codec.text_of(error, str)}"}
+            return {
+                "failed": f"the mechanism's features ended with {type(error).__name__}: "
+                f"{codec.text_of(error, str)}"
+            }
         except Exception as error:
             return {"raised": codec.pack(error, out)}
 
     def _is_output_reused(self, value: Any) -> bool:
-        """Return whether the output of the previous call has changed since. Only a worker's first calls are checked."""
+        """Return whether the output of the previous call has changed since. Only a worker's first
+        calls are checked.
+        """
         if self.looks == 0 or isinstance(value, (batch_runner.Raised, batch_runner.Parts)):
             return False
         self.looks -= 1
@@ -291,16 +388,22 @@ class Worker(plain_calls.PlainCalls):
             self.last = (value, _pack_with_blobs(value)) if self.looks else None
         return False
 
-    def _find_sampler(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any, dict[str, Any]]:
+    def _find_sampler(
+        self, header: codec.Message, blobs: codec.Blobs
+    ) -> tuple[Any, Any, dict[str, Any]]:
         """Return the target, its sampling function, and the arguments that each call takes."""
         name, kwargs = header["name"], codec.unpack(header["kwargs"], blobs)
         found = self._find_target(name, kwargs)
         run = getattr(found, "sample", found)
-        was_built = found is not run or " as " in name or isinstance(getattr(self.module, name, None), type)
+        was_built = (
+            found is not run or " as " in name or isinstance(getattr(self.module, name, None), type)
+        )
         return found, run, {} if was_built else kwargs
 
     def _find_target(self, name: str, kwargs: dict[str, Any]) -> Any:
-        """Return the target of this name. Classes, and functions with a form, are built once per arguments."""
+        """Return the target of this name. Classes, and functions with a form, are built once per
+        arguments.
+        """
         base, _, form = name.partition(" as ")
         found = self._lookup(base)
         key = f"{name} {kwargs!r}"
@@ -315,17 +418,23 @@ class Worker(plain_calls.PlainCalls):
         return self.built[key]
 
     def _lookup(self, name: str) -> Any:
-        """Return the object of a dotted name in the target module. Raise introspection.Wrong if there is none."""
+        """Return the object of a dotted name in the target module. Raise introspection.Wrong if
+        there is none.
+        """
         found = self.module
         for part in name.split("."):
             if not hasattr(found, part):
-                raise introspection.Wrong(f"target must name something in {self.place}, got {name!r}, which is not there")
+                raise introspection.Wrong(
+                    f"target must name something in {self.place}, got {name!r}, which is not there"
+                )
             found = getattr(found, part)
         return found
 
     @contextlib.contextmanager
     def _user_code(self, what: str, **more: Any) -> Iterator[None]:
-        """Turn exceptions of the user's code into introspection.Wrong, with the user's part of the traceback."""
+        """Turn exceptions of the user's code into introspection.Wrong, with the user's part of the
+        traceback.
+        """
         try:
             yield
         except MemoryError:
@@ -333,15 +442,20 @@ class Worker(plain_calls.PlainCalls):
         except introspection.Unfit:
             raise
         except (Exception, SystemExit) as error:
-            if type(error).__name__ == "InvalidArgument":  # says it all in a line, and may be another copy's
+            # says it all in a line, and may be another copy's
+            if type(error).__name__ == "InvalidArgument":
                 raise introspection.Unfit(str(error)) from None
             trace = error.__traceback__
             while trace is not None and _is_own_file(trace.tb_frame.f_code.co_filename):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
-            if isinstance(error, ModuleNotFoundError) and introspection.is_missing(error.name or "", self.place):
+            if isinstance(error, ModuleNotFoundError) and introspection.is_missing(
+                error.name or "", self.place
+            ):
                 more = dict(more, missing=error.name)
-            raise introspection.Wrong(f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more) from None
+            raise introspection.Wrong(
+                f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
+            ) from None
 
 
 def _is_own_file(file: str) -> bool:

@@ -1,9 +1,19 @@
-"""A package made for the tests of the scan: mechanisms, functions that look like some, and traps."""
+"""A package made for the tests of the scan: mechanisms, functions that look like some,
+and traps.
+"""
 
 import numpy as np
 
 from fairground.estimator import PrivateMeanModel
-from fairground.objects import AbstractMechanism, BudgetAccountant, Histogram, LaplaceNoise, RunningSum, StatedNoise, make_laplace
+from fairground.objects import (
+    AbstractMechanism,
+    BudgetAccountant,
+    Histogram,
+    LaplaceNoise,
+    RunningSum,
+    StatedNoise,
+    make_laplace,
+)
 
 __all__ = [
     "laplace_mechanism", "gaussian_mechanism", "noisy_count", "noisy_sum", "private_mean", "randomized_response", "k_randomized_response",
@@ -19,7 +29,9 @@ def laplace_mechanism(value, sensitivity, epsilon, rng=None):
     return value + (rng or np.random.default_rng()).laplace(0.0, sensitivity / epsilon)
 
 
-def gaussian_mechanism(value: float, l2_sensitivity: float, epsilon: float, delta: float, seed=None) -> float:
+def gaussian_mechanism(
+    value: float, l2_sensitivity: float, epsilon: float, delta: float, seed=None
+) -> float:
     """Return a value with Gaussian noise.
 
     Parameters
@@ -39,13 +51,17 @@ def noisy_count(values, epsilon):
 def noisy_sum(values, lower, upper, *, epsilon, random_state=None):
     """Differentially private sum; replacing one value changes it by upper - lower."""
     state = np.random.RandomState(random_state)
-    return float(np.clip(values, lower, upper).sum() + state.laplace(0.0, (upper - lower) / epsilon))
+    return float(
+        np.clip(values, lower, upper).sum() + state.laplace(0.0, (upper - lower) / epsilon)
+    )
 
 
 def private_mean(data, bounds, epsilon, rng=None):
     """Private mean of data within bounds."""
     low, high = bounds
-    return float(np.clip(data, low, high).mean() + np.random.laplace(0.0, (high - low) / len(data) / epsilon))
+    return float(
+        np.clip(data, low, high).mean() + np.random.laplace(0.0, (high - low) / len(data) / epsilon)
+    )
 
 
 def randomized_response(bit: bool, epsilon: float) -> bool:
@@ -59,12 +75,18 @@ def k_randomized_response(item, k, epsilon, seed=None):
         raise TypeError("item must be an int")
     rng = np.random.default_rng(seed)
     keep = np.exp(epsilon) / (np.exp(epsilon) + k - 1)
-    return item if rng.random() < keep else int(rng.choice([other for other in range(k) if other != item]))
+    return (
+        item
+        if rng.random() < keep
+        else int(rng.choice([other for other in range(k) if other != item]))
+    )
 
 
 def geometric_noise(epsilon):
     """Two-sided geometric noise for privacy."""
-    return int(np.random.geometric(1 - np.exp(-epsilon)) - np.random.geometric(1 - np.exp(-epsilon)))
+    return int(
+        np.random.geometric(1 - np.exp(-epsilon)) - np.random.geometric(1 - np.exp(-epsilon))
+    )
 
 
 def exponential_mechanism(scores, epsilon, sensitivity=1.0, seed=None):
@@ -75,7 +97,10 @@ def exponential_mechanism(scores, epsilon, sensitivity=1.0, seed=None):
 
 def zcdp_sum(values, rho, lower=0.0, upper=1.0):
     """Sum under zero-concentrated differential privacy; defaults: values in [0, 1]."""
-    return float(np.clip(values, lower, upper).sum() + np.random.normal(0.0, (upper - lower) / np.sqrt(2 * rho)))
+    return float(
+        np.clip(values, lower, upper).sum()
+        + np.random.normal(0.0, (upper - lower) / np.sqrt(2 * rho))
+    )
 
 
 def half_noise_count(values, epsilon):
@@ -94,11 +119,15 @@ stated.domain = {"kind": "Records", "size": 1, "low": 0.0, "high": 1.0}
 
 def release_median(x, eps, lower=None, upper=None):
     """Private median by noise on a clipped median (not private, but random)."""
-    return float(np.median(np.clip(x, lower, upper)) + np.random.laplace(0.0, (upper - lower) / eps))
+    return float(
+        np.median(np.clip(x, lower, upper)) + np.random.laplace(0.0, (upper - lower) / eps)
+    )
 
 
 def louder_noise(value, sensitivity, epsilon):
-    """Laplace mechanism whose scale is right at epsilon 1 only: epsilon is multiplied in place of divided by."""
+    """Laplace mechanism whose scale is right at epsilon 1 only: epsilon is multiplied in place of
+    divided by.
+    """
     return value + np.random.laplace(0.0, sensitivity * epsilon)
 
 
@@ -111,7 +140,10 @@ def mean_of_some(values, lower, upper, epsilon):
     """Differentially private mean, which refuses records that are all at the lower bound."""
     if np.max(values) <= lower:
         raise ValueError("no records")
-    return float(np.clip(values, lower, upper).mean() + np.random.laplace(0.0, (upper - lower) / len(values) / epsilon))
+    return float(
+        np.clip(values, lower, upper).mean()
+        + np.random.laplace(0.0, (upper - lower) / len(values) / epsilon)
+    )
 
 
 def huber_loss(x, epsilon=1e-8):
@@ -147,7 +179,11 @@ def aggregate_reports(reports, epsilon):
 
 def epsilon_greedy(values, epsilon):
     """Choose the best arm, or explore with probability epsilon."""
-    return int(np.random.randint(len(values))) if np.random.random() < epsilon else int(np.argmax(values))
+    return (
+        int(np.random.randint(len(values)))
+        if np.random.random() < epsilon
+        else int(np.argmax(values))
+    )
 
 
 def add_noise(value, scale):
@@ -169,5 +205,7 @@ def leaking_sum(values, epsilon):
     """Private sum that takes its bounds from the data."""
     import warnings
 
-    warnings.warn("Bounds are taken from the data: this will result in privacy leakage", stacklevel=2)
+    warnings.warn(
+        "Bounds are taken from the data: this will result in privacy leakage", stacklevel=2
+    )
     return float(np.sum(values) + np.random.laplace(0.0, np.ptp(values) / epsilon))

@@ -18,6 +18,8 @@ class PrivateMeanModel:
     def fit(self, X, y=None):
         """Fit."""
         low, high = np.asarray(self.bounds, dtype=float)
-        noise = np.random.RandomState(self.random_state).laplace(0.0, (high - low) * X.shape[1] / len(X) / self.epsilon)
+        noise = np.random.RandomState(self.random_state).laplace(
+            0.0, (high - low) * X.shape[1] / len(X) / self.epsilon
+        )
         self.mean_ = np.clip(X, low, high).mean(axis=0) + noise
         return self

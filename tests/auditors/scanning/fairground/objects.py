@@ -126,11 +126,15 @@ class SequentialTest:
 
 def count_adults(df, epsilon):
     """Private count of the rows of one city."""
-    return int((df["city"] == "a").sum() + 0 * df["age"].sum()) + np.random.laplace(0.0, 1 / epsilon)
+    return int((df["city"] == "a").sum() + 0 * df["age"].sum()) + np.random.laplace(
+        0.0, 1 / epsilon
+    )
 
 
 class BloomClient:
-    """Randomized response to each bit of a Bloom filter; `f` is the probability of randomisation, and the server knows epsilon."""
+    """Randomized response to each bit of a Bloom filter; `f` is the probability of randomisation,
+    and the server knows epsilon.
+    """
 
     def __init__(self, f, m, hash_funcs):
         self.f, self.hash_funcs = f, hash_funcs
@@ -153,7 +157,9 @@ class BloomServer:
 
     def __init__(self, f, m, k, d):
         self.epsilon = 2 * k * math.log((1 - f / 2) / (f / 2))
-        self.hash_funcs = [lambda item, shift=shift: (item + shift) % m for shift in np.random.permutation(m)[:k]]
+        self.hash_funcs = [
+            lambda item, shift=shift: (item + shift) % m for shift in np.random.permutation(m)[:k]
+        ]
 
     def get_hash_funcs(self):
         """Return the hash functions of the clients."""
