@@ -60,7 +60,8 @@ def format_table(table: Table) -> str:
 
     Examples
     --------
-    >>> print(format_table(Table("demo", (Row("draws", 2e6, 3e6, "runs/s"), Row("memory", 1.1, 1.0, "ratio", at_most=True)))))
+    >>> print(format_table(Table("demo", (Row("draws", 2e6, 3e6, "runs/s"),
+    ...     Row("memory", 1.1, 1.0, "ratio", at_most=True)))))
     case     required  measured    unit     ×
     draws   >=  2e+06     3e+06  runs/s   1.5  met
     memory  <=    1.1         1   ratio  0.91  met

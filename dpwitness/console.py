@@ -421,8 +421,10 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
     level = result.bit_level
     if level is not None:
         text = {
-            Verdict.VIOLATED: f"VIOLATED: rounding leak, epsilon > {figure(level.epsilon_lower)} certified "
-            "from floating-point bits alone",
+            Verdict.VIOLATED: (
+                f"VIOLATED: rounding leak, epsilon > {figure(level.epsilon_lower)} certified "
+                "from floating-point bits alone"
+            ),
             Verdict.NOT_REFUTED: "nothing found in the low bits of the outputs",
         }.get(level.verdict, level.verdict.value)
         advice = (

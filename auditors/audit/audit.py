@@ -207,7 +207,8 @@ def audit(
     >>> import numpy as np
     >>> def leaky(dataset, size, rng):
     ...     return dataset[0] + rng.laplace(0.0, 0.5, size)
-    >>> result = audit(leaky, claim="pure:1", pair=Pair(np.array([0.0]), np.array([1.0])), trials=100_000, seed=1)
+    >>> result = audit(leaky, claim="pure:1", pair=Pair(np.array([0.0]), np.array([1.0])),
+    ...     trials=100_000, seed=1)
     >>> result.verdict
     <Verdict.VIOLATED: 'VIOLATED'>
     """

@@ -81,7 +81,8 @@ def audit_outputs(
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
-    >>> audit_outputs(rng.laplace(0.0, 0.5, 50_000), rng.laplace(1.0, 0.5, 50_000), "pure:1").verdict
+    >>> audit_outputs(rng.laplace(0.0, 0.5, 50_000), rng.laplace(1.0, 0.5, 50_000),
+    ...     "pure:1").verdict
     <Verdict.VIOLATED: 'VIOLATED'>
     """
     started = time.perf_counter()

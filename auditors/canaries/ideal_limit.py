@@ -159,7 +159,8 @@ def canary_limit(
     Examples
     --------
     >>> found = canary_limit("approx:8,1e-5", 1000)
-    >>> round(found.epsilon, 1), round(canary_limit("approx:8,1e-5", 1000, method="curve").epsilon, 1)
+    >>> round(found.epsilon, 1), round(canary_limit("approx:8,1e-5", 1000,
+    ...     method="curve").epsilon, 1)
     (3.0, 4.8)
     """
     owner = "canary_limit"

@@ -326,7 +326,7 @@ def spelled_parameters(doc: str, name: str, owner: str = "") -> tuple[Parameter,
     [('value', 'float'), ('weights', 'list< float > const &')]
     >>> [p.name for p in spelled_parameters("add( (Noise)arg1, (float)value [, (float)epsilon=1.0]) -> float :", "add", "Noise")]
     ['value', 'epsilon']
-    """
+    """  # noqa: E501
     found: list[tuple[Parameter, ...]] = []
     for match in _OVERLOAD.finditer(doc):
         if match[1] != name or "*args" in match[2]:

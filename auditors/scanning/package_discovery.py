@@ -44,7 +44,7 @@ try:
     requests.Session.request = lambda *_, **__: _Answer()
 except ImportError:
     pass
-"""
+"""  # noqa: E501
 _RESTARTS = 12  # modules that may end the process, before discovery gives up
 _LINE_BYTES = 2**24  # longest line of the process
 

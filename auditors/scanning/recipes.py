@@ -441,7 +441,7 @@ def _setting(
         )
         if not arguments.missing:
             yield (
-                f"{'mechanism = ' * setter.name.startswith('with_')}mechanism.{setter.name}({arguments.spelled()})",
+                f"{'mechanism = ' * setter.name.startswith('with_')}mechanism.{setter.name}({arguments.spelled()})",  # noqa: E501
                 arguments,
             )
 

@@ -35,7 +35,7 @@ def public_value(make):
             random.setstate(states[0])
             np.random.set_state(states[1])
     return _made[code]
-'''
+'''  # noqa: E501
 
 
 def import_lines(imports: Sequence[str]) -> list[str]:
@@ -117,7 +117,8 @@ def open_epsilon(recipe: Recipe) -> tuple[str, ...]:
     --------
     >>> from types import SimpleNamespace
     >>> from dpwitness.auditors.scanning.names import Parameter
-    >>> recipe = SimpleNamespace(body=("return f(x, eps=1.0)",), parameters=(Parameter("eps"),), spent=())
+    >>> recipe = SimpleNamespace(body=("return f(x, eps=1.0)",), parameters=(Parameter("eps"),),
+    ...     spent=())
     >>> open_epsilon(recipe)
     ('return f(x, eps=epsilon)',)
     """
@@ -193,7 +194,7 @@ def missing_columns(error: str) -> tuple[str, ...]:
     (('age',), ())
     >>> missing_columns("KeyError: 'Column not found: Activity'")
     ('Activity',)
-    """
+    """  # noqa: E501
     found = _NAMED.search(error)
     if found is None:
         return ()
@@ -305,7 +306,7 @@ def adapted(recipe: Recipe, outcome: str) -> Recipe | None:
 
 
 _LISTED = re.compile(
-    r"(?i)\b(one of|must be|either|among|in|supported|available|valid|allowed|expected|choose|options?|use)\b(?P<rest>.*)"
+    r"(?i)\b(one of|must be|either|among|in|supported|available|valid|allowed|expected|choose|options?|use)\b(?P<rest>.*)"  # noqa: E501
 )
 _CHOICE = re.compile(r"['\"`]([A-Za-z_][\w .\-]{0,40})['\"`]")
 _INTERVAL = re.compile(

@@ -32,7 +32,7 @@ are neighbors. `guessed` says what the scan has guessed: a violation of a guesse
 and delete the line `guessed` where the claim is right. Then:
 
     dpwitness audit {file}:NAME{python}
-"""
+"""  # noqa: E501
 
 
 # words of arguments, and the parameter of `audit_accountant` that they are

@@ -38,7 +38,7 @@ _NAME_SECONDS = 40.0  # of all calls of one name
 _LEAKS_RAISE = """import warnings
 
 warnings.filterwarnings("error", message="(?is).*(leak|privacy is lost|loss of privacy|not (differentially )?private|no longer private)")
-"""  # a warning that privacy is lost makes the claim void
+"""  # a warning that privacy is lost makes the claim void  # noqa: E501
 _ADAPTED = '''
 def adapted(dataset, size, rng, call="", source="", imports=()):
     """Run a function whose source was changed after an exception."""

@@ -281,7 +281,7 @@ PRIVACY_NAMES = re.compile(
     re.I,
 )
 SELECTING = re.compile(
-    r"sparse.?vector|above.?threshold|noisy.?(arg)?.?max|\bsvt\b|permute.?and.?flip|exponential.?mech\w*(?= .{0,40}scores)",
+    r"sparse.?vector|above.?threshold|noisy.?(arg)?.?max|\bsvt\b|permute.?and.?flip|exponential.?mech\w*(?= .{0,40}scores)",  # noqa: E501
     re.I,
 )
 PURE = re.compile(r"\bpure[- ](dp\b|differential|epsilon|ε)|\bdp is pure\b|\bstrictly pure\b", re.I)

@@ -263,7 +263,8 @@ def anytime_bound(claim: Claim, epochs: Sequence[Part], alpha: float) -> float:
     --------
     >>> from dpwitness.auditors.statistics.certificate import Prior, Tally
     >>> from dpwitness.mechanisms import PureDP
-    >>> round(anytime_bound(PureDP(1.0), [Part(Tally(7_400, 2_600, 20_000), prior=Prior(740, 260, 2_000))], 0.05), 4)
+    >>> round(anytime_bound(PureDP(1.0), [Part(Tally(7_400, 2_600, 20_000),
+    ...     prior=Prior(740, 260, 2_000))], 0.05), 4)
     0.971
     """
     if not is_refuted(claim, epochs, 1e-12, alpha):

@@ -149,7 +149,8 @@ def reweight_for_extension(parts: Sequence[Part]) -> list[Part]:
     Examples
     --------
     >>> from dpwitness.auditors.statistics.certificate import Tally
-    >>> [round(part.weight**2, 3) for part in reweight_for_extension([Part(Tally(7, 3, 10), weight=0.3**0.5), Part(Tally(9, 1, 20))])]
+    >>> parts = [Part(Tally(7, 3, 10), weight=0.3**0.5), Part(Tally(9, 1, 20))]
+    >>> [round(part.weight**2, 3) for part in reweight_for_extension(parts)]
     [0.15, 0.35]
     """
     left = max(0.0, 1.0 - sum(part.weight**2 for part in parts[:-1]))
@@ -171,7 +172,7 @@ def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
     >>> from dpwitness.auditors.statistics.certificate import Tally
     >>> from dpwitness.mechanisms import PureDP
     >>> one = Part(Tally(7_400, 2_600, 20_000))
-    >>> round(combined_bound(PureDP(1.0), [one], 0.05), 4)  # of one stage: the coin-flip certificate
+    >>> round(combined_bound(PureDP(1.0), [one], 0.05), 4)  # the coin-flip certificate
     1.0083
     >>> half = Part(Tally(3_700, 1_300, 10_000), weight=0.5**0.5)
     >>> round(combined_bound(PureDP(1.0), [half, half], 0.05), 4)

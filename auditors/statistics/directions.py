@@ -27,7 +27,8 @@ def find_direction(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray | None
     --------
     >>> rng = np.random.default_rng(0)
     >>> x, label = rng.normal(size=(4000, 2)), np.arange(4000) < 2000
-    >>> x[:2000] += np.outer(np.sign(x[:2000] @ [0.6, 0.8]), [0.6, 0.8])  # a gap along one direction
+    >>> gap = np.array([0.6, 0.8])  # along one direction
+    >>> x[:2000] += np.outer(np.sign(x[:2000] @ gap), gap)
     >>> np.abs(find_direction(x, label)).round(1)
     array([0.6, 0.8])
     """

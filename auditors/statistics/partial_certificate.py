@@ -89,7 +89,8 @@ def partial_bound(
     --------
     >>> from dpwitness.mechanisms import PureDP
     >>> counts = PureDP(1.0), Tally(4_000, 1_000, 20_000), 0.01
-    >>> [round(partial_bound(*counts, within=within), 2) for within in (None, (9_000, 9_000), (3_000, 9_000))]
+    >>> [round(partial_bound(*counts, within=within), 2)
+    ...     for within in (None, (9_000, 9_000), (3_000, 9_000))]
     [1.3, 1.25, 0.13]
     """
     error = error_of_counts(alpha, within)

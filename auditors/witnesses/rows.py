@@ -27,7 +27,7 @@ CREATE TABLE stages (id INTEGER PRIMARY KEY, audit INTEGER NOT NULL, phase INTEG
 CREATE TABLE spans (stage INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, rounds INTEGER NOT NULL, payload BLOB NOT NULL,
     checksum TEXT NOT NULL, PRIMARY KEY (stage, first)) WITHOUT ROWID;
 CREATE TABLE writer (process INTEGER NOT NULL, host TEXT NOT NULL, since REAL NOT NULL);
-"""
+"""  # noqa: E501
 COLUMNS = {
     "audits": (
         "id",

@@ -382,7 +382,7 @@ def _acquire_lock(lock: int, path: Path) -> None:
     """
     try:
         import fcntl
-    except ImportError:  # missing on this system, where SQLite's locks still separate the transactions of two writers
+    except ImportError:  # missing on this system, where SQLite's locks still separate the transactions of two writers  # noqa: E501
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

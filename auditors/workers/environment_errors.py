@@ -61,10 +61,14 @@ _MISSING = (
 )
 
 _HINTS = {  # text of a message -> what to try
-    r"No module named '(?P<name>[\w.]+)'": "install the missing package and run again, for example: pip install {name}",
-    r"NumPy [12]\.|\bnumpy\b|\bnp\.": "the NumPy of this interpreter may be too new for the library: try numpy<2, or "
-    "numpy<1.24 for names "
-    "such as np.float, in an environment of its own (--python)",
+    r"No module named '(?P<name>[\w.]+)'": (
+        "install the missing package and run again, for example: pip install {name}"
+    ),
+    r"NumPy [12]\.|\bnumpy\b|\bnp\.": (
+        "the NumPy of this interpreter may be too new for the library: try numpy<2, or "
+        "numpy<1.24 for names "
+        "such as np.float, in an environment of its own (--python)"
+    ),
     r"No such file or directory": "name the file by its full path, or run in its folder",
     r"has no attribute|is not defined|cannot import|keyword argument": _MISSING,
 }
@@ -93,7 +97,7 @@ def is_environment_fault(error: BaseException) -> bool:
     >>> errors = AttributeError("module 'numpy' has no attribute 'float'"), ZeroDivisionError("division by zero")
     >>> is_environment_fault(errors[0]), is_environment_fault(errors[1])
     (True, False)
-    """
+    """  # noqa: E501
     cause = error.__cause__
     return names_environment_fault(type(error), text_of(error, str)) or (
         cause is not None and cause is not error and is_environment_fault(cause)

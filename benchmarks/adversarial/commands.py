@@ -33,26 +33,33 @@ def broken():
 # Kinds of items, each with a body that would return or yield a broken mechanism; {mark} is the
 # marker, or nothing if the class or the module carries it.
 _KINDS = {
-    "method of a TestCase": "class Test{n}(unittest.TestCase):\n    {mark}\n    def test_{n}(self):\n        "
-    "return "
-    "broken()\n",
-    "generator of a TestCase": "class Test{n}(unittest.TestCase):\n    {mark}\n    def test_{n}(self):\n        "
-    "yield "
-    "broken()\n",
+    "method of a TestCase": (
+        "class Test{n}(unittest.TestCase):\n    {mark}\n    def test_{n}(self):\n        "
+        "return "
+        "broken()\n"
+    ),
+    "generator of a TestCase": (
+        "class Test{n}(unittest.TestCase):\n    {mark}\n    def test_{n}(self):\n        "
+        "yield "
+        "broken()\n"
+    ),
     "async TestCase": "class Test{n}(unittest.IsolatedAsyncioTestCase):\n    {mark}\n    async def "
     "test_{n}(self):\n"
     "        return broken()\n",
     "async function": "{mark}\nasync def test_{n}():\n    return broken()\n",
     "async generator": "{mark}\nasync def test_{n}():\n    yield broken()\n",
-    "wrapper that drops the result": "def drop(f):\n    @functools.wraps(f)\n    def run():\n        f()\n    return run\n"
-    "\n"
-    "{mark}\n@drop\n"
-    "def test_{n}():\n    return broken()\n",
+    "wrapper that drops the result": (
+        "def drop(f):\n    @functools.wraps(f)\n    def run():\n        f()\n    return run\n"
+        "\n"
+        "{mark}\n@drop\n"
+        "def test_{n}():\n    return broken()\n"
+    ),
     "function": "{mark}\ndef test_{n}():\n    return broken()\n",
     "method": "class Test{n}:\n    {mark}\n    def test_{n}(self):\n        return broken()\n",
     "generator": "{mark}\ndef test_{n}():\n    yield broken()\n",
-    "parametrized function": "{mark}\n@pytest.mark.parametrize('x', [1])\ndef test_{n}(x):\n    return "
-    "[broken()]\n",
+    "parametrized function": (
+        "{mark}\n@pytest.mark.parametrize('x', [1])\ndef test_{n}(x):\n    return [broken()]\n"
+    ),
     "second marker": "{mark}\n@pytest.mark.dp_audit(claim='pure:9')\ndef test_{n}():\n    return "
     "broken()\n",
     "empty list": "{mark}\ndef test_{n}():\n    return []\n",

@@ -53,7 +53,7 @@ def _runs_from_claim(claim: PureDP, true: float) -> int:
 
 _BROKEN: tuple[
     tuple[Any, Pair], ...
-] = (  # fast mechanisms, each with a pair on which its epsilon is attained; the attack lowers their claims
+] = (  # fast mechanisms, each with a pair on which its epsilon is attained; the attack lowers their claims  # noqa: E501
     (m.Laplace(1.0, arithmetic="grid"), PAIR),
     (m.Geometric(1.0), PAIR),
     (m.RandomizedResponse(1.0), PAIR),

@@ -31,7 +31,7 @@ from dpwitness.benchmarks.table import Row, Table
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
 ROOMS = (
-    "auditors/statistics", "auditors/events", "auditors/audit", "auditors/workers", "auditors/witnesses",
+    "auditors/statistics", "auditors/events", "auditors/audit", "auditors/workers", "auditors/witnesses",  # noqa: E501
     "core/datasets", "core/claims",
 )  # fmt: skip
 LEAST, MUTANTS = 0.75, 120
@@ -49,7 +49,9 @@ _FLIPPED = {
     "is not": "is",
 }
 _COMPARISONS: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "in", ast.NotIn: "not in",
+    ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.In: "in", ast.NotIn: (  # noqa: E501
+        "not in"
+    ),
     ast.Is: "is", ast.IsNot: "is not",
 }  # fmt: skip
 _SIGNS: dict[type[ast.operator], tuple[str, str]] = {

@@ -42,7 +42,7 @@ SIGNS = {ast.Lt: "<", ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Eq: "==", a
 SWAPPED = {"min": "max", "max": "min"}
 
 SETTINGS = {
-    "trials", "runs", "seed", "evaluations", "confidence", "cells", "relative", "seconds", "size", "name", "axis", "timeout",
+    "trials", "runs", "seed", "evaluations", "confidence", "cells", "relative", "seconds", "size", "name", "axis", "timeout",  # noqa: E501
 }  # fmt: skip
 GRIDS = {
     "linspace",
@@ -60,7 +60,9 @@ GRIDS = {
     "of",
 }
 EXCUSES = {
-    "setting": "effort of a search: a number of runs, points or cells, a seed, a confidence, a time",
+    "setting": (
+        "effort of a search: a number of runs, points or cells, a seed, a confidence, a time"
+    ),
     "grid": "region of a search, or the shape of an array",
     "point": "the values at which a check is run, which its row names",
     "range": "the range of a parameter, which its row names",
@@ -250,7 +252,9 @@ CASES = {
 # functions that give, or search for, examples that attain a bound
 LOOKS = {"corners", "both_ways", "noisy", "moved", "longest"}
 CONSTANTS = {
-    "PRECISION": "setting", "STEPS": "grid", "NEAR": "grid", "NEVER": "setting", "W3_OUTPUTS": "grid", "PLACES": "grid",
+    "PRECISION": "setting", "STEPS": "grid", "NEAR": "grid", "NEVER": "setting", "W3_OUTPUTS": "grid", "PLACES": (  # noqa: E501
+        "grid"
+    ),
 }  # fmt: skip
 
 

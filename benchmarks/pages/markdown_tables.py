@@ -69,7 +69,7 @@ def value(cell: str) -> float:
     --------
     >>> value("epsilon > 1.27"), value("0.93 (**missed**: 0.96 required)"), value("no finite epsilon holds"), value("-")
     (1.27, 0.93, inf, nan)
-    """
+    """  # noqa: E501
     found = _NUMBER.search(cell)
     if found is None:
         return math.nan

@@ -86,7 +86,8 @@ def page(tables: Sequence[Mapping[str, Any]], sections: Sequence[str] = ()) -> s
 
     Examples
     --------
-    >>> row = {"case": "false VIOLATED, all mechanisms, alpha 0.5", "measured": 0.4, "required": 0.7, "unit": "of 10, stated 0.5",
+    >>> row = {"case": "false VIOLATED, all mechanisms, alpha 0.5", "measured": 0.4,
+    ...     "required": 0.7, "unit": "of 10, stated 0.5",
     ...        "at_most": True, "counts": [4, 10]}
     >>> print(page([{"name": "calibration", "rows": [row], "notes": []}]).splitlines()[0])
     # How far this project can be trusted

@@ -63,7 +63,7 @@ python -m dpwitness.benchmarks.peers.run --stored FOLDER --part corpus --entries
 python -m dpwitness.benchmarks.peers.run --page reports/published
 ```
 
-The first command runs what the stored runs lack and the registry has. `--stored` names another folder of runs, to make all again."""
+The first command runs what the stored runs lack and the registry has. `--stored` names another folder of runs, to make all again."""  # noqa: E501
 
 
 def write_page(runs: Runs, folder: Path, bugs: Sequence[str] = ()) -> None:

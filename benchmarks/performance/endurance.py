@@ -39,7 +39,7 @@ dpw.audit(mechanism, pair=mechanism.worst_pair(), trials=10**6, stop="never")  #
 started = time.process_time()
 result = dpw.audit(mechanism, pair=mechanism.worst_pair(), trials=trials, stop="never", store=sys.argv[2])
 print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.process_time() - started, result.trials]))
-"""
+"""  # noqa: E501
 
 
 def rows() -> list[Row]:

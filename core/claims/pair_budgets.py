@@ -102,8 +102,10 @@ class MetricDP(PairClaim):
     Examples
     --------
     >>> from dpwitness.mechanisms import Pair
-    >>> str(MetricDP(0.5).on(Pair([0.0, 0.0], [0.5, 0.5], relation="l1"))), str(MetricDP(0.5, distance=3).on(None))
-    ('pure:0.5', 'pure:1.5')
+    >>> str(MetricDP(0.5).on(Pair([0.0, 0.0], [0.5, 0.5], relation="l1")))
+    'pure:0.5'
+    >>> str(MetricDP(0.5, distance=3).on(None))
+    'pure:1.5'
     """
 
     epsilon: float
@@ -193,7 +195,8 @@ class CoordinateDP(PairClaim):
     Examples
     --------
     >>> from dpwitness.mechanisms import Pair
-    >>> print(CoordinateDP((0.5, 1.0, 2.0)).on(Pair([0.0, 0.0, 0.0], [1.0, 0.0, -1.0], relation="linf")))
+    >>> print(CoordinateDP((0.5, 1.0, 2.0)).on(Pair([0.0, 0.0, 0.0], [1.0, 0.0, -1.0],
+    ...     relation="linf")))
     pure:2.5
     """
 

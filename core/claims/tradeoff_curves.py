@@ -206,7 +206,7 @@ class TradeoffCurve(Curve):
     --------
     >>> import math
     >>> half = 1 / (1 + math.e)
-    >>> curve = TradeoffCurve([0, half, 1], [1, half, 0])  # that of randomized response: pure DP with epsilon = 1
+    >>> curve = TradeoffCurve([0, half, 1], [1, half, 0])  # that of pure DP with epsilon = 1
     >>> float(curve.parameter_at(0.2, 0.2 * math.e).round(9)), float(curve.delta(1.0).round(9))
     (1.0, 0.0)
     """

@@ -69,7 +69,7 @@ def neighbor_problem(d0: Dataset, d1: Dataset, relation: str) -> str:
     if spec.name in GRAPHS or any(graphs):
         if not all(graphs) or spec.name not in GRAPHS:
             graph_relations = f"relations of graphs are {', '.join(GRAPHS)}"
-            return f"{graph_relations}: {'D0 or D1 is not a networkx graph' if spec.name in GRAPHS else f'{spec.name} is not one of them'}"
+            return f"{graph_relations}: {'D0 or D1 is not a networkx graph' if spec.name in GRAPHS else f'{spec.name} is not one of them'}"  # noqa: E501
         return graph_distance_problem(d0, d1, spec)
     if _is_multiset(d0) or _is_multiset(d1):
         return _multiset_problem(d0, d1, spec)
@@ -115,7 +115,7 @@ def _record_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedR
                 "record to one of them"
             )
         if extra > spec.k:
-            where = f"{_rows_text(first.keys, left - right, 'D0')}{_rows_text(second.keys, right - left, 'D1')}"
+            where = f"{_rows_text(first.keys, left - right, 'D0')}{_rows_text(second.keys, right - left, 'D1')}"  # noqa: E501
             return excess(extra, spec.k, _UNMATCHED_RECORDS, where)
         return _kind_problem(first, second, left - right, right - left)
     if len(first.keys) != len(second.keys):

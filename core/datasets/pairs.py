@@ -63,7 +63,8 @@ class Pair:
     >>> import numpy as np
     >>> Pair(np.array([0.0]), np.array([1.0]), relation="replace-one").why
     'given'
-    >>> mine, all_ = [{"user": 1, "x": 2.0}], [{"user": 1, "x": 2.0}, {"user": 2, "x": 0.0}, {"user": 2, "x": 9.0}]
+    >>> mine, all_ = [{"user": 1, "x": 2.0}], [{"user": 1, "x": 2.0}, {"user": 2, "x": 0.0},
+    ...     {"user": 2, "x": 9.0}]
     >>> Pair(mine, all_, relation="add-remove", unit="user").relation
     'add-remove:unit=user'
     """

@@ -25,7 +25,9 @@ RELATIONS = {
     "edge": "one edge of a graph is added or removed",
     "replace-edge": "one edge of a graph is moved; the number of edges is public",
     "node": "one node of a graph is added or removed, with all its edges",
-    "replace-node": "one node of a graph has its edges and attributes replaced; the nodes are public",
+    "replace-node": (
+        "one node of a graph has its edges and attributes replaced; the nodes are public"
+    ),
     "stated": "any two datasets, stated by the user to be neighbors and not checked",
 }
 NORMS = ("l1", "l2", "linf")

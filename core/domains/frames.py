@@ -350,7 +350,7 @@ class Table(Domain):
                 self._dataset(np.concatenate([crowd[:at], rows, crowd[at:]]), owners, times)
             )
         many = (
-            f", {copies} rows{' of one user' if parsed.unit else ''}{', each category' if spread else ''}"
+            f", {copies} rows{' of one user' if parsed.unit else ''}{', each category' if spread else ''}"  # noqa: E501
             if copies > 1
             else ""
         )

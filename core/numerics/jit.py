@@ -155,7 +155,7 @@ def _cache(function: Callable[..., Any]) -> Any:
     except (
         RuntimeError,
         OSError,
-    ):  # "no locator available": installation and home directory are read-only, or there is no home directory
+    ):  # "no locator available": installation and home directory are read-only, or there is no home directory  # noqa: E501
         previous_directory = _config.CACHE_DIR
         _config.CACHE_DIR = str(_private_cache_directory())
         try:

@@ -76,7 +76,7 @@ class Loss:
     --------
     >>> Loss("huber").derivative(3.0, 1.0), Loss("logistic").smoothness
     (array(1.), 0.25)
-    """
+    """  # noqa: E501
 
     name: str
     width: float = 1.0

@@ -77,8 +77,8 @@ def has_capability(mechanism: Any, power: Any) -> bool:
     Examples
     --------
     >>> from dpwitness.mechanisms import Laplace
-    >>> has_capability(Laplace(1.0, arithmetic="grid"), HasSupport), has_capability(Laplace(1.0), HasSupport)
-    (True, False)
+    >>> [has_capability(Laplace(1.0, arithmetic=name), HasSupport) for name in ("grid", "float")]
+    [True, False]
     """
     return all(hasattr(mechanism, name) for name in vars(power) if not name.startswith("_"))
 

@@ -37,8 +37,10 @@ _INTERNAL = {
     "core.claims.accounting": "AccountedDP",
     "auditors.events.event": "Restricted",
     "auditors.events.rules": "Atoms Ball Intervals Lattice LowBits Threshold WeightedScore",
-    "auditors.events.features": "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees "
-    "WhitenedDistances",
+    "auditors.events.features": (
+        "Affine Distances Levels Places Products ProjectedRamps Ramps SignedLog Sorted Trees "
+        "WhitenedDistances"
+    ),
     "auditors.events.divergence": "Binned",
     "auditors.functions.bounds.utility_claims": "FailureBound MeanBound Scaling",
 }

@@ -40,7 +40,7 @@ def error_text(error: BaseException) -> str:
     except Exception:
         text = "<its text raises>"
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-    return f"{type(error).__name__}: {shown if len(shown) <= 300 else shown[:300] + ' ...'}".removesuffix(
+    return f"{type(error).__name__}: {shown if len(shown) <= 300 else shown[:300] + ' ...'}".removesuffix(  # noqa: E501
         ": "
     )
 

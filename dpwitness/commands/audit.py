@@ -190,7 +190,7 @@ def _check_combination(
         "--search chooses the pair: leave out --d0 and --d1": args.search
         and pair is not None
         and not _has_queries(mechanism),
-        "--seconds is for audits that run the mechanism: with --white-box give --trials": only_white_box
+        "--seconds is for audits that run the mechanism: with --white-box give --trials": only_white_box  # noqa: E501
         and args.seconds is not None,
         "--scores is for audits that run the mechanism: leave out --white-box": only_white_box
         and args.scores,

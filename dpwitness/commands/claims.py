@@ -350,7 +350,7 @@ def _cache_key(row: Json) -> str:
     as unchecked.
     """
     identity = [row[key] for key in ("id", "statement", "formula", "domain", "proof")]
-    return f"{row['id']} {hashlib.blake2b(json.dumps([version('dpwitness'), *identity]).encode(), digest_size=8).hexdigest()}"
+    return f"{row['id']} {hashlib.blake2b(json.dumps([version('dpwitness'), *identity]).encode(), digest_size=8).hexdigest()}"  # noqa: E501
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, float | tuple[float, float]]:

@@ -309,7 +309,7 @@ def database(parser: argparse.ArgumentParser) -> None:
         "--setup", metavar="SQL", help="statements to run before the query: views, macros"
     )
     help_text = """domain of the datasets, as in target files: '{"kind": "Table", "columns": {"age": [0, 120]}}' (dpwitness list domains);
-    or FILE.py:NAME of a domain, or of a user-defined Relation that generates pairs"""
+    or FILE.py:NAME of a domain, or of a user-defined Relation that generates pairs"""  # noqa: E501
     parser.add_argument("--domain", metavar="JSON", help=help_text)
 
 

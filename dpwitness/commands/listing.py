@@ -109,7 +109,7 @@ def _zoo() -> Rows:
     rows = []
     for name, it in zoo().items():
         broken, claim = it.truth.breaks(it.claim), str(it.claim)
-        text = f"claim {claim:<14} {f'broken: true {it.claim.symbol} = {it.truth.parameter:.4g}' if broken else 'kept'}"
+        text = f"claim {claim:<14} {f'broken: true {it.claim.symbol} = {it.truth.parameter:.4g}' if broken else 'kept'}"  # noqa: E501
         text += "" if it.truth.bits_safe else ", low bits leak"
         rows.append(
             {

@@ -17,8 +17,8 @@ def matches(expression: str, name: str) -> bool:
 
     Examples
     --------
-    >>> matches("laplace and not (grid or vector)", "laplace-0.9"), matches("laplace and not (grid or vector)", "laplace-grid")
-    (True, False)
+    >>> [matches("laplace and not (grid or vector)", f"laplace-{name}") for name in ("0.9", "grid")]
+    [True, False]
     """
     words = re.findall(r"[()]|[^\s()]+", expression)
     operators = ("and", "or", "not", "(", ")")

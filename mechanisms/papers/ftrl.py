@@ -71,7 +71,8 @@ class PrivateFTRL:
 
     Examples
     --------
-    >>> round(PrivateFTRL(epsilon=1.0, delta=1e-5, bound=1.0, actions=2, horizon=100).regularization, 4)
+    >>> round(PrivateFTRL(epsilon=1.0, delta=1e-5, bound=1.0, actions=2,
+    ...     horizon=100).regularization, 4)
     95.9705
     """
 

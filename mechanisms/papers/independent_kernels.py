@@ -63,7 +63,7 @@ def _draw_height(k: float, d: int, mixture: bool, rng: np.random.Generator) -> f
             t = t if mixture else abs(t)
             if rng.random() < math.exp(k * (t - 1.0)):
                 return t
-        else:  # rejection sampling: propose 1 - t from a Gamma law, accept by the other factor of the slice
+        else:  # rejection sampling: propose 1 - t from a Gamma law, accept by the other factor of the slice  # noqa: E501
             u = rng.standard_gamma(shape) / k
             if u <= largest and rng.random() < (0.5 * (2.0 - u)) ** (0.5 * (d - 1)):
                 return 1.0 - u

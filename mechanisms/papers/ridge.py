@@ -78,7 +78,8 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
 
     Examples
     --------
-    >>> ridge = PrivateRidge(epsilon=1.0, regularization=0.1, radius=1.0, label_bound=1.0, dimension=1, records=1)
+    >>> ridge = PrivateRidge(epsilon=1.0, regularization=0.1, radius=1.0, label_bound=1.0,
+    ...     dimension=1, records=1)
     >>> pair = ridge.worst_pair()
     >>> w = np.array([[12.0]])
     >>> round(float(ridge.log_density(w, pair.d0)[0] - ridge.log_density(w, pair.d1)[0]), 4)

@@ -180,7 +180,7 @@ class SparseVector(_ThresholdTest):
 
     *Variant 5.* With answers (0, 1, ...) "above, below" needs 0 >= Z > 1; with (1, 0, ...) it has
     positive probability.
-    """
+    """  # noqa: E501
 
     variant: int = 1
     cutoff: int = 2

@@ -43,7 +43,7 @@ def zoo() -> dict[str, Specimen]:
     >>> broken = sorted(name for name, mechanism in zoo().items() if mechanism.truth.breaks(mechanism.claim))
     >>> broken[:3]
     ['broken-svt', 'gaussian-0.8', 'histogram-one-count']
-    """
+    """  # noqa: E501
     return specimens_of("dpwitness.mechanisms.textbook")
 
 

@@ -40,7 +40,7 @@ def averaging(
     source="Minami et al., equation (10), said to be the mirror averaging of Juditsky, Rigollet "
     "and "
     "Tsybakov 2008",
-    statement="The weights (10) are those of mirror averaging, whose step t uses records i <= t - 1",
+    statement="The weights (10) are those of mirror averaging, whose step t uses records i <= t - 1",  # noqa: E501
     formula="sum_{i <= t} = sum_{i <= t - 1}",
     domain=Box(records=(1, 1000)),
 )

@@ -192,7 +192,7 @@ def singular_excess(
     which is unbounded as r -> 0, so epsilon is infinite. At r = 1 / (spread + e^T) the logarithm is
     T, and T = (multiple epsilon + jacobian) / (d - 1) leaves log d + x (1 - (spread + 1/2) r) above
     multiple x epsilon.
-    """
+    """  # noqa: E501
 
     def radius(
         epsilon: Ball, dimension: Ball, multiple: Ball, spread: Ball, jacobian: Ball

@@ -14,7 +14,7 @@ e_j)^T H (theta r)| <= M + |E D| + sqrt(4 n L_g R^2 q). With |E D| = M (1 - 2 w)
 (1 - w) (Bhatia and Davis 2000), so that lambda |r_j| <= 2 M (1 - w + sqrt(x w (1 - w))) <= M (1 +
 sqrt(1 + x)): the inner product of (1, sqrt(x)) with the unit vector (1 - 2 w, 2 sqrt(w (1 - w))).
 Integrated over t in [0, 1], the loss is at most (L R / lambda) (2 + 2 sqrt(1 + x)).
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def draws_without_a_unit(
 @certificate(
     "JT-12-repair",
     source=f"{PAPER}, Theorem 3, (epsilon, delta)-DP, with L R under epsilon lambda",
-    statement="(epsilon lambda / (L R log(1/delta)))^2 (32 + 16 x)^-2 draws are (epsilon, delta)-DP",
+    statement="(epsilon lambda / (L R log(1/delta)))^2 (32 + 16 x)^-2 draws are (epsilon, delta)-DP",  # noqa: E501
     formula="rho + 2 sqrt(rho log(1/delta)) <= epsilon, rho = epsilon^2 / (128 log(1/delta)^2)",
     domain=Box(epsilon=(1e-2, 40.0), delta=(1e-15, 0.5)),
     repairs="JT-12",

@@ -70,7 +70,7 @@ class Box(Mapping[str, tuple[float, float]]):
         return len(self._ranges)
 
     def __repr__(self) -> str:
-        return f"Box({', '.join(f'{name}=({low!r}, {high!r})' for name, (low, high) in self._ranges.items())})"
+        return f"Box({', '.join(f'{name}=({low!r}, {high!r})' for name, (low, high) in self._ranges.items())})"  # noqa: E501
 
     def balls(self) -> dict[str, Ball]:
         """Return one ball per parameter that contains its range."""

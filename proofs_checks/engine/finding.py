@@ -24,7 +24,9 @@ _SCOPE_PHRASES = {
     "point": "at one point",
 }
 _GRADE_PHRASES = {
-    "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": "under an assumption"
+    "proved": "by a proof", "statistical": "at a stated statistical error", "numerical": "by numerics", "assumed": (  # noqa: E501
+        "under an assumption"
+    ),
 }  # fmt: skip
 
 
@@ -274,6 +276,6 @@ def scope_summary(findings: Sequence[Mapping[str, Any]]) -> str:
         for grade, how in _GRADE_PHRASES.items():
             if count := settled.count((scope, grade)):
                 phrases.append(
-                    f"{count} {'' if phrases else 'is settled ' if count == 1 else 'are settled '}{how} {where}"
+                    f"{count} {'' if phrases else 'is settled ' if count == 1 else 'are settled '}{how} {where}"  # noqa: E501
                 )
     return f"{'; '.join(phrases)}." if phrases else "None is settled."

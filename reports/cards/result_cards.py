@@ -359,23 +359,29 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
     "trace": (
         _trace_facts,
         {
-            Verdict.INCONCLUSIVE.value: "look at the lines that the findings name: two runs show them, but they are "
-            "not "
-            "certified. Without "
-            "findings, the recorded noise does not account for the outputs: `dpwitness "
-            "audit` tests them.",
-            Verdict.NOT_REFUTED.value: "no change is needed on this evidence, which is one pair of runs and not a "
-            "proof "
-            "for others.",
+            Verdict.INCONCLUSIVE.value: (
+                "look at the lines that the findings name: two runs show them, but they are "
+                "not "
+                "certified. Without "
+                "findings, the recorded noise does not account for the outputs: `dpwitness "
+                "audit` tests them."
+            ),
+            Verdict.NOT_REFUTED.value: (
+                "no change is needed on this evidence, which is one pair of runs and not a "
+                "proof "
+                "for others."
+            ),
         },
     ),
     "canaries": (
         _canary_facts,
         {
-            Verdict.VIOLATED.value: "the training leaks more than claimed, if inclusion was as assumed below: "
-            "check "
-            "sampling, clipping, "
-            "noise and accounting; the witness holds the counts.",
+            Verdict.VIOLATED.value: (
+                "the training leaks more than claimed, if inclusion was as assumed below: "
+                "check "
+                "sampling, clipping, "
+                "noise and accounting; the witness holds the counts."
+            ),
             Verdict.NOT_REFUTED.value: f"{_UNPROVED}: one run certifies a part of epsilon. "
             "`dpwitness plan --canaries` says which part; more canaries or runs find smaller "
             "violations.",
@@ -388,14 +394,20 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
     "white box": (
         _white_box_facts,
         {
-            Verdict.CERTIFIED.value: "no change is needed for this pair; other pairs were not examined: "
-            "`--search` "
-            "looks for worse ones.",
-            Verdict.SUPPORTED.value: "no change is needed for this pair on this evidence, which is numerical or "
-            "assumed, not proved.",
-            Verdict.INCONCLUSIVE.value: "the claim lies inside the enclosure: more trials narrow it, where outputs "
-            "were "
-            "sampled.",
+            Verdict.CERTIFIED.value: (
+                "no change is needed for this pair; other pairs were not examined: "
+                "`--search` "
+                "looks for worse ones."
+            ),
+            Verdict.SUPPORTED.value: (
+                "no change is needed for this pair on this evidence, which is numerical or "
+                "assumed, not proved."
+            ),
+            Verdict.INCONCLUSIVE.value: (
+                "the claim lies inside the enclosure: more trials narrow it, where outputs "
+                "were "
+                "sampled."
+            ),
         },
     ),
     "sensitivity": (
@@ -403,25 +415,33 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         {
             Verdict.VIOLATED.value: "noise scaled to this bound is too small: "
             "raise it at least by the ratio below, or change the function.",
-            Verdict.NOT_REFUTED.value: f"{_UNPROVED}; a ratio near 1 shows that the bound is tight.",
+            Verdict.NOT_REFUTED.value: (
+                f"{_UNPROVED}; a ratio near 1 shows that the bound is tight."
+            ),
         },
     ),
     "stability": (
         _stability_facts,
         {
-            Verdict.VIOLATED.value: "noise scaled to this map is too small: raise the map at least by the ratio "
-            "below, or repair "
-            "the transformation.",
+            Verdict.VIOLATED.value: (
+                "noise scaled to this map is too small: raise the map at least by the ratio "
+                "below, or repair "
+                "the transformation."
+            ),
             Verdict.NOT_REFUTED.value: f"{_UNPROVED}; a ratio near 1 shows that the map is tight.",
-            Verdict.INCONCLUSIVE.value: "decide whether errors are visible, and round the map up: see the notes.",
+            Verdict.INCONCLUSIVE.value: (
+                "decide whether errors are visible, and round the map up: see the notes."
+            ),
         },
     ),
     "accountant": (
         _accountant_facts,
         {
-            Verdict.VIOLATED.value: "noise calibrated with this figure is too small: repair the accountant, and "
-            "compute the figures "
-            "of past releases again.",
+            Verdict.VIOLATED.value: (
+                "noise calibrated with this figure is too small: repair the accountant, and "
+                "compute the figures "
+                "of past releases again."
+            ),
             Verdict.NOT_REFUTED.value: f"{_UNPROVED}: more time searches more parameters.",
         },
     ),
@@ -435,11 +455,15 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
     "utility": (
         _utility_facts,
         {
-            Verdict.VIOLATED.value: "the error is larger than claimed: promise less, or repair the mechanism.",
+            Verdict.VIOLATED.value: (
+                "the error is larger than claimed: promise less, or repair the mechanism."
+            ),
             Verdict.NOT_REFUTED.value: "no change is needed on this evidence.",
-            Verdict.INCONCLUSIVE.value: "the mean seems to grow too fast, at no stated error: state its spread, or "
-            "test "
-            "the median.",
+            Verdict.INCONCLUSIVE.value: (
+                "the mean seems to grow too fast, at no stated error: state its spread, or "
+                "test "
+                "the median."
+            ),
         },
     ),
 }

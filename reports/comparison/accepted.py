@@ -11,7 +11,7 @@ The file is TOML with one entry per accepted finding::
     reason = "noise is too small by a tenth; the new release draws more"
     expires = 2027-01-31              # last day of the acceptance
     bound = 1.05                      # optional: certified bound; a significantly larger violation is not accepted
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ def excuse(result: Json, rule: str) -> str:
 
     Examples
     --------
-    >>> excuse({"accepted": {"reason": "being replaced", "expires": "2030-01-01", "rules": ["VALUE"]}}, "VALUE")
+    >>> excuse({"accepted": {"reason": "being replaced", "expires": "2030-01-01",
+    ...     "rules": ["VALUE"]}}, "VALUE")
     'accepted until 2030-01-01: being replaced'
     """
     accepted = result.get("accepted")

@@ -75,7 +75,8 @@ def causes_text(result: Json) -> str:
 
     Examples
     --------
-    >>> causes = [("exceptions", "raises KeyError", "VIOLATED", 4.25), ("values", "", "NOT_REFUTED", 0.5)]
+    >>> causes = [("exceptions", "raises KeyError", "VIOLATED", 4.25),
+    ...     ("values", "", "NOT_REFUTED", 0.5)]
     >>> keys = ("kind", "words", "verdict", "parameter_lower")
     >>> causes_text({"parameter": "mu", "causes": [dict(zip(keys, cause)) for cause in causes]})
     'VIOLATED by exceptions (raises KeyError), mu > 4.25; NOT REFUTED by values, mu > 0.5'

@@ -76,7 +76,7 @@ def _join_with_counts(words: Iterable[str], *, quote: bool = False) -> str:
     """
     found = Counter(words)
     shown = [
-        f"{code(word) if quote else escaped_markdown(word)}{f' ({n} audits)' if len(found) > 1 and n > 1 else ''}"
+        f"{code(word) if quote else escaped_markdown(word)}{f' ({n} audits)' if len(found) > 1 and n > 1 else ''}"  # noqa: E501
         for word, n in found.most_common(_MAX_SHOWN)
     ]
     more = [f"and {len(found) - _MAX_SHOWN} more"] if len(found) > _MAX_SHOWN else []

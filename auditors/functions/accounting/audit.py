@@ -131,9 +131,11 @@ def audit_accountant(
     >>> import math
     >>> def classic(epsilon, delta):
     ...     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-    >>> print(audit_accountant(classic, "gaussian", "noise", ranges={"epsilon": (0.1, 1)}).verdict.value)
+    >>> print(audit_accountant(classic, "gaussian", "noise",
+    ...     ranges={"epsilon": (0.1, 1)}).verdict.value)
     NOT_REFUTED
-    >>> print(audit_accountant(classic, "gaussian", "noise", ranges={"epsilon": (5, 30)}).verdict.value)
+    >>> print(audit_accountant(classic, "gaussian", "noise",
+    ...     ranges={"epsilon": (5, 30)}).verdict.value)
     VIOLATED
     """
     require_callable("function", function, _OWNER)

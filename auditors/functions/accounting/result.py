@@ -118,7 +118,7 @@ def _number(value: Any) -> str:
     if not isinstance(value, tuple | list):
         return f"{value:.12g}"
     runs = [(first, len(list(group))) for first, group in groupby(value)]
-    return f"[{', '.join(_number(first) + (f' ({count} times)' if count > 1 else '') for first, count in runs)}]"
+    return f"[{', '.join(_number(first) + (f' ({count} times)' if count > 1 else '') for first, count in runs)}]"  # noqa: E501
 
 
 def plain(at: Mapping[str, Any]) -> Json:

@@ -31,7 +31,7 @@ _BATCH = 16  # number of figures that are compared before the search chooses aga
 _QUICK, _WIDE = (
     ("rdp", "zcdp"),
     4,
-)  # figures that take libraries little time: the search makes this multiple of the usual calls and compares suspect ones first
+)  # figures that take libraries little time: the search makes this multiple of the usual calls and compares suspect ones first  # noqa: E501
 _HINTED = 0.2  # probability of a value from the constants of the code
 # relative deviation below which the lowest figure is exact, so that points near it are no better
 # than others

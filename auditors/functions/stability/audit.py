@@ -117,7 +117,8 @@ def audit_stability(
     --------
     >>> from dpwitness.stability import Atom, VectorOf
     >>> space = VectorOf(Atom("i32", bounds=(0, 10)))
-    >>> audit_stability(sum, lambda d: 10 * d, space, "symmetric", "absolute", seconds=0.5).verdict.value
+    >>> audit_stability(sum, lambda d: 10 * d, space, "symmetric", "absolute",
+    ...     seconds=0.5).verdict.value
     'NOT_REFUTED'
     >>> found = audit_stability(sum, lambda d: 9 * d, space, "symmetric", "absolute", seconds=0.5)
     >>> found.first, found.second, found.outcomes

@@ -24,7 +24,7 @@ bounded_int_split_sum cast_default cast_inherent clamp count count_by_categories
 impute_constant index is_equal is_null lipschitz_float_mul mean quantile_score_candidates
 sized_bounded_float_checked_sum sized_bounded_float_ordered_sum sized_bounded_int_checked_sum
 sized_bounded_int_monotonic_sum sized_bounded_int_ordered_sum sized_bounded_int_split_sum sum unordered variance
-"""  # constructors whose maps are proved in the papers that their docstrings cite, or that change each row by itself
+"""  # constructors whose maps are proved in the papers that their docstrings cite, or that change each row by itself  # noqa: E501
 
 
 def main():

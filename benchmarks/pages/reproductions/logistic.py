@@ -31,17 +31,23 @@ EPSILON = 0.2
 FOLDS, RESTARTS, MANY = 5, 10, 500
 METHODS = {
     "LR": "standard logistic regression",
-    "A1 std": "Algorithm 1, printed noise (Laplace length, 2/(n eps lambda) its standard deviation)",
+    "A1 std": (
+        "Algorithm 1, printed noise (Laplace length, 2/(n eps lambda) its standard deviation)"
+    ),
     "A1 scale": "Algorithm 1, printed noise (Laplace length, 2/(n eps lambda) its scale)",
     "A1 gamma": "Algorithm 1, corrected noise (Gamma length)",
     "A2 std": "Algorithm 2, printed noise (Laplace length, 2/eps its standard deviation)",
     "A2 scale": "Algorithm 2, printed noise (Laplace length, 2/eps its scale)",
     "A2 gamma": "Algorithm 2, corrected noise (Gamma length)",
-    "A2 corrected": "Algorithm 2, corrected noise and budget (Chaudhuri, Monteleoni and Sarwate 2011)",
-    "A1 unscaled": "what if: Algorithm 1, printed std, with a normal vector as direction, not scaled to "
-    "norm 1",
-    "A2 unscaled": "what if: Algorithm 2, printed std, with a normal vector as direction, not scaled to "
-    "norm 1",
+    "A2 corrected": (
+        "Algorithm 2, corrected noise and budget (Chaudhuri, Monteleoni and Sarwate 2011)"
+    ),
+    "A1 unscaled": (
+        "what if: Algorithm 1, printed std, with a normal vector as direction, not scaled to norm 1"
+    ),
+    "A2 unscaled": (
+        "what if: Algorithm 2, printed std, with a normal vector as direction, not scaled to norm 1"
+    ),
 }
 _NOISE_NAMES = {
     "std": "laplace_radius_std",

@@ -11,7 +11,7 @@ descendants that have left the worker's session, because orphans become children
 The supervisor exits as the worker did: with its exit code, or by its signal. MEMORY limits the
 worker's address space (bytes; 0: no limit). An environment variable gives the worker the
 supervisor's process id.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

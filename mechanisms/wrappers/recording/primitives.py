@@ -8,7 +8,7 @@ A primitive is data. A target file, a table of ``recording/tables`` or a call of
 The values are expressions over the arguments of the call, including ``self``: names, attributes,
 items, numbers, arithmetic, and `abs`, `exp`, `len`, `log`, `max`, `min`, `sqrt`, `sum`. A small
 interpreter evaluates them; they are never run as Python code.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -27,9 +27,13 @@ LAWS = {
     "gumbel": "input plus Gumbel noise of `scale`",
     "exponential": "exponential noise of `scale`, at least 0",
     "one_sided_geometric": "geometric noise with success probability `scale`, at least 1",
-    "uniform": "a draw that does not depend on data: uniform numbers, bits, whole numbers of a range",
+    "uniform": (
+        "a draw that does not depend on data: uniform numbers, bits, whole numbers of a range"
+    ),
     "noise": "any other draw that does not depend on data",
-    "choice": "one of several, or several, with the probabilities `input`; uniform without an input",
+    "choice": (
+        "one of several, or several, with the probabilities `input`; uniform without an input"
+    ),
     "binomial": "a binomial draw of `size` trials with probability `input`",
     "permutation": "a random order",
     "poisson_sample": "a subset that contains each record independently",
@@ -105,7 +109,8 @@ class Primitive:
 
     Examples
     --------
-    >>> noise = Primitive("mine.add_noise", {"law": "laplace", "input": "value", "scale": "s / epsilon"})
+    >>> noise = Primitive("mine.add_noise",
+    ...     {"law": "laplace", "input": "value", "scale": "s / epsilon"})
     >>> noise.reads(("value", "s", "epsilon"), {}, (3.0, 1.0), {"epsilon": 0.5})[:2]
     (3.0, 2.0)
     """

@@ -105,7 +105,7 @@ def _frame(found):
     counts = "COUNTS = pl.LazyFrame({'len': [0, 1, 2, 5]}, schema={'len': pl.Int64})"
     public += [counts] if "COUNTS" in found["plan"] else []
     result = (
-        f"{{repr([row[key] for key in {list(keys)}]): [0, *(row[name] for name in row if name not in "
+        f"{{repr([row[key] for key in {list(keys)}]): [0, *(row[name] for name in row if name not in "  # noqa: E501
         f"{list(keys)})] for row in rows}}"
     )
     lines = [

@@ -14,7 +14,7 @@ skip       modules that are not imported, because they ended or blocked an earli
 answered   whether requests to the network at import get an empty answer
 most       largest number of objects
 =========  =============================================================================================================
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 

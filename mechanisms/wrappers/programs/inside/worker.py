@@ -22,7 +22,7 @@ step: open (name, kwargs, entries, limit), or a method of     value
 An answer with ``error`` describes a fault of the target. An answer with ``failed`` is the reason
 why there is no output. A batch that raises is not run again: its answer is ``raised``. With
 ``each``, runs are made one at a time, and their results are in ``parts``.
-"""
+"""  # noqa: E501
 
 from __future__ import annotations
 
