@@ -136,7 +136,7 @@ def certified_mismatch(rng: Generator) -> str:
 
 ATTACKS = (
     Attack("violation missed by a plan at power .9: from the claim", planned_response, 1 - _POWER),
-    Attack("violation missed by a plan at power .9: from the mechanism", planned_mechanism, 1 - _POWER),
-    Attack("mismatch of the stated size not noticed", unnoticed, 0.1),
-    Attack("sampler with too little noise CERTIFIED", certified_mismatch, 0.1),
+    Attack("violation missed by a plan at power .9: from the mechanism", planned_mechanism, 1 - _POWER, 200),
+    Attack("mismatch of the stated size not noticed", unnoticed, 0.1, 200),
+    Attack("sampler with too little noise CERTIFIED", certified_mismatch, 0.1, 200),
 )

@@ -158,9 +158,9 @@ def searched_seed(rng: Generator) -> Outcome:
 
 
 ATTACKS = (
-    Attack("optional stopping of extensions, alpha .05", partial(extended_counts, 0.05), stated(0.05, EXTENSIONS), 12_000),
-    Attack("optional stopping of extensions, alpha .01", partial(extended_counts, 0.01), stated(0.01, EXTENSIONS), 12_000),
+    Attack("optional stopping of extensions, alpha .05", partial(extended_counts, 0.05), stated(0.05, EXTENSIONS), 6000),
+    Attack("optional stopping of extensions, alpha .01", partial(extended_counts, 0.01), stated(0.01, EXTENSIONS), 6000),
     Attack("optional stopping of one extension, exact, alpha down to 1e-9", exact_extension),
     Attack("optional stopping of extensions in a store, alpha .2", extended_store, stated(0.2, _STORE_EXTENSIONS)),
-    Attack("witness with a searched seed confirmed", searched_seed, 0.5),
+    Attack("witness with a searched seed confirmed", searched_seed, 0.5, 200),
 )
