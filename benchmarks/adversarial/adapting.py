@@ -15,7 +15,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness import Verdict, audit
-from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, failure_unless_verdict, false_alarm, response, seed_of
+from dpwitness.benchmarks.adversarial.attack import PAIR, RATE_RUNS, Attack, failure_unless_verdict, false_alarm, response, seed_of
 from dpwitness.mechanisms import PureDP
 
 Mechanism = Callable[[Any, int, Generator], Any]
@@ -115,9 +115,12 @@ def leak_by_batch(rng: Generator) -> str:
 
 ATTACKS = (
     Attack(
-        "correct mechanism with state or batch-dependent outputs reported as VIOLATED, alpha .05", partial(sound_but_stateful, 0.05), 0.05
+        "correct mechanism with state or batch-dependent outputs reported as VIOLATED, alpha .05",
+        partial(sound_but_stateful, 0.05),
+        0.05,
+        RATE_RUNS,
     ),
-    Attack("correct mechanism with dependent rows reported as VIOLATED, alpha .05", partial(dependent_rows, 0.05), 0.05),
+    Attack("correct mechanism with dependent rows reported as VIOLATED, alpha .05", partial(dependent_rows, 0.05), 0.05, RATE_RUNS),
     Attack("leak before or after a number of calls passes", leak_that_hides),
     Attack("leak in batches only passes", leak_by_batch),
 )

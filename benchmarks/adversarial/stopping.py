@@ -20,7 +20,7 @@ from dpwitness.auditors.results.audit_result import AuditResult
 from dpwitness.auditors.results.witness_reader import seal
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound, reweight_for_extension, shares_spent
-from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, Outcome, false_alarm, response, seed_of
+from dpwitness.benchmarks.adversarial.attack import PAIR, RATE_RUNS, Attack, Outcome, false_alarm, response, seed_of
 from dpwitness.mechanisms import PureDP
 
 EXTENSIONS = 6  # number of extensions in attacks on counts
@@ -158,9 +158,9 @@ def searched_seed(rng: Generator) -> Outcome:
 
 
 ATTACKS = (
-    Attack("optional stopping of extensions, alpha .05", partial(extended_counts, 0.05), stated(0.05, EXTENSIONS), 6000),
-    Attack("optional stopping of extensions, alpha .01", partial(extended_counts, 0.01), stated(0.01, EXTENSIONS), 6000),
-    Attack("optional stopping of one extension, exact, alpha down to 1e-9", exact_extension),
-    Attack("optional stopping of extensions in a store, alpha .2", extended_store, stated(0.2, _STORE_EXTENSIONS)),
+    Attack("optional stopping of extensions, alpha .05", partial(extended_counts, 0.05), stated(0.05, EXTENSIONS), 3000),
+    Attack("optional stopping of extensions, alpha .01", partial(extended_counts, 0.01), stated(0.01, EXTENSIONS), 3000),
+    Attack("optional stopping of one extension, exact, alpha down to 1e-9", exact_extension, runs=RATE_RUNS),
+    Attack("optional stopping of extensions in a store, alpha .2", extended_store, stated(0.2, _STORE_EXTENSIONS), RATE_RUNS),
     Attack("witness with a searched seed confirmed", searched_seed, 0.5, 200),
 )
