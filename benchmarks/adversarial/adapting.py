@@ -18,6 +18,7 @@ from numpy.random import Generator
 from dpwitness import Verdict, audit
 from dpwitness.benchmarks.adversarial.attack import (
     PAIR,
+    RATE_RUNS,
     Attack,
     failure_unless_verdict,
     false_alarm,
@@ -169,11 +170,13 @@ ATTACKS = (
         "correct mechanism with state or batch-dependent outputs reported as VIOLATED, alpha .05",
         partial(sound_but_stateful, 0.05),
         0.05,
+        RATE_RUNS,
     ),
     Attack(
         "correct mechanism with dependent rows reported as VIOLATED, alpha .05",
         partial(dependent_rows, 0.05),
         0.05,
+        RATE_RUNS,
     ),
     Attack("leak before or after a number of calls passes", leak_that_hides),
     Attack("leak in batches only passes", leak_by_batch),

@@ -14,6 +14,7 @@ from dpwitness import Pair, audit, audit_canaries
 from dpwitness import mechanisms as m
 from dpwitness.benchmarks.adversarial.attack import (
     PAIR,
+    RATE_RUNS,
     Attack,
     Outcome,
     false_alarm,
@@ -208,20 +209,41 @@ def copied_canaries(rng: Generator) -> Outcome:
 
 ATTACKS = (
     *(
-        Attack(f"false alarms at the claim: {notion}", partial(at_claim, notion, 0.2), 0.2)
+        Attack(
+            f"false alarms at the claim: {notion}", partial(at_claim, notion, 0.2), 0.2, RATE_RUNS
+        )
         for notion in NOTIONS
     ),
-    Attack("false alarms at the claim: any notion, alpha .05", partial(at_claim, "", 0.05), 0.05),
     Attack(
-        "false alarms at the claim: Laplace and Gaussian noise", partial(noise_at_claim, 0.2), 0.2
+        "false alarms at the claim: any notion, alpha .05",
+        partial(at_claim, "", 0.05),
+        0.05,
+        RATE_RUNS,
     ),
     Attack(
-        "false alarms over many pairs with early looks, alpha .2", partial(many_pairs, 0.2), 0.2
+        "false alarms at the claim: Laplace and Gaussian noise",
+        partial(noise_at_claim, 0.2),
+        0.2,
+        RATE_RUNS,
     ),
     Attack(
-        "false alarms over many pairs with early looks, alpha .05", partial(many_pairs, 0.05), 0.05
+        "false alarms over many pairs with early looks, alpha .2",
+        partial(many_pairs, 0.2),
+        0.2,
+        RATE_RUNS,
     ),
-    Attack("false alarms over the pairs of a domain, alpha .2", partial(searched_pairs, 0.2), 0.2),
-    Attack("false alarms of canaries: independent runs", honest_canaries, 0.2),
+    Attack(
+        "false alarms over many pairs with early looks, alpha .05",
+        partial(many_pairs, 0.05),
+        0.05,
+        RATE_RUNS,
+    ),
+    Attack(
+        "false alarms over the pairs of a domain, alpha .2",
+        partial(searched_pairs, 0.2),
+        0.2,
+        RATE_RUNS,
+    ),
+    Attack("false alarms of canaries: independent runs", honest_canaries, 0.2, RATE_RUNS),
     Attack("canaries: copies of one run pooled", copied_canaries),
 )

@@ -53,7 +53,7 @@ def _runs_from_claim(claim: PureDP, true: float) -> int:
 
 _BROKEN: tuple[
     tuple[Any, Pair], ...
-] = (  # fast mechanisms, each with a pair on which its epsilon is attained; the attack lowers their claims  # noqa: E501
+] = (  # fast mechanisms, each with a pair on which its epsilon is attained; the attack lowers their claims
     (m.Laplace(1.0, arithmetic="grid"), PAIR),
     (m.Geometric(1.0), PAIR),
     (m.RandomizedResponse(1.0), PAIR),
@@ -184,8 +184,11 @@ def certified_mismatch(rng: Generator) -> str:
 ATTACKS = (
     Attack("violation missed by a plan at power .9: from the claim", planned_response, 1 - _POWER),
     Attack(
-        "violation missed by a plan at power .9: from the mechanism", planned_mechanism, 1 - _POWER
+        "violation missed by a plan at power .9: from the mechanism",
+        planned_mechanism,
+        1 - _POWER,
+        200,
     ),
-    Attack("mismatch of the stated size not noticed", unnoticed, 0.1),
-    Attack("sampler with too little noise CERTIFIED", certified_mismatch, 0.1),
+    Attack("mismatch of the stated size not noticed", unnoticed, 0.1, 200),
+    Attack("sampler with too little noise CERTIFIED", certified_mismatch, 0.1, 200),
 )

@@ -26,6 +26,7 @@ from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.benchmarks.adversarial.attack import (
     PAIR,
+    RATE_RUNS,
     Attack,
     Outcome,
     false_alarm,
@@ -215,19 +216,24 @@ ATTACKS = (
         "optional stopping of extensions, alpha .05",
         partial(extended_counts, 0.05),
         stated(0.05, EXTENSIONS),
-        12_000,
+        3000,
     ),
     Attack(
         "optional stopping of extensions, alpha .01",
         partial(extended_counts, 0.01),
         stated(0.01, EXTENSIONS),
-        12_000,
+        3000,
     ),
-    Attack("optional stopping of one extension, exact, alpha down to 1e-9", exact_extension),
+    Attack(
+        "optional stopping of one extension, exact, alpha down to 1e-9",
+        exact_extension,
+        runs=RATE_RUNS,
+    ),
     Attack(
         "optional stopping of extensions in a store, alpha .2",
         extended_store,
         stated(0.2, _STORE_EXTENSIONS),
+        RATE_RUNS,
     ),
-    Attack("witness with a searched seed confirmed", searched_seed, 0.5),
+    Attack("witness with a searched seed confirmed", searched_seed, 0.5, 200),
 )

@@ -75,7 +75,7 @@ def test_a_proof_is_refused_if_the_sign_of_a_zero_may_tell_a_query():
 
 def test_random_programs_without_the_refusal_never_return_minus_zero():
     rng, accepted = random.Random(11), 0
-    for _ in range(300):
+    for _ in range(150):
         try:
             program = read(function := function_of(Writer(rng.getrandbits(40)).text()))
         except InvalidArgument:
@@ -94,7 +94,7 @@ def test_random_programs_without_the_refusal_never_return_minus_zero():
             continue
         numbers = [number for number in _flat(found) if type(number) is float]
         assert all(number or math.copysign(1, number) > 0 for number in numbers), (queries, noise)
-    assert accepted > 60
+    assert accepted > 30
 
 
 def _flat(output):
