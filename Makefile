@@ -22,7 +22,7 @@ test:
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.test tools
 	$(VENV)/bin/python -m pytest -n auto
 
-# Also the tests of tests/slow.txt; TESTS=FOLDER runs a part.
+# Also the tests that are marked as slow; TESTS=FOLDER runs a part.
 test-all:
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.test tools
 	$(VENV)/bin/python -m pytest -n auto -m 'not benchmark' $(TESTS)

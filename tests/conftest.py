@@ -24,12 +24,12 @@ for finder in sys.meta_path:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the tests in slow.txt as slow: `make test` skips slow tests, and `make test-all` runs
-    them.
+    """Mark the cases that `slow_cases` names as slow: `make test` skips slow tests, and `make
+    test-all` runs them.
     """
-    slow = set(Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
     for item in items:
-        if item.nodeid in slow:
+        cases = item.get_closest_marker("slow_cases")
+        if cases is not None and item.callspec.id in cases.args:
             item.add_marker(pytest.mark.slow)
 
 

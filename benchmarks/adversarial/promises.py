@@ -51,9 +51,8 @@ def _runs_from_claim(claim: PureDP, true: float) -> int:
     return needed
 
 
-_BROKEN: tuple[
-    tuple[Any, Pair], ...
-] = (  # fast mechanisms, each with a pair on which its epsilon is attained; the attack lowers their claims
+# Fast mechanisms, each with a pair on which its epsilon is attained; the attack lowers their claim.
+_BROKEN: tuple[tuple[Any, Pair], ...] = (
     (m.Laplace(1.0, arithmetic="grid"), PAIR),
     (m.Geometric(1.0), PAIR),
     (m.RandomizedResponse(1.0), PAIR),

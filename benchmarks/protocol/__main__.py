@@ -19,7 +19,7 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.option_values.datasets import dataset
 from dpwitness.option_values.targets import words
 
-SHIMS = Path(mechanisms.__path__[0]) / "foreign" / "shims"
+SHIMS = Path(mechanisms.__path__[0]) / "wrappers" / "programs" / "shims"
 LANGUAGES = ("cpp", "go", "java", "javascript", "r", "rust")
 
 

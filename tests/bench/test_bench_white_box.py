@@ -7,6 +7,7 @@ import pytest
 from dpwitness.benchmarks.white_box import CASES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_figure_is_reached(case):
     row = case.measured()

@@ -20,6 +20,7 @@ from dpwitness.benchmarks.hostile.fuzz_inputs import environments, options, sign
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "counts",
     [

@@ -36,6 +36,7 @@ def test_the_number_of_audits_suffices():
     assert binom.sf(allowed, AUDITS, 0.75) >= 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_false_alarms_at_one_half(kind):
     """False-failure probability 1e-6; a rate of .75 fails with probability .99."""
@@ -51,6 +52,7 @@ def test_false_alarms_at_one_half(kind):
     assert wrong <= most(AUDITS, 0.5), f"{wrong} of {AUDITS} audits of {', '.join(names)}"
 
 
+@pytest.mark.slow
 def test_a_claim_that_is_broken_is_counted():
     """The same count with claims a third too small: nearly all audits alarm, so the test above can
     fail.
@@ -75,6 +77,7 @@ def test_every_claim_kind_and_output_kind_is_there():
     }
 
 
+@pytest.mark.slow_cases("dictionaries", "lists of noisy length")
 @pytest.mark.parametrize(
     "name",
     [
@@ -118,6 +121,7 @@ def _once(run, data, rng):
         return "KeyError"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["spike of mass 0.01 and width 0.001", "sentinel value", "normal, mu 1 % large"]
 )
@@ -191,6 +195,7 @@ def test_a_task_that_raises_is_a_row_that_is_missed():
     assert len(rows) == 1 and not rows[0].row().met and "KeyError" in rows[0].case
 
 
+@pytest.mark.slow
 def test_tight_laws_are_refuted_a_little_below():
     """Specimens are tight: at .8 of its epsilon the randomized response of 20 values is refuted in
     most of 10 audits.

@@ -27,6 +27,7 @@ def alarms(audits: int, first: int) -> tuple[int, int]:
     return value, bits
 
 
+@pytest.mark.slow
 def test_false_alarm_rate():
     """60 audits at alpha = .05; false-failure probability of this test 1e-6."""
     value, bits = alarms(60, 0)

@@ -74,6 +74,7 @@ def function(**attributes):
     return f
 
 
+@pytest.mark.slow_cases("str-int0", "str-int1")
 @pytest.mark.parametrize(
     ("name", "value"),
     [(name, value) for name, values in HOSTILE.items() for value in values],

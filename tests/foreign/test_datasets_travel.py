@@ -69,6 +69,7 @@ def big(rows=100_000):
     return frame
 
 
+@pytest.mark.slow
 def test_a_frame_of_many_rows_is_one_transfer_a_worker(target, monkeypatch):
     """2.9 MB each: two datasets are sent once each, however many batches are run on them."""
     sent = []

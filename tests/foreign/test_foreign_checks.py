@@ -27,6 +27,7 @@ def failures(report):
     return {finding.check for finding in report.failed}
 
 
+@pytest.mark.slow_cases("leaky-check_low_bits-Verdict.VIOLATED")
 @pytest.mark.parametrize(
     ("name", "check", "verdict"),
     [
@@ -158,6 +159,7 @@ def test_the_decorator_takes_expected_failures_from_the_file(file, tmp_path):
     check(mechanism)
 
 
+@pytest.mark.slow
 def test_new_template_runs_as_it_is(shell):
     written = shell.dpwitness("targets", "new", "mine.py")
     assert written.returncode == 0 and "dpwitness check mine.py" in written.stdout
@@ -256,6 +258,7 @@ def test_targets_are_listed_with_their_state(shell, tmp_path):
     assert refused.returncode == 2 and "diffprivlib" in refused.stderr
 
 
+@pytest.mark.slow
 def test_environments_are_made_and_a_failure_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path))
     said: list[str] = []

@@ -91,6 +91,7 @@ def test_a_target_is_its_fields(file):
             Target(**({"file": file, "name": "leaky"} | wrong))
 
 
+@pytest.mark.slow
 def test_a_crash_twice_is_an_error_that_names_the_signal_and_the_last_lines(file):
     result = audit(Target(file, "crashes"), trials=1000)
     assert result.verdict is Verdict.ERROR
@@ -332,6 +333,7 @@ def test_draws_are_counted_where_they_are_made(file):
     assert 50 <= few < 60 and 100 <= many < 120  # a Laplace draw takes one word, seldom more
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("workers", [1, 2])

@@ -66,6 +66,7 @@ def test_a_home_is_no_matter_of_a_shell(tmp_path, monkeypatch):
     assert str(Target(command=["~/mine"]).claim) == "pure:1"
 
 
+@pytest.mark.slow
 def test_programs_on_other_processes_give_the_counts_of_this_one(program):
     target = program(WRONG)
     with executor("processes:2") as pool:

@@ -27,7 +27,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import _idle
 
 _SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
 BROKEN, GOOD, broken = (_SPECIMENS[name] for name in ("BROKEN", "GOOD", "broken"))
-SHIMS = Path(mechanisms.__path__[0]) / "foreign" / "shims"
+SHIMS = Path(mechanisms.__path__[0]) / "wrappers" / "programs" / "shims"
 VECTORS = json.loads((SHIMS / "vectors.json").read_text())
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
 PYTHON = [sys.executable, "-I", "-S"]
@@ -223,6 +223,7 @@ def test_what_a_batch_raises_is_an_output_of_single_runs(program):
     assert only_one.verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("put_in", "options", "said"),
     [

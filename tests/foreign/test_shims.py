@@ -13,7 +13,7 @@ from dpwitness import Pair, Target, Verdict, audit, mechanisms
 from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.mechanisms.wrappers.programs.program_messages import parse_hello
 
-SHIMS = Path(mechanisms.__path__[0]) / "foreign" / "shims"
+SHIMS = Path(mechanisms.__path__[0]) / "wrappers" / "programs" / "shims"
 VECTORS = json.loads((SHIMS / "vectors.json").read_text())
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
 ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
@@ -110,6 +110,7 @@ def as_bytes(parts):
     )
 
 
+@pytest.mark.slow
 def test_a_shim_keeps_the_protocol_and_draws_the_same_numbers(shim):
     example, words = shim
     missed = [
@@ -134,6 +135,7 @@ def test_a_shim_keeps_the_protocol_and_draws_the_same_numbers(shim):
     assert said.partition(b"\n")[2] == as_bytes(VECTORS["conversation"]["answered"])
 
 
+@pytest.mark.slow
 def test_a_right_and_a_wrong_mechanism(shim):
     """Both verdicts fail with probability below 1e-6 for any seed."""
     right, wrong = (

@@ -216,6 +216,7 @@ def test_a_wrong_option_would_be_seen():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if fences(page, "pycon")], ids=lambda page: page.stem
 )
@@ -257,6 +258,7 @@ def block(page, start):
     return re.search(rf"^```\w+\n({re.escape(start)}.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
 
 
+@pytest.mark.slow
 def test_a_cpp_function_as_printed(shell):
     shim, build, audit = (
         block("guides/programs.md", "$ python -m dpwitness.benchmarks.protocol shim")
@@ -274,6 +276,7 @@ def test_a_cpp_function_as_printed(shell):
     assert ran.returncode == 1 and "VIOLATED: epsilon > 1.9" in ran.stdout, ran.stdout + ran.stderr
 
 
+@pytest.mark.slow
 def test_users_as_printed(shell):
     pytest.importorskip("pandas")
     ran = shell.run(sys.executable, str(DOCS / "examples" / "users.py"))
@@ -285,6 +288,7 @@ def test_users_as_printed(shell):
     ], ran.stderr
 
 
+@pytest.mark.slow
 def test_objects_as_printed(shell):
     shutil.copy(DOCS / "examples" / "objects.py", shell.folder)
     estimator, session = (
@@ -313,6 +317,7 @@ def test_module_of_pytorch_as_printed(shell):
     assert found.returncode == 0 and "NOT REFUTED" in found.stdout, found.stdout + found.stderr
 
 
+@pytest.mark.slow
 def test_checks_of_a_library_as_printed(shell):
     assert shell.dpwitness("targets", "new", "theirs.py").returncode == 0
     (shell.folder / "test_theirs.py").write_text(block("guides/library.md", "# test_theirs.py"))
@@ -320,6 +325,7 @@ def test_checks_of_a_library_as_printed(shell):
     assert "14 passed, 4 skipped" in tested.stdout, tested.stdout
 
 
+@pytest.mark.slow
 def test_search_with_a_density_as_printed(shell):
     line = block(
         "guides/white-box.md", "$ dpwitness audit dpwitness.mechanisms:LogisticOutputPerturbation"
@@ -355,6 +361,7 @@ def _numberless(line):
     return re.sub(r"[\d,.]+", "N", re.sub(r"[\d.]+ (ns|us|ms|s|min)\b", "T", line))
 
 
+@pytest.mark.slow
 def test_an_audit_that_is_killed_goes_on_as_printed(tmp_path):
     """The page's command on two Dask workers, killed and run again, gives the result of an
     uninterrupted audit.

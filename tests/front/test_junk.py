@@ -14,6 +14,7 @@ from dpwitness.mechanisms import InvalidArgument, Laplace, Pair, Records
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.filterwarnings("ignore")
 def test_junk_ends_in_one_line(seed):
@@ -28,6 +29,7 @@ def test_junk_in_pairs_ends_in_one_line():
     assert not faults, "\n".join(faults)
 
 
+@pytest.mark.slow_cases("<lambda>-PureDP: epsilon must be positive and finite, got '1'")
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -152,6 +154,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow_cases("'audit' '' '--claim' 'pure:1'")
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(map(repr, command)))
 def test_empty_and_impossible_names_are_one_line_and_exit_code_2(
     tmp_path, monkeypatch, refused, command

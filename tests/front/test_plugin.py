@@ -105,6 +105,7 @@ def counts(text):
     return re.search(r"(\d+) failed, (\d+) passed", text).groups()
 
 
+@pytest.mark.slow
 def test_one_report_for_any_number_of_workers(suite):
     runs = {}
     for name, extra in {"two": ["-n", "2"], "off": ["-p", "no:xdist"]}.items():
@@ -144,6 +145,7 @@ def test_failure_messages_lead_to_the_witness(suite):
         assert again.returncode == 1, again.stderr
 
 
+@pytest.mark.slow
 def test_what_stands_behind_a_yield_is_run(suite):
     assert "after the audit" in suite.pytest("-k", "yielded", "-s").stdout
 
@@ -165,6 +167,7 @@ def test_nothing_heavy_is_imported_where_no_audit_is_asked_for(shell):
     assert ran.returncode == 0, ran.stdout
 
 
+@pytest.mark.slow
 def test_results_of_every_kind_are_asserted_and_reported(shell):
     (shell.folder / "test_kinds.py").write_text(KINDS)
     ran = shell.pytest("--dp-report", "out")

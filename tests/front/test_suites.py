@@ -110,6 +110,7 @@ def papers():
     return {name: run_case(cases[name], trials=20_000) for name in wanted}
 
 
+@pytest.mark.slow
 def test_enclosures_stand_next_to_the_bounds(papers, tmp_path):
     """W3 at eps = 1, n lambda = 0.1 has 1.2528; W12 is infinite; the simplex has half its claim; a
     missing density is reported.
@@ -137,6 +138,7 @@ def test_enclosures_stand_next_to_the_bounds(papers, tmp_path):
     assert "| exact privacy loss | epsilon in [0.5, 0.5]: " in text and "; upper end: " in text
 
 
+@pytest.mark.slow
 def test_an_enclosure_settles_what_runs_do_not_show(papers):
     outcome = papers["logistic-objective-gamma-d2"]
     assert outcome.result.verdict is Verdict.NOT_REFUTED and outcome.right is True
@@ -164,6 +166,7 @@ def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
     assert json.loads((tmp_path / "audit.json").read_text())["results"][0]["name"] == "too-good"
 
 
+@pytest.mark.slow
 def test_a_suite_from_the_command_line(shell):
     found = shell.dpwitness(
         "suite",

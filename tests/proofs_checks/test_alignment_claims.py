@@ -72,6 +72,7 @@ def test_winner_alignment():
         assert proved(winner_obligations(EPSILON * 1.1, EPSILON, direction)) is FAILS
 
 
+@pytest.mark.slow
 def test_losses_of_broken_variants():
     assert check("ZOO-SVT-uncut", quick=True).evidence.result.parameter_lower == pytest.approx(
         4.0308, abs=1e-3

@@ -68,6 +68,7 @@ def test_factored_excess_is_the_privacy_loss(epsilon, n_lambda):
         assert float(ball.mid()) == pytest.approx(direct, abs=1e-10)
 
 
+@pytest.mark.slow_cases("CM-06")
 @pytest.mark.parametrize(
     "id", ["CM-01", "CM-02", "CM-06", "CM-08-gamma", "JT-06", "JT-06-logistic"]
 )
@@ -85,6 +86,7 @@ def test_fails_on_a_proved_cell(id):
     )
 
 
+@pytest.mark.slow
 def test_algorithm_2_fails_exactly_below_two_over_epsilon():
     assert check("CM-06", epsilon=1.0, n_lambda=(2.001, 1e3)).claim_verdict is TIGHT
     assert check("CM-06", epsilon=1.0, n_lambda=1.98).claim_verdict is FAILS
@@ -124,6 +126,7 @@ def test_known_values():
     )
 
 
+@pytest.mark.slow
 def test_wrong_constants_turn_the_verdict(mutated):
     def rate(epsilon):
         return enclose((epsilon / 2).log1p() / epsilon - arb(0.45))

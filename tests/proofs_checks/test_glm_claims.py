@@ -80,6 +80,7 @@ def test_border_of_the_printed_noise():
     assert check("JT-07", epsilon=1.0, delta=9.1e-5).claim_verdict is HOLDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "loss"), [(0.1, 0.14879), (1.0, 1.40547), (5.0, 6.2528)])
 def test_huber_pair_spends_rate_and_determinant(epsilon, loss):
     found = check("JT-06-huber", epsilon=epsilon)
@@ -119,6 +120,7 @@ def test_noise_of_add_remove_neighbours_fails_under_replacement(epsilon, delta, 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta", "times"), [(1.0, 1e-3, 1.34), (1.0, 1e-5, 23.5), (0.1, 1e-5, 3.9)]
 )
@@ -140,6 +142,7 @@ def test_wide_noise_is_the_printed_formula(epsilon, delta):
     )
 
 
+@pytest.mark.slow
 def test_the_worst_pair_of_gaussian_noise_is_the_worst_response():
     """Any width, scale and radius is the claim's record in other units; in two dimensions the
     second takes no part.
@@ -182,6 +185,7 @@ def test_crowds_approach_the_truth_of_the_logistic_loss(repaired):
         )
 
 
+@pytest.mark.slow
 def test_the_repaired_mechanism_keeps_the_worst_response():
     for delta in (1e-3, 1e-8):
         _, y, _, _ = huber_pair(1.0, delta, math.log(1 / delta) + 1.0)
@@ -250,6 +254,7 @@ def gaussian(a, b):
     return lambda epsilon, delta: enclose(gaussian_excess(epsilon, delta, per_log=a, per_epsilon=b))
 
 
+@pytest.mark.slow
 def test_wrong_constants_turn_the_verdict(mutated):
     assert mutated("JT-03", function=gaussian(1, 1)) is FAILS
     assert mutated("JT-03-sharper", function=gaussian(6.1 / 4, 6.1 / 4)) is FAILS

@@ -28,6 +28,7 @@ HOLDS, TIGHT, FAILS, OPEN = (
 PASSED = ClaimVerdict.NOT_REFUTED
 
 
+@pytest.mark.slow
 def test_units():
     found = check("JK-15")
     assert found.claim_verdict is FAILS and found.evidence.result.epsilon_lower > 9
@@ -45,6 +46,7 @@ def test_units():
     assert claims.one_draw(0.1, 1.0) == 0.0
 
 
+@pytest.mark.slow
 def test_weights_alone_break_the_promise():
     """False alarm with probability 1e-6."""
     found = check("JK-15-weights", quick=True)
@@ -113,6 +115,7 @@ def test_wrong_constants_turn_the_verdict():
     assert with_units(1) is HOLDS and with_units(10) is OPEN
 
 
+@pytest.mark.slow
 def test_the_repaired_units_pass_where_the_printed_fail():
     repaired = TestDataIndependentLearner(
         claims.learner(claims.ONE_ROUND, 4.0), 1.0, 1e-6, 0.1, units="repaired"

@@ -30,6 +30,7 @@ HOLDS, FAILS, OPEN, PASSED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("updates", "loss", "level"), [(4, 0.3, 0.0), (4, 0.3, 0.21), (1, 0.8, 0.3)]
 )
@@ -67,6 +68,7 @@ def test_the_adversary_beats_every_fixed_level():
     assert found.evidence.numbers["2B answers"] == pytest.approx(0.0660, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_few_updates_break_the_promise():
     found = check("JK-07")
     assert found.claim_verdict is FAILS
@@ -79,6 +81,7 @@ def test_few_updates_break_the_promise():
     assert edge < found.evidence.numbers["holds for B from"] < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("delta", "updates", "least"), [(1e-6, 1, 2.03), (1e-6, 4, 1.40), (1e-3, 8, 1.16)]
 )

@@ -62,6 +62,40 @@ def test_the_precision_of_the_caller_changes_nothing():
         )
 
 
+@pytest.mark.slow_cases(
+    "CM-05-event",
+    "CM-06",
+    "CM-06-W3",
+    "CM-06-line",
+    "CM-06-line-std",
+    "CM-06-search",
+    "CM-07-W5",
+    "CM-08-consistency",
+    "CM-11",
+    "JK-01",
+    "JK-06-repair",
+    "JK-07",
+    "JK-07-constant",
+    "JK-10",
+    "JK-10-one",
+    "JK-15",
+    "JK-15-weights",
+    "JT-02-shape",
+    "JT-06-huber",
+    "JT-07-huber",
+    "JT-12",
+    "JT-14",
+    "JT-16",
+    "JT-16-limit",
+    "JT-17",
+    "MN-01",
+    "MN-03-W12",
+    "MN-03-bulk",
+    "MN-04",
+    "ZOO-NOISY-MAX-value",
+    "ZOO-SVT-less-noise",
+    "ZOO-SVT-uncut",
+)
 @pytest.mark.parametrize("id", sorted(declarations()))
 def test_verdict(id, published):
     """Computed again, with less effort: the verdict published, and the prior one or a reason for
@@ -97,6 +131,7 @@ def test_verdict(id, published):
 WITNESSES = sorted((PUBLISHED / "papers").glob("witness-*.json"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "file",
     [f for f in WITNESSES if json.loads(f.read_text()).get("kind") != "claim"],

@@ -104,6 +104,7 @@ def test_singular_excess_is_below_the_event_it_speaks_of(d, multiple, spread, ja
     )
 
 
+@pytest.mark.slow
 def test_printed_output_noise_fails_everywhere_and_its_witness_replays():
     found = check("CM-05")
     assert found.claim_verdict is FAILS and found.evidence.signs.positive == 1
@@ -117,6 +118,7 @@ def loss_over_epsilon(epsilon, n_lambda):
     return float(np.max(epsilon * (1 + s) / 2 + np.log1p(s * (1 - s) / n_lambda))) / epsilon
 
 
+@pytest.mark.slow
 def test_witnesses_w3_and_w4():
     assert check("CM-06-W3", quick=True).evidence.numbers["epsilon_lower"] == pytest.approx(
         1.22847, abs=2e-5
@@ -141,6 +143,7 @@ def test_witnesses_w3_and_w4():
     assert check("CM-06-W4", epsilon=2.0, n_lambda=2.0).claim_verdict is ClaimVerdict.NOT_REFUTED
 
 
+@pytest.mark.slow
 def test_the_search_finds_what_the_witness_shows():
     found = check("CM-06-search", quick=True)
     numbers = found.evidence.numbers
@@ -197,6 +200,7 @@ def test_the_line_between_its_two_certificates():
     assert check("CM-06-line-std", epsilon=0.1, n_lambda=3.0).claim_verdict is not HOLDS
 
 
+@pytest.mark.slow
 def test_theorem_3():
     assert check("CM-07", epsilon=1.0, curvature=1e3).evidence.enclosure.lower == pytest.approx(
         math.log(1001) - 1, abs=1e-9
@@ -329,6 +333,7 @@ def test_dropping_the_jacobian_turns_the_line(mutated):
     assert mutated("CM-07", function=lambda epsilon, curvature: enclose(arb(0))) is TIGHT
 
 
+@pytest.mark.slow
 def test_gamma_noise_in_place_of_the_printed_one_turns_the_event(mutated):
     def gamma_event(effort, epsilon=0.2, regularization=10.0):
         mechanism = LogisticOutputPerturbation(

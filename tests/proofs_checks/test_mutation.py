@@ -90,6 +90,7 @@ def test_the_opposite_inequality_turns_the_verdict(id, verdict, mutated):
     assert mutated(id, function=negated) is verdict
 
 
+@pytest.mark.slow_cases("CM-06-repair-domain5-ClaimVerdict.FAILS")
 @pytest.mark.parametrize(
     ("id", "domain", "verdict"),
     [

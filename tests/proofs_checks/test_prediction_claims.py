@@ -20,6 +20,7 @@ def effort():
     return Effort(True, 60.0, 0, time.monotonic())
 
 
+@pytest.mark.slow
 def test_ratios():
     """One record: hinge, absolute and Huber minimisers are -+1/lambda, so that the bound is
     reached; the logistic one as in CM-04.

@@ -83,6 +83,7 @@ def test_every_claim_over_a_box_has_an_object():
     assert all(found["id"] == name and found["cells"] for name, found in stored.items())
 
 
+@pytest.mark.slow
 def test_objects_are_checked_without_flint(tmp_path):
     for name in ("CM-05-line", "JT-03", "MN-02"):
         (tmp_path / f"{name}.json").write_text(

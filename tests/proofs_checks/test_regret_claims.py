@@ -40,6 +40,7 @@ def response_delta(epsilon, odds, count):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("id", "epsilon", "delta", "rounds", "times"),
     [
@@ -58,6 +59,7 @@ def test_games_are_randomised_response(id, epsilon, delta, rounds, times):
     assert exact / delta == pytest.approx(times, rel=0.02)
 
 
+@pytest.mark.slow
 def test_least_epsilon_of_a_game():
     first = check("JT-16").evidence.numbers["least_epsilon"]
     assert check("JT-16", quick=True, epsilon=first * 0.97).claim_verdict is SOME

@@ -49,6 +49,7 @@ def binomial_delta(epsilon, odds, count):
     return float(np.sum(binom.pmf(j, count, expit(odds)) * np.maximum(gain, 0)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slope", "epsilon", "delta", "reached"),
     [(50, 5.0, 1e-5, 3.56e-4), (100, 1.0, 1e-5, 1.12e-2), (100, 1.0, 1e-8, 2.5e-4)],

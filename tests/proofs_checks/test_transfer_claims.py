@@ -31,6 +31,7 @@ HOLDS, TIGHT, FAILS, OPEN = (
 PASSED = ClaimVerdict.NOT_REFUTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rounds", "least"),
     [
@@ -55,6 +56,7 @@ def test_one_answer_in_closed_form():
     assert low < 2 / (math.sqrt(math.log(1e3)) * (1 - 2 * math.log1p(-1e-3))) < high
 
 
+@pytest.mark.slow
 def test_the_constant_one_fails_from_ten_answers_on():
     assert check("JK-10-one").claim_verdict is FAILS
     assert check("JK-10-one", rounds=1.0).claim_verdict is PASSED
@@ -126,6 +128,7 @@ def test_wrong_constants_turn_the_verdict():
     assert unsatisfiable(effort, claims.fit_obligation(1, 1), text="").verdict is HOLDS
 
 
+@pytest.mark.slow
 def test_the_repaired_constant_refutes_nothing():
     mechanism = TestDataDependentLearner(
         learner(10, 4.0), 1.0, 1e-6, np.ones((10, 1)), constant=4.0

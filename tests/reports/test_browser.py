@@ -136,6 +136,7 @@ def contrast(first, second):
     return (high + 0.05) / (low + 0.05)
 
 
+@pytest.mark.slow
 def test_question_and_answer_stand_at_the_top(opened, report):
     page = opened(report, java_script_enabled=False)
     for text in ("Does this implementation keep the privacy promise it makes?", "VIOLATED in"):
@@ -143,6 +144,7 @@ def test_question_and_answer_stand_at_the_top(opened, report):
         assert box is not None and box["y"] + box["height"] < 900
 
 
+@pytest.mark.slow
 def test_sorting_by_each_column(opened, report):
     page = opened(report)
     rising, falling = (
@@ -358,6 +360,7 @@ def hostile(results, tmp_path_factory):
     return written(tmp_path_factory.mktemp("hostile"), document)
 
 
+@pytest.mark.slow_cases("wide")
 @pytest.mark.parametrize("options", [{}, NARROW], ids=["wide", "narrow"])
 def test_hostile_texts_are_text(opened, hostile, options):
     page = opened(hostile, **options)
@@ -491,6 +494,7 @@ needs_axe = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow_cases("light")
 @needs_axe
 @pytest.mark.parametrize(
     "options", [{}, {"color_scheme": "dark"} | PHONE], ids=["light", "dark on a phone"]
@@ -499,6 +503,7 @@ def test_everybody_can_use_the_overview(opened, site, options):
     assert serious_problems(opened(site / "index.html", bypass_csp=True, **options)) == []
 
 
+@pytest.mark.slow
 @needs_axe
 @pytest.mark.parametrize(
     "options", [{}, {"color_scheme": "dark"}, NARROW], ids=["light", "dark", "narrow"]

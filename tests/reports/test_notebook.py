@@ -65,6 +65,7 @@ CELLS = {
 }
 
 
+@pytest.mark.slow_cases("AuditResult", "CertifyResult", "TraceResult")
 @pytest.mark.parametrize("kind", CELLS)
 def test_a_cell_shows_the_card_of_its_result(shell, parsed, kind):
     ran = shell.run_cell(f"{IMPORTS}\n{CELLS[kind]}")

@@ -112,6 +112,7 @@ def test_nothing_from_outside_runs_or_is_fetched(found, parsed):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "evil", [EVIL, "a\x00b", "\ud800", "]]>", "</svg><script>1</script>", "$\\alpha$", "|\n# x"]
 )
@@ -169,6 +170,7 @@ def test_hostile_texts_in_every_place_and_format(tmp_path, evil, parsed):
         assert (tmp_path / file.name).read_text() == text if file.suffix != ".xml" else True
 
 
+@pytest.mark.slow_cases("110")
 @pytest.mark.parametrize("pictures", [12, PICTURES])
 def test_many_audits_leave_pictures_out_and_say_so(found, pictures, monkeypatch):
     monkeypatch.setattr(html_format, "PICTURES", pictures)

@@ -226,6 +226,7 @@ def test_a_result_without_a_source_is_valid_and_says_so(document):
         valid_junit(document | {"results": [one]})
 
 
+@pytest.mark.slow
 def test_a_second_run_gives_the_same_fingerprints_and_another_claim_others(found):
     def marks(result, **changed):
         log = valid_sarif(build_document([result_json(result) | changed], title="t"))
@@ -291,6 +292,7 @@ def test_what_was_accepted_or_is_expected_is_suppressed(document, found):
     assert "1 that contradict the known truth" in step_summary(document | {"results": suite})
 
 
+@pytest.mark.slow
 def test_a_forge_s_limit_keeps_the_gravest(document, found):
     many = [found["traced"]] * 3 + [found["broken"] | {"bit_level": None}] * MOST
     log = valid_sarif(document | {"results": many})
@@ -447,6 +449,7 @@ class Strange:
         raise RuntimeError(name)
 
 
+@pytest.mark.slow
 def test_places_of_all_kinds_of_mechanisms(monkeypatch, tmp_path):
     near, away = HERE.parent, tmp_path
     anonymous = lambda dataset, size, rng: leaky(dataset, size, rng)  # noqa: E731

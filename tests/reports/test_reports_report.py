@@ -133,6 +133,7 @@ def test_a_violation_in_the_low_bits_is_told_apart(tmp_path):
     ).is_file() and "The witness file names no mechanism" in text
 
 
+@pytest.mark.slow
 def test_holm_is_statsmodels_holm():
     for seed in range(20):
         p = np.random.default_rng(seed).uniform(size=seed + 2) ** 4
@@ -268,6 +269,7 @@ CURVES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_plots_are_valid_and_the_same_twice(tmp_path):
     claims = ["pure:1", "approx:1,1e-5", "gdp:1", "zcdp:0.5", "rdp:2,0.5"]
     even = {"correct": 5_000, "wrong": 5_000, "rounds": 20_000, "directions": 2}

@@ -16,6 +16,7 @@ from dpwitness.suites import run_case, suite
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "library.md"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "trials", "verdict", "bits"),
     [
@@ -39,6 +40,7 @@ def test_verdicts(diffprivlib_home, monkeypatch, name, trials, verdict, bits):
     assert result.epsilon_lower > 3 if verdict == "VIOLATED" else 0.8 < result.epsilon_lower < 1
 
 
+@pytest.mark.slow
 def test_commands_of_the_guide(diffprivlib_home, tmp_path):
     """The commands as printed."""
     blocks = re.findall(

@@ -13,6 +13,7 @@ from dpwitness.core.datasets.pairs import Pair
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_half_the_outputs_at_a_bound_are_no_serial_correlation(seed):
     """Seven deviations, three seeds, and a claim that is tight, refuted at 1e-9: fails by chance

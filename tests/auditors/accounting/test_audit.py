@@ -194,6 +194,7 @@ def test_arguments_that_do_not_fit(arguments, options, words):
         audit_accountant(lambda sigma, order: 1.0, *arguments, **options)
 
 
+@pytest.mark.slow
 def test_every_mechanism_accepts_its_own_exact_figures():
     """A sound accountant, the exact epsilon itself, is never refuted; 1 % below it is."""
     from dpwitness.auditors.functions.accounting.audit import question_of

@@ -1,6 +1,6 @@
 """Accountants with known verdicts: every wrong one is found, no right one is accused.
 
-All 30 take some minutes: `tests/slow.txt` has the slow ones. No accountant is random, so a verdict
+All 30 take some minutes: the slow ones are marked. No accountant is random, so a verdict
 follows from the seed.
 """
 
@@ -29,6 +29,7 @@ def verdict(entry, seed):
     )
 
 
+@pytest.mark.slow_cases("laplace epsilon", "rdp conversion", "subsampled epsilon by pld")
 @pytest.mark.parametrize("entry", RIGHT, ids=lambda entry: entry[0])
 def test_a_right_accountant_is_not_accused(entry):
     found = verdict(entry, 1)
@@ -36,6 +37,7 @@ def test_a_right_accountant_is_not_accused(entry):
     assert found.compared > 30
 
 
+@pytest.mark.slow_cases("central limit theorem", "rdp conversion, order for order - 1")
 @pytest.mark.parametrize("entry", WRONG, ids=lambda entry: entry[0])
 def test_a_wrong_accountant_is_found(entry):
     found = verdict(entry, 1)

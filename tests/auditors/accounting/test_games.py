@@ -77,6 +77,7 @@ def optimal(epsilons, deltas, epsilon, delta):
     return len(epsilons)
 
 
+@pytest.mark.slow
 def test_filters():
     """Rogers, Roth, Ullman and Vadhan (2016): optimal composition is no filter; sums of epsilons
     are.

@@ -123,6 +123,7 @@ def test_fractional_orders_lie_between_the_integer_orders_next_to_them():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("q", "sigma", "steps", "epsilon"),
     [(0.01, 1.0, 300, 1.0), (0.5, 0.5, 20, 50.0), (0.001, 0.7, 2000, 0.5), (0.9, 1.0, 3, 5.0)],

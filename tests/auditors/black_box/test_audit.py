@@ -28,6 +28,7 @@ def run(mechanism, **options):
     )
 
 
+@pytest.mark.slow
 def test_same_counts_on_any_executor():
     """One thread, two threads, two processes: the pilot, the event and the counts are the same."""
     mechanism = zoo()["geometric"]
@@ -77,6 +78,7 @@ def test_interrupt_keeps_what_was_measured():
     assert early.verdict is Verdict.INCONCLUSIVE and early.parameter_lower == 0
 
 
+@pytest.mark.slow
 def test_gross_violations_stop_early_and_others_do_not():
     gross = run(lambda d, n, rng: d[0] + 0.01 * rng.random(n), trials=1_000_000, bits=False)
     assert gross.verdict is Verdict.VIOLATED and gross.trials < 300_000
@@ -144,6 +146,7 @@ def refuses_zero(dataset, size, rng):
     return dataset[0] + rng.laplace(0, 0.3, size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [False, True])
 def test_pairs_on_which_every_run_raises_are_skipped(processes):
     """One of three pairs has outputs, and a loss of 1/.3 for a promise of 1: not certified above 2
@@ -203,6 +206,7 @@ PARTS = {
 }
 
 
+@pytest.mark.slow_cases("an exception", "an exception now and then", "texts and nothing", "width")
 @pytest.mark.parametrize("part", PARTS)
 def test_every_part_of_the_output_counts(part):
     result = run(PARTS[part])
@@ -278,6 +282,7 @@ def batches(scale, size=100_000, seed=0):
     return rng.laplace(0.0, scale, size), rng.laplace(1.0, scale, size)
 
 
+@pytest.mark.slow
 def test_given_outputs_are_certified_on_the_half_that_chose_nothing():
     """1e5 runs a side at scale 0.8, epsilon = 1.25: found but never exceeded, with probability 1 -
     1e-6.
@@ -300,6 +305,7 @@ def test_given_outputs_may_differ_in_number_and_be_anything():
     assert audit_outputs(np.zeros(1000), np.ones(1000), "pure:3").verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notion", ["pure:1", "gdp:1"])
 def test_given_outputs_rarely_err_where_the_claim_is_tight(notion):
     """100 audits at confidence 0.95 where the claim is tight err 5 times on average; more than 18

@@ -67,6 +67,30 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow_cases(
+    "a column of NaN-approx:1,1e-5",
+    "a column of NaN-pure:1",
+    "a mixture-approx:1,1e-5",
+    "a mixture-pure:1",
+    "a shift of 1e308-approx:1,1e-5",
+    "a shift of 1e308-pure:1",
+    "a sum near the largest float-approx:1,1e-5",
+    "a sum near the largest float-pure:1",
+    "all different texts-approx:1,1e-5",
+    "all different texts-pure:1",
+    "all scales-approx:1,1e-5",
+    "all scales-pure:1",
+    "columns of infinities-approx:1,1e-5",
+    "denormal-approx:1,1e-5",
+    "denormal-pure:1",
+    "denormals that differ-pure:1",
+    "huge columns that differ-approx:1,1e-5",
+    "huge columns that differ-pure:1",
+    "huge columns-approx:1,1e-5",
+    "huge columns-pure:1",
+    "tiny and huge-approx:1,1e-5",
+    "tiny and huge-pure:1",
+)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("claim", ["pure:1", "approx:1,1e-5"])
 @pytest.mark.parametrize("name", [*KEPT, *BROKEN])
@@ -83,6 +107,14 @@ def test_awkward_outputs_get_the_right_verdict_in_silence(name, claim):
     assert result.verdict is (Verdict.VIOLATED if name in BROKEN else kept), result.headline()
 
 
+@pytest.mark.slow_cases(
+    "columns of infinities-zcdp:0.5-1000",
+    "columns of infinities-zcdp:0.5-1500",
+    "denormal-zcdp:0.5-1000",
+    "denormal-zcdp:0.5-1500",
+    "huge columns-zcdp:0.5-1000",
+    "huge columns-zcdp:0.5-1500",
+)
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("trials", [1000, 1500])
 @pytest.mark.parametrize("claim", ["rdp:2,1", "zcdp:0.5", "gdp:1"])

@@ -78,6 +78,7 @@ CASES = {  # claim: (kept, broken, pair)
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CASES)
 def test_a_right_mechanism_is_not_refuted_and_a_wrong_one_is(kind, tmp_path):
     """The false-failure probability of each right one is that of its audits' confidence, 1e-7; the
@@ -102,6 +103,7 @@ def test_a_right_mechanism_is_not_refuted_and_a_wrong_one_is(kind, tmp_path):
     assert dpw.replay(file, mechanism=right, seed=8).verdict is dpw.Verdict.NOT_REFUTED
 
 
+@pytest.mark.slow
 def test_a_report_names_the_claim_and_what_it_is_on_the_pair(tmp_path):
     results = [
         dpw.audit(wrong, claim=claim, pair=pair, trials=2_000, name=kind)
@@ -113,6 +115,7 @@ def test_a_report_names_the_claim_and_what_it_is_on_the_pair(tmp_path):
         assert str(claim) in text and str(claim.on(pair)) in text
 
 
+@pytest.mark.slow_cases("dpsgd", "fdp", "group", "rdp at orders")
 @pytest.mark.parametrize("kind", CASES)
 def test_what_is_planned_for_is_found(kind):
     claim = CASES[kind][0]
@@ -123,6 +126,7 @@ def test_what_is_planned_for_is_found(kind):
     assert base.parameter < again.detectable < 1.52 * base.parameter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claim", "violated"),
     [
@@ -151,6 +155,7 @@ def test_certify_decides_by_the_law(claim, violated):
     )
 
 
+@pytest.mark.slow
 def test_several_pairs_each_have_their_own_budget():
     """Coordinate 2 is given all of coordinate 1's noise: its pair is the one that breaks, though
     another pair has the larger loss.
@@ -204,6 +209,7 @@ def test_the_distance_of_the_command_line(tmp_path, capsys, monkeypatch):
         assert text in "".join(capsys.readouterr())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claim", "scale", "failed"),
     [

@@ -55,6 +55,7 @@ def test_ages_below_the_threshold_are_no_evidence_and_ages_around_it_are():
     assert found.verdict is Verdict.VIOLATED and found.exercised is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("run", "claim", "trials"),
     [

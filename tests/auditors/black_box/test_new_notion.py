@@ -114,6 +114,7 @@ def test_a_kind_cannot_be_taken_twice():
         type("Taken", (Claim,), {"form": "pure:MINE"})
 
 
+@pytest.mark.slow
 def test_audit_report_witness_and_replay(tmp_path):
     """Normal noise of scale 1 has rho = 0.5; of scale 0.5, rho = 2. The false-failure probability
     is 1e-7.
@@ -156,6 +157,7 @@ def test_certify_proves_the_parameter():
     )
 
 
+@pytest.mark.slow
 def test_what_is_planned_for_is_found():
     planned = dpw.plan("tcdp:0.5,8", find=1.0, shape="gaussian")
     assert planned.needed is not None and 100 < planned.needed < 100_000

@@ -15,6 +15,7 @@ def slow_leak(dataset, size, rng):
     return np.clip(dataset, 0, 1).sum() + 8 * (dataset[-1] >= 10) + rng.laplace(0.0, 1.0, size)
 
 
+@pytest.mark.slow
 def test_few_runs_rank_the_worst_of_many_pairs():
     """Only 3 of 45 pairs can be tried. The leaking pair would be missed with probability below
     1e-6: the outputs are 9 scales apart.
@@ -29,6 +30,7 @@ def test_few_runs_rank_the_worst_of_many_pairs():
     )
 
 
+@pytest.mark.slow
 def test_a_look_does_not_depend_on_the_workers_and_is_stored(tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 
@@ -99,6 +101,7 @@ def test_the_score_orders_losses(kind):
         assert score(other, base, spread) > score(same, base, spread)
 
 
+@pytest.mark.slow
 def test_a_look_at_a_pair_includes_all_outputs_before(monkeypatch):
     """Of 20,000 runs, 200 of some pairs train low-bit events. The first look has 200 of each pair,
     the second 200 more of the best.
@@ -124,6 +127,7 @@ def test_a_look_at_a_pair_includes_all_outputs_before(monkeypatch):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_few_runs_tell_a_pair_of_many_apart(seed):
     """Of 36 pairs, one has epsilon 1.5, the others up to 1: the third look decides, on the pairs
@@ -142,6 +146,7 @@ def test_few_runs_tell_a_pair_of_many_apart(seed):
     assert result.pair.d1[0, 0] == 1.5
 
 
+@pytest.mark.slow_cases("60000")
 @pytest.mark.parametrize("trials", [4_000, 20_000, 60_000])
 def test_the_choice_of_a_pair_leaves_runs_for_the_test(trials):
     """With 57 pairs, at least a fourth of the runs test the event."""

@@ -97,6 +97,7 @@ def test_a_report_that_hides_the_trace_is_refused():
         )
 
 
+@pytest.mark.slow
 def test_traced_runs_are_not_counted():
     traced, plain = (
         audit(laplace, claim="pure:1", pair=ONE, trials=TRIALS, seed=2, trace=each)

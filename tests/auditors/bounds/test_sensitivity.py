@@ -23,6 +23,7 @@ from dpwitness.mechanisms.papers.erm import logistic_shift
 SHORT = {"evaluations": 1000, "seconds": 60.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SENSITIVITIES if "logistic" not in name])
 def test_losses_that_reach_the_bound(name):
     """JK-01: 2LR/(lambda n) exactly, and not more. The figures themselves are rows of `dpwitness
@@ -33,6 +34,7 @@ def test_losses_that_reach_the_bound(name):
     assert result.rigorous and result.ratio_lower <= 1 + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_logistic_loss(dimension):
     """CM-04: .5258 = sup of (sig(W) + max v sig(-W v))/2 on a line; in the plane a crowd holds the
@@ -44,6 +46,7 @@ def test_logistic_loss(dimension):
     assert [value for _, value in result.trace] == sorted(value for _, value in result.trace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "lam"), [("linear", 1.0), ("polynomial", 8.0), ("rbf", 1.0)])
 def test_kernels(kernel, lam):
     """JK-01 in feature space, JK-03 for predictions at the corners: both are reached, neither is

@@ -89,6 +89,7 @@ RARE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RARE)
 def test_limits_of_a_mean_hold_where_the_runs_miss_what_is_rare(name):
     """150 audits of 1000 runs at the true mean, confidence .98: 3 errors an end on average; more
@@ -107,6 +108,7 @@ def test_limits_of_a_mean_hold_where_the_runs_miss_what_is_rare(name):
     assert "for errors in [0, " in both[0].headline()
 
 
+@pytest.mark.slow_cases("True")
 @pytest.mark.parametrize("spread", [False, True])
 def test_limits_under_a_stated_moment(spread):
     """Errors of a known deviation, mostly 0: 300 pairs of limits at .98 miss 6 an end on average;
@@ -159,6 +161,7 @@ HEAVY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HEAVY)
 def test_slopes_of_medians_hold_for_every_law(name):
     """150 flat curves at confidence .98: at most 3 false verdicts an end on average; more than 15

@@ -203,6 +203,7 @@ LAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_false_alarms_at_the_exact_curve(law):
     """150 audits, m = 200 to 600, at 95 %: false failure below 1e-6 (a binomial tail of

@@ -84,6 +84,7 @@ def test_several_steps_and_entries_are_a_product():
     assert not hasattr(one, "factors") and len(mechanism.factors(data, data[:1])) == 3
 
 
+@pytest.mark.slow
 def test_the_white_box_certifies_the_step_and_knows_its_claim():
     mechanism = GradientSteps(noise_multiplier=NOISE, sampling_probability=RATE)
     result = dpw.certify(mechanism, mechanism.worst_pair())
@@ -91,6 +92,7 @@ def test_the_white_box_certifies_the_step_and_knows_its_claim():
     assert result.epsilon_lower == pytest.approx(mechanism.claim.parameter, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_white_box_sees_every_fault():
     """The density is held against the sampler at a false-alarm rate below 1e-6."""
     right = step()
@@ -104,6 +106,7 @@ def test_the_white_box_sees_every_fault():
         assert dpw.certify(broken, pair, trials=10_000).verdict is dpw.Verdict.ERROR, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault", ["not clipped", "clipped to twice", "half the noise", "twice the rate"]
 )
@@ -155,6 +158,7 @@ def epoch(gradients, rng, shuffled):
     return sums + 0.8 * rng.normal(size=STEPS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffled", [True, False])
 def test_shuffled_batches_are_found_in_one_epoch(shuffled):
     numbers = {
@@ -339,6 +343,7 @@ def example(name):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "learner", ["objective_perturbation", "simplex_sampling", "ftrl", "diffprivlib_regression"]
 )

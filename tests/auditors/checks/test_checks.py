@@ -52,6 +52,7 @@ class Faulty:
         return (Faulty, (self.fault, self.scale))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "check"),
     [
@@ -83,6 +84,7 @@ def test_sound_mechanism_passes_everything():
     assert {finding.check for finding in report.findings} == set(CHECKS)
 
 
+@pytest.mark.slow
 def test_float_noise_fails_at_the_low_bits_only():
     report = check_mechanism(Laplace(1.0))
     assert [finding.check for finding in report.failed] == ["check_low_bits"]
@@ -99,6 +101,15 @@ def test_expected_failures_must_fail_and_exist():
         check_mechanism(lambda d, n, rng: rng.random(n))
 
 
+@pytest.mark.slow_cases(
+    "Laplace-check_claim0",
+    "Laplace-check_claim1",
+    "Laplace-check_density_agrees_with_sampler1",
+    "Laplace-check_noise_played_back0",
+    "Laplace-check_noise_played_back1",
+    "Laplace-check_special_values_inside0",
+    "Laplace-check_special_values_inside1",
+)
 @parametrize_with_checks(
     [SOUND, Laplace(1.0)],
     expected_failures=lambda m: {} if m is SOUND else {"check_low_bits": "float noise"},
@@ -121,6 +132,12 @@ class Counting:
         return np.round(noisy * 1024) / 1024
 
 
+@pytest.mark.slow_cases(
+    "20000-add-remove-False",
+    "20000-add-remove-True",
+    "20000-replace-one-False",
+    "20000-replace-one-True",
+)
 @pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.parametrize("relation", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("trials", [2000, 5000, 20_000])
@@ -142,6 +159,7 @@ def test_all_checks_together_keep_to_their_runs(trials, relation, raises):
         assert not any("raise trials" in f.reason for f in report.findings)
 
 
+@pytest.mark.slow
 def test_checks_keep_to_a_time_and_say_what_they_expect():
     told = []
     mechanism = Counting(Records(3))

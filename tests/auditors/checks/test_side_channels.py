@@ -78,6 +78,7 @@ def test_a_difference_in_draws_is_a_note_unless_it_is_asked_for(mechanism):
     assert expected.findings[0].status == "expected failure"
 
 
+@pytest.mark.slow_cases("coins")
 @pytest.mark.parametrize(
     ("mechanism", "trials"),
     [(Rejecting(), 30_000), (Poisson(), 45_500)],

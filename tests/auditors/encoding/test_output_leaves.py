@@ -379,6 +379,7 @@ def mostly(first, second, share, noise):
     return run
 
 
+@pytest.mark.slow_cases("True-order of a dict", "True-sign of zero")
 @pytest.mark.parametrize(
     ("noise", "case"),
     [(False, case) for case in ("sign of zero", "last digit of 10**400", "arrow: metadata")]
@@ -433,6 +434,7 @@ def shuffled(secret):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", [("kind", "z"), ("x", 50.0), ("x", None)])
 def test_a_record_in_any_row_of_a_table_is_found(secret):
     """The record appears in half of the runs on D1 and never on D0."""

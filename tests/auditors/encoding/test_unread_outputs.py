@@ -47,6 +47,9 @@ UNSEEN = {
 }
 
 
+@pytest.mark.slow_cases(
+    "match", "nanoseconds in a list", "object with a text", "texts", "texts in a frame"
+)
 @pytest.mark.parametrize("kind", UNSEEN)
 def test_what_is_not_audited_is_inconclusive(kind):
     def run(dataset, size, rng):

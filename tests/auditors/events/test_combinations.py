@@ -56,6 +56,7 @@ def strip(dataset, size, rng):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("run", "share"), [(radial, 0.97), (strip, 0.9)])
 def test_correlated_columns_lose_little(run, share):
     def mixed(dataset, size, rng):

@@ -51,6 +51,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_named_is_found(name):
     """20 audits at the parameter that an audit of the claim's own mechanism names: at power .85,
@@ -132,6 +133,7 @@ def test_given_outputs_name_it_too():
     )
 
 
+@pytest.mark.slow
 def test_an_exception_in_one_half_of_the_training_leaves_an_event():
     """400 numbers, one of them replaced by an exception: no scorer fits both halves, and yet there
     is an event, and a verdict.

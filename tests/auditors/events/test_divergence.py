@@ -44,6 +44,7 @@ def test_exact_counts_give_the_divergence_of_the_binned_law():
     assert renyi_lower_bound(RDP(2.0, 0.1), rule, np.array([p, q]) * 1e13, 0.05) <= truth
 
 
+@pytest.mark.slow
 def test_gaussian_zcdp_is_certified_beyond_what_one_event_shows():
     """True rho is 1/2; one event reaches 66 to 79 % of it."""
     result = audit(

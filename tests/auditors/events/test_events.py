@@ -164,6 +164,7 @@ def test_more_training_of_one_side_is_no_leak_of_bits(claim, ones):
     assert found is None or found[0] < 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", ["approx:1,1e-5", "zcdp:.03", "gdp:.25"])
 def test_bits_that_leak_are_found_from_the_domain_for_every_claim(claim):
     """Of 41 pairs those with others at 0 leak, a tenth of the outputs by e^5: 3,000 rounds a pair
@@ -190,6 +191,7 @@ def test_overlapping_intervals_are_refused():
         Intervals(0, np.array([1.0, 0.5]), np.array([-1.0, 0.0, 1.0]))
 
 
+@pytest.mark.slow
 def test_thresholds_never_cross():
     """On noise that says next to nothing the two thresholds may want to cross; 60 learned events
     name each output once.
@@ -215,6 +217,7 @@ def test_balls_name_what_is_near_and_what_is_far():
     assert Ball(np.zeros(1), 0.5, np.inf, 1).directions == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 2])
 def test_a_ball_is_learned_around_a_given_output(seed):
     """Three outputs in a thousand on one side lie within 0.01 of a point: a ball finds it, nothing

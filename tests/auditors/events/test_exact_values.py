@@ -28,6 +28,7 @@ def forgetful(share, width=1, decoy=0.0):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "trials", "least"),
     [

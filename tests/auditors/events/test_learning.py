@@ -144,6 +144,7 @@ def test_keys_of_rows_do_not_depend_on_the_rows_around_them():
     )
 
 
+@pytest.mark.slow
 def test_both_tails_of_noise_are_used():
     """One-sided events certify .96 of what two-sided ones do; were bends not mirrored, 5 of these
     12 would be one-sided.

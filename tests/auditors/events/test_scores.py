@@ -64,6 +64,7 @@ class Suggests:
         return np.array([[sum(bits) % 2, bits[0]] for bits in outputs])
 
 
+@pytest.mark.slow
 def test_a_score_finds_what_the_outputs_own_numbers_do_not_tell():
     """Without it nothing is found; with it epsilon > 1 is certified at 10,000 runs of log 4 =
     1.386.
@@ -77,6 +78,7 @@ def test_a_score_finds_what_the_outputs_own_numbers_do_not_tell():
     assert result.witness["scores"][0]["target"]["target"].endswith("test_scores:parity")
 
 
+@pytest.mark.slow
 def test_scores_that_are_none_are_named_and_the_others_used():
     bad = [(name, score) for name, (score, _) in BAD.items()]
     result = audit(
@@ -127,6 +129,7 @@ def test_a_score_that_looks_at_its_batch_later_ends_in_error_and_never_in_a_verd
     )
 
 
+@pytest.mark.slow
 def test_suggested_scores_are_used_and_replayed():
     result = audit(Suggests(), pair=PAIR, trials=10_000)
     assert result.verdict is Verdict.VIOLATED and result.scores[0].labels == (
@@ -138,6 +141,7 @@ def test_suggested_scores_are_used_and_replayed():
         replay(result.witness, mechanism=parity_leaks)
 
 
+@pytest.mark.slow
 def test_replay_takes_recorded_scores_by_the_rule_of_targets_or_as_given():
     result = audit(
         parity_leaks,

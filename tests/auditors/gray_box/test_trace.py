@@ -45,6 +45,7 @@ def kinds(result):
     return {finding.kind for finding in result.findings}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", traced.FAULTS)
 def test_a_fault_is_found_in_few_runs_and_certified_where_outputs_show_it(name):
     run, expected = traced.FAULTS[name]
@@ -63,6 +64,7 @@ def test_a_fault_is_found_in_few_runs_and_certified_where_outputs_show_it(name):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["right", *traced.TWINS])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_twin_without_the_fault_raises_no_alarm(name, seed):
@@ -73,6 +75,7 @@ def test_a_twin_without_the_fault_raises_no_alarm(name, seed):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -86,6 +89,7 @@ def test_right_mechanisms_of_the_zoo_raise_no_alarm(name):
     assert dpw.trace(mechanism, mechanism.worst_pair()).findings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -111,6 +115,7 @@ def bins(data, size, rng):
     return np.histogram(data, bins=2000, range=(0, 1))[0] + rng.laplace(0.0, 2.0, (size, 2000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("run", "claim", "loss"),
     [
@@ -227,6 +232,16 @@ def test_two_primitives_that_wrap_one_another_are_counted_once():
     ]
 
 
+@pytest.mark.slow_cases(
+    "datetime.datetime.isoformat-belongs to a compiled class and cannot be replaced",
+    "no_such_module_here.f-No module named 'no_such_module_here'",
+    "numpy.random.Generator.laplace-is compiled and always recorded; name the function that "
+    "calls it instead",
+    "primitives10-may use only its arguments",
+    "traced.EPSILON-must be callable",
+    "traced.Ledger-is a class: name the method",
+    "traced.nothing-has no 'nothing'",
+)
 @pytest.mark.parametrize(
     ("primitives", "told"),
     [
@@ -380,6 +395,7 @@ def test_the_check_fails_and_passes(tmp_path, name, status):
     assert finding.status == status and ("SENSITIVITY" in finding.reason) == (name == "mean")
 
 
+@pytest.mark.slow_cases("False")
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_float32_input_moves_by_its_sensitivity_up_to_its_rounding(broken):
     """Sums of float32 move by a unit in the last place more than they should; an excess of one

@@ -129,6 +129,7 @@ def traced(run, claim="pure:1", **options):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOUND)
 def test_equal_laws_are_not_accused(name):
     """And the loss is exact where the law of the noise is known."""
@@ -139,6 +140,7 @@ def test_equal_laws_are_not_accused(name):
         assert result.loss == pytest.approx(loss, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_different_laws_are_found(name):
     run, kind = BROKEN[name]

@@ -69,6 +69,7 @@ def endless_draws(data, size, rng):
         rng.random()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "run", [traced.right, raising, endless, endless_draws], ids=lambda v: v.__name__
 )
@@ -87,6 +88,7 @@ def test_everything_is_put_back_after_a_wrong_name():
     assert all(a is b for a, b in zip(before, places(), strict=True))
 
 
+@pytest.mark.slow
 def test_traces_in_two_threads_and_within_one_another_keep_apart():
     found = {}
 

@@ -256,6 +256,7 @@ SETTINGS = settings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Table, Events])
 @SETTINGS
 @given(data=st.data())

@@ -203,6 +203,7 @@ def good(domain, pair):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DOMAINS)
 @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -419,6 +420,7 @@ def test_sensitivity_inside_the_domain_is_never_exceeded(size, edges, integer, r
     assert domain.holds(result.pair) and result.ratio >= 0.99
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "domain",
     [Records(3, 1.0, 2.0), Records(3, 0.5, 3.7, integer=True), Records(2, -3.25, -1.5)],

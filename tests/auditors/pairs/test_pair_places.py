@@ -99,6 +99,7 @@ def direction_among_mixed(dataset, size, rng):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "domain", "least"),
     [
@@ -153,6 +154,7 @@ def categories_apart(first, second):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(11, 23), (38, 39)])
 def test_categories_are_found_however_they_are_numbered(first, second):
     """Black box: one of the two against another, in 20,000 trials. A score: one for the other."""
@@ -183,6 +185,7 @@ def test_categories_are_found_however_they_are_numbered(first, second):
         assert found[0][1] == 2.0
 
 
+@pytest.mark.slow_cases("remainder")
 @pytest.mark.parametrize(
     ("leaks", "named"),
     [
@@ -225,6 +228,10 @@ def test_lattice_draws_categories_evenly():
     assert np.mean(np.array(found) < 50) < 0.25
 
 
+@pytest.mark.slow_cases(
+    "Records(size=4, low=0.0, high=1.0, integer=False, relation='replace-one', missing=False, "
+    "outside=False, categories=False)-0.15"
+)
 @pytest.mark.parametrize(
     ("domain", "share"),
     [(Records(4), RESTARTS), (Records(4, 0, 30, categories=True), STEPS)],

@@ -19,6 +19,7 @@ def best(mechanism, **options):
     return found[0]
 
 
+@pytest.mark.slow
 def test_crowds_of_common_records_are_found_and_kept_simple():
     """CM-06 at d = 2: ten million records, of which few differ."""
     _, pair, _ = searched("CM08 Algorithm 2, d=2, n free")
@@ -51,12 +52,14 @@ PAPERS = {  # mechanism, least and largest value
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", PAPERS)
 def test_worst_pairs_of_papers_are_found(claim):
     mechanism, least, most = PAPERS[claim]
     assert least <= best(mechanism)[1] <= most
 
 
+@pytest.mark.slow_cases("noisy-max", "rappor")
 @pytest.mark.parametrize(
     "name", ["randomized-response", "noisy-max", "truncated-geometric", "rappor"]
 )
@@ -67,6 +70,7 @@ def test_correct_specimens_are_never_above_their_claim(name):
     assert value >= 0.95 * specimen.truth.parameter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["prefix-sums-uncalibrated", "histogram-one-count", "noisy-max-value"]
 )
@@ -110,6 +114,7 @@ def test_approximate_claims_are_ranked_by_samples():
     assert 0.4 < found[0][1] < 0.8
 
 
+@pytest.mark.slow
 def test_the_same_seed_finds_the_same():
     mechanism = m.LogisticObjectivePerturbation(0.1, 0.1, dimension=1)
     first, second = (
@@ -119,6 +124,7 @@ def test_the_same_seed_finds_the_same():
     assert [value for _, value in first] == [value for _, value in second]
 
 
+@pytest.mark.slow
 def test_black_boxes_are_ranked_by_what_a_pilot_certifies():
     """Noise that shrinks where the sum is large: the worst pair moves a record among others that
     stand at the top.

@@ -32,6 +32,7 @@ def laplace(law):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "shape", "find", "make", "seeds"),
     [
@@ -95,6 +96,7 @@ def test_laws_are_those_of_the_mechanisms():
         )
 
 
+@pytest.mark.slow_cases("laplace")
 @pytest.mark.parametrize("shape", ["coin", "laplace"])
 def test_find_and_trials_are_each_others_inverse(shape):
     forward = plan("pure:1", find=1.15, shape=shape)
@@ -123,6 +125,7 @@ def test_more_is_asked_more_runs_are_needed():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", ["pure:1", "approx:1,1e-3", "gdp:1"])
 def test_rounds_of_an_audit_are_those_that_were_planned(claim):
     """The plan's share of test rounds against an audit's, where nothing is left out; nothing here
@@ -147,6 +150,7 @@ def test_what_no_audit_finds_is_said():
     assert json.loads(json.dumps(found.to_json(), allow_nan=False))["needed"] is None
 
 
+@pytest.mark.slow
 def test_a_mechanism_is_timed_and_its_own_law_planned_for():
     leaky = Laplace(1.2)
     found = plan("pure:1", mechanism=leaky, pair=leaky.worst_pair())
@@ -165,6 +169,7 @@ def test_a_mechanism_is_timed_and_its_own_law_planned_for():
     assert several.pairs > 1 and several.shape == "coin" and "a pilot over" in str(several)
 
 
+@pytest.mark.slow
 def test_runs_of_a_target_that_leaks_are_those_of_its_own_audits():
     """A coin of this epsilon needs fewer runs than Laplace noise. Planned audits that find with 0.9
     fail this test at most once in 1e6.
@@ -185,6 +190,7 @@ def test_runs_of_a_target_that_leaks_are_those_of_its_own_audits():
     assert seen > binom.ppf(1e-6, 8, 0.9)
 
 
+@pytest.mark.slow
 def test_rows_of_a_target_that_leaks_state_its_own_chance():
     """Of 40 audits with these runs 23 find the violation; the law of the coin promises 0.87."""
     found = plan(
@@ -229,6 +235,7 @@ def command(capsys, *arguments):
     return code, *capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_command(capsys):
     code, out, _ = command(capsys, "--claim", "pure:1", "--find", "1.1")
     assert (

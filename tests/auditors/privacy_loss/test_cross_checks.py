@@ -54,6 +54,28 @@ SAMPLED = r"svt3|held-at|independent-full|repaired-p2|full-repaired|huber-gamma-
 SPECIMENS = {name: rest for name, *rest in specimens() if not re.search(SAMPLED, name)}
 
 
+@pytest.mark.slow_cases(
+    "aggregation-full-printed-0",
+    "aggregation-full-printed-1",
+    "convex-linear-laplace-std-d1-0",
+    "convex-log-cosh-gamma-d2-0",
+    "glm-objective-huber-gamma-repaired-0",
+    "glm-objective-linear-gamma-printed-0",
+    "glm-objective-linear-gamma-repaired-0",
+    "glm-objective-linear-gaussian-printed-0",
+    "glm-objective-linear-gaussian-repaired-0",
+    "glm-objective-logistic-gamma-printed-0",
+    "glm-objective-logistic-gamma-repaired-0",
+    "interactive-printed-0",
+    "interactive-theorem9-0",
+    "logistic-objective-corrected-0",
+    "logistic-objective-gamma-d1-0",
+    "logistic-objective-gamma-d2-0",
+    "ridge-printed-p1-0",
+    "ridge-repaired-p1-0",
+    "ridge-repaired-p1-1",
+    "simplex-pure-0",
+)
 @pytest.mark.parametrize("name", SPECIMENS)
 def test_laws_against_monte_carlo(name):
     """Shares of {L > t} on both datasets at three thresholds, 2e4 runs: within 5.5 standard errors
@@ -75,6 +97,7 @@ def test_laws_against_monte_carlo(name):
             assert least - margin <= np.mean(sampled > t) <= most + margin + law.upper.unseen_p
 
 
+@pytest.mark.slow_cases("1000 different softmax draws")
 @pytest.mark.parametrize("name", ENCLOSURES)
 def test_composed_laws_have_the_moments_of_their_parts(name):
     """Both laws have mass one, and E_P e^-L = 1 where they have the same outputs."""
@@ -87,6 +110,7 @@ def test_composed_laws_have_the_moments_of_their_parts(name):
     )
 
 
+@pytest.mark.slow
 def test_thousand_draws_against_monte_carlo():
     """A thousand softmax draws: delta(0) and delta(1) from 5e4 runs of all of them within 5.5
     standard errors; false failure 8e-8.
@@ -113,6 +137,7 @@ def test_thousand_draws_against_monte_carlo():
         )
 
 
+@pytest.mark.slow
 def test_the_gaussian_by_four_routes():
     """Sign changes, betting, dp-accounting's privacy-loss distribution from both sides, and the
     calibration of Balle and Wang.
@@ -158,6 +183,7 @@ def log_density_by_hand(mechanism, w, dataset):
     return -rate * np.linalg.norm(noise(w)) + math.log(abs(np.linalg.det(jacobian)))
 
 
+@pytest.mark.slow_cases("CM08 Algorithm 2, d=2, n free")
 @pytest.mark.parametrize("name", ["CM08 Algorithm 2, d=1, n=1", "CM08 Algorithm 2, d=2, n free"])
 def test_the_worst_pairs_of_objective_perturbation_by_hand(name):
     """The loss at the output found, by numerical differentiation of the definition: constants

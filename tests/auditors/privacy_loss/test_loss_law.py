@@ -137,6 +137,7 @@ def test_jumps_and_one_sided_outputs():
         assert law.epsilon(0.31) == 0.0
 
 
+@pytest.mark.slow_cases("0.01")
 @pytest.mark.parametrize("delta", [1e-2, 1e-4])
 def test_two_dimensions_against_the_product(delta):
     """Cubature of the joint density against composition of its factors."""
@@ -247,6 +248,7 @@ def test_twenty_dimensional_vectors_against_monte_carlo():
     )
 
 
+@pytest.mark.slow
 def test_thousand_different_factors():
     """Off-grid atoms, each factor another law: the width promised, and the mean of the loss, which
     adds up.

@@ -60,6 +60,7 @@ def test_cells_enclose_balle_and_wang(epsilon, delta):
     )
 
 
+@pytest.mark.slow_cases("PrefixSums-")
 @pytest.mark.parametrize(
     "mechanism",
     [

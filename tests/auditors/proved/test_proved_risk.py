@@ -113,6 +113,7 @@ def test_w5_is_proved():
     assert found.parameter_upper <= found.parameter_lower * (1 + 1e-6)
 
 
+@pytest.mark.slow_cases("0.4-1", "1.3-1")
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 @pytest.mark.parametrize("epsilon", [0.4, 1.3])
 def test_the_huber_loss_reaches_its_formula(dimension, epsilon):
@@ -132,6 +133,7 @@ def test_the_huber_loss_reaches_its_formula(dimension, epsilon):
         ) is repaired
 
 
+@pytest.mark.slow_cases("1")
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_gaussian_noise_in_a_perturbed_objective(dimension):
     mechanism = m.GLMObjectivePerturbation(
@@ -229,6 +231,7 @@ def pair_of(rng, binary, rows=3):
     return m.Pair(m.LabelledVectors(x, y), m.LabelledVectors(other, label), "replace-one")
 
 
+@pytest.mark.slow_cases("logistic")
 @pytest.mark.parametrize("loss", ["logistic", "huber", "smoothed-huber", "log-cosh"])
 def test_spans_over_boxes_and_arcs_hold_the_float_loss(loss):
     """Seeded: 60 boxes and 60 arcs of six pairs each."""
@@ -290,6 +293,7 @@ def test_pairs_on_no_axis_are_enclosed(monkeypatch):
     assert found.delta_upper[0] >= found.delta_lower[0] >= 0
 
 
+@pytest.mark.slow
 def test_w4_is_proved_and_its_repair_certified(monkeypatch):
     """Two opposed records among 10^6 that hold the output far out. Cells, not time, end the search
     here.

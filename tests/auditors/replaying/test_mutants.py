@@ -29,6 +29,7 @@ def bases():
     yield 100, json.loads((PUBLISHED / "papers" / "witness-cm-05-event.json").read_text())
 
 
+@pytest.mark.slow
 def test_mutants_of_audits_and_measures(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "w.json"
@@ -73,6 +74,7 @@ def test_mutants_of_third_party_libraries_and_claims_are_read(tmp_path):
         assert 10 < whole < 250
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_mutants():
     _, witness = next(iter(bases()))
     one, two, other = (list(mutants(witness, 40, seed)) for seed in (1, 1, 2))

@@ -36,6 +36,7 @@ def audited(request):
     return document(dpw.audit(noisy, claim=request.param, pair=PAIR, trials=6_000, seed=4))
 
 
+@pytest.mark.slow
 def test_a_result_as_it_was_written_follows_from_its_counts(audited):
     found = recompute_bounds(audited)
     assert found.verdict.value == audited["verdict"] and not found.unchecked

@@ -67,6 +67,7 @@ def test_replay_reaches_the_verdict_with_fresh_randomness(witness, tmp_path):
     assert again.event.to_json() == witness["event"]
 
 
+@pytest.mark.slow
 def test_each_replay_draws_a_seed_that_the_file_does_not_decide(witness):
     """The drawn seeds are equal with probability 2e-14 (four draws of 48 bits)."""
     utility = audit_utility(errors, MeanBound(0.8)).witness
@@ -139,6 +140,7 @@ def test_bit_level_witness(tmp_path):
     assert again.verdict is Verdict.VIOLATED and again.parameter_lower > 2
 
 
+@pytest.mark.slow
 def test_claim_numbers_survive_exactly():
     result = audit(
         zoo()["histogram-one-count"], claim=ApproxDP(1.0, 1e-7 / 3), trials=200_000, seed=5

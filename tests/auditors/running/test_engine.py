@@ -77,6 +77,7 @@ class Shuffled(Executor):
                 future.set_exception(error)
 
 
+@pytest.mark.slow_cases("100-3")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("window", [None, 1, 3, 100])
 def test_segments_are_those_of_a_serial_run_whatever_order_answers_come_in(seed, window):

@@ -110,6 +110,22 @@ def middle(mechanism, dataset):
     )
 
 
+@pytest.mark.slow_cases(
+    "gaussian",
+    "gaussian-grid",
+    "histogram",
+    "laplace",
+    "laplace-vector",
+    "logistic-output-gamma-d2",
+    "noisy-max-both",
+    "prefix-sums",
+    "rappor",
+    "rappor-one-time",
+    "ridge-printed-p1",
+    "svt1",
+    "svt3",
+    "svt6",
+)
 @pytest.mark.parametrize("name", MINE)
 def test_counts_of_learned_events_are_those_of_stored_outputs(name):
     mechanism = MINE[name]

@@ -188,6 +188,7 @@ def test_a_worker_runs_singly_from_the_start(file):
     target.close()
 
 
+@pytest.mark.slow
 def test_how_slow_a_mechanism_is_changes_no_count():
     """2 ms a run, a time limit of 0.3 s: the chunks fit, and the counts are those of the same
     mechanism without the wait.

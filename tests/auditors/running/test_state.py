@@ -123,6 +123,7 @@ def test_a_mechanism_without_a_seed_may_say_so():
     assert any("not reproducible" in note for note in result.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["global_numpy", "global_python", "global_at_times", "system_entropy"]
 )

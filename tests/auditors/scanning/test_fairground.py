@@ -171,6 +171,7 @@ def test_a_target_runs_what_was_tried(scan):
     assert abs(np.mean(outputs) - 1.5) < 0.5
 
 
+@pytest.mark.slow
 def test_a_guessed_claim_is_suspect_a_stated_one_violated_and_a_right_one_is_kept(scan, explored):
     """Fixed numbers of runs, no time budget: the verdicts do not depend on the speed of the
     machine.

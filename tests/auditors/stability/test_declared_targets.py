@@ -93,6 +93,7 @@ def test_a_declared_violation_is_found_in_a_worker_and_replays(file):
     assert again.verdict is Verdict.VIOLATED and again.name == "bad" and again.bound == 9
 
 
+@pytest.mark.slow
 def test_an_abort_on_one_neighbor_is_an_outcome(file):
     found = audited(file, "aborts", visible_errors=True)
     assert (found.verdict, found.finding, found.first, found.second) == (

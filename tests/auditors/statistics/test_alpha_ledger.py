@@ -179,6 +179,7 @@ def life(epsilon, rounds, least, lengths, **rules):
     )
 
 
+@pytest.mark.slow_cases("six")
 @pytest.mark.parametrize("case", SMALL)
 def test_no_order_of_six_actions_errs_more_often_than_stated(case):
     model = life(*SMALL[case])
@@ -192,6 +193,7 @@ def test_no_order_of_six_actions_errs_more_often_than_stated(case):
     assert worst[1, 0, 0] > 0.99  # the plan alone uses up its alpha: the bound is not slack
 
 
+@pytest.mark.slow_cases("alpha 6e-7")
 @pytest.mark.parametrize("case", LARGE)
 def test_no_length_of_an_extension_errs_more_often_than_stated(case):
     model = life(*LARGE[case])

@@ -66,6 +66,7 @@ def test_enumerated_error_is_at_most_alpha(claim, directions, wrong):
     assert mass[lower > claim.parameter * (1 + 1e-9)].sum() <= alpha
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", CLAIMS, ids=str)
 def test_simulated_error_is_at_most_alpha_and_not_idle(claim):
     """2e5 audits of 2e5 rounds at the boundary; false-failure probability 1e-7. Far below alpha

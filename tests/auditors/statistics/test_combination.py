@@ -203,6 +203,7 @@ def test_an_audit_of_few_rounds_tests_two_events():
         dpw.replay(witness, mechanism=weak)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trials", "claim", "stages"),
     [(20_000, "pure:1", 2), (300_000, "pure:1", 0), (1_500, "pure:1", 0), (20_000, "zcdp:0.5", 0)],

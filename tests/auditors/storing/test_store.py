@@ -51,6 +51,7 @@ def unseeded(dataset, size, rng):
 unseeded.seeded = False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [300, 4_000, 9_000, 19_999])
 def test_stopped_and_begun_again_it_ends_with_the_same_result(plain, tmp_path, runs):
     file = tmp_path / "run.db"
@@ -145,6 +146,7 @@ def killed(file, folder, after):
     return process.returncode, out, err
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_it_ends_with_the_counts_of_an_undisturbed_run(tmp_path):
     (tmp_path / "mine.py").write_text(SOURCE)
     code, out, _ = killed(tmp_path / "whole.db", tmp_path, None)
@@ -174,6 +176,7 @@ def test_a_second_coordinator_says_so_and_leaves(tmp_path):
     assert audit(noisy, **SMALL, store=file).verdict is Verdict.NOT_REFUTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -194,6 +197,7 @@ def test_another_audit_of_the_name_is_refused_with_what_differs(tmp_path, change
         audit(**asked, store=tmp_path / "run.db")
 
 
+@pytest.mark.slow_cases("drifting-finished", "drifting_later-finished")
 @pytest.mark.parametrize("stop", [stopping(9_000), None], ids=["stopped", "finished"])
 @pytest.mark.parametrize("mechanism", [drifting, drifting_later])
 def test_a_library_that_has_changed_below_the_target_is_seen(
@@ -252,6 +256,7 @@ def test_merged_stores_hold_each_chunk_once(plain, tmp_path):
     assert without_time(audit(noisy, **SMALL, store=first)) == plain
 
 
+@pytest.mark.slow
 def test_finished_stores_of_one_audit_are_merged_whatever_time_they_took(tmp_path):
     for name in ("a.db", "b.db"):
         audit(noisy, **SMALL, store=tmp_path / name)
@@ -334,6 +339,7 @@ def stored_verdict(file):
         return entry.verdict
 
 
+@pytest.mark.slow
 def test_the_violation_of_an_extension_stays_in_the_store(tmp_path):
     files = [tmp_path / name for name in ("long.db", "short.db", "plan.db")]
     for file in files:

@@ -56,6 +56,10 @@ def _flipped(file):
     file.write_bytes(content)
 
 
+@pytest.mark.slow_cases(
+    "_flipped-store must be (whole|an intact file)",
+    "_truncated-store must be (whole|an intact file)",
+)
 @pytest.mark.parametrize(
     ("make", "message"),
     [

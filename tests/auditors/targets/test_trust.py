@@ -85,6 +85,7 @@ def naming(witness, target, **kwargs):
     return seal(witness | {"target": {"target": target, "kwargs": kwargs}})
 
 
+@pytest.mark.slow_cases("False-subprocess:Popen")
 @pytest.mark.parametrize(
     "target", [t for t in HOSTILE if t != "dpwitness.mechanisms.foreign:Target"]
 )

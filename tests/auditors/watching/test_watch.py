@@ -218,6 +218,7 @@ def scripts():
     yield from gitlab["privacy watch"]["script"]
 
 
+@pytest.mark.slow
 def test_the_scripts_of_the_workflows_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("release.py").write_text(SOURCE)

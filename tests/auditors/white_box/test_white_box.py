@@ -53,6 +53,7 @@ class Normal:
         return norm.logpdf(outputs - dataset).sum(axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_gaussian_by_sampling(seed):
     """1e5 runs at confidence .999: the ends within .2 and .3 % of epsilon; each end is on its own
@@ -73,6 +74,7 @@ def test_gaussian_by_sampling(seed):
     assert result.verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [1, 3, 20])
 def test_sampling_in_many_dimensions(dimension):
     """The lower end needs no bound on the weights: within 1 % of the truth in any dimension; mu =
@@ -88,6 +90,7 @@ def test_sampling_in_many_dimensions(dimension):
     assert np.all((result.delta_lower <= truth) & (truth <= result.delta_upper))
 
 
+@pytest.mark.slow
 def test_sampling_against_composition():
     """Twenty answers: bounded means bracket what privacy-loss distributions compute, at thirteen
     epsilons.
@@ -106,6 +109,7 @@ def test_sampling_against_composition():
     assert np.all(means.delta_lower <= exact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", [m.GDP(1.0), m.ZCDP(0.5), m.RDP(2.0, 1.0), m.RDP(10.0, 5.0)])
 def test_parameters_of_the_gaussian(claim):
     """mu, mu^2 / 2, alpha mu^2 / 2 for mu = 1 (Mironov 2017, Bun and Steinke 2016, Dong et al.
@@ -127,6 +131,27 @@ def test_parameters_of_the_gaussian(claim):
     assert 0.3 * claim.parameter < sampling.parameter_lower <= claim.parameter
 
 
+@pytest.mark.slow_cases(
+    "above-threshold",
+    "broken-svt",
+    "gaussian",
+    "gaussian-0.8",
+    "gaussian-grid",
+    "histogram",
+    "histogram-one-count",
+    "histogram-wrong-scale",
+    "laplace",
+    "laplace-vector",
+    "noisy-max-both",
+    "noisy-max-value",
+    "prefix-sums",
+    "prefix-sums-uncalibrated",
+    "svt1",
+    "svt2",
+    "svt3",
+    "svt4",
+    "svt6",
+)
 @pytest.mark.parametrize("name", m.zoo())
 def test_verdicts_on_the_zoo(name):
     mechanism = m.zoo()[name]
@@ -169,6 +194,7 @@ def test_tradeoff_curve():
         assert np.max(result.tpr_upper - result.tpr_lower) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["tail", "bulk"])
 def test_atoms_beside_a_density(where):
     """The repaired ridge estimate puts mass on the ends of Theta. Law and sampling agree: profiles
@@ -207,6 +233,7 @@ def test_the_pair_of_the_catalogue_is_found():
         certify(Normal(), claim=m.PureDP(1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "pair", "claim"),
     [
@@ -226,6 +253,7 @@ def test_witnesses_are_enclosed_again(mechanism, pair, claim):
     assert certify(m.Laplace(1.0), ZERO_ONE).witness is None
 
 
+@pytest.mark.slow
 def test_a_repaired_mechanism_does_not_replay():
     witness = certify(m.Laplace(1.0, noise_multiplier=0.9), ZERO_ONE).witness
     assert witness["event"]["output"]["loss"] == pytest.approx(1 / 0.9)
@@ -243,6 +271,7 @@ BETS = {  # draws of n numbers, their mean, their standard deviation
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", BETS)
 def test_coverage_of_the_betting_limits(law):
     """500 samples of 400: each limit errs at most .05 + 5.3 standard errors of a share of .05
@@ -260,6 +289,7 @@ def test_coverage_of_the_betting_limits(law):
     assert mean - low.mean() < 6 * deviation / 20 and high.mean() - mean < 6 * deviation / 20
 
 
+@pytest.mark.slow
 def test_coverage_of_the_sampled_epsilon():
     """16 certifications at confidence .9: epsilon left out at most 9 times; chance of more 5e-7 if
     each errs with probability .1.
@@ -335,6 +365,7 @@ def test_the_value_of_the_integral_is_named():
     assert "about 1.2 " in result.notes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -358,6 +389,7 @@ def test_right_densities_are_none(name):
         assert law is None or contradiction_with_law(law, checked) is None
 
 
+@pytest.mark.slow
 def test_arguments():
     with pytest.raises(m.InvalidArgument, match="must have a method sample, function has none"):
         certify(lambda d, n, rng: rng.random(n), ZERO_ONE, m.PureDP(1.0))
@@ -371,6 +403,7 @@ def test_arguments():
         bool(certify(m.Laplace(1.0), ZERO_ONE))
 
 
+@pytest.mark.slow
 def test_same_seed_same_numbers():
     first, second, third = (
         certify(Normal(), MANY, m.ApproxDP(1.0, 1e-3), trials=20_000, seed=seed)

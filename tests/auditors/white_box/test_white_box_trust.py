@@ -74,6 +74,7 @@ def test_only_sound_ends_decide():
     assert decide([low], [End(math.nan, "numerical", math.nan)], 1.0)[0] is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.slow
 def test_the_upper_end_by_sampling_needs_the_runs():
     """N(0, 1) against N(1, 1), delta(1.5) = .0455: 4e4 runs certify (1.6, .06), and no number of
     theirs certifies delta = 1e-5.
@@ -91,6 +92,7 @@ def test_the_upper_end_by_sampling_needs_the_runs():
     ) and not rare.upper_end.startswith("statistical")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_spike_is_not_certified_away(seed):
     """Mass 2e-5 on 1e-7 of the line, on D1 alone, against (3, 1e-5): what samples and grids miss
@@ -133,6 +135,7 @@ class Swapped:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "claim", [PureDP(1.0), ApproxDP(1.0, 1e-9), ZCDP(0.5), GDP(1.5), RDP(2.0, 1.0)]
 )
@@ -142,6 +145,9 @@ def test_what_lies_between_nodes_is_not_certified(claim):
     assert result.to_json()["evidence"] == result.evidence and "proved" not in result.upper_end
 
 
+@pytest.mark.slow_cases(
+    "claim0-sentinel of mass 1e-7", "claim1-sentinel of mass 1e-7", "claim2-sentinel of mass 1e-7"
+)
 @pytest.mark.parametrize("name", ["sentinel of mass 1e-7", "answers with a sentinel of 1e-7"])
 @pytest.mark.parametrize("claim", [PureDP(1.1), ZCDP(0.6), GDP(1.5)])
 def test_mass_that_was_not_seen_may_have_any_loss(name, claim):
@@ -161,6 +167,7 @@ def test_a_numerical_excess_that_samples_do_not_show_is_inconclusive():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "claim", [ApproxDP(3.0, 1e-3), GDP(0.9), ZCDP(0.44), RDP(2.0, 0.88), RDP(10.0, 4.4)]
 )
@@ -185,6 +192,7 @@ def test_confirmed_lower_ends_hold():
     assert wrong <= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CASES if name not in SLOW])
 def test_no_false_verdict_on_awkward_densities(name):
     case = CASES[name]
@@ -194,6 +202,7 @@ def test_no_false_verdict_on_awkward_densities(name):
     assert not case.right or result.verdict is not Verdict.ERROR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "law", [NORMAL, LAPLACE, CASES["two bumps"].mechanism, CASES["answers"].mechanism]
 )
@@ -226,6 +235,7 @@ def refusals(check, seeds):
     return refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dimension", "normal"), [(1, False), (1, True), (3, False)])
 def test_the_stated_mismatch_is_noticed(dimension, normal):
     """At the stated size each of 25 runs notices it with probability .9 or more: fewer than 13 do
@@ -285,6 +295,7 @@ def test_the_stated_error_of_a_probability_is_noticed():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trials", "factor"), [(100_000, 0.99), (100_000, 1.01), (20_000, 0.97), (20_000, 1.03)]
 )
@@ -323,6 +334,7 @@ def test_the_result_states_the_mismatch():
     }
 
 
+@pytest.mark.slow
 def test_a_tight_claim_is_certified_for_the_density_only():
     """Balls prove epsilon = 1 for the density; a sampler whose noise is half a percent too small
     would break it, and passes.
@@ -408,6 +420,7 @@ class Held(Bias):
         return float(self.scales[0])
 
 
+@pytest.mark.slow_cases("Bias")
 @pytest.mark.parametrize("make", [Bias, lambda scale: Held(np.array([scale]))])
 def test_a_mutated_mechanism_is_looked_at_again(make):
     mechanism = make(1.0)

@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 
+import pytest
+
 PAIR = ["--claim", "pure:1", "--d0", "[0]", "--d1", "[1]"]
 FILE = """
 import time
@@ -33,6 +35,7 @@ class Suggests:
 """
 
 
+@pytest.mark.slow
 def test_a_time_instead_of_runs(shell):
     (shell.folder / "timed.py").write_text(FILE)
     found = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "2", "--json")
@@ -65,6 +68,7 @@ def test_a_time_instead_of_runs(shell):
     )
 
 
+@pytest.mark.slow
 def test_scores_by_name_and_those_of_a_mechanism_in_a_worker(shell):
     (shell.folder / "timed.py").write_text(FILE)
     options = [*PAIR, "--trials", "30000", "--report", "out"]

@@ -51,6 +51,7 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
     assert again.returncode == 1 and json.loads(again.stdout)["verdict"] == "VIOLATED"
 
 
+@pytest.mark.slow
 def test_json_is_strict_and_holds_the_witness(shell):
     arguments = [
         "audit",
@@ -96,6 +97,7 @@ def test_threads_and_one_worker_count_the_same(shell):
     assert tallies[0]["correct"] > tallies[0]["wrong"] > 0
 
 
+@pytest.mark.slow
 def test_exit_code_follows_the_bits_only_when_asked(shell):
     bare = ["audit", "mine.py:bare", "--claim", "pure:1", *PAIR, "--trials", "1e5"]
     values, bits = shell.dpwitness(*bare), shell.dpwitness(*bare, "--bits")
@@ -291,6 +293,7 @@ def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
     assert "def f(dataset, size, rng:" in typo.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -331,6 +334,7 @@ def test_interrupt_prints_the_partial_result_writes_the_report_and_exits_3(shell
     )
 
 
+@pytest.mark.slow
 def test_progress_bar_on_a_terminal_and_silence_in_a_pipe(shell):
     arguments = ["audit", "mine.py:slow", "--claim", "pure:1", *PAIR, "--trials", "4e4"]
     outer, inner = pty.openpty()

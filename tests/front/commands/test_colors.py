@@ -67,6 +67,7 @@ def _only_own_codes(text):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "colored"),
     [
@@ -231,6 +232,7 @@ def test_a_report_of_nothing_has_no_table(ran, tmp_path):
     assert ran("report", "none.json", "--show")[1] == "No audit was run.\n"
 
 
+@pytest.mark.slow_cases("environment0-True")
 @pytest.mark.parametrize(("environment", "colored"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_on_a_terminal(report, environment, colored):
     ours, theirs = pty.openpty()

@@ -63,6 +63,9 @@ def test_a_query_is_audited_and_replayed(capsys):
     )
 
 
+@pytest.mark.slow_cases(
+    "arguments9-the check of own:near rejects a pair that its own generate made (drawn 0)"
+)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -46,6 +46,7 @@ def _beside(err):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "redirection", "expected"),
     [
@@ -68,6 +69,7 @@ def test_output_that_cannot_be_written_leaves_the_verdict_in_the_exit_code(
     assert expected[1] in err and err.count("\n") == bool(expected[1])
 
 
+@pytest.mark.slow_cases("arguments0-1")
 @pytest.mark.parametrize(("arguments", "code"), [(LEAKY, 1), (FINE, 2)])
 def test_a_report_that_cannot_be_written_does_not_take_the_verdict_along(
     shell, monkeypatch, capsys, arguments, code
@@ -162,6 +164,7 @@ def test_options_out_of_bounds_are_one_line_and_exit_code_2(shell, monkeypatch, 
     assert len(refused(*arguments)) < 400
 
 
+@pytest.mark.slow
 def test_optimised_python_and_a_plotting_backend_that_is_not_there(shell):
     """An audit with a report works with PYTHONOPTIMIZE=2 and an unknown MPLBACKEND.
 

@@ -5,6 +5,7 @@ report by an empty one.
 import json
 
 import numpy as np
+import pytest
 
 from dpwitness import Pair, audit
 from dpwitness.cli import main
@@ -48,6 +49,7 @@ def test_witness_of_a_report_goes_with_it(tmp_path):
     assert (tmp_path / "witness-other.json").exists()
 
 
+@pytest.mark.slow
 def test_pytest_reports_that_are_empty_or_broken_off(shell):
     file = shell.folder / "test_them.py"
 
@@ -71,6 +73,7 @@ def test_pytest_reports_that_are_empty_or_broken_off(shell):
     )
 
 
+@pytest.mark.slow
 def test_check_writes_a_report(shell, monkeypatch, capsys):
     target = (
         "import numpy as np\ndef f(dataset, size, rng):\n    return np.sum(dataset) + "

@@ -31,6 +31,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_scan_suspects_and_confirms_and_keeps_an_edited_file(folder, capsys):
     """The noise is 0.4 of what the claim needs: a few thousand runs show it, however slow the
     machine is.

@@ -28,6 +28,7 @@ def test_a_claim_is_certified_for_a_pair(capsys):
     assert "evidence   " in out and "--search looks for a worse one" in out
 
 
+@pytest.mark.slow
 def test_the_catalogue_is_looked_through(capsys):
     """The exact epsilon of noisy max with its value is 2.5 at epsilon = 1, on a pair of the
     catalogue.
@@ -44,6 +45,7 @@ def test_the_catalogue_is_looked_through(capsys):
     assert json.loads(out)["epsilon_lower"] == pytest.approx(2.5, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_found_by_search_enclosed_audited_and_replayed(shell):
     """CM-05: the privacy loss is infinite at the minimizer, and outputs near it certify more than 3
     on fresh runs.
@@ -78,6 +80,7 @@ def test_found_by_search_enclosed_audited_and_replayed(shell):
         assert again.returncode == 1 and "the violation is confirmed" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_black_box_is_searched(shell):
     """The search finds a pair with a violation if the noise is small only where the sum
     is large.

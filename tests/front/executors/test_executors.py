@@ -158,6 +158,7 @@ def test_an_extra_that_is_missing_is_named(spec, extra, monkeypatch):
     assert str(told.value).startswith(f"--executor {spec} needs the extra dpwitness[{extra}]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", ["threads:2", "processes:2"])
 def test_counts_are_those_of_a_serial_audit(spec, serial):
     with dpw.executors.executor(spec) as executor:
@@ -166,6 +167,7 @@ def test_counts_are_those_of_a_serial_audit(spec, serial):
     assert counted(found) == counted(serial)
 
 
+@pytest.mark.slow
 def test_a_large_pair_is_read_once_by_each_process(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
@@ -181,6 +183,7 @@ def test_a_large_pair_is_read_once_by_each_process(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("dpwitness-pair-*"))
 
 
+@pytest.mark.slow_cases("dask-local:2")
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
 @pytest.mark.parametrize(
     "spec", ["processes:2", pytest.param("dask-local:2", marks=needs("distributed"))]

@@ -101,6 +101,7 @@ def hostile(shell):
     return shell
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "told"),
     [
@@ -181,6 +182,7 @@ def test_a_child_that_runs_on_answers_nothing(hostile):
     assert found.returncode == 0 and json.loads(found.stdout)["verdict"] == "NOT_REFUTED"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--in-process"], ["--in-process", "--workers", "2"]])
 def test_prints_of_a_mechanism_are_not_among_the_results(hostile, options):
     found = hostile.dpwitness(
@@ -189,6 +191,7 @@ def test_prints_of_a_mechanism_are_not_among_the_results(hostile, options):
     assert json.loads(found.stdout)["verdict"] == "NOT_REFUTED"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["hostile.py:noisy", "hostile:noisy", "hostile.py:Mine"])
 def test_counts_are_the_same_in_a_worker_and_in_this_process(hostile, target):
     kwargs = ["--kwargs", '{"scale": 0.5}'] if target.endswith("Mine") else []
@@ -238,6 +241,7 @@ def test_the_white_box_opens_in_this_process(hostile):
     assert found.returncode == 1 and "VIOLATED" in found.stdout, found.stdout + found.stderr
 
 
+@pytest.mark.slow_cases("check-time.sleep(600)-took longer than")
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -261,6 +265,7 @@ def test_memory_is_for_workers_only(hostile):
     assert found.returncode == 2 and "--memory limits worker processes" in found.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_no_process_survives_its_parent(hostile, processes, end):

@@ -12,6 +12,7 @@ from dpwitness.core.values.atomic_files import aside, json_text, write_json, wri
 from dpwitness.core.values.validation import InvalidArgument
 
 
+@pytest.mark.slow_cases("content12-at most 4,000,000 elements")
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -247,6 +247,7 @@ def graph(**attributes):
     return found
 
 
+@pytest.mark.slow_cases("edges-long arrays", "nodes-long arrays", "nodes-masks")
 @pytest.mark.parametrize("alike", ALIKE)
 @pytest.mark.parametrize("place", ["nodes", "edges", "graph"])
 def test_attributes_of_graphs_are_compared_exactly(alike, place):

@@ -219,6 +219,7 @@ def test_directions_divided_by_their_norm():
             Pair(np.zeros(len(step)), step / np.linalg.norm(step, order), relation)
 
 
+@pytest.mark.slow_cases("d07-d17-beyond all floats-l2")
 @pytest.mark.parametrize("relation", ["l1", "l2", "linf"])
 @pytest.mark.parametrize(
     ("d0", "d1", "distance"),

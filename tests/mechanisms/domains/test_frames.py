@@ -297,6 +297,14 @@ RELATIONS = [
 ]
 
 
+@pytest.mark.slow_cases(
+    "-None-polars",
+    "-user-pandas",
+    "-user-polars",
+    "add-remove:k=2-None-pandas",
+    "replace-one:unit=user-user-pandas",
+    "replace-one:unit=user-user-polars",
+)
 @pytest.mark.parametrize("frame", ["pandas", "polars", "arrow", "dict", "records"])
 @pytest.mark.parametrize(("relation", "user"), RELATIONS)
 def test_tables_have_pairs_of_every_relation(frame, relation, user):

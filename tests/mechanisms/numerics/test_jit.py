@@ -37,6 +37,7 @@ def _run(code, **variables):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [ONLY_GIVEN, NOWHERE, FULL, TORN])
 def test_kernels_compile_without_a_cache(tmp_path, before):
     found = _run(before + RUN, TMPDIR=str(tmp_path))
@@ -57,6 +58,7 @@ def test_a_folder_that_others_can_write_to_is_no_cache(tmp_path):
     assert not list(folder.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", [{"HOME": "/proc/none"}, {"HOME": ""}])
 @pytest.mark.parametrize(
     "arguments",
@@ -132,6 +134,7 @@ def deepest(x):
 """
 
 
+@pytest.mark.slow
 def test_what_a_kernel_calls_decides_what_is_taken_from_the_cache(tmp_path):
     """By closure or by name, however deep; kernels without a cache are compiled anew, for nobody
     knows what they were compiled from.

@@ -94,6 +94,7 @@ def importable(monkeypatch):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [right, counter, waited])
 def test_right_ones_are_not_refuted(mechanism):
     result = audited(mechanism)

@@ -133,6 +133,7 @@ def test_a_threshold_that_is_not_drawn_again_is_found():
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.5
 
 
+@pytest.mark.slow
 def test_answers_after_the_budget_is_spent_are_found():
     result = audited(
         dpw.wrap.interactive(Answers, [0] * 6), dpw.Pair(np.array([0.0]), np.array([1.0]))
@@ -140,6 +141,7 @@ def test_answers_after_the_budget_is_spent_are_found():
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.2
 
 
+@pytest.mark.slow
 def test_a_witness_holds_the_adversary_and_is_replayed(monkeypatch):
     module = types.ModuleType("sessions_of_a_test")
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -161,6 +163,7 @@ def test_a_witness_holds_the_adversary_and_is_replayed(monkeypatch):
     assert again.verdict is Verdict.VIOLATED
 
 
+@pytest.mark.slow
 def test_a_search_finds_an_adversary_that_certifies():
     """Alone, either query tells little: the two have to be asked in turn."""
     found = dpw.wrap.find_adversary(forgets, DOWN, "pure:1", evaluations=8, seconds=600, seed=2)

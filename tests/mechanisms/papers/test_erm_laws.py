@@ -134,6 +134,7 @@ def minimiser(mechanism, data):
     return minimise(Problem.of(data, mechanism.loss, ridge)).w
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [LINE, PLANE], ids=["d=1", "d=2"])
 @pytest.mark.parametrize("mechanism", [pytest.param(each, id=name) for name, each in cases()])
 def test_sampler_follows_its_density(mechanism, data, chi_square):

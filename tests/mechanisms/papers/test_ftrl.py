@@ -32,6 +32,7 @@ def too_greedy(t, actions, record, cost):
     cost[:] = record * (t + 1)
 
 
+@pytest.mark.slow_cases("printed-punish", "with_log_p-punish")
 @pytest.mark.parametrize("adversary", [None, punish])
 @pytest.mark.parametrize("rule", ["printed", "with_log_p"])
 def test_law_by_enumeration(rule, adversary, chi_square):
@@ -65,6 +66,7 @@ def test_many_actions_use_bisection_and_keep_the_law(chi_square):
         )
 
 
+@pytest.mark.slow
 def test_adaptive_game_with_an_oblivious_adversary_is_the_oblivious_game():
     copy = njit(nogil=True)(_copy_record)
     costs = LinearCosts(np.random.default_rng(4).uniform(-1, 1, (6, 3)))
@@ -163,6 +165,7 @@ def test_jt18_regret_bound_is_tight_for_one_good_action():
     assert abs(runs.mean() - regret) < 6 * runs.std() / math.sqrt(200)
 
 
+@pytest.mark.slow
 def test_actions_outside_the_game_have_no_mass():
     game = m.PrivateFTRL(1.0, 0.1, 1.0, 2, 2, adversary=punish)
     costs = LinearCosts(np.zeros((2, 2)))

@@ -107,6 +107,7 @@ def regions(p, sigma, scale, truth):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_law_of_two_rounds_by_quadrature(kernel, chi_square):
     game = interactive(2.5, POINTS[:2], kernel)
@@ -145,6 +146,7 @@ def size_of(rows):
     return np.minimum(np.nansum(np.abs(rows), axis=1), 3.0)
 
 
+@pytest.mark.slow_cases("3.5-printed", "3.5-theorem9")
 @pytest.mark.filterwarnings("ignore:.*one update is made anyway")
 @pytest.mark.parametrize("constants", ["printed", "theorem9"])
 @pytest.mark.parametrize("updates", [1.0, 3.5])
@@ -180,6 +182,7 @@ def outside(t, points, answers, weights, z):
     z[0] = 0.5 + t
 
 
+@pytest.mark.slow_cases("custom", "linear")
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_rule_that_ignores_the_answers_is_a_table(kernel):
     points = np.array([[0.3 - 0.1 * t, 0.1 + 0.2 * t] for t in range(4)])
@@ -194,6 +197,7 @@ def test_a_rule_that_ignores_the_answers_is_a_table(kernel):
     )
 
 
+@pytest.mark.slow
 def test_adaptive_points_likelihood_ratios(likelihood_ratios):
     game = interactive(2.5, None, rule=curious, horizon=6)
     likelihood_ratios(game, FOUR, OTHER, size_of, 100_000, seed=2)

@@ -153,6 +153,7 @@ def test_mn03_tail_witness():
     assert math.isinf(estimate.truth.parameter) and estimate.truth.breaks(estimate.claim)
 
 
+@pytest.mark.slow
 def test_repaired_form_keeps_its_bound_inside_and_on_the_sphere():
     rng = np.random.default_rng(5)
     for p in (1, 3):

@@ -217,6 +217,7 @@ def test_normalisers_of_the_ball_samplers(d, k):
     )
 
 
+@pytest.mark.slow_cases("0.05-1-exact", "0.05-1-mixture", "4.0-1-mixture")
 @pytest.mark.parametrize("sampler", ["exact", "mixture"])
 @pytest.mark.parametrize("d", [1, 2, 4])
 @pytest.mark.parametrize("size", [0.05, 4.0])
@@ -245,6 +246,7 @@ def test_points_have_their_law(sampler, d, size):
         assert stats.kstest(across ** (d - 1), "uniform").pvalue > 1e-6
 
 
+@pytest.mark.slow_cases("printed-exact")
 @pytest.mark.parametrize("sampler", ["exact", "mixture"])
 @pytest.mark.parametrize("units", ["printed", "repaired"])
 def test_one_round_on_the_line_integrates_to_one(sampler, units):
@@ -287,6 +289,7 @@ def identity(likelihood_ratios):
     return check
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", ["printed", "repaired"])
 @pytest.mark.parametrize("sampler", ["exact", "mixture", "net"])
 def test_likelihood_ratios_of_full_transcripts(sampler, units, identity):

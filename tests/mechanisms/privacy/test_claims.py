@@ -22,6 +22,7 @@ TEXTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow_cases("zcdp:0.5")
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_claim_is_read_back_from_its_text_its_spelling_and_its_numbers(text):
     claim = parse_claim(text)

@@ -70,6 +70,7 @@ def random_pair(domain, rng):
     return d0, np.clip(d0 + step, domain.low, domain.high)
 
 
+@pytest.mark.slow_cases("broken-svt", "laplace-0.9", "laplace-grid", "svt6")
 @pytest.mark.parametrize("name", PURE)
 def test_no_random_pair_exceeds_the_truth(name):
     mechanism, rng = ZOO[name], np.random.default_rng(1)
@@ -179,6 +180,7 @@ def test_broken_sparse_vector_number():
     assert m.SparseVector(1.0, variant=6).truth.parameter == mechanism.truth.parameter
 
 
+@pytest.mark.slow
 def test_sparse_vector_theorems():
     """Finite numbers of queries lie below the theorems' limits and approach them: epsilon, and (1 +
     6c)/4 epsilon for variant 4.

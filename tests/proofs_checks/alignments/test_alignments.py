@@ -53,6 +53,7 @@ def written(tmp_path):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if not name.startswith("bad_")])
 def test_a_right_program_is_proved(name):
     found = prove(PROGRAMS[name], trials=0)
@@ -63,6 +64,7 @@ def test_a_right_program_is_proved(name):
     )
 
 
+@pytest.mark.slow_cases("bad_adaptive_sparse_vector")
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name.startswith("bad_")])
 def test_a_wrong_program_is_not_proved(name):
     found = prove(PROGRAMS[name], trials=0, seconds=20)
@@ -190,6 +192,16 @@ WRONG_CHANGES = [
 ]
 
 
+@pytest.mark.slow_cases(
+    "adaptive_sparse_vector-8 * limit-4 * limit",
+    "adaptive_sparse_vector-<= 2 * limit - 2-<= 2 * limit",
+    "adaptive_sparse_vector-spent += 2-spent += 1",
+    "num_sparse_vector-3 * limit-limit",
+    "num_sparse_vector-6 * limit-3 * limit",
+    "num_sparse_vector-q + rng.laplace(scale=3-q + 0 * rng.laplace(scale=3",
+    "sparse_vector_monotone-2 * limit-limit",
+    "sparse_vector_monotone-append(True)-append(q + noise)",
+)
 @pytest.mark.parametrize(("name", "old", "new"), WRONG_CHANGES)
 def test_a_wrong_change_of_a_right_program_is_not_proved(name, old, new, written):
     text = inspect.getsource(PROGRAMS[name])
@@ -361,6 +373,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMALL)
 def test_the_checker_alone_proves_no_wrong_program(name, monkeypatch):
     """No trial run refutes an alignment: every member of the template meets the checker."""
@@ -368,6 +381,7 @@ def test_the_checker_alone_proves_no_wrong_program(name, monkeypatch):
     assert prove(PROGRAMS[name], trials=0, seconds=300).proofs == ()
 
 
+@pytest.mark.slow
 def test_an_audit_confirms_a_violation():
     """The loss is twice the claim. False-failure probability below 1e-6: the event has odds e^2,
     10,000 runs.

@@ -75,6 +75,7 @@ def test_every_text_is_compared_or_listed(field, known):
     assert left == UNCOVERED[field]
 
 
+@pytest.mark.slow_cases("statement")
 @pytest.mark.parametrize("field", PROBLEMS)
 def test_a_changed_text_is_noticed(field, known):
     """Each number doubled and halved; relations, operators and quantities exchanged, one at a time.

@@ -163,6 +163,7 @@ def test_other_tables_are_refused(tmp_path):
         read_accepted(tmp_path / "known.toml")
 
 
+@pytest.mark.slow
 def test_suite_and_audit_with_a_baseline(tmp_path, capsys):
     suite = ["suite", "zoo", "-k", "broken-svt", "--trials", "20000"]
     audit = [

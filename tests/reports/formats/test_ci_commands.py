@@ -104,6 +104,7 @@ def test_plain(): pass
 """
 
 
+@pytest.mark.slow
 def test_pytest_with_workers_writes_valid_xml_with_what_audits_found(shell, tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "job.md"))
     (tmp_path / "test_it.py").write_text(TESTS)
@@ -136,6 +137,7 @@ def test_pytest_with_workers_writes_valid_xml_with_what_audits_found(shell, tmp_
     )
 
 
+@pytest.mark.slow
 def test_pytest_puts_properties_where_the_family_has_them(shell, tmp_path):
     (tmp_path / "test_it.py").write_text(TESTS)
     assert (
