@@ -119,7 +119,7 @@ def merged(rng: Generator) -> str:
 
 def _comparable_fields(result_again: Any) -> Any:
     """Return the fields of a result except for times and notes."""
-    return {key: value for key, value in result_again.to_json().items() if key not in ("seconds", "notes")}
+    return {key: value for key, value in result_again.to_json().items() if key not in ("seconds", "cpu_seconds", "notes")}
 
 
 def _check_damaged_store(file: Path, rerun: Callable[[], Any], honest: Any, what: str, export: bool) -> str:
