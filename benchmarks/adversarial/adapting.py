@@ -125,6 +125,9 @@ def dependent_rows(alpha: float, rng: Generator) -> str:
 def leak_that_hides(rng: Generator) -> str:
     """Run an attack with a mechanism that leaks only before or only after some calls, as if it
     distinguished training from testing.
+
+    At least 15 % of the calls leak if the last ones do: a leak in fewer is beyond the power of so
+    few runs.
     """
     claim, outputs, settings = (
         float(rng.uniform(0.5, 1.0)),
@@ -133,7 +136,7 @@ def leak_that_hides(rng: Generator) -> str:
     )
     sound, leaks = response(claim), response(claim + 3.0)
     total = _count_uses(sound, outputs, settings)
-    limit = max(1, int(total * rng.uniform(0.02, 0.95)))
+    limit = max(1, int(total * rng.uniform(0.02, 0.85)))
     first_leaks = bool(rng.random() < 0.5)
     mechanism = Counting(
         *((leaks, sound) if first_leaks else (sound, leaks)), limit, outputs=outputs

@@ -142,7 +142,7 @@ def _comparable_fields(result_again: Any) -> Any:
     return {
         key: value
         for key, value in result_again.to_json().items()
-        if key not in ("seconds", "notes")
+        if key not in ("seconds", "cpu_seconds", "notes")
     }
 
 
