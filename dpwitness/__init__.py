@@ -39,4 +39,5 @@ from dpwitness.auditors.witnesses.verdicts import Result as _Result  # noqa: E40
 _Result.shown_by = "dpwitness.reports.formats.notebook"
 
 __getattr__, __dir__, _names = _lazy.attach_stub(__name__, __file__)
-__all__ = [name for name in _names if name != "stability"]
+_MODULES = {"canaries", "claims", "console", "domains", "executors", "results", "stability", "wrap"}
+__all__ = [name for name in _names if name not in _MODULES]

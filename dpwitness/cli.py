@@ -58,9 +58,8 @@ COMMANDS = {
 _MAIN_COMMANDS = 8  # number of commands on the first screen; `dpwitness more` lists the others
 
 _EXIT_CODES = (
-    "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could "
-    "not be written, "
-    "3 inconclusive, interrupted, a mechanism that failed, or an unexpected error "
+    "exit codes: 0 nothing refuted, 1 violated, 2 usage or input error, or a file that could not "
+    "be written, 3 inconclusive, interrupted, a mechanism that failed, or an unexpected error "
     f"({TRACEBACK}=1 shows the traceback)"
 )
 

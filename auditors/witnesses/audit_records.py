@@ -172,9 +172,8 @@ class AuditLedger:
     def changed_outputs(self, rounds: int) -> InvalidArgument:
         """Return the exception for a stage whose first outputs differ from the stored digest."""
         return self.changed_mechanism(
-            f"the first {rounds:,} rounds of a stored stage give other outputs under the "
-            "same seed now: "
-            "the target, or something that it uses, has changed"
+            f"the first {rounds:,} rounds of a stored stage give other outputs under the same seed "
+            "now: the target, or something that it uses, has changed"
         )
 
     def changed_mechanism(self, evidence: str) -> InvalidArgument:

@@ -553,7 +553,6 @@ def _claim_notes(found: Witness, mechanism: Any) -> tuple[str, ...]:
     if found.raw.get("own_claim"):
         raise InvalidArgument(
             f"claim must be {own}, the mechanism's own claim as recorded in the witness, got "
-            f"{found.claim}; "
-            "the witness or the mechanism was edited"
+            f"{found.claim}; the witness or the mechanism was edited"
         )
     return (f"the witness is against {found.claim}; the mechanism itself claims {own}",)

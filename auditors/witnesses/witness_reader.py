@@ -148,8 +148,7 @@ def check_seal(data: Json, name: str) -> tuple[str, ...]:
     if data["sha256"] != fingerprint(data):
         raise InvalidArgument(
             f"replay: {name}: sha256 is not that of the content: the witness was edited or "
-            "damaged; "
-            "remove this field to read the witness without the check"
+            "damaged; remove this field to read the witness without the check"
         )
     return ()
 

@@ -65,9 +65,8 @@ _HINTS = {  # text of a message -> what to try
         "install the missing package and run again, for example: pip install {name}"
     ),
     r"NumPy [12]\.|\bnumpy\b|\bnp\.": (
-        "the NumPy of this interpreter may be too new for the library: try numpy<2, or "
-        "numpy<1.24 for names "
-        "such as np.float, in an environment of its own (--python)"
+        "the NumPy of this interpreter may be too new for the library: try numpy<2, or numpy<1.24 "
+        "for names such as np.float, in an environment of its own (--python)"
     ),
     r"No such file or directory": "name the file by its full path, or run in its folder",
     r"has no attribute|is not defined|cannot import|keyword argument": _MISSING,

@@ -470,8 +470,7 @@ def _require_small_sizes(kwargs: Any, path: str) -> None:
             if isinstance(value, int) and abs(value) > _MAX_SIZE and key != "records":
                 raise InvalidArgument(
                     f"{here}.{key} must be at most {_MAX_SIZE:,} in a witness, got "
-                    f"{short_json(value)}; "
-                    "for larger sizes, pass the mechanism"
+                    f"{short_json(value)}; for larger sizes, pass the mechanism"
                 )
             left.append((f"{here}.{key[:60]}", value))
 

@@ -34,13 +34,11 @@ def broken():
 # marker, or nothing if the class or the module carries it.
 _KINDS = {
     "method of a TestCase": (
-        "class Test{n}(unittest.TestCase):\n    {mark}\n    def test_{n}(self):\n        "
-        "return "
+        "class Test{n}(unittest.TestCase):\n    {mark}\n    def test_{n}(self):\n        return "
         "broken()\n"
     ),
     "generator of a TestCase": (
-        "class Test{n}(unittest.TestCase):\n    {mark}\n    def test_{n}(self):\n        "
-        "yield "
+        "class Test{n}(unittest.TestCase):\n    {mark}\n    def test_{n}(self):\n        yield "
         "broken()\n"
     ),
     "async TestCase": "class Test{n}(unittest.IsolatedAsyncioTestCase):\n    {mark}\n    async def "

@@ -250,9 +250,8 @@ V = 1e308 * 10|V = 10 ** 400
 HEADS = {  # replacements of a part of the text
     "for q in queries": (
         "for q in queries[:]|for q, in zip(queries)|for q in enumerate(queries)|for q in "
-        "reversed(queries)|"
-        "for *q, in [queries]|for q in [*queries]|for epsilon in queries|for abs in "
-        "queries|async for q in queries"
+        "reversed(queries)|for *q, in [queries]|for q in [*queries]|for epsilon in queries|for abs "
+        "in queries|async for q in queries"
     ),
     "for i, q": (
         "for *i, q|for i, *q|for (i, q)|for [i, q]|for (i,), q|for i[0], q|for i.real, q|for "
@@ -265,16 +264,15 @@ HEADS = {  # replacements of a part of the text
         "enumerate(*[queries])|queries"
     ),
     "    return ": (
-        "    else:\n        pass\n    return |    else:\n        x = 1.0\n    return |    "
-        "yield |    return *|"
-        "    return lambda: |    return not |    return await "
+        "    else:\n        pass\n    return |    else:\n        x = 1.0\n    return |    yield |  "
+        "  return *|    return lambda: |    return not |    return await "
     ),
     "def f": ("async def f|def g|f = 1\ndef f"),
     "(queries, rng,": ("(queries, rng, /,|(queries, rng, *,|(queries, rng, *rest,|(rng, queries,"),
     "int = 3)": (
         "int = 3, **rest)|int = 3) -> (yes := 1)|int = True)|int = 3.0)|float = 3)|complex = "
-        "3)|int)|int = 0)|"
-        "int = 3, x: float = 1.0)|int = 3, abs: float = 1.0)|int = 3, *, x: float = 0.5)"
+        "3)|int)|int = 0)|int = 3, x: float = 1.0)|int = 3, abs: float = 1.0)|int = 3, *, x: float "
+        "= 0.5)"
     ),
     "= 0.5": ("= -0.5"),
     "@provable": (

@@ -125,9 +125,8 @@ def merged(rng: Generator) -> str:
         code, text = run_command("store", "merge", str(folder / files[0]), str(folder / files[1]))
         if code:
             return (
-                "refused to merge "
-                f"{'a finished and a stopped' if stop_early else 'two finished'} store(s): "
-                f"{text.strip()[:200]}"
+                f"refused to merge {'a finished and a stopped' if stop_early else 'two finished'} "
+                f"store(s): {text.strip()[:200]}"
             )
         rerun = audit(response(epsilon), **settings, store=folder / files[0])
     return (

@@ -288,13 +288,11 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     lines = [
         "## Mutants of the claims' proofs",
         "",
-        f"Every numeric constant of the checks of {claims} claims that rest on a proof was "
-        "halved and doubled, every inequality "
-        "flipped, min and max exchanged. "
+        f"Every numeric constant of the checks of {claims} claims that rest on a proof was halved "
+        "and doubled, every inequality flipped, min and max exchanged. "
         f"**{100 * found.turned:.1f} % of {found.counted} mutants changed their claim**: "
-        f"{found.verdict} its verdict, {found.number} the "
-        f"proved number that is published. {len(found.listed)} changed nothing and are "
-        "listed with the reason; "
+        f"{found.verdict} its verdict, {found.number} the proved number that is published. "
+        f"{len(found.listed)} changed nothing and are listed with the reason; "
         f"{len(found.unexplained)} without one.",
         "",
         "Left out by rule: "

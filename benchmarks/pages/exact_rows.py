@@ -113,11 +113,10 @@ def section(exact: Json, rows: Sequence[Json]) -> list[str]:
         "\n".join(table(["release", "target", "kind", "verdict", "finding"], lines)),
         *_failed(exact.get("failed", {})),
         "## Refuted rows and newest releases",
-        f"Newest releases of the package index on {exact['checked']}. *Repaired since* a "
-        "release: the figure at the row's parameters is "
-        "not too low there, nor in a later release; a version with *dev* is a state of the "
-        "library's repository. "
-        "*Not found in* a release: the same target was audited there and nothing was found.",
+        f"Newest releases of the package index on {exact['checked']}. *Repaired since* a release: "
+        "the figure at the row's parameters is not too low there, nor in a later release; a "
+        "version with *dev* is a state of the library's repository. *Not found in* a release: "
+        "the same target was audited there and nothing was found.",
         "\n".join(table(["release", "target", "state"], status)),
         "## Not audited",
         "Public functions and classes of a library, by discovery in its interpreter, whose "

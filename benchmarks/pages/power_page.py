@@ -23,14 +23,11 @@ from dpwitness.reports.plots.drawing import drawing
 Budget = Mapping[str, Any]  # an entry of the details of `bench.power`: trials, seeds, cases
 
 _INTRODUCTION = (
-    "A verdict NOT_REFUTED is worth as much as the chance that a violation would have been "
-    "found. Here complete "
-    "audits run on every mechanism of the zoo and of the papers whose law of the privacy "
-    "loss is known, on a given pair. Their "
-    "certified bounds, at confidence 0.95, are divided by the *limit*: the median bound of "
-    "the best event, known in advance, "
-    "with as many runs. Each case is represented by its median over the seeds. By chance, a "
-    "ratio can exceed 1."
+    "A verdict NOT_REFUTED is worth as much as the chance that a violation would have been found. "
+    "Here complete audits run on every mechanism of the zoo and of the papers whose law of the "
+    "privacy loss is known, on a given pair. Their certified bounds, at confidence 0.95, are "
+    "divided by the *limit*: the median bound of the best event, known in advance, with as many "
+    "runs. Each case is represented by its median over the seeds. By chance, a ratio can exceed 1."
 )
 _FAMILIES = (
     "Families of mechanisms that are hard to audit, with parameters drawn by a seed: the "

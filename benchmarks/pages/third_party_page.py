@@ -117,11 +117,9 @@ def _introduction_paragraphs(found: Found, by_library: Mapping[str, Sequence[Fou
         "outputs without any. *Gray box* is what a trace "
         "of a few pairs found, and whether an audit on its pair confirmed that.",
         "Made by `dpwitness suite third-party --report DIR`, after `dpwitness targets setup "
-        "NAME...`; any refuted row can be "
-        "reproduced with "
-        "`dpwitness replay WITNESS`. Libraries that take no seed are marked with a star: "
-        "their counts differ from run to run. "
-        f"Seed {settings['seed']}.",
+        "NAME...`; any refuted row can be reproduced with `dpwitness replay WITNESS`. Libraries "
+        "that take no seed are marked with a star: their counts differ from run to run. Seed "
+        f"{settings['seed']}.",
     ]
 
 

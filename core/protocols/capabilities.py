@@ -20,7 +20,7 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 T = TypeVar("T", bound=type)
 
-_PACKAGE_FOLDER = Path(__file__).parents[2] / "mechanisms"
+_FOLDERS = [Path(__file__).parents[2] / name for name in ("mechanisms", "core")]  # of this package
 _ONE_LAW_CLASSES: set[type] = set()
 
 
@@ -63,7 +63,8 @@ def _is_defined_here(cls: type) -> bool:
         getattr(getattr(cls, name, None), "__code__", None) for name in ("sample", "log_density")
     ]
     return all(
-        inspect.iscode(code) and Path(code.co_filename).is_relative_to(_PACKAGE_FOLDER)
+        inspect.iscode(code)
+        and any(Path(code.co_filename).is_relative_to(folder) for folder in _FOLDERS)
         for code in codes
     )
 

@@ -74,9 +74,8 @@ def arguments(command: common.Command) -> None:
         "--in-process",
         action="store_true",
         help="run the mechanism in this process: faster, but a crash of the mechanism ends the "
-        "audit; "
-        "with --white-box or --search, a mechanism that has log_density runs in this process "
-        "anyway",
+        "audit; with --white-box or --search, a mechanism that has log_density runs in this "
+        "process anyway",
     )
     common.interpreter(audit)
     help_text = (

@@ -60,8 +60,7 @@ def arguments(command: Command) -> None:
     shape = plan.add_mutually_exclusive_group()
     shapes = {
         "coin": "randomized response, which needs the fewest runs at its epsilon (default; a "
-        "TARGET "
-        "with a known law uses its own)",
+        "TARGET with a known law uses its own)",
         "laplace": "Laplace noise",
         "gaussian": "Gaussian noise",
     }

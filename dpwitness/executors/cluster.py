@@ -93,6 +93,11 @@ def _executor(client: Client, *, remote: bool) -> Executor:
     return executor
 
 
+def versions() -> dict[str, str]:
+    """Return the versions on which counts depend: dpwitness, and the series of NumPy."""
+    return {"dpwitness": version("dpwitness"), "numpy": ".".join(version("numpy").split(".")[:2])}
+
+
 def _require_same_versions(client: Client, address: str) -> None:
     """Raise InvalidArgument unless the cluster has a worker, and all workers run this version of
     dpwitness and this series of NumPy.
@@ -103,23 +108,19 @@ def _require_same_versions(client: Client, address: str) -> None:
         raise InvalidArgument(
             f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s"
         ) from None
-    for name, own in (
-        ("dpwitness", version("dpwitness")),
-        ("numpy", ".".join(version("numpy").split(".")[:2])),
-    ):
+    for name, own in versions().items():
         for worker, found in client.run(version, name, on_error="return").items():
             if not f"{found}.".startswith(f"{own}."):
                 there = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
-                told = (
-                    f"worker {worker} has {there}, this process has {own}: install the same "
-                    "version on all workers"
+                raise InvalidArgument(
+                    f"--executor dask://{address}: worker {worker} has {there}, this process has "
+                    f"{own}: install the same version on all workers"
                 )
-                raise InvalidArgument(f"--executor dask://{address}: {told}")
 
 
 @contextmanager
 def _silent_log() -> Iterator[None]:
-    """Silence Dask's log: failures of workers are told in dpwitness's own messages."""
+    """Silence Dask's log: failures of workers have dpwitness's own messages."""
     before = {handler: handler.level for handler in logging.getLogger("distributed").handlers}
     for handler in before:
         handler.setLevel(logging.CRITICAL)

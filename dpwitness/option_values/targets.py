@@ -221,8 +221,8 @@ def _load_zoo_mechanism(name: str, kwargs: Json) -> tuple[Any, str, Json]:
         close_matches = difflib.get_close_matches(name, known, 1)
         raise InvalidArgument(
             "zoo has no "
-            f"{name!r}{f'; did you mean zoo:{close_matches[0]}?' if close_matches else ''} "
-            "(see dpwitness list zoo)"
+            f"{name!r}{f'; did you mean zoo:{close_matches[0]}?' if close_matches else ''} (see "
+            "dpwitness list zoo)"
         )
     if kwargs:
         raise InvalidArgument(f"zoo:{name} has fixed parameters: leave out --kwargs")

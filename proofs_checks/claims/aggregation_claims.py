@@ -38,8 +38,7 @@ def averaging(
     "MN-04",
     kind="counterexample",
     source="Minami et al., equation (10), said to be the mirror averaging of Juditsky, Rigollet "
-    "and "
-    "Tsybakov 2008",
+    "and Tsybakov 2008",
     statement="The weights (10) are those of mirror averaging, whose step t uses records i <= t - 1",  # noqa: E501
     formula="sum_{i <= t} = sum_{i <= t - 1}",
     domain=Box(records=(1, 1000)),
@@ -110,8 +109,7 @@ def corners() -> list[list[object]]:
     source="Minami et al., inequality (9) for weights from i <= t - 1, Juditsky, Rigollet and "
     "Tsybakov 2008",
     statement="E R(beta_agg) <= min_m R(beta_m) + tau log M / n0 for tau >= 2 sigma^2 + 8 B^2, "
-    "experts "
-    "and truth bounded by B",
+    "experts and truth bounded by B",
     formula="2 (a - kappa d)^2 <= tau - 2 sigma^2, kappa = 1 - 2 sigma^2 / tau",
     repairs="MN-05",
 )
@@ -137,8 +135,7 @@ def mirror_averaging_has_the_oracle_inequality(effort: Effort) -> Evidence:
     kind="experiment",
     source="Minami et al., inequality (9) with the weights (10) as printed, i <= t",
     statement="E R(beta_agg) <= min_m R(beta_m) + tau log M / n0 for tau >= 2 sigma^2 + 8 B^2, "
-    "experts "
-    "and truth bounded by B",
+    "experts and truth bounded by B",
     formula="E R(beta_agg) - min_m R(beta_m) <= tau log M / n0",
     domain=Box(factor=(1e-3, 10.0)),
 )

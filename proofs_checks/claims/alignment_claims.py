@@ -82,8 +82,7 @@ def threshold_obligations(
     kind="certificate",
     source=f"{SVT}, Algorithm 1; Dwork and Roth 2014, Algorithm 1 for c = 1",
     statement="Threshold noise 2 / epsilon and query noise 4c / epsilon, halted after c calls "
-    "above, "
-    "are epsilon-DP",
+    "above, are epsilon-DP",
     formula="1 / (2/epsilon) + c |1 + q - q'| / (4c/epsilon) <= epsilon",
 )
 def sparse_vector_alignment(effort: Effort) -> Evidence:
@@ -207,8 +206,7 @@ def winner_obligations(rate: Any, epsilon: Any, direction: str = "either") -> li
     kind="certificate",
     source=f"{NOISY_MAX}, answers that move in either direction",
     statement="The index of the largest answer with Laplace noise 2 / epsilon is epsilon-DP for "
-    "any "
-    "number of answers",
+    "any number of answers",
     formula="|1 + q - q'| / (2/epsilon) <= epsilon",
 )
 def noisy_max_alignment(effort: Effort) -> Evidence:
@@ -225,8 +223,7 @@ def noisy_max_alignment(effort: Effort) -> Evidence:
     kind="certificate",
     source=f"{NOISY_MAX}, Claim 3.9, answers that all move in one direction",
     statement="The index of the largest answer with Laplace noise 1 / epsilon is epsilon-DP when "
-    "no "
-    "answer falls, or none rises",
+    "no answer falls, or none rises",
     formula="|1 + q - q'| / (1/epsilon) <= epsilon",
 )
 def monotone_noisy_max_alignment(effort: Effort) -> Evidence:

@@ -172,8 +172,7 @@ def gaussian_output_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     "JT-03-sharper",
     source=f"{PAPER}, Theorem 1, Output-Gauss with 6.13 in the place of 16",
     statement="N(0, 6.13 (L R)^2 (log(1/delta) + epsilon) / (lambda epsilon)^2) on the minimiser "
-    "is "
-    "(epsilon, delta)-DP",
+    "is (epsilon, delta)-DP",
     formula="the same with mu = epsilon / sqrt(1.5325 (log(1/delta) + epsilon))",
     domain=Box(epsilon=(1e-2, 20.0), delta=(1e-12, 0.1)),
     depends=("JT-01",),
@@ -193,8 +192,7 @@ def less_gaussian_output_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
 @certificate(
     "JT-06",
     source=f"{PAPER}, section 4.2, Objective-Gamma, attributed to Chaudhuri, Monteleoni and "
-    "Sarwate "
-    "2011",
+    "Sarwate 2011",
     statement="Noise of rate epsilon / (2 L R) with lambda = 2 c2 R^2 / epsilon is epsilon-DP",
     formula="epsilon + log(1 + epsilon / 2) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0)),
@@ -387,8 +385,7 @@ def gaussian_objective_huber(effort: Effort, epsilon: float = 1.0, delta: float 
     source=f"{PAPER}, Theorem 2, with the noise of Kifer, Smith and Thakurta 2012, on linear "
     "losses",
     statement="N(0, (L R)^2 (8 log(2/delta) + 4 epsilon) / epsilon^2) in the objective is "
-    "(epsilon, "
-    "delta)-DP for linear losses",
+    "(epsilon, delta)-DP for linear losses",
     formula="Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu) <= delta, mu = epsilon / "
     "sqrt(2 log(2/delta) + epsilon)",
     domain=Box(epsilon=(1e-2, 100.0), delta=(1e-15, 0.5)),
@@ -403,11 +400,9 @@ def attributed_noise_is_private_for_linear_losses(epsilon: Ball, delta: Ball) ->
     "JT-07-attributed",
     kind="counterexample",
     source=f"{PAPER}, Theorem 2, with the noise of Kifer, Smith and Thakurta 2012, whose "
-    "neighbours "
-    "add or remove a record",
+    "neighbours add or remove a record",
     statement="N(0, (L R)^2 (8 log(2/delta) + 4 epsilon) / epsilon^2), lambda = 2 c2 R^2 / "
-    "epsilon: "
-    "(epsilon, delta)-DP under replacement",
+    "epsilon: (epsilon, delta)-DP under replacement",
     formula="P(S) <= e^epsilon Q(S) + delta",
     domain=Box(epsilon=(1e-2, 10.0), delta=(1e-12, 0.1)),
     reach=16.85515,
@@ -500,8 +495,7 @@ def _share(epsilon: Ball) -> Ball:
     kind="certificate",
     source=f"{PAPER}, Theorem 2, lambda = L R sqrt(n) / sqrt(|theta*|^2 + 1)",
     statement="The lambda of the utility theorem satisfies the condition lambda >= 2 c2 R^2 / "
-    "epsilon "
-    "of the privacy theorem",
+    "epsilon of the privacy theorem",
     formula="L R sqrt(n) / sqrt(|theta*|^2 + 1) >= 2 c2 R^2 / epsilon",
     domain=Box(epsilon=(1e-2, 1e3), norm=(0.0, 1e3), curvature=(1e-3, 10.0)),
 )

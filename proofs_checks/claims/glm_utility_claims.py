@@ -53,8 +53,7 @@ SIZES = (250.0, 1000.0, 4000.0, 16000.0)
     kind="certificate",
     source=f"{PAPER}, proof idea of Theorem 1",
     statement="Gaussian noise moves a prediction by no more than its standard deviation, on "
-    "average "
-    "and in any dimension",
+    "average and in any dimension",
     formula="E |<b, x>| <= sd |x|",
 )
 def noise_of_a_prediction(effort: Effort) -> Evidence:
@@ -399,11 +398,9 @@ def objective_risk(
 @certificate(
     "JT-09-repair",
     source=f"{PAPER}, Theorem 2, with L R for (L R)^2, without log(n)^2, and with the excess of "
-    "the "
-    "minimiser added",
+    "the minimiser added",
     statement="Objective-Gauss has excess at most 8.4 L R h (1 + s) / sqrt(n) with probability "
-    "7/10, h "
-    "= sqrt(|theta*|^2 + 1)",
+    "7/10, h = sqrt(|theta*|^2 + 1)",
     formula="(10/3) (2 sqrt(2/pi) s + 1/2 + 2) <= 8.4 (1 + s), s = sqrt(log(1/delta) + epsilon) / "
     "epsilon",
     domain=MODERATE,
@@ -423,8 +420,7 @@ def objective_risk_in_right_units(epsilon: Ball, delta: Ball) -> Enclosure:
     kind="certificate",
     source=f"{PAPER}, proof of Theorem 2",
     statement="theta_priv = theta~ - b / lambda, where theta~ minimises the risk of the losses "
-    "shifted "
-    "by <b, x> / lambda",
+    "shifted by <b, x> / lambda",
     formula="lambda |theta|^2 / 2 + <b, theta> = lambda |theta + b / lambda|^2 / 2 - |b|^2 / (2 "
     "lambda)",
 )

@@ -175,8 +175,7 @@ def one_draw(k: float, epsilon: float) -> float:
     source=f"{SOURCE}, Theorem 7, with nothing but the weights released",
     statement="Algorithm 3 is (epsilon, delta)-DP",
     formula="P(what(D) in S) <= exp(epsilon) P(what(D') in S) + delta, n = 1e6, epsilon = 1, "
-    "delta = "
-    "1e-6",
+    "delta = 1e-6",
     domain=Box(regularization=(1.0, 1e4)),
     depends=("JK-01",),
 )

@@ -163,8 +163,7 @@ def constants(updates: Any = None) -> tuple[Any, Any, Any, dict[str, Any]]:
     kind="certificate",
     source=f"{SOURCE}, Algorithm 1 with another B",
     statement="B >= sqrt(3.2) C n epsilon lambda / (800 L R log(2T/beta) log(4/delta)) is enough "
-    "for "
-    "the potential argument",
+    "for the potential argument",
     formula="3.2 R^2 C^2 / sigma(B)^2 = B at the smallest such B, and falls as B grows",
     repairs="JK-08",
     depends=("JK-08-updates",),
@@ -201,8 +200,7 @@ def the_repaired_updates_suffice(effort: Effort) -> Evidence:
     kind="certificate",
     source=f"{SOURCE}, Theorem 10, with its constants",
     statement="With probability 1 - beta/2 every bottom is within 1.25 sigma of the truth and "
-    "every "
-    "top within sigma/4",
+    "every top within sigma/4",
     formula="T P(|noise| > sigma/4) = beta/2",
 )
 def answers_are_accurate(effort: Effort) -> Evidence:
@@ -307,8 +305,7 @@ def the_error_falls_with_the_root_of_records(effort: Effort) -> Evidence:
     kind="certificate",
     source=f"{SOURCE}, Theorem 3, exponents that follow from Algorithm 1",
     statement="1.25 sigma = c C R^(3/2) sqrt(L) log(2T/beta)^(3/4) sqrt(log(4/delta)) / sqrt(n "
-    "epsilon "
-    "lambda), c = 50 2^(1/4)",
+    "epsilon lambda), c = 50 2^(1/4)",
     formula="R to the power 3/2 for 2, log(T/beta) to 3/4 for 1/2, log(1/delta) to 1/2 for 2",
     repairs="JK-09-theorem-3",
     depends=("JK-09",),

@@ -75,8 +75,7 @@ def renyi_bound(epsilon: Ball, loss: Ball, updates: Ball, delta: Ball, order: Ba
     "JK-07-repair",
     source=f"{SOURCE}, Theorem 2 with the condition B >= 1",
     statement="Algorithm 1 is (epsilon, delta)-DP if B >= 1, for any number of test points, "
-    "however "
-    "they are chosen",
+    "however they are chosen",
     formula="D_alpha <= (B + 1) g(alpha, e) / (alpha - 1)",
     domain=Box(epsilon=(0.01, 10.0), delta=(1e-12, 1e-3)),
     repairs="JK-07",
@@ -98,8 +97,7 @@ def interactive_prediction_is_private(epsilon: Ball, delta: Ball) -> Enclosure:
     "JK-18",
     source=f"{SOURCE}, Theorem 9 (quoted from Gupta et al. 2011), sqrt(B) S read for its sqrt(BS)",
     statement="Threshold answers with epsilon_0 = epsilon / (200 sqrt(B) S log(4/delta)) are "
-    "(epsilon, "
-    "delta)-DP if B >= 1",
+    "(epsilon, delta)-DP if B >= 1",
     formula="D_alpha <= (B + 1) g(alpha, e) / (alpha - 1), e = epsilon / (200 sqrt(B) m)",
     domain=Box(epsilon=(0.01, 10.0), delta=(1e-12, 1e-3)),
     depends=("JK-07-rounds",),

@@ -93,8 +93,7 @@ def laplace_of_standard_deviation_is_private(epsilon: Ball) -> Enclosure:
     "CM-06",
     source="Chaudhuri and Monteleoni 2008, Theorem 2",
     statement="Objective perturbation with Gamma noise of rate epsilon / 2 is epsilon-DP in d >= "
-    "2, "
-    "for every n lambda",
+    "2, for every n lambda",
     formula="max_s epsilon (1 + s) / 2 + log(1 + s (1 - s) / (n lambda)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3)),
     reach=553.29529,
@@ -117,11 +116,9 @@ def objective_perturbation_is_private(epsilon: Ball, n_lambda: Ball) -> Enclosur
     "CM-06-repair",
     source="Chaudhuri and Monteleoni 2008, Theorem 2, with the condition n lambda >= 2 / epsilon",
     statement="Objective perturbation with Gamma noise of rate epsilon / 2 is epsilon-DP: epsilon "
-    "n "
-    "lambda / 2 = 1 + surplus, surplus >= 0",
+    "n lambda / 2 = 1 + surplus, surplus >= 0",
     formula="n lambda >= 2 / epsilon => max_s epsilon (1 + s) / 2 + log(1 + s (1 - s) / (n "
-    "lambda)) "
-    "<= epsilon",
+    "lambda)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), surplus=(0.0, 1e3)),
     repairs="CM-06",
     reach=1.0,
@@ -145,8 +142,7 @@ def objective_perturbation_is_private_when_regularized(epsilon: Ball, surplus: B
     source="Chaudhuri and Monteleoni 2008, Lemma 3, noise as printed: a Laplace radius of standard "
     "deviation 2 / epsilon",
     statement="fhat(w2) <= fhat(w1) + 8 log(1/delta)^2 / (lambda n^2 epsilon^2) with probability 1 "
-    "- "
-    "delta",
+    "- delta",
     formula="P(epsilon |b| > 4 log(1/delta)) <= delta",
     domain=Box(delta=(1e-9, 0.5)),
     reach=0.28157149,
@@ -165,8 +161,7 @@ def printed_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
     "CM-08-gamma",
     source="Chaudhuri and Monteleoni 2008, Lemma 3, with the Gamma noise that privacy needs, d = 5",
     statement="fhat(w2) <= fhat(w1) + 8 log(1/delta)^2 / (lambda n^2 epsilon^2) with probability 1 "
-    "- "
-    "delta",
+    "- delta",
     formula="P(epsilon |b| > 4 log(1/delta)) <= delta, |b| ~ Gamma(5, 2 / epsilon)",
     domain=Box(delta=(1e-9, 0.5)),
     reach=4.9892174,
@@ -190,8 +185,7 @@ def gamma_noise_keeps_the_utility_bound(delta: Ball) -> Enclosure:
     "CM-11",
     source="Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 2",
     statement="Gamma noise of rate epsilon'/2 with epsilon' = epsilon - 2 log(1 + 1/(4 n lambda)), "
-    "or "
-    "more regularization, is epsilon-DP",
+    "or more regularization, is epsilon-DP",
     formula="max_s epsilon' (1 + s) / 2 + log(1 + s (1 - s) / (n lambda)) <= epsilon",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-3, 1e3)),
     repairs="CM-06",

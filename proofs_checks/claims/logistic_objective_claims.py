@@ -140,8 +140,7 @@ def printed_objective_noise_on_the_line_is_private(epsilon: Ball, n_lambda: Ball
     statement="Algorithm 2 with Laplace noise of scale 2 / epsilon is epsilon-DP on the line, for "
     "every epsilon",
     formula="max |v s - u t| / 2 + (v^2 s (1 - s) - u^2 t (1 - t)) / 0.37 <= 1, s = sigmoid(-w "
-    "v), t "
-    "= sigmoid(-w u)",
+    "v), t = sigmoid(-w u)",
     domain=Box(w=(0.0, 12.0), v=(-1.0, 1.0), u=(-1.0, 1.0)),
     repairs="CM-06-line",
     depends=("CM-04-line",),
@@ -189,8 +188,7 @@ def objective_perturbation_survives_a_zero_record(
     kind="counterexample",
     source="Chaudhuri and Monteleoni 2008, Theorem 2, Gamma noise, d = 2, n = 2",
     statement="Algorithm 2 is epsilon-DP for every pair of neighbours that a search finds, told "
-    "the "
-    "domain alone",
+    "the domain alone",
     formula="sup over pairs and w of log p(w | D) / p(w | D') <= epsilon",
     domain=Box(epsilon=(1e-2, 3.0), n_lambda=(1e-2, 10.0)),
     depends=("CM-06",),
@@ -245,8 +243,7 @@ def _log_density(dataset: LabelledVectors, w: Ball, rate: Ball, ridge: Ball) -> 
     kind="counterexample",
     source="Chaudhuri and Monteleoni 2008, Theorem 2, Gamma noise, d = 2",
     statement="Algorithm 2 is epsilon-DP for two opposed records among many that hold the output "
-    "far "
-    "out, witness W4",
+    "far out, witness W4",
     formula="log p(w | D) / p(w | D') <= epsilon at w = W e1",
     domain=Box(epsilon=(1e-2, 10.0), n_lambda=(1e-2, 100.0), records=(2e5, 1e12)),
     depends=("CM-06",),
@@ -440,8 +437,7 @@ def printed_noise_keeps_linear_losses_private(
 @certificate(
     "CM-07-repair",
     source="Chaudhuri and Monteleoni 2008, Theorem 3, with a bound rho on the curvature of "
-    "rank-one "
-    "losses",
+    "rank-one losses",
     statement="Noise density exp(-epsilon |b| / (4 kappa)) and G of strong convexity >= 2 rho / "
     "epsilon are epsilon-DP",
     formula="epsilon / 2 + log(1 + epsilon / 2) <= epsilon",

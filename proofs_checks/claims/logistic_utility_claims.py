@@ -70,8 +70,7 @@ def gamma_tail(shape: Ball, t: Ball) -> Ball:
     source="Chaudhuri and Monteleoni 2008, Theorem 2 at n lambda = 2 / epsilon and Lemma 3 "
     "together, d >= 2",
     statement="Of the printed noise and the Gamma noise, one keeps both the privacy of Theorem 2 "
-    "and "
-    "the utility of Lemma 3",
+    "and the utility of Lemma 3",
     formula="min(privacy excess of the printed noise, utility excess of the Gamma noise) <= 0",
     domain=Box(epsilon=(1e-2, 10.0), dimension=(2.0, 100.0), delta=(1e-9, 0.5)),
     depends=("CM-06-printed", "CM-06-repair", "CM-08", "CM-08-gamma"),
@@ -125,8 +124,7 @@ def gamma_noise_keeps_a_bound_with_the_dimension(dimension: Ball, delta: Ball) -
     "CM-08-repair-2011",
     source="Chaudhuri, Monteleoni and Sarwate 2011, the bound that takes the place of Lemma 3",
     statement="fhat(w2) <= fhat(w1) + 8 d^2 log(d/delta)^2 / (lambda n^2 epsilon^2) with "
-    "probability 1 "
-    "- delta",
+    "probability 1 - delta",
     formula="P(Gamma(d) > 2 d log(d/delta)) <= delta",
     domain=Box(dimension=(1.0, 100.0), delta=(1e-9, 0.5)),
     repairs="CM-08-gamma",
@@ -142,8 +140,7 @@ def gamma_noise_keeps_the_later_bound(dimension: Ball, delta: Ball) -> Enclosure
     kind="experiment",
     source="Chaudhuri and Monteleoni 2008, Lemma 3, Gamma noise, by running Algorithm 2",
     statement="fhat(w2) <= fhat(w1) + 8 log(1/delta)^2 / (lambda n^2 epsilon^2) with probability 1 "
-    "- "
-    "delta",
+    "- delta",
     formula="P(fhat(w2) - fhat(w1) > bound) <= delta",
     domain=Box(dimension=(1, 50), delta=(1e-3, 0.5)),
     depends=("CM-08-gamma",),
@@ -234,8 +231,7 @@ def least_records(
     kind="experiment",
     source="Chaudhuri and Monteleoni 2008, Theorem 4, noise as printed",
     statement="n > C log(1/delta) max(|w0|^2 / eps_g^2, |w0| / (epsilon eps_g)) records suffice "
-    "for a "
-    "loss of at most L(w0) + eps_g",
+    "for a loss of at most L(w0) + eps_g",
     formula="C, some constant",
     domain=Box(delta=(1e-3, 0.5)),
     depends=("CM-08",),
@@ -326,8 +322,7 @@ def wrong_side(
     source="Chaudhuri and Monteleoni 2008, section 5 and figure 1 (c): d = 10, gamma = 0.001, "
     "epsilon = 0.2, lambda = gamma^2",
     statement="On D_10(0.001) Algorithm 2 has a test error similar to logistic regression's: at "
-    "most "
-    "0.05, the top of figure 1 (c)",
+    "most 0.05, the top of figure 1 (c)",
     formula="E[test error of Algorithm 2] <= 0.05 for n up to 700",
     domain=Box(records=(100.0, 700.0)),
     reach=4.3438624,

@@ -277,8 +277,7 @@ def the_minimiser_is_half_as_long(effort: Effort) -> Evidence:
     kind="certificate",
     source=f"{SOURCE}, appendix A.1, the two displays of the proof of Theorem 2",
     statement="A minimiser of (2) beats any other w by (lambda/2) times their squared distance, "
-    "and "
-    "the two displays add up to (3)",
+    "and the two displays add up to (3)",
     formula="F(w') - F(w) >= (lambda/2) |w - w'|^2",
 )
 def the_displays_add_up(effort: Effort) -> Evidence:
@@ -310,8 +309,7 @@ def the_displays_add_up(effort: Effort) -> Evidence:
     "JK-06",
     source=f"{SOURCE}, Algorithm 1 line 2 against Theorem 9 (sqrt(B) S read for its sqrt(BS))",
     statement="The algorithm's epsilon_0 is no larger than the one for which its privacy theorem "
-    "is "
-    "quoted",
+    "is quoted",
     formula="n lambda epsilon / (200 L R^2 sqrt(B) log(4/delta)) <= epsilon / (200 sqrt(B) S "
     "log(4/delta)), S = 2 L R^2 / (lambda n)",
     domain=Box(n_lambda=(1.0, 1e6)),

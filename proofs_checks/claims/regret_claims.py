@@ -87,11 +87,9 @@ def round_costs_half_its_range(range: Ball) -> Enclosure:
     kind="certificate",
     source=f"{PAPER}, section 5.2, the same lambda with the range 4 R / lambda",
     statement="With lambda = R sqrt(8 T log(1/delta)) / epsilon the game is (epsilon + epsilon^2 / "
-    "(4 "
-    "log(1/delta)), delta)-DP",
+    "(4 log(1/delta)), delta)-DP",
     formula="rho + 2 sqrt(rho log(1/delta)) = epsilon + epsilon^2 / (4 log(1/delta)), rho = T (4 "
-    "R / "
-    "lambda)^2 / 8",
+    "R / lambda)^2 / 8",
     repairs="JT-15",
     depends=("JT-10",),
 )
@@ -230,8 +228,7 @@ def game_at_moderate_epsilon_is_private(epsilon: Ball, delta: Ball) -> Enclosure
 @certificate(
     "JT-16-repair",
     source=f"{PAPER}, section 5.2, with lambda >= R sqrt(8 T log(1/delta)) / epsilon (1 + "
-    "epsilon / "
-    "(4 log(1/delta)))",
+    "epsilon / (4 log(1/delta)))",
     statement="The game is (epsilon, delta)-DP for every T, p and choice of costs",
     formula="rho + 2 sqrt(rho log(1/delta)) <= epsilon",
     domain=Box(epsilon=(1e-2, 100.0), delta=(1e-15, 0.5)),
@@ -363,8 +360,7 @@ def regret_of_the_leader(effort: Effort) -> Evidence:
     kind="counterexample",
     source=f"{PAPER}, equation (12)",
     statement="The regret is at most C R sqrt(T log(p) log(1/delta)) / epsilon with lambda = R "
-    "sqrt(8 "
-    "T log(1/delta)) / epsilon",
+    "sqrt(8 T log(1/delta)) / epsilon",
     formula="Regret(T) <= C R sqrt(T log p log(1/delta)) / epsilon",
     domain=Box(constant=(1.0, 1e3), epsilon=(1e-2, 10.0), delta=(1e-15, 0.1)),
     reach=1.4323811,

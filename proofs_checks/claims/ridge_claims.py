@@ -76,8 +76,7 @@ def closed_form_minimises(effort: Effort) -> Evidence:
     kind="certificate",
     source="Minami et al., equation (8) with -b/(2 n)",
     statement="(8) with the other sign is the minimiser of (7); since b and -b have one law, (8) "
-    "has "
-    "the minimiser's law as printed",
+    "has the minimiser's law as printed",
     formula="argmin (7) = (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E[y x] - b/(2 n))",
     repairs="MN-01",
 )
@@ -95,8 +94,7 @@ def closed_form_minimises_in_law(effort: Effort) -> Evidence:
     "MN-02",
     source="Minami et al., equation (7): the added term (Lambda/(epsilon n)) |beta|^2",
     statement="With it, replacing a record changes the Jacobian by a factor of at most 1 + epsilon "
-    "/ "
-    "2, for every n lambda",
+    "/ 2, for every n lambda",
     formula="det Q / det Q' <= 1 + epsilon / 2",
     domain=Box(epsilon=(1e-2, 10.0)),
     reach=1.0,
@@ -106,8 +104,8 @@ def added_term_tames_the_jacobian(epsilon: Ball) -> Enclosure:
     <= 1 + 1 / (N + 2 / epsilon).
 
     Reached by a unit record against x' = 0 among zeros. That is 1 + (epsilon / 2) / (1 + N epsilon
-    / 2): excess -h / (1 + h) over epsilon / 2, with h = N epsilon / 2, zero at N = 0 and falling
-    from there. `share` is 1 / (1 + h), in (0, 1] for all N >= 0.
+    / 2): excess -h / (1 + h) over epsilon / 2, with h = N epsilon / 2,
+    zero at N = 0 and falling from there. `share` is 1 / (1 + h), in (0, 1] for all N >= 0.
     """
 
     def form(share: Ball, epsilon: Ball) -> Ball:
@@ -379,8 +377,7 @@ def price_constant(p: int, radius: float, label_bound: float) -> float:
     "MN-06-price",
     source="Minami et al., Theorem 3, the price of privacy C2 M / (epsilon (n - n0))",
     statement="E[J(beta_priv) - J(beta_lambda)] <= (p (p + 1) zeta^2 / (4 Lambda) + Lambda B^2 / "
-    "4) / "
-    "(epsilon n) for each organisation",
+    "4) / (epsilon n) for each organisation",
     formula="4 a k / (a + k)^2 <= 1, k = Lambda / (epsilon n), for each eigenvalue a of Sigma + "
     "lambda I",
     domain=Box(share=(0.0, 1.0)),

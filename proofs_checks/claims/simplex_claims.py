@@ -250,8 +250,7 @@ def algorithm_draws(
 @certificate(
     "JT-13-dominated",
     source=f"{PAPER}, Theorem 3, the approximate against the pure form at Theorem 4's lambda, L "
-    "= R "
-    "= L_g = 1",
+    "= R = L_g = 1",
     statement="The (epsilon, delta)-DP form never draws more than the epsilon-DP form",
     formula="m_approximate <= m_pure",
     domain=Box(records=(1.0, 1e9), epsilon=(0.1, 10.0), delta=(1e-10, 1e-3), actions=(2.0, 1e6)),

@@ -387,8 +387,7 @@ def the_loss_itself_is_small(prediction: Ball, accuracy: Ball) -> Enclosure:
     kind="certificate",
     source=f"{SOURCE}, Corollary 6 for the excess over w*",
     statement="The excess of Theorem 5 is epsilon_g at n = 2 (L R)^4 log(T/beta)^2 "
-    "sqrt(log(1/delta)) "
-    "/ (lambda^2 epsilon_g^2 epsilon)",
+    "sqrt(log(1/delta)) / (lambda^2 epsilon_g^2 epsilon)",
     formula="L^4 R^4 / lambda^2 in the place of L^4 R^3",
     repairs="JK-13",
     depends=("JK-12-balance",),
@@ -522,8 +521,7 @@ def composition_has_slack(
     "JK-17-approximate",
     source=f"{SOURCE}, Theorem 11 applied to (epsilon, delta)-DP components",
     statement="k (epsilon, delta)-DP mechanisms are (epsilon', delta')-DP with the same epsilon' "
-    "and "
-    "delta'",
+    "and delta'",
     formula="1 - (1 - delta)^k <= delta'",
     domain=Box(rounds=(2.0, 1e4), leak=(1e-6, 1e-3), slack=(1e-12, 1e-6)),
     reach=999954830000.0,
@@ -542,8 +540,7 @@ def composition_forgets_the_deltas(rounds: Ball, leak: Ball, slack: Ball) -> Enc
     "JK-18-theorem-12",
     source=f"{SOURCE}, Theorem 12 (quoted from Shalev-Shwartz et al. 2009)",
     statement="Means of f(<w, phi(z)>; z) over T points lie within K sqrt(B^2 R^2 L^2 log(1/beta) "
-    "/ T) "
-    "of the expectation for |w| <= B",
+    "/ T) of the expectation for |w| <= B",
     formula="the deviation is bounded by the Lipschitz constant of f in its first argument alone",
     domain=Box(constant=(1.0, 100.0), offset=(1e4, 1e6), beta=(0.01, 0.5)),
     reach=1201122.4,

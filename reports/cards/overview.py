@@ -311,17 +311,13 @@ def legend(entries: Sequence[Entry]) -> str:
         else ""
     )
     return (
-        f"{exact}*certified*: the true parameter is larger than this, at the stated "
-        "confidence. *limit*: the median of what the best "
-        "possible test certifies with as many trials, where the law is known; half of such "
-        "tests pass it. *detectable*: a violation this "
-        "large, of the kind that the event shows, would have been found with probability "
-        "0.9; violations of another kind, such "
-        "as a raw value "
-        "in one of 1e4 runs, are not covered. *low bits*: the verdict on floating-point "
-        "bits, separate from the verdict on "
-        "values. A black-box "
-        "audit can find violations; it cannot prove that a claim holds."
+        f"{exact}*certified*: the true parameter is larger than this, at the stated confidence. "
+        "*limit*: the median of what the best possible test certifies with as many trials, where "
+        "the law is known; half of such tests pass it. *detectable*: a violation this large, of "
+        "the kind that the event shows, would have been found with probability 0.9; violations of "
+        "another kind, such as a raw value in one of 1e4 runs, are not covered. *low bits*: the "
+        "verdict on floating-point bits, separate from the verdict on values. A black-box audit "
+        "can find violations; it cannot prove that a claim holds."
     )
 
 

@@ -360,15 +360,12 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         _trace_facts,
         {
             Verdict.INCONCLUSIVE.value: (
-                "look at the lines that the findings name: two runs show them, but they are "
-                "not "
-                "certified. Without "
-                "findings, the recorded noise does not account for the outputs: `dpwitness "
-                "audit` tests them."
+                "look at the lines that the findings name: two runs show them, but they are not "
+                "certified. Without findings, the recorded noise does not account for the outputs: "
+                "`dpwitness audit` tests them."
             ),
             Verdict.NOT_REFUTED.value: (
-                "no change is needed on this evidence, which is one pair of runs and not a "
-                "proof "
+                "no change is needed on this evidence, which is one pair of runs and not a proof "
                 "for others."
             ),
         },
@@ -377,10 +374,8 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         _canary_facts,
         {
             Verdict.VIOLATED.value: (
-                "the training leaks more than claimed, if inclusion was as assumed below: "
-                "check "
-                "sampling, clipping, "
-                "noise and accounting; the witness holds the counts."
+                "the training leaks more than claimed, if inclusion was as assumed below: check "
+                "sampling, clipping, noise and accounting; the witness holds the counts."
             ),
             Verdict.NOT_REFUTED.value: f"{_UNPROVED}: one run certifies a part of epsilon. "
             "`dpwitness plan --canaries` says which part; more canaries or runs find smaller "
@@ -395,8 +390,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         _white_box_facts,
         {
             Verdict.CERTIFIED.value: (
-                "no change is needed for this pair; other pairs were not examined: "
-                "`--search` "
+                "no change is needed for this pair; other pairs were not examined: `--search` "
                 "looks for worse ones."
             ),
             Verdict.SUPPORTED.value: (
@@ -404,8 +398,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
                 "assumed, not proved."
             ),
             Verdict.INCONCLUSIVE.value: (
-                "the claim lies inside the enclosure: more trials narrow it, where outputs "
-                "were "
+                "the claim lies inside the enclosure: more trials narrow it, where outputs were "
                 "sampled."
             ),
         },
@@ -424,9 +417,8 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         _stability_facts,
         {
             Verdict.VIOLATED.value: (
-                "noise scaled to this map is too small: raise the map at least by the ratio "
-                "below, or repair "
-                "the transformation."
+                "noise scaled to this map is too small: raise the map at least by the ratio below, "
+                "or repair the transformation."
             ),
             Verdict.NOT_REFUTED.value: f"{_UNPROVED}; a ratio near 1 shows that the map is tight.",
             Verdict.INCONCLUSIVE.value: (
@@ -439,8 +431,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
         {
             Verdict.VIOLATED.value: (
                 "noise calibrated with this figure is too small: repair the accountant, and "
-                "compute the figures "
-                "of past releases again."
+                "compute the figures of past releases again."
             ),
             Verdict.NOT_REFUTED.value: f"{_UNPROVED}: more time searches more parameters.",
         },
@@ -460,8 +451,7 @@ CARDS: dict[str, tuple[Card, Mapping[str, str]]] = {
             ),
             Verdict.NOT_REFUTED.value: "no change is needed on this evidence.",
             Verdict.INCONCLUSIVE.value: (
-                "the mean seems to grow too fast, at no stated error: state its spread, or "
-                "test "
+                "the mean seems to grow too fast, at no stated error: state its spread, or test "
                 "the median."
             ),
         },

@@ -128,10 +128,9 @@ def untested(results: Sequence[Json]) -> list[str]:
     if without_verdict:
         found.append(f"The claims of the {without_verdict} audits without a verdict.")
     found.append(
-        "Time, memory, logs and error messages as channels; the quality of the random source "
-        "and how it is seeded; the total "
-        "leakage of several "
-        "releases of the same data; whether the parameters protect enough."
+        "Time, memory, logs and error messages as channels; the quality of the random source and "
+        "how it is seeded; the total leakage of several releases of the same data; whether the "
+        "parameters protect enough."
     )
     return found
 

@@ -30,8 +30,7 @@ TOP = {
 }  # fmt: skip
 ARGUMENTS = {  # arguments that programs pass by name
     "audit": "claim pair domain trials seconds clock confidence seed executor name store "
-    "sequential "
-    "find stop bits time_limit trace causes",
+    "sequential find stop bits time_limit trace causes",
     "certify": "pair claim trials confidence seed",
     "trace": "pair claim domain trials confidence seed",
     "audit_canaries": "confidence seed delta inclusion guesses",

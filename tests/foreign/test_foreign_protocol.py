@@ -157,7 +157,7 @@ INSIDE = Path(codec.__file__).parent
 ALONE = [
     *INSIDE.glob("*.py"),
     INSIDE.parent / "supervisor.py",
-    INSIDE.parents[1] / "core" / "dataframe_backends.py",
+    INSIDE.parents[3] / "core" / "values" / "dataframe_backends.py",
 ]
 
 

@@ -23,8 +23,7 @@ JAVA = (
 )
 WORDS = {  # print words of the generator in each language
     "cpp": '#include <cinttypes>\n#include "dpwitness.hpp"\nint main() { const std::uint32_t '
-    "s[4] = "
-    "{1, 2, 3, 4}; dpwitness::Rng r(s);"
+    "s[4] = {1, 2, 3, 4}; dpwitness::Rng r(s);"
     ' for (int i = 0; i < 5; ++i) std::printf("%016" PRIx64 "\\n", r.next()); }',
     "rust": "#[allow(dead_code)]\nmod dpwitness;\nfn main() { let mut r = "
     "dpwitness::Rng::new([1, 2, "

@@ -289,7 +289,7 @@ def test_empty_reports_are_compared():
     ("text", "told"),
     [
         ('{"schema_version": 1, "results": [', "is not a complete JSON file"),
-        ('{"schema_version": 99, "results": []}', "schema_version must be at most 2, got 99"),
+        ('{"schema_version": 99, "results": []}', "schema_version must be at most 1, got 99"),
         (json.dumps(report(row(tally={"correct": "x"}))), "results[0].tally.wrong is missing"),
         (
             json.dumps(report(row(tally=TALLY | {"rounds": 1}))),

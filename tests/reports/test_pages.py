@@ -250,7 +250,7 @@ def result_with(**fields):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ('{"schema_version": 99, "results": []}', "schema_version must be at most 2, got 99"),
+        ('{"schema_version": 99, "results": []}', "schema_version must be at most 1, got 99"),
         ('{"schema_version": 1, "results": [{"name": "a"', "not a complete JSON"),
         ('{"runs": [], "version": "2.1.0"}', "must be a report of dpwitness"),
         ("[1]", "must be a report of dpwitness"),

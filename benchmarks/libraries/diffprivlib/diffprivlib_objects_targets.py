@@ -98,8 +98,7 @@ budget = dpw.wrap.interactive(
     _Budget,
     expected_findings={
         "SOURCE": "entries in the accountant are played back, so that nothing is spent in the "
-        "second "
-        "run"
+        "second run"
     },
     queries=["mean", "sum"],
     rounds=6,

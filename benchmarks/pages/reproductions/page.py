@@ -36,11 +36,10 @@ def _summary(numbers: Json) -> list[str]:
         "every problem, and both private methods "
         "have smaller errors on the simulations than in the paper. With Gamma noise their "
         "errors are far larger there.",
-        f"- CM08, figure 1: not reproduced. At n = {curve['records'][-1]} Algorithm 2 as "
-        "printed has test error "
-        f"{curve['error']['A2 std'][-1]:.2f}, and no solver gets below "
-        f"{curve['floor A2 std'][-1]:.2f} on average; the paper "
-        f"reports an error similar to standard regression ({curve['error']['LR'][-1]:.2f} here).",
+        f"- CM08, figure 1: not reproduced. At n = {curve['records'][-1]} Algorithm 2 as printed "
+        f"has test error {curve['error']['A2 std'][-1]:.2f}, and no solver gets below "
+        f"{curve['floor A2 std'][-1]:.2f} on average; the paper reports an error similar to "
+        f"standard regression ({curve['error']['LR'][-1]:.2f} here).",
         "- JT14, figure 1 (c): reproduced. the padding affects Gamma noise, but not Gaussian "
         "noise.",
         "- JT13, figure 2 (a): not reproduced. At epsilon = 0.1 the accuracy is "
@@ -130,9 +129,8 @@ def _differences(numbers: Json) -> list[str]:
         "norm 1 (`unscaled`), which makes it about "
         "sqrt(20) = 4.5 times as long: "
         + "; ".join(
-            f"{problem}: {algorithm} "
-            f"{cells[problem][f'{algorithm} unscaled']['long_run']:.3f} (paper "
-            f"{FIGURE_2[problem][_COLUMN[algorithm]][0]:.3f} ± "
+            f"{problem}: {algorithm} {cells[problem][f'{algorithm} unscaled']['long_run']:.3f} "
+            f"(paper {FIGURE_2[problem][_COLUMN[algorithm]][0]:.3f} ± "
             f"{FIGURE_2[problem][_COLUMN[algorithm]][1]:.3f})"
             for problem in ("margin 0.1", "margin 0.05")
             for algorithm in ("A1", "A2")
@@ -173,9 +171,9 @@ def _unscaled_uci(cells: Json) -> str:
         raw = cells[problem + ", unstandardized"]
         mean, deviation = FIGURE_2[problem][1]
         found.append(
-            f"{problem}, Algorithm 2, columns as they are: {raw['A2 std']['long_run']:.3f} "
-            "scaled literally, "
-            f"{raw['A2 unscaled']['long_run']:.3f} unscaled (paper {mean:.3f} ± {deviation:.3f})"
+            f"{problem}, Algorithm 2, columns as they are: {raw['A2 std']['long_run']:.3f} scaled "
+            f"literally, {raw['A2 unscaled']['long_run']:.3f} unscaled (paper {mean:.3f} ± "
+            f"{deviation:.3f})"
         )
     return "; ".join(found) + ". One reading does not fit both."
 
@@ -257,15 +255,12 @@ def _transfer(numbers: Json) -> list[str]:
     constant_text = ""
     if matching_epsilon is not None:
         constant_text = (
-            " Only c/epsilon matters: to come within one point of the baseline at epsilon = "
-            "0.1 takes c = "
-            f"{min(CONSTANTS) * 0.1 / matching_epsilon:.2g}, where for ten or more equal "
-            "test points 1.7 to 2.0 is the least that keeps "
-            "the promise at that epsilon and delta (claim JK-10). The points here are spread "
-            "out: together they feel at most "
-            f"{found['spread']:.2f} times the change of w* that equal ones would, so that "
-            "the least c may be smaller by about that factor, "
-            "not by thirty."
+            " Only c/epsilon matters: to come within one point of the baseline at epsilon = 0.1 "
+            f"takes c = {min(CONSTANTS) * 0.1 / matching_epsilon:.2g}, where for ten or more equal "
+            "test points 1.7 to 2.0 is the least that keeps the promise at that epsilon and delta "
+            "(claim JK-10). The points here are spread out: together they feel at most "
+            f"{found['spread']:.2f} times the change of w* that equal ones would, so that the "
+            "least c may be smaller by about that factor, not by thirty."
         )
     return [
         "## JT13, figure 2 (a): TDDL, accuracy against epsilon",

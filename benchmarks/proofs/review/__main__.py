@@ -1,8 +1,10 @@
-"""``python -m dpwitness.benchmarks.proofs.review ID...``: accept the texts of claims after their
-review against the checks.
+"""Acceptance of the texts of claims after their review against the checks.
+
+``python -m dpwitness.benchmarks.proofs.review ID...``
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import dpwitness
@@ -11,8 +13,14 @@ from dpwitness.proofs_checks.engine.ledger import declaration
 
 FILE = Path(dpwitness.__file__).resolve().parents[1] / "reports" / "published" / "claim-texts.json"
 
-if __name__ == "__main__":
-    reviewed, claims = read_reviewed(FILE), [declaration(name) for name in sys.argv[1:]]
+
+def main(names: Sequence[str], file: Path = FILE) -> None:
+    """Print what has changed in each claim, and accept its present text and check."""
+    reviewed, claims = read_reviewed(file), [declaration(name) for name in names]
     for claim in claims:
         print("\n".join(differences(claim, reviewed)) or f"{claim.id}: nothing changed")
-    accept(FILE, *claims)
+    accept(file, *claims)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -203,8 +203,8 @@ def patch(
             each.undo()
         raise WrongPrimitive(
             f"primitives: {made.primitive.name!r} belongs to a compiled class and cannot be "
-            "replaced; "
-            "name the Python function or method that calls it, or one that you write around it"
+            "replaced; name the Python function or method that calls it, or one that you write "
+            "around it"
         ) from None
     return done
 

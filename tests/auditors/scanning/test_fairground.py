@@ -317,6 +317,6 @@ def test_accountants_of_the_file_are_audited_and_a_guess_makes_a_suspect(tmp_pat
         and found["guessed"].to_json()["kind"] == "guessed"
     )
     document = json.loads(json.dumps(build_document(list(found.values()), title="t")))
-    assert document["schema_version"] == 2 and [
+    assert document["schema_version"] == 1 and [
         each["verdict"] for each in checked_document(document)["results"]
     ] == ["VIOLATED", "SUSPECT"]

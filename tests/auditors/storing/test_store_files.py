@@ -63,7 +63,7 @@ def _flipped(file):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (_version, "store must be of version 1 to 2, got .* of version 7"),
+        (_version, "store must be of version 2, got .* of version 7"),
         (_foreign, "store must be a store of dpwitness, got .*: a database of something else"),
         (_truncated, "store must be (whole|an intact file)"),
         (_flipped, "store must be (whole|an intact file)"),

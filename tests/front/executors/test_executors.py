@@ -193,7 +193,7 @@ def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monk
     monkeypatch.setenv("DPWITNESS_TEST", mine.token)
     with dpw.executors.executor(spec) as executor:
         found = dpw.audit(target, pair=NEAR, trials=1_000, seed=3, bits=False, executor=executor)
-        assert sum("foreign/inside/worker.py" in command for command in mine.commands()) >= 2
+        assert sum("programs/inside/worker.py" in command for command in mine.commands()) >= 2
     assert counted(found) == counted(alone)
     target.close()
     assert mine.left() == []
@@ -268,8 +268,8 @@ def test_tasks_of_who_leaves_are_cancelled(address):
 
 
 def test_workers_of_another_version_are_named(address, monkeypatch):
-    here = cluster_module.version("dpwitness")
-    monkeypatch.setattr(cluster_module, "version", lambda name: "0.0.9")
+    here = cluster_module.versions()["dpwitness"]
+    monkeypatch.setattr(cluster_module, "versions", lambda: {"dpwitness": "0.0.9"})
     with (
         pytest.raises(
             dpw.InvalidArgument,

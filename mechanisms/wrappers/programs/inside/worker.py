@@ -280,8 +280,7 @@ class Worker(plain_calls.PlainCalls):
         if left > _MAX_PROCESSES:
             return {
                 "failed": f"mechanism leaves processes behind: {left} still run after a batch; it "
-                "must "
-                "end what it starts"
+                "must end what it starts"
             }
         if self.has_child_returned():
             warned.append(
