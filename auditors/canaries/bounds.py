@@ -57,10 +57,10 @@ class Theorem:
             return [parameter_refuted(self.claim, v, r, size, alpha) for v, r in counts]
         return [
             largest(
-                lambda e, v=v, r=r: guess_probability.steinke_chance(v, r, e, delta, size) <= alpha
+                lambda e, v=v, r=r: guess_probability.steinke_chance(v, r, e, delta, size) <= alpha  # type: ignore[misc]
             )
             for v, r in counts
-        ]  # type: ignore[misc]
+        ]
 
     def smallest_error(self, right: int, guesses: int) -> float:
         """Return the smallest error probability at which the counts refute the claim."""

@@ -187,10 +187,10 @@ def _fit_columns(
             return "unknown"
         columns = np.array(
             [
-                (moved_output - output) / step
+                (moved_output - output) / step  # type: ignore[operator]
                 for moved_output, step in zip(boundaries, steps, strict=True)
             ]
-        ).T  # type: ignore[operator]
+        ).T
     elif len(steps) == len(output):
         moved_output = moved(steps)
         if moved_output is None:

@@ -234,9 +234,9 @@ def _entry_problem(first: DatasetRecords, second: DatasetRecords, spec: ParsedRe
     names, changeable = _changeable_columns(first, second, spec)
     for name in names:
         sides = [
-            Counter(key[names.index(name)] for key in which.elements())
+            Counter(key[names.index(name)] for key in which.elements())  # type: ignore[index]
             for which in (removed, added)
-        ]  # type: ignore[index]
+        ]
         if name not in changeable and sides[0] != sides[1]:
             return f"column {name} differs too, only {', '.join(changeable)} may"
     return ""

@@ -63,9 +63,8 @@ def _write_structured(value: NDArray[Any], inner: Callable[[Any], Any]) -> Json:
     """
     names = value.dtype.names or ()
     packed = np.dtype([(name, value.dtype[name]) for name in names])
-    if packed.itemsize != value.dtype.itemsize or any(
-        packed.fields[n][1] != value.dtype.fields[n][1] for n in names
-    ):  # type: ignore[index]
+    here, there = packed.fields or {}, value.dtype.fields or {}
+    if packed.itemsize != value.dtype.itemsize or any(here[n][1] != there[n][1] for n in names):
         raise InvalidArgument(
             "dataset must be writable as JSON, got a structured array with gaps between its "
             f"fields {list(names)}"

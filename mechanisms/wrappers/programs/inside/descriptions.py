@@ -76,10 +76,10 @@ def _public(module: Any) -> Iterator[tuple[str, Any]]:
     listed = getattr(module, "__all__", None)
     own = isinstance(listed, (list, tuple)) and all(isinstance(name, str) for name in listed)
     names = (
-        list(listed)
+        list(listed)  # type: ignore[arg-type]
         if own
         else [name for name in vars(module) if isinstance(name, str) and name[:1] != "_"]
-    )  # type: ignore[arg-type]
+    )
     for name in names:
         with contextlib.suppress(Exception):
             yield name, getattr(module, name)
@@ -196,9 +196,8 @@ def _parameters(value: Any, tops: list[str]) -> list[dict[str, Any]] | None:
     with contextlib.suppress(Exception):
         import typing
 
-        hints = typing.get_type_hints(
-            value.__init__ if isinstance(value, type) else inspect.unwrap(value)
-        )
+        made = "__init__" if isinstance(value, type) else ""
+        hints = typing.get_type_hints(getattr(value, made) if made else inspect.unwrap(value))
     uses = uses_of(value, list(found.parameters))
     return [
         _parameter(p, hints.get(p.name, p.annotation), tops, uses.get(p.name, {}))

@@ -194,9 +194,9 @@ def _fields(node: Any) -> list[dict[str, Any]]:
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
     ]
     return [
-        _parameter(each.target.id, each.annotation, each.value, "POSITIONAL_OR_KEYWORD")
+        _parameter(each.target.id, each.annotation, each.value, "POSITIONAL_OR_KEYWORD")  # type: ignore[union-attr]
         for each in found
-    ]  # type: ignore[union-attr]
+    ]
 
 
 def _parameters(node: Any, bound: bool) -> list[dict[str, Any]]:
