@@ -63,8 +63,10 @@ def _write_structured(value: NDArray[Any], inner: Callable[[Any], Any]) -> Json:
     """
     names = value.dtype.names or ()
     packed = np.dtype([(name, value.dtype[name]) for name in names])
-    here, there = packed.fields or {}, value.dtype.fields or {}
-    if packed.itemsize != value.dtype.itemsize or any(here[n][1] != there[n][1] for n in names):
+    offsets = [
+        [fields[n][1] for n in names] for fields in (packed.fields, value.dtype.fields) if fields
+    ]
+    if packed.itemsize != value.dtype.itemsize or offsets[0] != offsets[-1]:
         raise InvalidArgument(
             "dataset must be writable as JSON, got a structured array with gaps between its "
             f"fields {list(names)}"
