@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import json
 import sys
+import textwrap
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -248,7 +249,8 @@ def _show(args: argparse.Namespace) -> int:
     for name, text in rows:
         if text:
             print(f"  {name:<11} {text}")
-    print("\n".join(f"  {line}".rstrip() for line in ["", *it.proof.splitlines()]))
+    for paragraph in ["", *it.proof.splitlines()]:
+        print(textwrap.fill(paragraph, 100, initial_indent="  ", subsequent_indent="  "))
     return OK
 
 

@@ -58,9 +58,10 @@ class Declaration:
     @property
     def proof(self) -> str:
         """Return the docstring of the check: the proof's reduction to finitely many parameters, or
-        the experiment that is run.
+        the experiment that is run. Each paragraph is one line.
         """
-        return inspect.cleandoc(self.function.__doc__ or "")
+        paragraphs = inspect.cleandoc(self.function.__doc__ or "").split("\n\n")
+        return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 
     def to_json(self) -> Json:
         return {
