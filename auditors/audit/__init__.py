@@ -1,3 +1,1 @@
-"""Black-box audit: runs a mechanism in stages, measures costs, and audits given outputs. May import
-pairs and all lower packages.
-"""
+"""The statistical audit in stages, audits of given outputs, the plan of an audit, and `watch`."""

@@ -1,6 +1,6 @@
 """Power of an audit with a given number of runs, if the law of the privacy loss is known.
 
-The shares of the budget are the audit's (`black_box/budget.py`): probes, low bits, a pilot if there
+The shares of the budget are the audit's (`budget.py`): probes, low bits, a pilot if there
 are several pairs, and training. The event is the best event that training can find. Its power is
 the power of its exact binomial test at the error that remains for the last look. Earlier looks are
 not counted, and neither is the training value of pilots. Learning an event costs standard errors,

@@ -1,3 +1,1 @@
-"""Encoding of outputs as numbers, guess rules (events) as data, and learning of events. May import
-encoding, statistics and targets.
-"""
+"""Outputs as numbers, guess rules (events) as data, and how events are learned."""

@@ -1,4 +1,1 @@
-"""Results of audits, and the JSON format of witnesses.
-
-This package may import the privacy loss and all packages below.
-"""
+"""Results of audits, witnesses, the store of an audit, recomputation from counts, and replay."""

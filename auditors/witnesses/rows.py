@@ -2,7 +2,7 @@
 
 Each row of an audit ends with a checksum of its other values. A checksum detects damage, such as a
 flipped bit. It does not detect an edit by somebody who computes checksums. Against such edits,
-bounds and verdicts are computed again from the counts (`results/recompute.py`).
+bounds and verdicts are computed again from the counts (`recompute.py`).
 """
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""Execution of rounds in chunks on any executor: counting, fitness checks, repeats and scores. May
-import the results.
+"""Rounds in chunks on any executor: counting, checks of fitness and independence; targets that
+files name, and their trust.
 """

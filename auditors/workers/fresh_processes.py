@@ -6,7 +6,7 @@ process. A fresh process draws the noise again. A new interpreter imports the me
 forked for each state, so that a state costs milliseconds. A class or function of the main script is
 defined by the statements of the script that it needs; the rest of the script does not run. A
 mechanism that cannot be pickled runs in this process, after its memos are emptied
-(`targets/memos`).
+(`memos`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ keeps makes those of all calls look so. Two comparisons precede each violation:
 
 * between calls, of which more are made if the test had fewer than `_CALLS`;
 * between the test and single runs in fresh states, that is, in new processes
-  (`running/fresh_processes`).
+  (`workers/fresh_processes`).
 
 Both use `statistics/dependence`, whose evidence is valid for any counts. Strong evidence is an
 error. Weaker evidence makes the audit inconclusive, which happens to a mechanism with independent
