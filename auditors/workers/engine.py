@@ -319,6 +319,11 @@ def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> An
             raise InvalidArgument(
                 f"mechanism must be importable from a module to run in processes: {error}"
             ) from None
+        if isinstance(error, ModuleNotFoundError):  # in a worker of a cluster, before the first run
+            raise InvalidArgument(
+                f"the workers have no module {error.name!r}, which the mechanism needs: install it "
+                "where they run"
+            ) from None
         raise
 
 

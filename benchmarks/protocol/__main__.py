@@ -24,8 +24,9 @@ LANGUAGES = ("cpp", "go", "java", "javascript", "r", "rust")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check a program, print the test vectors or write a shim. Return the exit code, which is 3 if
-    a step fails.
+    """Check a program, print the test vectors or write a shim.
+
+    Return the exit code, which is 3 if a step fails. An input error exits with code 2.
     """
     parser = argparse.ArgumentParser(
         prog="python -m dpwitness.benchmarks.protocol", description=__doc__, allow_abbrev=False
@@ -71,14 +72,15 @@ def main(argv: list[str] | None = None) -> int:
         "folder", nargs="?", metavar="DIR", default=".", help="default: the current folder"
     )
     args = parser.parse_args(argv)
-    if args.action == "vectors":
-        show((SHIMS / "vectors.json").read_text(encoding="utf-8").rstrip())
-        return OK
-    return (
-        _write_shim(SHIMS / args.language, Path(args.folder))
-        if args.action == "shim"
-        else _check(args)
-    )
+    try:
+        if args.action == "vectors":
+            show((SHIMS / "vectors.json").read_text(encoding="utf-8").rstrip())
+            return OK
+        if args.action == "shim":
+            return _write_shim(SHIMS / args.language, Path(args.folder))
+        return _check(args)
+    except InvalidArgument as error:
+        parser.error(str(error))
 
 
 def _write_shim(source: Path, folder: Path) -> int:
@@ -128,7 +130,4 @@ def _check(args: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except InvalidArgument as error:
-        sys.exit(f"error: {error}")
+    sys.exit(main())

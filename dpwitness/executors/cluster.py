@@ -1,23 +1,24 @@
 """Executors on Dask: a cluster of processes on this machine, or a cluster that runs already.
 
-Both are `Client.get_executor` with the two attributes that an audit reads. Workers of a running
-cluster must have the modules of the mechanism, and the same versions of dpwitness and NumPy as this
-process: counts depend on them.
+Workers of a running cluster must have the modules of the mechanism, and the same versions of
+dpwitness and NumPy as this process: counts depend on them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import pickle
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.executors.pools import ENGINE_MODULE, delay_signals
 from dpwitness.mechanisms.wrappers.programs.worker_process import close_idle
 
@@ -58,7 +59,7 @@ def local(count: int) -> Iterator[Executor]:
             cluster = LocalCluster(**options, local_directory=folder)
         try:
             with Client(cluster, set_as_default=False) as client:
-                yield _executor(client, remote=False)
+                yield DaskExecutor(client, remote=False)
         finally:
             cluster.close(timeout=_SHUTDOWN)
 
@@ -79,18 +80,46 @@ def remote_cluster(address: str) -> Iterator[Executor]:
             ) from None
         with client:
             _require_same_versions(client, address)
-            yield _executor(client, remote=True)
+            yield DaskExecutor(client, remote=True)
             with contextlib.suppress(Exception):
                 client.run(close_idle, on_error="ignore")
 
 
-def _executor(client: Client, *, remote: bool) -> Executor:
-    client.run(import_module, ENGINE_MODULE)
-    found: Any = client.get_executor(pure=False)
-    # remote: other processes have started the workers
-    found.remote, found._max_workers = remote, max(1, sum(client.nthreads().values()))
-    executor: Executor = found
-    return executor
+class DaskExecutor(Executor):
+    """`Client.get_executor` with the two attributes that an audit reads.
+
+    A task is unpickled where it runs, so that a module that the worker lacks is an error of the
+    task. Dask itself may wait forever for a task that it cannot unpickle.
+    """
+
+    def __init__(self, client: Client, *, remote: bool) -> None:
+        self.remote = remote  # whether other processes have started the workers
+        client.run(import_module, ENGINE_MODULE)
+        self._client, self._inner = client, client.get_executor(pure=False)
+        self._max_workers = max(1, sum(client.nthreads().values()))
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submit a task; errors of pickling become the future's exception, as in process pools."""
+        import cloudpickle
+
+        future: Future[Any] = Future()
+        try:
+            future = self._inner.submit(run_pickled, cloudpickle.dumps((fn, args, kwargs)))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._inner.shutdown(wait=wait)
+
+
+def run_pickled(task: bytes) -> Any:
+    """Run a pickled function with its arguments, on a worker."""
+    function, args, kwargs = pickle.loads(task)
+    try:
+        return function(*args, **kwargs)
+    except (SystemExit, GeneratorExit, KeyboardInterrupt) as error:  # Dask would stop the worker
+        raise MechanismFailed(f"the mechanism ended its run with {error_text(error)}") from None
 
 
 def versions() -> dict[str, str]:

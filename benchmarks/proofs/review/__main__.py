@@ -3,12 +3,13 @@
 ``python -m dpwitness.benchmarks.proofs.review ID...``
 """
 
-import sys
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import dpwitness
 from dpwitness.benchmarks.proofs.review.reviewed_texts import accept, differences, read_reviewed
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks.engine.ledger import declaration
 
 FILE = Path(dpwitness.__file__).resolve().parents[1] / "reports" / "published" / "claim-texts.json"
@@ -23,4 +24,9 @@ def main(names: Sequence[str], file: Path = FILE) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ids", metavar="ID", nargs="+", help="see `dpwitness list claims`")
+    try:
+        main(parser.parse_args().ids)
+    except InvalidArgument as error:
+        parser.error(str(error))

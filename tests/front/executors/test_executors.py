@@ -7,6 +7,7 @@ import importlib.util
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
+from dpwitness.auditors.workers.engine import MechanismFailed
 from dpwitness.auditors.workers.worker_failures import explained
 from dpwitness.executors import cluster as cluster_module
 from dpwitness.executors.specs import FORMS, parse
@@ -249,6 +251,13 @@ def test_a_worker_that_is_killed_changes_no_count(cluster, target):
     assert counted(found) == counted(alone)
 
 
+def test_a_mechanism_that_ends_its_run_ends_no_worker(cluster):
+    before = pids(cluster)
+    with pytest.raises(MechanismFailed, match="SystemExit: 3"):
+        cluster.submit(sys.exit, 3).result()
+    assert pids(cluster) == before
+
+
 def test_a_task_that_kills_its_workers_is_told(cluster):
     told = explained(cluster.submit(os._exit, 1).exception(timeout=60))
     assert (
@@ -257,6 +266,21 @@ def test_a_task_that_kills_its_workers_is_told(cluster):
         "mechanism"
     )
     assert explained(ValueError("CommClosedError")) is None
+
+
+def test_a_module_that_the_workers_lack(address, tmp_path, monkeypatch):
+    (tmp_path / "faraway.py").write_text(
+        "def f(dataset, size, rng):\n    return dataset[0] + rng.laplace(0.0, 1.0, size)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from faraway import f
+
+    asked = {"claim": "pure:1", "pair": NEAR, "trials": 2_000, "seed": 3, "bits": False}
+    with (
+        dpw.executors.executor(address) as executor,
+        pytest.raises(dpw.InvalidArgument, match=r"no module 'faraway'.*install it where they run"),
+    ):
+        dpw.audit(f, **asked, executor=executor)
 
 
 def test_tasks_of_who_leaves_are_cancelled(address):
