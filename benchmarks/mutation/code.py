@@ -3,14 +3,16 @@
 
 A mutant changes one node: a number is halved or doubled, a comparison or a sign is flipped, a `not`
 is removed, or a condition is made true. The code is installed into a folder of its own for each
-worker, where one file at a time is changed and the contract suite runs. A mutant is detected if a
-test fails or the suite does not end in time. Survivors are listed; `REASONS` has those that change
-nothing that a user sees.
+worker, where one file at a time is changed. A first run of the suite without mutants records which
+functions each test calls in its own process; a mutant runs only the tests that call its function,
+the short ones first. A mutant is detected if a test fails or the tests do not end in time.
+Survivors are listed; `REASONS` has those that change nothing that a user sees.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import random
 import secrets
@@ -18,7 +20,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -73,6 +74,9 @@ class CodeMutant:
     old: str
     new: str
     text: str  # of the line
+    function: (
+        int  # first line of the function, with its decorators; 0 if it runs at import, or compiled
+    )
 
     def describe(self) -> str:
         return f"{self.path}:{self.line}: {self.old} -> {self.new} in {self.text.strip()[:100]}"
@@ -100,6 +104,7 @@ def _mutants_of(path: Path) -> Iterator[CodeMutant]:
     skipped = {
         id(child) for node in ast.walk(tree) for part in _not_run(node) for child in ast.walk(part)
     }
+    functions = _functions(tree)
     for node in ast.walk(tree):
         if id(node) in skipped or not isinstance(node, ast.expr):
             continue
@@ -115,6 +120,7 @@ def _mutants_of(path: Path) -> Iterator[CodeMutant]:
                     old,
                     new,
                     lines[first[0] - 1],
+                    functions.get(id(node), 0),
                 )
     for node in ast.walk(tree):
         if isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(
@@ -129,7 +135,22 @@ def _mutants_of(path: Path) -> Iterator[CodeMutant]:
                 source[start:end],
                 "True",
                 lines[node.test.lineno - 1],
+                functions.get(id(node), 0),
             )
+
+
+def _functions(tree: ast.AST) -> dict[int, int]:
+    """Return the first line of the function that has each node, as its code object states it. Nodes
+    of compiled functions are left out: a call of these is not seen.
+    """
+    found: dict[int, int] = {}
+    for node in ast.walk(tree):  # inner functions come after outer ones
+        if isinstance(node, ast.FunctionDef):
+            compiled = any("jit" in ast.unparse(each) for each in node.decorator_list)
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            for part in (child for each in node.body for child in ast.walk(each)):
+                found[id(part)] = 0 if compiled else first
+    return found
 
 
 def _not_run(node: ast.AST) -> Iterator[ast.AST]:
@@ -222,15 +243,13 @@ def measure(seed: int | None = None, *, count: int = MUTANTS, workers: int | Non
         copies: SimpleQueue[Path] = SimpleQueue()
         number = workers or os.cpu_count() or 1
         _install(Path(name, "0"))
-        for k in range(1, number):
-            shutil.copytree(Path(name, "0"), Path(name, str(k)), symlinks=True)
-        start = time.monotonic()
-        assert not _fails(Path(name, "0"), None), "the contract suite fails without a mutant"
-        limit = 60 + 6 * (time.monotonic() - start)
+        tests = _recorded(Path(name, "0"))
         for k in range(number):
+            if k:
+                shutil.copytree(Path(name, "0"), Path(name, str(k)), symlinks=True)
             copies.put(Path(name, str(k)))
         with ThreadPoolExecutor(number) as pool:
-            detected = list(pool.map(_is_detected, repeat(copies), chosen, repeat(limit)))
+            detected = list(pool.map(_is_detected, repeat(copies), chosen, repeat(tests)))
     alive = [
         mutant
         for mutant, found in zip(chosen, detected, strict=True)
@@ -270,67 +289,131 @@ def _install(folder: Path) -> None:
         str(ROOT),
     ]
     subprocess.run(command, check=True)
-    shutil.copytree(
-        ROOT / "tests" / "contract",
-        folder / "contract",
-        ignore=shutil.ignore_patterns("__pycache__"),
-    )
+    for part in ("tests/contract", "docs/examples", "docs/reference"):
+        unwanted = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / part, folder / part, ignore=unwanted)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
+    (folder / "conftest.py").write_text(_RECORDER)
 
 
-def _fails(folder: Path, limit: float | None) -> bool:
-    """Return whether a test of the contract suite fails, or the suite does not end in time."""
+_RECORDER = '''
+"""Record which functions of the package each test calls, and how long it takes."""
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = str(Path(__file__).parent / "packages" / "dpwitness")
+TESTS = {}
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    if "RECORD" not in os.environ:
+        yield
+        return
+    called, start = set(), time.perf_counter()
+
+    def profile(frame, event, argument):
+        if event == "call":
+            called.add(frame.f_code)
+
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    yield
+    sys.setprofile(None)
+    threading.setprofile(None)
+    functions = sorted(
+        (code.co_filename[len(ROOT) + 1 :], code.co_firstlineno)
+        for code in called
+        if code.co_filename.startswith(ROOT)
+    )
+    TESTS[item.nodeid] = (time.perf_counter() - start, functions)
+
+
+def pytest_sessionfinish(session):
+    if "RECORD" in os.environ:
+        Path(os.environ["RECORD"]).write_text(json.dumps(TESTS))
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    name: str
+    seconds: float
+    functions: frozenset[tuple[str, int]]
+    files: frozenset[str]
+
+
+def _recorded(folder: Path) -> list[_Test]:
+    """Run the whole suite without a mutant, and return its tests, the short ones first."""
+    path = folder / "calls.json"
+    _pytest(folder, ["tests/contract"], None, RECORD=str(path), check=True)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    tests = [
+        _Test(
+            name,
+            seconds,
+            frozenset((file, line) for file, line in called),
+            frozenset(file for file, _ in called),
+        )
+        for name, (seconds, called) in content.items()
+    ]
+    return sorted(tests, key=lambda test: test.seconds)
+
+
+def _pytest(
+    folder: Path, tests: list[str], limit: float | None, *, check: bool = False, **variables: str
+) -> bool:
+    """Return whether a test fails, or the tests do not end in time."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(folder / "packages"),
         "OPENBLAS_NUM_THREADS": "1",
+        **variables,
     }
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        str(folder / "contract"),
-    ]
+    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
     try:
-        return (
-            subprocess.run(
-                command,
-                check=False,
-                env=environment,
-                cwd=folder,
-                timeout=limit,
-                capture_output=True,
-            ).returncode
-            != 0
+        ran = subprocess.run(
+            command, check=False, env=environment, cwd=folder, timeout=limit, capture_output=True
         )
     except subprocess.TimeoutExpired:
         return True
+    if check and ran.returncode:
+        raise AssertionError("the contract suite fails without a mutant: " + ran.stdout.decode())
+    return ran.returncode != 0
 
 
-def _is_detected(copies: SimpleQueue[Path], mutant: CodeMutant, limit: float) -> bool:
+def _is_detected(copies: SimpleQueue[Path], mutant: CodeMutant, tests: list[_Test]) -> bool:
+    chosen = [
+        test
+        for test in tests
+        if ((mutant.path, mutant.function) in test.functions)
+        or (not mutant.function and mutant.path in test.files)
+    ]
     folder = copies.get()
     path = folder / "packages" / "dpwitness" / mutant.path
     original = path.read_text(encoding="utf-8")
+    changed = original[: mutant.start] + mutant.new + original[mutant.end :]
+    variables = {}
+    if "jit" in original:  # compiled callers in other files hold a copy of a compiled function
+        variables["NUMBA_CACHE_DIR"] = str(folder / f"compiled-{mutant.line}-{mutant.start}")
     try:
-        path.write_text(
-            original[: mutant.start] + mutant.new + original[mutant.end :], encoding="utf-8"
-        )
-        if "jit" in original:  # compiled callers in other files hold a copy of a compiled function
-            for cached in (folder / "packages").rglob("*.nb[ci]"):
-                cached.unlink()
-        found = _fails(folder, limit)
-        print(
-            f"{'detected' if found else 'alive   '} {mutant.describe()}",
-            file=sys.stderr,
-            flush=True,
-        )
+        path.write_text(changed, encoding="utf-8")
+        limit = 120 + 6 * sum(test.seconds for test in chosen)
+        found = bool(chosen) and _pytest(folder, [test.name for test in chosen], limit, **variables)
+        word = "detected" if found else "alive   "
+        line = f"{word} ({len(chosen)} tests) {mutant.describe()}"
+        print(line, file=sys.stderr, flush=True)
         return found
     finally:
         path.write_text(original, encoding="utf-8")
         copies.put(folder)
+        if variables:
+            shutil.rmtree(variables["NUMBA_CACHE_DIR"], ignore_errors=True)

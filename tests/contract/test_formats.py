@@ -220,6 +220,6 @@ def test_a_report_does_not_follow_a_symbolic_link(folder, tmp_path):
 def test_texts_of_a_target_stay_text_in_every_format(folder, tmp_path):
     source = TARGETS.replace("def weak", "def wéak").replace("(weak,", "(wéak,")
     with contextlib.chdir(tmp_path):
-        Path("mine.py").write_text(source, encoding="utf-8")
-        run("audit", "mine.py:wéak", "--trials", "2000", "--in-process", "--report", "out")
+        Path("named.py").write_text(source, encoding="utf-8")
+        run("audit", "named.py:wéak", "--trials", "2000", "--in-process", "--report", "out")
         assert "wéak" in Path("out/audit.html").read_text(encoding="utf-8")
