@@ -132,7 +132,7 @@ def no_noise(dataset, size, rng):
 @pytest.mark.parametrize(
     ("mechanism", "verdict", "why"),
     [
-        (unrecorded, "INCONCLUSIVE", "no call of a noise primitive was recorded"),
+        (unrecorded, "INCONCLUSIVE", "the source is not a known generator"),
         (beside, "NOT_REFUTED", "the privacy loss of some calls is unknown"),
     ],
 )
