@@ -289,7 +289,7 @@ def _check_bound(found: Witness) -> None:
         if not (
             math.isclose(found.bound, best, rel_tol=1e-6)
             if is_exact
-            else found.bound <= best * (1 + 1e-9)
+            else found.bound <= best + 1e-9 * max(1.0, best)
         ):
             refuse(
                 "bound",

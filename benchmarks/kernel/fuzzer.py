@@ -161,6 +161,18 @@ NAMES = (
     "side",
     "less",
 )
+# values of the right type for fields of the counts that a witness may lack
+OPTIONAL: Json = {
+    "alpha": (1e-300, 1e-9, 0.005, 0.01, 0.02, 0.05, 0.5, 0.999),
+    "cells_alpha": (1e-300, 1e-9, 0.005, 0.01, 0.02, 0.05, 0.5, 0.999),
+    "lost": (0, 1, 50, 10**9),
+    "tested": (0, 1, 1000, 10**12),
+    "combination": ("conditional error",),
+    "cells": ([[900, 700, 1400], [1500, 700, 800]], [[5], [5]]),
+    "stages": ([],),
+    "prior": ([1.0, 1.0, 10.0],),
+    "weight": (0.0, 0.5, 1.0),
+}
 
 
 def random_claim(rng: Generator) -> Claim:
@@ -312,6 +324,10 @@ def random_witness(rng: Generator) -> Json:
 
 def mutate(rng: Generator, witness: Json, other: Json) -> None:
     """Change one field of a witness in place; `other` is a witness from which values are taken."""
+    if rng.random() < 0.1 and isinstance(witness.get("counts"), dict):
+        name = str(rng.choice(list(OPTIONAL)))
+        witness["counts"][name] = deepcopy(OPTIONAL[name][int(rng.integers(len(OPTIONAL[name])))])
+        return
     parts = [
         witness.get(name)
         for name in ("pair", "counts", "counts", "claim_numbers", "event", "event", "event")

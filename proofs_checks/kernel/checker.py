@@ -27,7 +27,7 @@ FAR, TINY = 16 * ONE, 1 << BITS - 188  # a normal variable is beyond FAR with pr
 # conditional errors: the part 2^-GUARD is spent on large p-values, errors below LEAST count as 0
 GUARD, LEAST = 24, ONE >> 140
 # relative errors of a bound in floating point, from one stage and from several
-SLACK, SLACKS = Fraction(1, 10**9), Fraction(1, 10**6)
+SLACK, SLACKS = Fraction(1, 10**9), Fraction(9, 10**7)
 # part of the error for the frequency of guesses; parameters above MOST count as infinite
 SHARE, MOST = Fraction(1, 50), 2000
 # limits of a file: bytes, nesting, digits of a number, characters of a text
@@ -1182,12 +1182,10 @@ def check_counts(claim, level, bound, confidence, counts, event=None):
         1 - Fraction(repr(confidence)),
     )
     require("cells_alpha" in counts or not rule, "counts: cells_alpha is missing")
-    alpha = (
-        Fraction(repr(counts["cells_alpha" if rule else "alpha"]))
-        if rule or "alpha" in counts
-        else most
-    )
-    require(alpha <= most * (1 + SLACK), "counts: the error exceeds 1 - confidence")
+    errors = {k: Fraction(repr(counts[k])) for k in ("alpha", "cells_alpha") if k in counts}
+    largest = max(errors.values(), default=most)
+    require(largest <= most * (1 + SLACK), "counts: the error exceeds 1 - confidence")
+    alpha = errors.get("cells_alpha" if rule else "alpha", most)
     alpha, pure = min(alpha, most), ("pure", [Fraction(0)] * 2, Fraction(0))
     tested = claim if level == "value" or claim[0] in ("pure", "approx") else pure
     require(bound == "inf" or bound > tested[2], "bound: it does not exceed the claim")
@@ -1197,8 +1195,12 @@ def check_counts(claim, level, bound, confidence, counts, event=None):
         raise NotChecked("bounds above %d are not computed" % MOST)
     if effort(claim, stages) > EFFORT:
         raise NotChecked("the test of these rounds, stages, cells or points takes too long")
-    slack = max(Fraction(1), Fraction(repr(bound))) * (SLACK if len(stages) == 1 else SLACKS)
-    low, high = Fraction(repr(bound)) - slack, Fraction(repr(bound)) + slack
+    is_exact = rule or ("alpha" in counts and (len(stages) == 1 or "combination" in counts))
+    stated = Fraction(repr(bound))
+    slack = max(Fraction(1), stated) * SLACK
+    if is_exact and len(stages) > 1:
+        slack = max(slack, stated * SLACKS)
+    low, high = stated - slack, stated + slack
     # who refutes a larger parameter refutes the claim
     proved = refutes(tested, low, stages, alpha, rule)
     is_refuted = (proved and tested is claim and low >= claim[2]) or refutes(
@@ -1206,7 +1208,6 @@ def check_counts(claim, level, bound, confidence, counts, event=None):
     )
     require(is_refuted, "counts: they do not refute the claim")
     require(proved, "bound: the counts do not prove it")
-    is_exact = rule or ("alpha" in counts and (len(stages) == 1 or "combination" in counts))
     require(
         not is_exact or not refutes(tested, high, stages, alpha, rule),
         "bound: the counts prove more: they are of another bound",

@@ -89,11 +89,10 @@ def memoised(dataset, size, rng):
 @pytest.mark.parametrize("mechanism", [shared_by_a_call, memoised], ids=lambda each: each.__name__)
 def test_noise_that_runs_share_is_an_error_and_no_violation(mechanism, sequential):
     options = {"sequential": True} if sequential else {}
-    for seed in (1, 2, 3):
-        found = dpw.audit(
-            mechanism, claim="pure:1", pair=PAIR, trials=8_000, seed=seed, bits=False, **options
-        )
-        assert found.verdict.value == "ERROR", found.headline()
+    found = dpw.audit(
+        mechanism, claim="pure:1", pair=PAIR, trials=8_000, seed=1, bits=False, **options
+    )
+    assert found.verdict.value == "ERROR", found.headline()
 
 
 def test_given_outputs_that_runs_share_are_an_error():

@@ -99,6 +99,8 @@ def test_the_exit_code_is_that_of_the_worst_answer(tmp_path):
         {"confidence": 1},
         {"counts": COUNTS | {"correct": 0, "wrong": 0}},
         {"counts": COUNTS | {"correct": True}},
+        {"counts": COUNTS | {"cells_alpha": 0.5}},
+        {"counts": COUNTS | {"alpha": 0.5}},
         {"counts": COUNTS | {"more": 1}},
         {"level": "other"},
         {"more": 1},
