@@ -353,7 +353,7 @@ class _Test:
 def _recorded(folder: Path) -> list[_Test]:
     """Run the whole suite without a mutant, and return its tests, the short ones first."""
     path = folder / "calls.json"
-    _pytest(folder, ["tests/contract"], None, RECORD=str(path), check=True)
+    _pytest(folder, ["tests/contract"], None, {"RECORD": str(path)}, check=True)
     content = json.loads(path.read_text(encoding="utf-8"))
     tests = [
         _Test(
@@ -368,7 +368,12 @@ def _recorded(folder: Path) -> list[_Test]:
 
 
 def _pytest(
-    folder: Path, tests: list[str], limit: float | None, *, check: bool = False, **variables: str
+    folder: Path,
+    tests: list[str],
+    limit: float | None,
+    variables: dict[str, str],
+    *,
+    check: bool = False,
 ) -> bool:
     """Return whether a test fails, or the tests do not end in time."""
     environment = {
@@ -401,13 +406,13 @@ def _is_detected(copies: SimpleQueue[Path], mutant: CodeMutant, tests: list[_Tes
     path = folder / "packages" / "dpwitness" / mutant.path
     original = path.read_text(encoding="utf-8")
     changed = original[: mutant.start] + mutant.new + original[mutant.end :]
-    variables = {}
+    variables: dict[str, str] = {}
     if "jit" in original:  # compiled callers in other files hold a copy of a compiled function
         variables["NUMBA_CACHE_DIR"] = str(folder / f"compiled-{mutant.line}-{mutant.start}")
     try:
         path.write_text(changed, encoding="utf-8")
         limit = 120 + 6 * sum(test.seconds for test in chosen)
-        found = bool(chosen) and _pytest(folder, [test.name for test in chosen], limit, **variables)
+        found = bool(chosen) and _pytest(folder, [test.name for test in chosen], limit, variables)
         word = "detected" if found else "alive   "
         line = f"{word} ({len(chosen)} tests) {mutant.describe()}"
         print(line, file=sys.stderr, flush=True)
