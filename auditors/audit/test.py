@@ -304,7 +304,20 @@ def _with_renyi_bound(
     if lower <= test.lower:
         return test
     assert test.basis is not None
+    # the rule guesses in more directions than an event of its own that was counted
+    *earlier, part = test.parts
+    parts = (*earlier, replace(part, tally=replace(part.tally, directions=rule.directions)))
     basis = replace(
-        test.basis, cells=tuple(tuple(side) for side in cells.tolist()), cells_alpha=alpha
+        test.basis,
+        parts=parts,
+        cells=tuple(tuple(side) for side in cells.tolist()),
+        cells_alpha=alpha,
     )
-    return replace(test, lower=lower, event=rule, method=test.method + _BINNED_SUFFIX, basis=basis)
+    return replace(
+        test,
+        lower=lower,
+        event=rule,
+        method=test.method + _BINNED_SUFFIX,
+        parts=parts,
+        basis=basis,
+    )
