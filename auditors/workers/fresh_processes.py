@@ -3,21 +3,25 @@ everything forgotten that runs have kept.
 
 Noise that is kept between calls, such as a memoized answer, looks like a constant within one
 process. A fresh process draws the noise again. A new interpreter imports the mechanism once and is
-forked for each state, so that a state costs milliseconds. A class or function of the main script is
-defined by the statements of the script that it needs; the rest of the script does not run. A
-mechanism that cannot be pickled runs in this process, after its memos are emptied
+forked for each state, so that a state costs milliseconds. It runs nothing itself, and is kept for
+the next mechanism while the modules of the user are the same. A class or function of the main
+script is defined by the statements of the script that it needs; the rest of the script does not
+run. A mechanism that cannot be pickled runs in this process, after its memos are emptied
 (`memos`).
 """
 
 from __future__ import annotations
 
 import ast
+import atexit
 import builtins
 import contextlib
 import os
 import pickle
+import select
 import subprocess
 import sys
+import sysconfig
 import time
 import types
 from collections.abc import Callable, Sequence
@@ -42,6 +46,7 @@ PIECE = 4  # runs between two looks at the clock
 _START_SECONDS = 20.0  # time limit for the start of an interpreter and the imports of the mechanism
 # restarts of the worker process of a library or program, which may be slow to start
 _LEAST_STATES = 2
+_IDLE_SECONDS = 60.0  # an interpreter without requests ends
 _INSIDE = "DPWITNESS_FRESH"  # environment variable of a new interpreter, which starts no others
 _SERVE = "from dpwitness.auditors.workers.fresh_processes import serve; serve()"
 
@@ -150,47 +155,105 @@ def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> li
     if _INSIDE in os.environ:  # a module that audits when it is imported
         return []
     try:
-        content = pickle.dumps(sys.path), pickle.dumps(_main_sources()), pickle.dumps((work, count))
+        start = pickle.dumps(sys.path) + pickle.dumps(_main_sources())
+        place = pickle.dumps((dict(os.environ), os.getcwd()))
+        request = place + pickle.dumps((work, count))
     except Exception:  # of any object
         return []
-    environment = os.environ | {
-        _INSIDE: "1",
-        "PYTHONWARNINGS": "ignore",
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [
-        sys.executable,
-        "-c",
-        f"import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); {_SERVE}",
-    ]
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    content = start, _user_modules()
+    kept = _KEPT.pop(os.getpid(), None)
+    if kept is not None and kept.content == content:
+        found: list[T] | None = kept.answers(request, seconds)
+        if found is not None:
+            kept.keep()
+            return found
+    if kept is not None:
+        kept.close()
     try:
-        worker = subprocess.Popen(command, env=environment, **pipes)
+        interpreter = _Interpreter(content)
     except OSError:
         return []
-    timer = Timer(_START_SECONDS + 4 * seconds, worker.kill)
-    timer.start()
-    found = list[T]()
-    try:
-        assert worker.stdin is not None and worker.stdout is not None
-        worker.stdin.write(b"".join(content))
-        worker.stdin.close()
-        while (answer := pickle.load(worker.stdout)) is not None:
-            found.append(answer[0])
-    except (
-        OSError,
-        EOFError,
-        pickle.UnpicklingError,
-    ):  # the process has ended, or was killed because it takes too long
-        pass
-    finally:
-        timer.cancel()
-        worker.kill()
-        worker.wait()
-        assert worker.stdout is not None
-        worker.stdout.close()
+    found = interpreter.answers(request, seconds)
+    interpreter.keep()
+    return found or []
+
+
+def _user_modules() -> list[tuple[str, str, int]]:
+    """Return name, file and time of change of every loaded module of the user."""
+    installed = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and not file.startswith(installed) and not name.startswith("dpwitness"):
+            with contextlib.suppress(OSError):
+                found.append((name, file, os.stat(file).st_mtime_ns))
     return found
+
+
+class _Interpreter:
+    """New interpreter that answers requests of `in_new_processes` (`serve`)."""
+
+    def __init__(self, content: tuple[bytes, list[tuple[str, str, int]]]) -> None:
+        self.content = content
+        environment = os.environ | {
+            _INSIDE: "1",
+            "PYTHONWARNINGS": "ignore",
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        code = f"import sys, pickle; sys.path[:] = pickle.load(sys.stdin.buffer); {_SERVE}"
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL, **pipes
+        )
+        self._unsent = content[0]
+
+    def answers(self, request: bytes, seconds: float) -> list[Any] | None:
+        """Return the answers to a request; None if the interpreter ended before the first."""
+        worker, found, is_complete = self.process, list[Any](), False
+        assert worker.stdin is not None and worker.stdout is not None
+        timer = Timer(_START_SECONDS + 4 * seconds, worker.kill)
+        timer.start()
+        try:
+            worker.stdin.write(self._unsent + request)
+            worker.stdin.flush()
+            self._unsent = b""
+            while (answer := pickle.load(worker.stdout)) is not None:
+                found.append(answer[0])
+            is_complete = True
+        # the process has ended, or was killed because it takes too long
+        except (OSError, EOFError, pickle.UnpicklingError):
+            pass
+        finally:
+            timer.cancel()
+            if not is_complete:
+                self.close()
+        return found if found or is_complete else None
+
+    def keep(self) -> None:
+        """Keep the interpreter for the next request, if it lives and no other is kept."""
+        if self.process.poll() is not None or _KEPT.setdefault(os.getpid(), self) is not self:
+            self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+# by the process that started it: a fork of that process does not use it
+_KEPT: dict[int, _Interpreter] = {}
+
+
+@atexit.register
+def _close_kept() -> None:
+    kept = _KEPT.pop(os.getpid(), None)
+    if kept is not None:
+        kept.close()
 
 
 def _main_sources() -> list[tuple[str, str]]:
@@ -204,20 +267,27 @@ def _main_sources() -> list[tuple[str, str]]:
 
 
 def serve() -> None:
-    """Serve one request of `in_new_processes` on the standard input and output of this new
-    interpreter.
+    """Serve requests of `in_new_processes` on the standard input and output of this new
+    interpreter, until none comes for a while.
     """
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the mechanism prints must not mix with the answers
     vars(sys.modules["__main__"]).clear()  # the names of `_SERVE` are not those of the main script
     vars(sys.modules["__main__"])["__name__"] = "__main__"
     sources = pickle.load(requests)
-    work, count = _Unpickler(requests, sources).load()
-    for index in range(count if hasattr(os, "fork") else 1):
-        answers.write(_answer_of_fork(work, index))
+    while requests.peek(1):
+        environment, folder = pickle.load(requests)
+        os.environ.clear()
+        os.environ.update(environment | {_INSIDE: "1"})
+        os.chdir(folder)
+        work, count = _Unpickler(requests, sources).load()
+        for index in range(count if hasattr(os, "fork") else 1):
+            answers.write(_answer_of_fork(work, index))
+            answers.flush()
+        answers.write(pickle.dumps(None))
         answers.flush()
-    answers.write(pickle.dumps(None))
-    answers.flush()
+        if not hasattr(os, "fork") or not select.select([requests], [], [], _IDLE_SECONDS)[0]:
+            break
     os._exit(0)
 
 

@@ -2,7 +2,9 @@
 counts become a certificate.
 """
 
+import importlib
 import math
+import os
 import sys
 import types
 from pathlib import Path
@@ -92,6 +94,22 @@ def test_mechanisms_without_noise_are_still_violated():
         lambda d, n, rng: d[0] + rng.laplace(0, 0.3, n),
     ):
         assert audit(mechanism, **SMALL, trials=2000).verdict is Verdict.VIOLATED
+
+
+def test_fresh_processes_run_the_module_as_it_is_now(tmp_path, monkeypatch):
+    """An interpreter is kept for the next audit while no module of the user has changed."""
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "changing_module.py"
+    for scale in (0.3, 0.05):
+        path.write_text(
+            "def f(d, n, rng):\n"
+            f"    return {100 * scale} + {4 * scale} * d[0] + rng.laplace(0, {scale}, n)\n"
+        )
+        os.utime(path, ns=(int(1e18 * (1 + scale)),) * 2)
+        module = importlib.import_module("changing_module")
+        importlib.reload(module)
+        for seed in (1, 2):
+            assert audit(module.f, **SMALL, trials=2000, seed=seed).verdict is Verdict.VIOLATED
 
 
 def test_a_replay_compares_with_fresh_processes():
