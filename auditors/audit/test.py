@@ -314,10 +314,5 @@ def _with_renyi_bound(
         cells_alpha=alpha,
     )
     return replace(
-        test,
-        lower=lower,
-        event=rule,
-        method=test.method + _BINNED_SUFFIX,
-        parts=parts,
-        basis=basis,
+        test, lower=lower, event=rule, method=test.method + _BINNED_SUFFIX, parts=parts, basis=basis
     )
