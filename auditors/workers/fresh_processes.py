@@ -275,8 +275,11 @@ def serve() -> None:
     vars(sys.modules["__main__"]).clear()  # the names of `_SERVE` are not those of the main script
     vars(sys.modules["__main__"])["__name__"] = "__main__"
     sources = pickle.load(requests)
-    while requests.peek(1):
-        environment, folder = pickle.load(requests)
+    while True:
+        try:
+            environment, folder = pickle.load(requests)
+        except EOFError:
+            break
         os.environ.clear()
         os.environ.update(environment | {_INSIDE: "1"})
         os.chdir(folder)
