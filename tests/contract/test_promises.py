@@ -38,7 +38,7 @@ from dpwitness.proofs_checks import provable
 LIMIT = 2
 
 
-@provable(cost="epsilon", where="epsilon > 0")
+@provable(cost="epsilon", where="epsilon > 0", neighbors="one")
 def program(queries, rng, epsilon: float = 1.0):
     out = []
     threshold = rng.laplace(scale=2 / epsilon)
@@ -53,20 +53,35 @@ PUBLISHING = {
     "shadowed builtin": "    enumerate = sorted\n    for i, q in enumerate(queries):\n        out.append(q > 1)",
     "global": "    global LIMIT\n    for q in queries:\n        LIMIT = q\n        out.append(LIMIT > 1)",
     "comprehension": "    out = [q > 1 for q in queries]",
-    "noise of the caller": "    for q in queries:\n        out.append(q + rng.laplace(scale=1 / epsilon) > 0)",
+    "half of the noise": "    for q in queries:\n        noise = rng.laplace(scale=0.5 / epsilon)\n        out.append(q + noise)",
     "sign of zero": "    for q in queries:\n        out.append(0 * q)\n        break",
     "while": "    while queries:\n        out.append(queries.pop() > 1)",
     "try": "    try:\n        out.append(queries[0] > 1)\n    except IndexError:\n        pass",
 }  # fmt: skip
 
 
+NOISY_ANSWERS = """
+    for q in queries:
+        noise = rng.laplace(scale=1 / epsilon)
+        out.append(q + noise)"""
+
+
+def prove(folder, name, body):
+    pytest.importorskip("z3")
+    path = folder / f"publishes_{name.replace(' ', '_')}.py"
+    path.write_text(LOOP.format(body))
+    return run("prove", f"{path}:program", "--seconds", "5", "--trials", "0")
+
+
 @pytest.mark.parametrize("name", PUBLISHING)
 def test_a_program_that_publishes_has_no_proof(tmp_path, name):
-    pytest.importorskip("z3")
-    path = tmp_path / f"publishes_{abs(hash(name))}.py"
-    path.write_text(LOOP.format(PUBLISHING[name]))
-    code, answer = run("prove", f"{path}:program", "--seconds", "5", "--trials", "0")
+    code, answer = prove(tmp_path, name, PUBLISHING[name])
     assert code in (1, 2, 3) and "CERTIFIED" not in answer
+
+
+def test_the_same_program_has_a_proof_if_it_publishes_nothing(tmp_path):
+    code, answer = prove(tmp_path, "nothing", NOISY_ANSWERS)
+    assert code == 0 and "CERTIFIED" in answer, answer
 
 
 # -- noise that runs share
@@ -122,10 +137,6 @@ def beside(dataset, size, rng):
 
 
 unrecorded.seeded = beside.seeded = False
-
-
-def no_noise(dataset, size, rng):
-    return np.full(size, dataset[0])
 
 
 @pytest.mark.parametrize("mechanism", [unrecorded, beside], ids=lambda each: each.__name__)
