@@ -28,7 +28,7 @@ from dpwitness.commands import (
     trace,
     watch,
 )
-from dpwitness.commands.common import add_color_option
+from dpwitness.commands.options import COLOR, add_options
 from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
 from dpwitness.interrupts import finish, handled_signals
 from dpwitness.option_values import init_example
@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
         subparser: argparse.ArgumentParser = commands.add_parser(
             name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False
         )
-        add_color_option(subparser)
+        add_options(subparser, COLOR)
         return subparser
 
     for module in dict.fromkeys(COMMANDS.values()):

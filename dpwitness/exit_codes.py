@@ -193,7 +193,7 @@ def _signal_name(error: KeyboardInterrupt) -> str:
     return f" by {error.args[0]}" if error.args else ""
 
 
-def try_to_write(what: str, write: Callable[[], Path]) -> tuple[Path | None, bool]:
+def try_to_write(what: str, write: Callable[[], Path | None]) -> tuple[Path | None, bool]:
     """Call `write` and return its path and whether it failed.
 
     A failure is printed and not raised, so that the verdict is still reported. A report whose JSON

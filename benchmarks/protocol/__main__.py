@@ -12,7 +12,8 @@ from pathlib import Path
 from dpwitness import mechanisms
 from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.colors import marked
-from dpwitness.commands.common import SECONDS, print_json
+from dpwitness.commands.common import print_json
+from dpwitness.commands.options import SECONDS
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import NO_VERDICT, OK, show
 from dpwitness.mechanisms.wrappers.programs.target import Target

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.commands.common import Command, print_json
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import print_json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.exit_codes import OK
 from dpwitness.reports.phrasing.wording import name_cell, name_width
@@ -19,17 +20,22 @@ if TYPE_CHECKING:
     from dpwitness.auditors.witnesses.store import Entry, Store
 
 
-def arguments(command: Command) -> None:
+def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
     store = command("store", "manage stored audits: ls FILE; show FILE [NAME]; gc FILE [NAME]")
-    help_text = (
-        "gc removes damaged audits, named audits, and the chunks of finished audits, whose "
-        "results it keeps"
+    opts.add_options(
+        store,
+        {
+            "action": {
+                "choices": ["ls", "show", "gc"],
+                "help": "gc removes damaged audits, named audits, and the chunks of finished "
+                "audits, whose results it keeps",
+            },
+            "file": {"metavar": "FILE", "help": "file of the store"},
+            "names": {"nargs": "*", "metavar": "NAME", "help": "audits to show or to remove"},
+            **opts.JSON,
+        },
     )
-    store.add_argument("action", choices=["ls", "show", "gc"], help=help_text)
-    store.add_argument("file", metavar="FILE", help="file of the store")
-    store.add_argument("names", nargs="*", metavar="NAME", help="audits to show or to remove")
-    store.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
