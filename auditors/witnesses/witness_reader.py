@@ -13,9 +13,9 @@ import numpy as np
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
+from dpwitness.auditors.witnesses.recompute import Basis
 from dpwitness.auditors.witnesses.witness_schemas import KINDS, OTHER_KINDS, SCHEMA, SCHEMAS
 from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.datasets.pairs import Pair
@@ -174,11 +174,8 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
         white = data["level"] == "white box"
         claim = exact_claim(data["claim"], data["claim_numbers"])
         event = None if white else read_event(data["event"])
-        rounds = (
-            data["trials"]
-            if white
-            else max(_certifying_rounds(data["counts"]), data["counts"].get("tested", 0))
-        )
+        basis = None if white else Basis.from_counts(data["counts"])
+        certifying = sum(part.tally.rounds for part in basis.parts) if basis else data["trials"]
         found = Witness(
             data["name"],
             data["level"],
@@ -186,13 +183,13 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
             claim,
             read_pair(data["pair"], classes),
             event,
-            rounds,
+            certifying if white else max(certifying, data["counts"].get("tested", 0)),
             data["confidence"],
             data["seed"],
             float(data["bound"]),
             data,
         )
-        _check_bound(found)
+        _check_bound(found, basis)
     except InvalidArgument as error:
         raise _error_naming_file(name, error) from None
     return found
@@ -207,59 +204,16 @@ def _error_naming_file(name: str, error: InvalidArgument) -> InvalidArgument:
     )
 
 
-def _certifying_rounds(counts: Json) -> int:
-    """Return the number of rounds of all stages that certify the bound."""
-    return sum(stage["rounds"] for stage in (counts, *counts.get("stages", ())))
-
-
-def _read_tally(counts: Json) -> Tally:
-    """Return the tally of a stage, after checking its counts."""
-    if counts["correct"] + counts["wrong"] > counts["rounds"]:
-        refuse(
-            "counts.correct + counts.wrong",
-            f"be at most counts.rounds, {counts['rounds']}",
-            counts["correct"] + counts["wrong"],
-        )
-    return Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
-
-
-def _read_prior(counts: Json) -> Prior | None:
-    """Return the prior of an epoch of a sequential audit; None for a stage of a fixed plan."""
-    return Prior(*counts["prior"]) if "prior" in counts else None
-
-
-def _earlier_stages(counts: Json) -> list[Part]:
-    """Return the stages before the last, after checking their lost rounds and weights."""
-    earlier = [
-        Part(_read_tally(stage), stage["weight"], stage["lost"], _read_prior(stage))
-        for stage in counts.get("stages", ())
-    ]
-    for path, stage in [
-        ("counts", counts),
-        *((f"counts.stages[{i}]", stage) for i, stage in enumerate(counts.get("stages", ()))),
-    ]:
-        if stage.get("lost", 0) > stage["wrong"]:
-            refuse(f"{path}.lost", f"be at most the wrong guesses, {stage['wrong']}", stage["lost"])
-    squares = sum(part.weight**2 for part in earlier)
-    if squares > 1 + 1e-9:
-        refuse("counts.stages", "have weights whose squares add to at most 1", squares)
-    return earlier
-
-
-def _check_bound(found: Witness) -> None:
+def _check_bound(found: Witness, basis: Basis | None) -> None:
     """Raise InvalidArgument unless the bound follows from the counts and exceeds the claim."""
     raw, claim, level = found.raw, found.claim, found.level
-    if level == "white box":
+    if basis is None:
         if claim.bounds_epsilon and not math.isclose(
             float(raw["event"]["above"]), found.bound, rel_tol=1e-9
         ):
             refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
     else:
-        counts = raw["counts"]
-        parts = [
-            *_earlier_stages(counts),
-            Part(_read_tally(counts), lost=counts.get("lost", 0), prior=_read_prior(counts)),
-        ]
+        counts, parts = raw["counts"], basis.parts
         for name in ("alpha", "cells_alpha"):
             if not counts.get(name, 0) <= (1 - found.confidence) * (1 + 1e-9):
                 refuse(

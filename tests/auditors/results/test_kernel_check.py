@@ -24,13 +24,13 @@ BOUND = combined_bound(PureDP(1.0), PARTS, 0.03)
 )
 def test_a_violation_is_reported_if_the_kernel_confirms_it(claimed, stated, verdict):
     result = AuditResult(
-        "x",
-        PureDP(claimed),
-        Verdict.VIOLATED,
-        0.95,
-        0,
-        1,
-        1,
+        name="x",
+        claim=PureDP(claimed),
+        verdict=Verdict.VIOLATED,
+        confidence=0.95,
+        seed=0,
+        trials=1,
+        requested=1,
         epsilon_lower=stated,
         parameter_lower=stated,
         basis=Basis(0.03, PARTS),
