@@ -4,12 +4,12 @@ theirs survives.
 
 import io
 import re
-import xml.etree.ElementTree as ET
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from report_schemas import JUNIT, SARIF
 
 from dpwitness.console import summary
 from dpwitness.exit_codes import Stream
@@ -142,7 +142,8 @@ def test_no_format_obeys_a_text(evil, kind):
     assert not any(line.lstrip().startswith("::") for line in step_summary(document).splitlines())
     page = html(document, entries, Album(empty=True))
     assert page.count("<script") == 1 and "<img src=x" not in page and not BAD.search(page)
-    ET.fromstring(junit(document).partition("\n")[2])  # well formed
+    JUNIT.validate(junit(document))
+    assert not list(SARIF.iter_errors(sarif(document)))
     messages = [each["message"]["text"] for each in sarif(document)["runs"][0]["results"]]
     assert not any(BAD.search(text) or "](" in text for text in messages)
     with pytest.MonkeyPatch.context() as patch:

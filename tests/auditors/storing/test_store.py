@@ -16,11 +16,9 @@ import numpy as np
 import pytest
 from stored_audits import PAIR, SHORT, SMALL, SOURCE, noisy, stopping, without_time
 
-from dpwitness import audit
+from dpwitness import InvalidArgument, Verdict, audit
 from dpwitness.auditors.witnesses.store import open_store, read_store
-from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.cli import main
-from dpwitness.core.values.validation import InvalidArgument
 
 LIBRARY = 1.0
 

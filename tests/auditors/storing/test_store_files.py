@@ -4,18 +4,13 @@ import json
 import os
 import sqlite3
 
-import numpy as np
 import pytest
 from stored_audits import SHORT, SMALL, SOURCE, noisy, stopping, without_time
 
-from dpwitness import audit
-from dpwitness.auditors.events.outputs import Outputs
+from dpwitness import InvalidArgument, audit
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
-from dpwitness.auditors.witnesses.serialization import pack, unpack
 from dpwitness.auditors.witnesses.store import Store, open_store, read_store
-from dpwitness.auditors.workers.chunks import Segment, Span
 from dpwitness.cli import main
-from dpwitness.core.values.validation import InvalidArgument
 
 
 def test_an_edited_bound_in_a_store_is_refused(tmp_path):
@@ -119,33 +114,6 @@ def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
         assert without_time(audit(noisy, **SMALL, store=store, progress=progress)) == plain
     with read_store(file) as store:
         assert store.entries()[0].verdict == "NOT_REFUTED"
-
-
-def test_spans_are_bytes_and_back():
-    sides = (
-        Outputs(
-            np.array([[1.0, np.nan]]),
-            np.array([5.0]),
-            {5.0: "float[2]", 6.0: "'text'"},
-            opaque=frozenset({"X"}),
-        ),
-        None,
-    )
-    parts = [
-        (3, Segment([np.array([[1, 2], [3, 4]])], [sides], 10, 0, [2**127, 5], 0.5, True)),
-        (4, Segment([], [], 0)),
-    ]
-    for parts_ in (parts, parts[1:]):
-        span = Span(7, 9, parts_, True, 0.25)
-        found = unpack(7, pack(span))
-        assert (
-            found.agrees(span)
-            and found.seconds == span.seconds
-            and (found.raised, found.last) == (True, 9)
-        )
-    assert unpack(7, pack(Span(7, 9, parts, True))).parts[0][1].sides[0][0].names == sides[0].names
-    with pytest.raises(ValueError, match="no span begins with"):
-        unpack(0, b"pickle")
 
 
 @pytest.fixture(scope="module")

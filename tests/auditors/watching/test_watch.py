@@ -14,15 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpwitness import Pair
+from dpwitness import InvalidArgument, Pair, Verdict
 from dpwitness.auditors.audit.slices import read_release
 from dpwitness.auditors.audit.watch import WatchedTarget, watch
 from dpwitness.auditors.statistics.anytime import e_discoveries
 from dpwitness.auditors.witnesses.recompute import recompute_bounds
 from dpwitness.auditors.witnesses.store import open_store
-from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.cli import main
-from dpwitness.core.values.validation import InvalidArgument
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
