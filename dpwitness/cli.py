@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from dpwitness.colors import wanted
 from dpwitness.commands import (
     audit,
     canaries,
@@ -29,9 +28,18 @@ from dpwitness.commands import (
     watch,
 )
 from dpwitness.commands.options import COLOR, add_options
-from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
-from dpwitness.interrupts import finish, handled_signals
 from dpwitness.option_values import init_example
+from dpwitness.terminal import (
+    OK,
+    TRACEBACK,
+    USAGE,
+    Stream,
+    finish,
+    guarded,
+    handled_signals,
+    streams,
+    wanted,
+)
 
 COMMANDS = {
     "init": init_example,

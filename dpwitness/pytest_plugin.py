@@ -328,10 +328,10 @@ class _MergedReport:
             self.untouched = "no audit was run"
         if self.untouched:
             return
-        from dpwitness.exit_codes import try_to_write
         from dpwitness.reports.audit.document import build_document
         from dpwitness.reports.audit.report import write_report
         from dpwitness.reports.formats.step_summary import append_summary, summary_file
+        from dpwitness.terminal import try_to_write
 
         title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
         report_options: Any = {"title": title, "command": command, "stem": self.stem}

@@ -31,13 +31,13 @@ from dpwitness.auditors.witnesses.rerun_witnesses import (
 from dpwitness.auditors.witnesses.trace_result import TraceResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import (
+    KINDS,
     Witness,
     check_seal,
     load_json,
     read_checked_witness,
     read_pair,
 )
-from dpwitness.auditors.witnesses.witness_schemas import KINDS
 from dpwitness.auditors.workers.loading import FOREIGN, describe_target, relative
 from dpwitness.auditors.workers.source_search import sha256_of
 from dpwitness.auditors.workers.streams import fresh_seed

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict, environment
-from dpwitness.auditors.witnesses.witness_reader import seal
-from dpwitness.auditors.witnesses.witness_schemas import SCHEMA
+from dpwitness.auditors.witnesses.witness_reader import SCHEMA, seal
 from dpwitness.auditors.workers.loading import describe_target, source_of
 from dpwitness.core.claims import Claim, exact_text
 from dpwitness.core.datasets.pairs import Pair

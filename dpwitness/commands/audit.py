@@ -13,8 +13,8 @@ from dpwitness.commands import common
 from dpwitness.commands import options as opts
 from dpwitness.console import announce, bar
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import redirected_stdout
-from dpwitness.option_values.numbers import real
+from dpwitness.option_values.parsers import real
+from dpwitness.terminal import redirected_stdout
 
 if TYPE_CHECKING:
     from dpwitness.auditors.witnesses.audit_result import AuditResult
@@ -132,8 +132,12 @@ def arguments(command: opts.Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
     from dpwitness.option_values.datasets import domain_of, pair_of
-    from dpwitness.option_values.declared import audit_declared_target, declared_target
-    from dpwitness.option_values.targets import load_mechanism, workers
+    from dpwitness.option_values.targets import (
+        audit_declared_target,
+        declared_target,
+        load_mechanism,
+        workers,
+    )
     from dpwitness.option_values.user_code import scores
 
     known = common.prepare(args)

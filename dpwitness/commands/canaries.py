@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import prepare, report_results
-from dpwitness.exit_codes import redirected_stdout
-from dpwitness.option_values.numbers import integer, real
+from dpwitness.option_values.parsers import integer, real
+from dpwitness.terminal import redirected_stdout
 
 
 def arguments(command: opts.Command) -> None:

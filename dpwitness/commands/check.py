@@ -6,22 +6,22 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from dpwitness.colors import marked
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import append_step_summary, command_line, print_json
 from dpwitness.console import announce
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.exit_codes import (
+from dpwitness.option_values.parsers import matches
+from dpwitness.reports.phrasing.wording import plain
+from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     USAGE,
     VIOLATED,
     code_after_write,
+    marked,
     show,
     try_to_write,
 )
-from dpwitness.option_values.name_filter import matches
-from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.checks.runner import CheckReport

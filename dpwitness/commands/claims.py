@@ -20,7 +20,8 @@ from dpwitness.core.values import json_reader
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, number_from_text
-from dpwitness.exit_codes import (
+from dpwitness.option_values.parsers import integer
+from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
@@ -29,7 +30,6 @@ from dpwitness.exit_codes import (
     show,
     try_to_write,
 )
-from dpwitness.option_values.numbers import integer
 
 if TYPE_CHECKING:
     from dpwitness.proofs_checks import ClaimFinding

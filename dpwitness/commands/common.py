@@ -17,7 +17,7 @@ from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
 from dpwitness.console import announce, describe
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import (
+from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,

@@ -17,7 +17,7 @@ from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import OK, VIOLATED
+from dpwitness.terminal import OK, VIOLATED
 
 Rows = list[Json]
 

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from dpwitness.colors import COLOR_CHOICES
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.executors.specs import FORMS, parse
-from dpwitness.option_values.numbers import integer, real
+from dpwitness.option_values.parsers import integer, real
+from dpwitness.terminal import COLOR_CHOICES
 
 Command = Callable[[str, str], argparse.ArgumentParser]
 Options = dict[str, dict[str, Any]]

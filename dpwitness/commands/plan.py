@@ -12,9 +12,9 @@ from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json
 from dpwitness.console import announce
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
-from dpwitness.option_values.numbers import integer, real
+from dpwitness.option_values.parsers import integer, real
 from dpwitness.reports.phrasing.wording import plain
+from dpwitness.terminal import NO_VERDICT, OK, redirected_stdout
 
 
 def _parse_find(text: str) -> float | str:

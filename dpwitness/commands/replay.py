@@ -10,7 +10,7 @@ from dpwitness.commands import claims
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import report_results
 from dpwitness.console import bar
-from dpwitness.exit_codes import redirected_stdout
+from dpwitness.terminal import redirected_stdout
 
 
 def arguments(command: opts.Command) -> None:

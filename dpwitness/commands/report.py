@@ -12,8 +12,8 @@ from dpwitness.commands.common import exit_code, parse_names, print_json, report
 from dpwitness.console import summary
 from dpwitness.core.values.json_reader import printable
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.exit_codes import OK, code_after_write, show, try_to_write
 from dpwitness.reports.phrasing.wording import plain
+from dpwitness.terminal import OK, code_after_write, show, try_to_write
 
 COMPARISON_FORMATS = ("md", "html")
 _COMPARE: opts.Options = {
@@ -118,8 +118,7 @@ def _report(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     """Compare two reports, print the comparison, and write it if requested."""
     from dpwitness.reports.audit.report import check_writable
-    from dpwitness.reports.comparison.compare import compare
-    from dpwitness.reports.comparison.page import terminal, write
+    from dpwitness.reports.comparison.compare import compare, terminal, write
 
     if args.format is not None and args.report is None:
         raise InvalidArgument("--format needs --report DIR, where the files are written")

@@ -11,14 +11,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.colors import mark_verdict
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json, write_outputs
 from dpwitness.console import announce
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import NO_VERDICT, OK, VIOLATED, code_after_write, redirected_stdout, show
 from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
+from dpwitness.terminal import (
+    NO_VERDICT,
+    OK,
+    VIOLATED,
+    code_after_write,
+    mark_verdict,
+    redirected_stdout,
+    show,
+)
 
 if TYPE_CHECKING:
     from dpwitness.auditors.scanning.audits import Audited

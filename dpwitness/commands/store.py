@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import OK
 from dpwitness.reports.phrasing.wording import name_cell, name_width
+from dpwitness.terminal import OK
 
 if TYPE_CHECKING:
     from dpwitness.auditors.witnesses.store import Entry, Store

@@ -13,22 +13,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.colors import mark_verdict
 from dpwitness.commands import common
 from dpwitness.commands import options as opts
 from dpwitness.console import bar
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import (
+from dpwitness.option_values.parsers import matches
+from dpwitness.reports.phrasing.wording import format_times, plain
+from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
     code_after_write,
+    mark_verdict,
     redirected_stdout,
     show,
     try_to_write,
 )
-from dpwitness.option_values.name_filter import matches
-from dpwitness.reports.phrasing.wording import format_times, plain
 
 if TYPE_CHECKING:
     from dpwitness.suites import Case, Outcome, Suite

@@ -10,7 +10,7 @@ from dpwitness.clone import from_clone
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
+from dpwitness.terminal import NO_VERDICT, OK, redirected_stdout
 
 TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
 import numpy as np

@@ -9,8 +9,8 @@ import argparse
 from dpwitness.commands import common
 from dpwitness.commands import options as opts
 from dpwitness.console import bar
-from dpwitness.exit_codes import redirected_stdout
-from dpwitness.option_values.numbers import integer
+from dpwitness.option_values.parsers import integer
+from dpwitness.terminal import redirected_stdout
 
 
 def arguments(command: opts.Command) -> None:

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpwitness.colors import mark_verdict
 from dpwitness.commands import common
 from dpwitness.commands import options as opts
 from dpwitness.console import announce
-from dpwitness.exit_codes import code_after_write, redirected_stdout, show
 from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
+from dpwitness.terminal import code_after_write, mark_verdict, redirected_stdout, show
 
 if TYPE_CHECKING:
     from dpwitness.auditors.audit.watch import Watched

@@ -24,10 +24,8 @@ from packaging.version import InvalidVersion, Version
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import json_text, write_text
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.formats.suppressions import excused
 from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.fingerprint import rules_of
-from dpwitness.reports.phrasing.summary import violated_in_bits
+from dpwitness.reports.phrasing.summary import excused, rules_of, violated_in_bits
 from dpwitness.reports.phrasing.wording import line
 from dpwitness.reports.plots.album import Album
 

@@ -10,7 +10,7 @@ from dpwitness import InvalidArgument, Verdict, certify, compare, suites
 from dpwitness.auditors.witnesses.audit_result import BitLevel
 from dpwitness.cli import main
 from dpwitness.mechanisms import Truth, paper_zoo, zoo
-from dpwitness.option_values.name_filter import matches
+from dpwitness.option_values.parsers import matches
 from dpwitness.reports import write_report
 from dpwitness.suites import Case, Suite, run_case, suite
 

@@ -17,9 +17,9 @@ from dpwitness.auditors.audit import budget
 from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports.comparison import intervals as limits
+from dpwitness.reports.comparison.compare import html, markdown, terminal
 from dpwitness.reports.comparison.intervals import BITS, VALUE, Guesses, intervals
-from dpwitness.reports.comparison.page import html, markdown, terminal
-from dpwitness.reports.phrasing.fingerprint import fingerprint, rules_of
+from dpwitness.reports.phrasing.summary import fingerprint, rules_of
 
 
 def changes(old, new):

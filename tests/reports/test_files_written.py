@@ -14,7 +14,7 @@ from dpwitness.core.values.atomic_files import atomic_folder, write_text
 from dpwitness.reports import write_report
 from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.formats.step_summary import append_summary
-from dpwitness.reports.plots.registry import PLOTS, Plot
+from dpwitness.reports.plots.album import PLOTS, Plot
 
 RESULT = {
     "kind": "black box",

@@ -12,7 +12,6 @@ from markdown_it import MarkdownIt
 from report_schemas import JUNIT, SARIF
 
 from dpwitness.console import summary
-from dpwitness.exit_codes import Stream
 from dpwitness.reports.audit.document import build_document, entries_of
 from dpwitness.reports.formats.html_format import html
 from dpwitness.reports.formats.junit_format import junit
@@ -21,6 +20,7 @@ from dpwitness.reports.formats.sarif_format import sarif
 from dpwitness.reports.formats.step_summary import step_summary
 from dpwitness.reports.phrasing.wording import plain
 from dpwitness.reports.plots.album import Album
+from dpwitness.terminal import Stream
 
 PARTS = [
     *("<script>alert(1)</script>", "<img src=x onerror=1>"),

@@ -17,8 +17,8 @@ from dpwitness.reports.audit.document import build_document, entries_of, read_do
 from dpwitness.reports.audit.report import write_report
 from dpwitness.reports.formats import html_format
 from dpwitness.reports.formats.html_format import PICTURES, html
-from dpwitness.reports.formats.markdown_page import page
-from dpwitness.reports.phrasing.pair_diff import differing
+from dpwitness.reports.formats.html_frame import page
+from dpwitness.reports.phrasing.wording import differing
 from dpwitness.reports.plots.album import Album
 from dpwitness.reports.plots.inline import inline_svg
 

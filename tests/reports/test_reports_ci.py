@@ -27,7 +27,7 @@ from dpwitness.reports.audit.document import build_document, read_document
 from dpwitness.reports.formats.junit_format import junit
 from dpwitness.reports.formats.sarif_format import MOST, sarif
 from dpwitness.reports.formats.step_summary import append_summary, step_summary
-from dpwitness.reports.phrasing.fingerprint import RULES
+from dpwitness.reports.phrasing.summary import RULES
 
 NEAR = Pair(np.array([0.0]), np.array([1.0]))
 HERE = Path(__file__).resolve()

@@ -11,10 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from dpwitness.cli import COMMANDS, main
-from dpwitness.colors import CODES, NO_CODES, mark_verdict, wanted
-from dpwitness.exit_codes import Stream, show
 from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.phrasing.wording import plain
+from dpwitness.terminal import CODES, NO_CODES, Stream, mark_verdict, show, wanted
 
 MARKS = "".join(map(chr, CODES))
 HOSTILE = f"\x1b[31mred\x9b1m{MARKS}"

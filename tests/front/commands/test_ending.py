@@ -14,7 +14,7 @@ import pytest
 
 from dpwitness import Pair, audit
 from dpwitness.cli import main
-from dpwitness.exit_codes import guarded
+from dpwitness.terminal import guarded
 
 PAIR = ["--d0", "[0]", "--d1", "[1]"]
 LEAKY = ["audit", "mine.py:leaky", "--claim", "pure:0.5", *PAIR, "--trials", "2e4"]

@@ -19,7 +19,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness.auditors.workers.engine import MechanismFailed
 from dpwitness.auditors.workers.worker_failures import explained
-from dpwitness.executors import cluster as cluster_module
+from dpwitness.executors import pools as cluster_module
 from dpwitness.executors.specs import FORMS, parse
 from dpwitness.mechanisms import Laplace
 
