@@ -229,15 +229,11 @@ def announce_unstored(results: Iterable[Any]) -> bool:
     unstored = {
         f"{result.name}: the store could not be written to the end: {result.unstored}"
         for result in results
-        if _is_unstored(result)
+        if getattr(result, "unstored", "")
     }
     for reason in sorted(unstored):
         print_error("", reason)
     return bool(unstored)
-
-
-def _is_unstored(result: Any) -> bool:
-    return bool(getattr(result, "unstored", ""))
 
 
 def code_after_write(code: int, failed: bool = True) -> int:

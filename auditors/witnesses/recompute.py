@@ -62,7 +62,7 @@ class Basis:
         *earlier, last = content.pop("stages")
         del last["weight"]
         combined = {"stages": earlier, "combination": "conditional error"} if earlier else {}
-        return last | combined | content
+        return {**last, **combined, **content}
 
     @classmethod
     def from_json(cls, data: Json) -> Basis:

@@ -347,30 +347,9 @@ _more: dict[str, Rule] = {
 }
 
 
-def _norm(value: Any, path: str) -> Any:
-    """Check a norm: a function, or one of 1, 2 and inf."""
-    return (
-        _function(value, path) if isinstance(value, dict) else one_of("1", "2", "inf")(value, path)
-    )
-
-
-def _setting(value: Any, path: str) -> Any:
-    """Check a setting: a number, or a list of two."""
-    return (
-        listing(number(), 2, 2)(value, path) if isinstance(value, list) else number()(value, path)
-    )
-
-
-def _values(value: Any, path: str) -> Any:
-    """Check a parameter: a number, or a list of numbers."""
-    return (
-        listing(number(), 1, 100)(value, path) if isinstance(value, list) else number()(value, path)
-    )
-
-
-def _interval(value: Any, path: str) -> Any:
-    """Check a list of two numbers, which may be infinite."""
-    return listing(_extended, 2, 2)(value, path)
+def _either(kind: type, rule: Rule, other: Rule) -> Rule:
+    """Return a rule that checks values of `kind` by `rule`, and others by `other`."""
+    return lambda value, path: (rule if isinstance(value, kind) else other)(value, path)
 
 
 _NAMED: dict[str, Rule] = {"schema_version": integer(1), "name": text(2000), "target": _target}
@@ -402,7 +381,7 @@ SCHEMAS: dict[str, Rule] = {
         **_NAMED,
         seed=_seed,
         bound=_positive,
-        norm=_norm,
+        norm=_either(dict, _function, one_of("1", "2", "inf")),
         pair=_pair,
         ratio=_extended,
     ),
@@ -441,7 +420,7 @@ SCHEMAS: dict[str, Rule] = {
         mechanism=text(100, empty=False),
         returns=text(20, empty=False),
         parameters=items(text(200)),
-        at=items(_values),
+        at=items(_either(list, listing(number(), 1, 100), number())),
         figure=_extended,
         exact=_extended,
     ),
@@ -498,10 +477,10 @@ SCHEMAS: dict[str, Rule] = {
         kind=one_of("claim"),
         schema_version=integer(1),
         name=text(200),
-        settings=items(_setting),
+        settings=items(_either(list, listing(number(), 2, 2), number())),
         headline=text(20_000),
         method=text(2000),
-        reached=nullable(_interval),
+        reached=nullable(listing(_extended, 2, 2)),
         at=items(anything),
         numbers=items(anything),
     ),

@@ -153,16 +153,11 @@ def read_accepted(path: str | Path) -> tuple[Accepted, ...]:
     except (ValueError, RecursionError) as error:  # invalid UTF-8 or TOML
         raise InvalidArgument(f"{name} must be TOML: {error}") from None
     try:
-        return tuple(
-            _parse_entry(entry, f"accepted[{i}]") for i, entry in enumerate(_entry_list(found))
-        )
+        _require_known_fields(found, ("accepted",), "")
+        entries = listing(anything)(found.get("accepted", []), "accepted")
+        return tuple(_parse_entry(entry, f"accepted[{i}]") for i, entry in enumerate(entries))
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
-
-
-def _entry_list(found: Json) -> list[Any]:
-    _require_known_fields(found, ("accepted",), "")
-    return list(listing(anything)(found.get("accepted", []), "accepted"))
 
 
 def _parse_entry(entry: Any, path: str) -> Accepted:

@@ -426,25 +426,21 @@ def _verdicts(value: str | None, bits: str | None) -> str:
 
 def _what_to_do(comparison: Comparison) -> str:
     """Return the advice that follows from the counts of changes."""
-    found, steps = comparison.counts, []
-    if found["new violation"]:
-        steps.append(
-            "release nothing under a claim that is newly violated: replay its witness, which "
-            "is in the folder of the new report"
-        )
-    if found["no verdict"]:
-        steps.append("run the audits without a verdict again")
-    if found["rose"]:
-        steps.append(
-            "look at what rose: the mechanism leaks more, or the new run found a better event"
-        )
-    if found["fell"]:
-        steps.append(
-            "look at what fell: the mechanism leaks less, or the new run found a weaker event"
-        )
-    if found["higher elsewhere"] + found["lower elsewhere"]:
-        steps.append(
-            "run both audits on the same pair (--d0, --d1) where the numbers come from "
-            "different pairs"
-        )
-    return "; ".join(steps) or "no change is needed on this evidence"
+    found = comparison.counts
+    steps = (
+        "release nothing under a claim that is newly violated: replay its witness, which is in "
+        "the folder of the new report"
+        if found["new violation"]
+        else "",
+        "run the audits without a verdict again" if found["no verdict"] else "",
+        "look at what rose: the mechanism leaks more, or the new run found a better event"
+        if found["rose"]
+        else "",
+        "look at what fell: the mechanism leaks less, or the new run found a weaker event"
+        if found["fell"]
+        else "",
+        "run both audits on the same pair (--d0, --d1) where the numbers come from different pairs"
+        if found["higher elsewhere"] + found["lower elsewhere"]
+        else "",
+    )
+    return "; ".join(filter(None, steps)) or "no change is needed on this evidence"

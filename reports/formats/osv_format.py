@@ -60,7 +60,9 @@ def osv(results: Sequence[Json], modified: str = "") -> list[Json]:
     """
     groups: dict[tuple[str, ...], list[Json]] = {}
     for result in results:
-        groups.setdefault(_identity(result), []).append(result)
+        # the fields that the results of one target on several releases share
+        same = (str(result.get(key) or "") for key in ("name", "claim", "relation"))
+        groups.setdefault((release_of(result)[0], *same), []).append(result)
     records = [_record(identity, group, modified or _now()) for identity, group in groups.items()]
     return sorted(
         (record for record in records if record is not None), key=lambda record: str(record["id"])
@@ -89,21 +91,14 @@ def release_of(result: Mapping[str, Any]) -> tuple[str, str]:
     return (found["library"], found["version"]) if found else ("", "")
 
 
-def _identity(result: Json) -> tuple[str, ...]:
-    """Return the fields that the results of one target on several releases share."""
-    return release_of(result)[0], *(
-        str(result.get(key) or "") for key in ("name", "claim", "relation")
-    )
-
-
-def _violated(result: Json) -> bool:
-    values = result.get("verdict") == Verdict.VIOLATED.value or violated_in_bits(result)
-    return values and not excused(result)
-
-
 def _record(identity: tuple[str, ...], group: Sequence[Json], modified: str) -> Json | None:
     """Return the record of one target; None if no audit found a violation."""
-    violated = [result for result in group if _violated(result)]
+    violated = [
+        result
+        for result in group
+        if (result.get("verdict") == Verdict.VIOLATED.value or violated_in_bits(result))
+        and not excused(result)
+    ]
     if not violated:
         return None
     worst = violated[0]
