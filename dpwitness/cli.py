@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from dpwitness.colors import wanted
 from dpwitness.commands import (
     audit,
     canaries,
@@ -28,10 +27,19 @@ from dpwitness.commands import (
     trace,
     watch,
 )
-from dpwitness.commands.common import add_color_option
-from dpwitness.exit_codes import OK, TRACEBACK, USAGE, Stream, guarded, streams
-from dpwitness.interrupts import finish, handled_signals
+from dpwitness.commands.options import COLOR, add_options
 from dpwitness.option_values import init_example
+from dpwitness.terminal import (
+    OK,
+    TRACEBACK,
+    USAGE,
+    Stream,
+    finish,
+    guarded,
+    handled_signals,
+    streams,
+    wanted,
+)
 
 COMMANDS = {
     "init": init_example,
@@ -110,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         subparser: argparse.ArgumentParser = commands.add_parser(
             name, help=text, description=text, epilog=_EXIT_CODES, allow_abbrev=False
         )
-        add_color_option(subparser)
+        add_options(subparser, COLOR)
         return subparser
 
     for module in dict.fromkeys(COMMANDS.values()):

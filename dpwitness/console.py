@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from dpwitness.colors import mark_verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import plain
+from dpwitness.terminal import mark_verdict
 
 if TYPE_CHECKING:
     from dpwitness.auditors.witnesses.audit_result import AuditResult

@@ -96,20 +96,13 @@ def _auditor(item: pytest.Item) -> Auditor:
     collecting = item.config.getoption("--dp-report") is not None or bool(
         item.config.getoption("xmlpath", None)
     )
+    cache = getattr(item.config, "cache", None)  # keeps the witnesses of failed audits
     return Auditor(
         item.nodeid,
         audits_found.append if collecting else None,
-        _witness_folder(item.config),
+        Path(cache.mkdir("dpwitness")) if cache is not None else None,
         item.config.invocation_params.dir,
     )
-
-
-def _witness_folder(config: pytest.Config) -> Path | None:
-    """Return the folder of pytest's cache for the witnesses of failed audits, or None without a
-    cache.
-    """
-    cache = getattr(config, "cache", None)
-    return Path(cache.mkdir("dpwitness")) if cache is not None else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -328,10 +321,10 @@ class _MergedReport:
             self.untouched = "no audit was run"
         if self.untouched:
             return
-        from dpwitness.exit_codes import try_to_write
         from dpwitness.reports.audit.document import build_document
         from dpwitness.reports.audit.report import write_report
         from dpwitness.reports.formats.step_summary import append_summary, summary_file
+        from dpwitness.terminal import try_to_write
 
         title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
         report_options: Any = {"title": title, "command": command, "stem": self.stem}

@@ -93,7 +93,13 @@ def audit_outputs(
     batches = [_encode_batch("outputs0", outputs0), _encode_batch("outputs1", outputs1)]
     runs = min(map(len, batches))
     result = AuditResult(
-        name, claim, Verdict.ERROR, confidence, seed, trials=2 * runs, requested=2 * runs
+        name=name,
+        claim=claim,
+        verdict=Verdict.ERROR,
+        confidence=confidence,
+        seed=seed,
+        trials=2 * runs,
+        requested=2 * runs,
     )
     try:
         for raw, where in ((outputs0, "outputs0"), (outputs1, "outputs1")):

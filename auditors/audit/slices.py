@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 
 from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.witnesses.recompute import read_part
-from dpwitness.auditors.witnesses.rows import insert_statement
-from dpwitness.auditors.witnesses.store import Entry, Store
+from dpwitness.auditors.witnesses.store import Entry, Store, insert_statement
 from dpwitness.core.values.json_reader import (
     Json,
     anything,

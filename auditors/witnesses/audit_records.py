@@ -11,9 +11,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from dpwitness.auditors.witnesses.audit_identity import Identity
-from dpwitness.auditors.witnesses.rows import insert_statement
 from dpwitness.auditors.witnesses.serialization import ARCHIVE, pack, unpack
-from dpwitness.auditors.witnesses.store import Entry, Store, stage_number
+from dpwitness.auditors.witnesses.store import Entry, Store, insert_statement, stage_number
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
 from dpwitness.auditors.workers.chunks import Span
 from dpwitness.auditors.workers.source_locations import place_of

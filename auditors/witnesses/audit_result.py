@@ -16,8 +16,8 @@ from dpwitness.auditors.statistics.certified_point import CertifiedPoint, certif
 from dpwitness.auditors.witnesses.causes import Cause
 from dpwitness.auditors.witnesses.recompute import Basis
 from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, claim_document, strict
-from dpwitness.auditors.witnesses.witness import build_witness, certifies
+from dpwitness.auditors.witnesses.verdicts import Verdict, claim_document, strict
+from dpwitness.auditors.witnesses.witness import ClaimResult, build_witness
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import has_capability
@@ -39,6 +39,11 @@ class BitLevel:
     alpha: float = 0.0  # error probability at which the tally was tested
     lost: int = 0  # wrong guesses that are rounds whose output was lost
 
+    def basis(self, confidence: float) -> Basis:
+        """Return the counts of the bound, and the error of their test."""
+        assert self.tally is not None
+        return Basis(self.alpha or 1 - confidence, (Part(self.tally, lost=self.lost),))
+
     def to_json(self) -> Json:
         return {
             "verdict": self.verdict.value,
@@ -46,7 +51,7 @@ class BitLevel:
             "epsilon_lower": strict(self.epsilon_lower),
             "event": self.event.to_json() if self.event else None,
             "description": self.event.describe() if self.event else None,
-            "tally": _tally_json(self.tally),
+            "tally": asdict(self.tally) if self.tally else None,
         } | ({"alpha": self.alpha, "lost": self.lost} if self.alpha else {})
 
 
@@ -66,8 +71,8 @@ class PairScore:
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class AuditResult(Result):
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class AuditResult(ClaimResult):
     """Result of a black-box audit.
 
     Attributes
@@ -126,11 +131,6 @@ class AuditResult(Result):
         Counts and records from which witness and report are computed.
     """
 
-    name: str
-    claim: Claim
-    verdict: Verdict
-    confidence: float
-    seed: int
     trials: int  # runs of the mechanism in all phases
     requested: int
     epsilon_lower: float = 0.0
@@ -153,9 +153,6 @@ class AuditResult(Result):
     exercised: bool | None = None
     bit_level: BitLevel | None = None
     pairs: tuple[PairScore, ...] = ()
-    notes: tuple[str, ...] = ()
-    target: Json | None = None
-    seconds: float = 0.0
     cpu_seconds: float = 0.0
     scores: tuple[Score, ...] = ()  # scores whose columns precede those of the outputs
     mechanism: Any = field(default=None, repr=False)
@@ -213,45 +210,25 @@ class AuditResult(Result):
         """
         broken = (Verdict.VIOLATED, Verdict.SUSPECT)
         value, level = self.verdict in broken, self.bit_level
-        if value:
-            pair, event, tally, bound = self.pair, self.event, self.tally, self.parameter_lower
-        elif level is not None and level.verdict in broken:
-            pair, event, tally, bound = level.pair, level.event, level.tally, level.epsilon_lower
+        if value and self.basis is not None:
+            pair, event, basis, bound = self.pair, self.event, self.basis, self.parameter_lower
+        elif level is not None and level.verdict in broken and level.tally is not None:
+            pair, event, bound = level.pair, level.event, level.epsilon_lower
+            basis = level.basis(self.confidence)
         else:
             return None
-        if pair is None or not pair.writable or event is None or tally is None:
+        if pair is None or not pair.writable or event is None:
             return None
-        parts = (self.stages if value else ()) or (Part(tally, lost=0 if value else level.lost),)  # type: ignore[union-attr]
-        alpha = self.alpha if value else level.alpha or 1 - self.confidence  # type: ignore[union-attr]
-        claim, tested = (
-            self.claim if value else self.claim.at_delta,
-            sum(part.tally.rounds for part in parts),
-        )
-        # an earlier look may have certified more than the last
-        if value and self.basis and not self.basis.cells:
-            parts, alpha, tally = self.basis.parts, self.basis.alpha, self.basis.parts[-1].tally
-        stage_fields: Json = {}
-        if len(parts) > 1:
-            stage_fields = {
-                "stages": [part.to_json() for part in parts[:-1]],
-                "combination": "conditional error",
-            }
-        if len(parts) > 1 or parts[-1].lost:
-            stage_fields["lost"] = parts[-1].lost
-        if parts[-1].prior is not None:
-            stage_fields["prior"] = parts[-1].to_json()["prior"]
-        if sum(part.tally.rounds for part in parts) < tested:
-            stage_fields["tested"] = tested  # a replay makes the same number of rounds as the audit
-        alpha_field: Json = {"alpha": alpha} if certifies(claim, event, parts, alpha, bound) else {}
-        if value and self.basis and self.basis.cells:
-            alpha_field = {
-                "cells": [list(side) for side in self.basis.cells],
-                "cells_alpha": self.basis.cells_alpha,
-            }
+        counts = basis.counts()
+        stages = self.stages or ((Part(self.tally),) if self.tally else ())
+        tested = sum(part.tally.rounds for part in stages)
+        # an earlier look may have certified more than the last; a replay makes all rounds
+        if value and sum(part.tally.rounds for part in basis.parts) < tested:
+            counts["tested"] = tested
         more = {
             "event": event.to_json(),
             "description": str(self.description) if value else event.describe(),
-            "counts": (_tally_json(tally) or {}) | stage_fields | alpha_field,
+            "counts": counts,
             "trials": self.requested,
         } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
         return build_witness(self, "value" if value else "bit", pair, bound, more)
@@ -290,7 +267,7 @@ class AuditResult(Result):
             "event": self.event.to_json() if self.event else None,
             "description": self.description,
             "method": self.method,
-            "tally": _tally_json(self.tally),
+            "tally": asdict(self.tally) if self.tally else None,
             "stages": [part.to_json() for part in self.stages],
             "alpha": self.alpha,
             **({"basis": self.basis.to_json()} if self.basis else {}),
@@ -343,14 +320,3 @@ def headline_of(
             f"({confidence_text}){found}"
         )
     return f"{verdict.value}: {note or 'no verdict'}"
-
-
-def _tally_json(tally: Tally | None) -> dict[str, int] | None:
-    if tally is None:
-        return None
-    return {
-        "correct": tally.correct,
-        "wrong": tally.wrong,
-        "rounds": tally.rounds,
-        "directions": tally.directions,
-    }

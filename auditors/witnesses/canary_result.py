@@ -5,18 +5,17 @@ assumptions.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from dpwitness.auditors.witnesses.verdicts import (
     SCHEMA,
-    Result,
     Verdict,
     claim_document,
     environment,
     strict,
 )
+from dpwitness.auditors.witnesses.witness import ClaimResult
 from dpwitness.auditors.witnesses.witness_reader import seal
-from dpwitness.core.claims import Claim
 from dpwitness.core.values.json_reader import Json
 
 
@@ -32,12 +31,8 @@ class GuessTest:
     lower: float
 
     def to_json(self) -> Json:
-        return {
-            "guesses": self.guesses,
-            "right": self.right,
-            "alpha": self.alpha,
-            "lower": strict(self.lower),
-        }
+        found: Json = strict(asdict(self))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +49,12 @@ class CanaryPicture:
     course: tuple[tuple[int, int, float], ...]
 
     def to_json(self) -> Json:
-        histograms = {
-            name: list(getattr(self, name))
-            for name in ("edges", "included", "left_out", "guessed_in", "guessed_out")
-        }
-        return histograms | {"course": [[r, v, strict(lower)] for r, v, lower in self.course]}
+        found: Json = strict(asdict(self))
+        return found
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CanaryResult(Result):
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class CanaryResult(ClaimResult):
     """Result of an audit of private training by canaries.
 
     Attributes
@@ -109,11 +101,6 @@ class CanaryResult(Result):
         Duration, in seconds.
     """
 
-    name: str
-    claim: Claim
-    verdict: Verdict
-    confidence: float
-    seed: int
     method: str
     fixed: bool
     canaries: int
@@ -130,9 +117,6 @@ class CanaryResult(Result):
     detectable: float = math.inf
     tested: tuple[GuessTest, ...] = ()
     picture: CanaryPicture | None = None
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    target: Json | None = None
 
     @property
     def evidence(self) -> str:

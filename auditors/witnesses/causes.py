@@ -4,7 +4,7 @@ test.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Self
 
 from dpwitness.auditors.events.event import Event, Restricted
@@ -65,15 +65,13 @@ class Cause:
         )
 
     def to_json(self) -> Json:
-        tally = self.tally
         return {
             "kind": self.kind,
             "words": self.words,
             "verdict": self.verdict.value,
             "parameter_lower": strict(self.lower),
             "event": self.event.to_json() if self.event else None,
-            "tally": tally
-            and {key: getattr(tally, key) for key in ("correct", "wrong", "rounds", "directions")},
+            "tally": self.tally and asdict(self.tally),
             "alpha": to_jsonable(self.alpha),
             "lost": self.lost,
             "within": self.within and list(self.within),

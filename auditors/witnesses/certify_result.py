@@ -9,16 +9,15 @@ from typing import Any
 from dpwitness.auditors.density.mismatch import Mismatch
 from dpwitness.auditors.density.search import WorstOutput
 from dpwitness.auditors.witnesses.enclosure_bounds import grade_of
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, claim_document, strict
-from dpwitness.auditors.witnesses.witness import build_witness
-from dpwitness.core.claims import Claim
+from dpwitness.auditors.witnesses.verdicts import Verdict, claim_document, strict
+from dpwitness.auditors.witnesses.witness import ClaimResult, build_witness
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class CertifyResult(Result):
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class CertifyResult(ClaimResult):
     """Result of a white-box audit of one pair. Every number is the larger of the numbers for both
     orders of the pair.
 
@@ -63,10 +62,7 @@ class CertifyResult(Result):
         Duration, in seconds.
     """
 
-    name: str
-    claim: Claim
     pair: Pair
-    verdict: Verdict
     route: str
     upper_end: str
     epsilon_lower: float
@@ -79,16 +75,11 @@ class CertifyResult(Result):
     fpr: FloatArray
     tpr_lower: FloatArray
     tpr_upper: FloatArray
-    confidence: float
-    seed: int
     trials: int
     worst: WorstOutput | None = None
     lower_end: str = "numerical"
     mismatch: Mismatch | None = None
     declared: bool = False
-    notes: tuple[str, ...] = ()
-    target: Json | None = None
-    seconds: float = 0.0
     mechanism: Any = None
 
     @property

@@ -11,6 +11,7 @@ from dpwitness.auditors.statistics.certificate import Part
 from dpwitness.auditors.statistics.partial_certificate import error_of_counts, partial_bound
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.causes import Cause
+from dpwitness.auditors.witnesses.recompute import Basis
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import ApproxDP, Claim, exact_text
 from dpwitness.core.values.json_reader import Json
@@ -37,23 +38,20 @@ def checked_by_kernel(result: AuditResult) -> AuditResult:
             "the kernel does not know sequential tests: the verdict rests on the program alone",
         )
     elif result.verdict in _REFUTED and basis is not None:
-        counts = counts_json(basis.parts, basis.alpha)
-        if basis.cells:
-            counts |= {
-                "cells": [list(side) for side in basis.cells],
-                "cells_alpha": basis.cells_alpha,
-            }
         event = result.event.to_json() if basis.cells and result.event is not None else None
         result = _with_problem(
             result,
             kernel_problem(
-                result.claim, "value", result.parameter_lower, result.confidence, counts, event
+                result.claim,
+                "value",
+                result.parameter_lower,
+                result.confidence,
+                basis.counts(),
+                event,
             ),
         )
     if level is not None and level.verdict in _REFUTED and level.tally is not None:
-        counts = counts_json(
-            [Part(level.tally, lost=level.lost)], level.alpha or 1 - result.confidence
-        )
+        counts = level.basis(result.confidence).counts()
         why = kernel_problem(result.claim, "bit", level.epsilon_lower, result.confidence, counts)
         if why.startswith("counts") or why.startswith("bound"):
             result = replace(
@@ -77,23 +75,13 @@ def _checked_cause(cause: Cause, result: AuditResult) -> Cause:
         "value",
         bound,
         result.confidence,
-        counts_json([Part(cause.tally, lost=cause.lost)], alpha),
+        Basis(alpha, (Part(cause.tally, lost=cause.lost),)).counts(),
     )
     return (
         replace(cause, verdict=Verdict.ERROR, words=problem)
         if problem.startswith(("counts", "bound"))
         else cause
     )
-
-
-def counts_json(parts: tuple[Part, ...] | list[Part], alpha: float) -> Json:
-    """Return the counts of all stages and the error of their test in the form of a witness."""
-    stages = [part.to_json() for part in parts]
-    combined: Json = (
-        {"stages": stages[:-1], "combination": "conditional error"} if len(parts) > 1 else {}
-    )
-    last = {name: value for name, value in stages[-1].items() if name != "weight"}
-    return last | combined | {"alpha": alpha}
 
 
 def kernel_problem(

@@ -8,7 +8,7 @@ verdict must follow from them. The same function for canaries is
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from dpwitness.auditors.statistics.partial_certificate import PARTS
 from dpwitness.auditors.witnesses.causes import Cause
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import Claim, exact_claim
-from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.json_reader import Json, refuse
 from dpwitness.core.values.validation import InvalidArgument
 
 _BOUND_TOLERANCE = 1e-6  # relative difference between a stated bound and a computed one
@@ -49,22 +49,43 @@ class Basis:
 
     def to_json(self) -> Json:
         content: Json = {"alpha": self.alpha, "stages": [part.to_json() for part in self.parts]}
-        return content | (
-            {"cells": [list(side) for side in self.cells], "cells_alpha": self.cells_alpha}
-            if self.cells
-            else {}
-        )
+        if self.cells:
+            content["cells"] = [list(side) for side in self.cells]
+            content["cells_alpha"] = self.cells_alpha
+        return content
+
+    def counts(self) -> Json:
+        """Return the counts as a witness holds them: those of the last stage, with the earlier
+        stages.
+        """
+        content = self.to_json()
+        *earlier, last = content.pop("stages")
+        del last["weight"]
+        combined = {"stages": earlier, "combination": "conditional error"} if earlier else {}
+        return {**last, **combined, **content}
 
     @classmethod
     def from_json(cls, data: Json) -> Basis:
         """Return the Basis that `to_json` wrote."""
         cells = tuple(tuple(int(count) for count in side) for side in data.get("cells", ()))
         return cls(
-            float(data["alpha"]),
-            tuple(map(read_part, data["stages"])),
+            float(data.get("alpha", 0.0)),
+            tuple(read_part(part, f"stages[{i}]") for i, part in enumerate(data["stages"])),
             cells,
             float(data.get("cells_alpha", 0.0)),
         )
+
+    @classmethod
+    def from_counts(cls, counts: Json) -> Basis:
+        """Return the Basis of the counts of a witness; the error is 0 if they do not state it.
+
+        Raise InvalidArgument if counts do not fit each other.
+        """
+        basis = cls.from_json(counts | {"stages": counts.get("stages", ())})
+        squares = sum(part.weight**2 for part in basis.parts)
+        if squares > 1 + 1e-9:
+            refuse("counts.stages", "have weights whose squares add to at most 1", squares)
+        return replace(basis, parts=(*basis.parts, read_part(counts)))
 
     def bounds(self, claim: Claim, event: Any) -> tuple[float, float]:
         """Return the lower bounds on the claim's parameter and on epsilon."""
@@ -126,16 +147,25 @@ def recompute_bounds(document: Json) -> RecomputedBounds:
         ) from None
 
 
-def read_part(data: Json) -> Part:
-    """Return the counts of a stage from their JSON."""
+def read_part(data: Json, path: str = "counts") -> Part:
+    """Return the counts of a stage from their JSON; raise InvalidArgument if they do not fit each
+    other.
+    """
+    guesses, lost, weight = (
+        data["correct"] + data["wrong"],
+        data.get("lost", 0),
+        data.get("weight", 1),
+    )
+    if guesses > data["rounds"]:
+        allowed = f"be at most {path}.rounds, {data['rounds']}"
+        refuse(f"{path}.correct + {path}.wrong", allowed, guesses)
+    if not 0 <= lost <= data["wrong"]:
+        refuse(f"{path}.lost", f"be at most the wrong guesses, {data['wrong']}", lost)
+    if not 0 <= weight <= 1:
+        refuse(f"{path}.weight", "be in [0, 1]", weight)
     tally = Tally(data["correct"], data["wrong"], data["rounds"], data["directions"])
-    if not 0 <= data.get("lost", 0) <= tally.wrong or not 0 <= data.get("weight", 1.0) <= 1:
-        raise InvalidArgument(
-            f"counts must have 0 <= lost <= wrong = {tally.wrong} and a weight in [0, 1], "
-            f"got {data}"
-        )
     prior = Prior(*map(float, data["prior"])) if "prior" in data else None
-    return Part(tally, float(data.get("weight", 1.0)), data.get("lost", 0), prior)
+    return Part(tally, float(weight), lost, prior)
 
 
 def require_stated_value(

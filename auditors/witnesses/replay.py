@@ -31,13 +31,13 @@ from dpwitness.auditors.witnesses.rerun_witnesses import (
 from dpwitness.auditors.witnesses.trace_result import TraceResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import (
+    KINDS,
     Witness,
     check_seal,
     load_json,
     read_checked_witness,
     read_pair,
 )
-from dpwitness.auditors.witnesses.witness_schemas import KINDS
 from dpwitness.auditors.workers.loading import FOREIGN, describe_target, relative
 from dpwitness.auditors.workers.source_search import sha256_of
 from dpwitness.auditors.workers.streams import fresh_seed
@@ -235,9 +235,13 @@ class Replay:
             mechanism, trials, used_confidence, seed, executor, progress
         )
         notes = (*claims, *notes)
+        recorded = self.raw["name"]
+        renamed = (
+            "" if recorded == result.name else f"; the witness calls it {short_json(recorded)}"
+        )
         more = (
             text,
-            self._run_note(result),
+            f"ran {self.describe()}{renamed}",
             *self._confidence_notes(used_confidence, seed if drawn else None),
             *([self.source_changed] if self.source_changed else []),
             *notes,
@@ -392,16 +396,6 @@ class Replay:
                 **_target_kwargs(self.plan),
             }
         return {"target": self.raw["target"]["target"], **_target_kwargs(self.plan)}
-
-    def _run_note(self, result: AnyResult) -> str:
-        """Return a note on what ran, and on the recorded name if the two names differ."""
-        text = f"ran {self.describe()}"
-        recorded = self.raw["name"]
-        return (
-            text
-            if recorded == result.name
-            else f"{text}; the witness calls it {short_json(recorded)}"
-        )
 
     def _confidence_notes(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
         """Return notes on the confidence of this replay, and on the seed that was drawn for it."""

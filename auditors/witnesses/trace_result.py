@@ -10,17 +10,16 @@ from typing import Any
 
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.trace_evidence import Finding, TracedCall
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, claim_document, strict
-from dpwitness.auditors.witnesses.witness import build_witness
-from dpwitness.core.claims import Claim
+from dpwitness.auditors.witnesses.verdicts import Verdict, claim_document, strict
+from dpwitness.auditors.witnesses.witness import ClaimResult, build_witness
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_reader import Json
 
 _CONFIRMED = (Verdict.VIOLATED, Verdict.SUSPECT)  # verdicts that an audit has confirmed
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class TraceResult(Result):
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class TraceResult(ClaimResult):
     """Result of a gray-box trace.
 
     Attributes
@@ -57,23 +56,15 @@ class TraceResult(Result):
         Duration and processor time, in seconds.
     """
 
-    name: str
-    claim: Claim
-    verdict: Verdict
     pair: Pair | None
     findings: tuple[Finding, ...]
     calls: tuple[TracedCall, ...]
     loss: float
     charged: float
     runs: int
-    seed: int
-    confidence: float
     primitives: Json = field(default_factory=dict)
     doubt: str = ""
     audit: AuditResult | None = None
-    notes: tuple[str, ...] = ()
-    target: Json | None = None
-    seconds: float = 0.0
     cpu_seconds: float = 0.0
     mechanism: Any = None
 

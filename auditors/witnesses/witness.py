@@ -1,5 +1,5 @@
-"""Construction of witnesses: JSON documents with all that is needed to test a violation again, and
-a hash of their content.
+"""Results of audits of a claim, and construction of witnesses: JSON documents with all that is
+needed to test a violation again, and a hash of their content.
 
 Each kind of result adds its own fields.
 """
@@ -8,38 +8,33 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from dpwitness.auditors.events.divergence import Binned
-from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.statistics.certificate import Part
-from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.witnesses.verdicts import environment
-from dpwitness.auditors.witnesses.witness_reader import seal
-from dpwitness.auditors.witnesses.witness_schemas import SCHEMA
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, environment
+from dpwitness.auditors.witnesses.witness_reader import SCHEMA, seal
 from dpwitness.auditors.workers.loading import describe_target, source_of
 from dpwitness.core.claims import Claim, exact_text
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_reader import Json
 
 
-class Violation(Protocol):
-    """Attributes of a result that a witness records."""
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class ClaimResult(Result):
+    """Result of an audit of a privacy claim: the fields of all kinds."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def claim(self) -> Claim: ...
-    @property
-    def confidence(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def target(self) -> Json | None: ...
+    name: str
+    claim: Claim
+    verdict: Verdict
+    confidence: float
+    seed: int
+    notes: tuple[str, ...] = ()
+    target: Json | None = None  # location of the mechanism
+    seconds: float = 0.0
 
 
-def build_witness(result: Violation, level: str, pair: Pair, bound: float, more: Json) -> Json:
+def build_witness(result: ClaimResult, level: str, pair: Pair, bound: float, more: Json) -> Json:
     """Return the witness of a violated claim; `more` holds the fields of the level."""
     mechanism = getattr(result, "mechanism", None)
     source = source_of(mechanism, result.target) if mechanism is not None else None
@@ -61,18 +56,6 @@ def build_witness(result: Violation, level: str, pair: Pair, bound: float, more:
         "versions": environment(),
     }
     return seal(found | optional_fields | more)
-
-
-def certifies(
-    claim: Claim, event: Event, parts: Sequence[Part], alpha: float, bound: float
-) -> bool:
-    """Return whether the counts give the bound at this error.
-
-    False for a binned event. False also if an earlier interim look certified more.
-    """
-    if isinstance(event, Binned) or not 0 < alpha < 1:
-        return False
-    return math.isclose(combined_bound(claim, parts, alpha), bound, rel_tol=1e-9)
 
 
 def function_witness(name: str, function: Callable[..., Any], seed: int, more: Json) -> Json:

@@ -1,4 +1,4 @@
-"""Reader of witness files, with strict schemas, limits on sizes, and consistency checks."""
+"""Reader of witness files: the schema of each kind, limits on sizes, and consistency checks."""
 
 from __future__ import annotations
 
@@ -7,26 +7,38 @@ import hashlib
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.statistics.certificate import Part, Prior, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
-from dpwitness.auditors.witnesses.witness_schemas import KINDS, OTHER_KINDS, SCHEMA, SCHEMAS
+from dpwitness.auditors.witnesses.recompute import Basis
 from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.datasets.relations import parse_relation
 from dpwitness.core.values.class_registry import Resolver
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import (
     Json,
+    Rule,
+    anything,
+    boolean,
+    integer,
+    items,
+    listing,
+    nullable,
+    number,
+    one_of,
     read_json,
+    record,
     refuse,
     require_json_limits,
     short_json,
+    text,
 )
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -174,11 +186,8 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
         white = data["level"] == "white box"
         claim = exact_claim(data["claim"], data["claim_numbers"])
         event = None if white else read_event(data["event"])
-        rounds = (
-            data["trials"]
-            if white
-            else max(_certifying_rounds(data["counts"]), data["counts"].get("tested", 0))
-        )
+        basis = None if white else Basis.from_counts(data["counts"])
+        certifying = sum(part.tally.rounds for part in basis.parts) if basis else data["trials"]
         found = Witness(
             data["name"],
             data["level"],
@@ -186,13 +195,13 @@ def read_checked_witness(data: Json, name: str, classes: Resolver | None = None)
             claim,
             read_pair(data["pair"], classes),
             event,
-            rounds,
+            certifying if white else max(certifying, data["counts"].get("tested", 0)),
             data["confidence"],
             data["seed"],
             float(data["bound"]),
             data,
         )
-        _check_bound(found)
+        _check_bound(found, basis)
     except InvalidArgument as error:
         raise _error_naming_file(name, error) from None
     return found
@@ -207,59 +216,16 @@ def _error_naming_file(name: str, error: InvalidArgument) -> InvalidArgument:
     )
 
 
-def _certifying_rounds(counts: Json) -> int:
-    """Return the number of rounds of all stages that certify the bound."""
-    return sum(stage["rounds"] for stage in (counts, *counts.get("stages", ())))
-
-
-def _read_tally(counts: Json) -> Tally:
-    """Return the tally of a stage, after checking its counts."""
-    if counts["correct"] + counts["wrong"] > counts["rounds"]:
-        refuse(
-            "counts.correct + counts.wrong",
-            f"be at most counts.rounds, {counts['rounds']}",
-            counts["correct"] + counts["wrong"],
-        )
-    return Tally(counts["correct"], counts["wrong"], counts["rounds"], counts["directions"])
-
-
-def _read_prior(counts: Json) -> Prior | None:
-    """Return the prior of an epoch of a sequential audit; None for a stage of a fixed plan."""
-    return Prior(*counts["prior"]) if "prior" in counts else None
-
-
-def _earlier_stages(counts: Json) -> list[Part]:
-    """Return the stages before the last, after checking their lost rounds and weights."""
-    earlier = [
-        Part(_read_tally(stage), stage["weight"], stage["lost"], _read_prior(stage))
-        for stage in counts.get("stages", ())
-    ]
-    for path, stage in [
-        ("counts", counts),
-        *((f"counts.stages[{i}]", stage) for i, stage in enumerate(counts.get("stages", ()))),
-    ]:
-        if stage.get("lost", 0) > stage["wrong"]:
-            refuse(f"{path}.lost", f"be at most the wrong guesses, {stage['wrong']}", stage["lost"])
-    squares = sum(part.weight**2 for part in earlier)
-    if squares > 1 + 1e-9:
-        refuse("counts.stages", "have weights whose squares add to at most 1", squares)
-    return earlier
-
-
-def _check_bound(found: Witness) -> None:
+def _check_bound(found: Witness, basis: Basis | None) -> None:
     """Raise InvalidArgument unless the bound follows from the counts and exceeds the claim."""
     raw, claim, level = found.raw, found.claim, found.level
-    if level == "white box":
+    if basis is None:
         if claim.bounds_epsilon and not math.isclose(
             float(raw["event"]["above"]), found.bound, rel_tol=1e-9
         ):
             refuse("event.above", f"be the bound, {found.bound:.9g}", raw["event"]["above"])
     else:
-        counts = raw["counts"]
-        parts = [
-            *_earlier_stages(counts),
-            Part(_read_tally(counts), lost=counts.get("lost", 0), prior=_read_prior(counts)),
-        ]
+        counts, parts = raw["counts"], basis.parts
         for name in ("alpha", "cells_alpha"):
             if not counts.get(name, 0) <= (1 - found.confidence) * (1 + 1e-9):
                 refuse(
@@ -314,3 +280,208 @@ def _bound_of_cells(claim: Claim, event: Binned, counts: Json) -> float:
     if event.order not in claim.orders_among([event.order]):
         refuse("event.rule.fields.order", "be an order of the claim", event.order)
     return renyi_lower_bound(claim, event, np.array(cells), alpha)
+
+
+SCHEMA = 1
+KINDS = ("sensitivity", "utility")
+OTHER_KINDS = ("stability", "accountant", "metamorphic", "trace", "canaries", "claim")
+RUNS = 10**12  # largest number of runs in a witness
+
+_confidence = number(lambda v: 0 < v < 1, "a number in (0, 1)")
+_extended = number(words_allowed=("inf", "-inf", "nan"))
+_positive = number(lambda v: v > 0, "positive and finite")
+_bound = number(lambda v: v > 0, 'positive, or "inf"', words_allowed=("inf",))
+_target = nullable(record({"kwargs": items(anything)}, target=text(1000, empty=False)))
+_function = record({"kwargs": items(anything)}, target=text(1000, empty=False))
+
+
+def relation_rule(value: Any, path: str) -> str:
+    """Return the spelling of a neighboring relation, as a rule of the schemas."""
+    try:
+        return str(parse_relation(text(500, empty=False)(value, path), path))
+    except InvalidArgument as error:
+        raise InvalidArgument(str(error).replace(": relation", "", 1)) from None
+
+
+_pair = record(d0=anything, d1=anything, relation=relation_rule, why=text())
+_tallied: dict[str, Rule] = {
+    "correct": integer(),
+    "wrong": integer(),
+    "rounds": integer(1, RUNS),
+    "directions": integer(1, 2),
+}
+_weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
+# of an epoch of a sequential audit
+_prior = {"prior": listing(number(lambda v: v >= 0, "at least 0"), 3, 3)}
+_stage = record(_prior, **_tallied, lost=integer(), weight=_weight)
+_counts = record(
+    {
+        "alpha": _confidence,
+        "stages": listing(_stage, 0, 100),
+        "combination": one_of("conditional error"),
+        "lost": integer(),
+        "tested": integer(1, RUNS),
+        "cells": listing(listing(integer(), 1, 300), 2, 2),
+        "cells_alpha": _confidence,
+    }
+    | _prior,
+    **_tallied,
+)
+_source = nullable(record({"line": integer(1)}, file=text(1000), sha256=text(64)))
+_scores = listing(
+    record(
+        name=text(200, empty=False),
+        target=_target,
+        suggested=boolean,
+        keys=listing(anything, 1, 256),
+    ),
+    1,
+    64,
+)
+_more: dict[str, Rule] = {
+    "ledger": text(200),
+    "sha256": text(64),
+    "source": _source,
+    "versions": items(text(200)),
+    "own_claim": boolean,
+}
+
+
+def _either(kind: type, rule: Rule, other: Rule) -> Rule:
+    """Return a rule that checks values of `kind` by `rule`, and others by `other`."""
+    return lambda value, path: (rule if isinstance(value, kind) else other)(value, path)
+
+
+_NAMED: dict[str, Rule] = {"schema_version": integer(1), "name": text(2000), "target": _target}
+_seed = integer(0, 2**128)
+_AUDIT = _NAMED | {
+    "claim": text(100_000),
+    "claim_numbers": listing(number(), 1, 4000),
+    "pair": _pair,
+    "bound": _bound,
+    "confidence": _confidence,
+    "seed": _seed,
+    "event": anything,
+    "description": text(200_000),
+    "trials": integer(1, RUNS),
+}
+SCHEMAS: dict[str, Rule] = {
+    "audit": record(
+        _more | {"scores": _scores}, **_AUDIT, level=one_of("value", "bit"), counts=_counts
+    ),
+    "white box": record(
+        _more | {"evidence": text(400)},
+        **_AUDIT | {"event": record(kind=one_of("loss"), above=_extended, output=anything)},
+        level=one_of("white box"),
+        route=text(2000),
+    ),
+    "sensitivity": record(
+        _more,
+        kind=one_of("sensitivity"),
+        **_NAMED,
+        seed=_seed,
+        bound=_positive,
+        norm=_either(dict, _function, one_of("1", "2", "inf")),
+        pair=_pair,
+        ratio=_extended,
+    ),
+    "utility": record(
+        _more,
+        kind=one_of("utility"),
+        **_NAMED,
+        seed=_seed,
+        claim=anything,
+        transform=nullable(_function),
+        runs=integer(1, 10**9),
+        confidence=_confidence,
+        estimate=_extended,
+    ),
+    "stability": record(
+        _more,
+        kind=one_of("stability"),
+        **_NAMED,
+        seed=_seed,
+        finding=one_of("exceeds", "law", "rounding", "raises", "aborts"),
+        map=nullable(_function),
+        space=nullable(items(anything)),
+        input_metric=text(400, empty=False),
+        output_metric=text(400, empty=False),
+        d_in=text(1000, empty=False),
+        bound=text(1000, empty=False),
+        inputs=listing(anything, 2, 2),
+        outputs=listing(items(anything), 2, 2),
+        verdict=one_of("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
+    ),
+    "accountant": record(
+        _more,
+        kind=one_of("accountant"),
+        **_NAMED,
+        seed=_seed,
+        mechanism=text(100, empty=False),
+        returns=text(20, empty=False),
+        parameters=items(text(200)),
+        at=items(_either(list, listing(number(), 1, 100), number())),
+        figure=_extended,
+        exact=_extended,
+    ),
+    "metamorphic": record(
+        _more | {"output_metric": text(400)},
+        kind=one_of("metamorphic"),
+        **_NAMED,
+        seed=_seed,
+        relation=text(100, empty=False),
+        case=listing(anything, 1, 2),
+        finding=text(20_000),
+        error=number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
+    ),
+    "trace": record(
+        _more,
+        kind=one_of("trace"),
+        level=one_of("trace"),
+        **_NAMED,
+        claim=text(100_000),
+        claim_numbers=listing(number(), 1, 4000),
+        pair=_pair,
+        bound=_bound,
+        confidence=_confidence,
+        seed=_seed,
+        findings=listing(
+            record(kind=text(40, empty=False), told=text(20_000), where=text(2000)), 1, 1000
+        ),
+        runs=integer(1, 10**9),
+        primitives=items(items(text(400))),
+    ),
+    "canaries": record(
+        _more,
+        kind=one_of("canaries"),
+        **_NAMED,
+        claim=text(200),
+        claim_numbers=listing(number(), 1, 200_000),
+        method=one_of("counting", "steinke", "curve"),
+        fixed=boolean,
+        delta=number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
+        counts=record(
+            canaries=integer(1, 10**9),
+            included=integer(),
+            runs=integer(1, 10**6),
+            guesses=integer(1, 10**9),
+            right=integer(),
+        ),
+        alpha=_confidence,
+        bound=_bound,
+        confidence=_confidence,
+        seed=_seed,
+    ),
+    "claim": record(
+        {"sha256": text(64), "audit": anything, "evidence": anything, "scope": anything},
+        kind=one_of("claim"),
+        schema_version=integer(1),
+        name=text(200),
+        settings=items(_either(list, listing(number(), 2, 2), number())),
+        headline=text(20_000),
+        method=text(2000),
+        reached=nullable(listing(_extended, 2, 2)),
+        at=items(anything),
+        numbers=items(anything),
+    ),
+}

@@ -15,7 +15,7 @@ from numpy.random import Generator
 
 from dpwitness.benchmarks.adversarial.attack import Attack, refusal
 from dpwitness.core.claims import parse_claim
-from dpwitness.option_values.numbers import integer, real
+from dpwitness.option_values.parsers import integer, real
 
 _HEAD = """
 import functools, unittest

@@ -23,8 +23,7 @@ from dpwitness.benchmarks.pages.charts import (
 )
 from dpwitness.benchmarks.pages.markdown_tables import link, tables, value
 from dpwitness.core.claims.parsing import parse_claim
-from dpwitness.reports.formats.html_frame import text
-from dpwitness.reports.formats.markdown_page import heading_id
+from dpwitness.reports.formats.html_frame import heading_id, text
 from dpwitness.reports.phrasing.wording import figure
 
 MIDDLE = 10  # pixels from the top of a strip to its axis

@@ -16,7 +16,7 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import entries_of, read_document
 from dpwitness.reports.audit.report import check_writable
 from dpwitness.reports.formats.html_format import html
-from dpwitness.reports.formats.markdown_page import page
+from dpwitness.reports.formats.html_frame import page
 from dpwitness.reports.formats.md_format import markdown
 from dpwitness.reports.phrasing.summary import family
 from dpwitness.reports.plots.album import Album

@@ -21,7 +21,7 @@ from dpwitness.auditors.workers.stage import Stage
 from dpwitness.benchmarks.performance import endurance
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table
-from dpwitness.executors.factory import executor
+from dpwitness.executors.pools import executor
 from dpwitness.mechanisms.textbook.additive import Laplace
 
 SPECS = (

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.commands import common
+from dpwitness.commands import options as opts
 from dpwitness.console import announce, bar
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import redirected_stdout
-from dpwitness.option_values.numbers import real
+from dpwitness.option_values.parsers import real
+from dpwitness.terminal import redirected_stdout
 
 if TYPE_CHECKING:
     from dpwitness.auditors.witnesses.audit_result import AuditResult
@@ -22,117 +23,121 @@ if TYPE_CHECKING:
     from dpwitness.core.datasets.pairs import Pair
 
 SEARCH_SECONDS = 30.0
-
-
-def arguments(command: common.Command) -> None:
-    """Add ``audit`` and ``certify`` (``audit --white-box`` as a command) to the parser."""
-    audit = command("audit", "search for a violation of a privacy claim by running the mechanism")
-    common.subject(audit, optional=True)
-    common.program(audit)
-    common.database(audit)
-    common.confidence(audit, "the verdict")
-    audit.add_argument(
-        "--stop",
-        choices=["gross", "violation", "never"],
-        help="stop early at a violation far beyond the claim (gross, the default), at any "
+_AUDIT: opts.Options = {
+    **opts.SUBJECT,
+    **opts.PROGRAM,
+    **opts.DATABASE,
+    **opts.confidence("the verdict"),
+    "--stop": {
+        "choices": ["gross", "violation", "never"],
+        "help": "stop early at a violation far beyond the claim (gross, the default), at any "
         "violation (default with --sequential), or never",
-    )
-    help_text = (
-        "no planned number of runs: stop as soon as the question is settled, or after --seconds "
-        "or --trials; always valid"
-    )
-    audit.add_argument("--sequential", action="store_true", help=help_text)
-    help_text = (
-        "smallest violation that --sequential looks for, as a multiple of the claim; default 1.1"
-    )
-    audit.add_argument("--find", type=real("find", 1.0, 1e6), metavar="X", help=help_text)
-    audit.add_argument(
-        "--scores",
-        metavar="FILE.py:NAME",
-        action="append",
-        default=[],
-        help="function that returns a number for each output, for use in events; it runs in this "
-        "process; may be repeated",
-    )
-    audit.add_argument(
-        "--bits",
-        action="store_true",
-        help="let a violation in the low bits of floating-point outputs affect the exit code",
-    )
-    common.time_limit(audit)
-    help_text = (
-        "make no traced runs before the audit, which order the pairs, propose an event and "
-        "explain the verdict"
-    )
-    audit.add_argument("--no-trace", action="store_true", help=help_text)
-    help_text = (
-        "end with the first violation: make no separate tests of exceptions, of repeated values "
-        "and of all other outputs"
-    )
-    audit.add_argument("--no-causes", action="store_true", help=help_text)
-    audit.add_argument(
-        "--in-process",
-        action="store_true",
-        help="run the mechanism in this process: faster, but a crash of the mechanism ends the "
-        "audit; with --white-box or --search, a mechanism that has log_density runs in this "
+    },
+    "--sequential": {
+        "action": "store_true",
+        "help": "no planned number of runs: stop as soon as the question is settled, or after "
+        "--seconds or --trials; always valid",
+    },
+    "--find": {
+        "type": real("find", 1.0, 1e6),
+        "metavar": "X",
+        "help": "smallest violation that --sequential looks for, as a multiple of the claim; "
+        "default 1.1",
+    },
+    "--scores": {
+        "metavar": "FILE.py:NAME",
+        "action": "append",
+        "default": [],
+        "help": "function that returns a number for each output, for use in events; it runs in "
+        "this process; may be repeated",
+    },
+    "--bits": {
+        "action": "store_true",
+        "help": "let a violation in the low bits of floating-point outputs affect the exit code",
+    },
+    **opts.time_limit(),
+    "--no-trace": {
+        "action": "store_true",
+        "help": "make no traced runs before the audit, which order the pairs, propose an event "
+        "and explain the verdict",
+    },
+    "--no-causes": {
+        "action": "store_true",
+        "help": "end with the first violation: make no separate tests of exceptions, of repeated "
+        "values and of all other outputs",
+    },
+    "--in-process": {
+        "action": "store_true",
+        "help": "run the mechanism in this process: faster, but a crash of the mechanism ends "
+        "the audit; with --white-box or --search, a mechanism that has log_density runs in this "
         "process anyway",
-    )
-    common.interpreter(audit)
-    help_text = (
-        "enclose the exact privacy loss from the output density, instead of running the mechanism"
-    )
-    audit.add_argument("--white-box", action="store_true", help=help_text)
-    help_text = (
-        "search the domain for the worst pair, or for the worst adversary of an interactive "
-        "mechanism, then audit it on fresh runs"
-    )
-    audit.add_argument("--search", action="store_true", help=help_text)
-    audit.add_argument(
-        "--search-seconds",
-        type=real("search seconds", 0.0, 1e6),
-        metavar="S",
-        help="wall time of the search; default 30",
-    )
-    help_text = (
-        "for a transformation: count an error on one of two neighboring inputs as a violation, "
-        "because errors are visible"
-    )
-    audit.add_argument("--visible-errors", action="store_true", help=help_text)
-    common.accepting(audit)
-    common.storing(audit)
-    help_text = (
-        "new total number of runs, larger than planned, for a finished audit in --store: its "
-        "event is tested on additional rounds"
-    )
-    audit.add_argument("--extend", type=common.TRIALS, metavar="N", help=help_text)
-    common.running(audit, "the audit")
-    common.detail(audit)
-    _add_certify(command, vars(audit.parse_args([])))
+    },
+    **opts.INTERPRETER,
+    "--white-box": {
+        "action": "store_true",
+        "help": "enclose the exact privacy loss from the output density, instead of running the "
+        "mechanism",
+    },
+    "--search": {
+        "action": "store_true",
+        "help": "search the domain for the worst pair, or for the worst adversary of an "
+        "interactive mechanism, then audit it on fresh runs",
+    },
+    "--search-seconds": {
+        "type": real("search seconds", 0.0, 1e6),
+        "metavar": "S",
+        "help": "wall time of the search; default 30",
+    },
+    "--visible-errors": {
+        "action": "store_true",
+        "help": "for a transformation: count an error on one of two neighboring inputs as a "
+        "violation, because errors are visible",
+    },
+    **opts.BASELINE,
+    **opts.STORE,
+    "--extend": {
+        "type": opts.TRIALS,
+        "metavar": "N",
+        "help": "new total number of runs, larger than planned, for a finished audit in --store: "
+        "its event is tested on additional rounds",
+    },
+    **opts.RUNNING,
+    **opts.duration("the audit"),
+    **opts.DETAIL,
+}
+_CERTIFY: opts.Options = {
+    **opts.SUBJECT,
+    "target": {key: value for key, value in opts.SUBJECT["target"].items() if key != "nargs"},
+    **opts.confidence("sampled quantities"),
+    **opts.time_limit(),
+    **opts.BASELINE,
+    **opts.RUNNING,
+    **opts.DETAIL,
+}
 
 
-def _add_certify(command: common.Command, defaults: dict[str, Any]) -> None:
-    """Add ``certify``, which is run as ``audit`` is: options of ``audit`` that it does not have get
-    their `defaults`.
-    """
+def arguments(command: opts.Command) -> None:
+    """Add the commands ``audit`` and ``certify`` and their options to the parser."""
+    audit = command("audit", "search for a violation of a privacy claim by running the mechanism")
+    opts.add_options(audit, _AUDIT)
     certify = command(
         "certify",
         "enclose the exact privacy loss of a pair, from the output density (same as audit "
         "--white-box)",
     )
-    common.subject(certify)
-    common.confidence(certify, "sampled quantities")
-    common.time_limit(certify)
-    common.accepting(certify)
-    common.running(certify)
-    common.detail(certify)
-    certify.set_defaults(**defaults | {"white_box": True})
+    opts.add_options(certify, _CERTIFY)
+    certify.set_defaults(**vars(audit.parse_args([])) | {"white_box": True})
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness audit`` and return the exit code."""
     from dpwitness.option_values.datasets import domain_of, pair_of
-    from dpwitness.option_values.declared import audit_declared_target, declared_target
-    from dpwitness.option_values.targets import load_mechanism, workers
+    from dpwitness.option_values.targets import (
+        audit_declared_target,
+        declared_target,
+        load_mechanism,
+        workers,
+    )
     from dpwitness.option_values.user_code import scores
 
     known = common.prepare(args)

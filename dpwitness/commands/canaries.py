@@ -5,76 +5,58 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import (
-    SEED,
-    Command,
-    accepting,
-    confidence,
-    detail,
-    prepare,
-    report_results,
-    reporting,
-)
-from dpwitness.exit_codes import redirected_stdout
-from dpwitness.option_values.numbers import integer, real
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import prepare, report_results
+from dpwitness.option_values.parsers import integer, real
+from dpwitness.terminal import redirected_stdout
 
 
-def arguments(command: Command) -> None:
+def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
     canaries = command(
         "canaries",
         "audit private training from scores of canaries, which fair coins included in the "
         "training data or left out",
     )
-    canaries.add_argument(
-        "file",
-        metavar="FILE",
-        help="scores: .npz with arrays scores_in and scores_out; or .npz, .csv or .parquet with "
-        "columns score and included, and optionally "
-        "run, id, group",
+    opts.add_options(
+        canaries,
+        {
+            "file": {
+                "metavar": "FILE",
+                "help": "scores: .npz with arrays scores_in and scores_out; or .npz, .csv or "
+                ".parquet with columns score and included, and optionally run, id, group",
+            },
+            "--claim": {
+                "required": True,
+                "help": "pure:EPS, approx:EPS,DELTA, gdp:MU, fdp:FILE or "
+                "dpsgd:SAMPLING,NOISE,STEPS",
+            },
+            "--method": {
+                "choices": ("best", "counting", "steinke", "curve"),
+                "default": "best",
+                "help": "theorem; default best",
+            },
+            "--guesses": {
+                "type": integer("guesses", 1, 10**9),
+                "metavar": "R",
+                "help": "number of guesses, fixed before the scores were seen; default: chosen "
+                "from the scores, with a correction of the bound",
+            },
+            "--delta": {
+                "type": real("delta", 0.0, 1.0, ends="()"),
+                "default": 1e-5,
+                "metavar": "D",
+                "help": "delta at which a bound on a trade-off curve is converted to an epsilon; "
+                "default 1e-5",
+            },
+            **opts.confidence("the verdict", 0.95),
+            "--name": {"help": "name of the training in the report; default: the file name"},
+            **opts.seed("seed that chooses the revealed coins and breaks ties of scores", 0),
+            **opts.REPORTING,
+            **opts.BASELINE,
+            **opts.DETAIL,
+        },
     )
-    canaries.add_argument(
-        "--claim",
-        required=True,
-        help="pure:EPS, approx:EPS,DELTA, gdp:MU, fdp:FILE or dpsgd:SAMPLING,NOISE,STEPS",
-    )
-    canaries.add_argument(
-        "--method",
-        choices=("best", "counting", "steinke", "curve"),
-        default="best",
-        help="theorem; default best",
-    )
-    help_text = (
-        "number of guesses, fixed before the scores were seen; default: chosen from the scores, "
-        "with a correction of the bound"
-    )
-    canaries.add_argument(
-        "--guesses", type=integer("guesses", 1, 10**9), metavar="R", help=help_text
-    )
-    help_text = (
-        "delta at which a bound on a trade-off curve is converted to an epsilon; default 1e-5"
-    )
-    canaries.add_argument(
-        "--delta",
-        type=real("delta", 0.0, 1.0, ends="()"),
-        default=1e-5,
-        metavar="D",
-        help=help_text,
-    )
-    confidence(canaries, "the verdict", 0.95)
-    canaries.add_argument(
-        "--name", help="name of the training in the report; default: the file name"
-    )
-    canaries.add_argument(
-        "--seed",
-        type=SEED,
-        default=0,
-        metavar="S",
-        help="seed that chooses the revealed coins and breaks ties of scores",
-    )
-    reporting(canaries)
-    accepting(canaries)
-    detail(canaries)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,65 +6,59 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from dpwitness.colors import marked
-from dpwitness.commands.common import (
-    Command,
-    append_step_summary,
-    command_line,
-    interpreter,
-    print_json,
-    program,
-    running,
-    time_limit,
-)
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import append_step_summary, command_line, print_json
 from dpwitness.console import announce
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.exit_codes import (
+from dpwitness.option_values.parsers import matches
+from dpwitness.reports.phrasing.wording import plain
+from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     USAGE,
     VIOLATED,
     code_after_write,
+    marked,
     show,
     try_to_write,
 )
-from dpwitness.option_values.name_filter import matches
-from dpwitness.reports.phrasing.wording import plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.checks.runner import CheckReport
     from dpwitness.mechanisms.wrappers.programs.target import Target
 
 
-def arguments(command: Command) -> None:
+def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
     checked = command(
         "check", "run every applicable check on the targets of a file, and print one line per check"
     )
-    help_text = (
-        "target file or adapter, and the name of one of its targets; default: all its targets"
+    opts.add_options(
+        checked,
+        {
+            "target": {
+                "nargs": "?",
+                "metavar": "FILE[:NAME]",
+                "help": "target file or adapter, and the name of one of its targets; default: "
+                "all its targets",
+            },
+            **opts.PROGRAM,
+            "--claim": {"help": "claim of the program, if its hello message has none: pure:1, ..."},
+            "--domain": {
+                "metavar": "JSON",
+                "help": "domain of the datasets, if the hello message of the program has none: "
+                '{"kind": "Records", "size": 1, "low": 0, "high": 1}',
+            },
+            **opts.name_filter(
+                "only checks whose name matches: words and `and`, `or`, `not`; a check named "
+                "here fails for other numbers of draws too"
+            ),
+            **opts.time_limit("one batch of runs"),
+            **opts.INTERPRETER,
+            **opts.RUNNING,
+            **opts.duration("the checks of each target"),
+        },
     )
-    checked.add_argument("target", nargs="?", metavar="FILE[:NAME]", help=help_text)
-    program(checked)
-    checked.add_argument(
-        "--claim", help="claim of the program, if its hello message has none: pure:1, ..."
-    )
-    help_text = (
-        'domain of the datasets, if the hello message of the program has none: {"kind": '
-        '"Records", "size": 1, "low": 0, "high": 1}'
-    )
-    checked.add_argument("--domain", metavar="JSON", help=help_text)
-    checked.add_argument(
-        "-k",
-        dest="keyword",
-        default="",
-        metavar="EXPR",
-        help="only checks whose name matches: words and `and`, `or`, `not`; a check named here "
-        "fails for other numbers of draws too",
-    )
-    time_limit(checked, "one batch of runs")
-    interpreter(checked)
-    running(checked, "the checks of each target")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -14,20 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpwitness.clone import from_clone
-from dpwitness.commands.common import (
-    SECONDS,
-    SEED,
-    WORKERS,
-    Command,
-    add_color_option,
-    confidence,
-    print_json,
-)
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import print_json
 from dpwitness.core.values import json_reader
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, number_from_text
-from dpwitness.exit_codes import (
+from dpwitness.option_values.parsers import integer
+from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
@@ -36,94 +30,84 @@ from dpwitness.exit_codes import (
     show,
     try_to_write,
 )
-from dpwitness.option_values.numbers import integer
 
 if TYPE_CHECKING:
     from dpwitness.proofs_checks import ClaimFinding
 
 KEPT = ("verdict", "evidence", "scope")  # fields of a finding that are cached for `list` and `show`
+# actions of `claims`: description and options
+_ACTIONS: dict[str, tuple[str, opts.Options]] = {
+    "list": ("list all claims", {}),
+    "show": (
+        "show one claim and its proof",
+        {"id": {"metavar": "ID", "help": "see `dpwitness list claims`"}},
+    ),
+    "check": (
+        "check one claim, or all",
+        {
+            "id": {"metavar": "ID", "help": "see `dpwitness list claims`; or all"},
+            "--set": {
+                "metavar": "NAME=VALUE",
+                "nargs": "+",
+                "action": "extend",
+                "default": [],
+                "help": "values of parameters, or ranges NAME=LOW:HIGH",
+            },
+            "--quick": {"action": "store_true", "help": "use fewer runs and points"},
+            "--seconds": {
+                "type": opts.SECONDS,
+                "default": 60.0,
+                "metavar": "S",
+                "help": "time limit of each claim; default 60",
+            },
+            **opts.seed(),
+            "--workers": opts.workers("number of processes, for `check all`")["--workers"],
+            "--report": {
+                "metavar": "DIR",
+                "help": "`check all` in a checkout: write papers.md, papers.json, plots and "
+                "witnesses",
+            },
+        },
+    ),
+}
+_PROVE: opts.Options = {
+    "target": {
+        "metavar": "FILE.py:NAME",
+        "help": "a function with the decorator dpwitness.proofs_checks.provable",
+    },
+    "--seconds": {
+        "type": opts.SECONDS,
+        "default": 60.0,
+        "metavar": "S",
+        "help": "wall time of the search for a proof; default 60",
+    },
+    "--trials": {
+        "type": integer("trials", 0, 10**12),
+        "default": 100_000,
+        "metavar": "N",
+        "help": "runs of the audit where no proof is found, 0 for none; default 100000",
+    },
+    **opts.confidence("that audit"),
+    **opts.seed("root of all randomness; default 0", 0),
+    **opts.JSON,
+}
 
 
-def arguments(command: Command) -> None:
-    """Add the command and its options to the parser."""
+def arguments(command: opts.Command) -> None:
+    """Add the commands ``claims`` and ``prove`` and their options to the parser."""
     claims = command("claims", "list, show and check the claims of the papers")
     actions = claims.add_subparsers(dest="action", metavar="list|show|check", required=True)
-    for name, text in (
-        ("list", "list all claims"),
-        ("show", "show one claim and its proof"),
-        ("check", "check one claim, or all"),
-    ):
+    for name, (text, options) in _ACTIONS.items():
         action = actions.add_parser(
             name, help=text, description=text, epilog=claims.epilog, allow_abbrev=False
         )
-        if name != "list":
-            action.add_argument(
-                "id",
-                metavar="ID",
-                help="see `dpwitness list claims`" + ("; or all" if name == "check" else ""),
-            )
-        if name == "check":
-            action.add_argument(
-                "--set",
-                metavar="NAME=VALUE",
-                nargs="+",
-                action="extend",
-                default=[],
-                help="values of parameters, or ranges NAME=LOW:HIGH",
-            )
-            action.add_argument("--quick", action="store_true", help="use fewer runs and points")
-            action.add_argument(
-                "--seconds",
-                type=SECONDS,
-                default=60.0,
-                metavar="S",
-                help="time limit of each claim; default 60",
-            )
-            action.add_argument("--seed", type=SEED, metavar="S", help="root of all randomness")
-            action.add_argument(
-                "--workers",
-                type=WORKERS,
-                default=1,
-                metavar="K",
-                help="number of processes, for `check all`",
-            )
-            action.add_argument(
-                "--report",
-                metavar="DIR",
-                help="`check all` in a checkout: write papers.md, papers.json, plots and witnesses",
-            )
-        action.add_argument("--json", action="store_true", help="print as JSON")
-        add_color_option(action)
-    _prove_arguments(command)
-
-
-def _prove_arguments(command: Command) -> None:
+        opts.add_options(action, {**options, **opts.JSON, **opts.COLOR})
     prove = command(
         "prove",
         "prove from its text that a loop with Laplace or exponential noise is private, or "
         "find a violation",
     )
-    prove.add_argument(
-        "target",
-        metavar="FILE.py:NAME",
-        help="a function with the decorator dpwitness.proofs_checks.provable",
-    )
-    prove.add_argument(
-        "--seconds",
-        type=SECONDS,
-        default=60.0,
-        metavar="S",
-        help="wall time of the search for a proof; default 60",
-    )
-    help_text = "runs of the audit where no proof is found, 0 for none; default 100000"
-    prove.add_argument(
-        "--trials", type=integer("trials", 0, 10**12), default=100_000, metavar="N", help=help_text
-    )
-    confidence(prove, "that audit")
-    prove.add_argument(
-        "--seed", type=SEED, default=0, metavar="S", help="root of all randomness; default 0"
-    )
-    prove.add_argument("--json", action="store_true", help="print as JSON")
+    opts.add_options(prove, _PROVE)
 
 
 def run(args: argparse.Namespace) -> int:

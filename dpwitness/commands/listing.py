@@ -13,53 +13,55 @@ from types import ModuleType
 
 from dpwitness.clone import from_clone
 from dpwitness.commands import claims, store, targets
-from dpwitness.commands.common import SEED, Command, print_json
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import print_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import OK, VIOLATED
+from dpwitness.terminal import OK, VIOLATED
 
 Rows = list[Json]
 
 
-def arguments(command: Command) -> None:
-    """Add ``list`` and ``bench`` to the parser."""
-    _add_bench(command)
+def arguments(command: opts.Command) -> None:
+    """Add the commands ``bench`` and ``list`` and their options to the parser."""
+    bench = command(
+        "bench", "run benchmarks of speed and bounds; ratios compare measurements of one run"
+    )
+    opts.add_options(
+        bench,
+        {
+            "name": {"nargs": "?", "help": "name of a benchmark; default: all"},
+            **opts.seed(
+                "seed of the attacks of `adversarial`; default: drawn from the operating system"
+            ),
+            "--part": {
+                "metavar": "PART",
+                "action": "append",
+                "default": [],
+                "help": "part of `scan`, `sequential` or `slow` to run, or of the names of "
+                "attacks of `adversarial`; may be repeated; default: all, but of the draws of "
+                "`scan` the newest only",
+            },
+            **opts.JSON,
+        },
+    )
     listing = command(
         "list",
         "list zoo mechanisms, mechanism classes, domains, relations, suites and benchmarks; "
         "or targets, claims, or stores FILE...",
     )
-    listing.add_argument(
-        "what",
-        nargs="?",
-        choices=[*_SECTIONS, "targets", "claims", "stores"],
-        help="list only this section",
+    opts.add_options(
+        listing,
+        {
+            "what": {
+                "nargs": "?",
+                "choices": [*_SECTIONS, "targets", "claims", "stores"],
+                "help": "list only this section",
+            },
+            "files": {"nargs": "*", "metavar": "FILE", "help": "stores whose audits are listed"},
+            **opts.JSON,
+        },
     )
-    listing.add_argument("files", nargs="*", metavar="FILE", help="stores whose audits are listed")
-    listing.add_argument("--json", action="store_true", help="print as JSON")
-
-
-def _add_bench(command: Command) -> None:
-    bench = command(
-        "bench", "run benchmarks of speed and bounds; ratios compare measurements of one run"
-    )
-    bench.add_argument("name", nargs="?", help="name of a benchmark; default: all")
-    bench.add_argument(
-        "--seed",
-        type=SEED,
-        metavar="S",
-        help="seed of the attacks of `adversarial`; default: drawn from the operating system",
-    )
-    bench.add_argument(
-        "--part",
-        metavar="PART",
-        action="append",
-        default=[],
-        help="part of `scan`, `sequential` or `slow` to run, or of the names of attacks of "
-        "`adversarial`; may be repeated; default: all, "
-        "but of the draws of `scan` the newest only",
-    )
-    bench.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -180,13 +182,6 @@ def _suites() -> Rows:
     return [{"name": name, "text": found.text} for name, found in SUITES.items()]
 
 
-def _bench() -> Rows:
-    return [
-        {"name": name, "text": f"measured by {module}"}
-        for name, module in benchmarks().BENCHMARKS.items()
-    ]
-
-
 # Rows of name and text by section; rows of the zoo also hold the claim and whether the mechanism
 # satisfies it.
 _SECTIONS: dict[str, Callable[[], Rows]] = {
@@ -195,7 +190,10 @@ _SECTIONS: dict[str, Callable[[], Rows]] = {
     "domains": _domains,
     "relations": _relations,
     "suites": _suites,
-    "bench": _bench,
+    "bench": lambda: [
+        {"name": name, "text": f"measured by {module}"}
+        for name, module in benchmarks().BENCHMARKS.items()
+    ],
 }
 
 

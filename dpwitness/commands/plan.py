@@ -8,89 +8,82 @@ import argparse
 from contextlib import nullcontext
 from typing import Any
 
-from dpwitness.commands.common import (
-    TRIALS,
-    Command,
-    confidence,
-    interpreter,
-    print_json,
-    subject,
-    time_limit,
-    workers,
-)
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import print_json
 from dpwitness.console import announce
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
-from dpwitness.option_values.numbers import integer, real
+from dpwitness.option_values.parsers import integer, real
 from dpwitness.reports.phrasing.wording import plain
-
-
-def arguments(command: Command) -> None:
-    """Add the command and its options to the parser."""
-    plan = command(
-        "plan", "estimate, before an audit, how many runs find a violation and how long they take"
-    )
-    subject(plan, optional=True)
-    plan.add_argument(
-        "--find",
-        type=_parse_find,
-        metavar="X",
-        help="parameter of the violation to find, in the claim's notion; 10%% means 10 %% above "
-        "the claim",
-    )
-    plan.add_argument(
-        "--trials",
-        type=TRIALS,
-        metavar="N",
-        help="number of runs, for which to compute what they find",
-    )
-    canaries = integer("canaries", 10, 10**7)
-    plan.add_argument(
-        "--canaries",
-        type=canaries,
-        metavar="M",
-        help="plan an audit of private training: the best bound of M canaries per run",
-    )
-    plan.add_argument(
-        "--runs",
-        type=integer("runs", 1, 10**6),
-        metavar="R",
-        help="with --canaries: number of training runs; default 1",
-    )
-    shape = plan.add_mutually_exclusive_group()
-    shapes = {
-        "coin": "randomized response, which needs the fewest runs at its epsilon (default; a "
-        "TARGET with a known law uses its own)",
-        "laplace": "Laplace noise",
-        "gaussian": "Gaussian noise",
-    }
-    for name, text in shapes.items():
-        shape.add_argument(
-            f"--{name}",
-            dest="shape",
-            action="store_const",
-            const=name,
-            help=f"the violation has the shape of {text}",
-        )
-    plan.add_argument(
-        "--power",
-        type=real("power", 0.0, 1.0, ends="()"),
-        default=0.9,
-        metavar="P",
-        help="probability of finding the violation; default 0.9",
-    )
-    confidence(plan, "the audit")
-    workers(plan, "workers of the audit: TARGET is timed on the same number")
-    time_limit(plan)
-    plan.add_argument("--in-process", action="store_true", help="run TARGET in this process")
-    plan.add_argument("--json", action="store_true", help="print the plan as JSON")
-    interpreter(plan)
+from dpwitness.terminal import NO_VERDICT, OK, redirected_stdout
 
 
 def _parse_find(text: str) -> float | str:
     """Parse ``--find``: a number, or a percentage, which stays text until the claim is known."""
     number = real("find", 0.0, 1e6)
     return f"{number(text[:-1])}%" if text.endswith("%") else number(text)
+
+
+_SHAPES = {
+    "coin": "randomized response, which needs the fewest runs at its epsilon (default; a "
+    "TARGET with a known law uses its own)",
+    "laplace": "Laplace noise",
+    "gaussian": "Gaussian noise",
+}
+_OPTIONS: opts.Options = {
+    **opts.SUBJECT,
+    "--find": {
+        "type": _parse_find,
+        "metavar": "X",
+        "help": "parameter of the violation to find, in the claim's notion; 10%% means 10 %% above "
+        "the claim",
+    },
+    "--trials": {
+        "type": opts.TRIALS,
+        "metavar": "N",
+        "help": "number of runs, for which to compute what they find",
+    },
+    "--canaries": {
+        "type": integer("canaries", 10, 10**7),
+        "metavar": "M",
+        "help": "plan an audit of private training: the best bound of M canaries per run",
+    },
+    "--runs": {
+        "type": integer("runs", 1, 10**6),
+        "metavar": "R",
+        "help": "with --canaries: number of training runs; default 1",
+    },
+    "--power": {
+        "type": real("power", 0.0, 1.0, ends="()"),
+        "default": 0.9,
+        "metavar": "P",
+        "help": "probability of finding the violation; default 0.9",
+    },
+    **opts.confidence("the audit"),
+    **opts.workers("workers of the audit: TARGET is timed on the same number"),
+    **opts.time_limit(),
+    **opts.IN_PROCESS,
+    "--json": {"action": "store_true", "help": "print the plan as JSON"},
+    **opts.INTERPRETER,
+}
+
+
+def arguments(command: opts.Command) -> None:
+    """Add the command and its options to the parser."""
+    plan = command(
+        "plan", "estimate, before an audit, how many runs find a violation and how long they take"
+    )
+    opts.add_options(plan, _OPTIONS | {f"--{name}": _shape(name) for name in _SHAPES})
+
+
+def _shape(name: str) -> dict[str, Any]:
+    """Return the option of a shape of violations."""
+    return {
+        "group": "shape",
+        "dest": "shape",
+        "action": "store_const",
+        "const": name,
+        "help": f"the violation has the shape of {_SHAPES[name]}",
+    }
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,43 +7,46 @@ import sys
 from pathlib import Path
 
 from dpwitness.commands import claims
-from dpwitness.commands.common import Command, confidence, detail, report_results, running
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import report_results
 from dpwitness.console import bar
-from dpwitness.exit_codes import redirected_stdout
+from dpwitness.terminal import redirected_stdout
 
 
-def arguments(command: Command) -> None:
+def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
     replay = command("replay", "test the event of a witness again, with fresh randomness")
-    replay.add_argument("witness", metavar="WITNESS.json")
-    replay.add_argument(
-        "--check",
-        action="store_true",
-        help="run nothing: the kernel checks the file and prints what it verified (exit code 3: "
-        "not checked)",
+    opts.add_options(
+        replay,
+        {
+            "witness": {"metavar": "WITNESS.json"},
+            "--check": {
+                "action": "store_true",
+                "help": "run nothing: the kernel checks the file and prints what it verified "
+                "(exit code 3: not checked)",
+            },
+            "--target": {
+                "metavar": "FILE.py:NAME",
+                "help": "run this target instead of the target that the witness names",
+            },
+            "--allow": {
+                "metavar": "MODULE:NAME",
+                "action": "append",
+                "default": [],
+                "help": "let the witness run this target, although it is outside the current "
+                "folder; may be repeated",
+            },
+            **opts.confidence(
+                "the verdict", None, ": that of the witness, but at least 0.99 (canaries: 0.95)"
+            ),
+            **opts.RUNNING,
+            **opts.seed(
+                "seed of an earlier replay, to repeat it exactly; default: drawn from the "
+                "operating system, recorded, and shown with --verbose"
+            ),
+            **opts.DETAIL,
+        },
     )
-    replay.add_argument(
-        "--target",
-        metavar="FILE.py:NAME",
-        help="run this target instead of the target that the witness names",
-    )
-    replay.add_argument(
-        "--allow",
-        metavar="MODULE:NAME",
-        action="append",
-        default=[],
-        help="let the witness run this target, although it is outside the current folder; may be "
-        "repeated",
-    )
-    confidence(
-        replay, "the verdict", None, ": that of the witness, but at least 0.99 (canaries: 0.95)"
-    )
-    seed = (
-        "seed of an earlier replay, to repeat it exactly; default: drawn from the operating "
-        "system, recorded, and shown with --verbose"
-    )
-    running(replay, seed=seed)
-    detail(replay)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,66 +7,70 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dpwitness.commands.common import Command, exit_code, parse_names, print_json, report_json_path
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import exit_code, parse_names, print_json, report_json_path
 from dpwitness.console import summary
 from dpwitness.core.values.json_reader import printable
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.exit_codes import OK, code_after_write, show, try_to_write
 from dpwitness.reports.phrasing.wording import plain
+from dpwitness.terminal import OK, code_after_write, show, try_to_write
 
 COMPARISON_FORMATS = ("md", "html")
+_COMPARE: opts.Options = {
+    "old": {"metavar": "OLD.json", "help": "audit.json of the earlier report"},
+    "new": {
+        "metavar": "NEW.json",
+        "help": "audit.json of the later report; a new violation gives exit code 1",
+    },
+    "--report": {
+        "metavar": "DIR",
+        "help": "write compare.json, and compare.md or the formats of --format",
+    },
+    "--format": {
+        "metavar": "F,F",
+        "help": f"formats of the report, among {', '.join(COMPARISON_FORMATS)}; default "
+        f"{COMPARISON_FORMATS[0]}",
+    },
+    "--explain": {"action": "store_true", "help": "also explain how changes are judged"},
+    "--json": {"action": "store_true", "help": "print the comparison as JSON"},
+}
 
 
-def arguments(command: Command) -> None:
-    """Add the commands and their options to the parser."""
+def arguments(command: opts.Command) -> None:
+    """Add the commands ``report`` and ``compare`` and their options to the parser."""
     from dpwitness.reports.audit.formats import DEFAULT_FORMATS, format_names
 
     report = command(
         "report",
         "write or show the report of an earlier run again, in any format, from its audit.json",
     )
-    report.add_argument("file", metavar="AUDIT.json", help="file that --report wrote")
-    report.add_argument(
-        "--format",
-        default=",".join(DEFAULT_FORMATS),
-        metavar="F,F",
-        help=f"formats, among {', '.join(format_names())}; default {','.join(DEFAULT_FORMATS)}",
+    usual = ",".join(DEFAULT_FORMATS)
+    opts.add_options(
+        report,
+        {
+            "file": {"metavar": "AUDIT.json", "help": "file that --report wrote"},
+            "--format": {
+                "default": usual,
+                "metavar": "F,F",
+                "help": f"formats, among {', '.join(format_names())}; default {usual}",
+            },
+            "--report": {
+                "metavar": "DIR",
+                "help": "output folder; default: the folder of the file",
+            },
+            "--show": {
+                "action": "store_true",
+                "help": "print a table of the audits, worst first, and write nothing",
+            },
+            "--no-plots": {"action": "store_true", "help": "write no plots"},
+        },
     )
-    report.add_argument(
-        "--report", metavar="DIR", help="output folder; default: the folder of the file"
-    )
-    report.add_argument(
-        "--show",
-        action="store_true",
-        help="print a table of the audits, worst first, and write nothing",
-    )
-    report.add_argument("--no-plots", action="store_true", help="write no plots")
     compare = command(
         "compare",
         "compare a report with an earlier report: new violations, changed verdicts, numbers "
         "that changed beyond their error",
     )
-    compare.add_argument("old", metavar="OLD.json", help="audit.json of the earlier report")
-    compare.add_argument(
-        "new",
-        metavar="NEW.json",
-        help="audit.json of the later report; a new violation gives exit code 1",
-    )
-    compare.add_argument(
-        "--report",
-        metavar="DIR",
-        help="write compare.json, and compare.md or the formats of --format",
-    )
-    compare.add_argument(
-        "--format",
-        metavar="F,F",
-        help=f"formats of the report, among {', '.join(COMPARISON_FORMATS)}; default "
-        f"{COMPARISON_FORMATS[0]}",
-    )
-    compare.add_argument(
-        "--explain", action="store_true", help="also explain how changes are judged"
-    )
-    compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    opts.add_options(compare, _COMPARE)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -114,8 +118,7 @@ def _report(args: argparse.Namespace) -> int:
 def _compare(args: argparse.Namespace) -> int:
     """Compare two reports, print the comparison, and write it if requested."""
     from dpwitness.reports.audit.report import check_writable
-    from dpwitness.reports.comparison.compare import compare
-    from dpwitness.reports.comparison.page import terminal, write
+    from dpwitness.reports.comparison.compare import compare, terminal, write
 
     if args.format is not None and args.report is None:
         raise InvalidArgument("--format needs --report DIR, where the files are written")

@@ -11,33 +11,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.colors import mark_verdict
-from dpwitness.commands.common import (
-    SEED,
-    Command,
-    append_step_summary,
-    clock,
-    command_line,
-    detail,
-    interpreter,
-    print_json,
-    reporting,
-)
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import print_json, write_outputs
 from dpwitness.console import announce
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import (
+from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
+from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
-    announce_unstored,
     code_after_write,
+    mark_verdict,
     redirected_stdout,
     show,
-    try_to_write,
 )
-from dpwitness.option_values.numbers import real
-from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
 
 if TYPE_CHECKING:
     from dpwitness.auditors.scanning.audits import Audited
@@ -49,40 +37,44 @@ _MOST_REMARKS = 12  # lines on modules and side effects without --verbose
 _MOST_REASON = 110
 
 
-def arguments(command: Command) -> None:
+def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
     scan = command(
         "scan",
         "find the mechanisms of a package or folder, propose a target for each, and audit "
         "those targets",
     )
-    scan.add_argument(
-        "package",
-        metavar="PACKAGE",
-        help="name of an installed package, or a folder of Python files",
+    opts.add_options(
+        scan,
+        {
+            "package": {
+                "metavar": "PACKAGE",
+                "help": "name of an installed package, or a folder of Python files",
+            },
+            "--seconds": {
+                "type": opts.SECONDS,
+                "default": _SECONDS,
+                "metavar": "S",
+                "help": f"time budget; default {_SECONDS:g}",
+            },
+            **opts.CLOCK,
+            "--dry-run": {
+                "action": "store_true",
+                "help": "import the package, and list what would be called, but call nothing",
+            },
+            "--trust": {
+                "metavar": "NAME",
+                "action": "append",
+                "default": [],
+                "help": "confirm the guessed claim of a target, whose violation is then VIOLATED "
+                "instead of SUSPECT; may be repeated",
+            },
+            **opts.seed(default=0),
+            **opts.INTERPRETER,
+            **opts.REPORTING,
+            **opts.DETAIL,
+        },
     )
-    scan.add_argument(
-        "--seconds",
-        type=real("seconds", 0.0, 1e6),
-        default=_SECONDS,
-        metavar="S",
-        help=f"time budget; default {_SECONDS:g}",
-    )
-    clock(scan)
-    scan.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="import the package, and list what would be called, but call nothing",
-    )
-    help_text = (
-        "confirm the guessed claim of a target, whose violation is then VIOLATED instead of "
-        "SUSPECT; may be repeated"
-    )
-    scan.add_argument("--trust", metavar="NAME", action="append", default=[], help=help_text)
-    scan.add_argument("--seed", type=SEED, default=0, metavar="N", help="root of all randomness")
-    interpreter(scan)
-    reporting(scan)
-    detail(scan)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -96,7 +88,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.package.strip():
         raise InvalidArgument("scan needs the name of a package, or a folder, got ''")
     python = interpreter_path(args.python)
-    report = Path(args.report or f"out/scan-{stem_of(args.package)}")
+    args.report = args.report or f"out/scan-{stem_of(args.package)}"
+    report = Path(args.report)
     with (
         tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as name,
         redirected_stdout(),
@@ -118,9 +111,7 @@ def run(args: argparse.Namespace) -> int:
             check_writable(report)
             scan, outcomes, interrupted = _scan(args, python, report, folder, line)
     return (
-        _print_calls(args, found)
-        if args.dry_run
-        else _conclude(args, scan, outcomes, report, interrupted)
+        _print_calls(args, found) if args.dry_run else _conclude(args, scan, outcomes, interrupted)
     )
 
 
@@ -198,24 +189,15 @@ def _entries(scan: Scan, python: str | None, memory: float) -> tuple[list[str], 
 
 
 def _conclude(
-    args: argparse.Namespace,
-    scan: Scan,
-    outcomes: Sequence[Audited],
-    report: Path,
-    interrupted: bool,
+    args: argparse.Namespace, scan: Scan, outcomes: Sequence[Audited], interrupted: bool
 ) -> int:
     """Write the report, print the table, and return the exit code."""
     from dpwitness.auditors.scanning.scan import table
     from dpwitness.reports.audit.document import result_json
-    from dpwitness.reports.audit.report import write_report
 
-    results = [result_json(result) for outcome in outcomes for result in outcome.results]
+    results = [result for outcome in outcomes for result in outcome.results]
     title = f"Scan of {scan.title}" + (" (interrupted)" if interrupted else "")
-    page, failed = try_to_write(
-        "report", lambda: write_report(results, report, title=title, command=command_line())
-    )
-    failed |= append_step_summary(args, results, title)
-    failed |= announce_unstored(result for outcome in outcomes for result in outcome.results)
+    page, failed = write_outputs(args, [result_json(result) for result in results], title, results)
     rows = table(scan, outcomes)
     if args.json:
         print_json(

@@ -1,4 +1,4 @@
-"""``dpwitness store``: list, show, merge, clean and export the audits in a store."""
+"""``dpwitness store``: list, show and clean the audits in a store."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.commands.common import Command, command_line, print_json
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import print_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import OK
 from dpwitness.reports.phrasing.wording import name_cell, name_width
+from dpwitness.terminal import OK
 
 if TYPE_CHECKING:
     from dpwitness.auditors.witnesses.store import Entry, Store
 
-_ACTIONS = ("ls", "show", "merge", "gc", "export")
 
-
-def arguments(command: Command) -> None:
+def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
-    help_text = (
-        "manage stored audits: ls FILE; show FILE [NAME]; merge FILE OTHER...; gc FILE [NAME]; "
-        "export FILE DIR"
+    store = command("store", "manage stored audits: ls FILE; show FILE [NAME]; gc FILE [NAME]")
+    opts.add_options(
+        store,
+        {
+            "action": {
+                "choices": ["ls", "show", "gc"],
+                "help": "gc removes damaged audits, named audits, and the chunks of finished "
+                "audits, whose results it keeps",
+            },
+            "file": {"metavar": "FILE", "help": "file of the store"},
+            "names": {"nargs": "*", "metavar": "NAME", "help": "audits to show or to remove"},
+            **opts.JSON,
+        },
     )
-    store = command("store", help_text)
-    help_text = (
-        "gc removes damaged audits, named audits, and the chunks of finished audits, whose "
-        "results it keeps"
-    )
-    store.add_argument("action", choices=_ACTIONS, help=help_text)
-    store.add_argument("file", metavar="FILE", help="file of the store")
-    help_text = "audits to show or to remove; stores to merge into FILE; folder of an export"
-    store.add_argument("names", nargs="*", metavar="NAME", help=help_text)
-    store.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness store`` and return the exit code."""
     if args.action == "ls":
-        _require_name_count(args, 0, "no names")
+        if args.names:
+            raise InvalidArgument(f"store ls takes no names after FILE, got {' '.join(args.names)}")
         return list_audits([args.file], args.json)
     with _readable(args.file):
-        {"show": _show, "merge": _merge, "gc": _gc, "export": _export}[args.action](args)
+        {"show": _show, "gc": _gc}[args.action](args)
     return OK
 
 
@@ -106,22 +106,6 @@ def _show(args: argparse.Namespace) -> None:
             print(f"  interim look after {look['runs']:,} runs: {look['bound']:.6g}")
 
 
-def _merge(args: argparse.Namespace) -> None:
-    from dpwitness.auditors.witnesses.merge import merge
-    from dpwitness.auditors.witnesses.store import open_store, read_store
-
-    if not args.names:
-        raise InvalidArgument("store merge needs stores to merge into FILE, got none")
-    with open_store(args.file) as store:
-        for name in args.names:
-            with read_store(name) as other:
-                found = merge(store, other)
-            print(
-                f"{name}: {found.audits} audits and {found.spans} parts added, {found.equal} "
-                "parts in both stores agree"
-            )
-
-
 def _gc(args: argparse.Namespace) -> None:
     """Remove damaged and named audits, and the chunks of finished audits."""
     from dpwitness.auditors.witnesses.store import open_store
@@ -142,31 +126,6 @@ def _gc(args: argparse.Namespace) -> None:
     )
 
 
-def _export(args: argparse.Namespace) -> None:
-    from dpwitness.auditors.witnesses.store import read_store
-    from dpwitness.reports.audit.report import write_report
-
-    _require_name_count(args, 1, "one folder")
-    with read_store(args.file) as store:
-        entries = store.entries()
-        for entry in entries:
-            entry.require_consistent()
-        results = [entry.result for entry in entries if entry.result is not None]
-        if results:
-            report = write_report(
-                results,
-                args.names[0],
-                title=f"Audits of {Path(args.file).name}",
-                command=command_line(),
-            )
-            print(f"{len(results)} results: {report}")
-        _require_intact(store, entries)
-    if not results:
-        raise InvalidArgument(
-            f"FILE must contain a finished audit, got {args.file}, which contains none"
-        )
-
-
 def _require_intact(store: Store, entries: list[Entry]) -> None:
     """Raise InvalidArgument if a row of the store is damaged; output that was printed before is not
     affected.
@@ -181,14 +140,6 @@ def _require_intact(store: Store, entries: list[Entry]) -> None:
         raise InvalidArgument(
             f"store is damaged{where} ({damage.row}), got {store.path}: remove the damaged "
             f"audits with `dpwitness store gc {store.path}`"
-        )
-
-
-def _require_name_count(args: argparse.Namespace, count: int, expected: str) -> None:
-    """Raise InvalidArgument unless `count` names follow FILE."""
-    if len(args.names) != count:
-        raise InvalidArgument(
-            f"store {args.action} takes {expected} after FILE, got {' '.join(args.names) or 'none'}"
         )
 
 

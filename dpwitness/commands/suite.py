@@ -9,45 +9,46 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.colors import mark_verdict
 from dpwitness.commands import common
+from dpwitness.commands import options as opts
 from dpwitness.console import bar
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import (
+from dpwitness.option_values.parsers import matches
+from dpwitness.reports.phrasing.wording import format_times, plain
+from dpwitness.terminal import (
     NO_VERDICT,
     OK,
     VIOLATED,
-    announce_unstored,
     code_after_write,
+    mark_verdict,
     redirected_stdout,
     show,
     try_to_write,
 )
-from dpwitness.option_values.name_filter import matches
-from dpwitness.reports.phrasing.wording import format_times, plain
 
 if TYPE_CHECKING:
     from dpwitness.suites import Case, Outcome, Suite
 
 
-def arguments(command: common.Command) -> None:
+def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
     suite = command("suite", "audit all mechanisms of a suite: zoo, papers, third-party")
-    suite.add_argument("name", help="see `dpwitness list`")
-    suite.add_argument(
-        "-k",
-        dest="keyword",
-        default="",
-        metavar="EXPR",
-        help="only cases whose name matches: words and `and`, `or`, `not`",
+    opts.add_options(
+        suite,
+        {
+            "name": {"help": "see `dpwitness list`"},
+            **opts.name_filter("only cases whose name matches: words and `and`, `or`, `not`"),
+            **opts.confidence("each verdict", None, ": that of the suite"),
+            **opts.BASELINE,
+            **opts.STORE,
+            **opts.RUNNING,
+            **opts.duration("each audit"),
+        },
     )
-    common.confidence(suite, "each verdict", None, ": that of the suite")
-    common.accepting(suite)
-    common.storing(suite, "; cases are then audited sequentially")
-    common.running(suite, "each audit")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +58,6 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.reports.comparison.accepted import apply_accepted, unaccepted_rules
     from dpwitness.reports.phrasing.summary import acceptance_text
     from dpwitness.suites import suite_of
-    from dpwitness.suites.parallel import run_cases_in_parallel
 
     known = common.prepare(args)
     found = suite_of(args.name)
@@ -78,15 +78,8 @@ def run(args: argparse.Namespace) -> int:
         "confidence": args.confidence,
         "seed": args.seed,
     }
-    one_case_per_worker = (
-        args.store is None and args.executor is None and 1 < args.workers <= len(ready)
-    )
     with suppress(KeyboardInterrupt):
-        for audited in (
-            run_cases_in_parallel(found, ready, args.workers, **options)
-            if one_case_per_worker
-            else _run_in_turn(args, found, ready, options)
-        ):
+        for audited in _run_in_turn(args, found, ready, options):
             note_count = len(audited.json["notes"])
             outcome = replace(audited, json=apply_accepted([audited.json], known or ()).results[0])
             outcomes.append(outcome)
@@ -98,16 +91,12 @@ def run(args: argparse.Namespace) -> int:
             )
             for line in [*accepted_now, *outcome.json["notes"][note_count:]]:
                 print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
-    outcomes.sort(key=lambda outcome: ready.index(outcome.case))
-    report, write_failed = None, False
-    if args.report is not None:
-        report, write_failed = try_to_write(
-            "report", lambda: _write_pages(found, outcomes, missing, args.report)
-        )
-    write_failed |= announce_unstored(outcome.result for outcome in outcomes)
-    write_failed |= common.append_step_summary(
-        args, [o.json for o in outcomes], f"Suite {found.name}"
-    )
+    data = [outcome.json for outcome in outcomes]
+    results = [outcome.result for outcome in outcomes]
+    report, write_failed = common.write_outputs(args, data, f"Suite {found.name}", results)
+    if report is not None and found.page is not None:
+        write_page = partial(found.page, data, missing, Path(args.report))
+        write_failed |= try_to_write("page of the suite", write_page)[1]
     print(
         _format_tally(outcomes, len(ready))
         + (f"; {len(missing)} not installed" if missing else ""),
@@ -116,8 +105,8 @@ def run(args: argparse.Namespace) -> int:
     if report is not None:
         print(f"report: {report}", file=out)
     if args.json:
-        common.print_json([o.json for o in outcomes])
-    common.announce_stale_baseline(apply_accepted([o.json for o in outcomes], known or ()).stale)
+        common.print_json(data)
+    common.announce_stale_baseline(apply_accepted(data, known or ()).stale)
     if any(
         (o.wrong and not _is_accepted(o)) or (known is not None and unaccepted_rules(o.json))
         for o in outcomes
@@ -164,19 +153,6 @@ def _is_accepted(outcome: Outcome) -> bool:
     return (
         "accepted" in outcome.json and truth is not None and not truth.breaks(outcome.result.claim)
     )
-
-
-def _write_pages(
-    suite: Suite, outcomes: Sequence[Outcome], missing: dict[str, str], folder: str
-) -> Path:
-    """Write the report of a suite and its extra pages; return the path of the report."""
-    from dpwitness.reports.audit.report import write_report
-
-    data = [outcome.json for outcome in outcomes]
-    report = write_report(data, folder, title=f"Suite {suite.name}", command=common.command_line())
-    if suite.page is not None:
-        suite.page(data, missing, Path(folder))
-    return report
 
 
 def _format_tally(outcomes: Sequence[Any], planned: int) -> str:

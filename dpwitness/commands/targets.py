@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from dpwitness.clone import from_clone
-from dpwitness.commands.common import Command, print_json
+from dpwitness.commands import options as opts
+from dpwitness.commands.common import print_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import NO_VERDICT, OK, redirected_stdout
+from dpwitness.terminal import NO_VERDICT, OK, redirected_stdout
 
 TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
 import numpy as np
@@ -37,33 +38,40 @@ noisy_sum.domain = {"kind": "Records", "size": 3, "low": 0.0, "high": 1.0, "rela
 '''
 
 
-def arguments(command: Command) -> None:
+def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
     listed = command(
         "targets",
         "environments of third-party libraries: list (with their state); setup NAME...; new "
         "FILE writes a target file",
     )
-    listed.add_argument(
-        "action", nargs="?", choices=["list", "setup", "new"], default="list", help="default: list"
+    opts.add_options(
+        listed,
+        {
+            "action": {
+                "nargs": "?",
+                "choices": ["list", "setup", "new"],
+                "default": "list",
+                "help": "default: list",
+            },
+            "names": {
+                "nargs": "*",
+                "metavar": "NAME",
+                "help": "environments to install, or the target file to write",
+            },
+            "--from": {
+                "dest": "source",
+                "metavar": "PACKAGE:NAME",
+                "help": "with new: propose a target for one function of a package, such as "
+                "diffprivlib:tools.mean, instead of the template",
+            },
+            "--python": {
+                "metavar": "PATH",
+                "help": "with --from: interpreter, or name of an environment, that has the package",
+            },
+            **opts.JSON,
+        },
     )
-    listed.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help="environments to install, or the target file to write",
-    )
-    help_text = (
-        "with new: propose a target for one function of a package, such as "
-        "diffprivlib:tools.mean, instead of the template"
-    )
-    listed.add_argument("--from", dest="source", metavar="PACKAGE:NAME", help=help_text)
-    listed.add_argument(
-        "--python",
-        metavar="PATH",
-        help="with --from: interpreter, or name of an environment, that has the package",
-    )
-    listed.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,47 +7,47 @@ from __future__ import annotations
 import argparse
 
 from dpwitness.commands import common
+from dpwitness.commands import options as opts
 from dpwitness.console import bar
-from dpwitness.exit_codes import redirected_stdout
-from dpwitness.option_values.numbers import integer
+from dpwitness.option_values.parsers import integer
+from dpwitness.terminal import redirected_stdout
 
 
-def arguments(command: common.Command) -> None:
+def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
     trace = command(
         "trace",
         "record the noise of a run, replay it on the neighboring dataset, and compare all values",
     )
-    common.subject(trace, optional=True)
-    common.program(trace)
-    trace.add_argument(
-        "--primitives",
-        metavar="JSON",
-        help='noise primitives, besides the known ones: {"mine.noise": {"law": "laplace", '
-        '"input": "value", "scale": "s / epsilon"}}; '
-        "a target file may declare them as the attribute `primitives` of a target, or as "
-        "PRIMITIVES",
+    opts.add_options(
+        trace,
+        {
+            **opts.SUBJECT,
+            **opts.PROGRAM,
+            "--primitives": {
+                "metavar": "JSON",
+                "help": 'noise primitives, besides the known ones: {"mine.noise": {"law": '
+                '"laplace", "input": "value", "scale": "s / epsilon"}}; a target file may '
+                "declare them as the attribute `primitives` of a target, or as PRIMITIVES",
+            },
+            "--pairs": {
+                "type": integer("pairs", 1, 10**6),
+                "metavar": "N",
+                "help": "number of pairs, two runs each; more than 8 include searched pairs",
+            },
+            "--no-confirm": {
+                "action": "store_true",
+                "help": "do not confirm findings by an audit; the verdict is then never VIOLATED",
+            },
+            **opts.confidence("that audit"),
+            **opts.time_limit("one run", 60.0),
+            **opts.IN_PROCESS,
+            **opts.BASELINE,
+            **opts.INTERPRETER,
+            **opts.RUNNING,
+            **opts.DETAIL,
+        },
     )
-    trace.add_argument(
-        "--pairs",
-        type=integer("pairs", 1, 10**6),
-        metavar="N",
-        help="number of pairs, two runs each; more than 8 include searched pairs",
-    )
-    trace.add_argument(
-        "--no-confirm",
-        action="store_true",
-        help="do not confirm findings by an audit; the verdict is then never VIOLATED",
-    )
-    common.confidence(trace, "that audit")
-    common.time_limit(trace, "one run", 60.0)
-    trace.add_argument(
-        "--in-process", action="store_true", help="run the mechanism in this process"
-    )
-    common.accepting(trace)
-    common.interpreter(trace)
-    common.running(trace)
-    common.detail(trace)
 
 
 def run(args: argparse.Namespace) -> int:

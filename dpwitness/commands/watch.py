@@ -9,64 +9,57 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from dpwitness.colors import mark_verdict
 from dpwitness.commands import common
+from dpwitness.commands import options as opts
 from dpwitness.console import announce
-from dpwitness.exit_codes import (
-    NO_VERDICT,
-    OK,
-    VIOLATED,
-    code_after_write,
-    redirected_stdout,
-    show,
-    try_to_write,
-)
 from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
+from dpwitness.terminal import code_after_write, mark_verdict, redirected_stdout, show
 
 if TYPE_CHECKING:
     from dpwitness.auditors.audit.watch import Watched
     from dpwitness.reports.comparison.accepted import Accepted
 
 
-def arguments(command: common.Command) -> None:
+def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
     watch = command(
         "watch",
         "add a slice of runs to each target's sequential audit in a store, for CI and services",
     )
-    watch.add_argument(
-        "targets", nargs="+", metavar="TARGET", help="mechanisms, as MODULE:NAME or FILE.py:NAME"
+    opts.add_options(
+        watch,
+        {
+            "targets": {
+                "nargs": "+",
+                "metavar": "TARGET",
+                "help": "mechanisms, as MODULE:NAME or FILE.py:NAME",
+            },
+            "--store": {
+                "metavar": "FILE",
+                "required": True,
+                "help": "file that keeps the slices; keep it between calls",
+            },
+            "--claim": {"help": "claim of all targets; default: the claim of each"},
+            **opts.PAIR,
+            **opts.confidence("all targets together: 1 - confidence is the false discovery rate"),
+            **opts.time_limit(),
+            **opts.INTERPRETER,
+            "--seconds": {
+                "type": opts.SECONDS,
+                "default": 30.0,
+                "metavar": "S",
+                "help": "wall time of this call over all targets; default 30",
+            },
+            "--trials": {
+                "type": opts.TRIALS,
+                "metavar": "N",
+                "help": "most runs of each target in this call",
+            },
+            **opts.BASELINE,
+            **opts.REPORTING,
+        },
     )
-    watch.add_argument(
-        "--store",
-        metavar="FILE",
-        required=True,
-        help="file that keeps the slices; keep it between calls",
-    )
-    watch.add_argument("--claim", help="claim of all targets; default: the claim of each")
-    watch.add_argument(
-        "--d0",
-        metavar="JSON",
-        help="a dataset, for all targets; default: pairs of each target's domain",
-    )
-    watch.add_argument("--d1", metavar="JSON", help="a neighboring dataset")
-    watch.add_argument("--relation", metavar="R", help="relation of the datasets")
     watch.set_defaults(distance=None)
-    common.confidence(watch, "all targets together: 1 - confidence is the false discovery rate")
-    common.time_limit(watch)
-    common.interpreter(watch)
-    watch.add_argument(
-        "--seconds",
-        type=common.SECONDS,
-        default=30.0,
-        metavar="S",
-        help="wall time of this call over all targets; default 30",
-    )
-    watch.add_argument(
-        "--trials", type=common.TRIALS, metavar="N", help="most runs of each target in this call"
-    )
-    common.accepting(watch)
-    common.reporting(watch)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,40 +93,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _report(args: argparse.Namespace, watched: Sequence[Watched], known: Sequence[Accepted]) -> int:
-    """Write the report, print one line per target, and return the exit code of the worst target
-    that is not accepted.
-    """
+    """Print and report the state of each target; return the exit code."""
     from dpwitness.reports.audit.document import result_json
     from dpwitness.reports.comparison.accepted import apply_accepted
 
-    acceptance, write_failed = (
-        apply_accepted([result_json(each.result) for each in watched], known),
-        False,
-    )
+    results = [each.result for each in watched]
+    acceptance = apply_accepted([result_json(result) for result in results], known)
     common.announce_stale_baseline(acceptance.stale)
-    if args.report is not None:
-        from dpwitness.reports.audit.report import write_report
-
-        command = common.command_line()
-        _, write_failed = try_to_write(
-            "report",
-            lambda: write_report(acceptance.results, args.report, title="Watch", command=command),
-        )
-    write_failed |= common.append_step_summary(args, acceptance.results, "Watch")
+    _, write_failed = common.write_outputs(args, acceptance.results, "Watch", results)
     if args.json:
         common.print_json(acceptance.results)
     else:
         width = name_width(each.name for each in watched)
         for each in watched:
-            show(
-                mark_verdict(
-                    plain(replace(each, name=name_cell(each.name, width)).line(width)), at=width + 2
-                )
-            )
-    codes = {
-        common.code_after_acceptance(common.exit_code(each.result), data)
-        for each, data in zip(watched, acceptance.results, strict=True)
-    }
-    return code_after_write(
-        next((code for code in (VIOLATED, NO_VERDICT) if code in codes), OK), write_failed
-    )
+            shown = replace(each, name=name_cell(each.name, width))
+            show(mark_verdict(plain(shown.line(width)), at=width + 2))
+    codes = [
+        common.code_after_acceptance(common.exit_code(result), data)
+        for result, data in zip(results, acceptance.results, strict=True)
+    ]
+    return code_after_write(common.worst(codes), write_failed)

@@ -1,1 +1,1 @@
-from .factory import executor as executor
+from .pools import executor as executor

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.exit_codes import OK
+from dpwitness.terminal import OK
 
 _MECHANISM = '''"""A mechanism to audit. Replace noisy_count with your own function.
 

@@ -1,5 +1,5 @@
-"""Mechanisms of the command line (a target, a program, a query), and the executor that
-runs them.
+"""Mechanisms of the command line (a target, a program, a query), audits of declared targets that
+are not mechanisms, and the executor that runs them.
 """
 
 from __future__ import annotations
@@ -7,21 +7,27 @@ from __future__ import annotations
 import argparse
 import difflib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from dpwitness.auditors.scanning.guessed_result import with_guess
+from dpwitness.auditors.witnesses.verdicts import Result
 from dpwitness.auditors.workers.loading import QUERY, describe_target, relative
 from dpwitness.console import announce
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.executors.factory import executor
+from dpwitness.executors.pools import executor
 from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
 from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
 from dpwitness.mechanisms.wrappers.recognition import recognize, split_form
 from dpwitness.option_values.datasets import dataset, keywords, shortened
 from dpwitness.option_values.user_code import check_signature, load_object, printed_traceback
+
+if TYPE_CHECKING:
+    from dpwitness.mechanisms.wrappers.programs.target import Target
 
 
 def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
@@ -278,3 +284,132 @@ def workers(args: Any, mechanism: Any = None) -> Iterator[Executor | None]:
         if isinstance(mechanism, Target):
             stack.callback(mechanism.close)
         yield found
+
+
+_SECONDS = 10.0  # default time of a search
+_FOR_MECHANISMS = {  # options that need a mechanism with a privacy claim, with their default
+    **dict.fromkeys(
+        (
+            "claim",
+            "distance",
+            "d0",
+            "d1",
+            "relation",
+            "kwargs",
+            "form",
+            "domain",
+            "store",
+            "extend",
+            "trials",
+            "search_seconds",
+        )
+    ),
+    **dict.fromkeys(("white_box", "search", "bits", "in_process"), False),
+    "clock": "wall",
+}
+
+
+def declared_target(args: argparse.Namespace) -> tuple[Target, Json] | None:
+    """Return the target of the command line with its declaration, if TARGETS of its file declares
+    it; None otherwise.
+    """
+    from dpwitness.mechanisms.wrappers.programs.declared import declarations
+    from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
+    from dpwitness.mechanisms.wrappers.programs.target import Target
+
+    place, _, name = (args.target or "").rpartition(":")
+    file = Path(place).expanduser() if place.endswith(".py") else adapter_file(place)
+    if file is None or not name.isidentifier() or not _may_declare(file):
+        return None
+    with printed_traceback():
+        found = declarations(place, args.python, args.time_limit, args.memory)
+    if name not in found:
+        return None
+    return Target(place, name, args.python, {}, args.time_limit, args.memory), found[name]
+
+
+def _may_declare(file: Path) -> bool:
+    """Return whether a source file mentions TARGETS, so that others need no worker to decide."""
+    try:
+        return "TARGETS" in file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
+def audit_declared_target(
+    args: argparse.Namespace, target: Target, declaration: Json
+) -> list[Result]:
+    """Audit a declared target by its kind, with the options of the command line, and return the
+    results.
+    """
+    audit = _AUDITS.get(declaration["kind"])
+    if audit is None:
+        raise InvalidArgument(
+            f"{args.target}: kind must be one of {', '.join(_AUDITS)}, got {declaration['kind']!r}"
+        )
+    for option, usual in _FOR_MECHANISMS.items():
+        if getattr(args, option, usual) != usual:
+            flag = "--as" if option == "form" else f"--{option.replace('_', '-')}"
+            raise InvalidArgument(
+                f"{flag} is for mechanisms, but {args.target} is declared as a "
+                f"{declaration['kind']}: leave it out"
+            )
+    try:
+        with printed_traceback():
+            return [
+                with_guess(result, declaration.get("guessed"))
+                for result in audit(args, target, declaration)
+            ]
+    finally:
+        target.close()
+
+
+def _stability(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
+    """Audit a transformation."""
+    from dpwitness.auditors.functions.stability.declared_targets import (
+        DeclaredTransformation,
+        audit_declared,
+    )
+
+    found = DeclaredTransformation(target, declaration)
+    return [
+        audit_declared(
+            found,
+            seconds=args.seconds or _SECONDS,
+            seed=args.seed,
+            visible_errors=args.visible_errors,
+        )
+    ]
+
+
+def _accountant(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
+    """Audit an accountant."""
+    from dpwitness.auditors.functions.accounting.declared_targets import (
+        DeclaredAccountant,
+        audit_declared,
+    )
+
+    return [
+        audit_declared(
+            DeclaredAccountant(target, declaration),
+            seconds=args.seconds or _SECONDS,
+            seed=args.seed or 0,
+        )
+    ]
+
+
+def _metamorphic(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
+    """Check metamorphic relations."""
+    from dpwitness.auditors.functions.metamorphic.declared_targets import (
+        DeclaredRelations,
+        audit_declared,
+    )
+
+    return audit_declared(DeclaredRelations(target, declaration), seed=args.seed or 0)
+
+
+_AUDITS: dict[str, Callable[[argparse.Namespace, Target, Json], Sequence[Result]]] = {
+    "transformation": _stability,
+    "accountant": _accountant,
+    "metamorphic": _metamorphic,
+}

@@ -14,9 +14,9 @@ from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.workers.loading import find_target, load_target, relative
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.exit_codes import redirected_stdout
 from dpwitness.mechanisms.wrappers.programs.inside.introspection import method_hint
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
+from dpwitness.terminal import redirected_stdout
 
 
 def load_object(option: str, text: str, kwargs: Json | None = None, *, build: bool = True) -> Any:

@@ -4,6 +4,8 @@ suite is an entry of `SUITES`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,6 @@ from dpwitness.clone import from_clone, is_clone
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.suites.case import Case, Outcome, Suite, compare, run_case
-from dpwitness.suites.claims import run_all
 
 __all__ = [
     "SUITES",
@@ -140,8 +141,51 @@ def suite(name: str) -> list[Case]:
 
     Examples
     --------
-    >>> from dpwitness.option_values.name_filter import matches
+    >>> from dpwitness.option_values.parsers import matches
     >>> [case.name for case in suite("zoo") if matches("svt and not broken", case.name)]
     ['svt1', 'svt2', 'svt3', 'svt4', 'svt5', 'svt6']
     """
     return suite_of(name).cases()
+
+
+def run_all(*, seconds: float, quick: bool, seed: int, workers: int = 1) -> Iterator[Json]:
+    """Check every claim of the ledger in order, and yield each finding as JSON with its witness
+    under ``"witness"``.
+
+    Parameters
+    ----------
+    seconds : float
+        Time limit of one check. A check that reaches the limit is INCONCLUSIVE.
+    quick : bool
+        Whether to use fewer runs and cells.
+    seed : int
+        Seed of audits and searches.
+    workers : int
+        Number of processes.
+
+    Yields
+    ------
+    dict
+        Finding of one claim.
+
+    Raises
+    ------
+    InvalidArgument
+        If the time limit or the seed is invalid.
+    """
+    from dpwitness.executors.pools import pool
+    from dpwitness.proofs_checks import declarations
+
+    run = partial(_check_claim, seconds=seconds, quick=quick, seed=seed)
+    if workers == 1:
+        yield from map(run, declarations())
+        return
+    with pool(workers) as executor:
+        yield from executor.map(run, declarations())
+
+
+def _check_claim(id: str, *, seconds: float, quick: bool, seed: int) -> Json:
+    from dpwitness.proofs_checks import check
+
+    found = check(id, seconds=seconds, quick=quick, seed=seed)
+    return found.to_json() | {"witness": found.witness}

@@ -141,32 +141,32 @@ def what_to_do(entries: Sequence[Entry]) -> str:
     none.
     """
     verdicts = {entry.result.get("verdict") for entry in entries}
-    steps = []
-    if any(entry.witness_file for entry in entries):
-        files = [entry.witness_file for entry in entries if entry.witness_file]
-        more = ", ..." if len(files) > 1 else ""
-        steps.append(
-            f"replay the {_plural(len(files), 'witness', 'witnesses')} (`dpwitness replay "
-            f"{files[0]}`{more})"
-        )
+    files = [entry.witness_file for entry in entries if entry.witness_file]
+    replay = f"(`dpwitness replay {files[0]}`{', ...' if len(files) > 1 else ''})" if files else ""
     # in a suite some mechanisms are wrong on purpose
     is_suite = any(entry.result.get("expected") for entry in entries)
-    if Verdict.VIOLATED.value in verdicts and not is_suite:
-        steps.append("repair the violated mechanisms, or withdraw their claims, before any release")
-    if any(entry.result.get("right") is False for entry in entries):
-        steps.append(
-            "look at the wrong verdicts: either the tool or the known truth is wrong there"
+    steps = {
+        f"replay the {_plural(len(files), 'witness', 'witnesses')} {replay}": bool(files),
+        "repair the violated mechanisms, or withdraw their claims, before any release": (
+            Verdict.VIOLATED.value in verdicts and not is_suite
+        ),
+        "look at the wrong verdicts: either the tool or the known truth is wrong there": any(
+            entry.result.get("right") is False for entry in entries
+        ),
+        "round floating-point outputs to a grid": (
+            any(violated_in_bits(entry.result) for entry in entries) and not is_suite
+        ),
+        "run the audits without a verdict again": bool(
+            verdicts & {Verdict.ERROR.value, Verdict.INCONCLUSIVE.value}
+        ),
+    }
+    if entries and not any(steps.values()):
+        return (
+            "What to do: no change is needed on this evidence; the column `detectable` shows "
+            "which violations it could have missed."
         )
-    if any(violated_in_bits(entry.result) for entry in entries) and not is_suite:
-        steps.append("round floating-point outputs to a grid")
-    if verdicts & {Verdict.ERROR.value, Verdict.INCONCLUSIVE.value}:
-        steps.append("run the audits without a verdict again")
-    if not steps and entries:
-        steps.append(
-            "no change is needed on this evidence; the column `detectable` shows which "
-            "violations it could have missed"
-        )
-    return f"What to do: {'; '.join(steps)}." if steps else ""
+    taken = [step for step, needed in steps.items() if needed]
+    return f"What to do: {'; '.join(taken)}." if taken else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,18 +286,15 @@ def _format_measurement(result: Json) -> str | None:
     """Format the measured number of a result that certifies no parameter, such as a stability
     result; None for other kinds.
     """
-    if result.get("kind") == "sensitivity":
-        return f"{figure(result.get('ratio_lower'), 6)} of the bound"
-    if result.get("kind") == "stability":
-        return f"{figure(result.get('ratio'), 6)} of the map"
-    if result.get("kind") == "accountant":
-        return f"{figure(result.get('figure'), 6)}, exact {figure(result.get('exact'), 6)}"
-    if result.get("kind") == "utility":
-        return (
-            f"{figure(result.get('estimate'))} in [{figure(result.get('lower'))}, "
-            f"{figure(result.get('upper'))}]"
-        )
-    return None
+    words = {
+        "sensitivity": ("{} of the bound", "ratio_lower"),
+        "stability": ("{} of the map", "ratio"),
+        "accountant": ("{}, exact {}", "figure", "exact"),
+        "utility": ("{} in [{}, {}]", "estimate", "lower", "upper"),
+    }.get(str(result.get("kind")))
+    digits = 4 if result.get("kind") == "utility" else 6
+    fields = [figure(result.get(key), digits) for key in words[1:]] if words else []
+    return words[0].format(*fields) if words else None
 
 
 def legend(entries: Sequence[Entry]) -> str:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.witnesses.witness_schemas import relation_rule
+from dpwitness.auditors.witnesses.witness_reader import relation_rule
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.values.json_reader import (
     Json,
@@ -39,7 +39,7 @@ from dpwitness.core.values.json_reader import (
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.comparison.intervals import BITS, VALUE, intervals
 from dpwitness.reports.phrasing.facts import claim_of
-from dpwitness.reports.phrasing.fingerprint import RULES, rules_of
+from dpwitness.reports.phrasing.summary import RULES, rules_of
 from dpwitness.reports.phrasing.wording import figure
 
 _MAX_BYTES = 2**20  # bytes of a file
@@ -153,16 +153,11 @@ def read_accepted(path: str | Path) -> tuple[Accepted, ...]:
     except (ValueError, RecursionError) as error:  # invalid UTF-8 or TOML
         raise InvalidArgument(f"{name} must be TOML: {error}") from None
     try:
-        return tuple(
-            _parse_entry(entry, f"accepted[{i}]") for i, entry in enumerate(_entry_list(found))
-        )
+        _require_known_fields(found, ("accepted",), "")
+        entries = listing(anything)(found.get("accepted", []), "accepted")
+        return tuple(_parse_entry(entry, f"accepted[{i}]") for i, entry in enumerate(entries))
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
-
-
-def _entry_list(found: Json) -> list[Any]:
-    _require_known_fields(found, ("accepted",), "")
-    return list(listing(anything)(found.get("accepted", []), "accepted"))
 
 
 def _parse_entry(entry: Any, path: str) -> Accepted:

@@ -26,7 +26,7 @@ because an event either contains a class of low bits or does not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,32 +165,24 @@ def intervals(result: Json) -> dict[str, Interval]:
     return {} if result.get("verdict") == Verdict.ERROR.value else dict(_intervals(result))
 
 
+# kind -> symbol, field of the number, fields of the interval's ends
+_FIELDS = {
+    "sensitivity": ("ratio", "ratio_lower", "ratio_lower", "ratio_upper"),
+    "stability": ("ratio", "ratio", "ratio", "ratio"),
+    "accountant": ("bound", "figure", "figure", "figure"),
+    "utility": ("error", "estimate", "lower", "upper"),
+}
+_ENCLOSURE = ("parameter_lower", "parameter_lower", "parameter_upper")
+
+
 def _intervals(result: Json) -> Iterator[tuple[str, Interval]]:
     kind, pair, claim = result.get("kind"), result.get("pair"), claim_of(result)
     symbol = str(result.get("parameter", "epsilon"))
-    if kind == "sensitivity":
-        yield (
-            VALUE,
-            _interval_of_fields(
-                result, "ratio", ("ratio_lower", "ratio_lower", "ratio_upper"), pair
-            ),
-        )
-    elif kind == "stability":
-        yield VALUE, _interval_of_fields(result, "ratio", ("ratio", "ratio", "ratio"), pair)
-    elif kind == "accountant":
-        yield (
-            VALUE,
-            _interval_of_fields(result, str(result.get("returns")), ("figure", "figure", "figure")),
-        )
-    elif kind == "utility":
-        yield VALUE, _interval_of_fields(result, "error", ("estimate", "lower", "upper"))
+    if kind in _FIELDS:
+        what, *names = _FIELDS[kind]
+        yield VALUE, _interval_of_fields(result, str(result.get("returns", what)), names, pair)
     elif kind == "white box":
-        yield (
-            VALUE,
-            _interval_of_fields(
-                result, symbol, ("parameter_lower", "parameter_lower", "parameter_upper"), pair
-            ),
-        )
+        yield VALUE, _interval_of_fields(result, symbol, _ENCLOSURE, pair)
     elif kind == "trace" and result.get("audit"):
         yield from (
             (what, found) for what, found in intervals(result["audit"]).items() if what == VALUE
@@ -218,19 +210,11 @@ def _intervals(result: Json) -> Iterator[tuple[str, Interval]]:
             ),
         )
     if "parameter_lower" in (result.get("enclosure") or {}):
-        yield (
-            ENCLOSURE,
-            _interval_of_fields(
-                result["enclosure"],
-                symbol,
-                ("parameter_lower", "parameter_lower", "parameter_upper"),
-                pair,
-            ),
-        )
+        yield ENCLOSURE, _interval_of_fields(result["enclosure"], symbol, _ENCLOSURE, pair)
 
 
 def _interval_of_fields(
-    result: Json, symbol: str, names: tuple[str, str, str], pair: Any = None
+    result: Json, symbol: str, names: Sequence[str], pair: Any = None
 ) -> Interval:
     found = (number(result.get(name)) for name in names)
     shown, low, high = (math.nan if value is None else value for value in found)

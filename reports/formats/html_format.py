@@ -30,13 +30,11 @@ from dpwitness.reports.cards.overview import (
 from dpwitness.reports.cards.overview import what_to_do as steps
 from dpwitness.reports.formats.html_frame import block, render
 from dpwitness.reports.phrasing.facts import Entry, again
-from dpwitness.reports.phrasing.pair_diff import differing
 from dpwitness.reports.phrasing.scope import QUESTION, claim_facts, untested
 from dpwitness.reports.phrasing.summary import acceptance_text, family
-from dpwitness.reports.phrasing.wording import line
-from dpwitness.reports.plots.album import Album, text_of
+from dpwitness.reports.phrasing.wording import differing, line
+from dpwitness.reports.plots.album import PLOTS, Album, text_of
 from dpwitness.reports.plots.inline import inline_svg
-from dpwitness.reports.plots.registry import PLOTS
 
 SUFFIX = ".html"
 PICTURES = 110  # pictures per page: about .6 MB and 4 s

@@ -11,9 +11,8 @@ from pathlib import Path
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.formats.suppressions import excused
 from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.summary import violated_in_bits
+from dpwitness.reports.phrasing.summary import excused, violated_in_bits
 from dpwitness.reports.phrasing.wording import line, number
 from dpwitness.reports.plots.album import Album
 
@@ -64,11 +63,12 @@ def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) ->
 
 def _case(result: Json) -> ET.Element:
     headline = result.get("headline") or result["verdict"]
+    seconds = number(result.get("seconds")) or 0.0
     case = ET.Element(
         "testcase",
         classname=_class_name(result),
         name=line(result["name"], 300),
-        time=f"{_seconds(result):.3f}",
+        time=f"{seconds if 0 <= seconds < 1e9 else 0.0:.3f}",
     )
     outcome = _outcome(result)
     if outcome is not None:
@@ -120,8 +120,3 @@ def _class_name(result: Json) -> str:
         or f"dpwitness.{result.get('kind') or 'audit'}".replace(" ", "_"),
         300,
     )
-
-
-def _seconds(result: Json) -> float:
-    found = number(result.get("seconds"))
-    return found if found is not None and 0 <= found < 1e9 else 0.0

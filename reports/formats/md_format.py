@@ -65,7 +65,8 @@ def markdown(
     for text in (*others, family_confidence(entries, together), what_to_do(entries)):
         lines += [text, ""] if text else []
     shown = columns(entries)
-    lines += ["## Summary", "", *table([column.head for column in shown], _rows(entries)), ""]
+    rows = [[column.text(entry) for column in shown] for entry in sort_worst_first(entries)]
+    lines += ["## Summary", "", *table([column.head for column in shown], rows), ""]
     if overview:
         lines += [f"![Certified over claimed, all audits]({overview})", ""]
     lines += [legend(entries), ""] if legend(entries) else []
@@ -118,8 +119,3 @@ def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) ->
         overview="summary.svg" if overview else None,
     )
     write_text(file, text)
-
-
-def _rows(entries: Sequence[Entry]) -> list[list[str]]:
-    shown = columns(entries)
-    return [[column.text(entry) for column in shown] for entry in sort_worst_first(entries)]

@@ -24,10 +24,8 @@ from packaging.version import InvalidVersion, Version
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import json_text, write_text
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.formats.suppressions import excused
 from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.fingerprint import rules_of
-from dpwitness.reports.phrasing.summary import violated_in_bits
+from dpwitness.reports.phrasing.summary import excused, rules_of, violated_in_bits
 from dpwitness.reports.phrasing.wording import line
 from dpwitness.reports.plots.album import Album
 
@@ -62,7 +60,9 @@ def osv(results: Sequence[Json], modified: str = "") -> list[Json]:
     """
     groups: dict[tuple[str, ...], list[Json]] = {}
     for result in results:
-        groups.setdefault(_identity(result), []).append(result)
+        # the fields that the results of one target on several releases share
+        same = (str(result.get(key) or "") for key in ("name", "claim", "relation"))
+        groups.setdefault((release_of(result)[0], *same), []).append(result)
     records = [_record(identity, group, modified or _now()) for identity, group in groups.items()]
     return sorted(
         (record for record in records if record is not None), key=lambda record: str(record["id"])
@@ -91,21 +91,14 @@ def release_of(result: Mapping[str, Any]) -> tuple[str, str]:
     return (found["library"], found["version"]) if found else ("", "")
 
 
-def _identity(result: Json) -> tuple[str, ...]:
-    """Return the fields that the results of one target on several releases share."""
-    return release_of(result)[0], *(
-        str(result.get(key) or "") for key in ("name", "claim", "relation")
-    )
-
-
-def _violated(result: Json) -> bool:
-    values = result.get("verdict") == Verdict.VIOLATED.value or violated_in_bits(result)
-    return values and not excused(result)
-
-
 def _record(identity: tuple[str, ...], group: Sequence[Json], modified: str) -> Json | None:
     """Return the record of one target; None if no audit found a violation."""
-    violated = [result for result in group if _violated(result)]
+    violated = [
+        result
+        for result in group
+        if (result.get("verdict") == Verdict.VIOLATED.value or violated_in_bits(result))
+        and not excused(result)
+    ]
     if not violated:
         return None
     worst = violated[0]

@@ -16,9 +16,8 @@ from dpwitness.auditors.witnesses.trace_evidence import FINDINGS
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.formats.suppressions import excuse
 from dpwitness.reports.phrasing.facts import Entry
-from dpwitness.reports.phrasing.fingerprint import RULES, fingerprint, rules_of
+from dpwitness.reports.phrasing.summary import RULES, excuse, fingerprint, rules_of
 from dpwitness.reports.phrasing.wording import line, slugs
 from dpwitness.reports.plots.album import Album
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.cards.overview import SEVERITY
-from dpwitness.reports.formats.suppressions import excused
-from dpwitness.reports.phrasing.summary import count_verdicts, violated_in_bits
+from dpwitness.reports.phrasing.summary import count_verdicts, excused, violated_in_bits
 from dpwitness.reports.phrasing.wording import (
     beyond,
     code,

@@ -128,25 +128,20 @@ def pair_facts(result: Json) -> Facts:
     pair = result.get("pair")
     if not pair:
         return []
+    relation = escaped_markdown(pair.get("relation", ""))
+    known = describe_relation(str(pair.get("relation", "")))
+    checked = not known or parse_relation(str(pair["relation"])).checked
+    told = (
+        f"checked to be {relation} neighbors"
+        if checked
+        else f"stated to be neighbors ({relation}), not checked here"
+    )
     return [
         ("D0", code(dataset(pair["d0"]))),
         ("D1", code(dataset(pair["d1"]))),
         ("where they differ", escaped_markdown(differences(pair["d0"], pair["d1"]))),
-        (
-            "why this pair",
-            f"{escaped_markdown(pair.get('why', ''))}; "
-            f"{_relation_note(str(pair.get('relation', '')))}",
-        ),
+        ("why this pair", f"{escaped_markdown(pair.get('why', ''))}; {told}"),
     ]
-
-
-def _relation_note(relation: str) -> str:
-    """Return the sentence on whether the neighboring relation of the pair was checked or only
-    stated.
-    """
-    if describe_relation(relation) and not parse_relation(relation).checked:
-        return f"stated to be neighbors ({escaped_markdown(relation)}), not checked here"
-    return f"checked to be {escaped_markdown(relation)} neighbors"
 
 
 def enclosure(result: Json, digits: int = 6) -> str:

@@ -31,6 +31,20 @@ _EVIDENCE = {
     "assumed": "assumed in part: see the cards",
     "one trace": "one recorded run, replayed on the neighboring dataset",
 }
+# kind of result -> what an audit of this kind does not test
+_UNTESTED = {
+    "white box": (
+        "Differences between the code and its density: a white-box verdict is about the "
+        "formula, which a few runs compare with the sampler."
+    ),
+    "stability": "Inputs other than those that the search of a stability audit tried.",
+    "accountant": "Parameters of accountants other than those that the search tried.",
+    "metamorphic": (
+        "Inputs of metamorphic relations other than those that were tried; leaks that keep to "
+        "the relations."
+    ),
+    "trace": "Runs that take another path through the code than those that were recorded.",
+}
 _MAX_SHOWN = 6
 
 
@@ -97,23 +111,7 @@ def untested(results: Sequence[Json]) -> list[str]:
             "than the detectable ones, or of "
             "another kind, such as a raw value in one of a million outputs."
         )
-    if kinds["white box"]:
-        found.append(
-            "Differences between the code and its density: a white-box verdict is about the "
-            "formula, which a few runs compare "
-            "with the sampler."
-        )
-    if kinds["stability"]:
-        found.append("Inputs other than those that the search of a stability audit tried.")
-    if kinds["accountant"]:
-        found.append("Parameters of accountants other than those that the search tried.")
-    if kinds["metamorphic"]:
-        found.append(
-            "Inputs of metamorphic relations other than those that were tried; leaks that "
-            "keep to the relations."
-        )
-    if kinds["trace"]:
-        found.append("Runs that take another path through the code than those that were recorded.")
+    found += [text for kind, text in _UNTESTED.items() if kinds[kind]]
     floats = [r for r in results if r.get("kind") == "black box"]
     no_bits = sum(r.get("bit_level") is None for r in floats)
     if no_bits:

@@ -13,7 +13,7 @@ from dpwitness import InvalidArgument, Pair, Target, Verdict, audit
 from dpwitness.auditors.audit.audit import timed
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.executors.factory import executor
+from dpwitness.executors.pools import executor
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 _SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))

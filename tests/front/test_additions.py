@@ -116,15 +116,6 @@ def run(tmp_path_factory):
     return run
 
 
-def test_added_domain_and_mechanism_are_listed(run):
-    found = json.loads(run("list", "--json"))
-    assert "One coin, whose neighbor shows the other side." in [
-        row["text"] for row in found["domains"] if row["name"] == "Coin"
-    ]
-    assert "ToldTwice" in [row["name"] for row in found["mechanisms"]]
-    assert [row["kept"] for row in found["zoo"] if row["name"] == "told-twice"] == [False]
-
-
 def test_added_parts_work_from_the_command_line(run):
     """False-failure probability below 1e-9: the true epsilon is twice the claim."""
     audit = [

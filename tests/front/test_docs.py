@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,6 @@ from markdown_it import MarkdownIt
 
 import dpwitness
 from dpwitness import cli
-from dpwitness.auditors.witnesses.store import read_store
-from dpwitness.core.values.validation import InvalidArgument
 
 ROOT = Path(dpwitness.__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -335,68 +332,3 @@ def test_search_with_a_density_as_printed(shell):
         found.stdout + found.stderr
     )
     assert float(re.search(r"VIOLATED: epsilon > ([\d.]+)", found.stdout)[1]) > 3
-
-
-def test_trace_as_printed(shell):
-    shutil.copy(DOCS / "examples" / "counts.py", shell.folder)
-    traced = shell.dpwitness("trace", "counts.py:mean")
-    assert traced.returncode == 1 and re.search(
-        r"add_noise: input moves by 1 \(l1\), declared 0\.2 \(\d+ runs\)", traced.stdout
-    )
-
-
-def _done(file):
-    """Return the number of runs of the only audit in a store."""
-    if not file.exists():
-        return 0
-    with contextlib.suppress(InvalidArgument), read_store(file) as store:  # made at this moment
-        return sum(entry.done for entry in store.entries())
-    return 0
-
-
-def _numberless(line):
-    """Replace numbers in a line by N, and durations by T, because their unit depends on the
-    machine.
-    """
-    return re.sub(r"[\d,.]+", "N", re.sub(r"[\d.]+ (ns|us|ms|s|min)\b", "T", line))
-
-
-@pytest.mark.slow
-def test_an_audit_that_is_killed_goes_on_as_printed(tmp_path):
-    """The page's command on two Dask workers, killed and run again, gives the result of an
-    uninterrupted audit.
-    """
-    pytest.importorskip("distributed")
-    shutil.copy(DOCS / "examples" / "mine.py", tmp_path)
-    printed = next(
-        block for block in fences(DOCS / "guides" / "stores.md", "console") if "Killed" in block
-    ).splitlines()
-    first, again = (line[2:] for line in printed if line.startswith("$ "))
-    assert first == again and "--executor dask-local:2 --store run.db" in first
-
-    def begun(line):
-        return subprocess.Popen(
-            [sys.executable, "-m", *shlex.split(line)],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    with begun(first) as process:
-        while _done(tmp_path / "run.db") < 5_000_000 and process.poll() is None:
-            time.sleep(0.05)
-        assert process.poll() is None
-        process.kill()
-        _, told_first = process.communicate()
-    with begun(again) as process:
-        out, told_again = process.communicate()
-    with begun(first.partition(" --executor")[0]) as process:
-        whole, _ = process.communicate()
-    assert out == whole and process.returncode == 1
-    shape = [
-        _numberless(line) for line in printed if not line.startswith("$ ") and line != "Killed"
-    ]
-    assert [
-        _numberless(line) for line in (told_first + told_again).splitlines() if "noisy_sum" in line
-    ] == shape

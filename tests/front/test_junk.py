@@ -98,20 +98,6 @@ def test_the_sentence_names_argument_rule_and_value(call, message):
     assert message in str(caught.value)
 
 
-def test_claims_as_texts():
-    as_text = dpw.results.limit(Laplace(1.0), PAIR, claim="pure:1", trials=20_000, confidence=0.95)
-    assert (
-        as_text
-        == dpw.results.limit(
-            Laplace(1.0), PAIR, claim=dpw.PureDP(1.0), trials=20_000, confidence=0.95
-        )
-        > 0.9
-    )
-    assert dpw.domains.search(Laplace(1.0), Records(1), "pure:1", evaluations=20)[0][
-        1
-    ] == pytest.approx(1.0)
-
-
 def test_errors_are_one_printable_line_whatever_they_show():
     error = InvalidArgument("value must be plain, got " + "\x1b[31m\n" * 500)
     assert str(error).isprintable() and len(str(error)) <= 1000

@@ -6,18 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from dpwitness import suites
-from dpwitness.auditors.density.certify import certify
+from dpwitness import InvalidArgument, Verdict, certify, compare, suites
 from dpwitness.auditors.witnesses.audit_result import BitLevel
-from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.cli import main
-from dpwitness.core.protocols.mechanism import Truth
-from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
-from dpwitness.mechanisms.textbook.zoo import zoo
-from dpwitness.option_values.name_filter import matches
+from dpwitness.mechanisms import Truth, paper_zoo, zoo
+from dpwitness.option_values.parsers import matches
 from dpwitness.reports import write_report
-from dpwitness.suites import Case, Suite, compare, run_case, suite
+from dpwitness.suites import Case, Suite, run_case, suite
 
 
 @pytest.mark.parametrize(
@@ -164,26 +159,3 @@ def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
     assert "WRONG: it only keeps epsilon = 2, the violation was missed" in out
     assert "1 cases: 0 right, 1 wrong (too-good)" in out
     assert json.loads((tmp_path / "audit.json").read_text())["results"][0]["name"] == "too-good"
-
-
-@pytest.mark.slow
-def test_a_suite_from_the_command_line(shell):
-    found = shell.dpwitness(
-        "suite",
-        "zoo",
-        "-k",
-        "laplace-0.9 or wrong or response-5",
-        "--workers",
-        "2",
-        "--trials",
-        "1e6",
-    )
-    assert (found.returncode, found.stderr) == (0, "")
-    lines = found.stdout.splitlines()
-    # as they end
-    assert {line.split()[0] for line in lines[:3]} == {
-        "laplace-0.9",
-        "histogram-wrong-scale",
-        "randomized-response-5",
-    }
-    assert lines[3].startswith("3 cases: 3 right, 0 wrong")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "comparison"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from dpwitness import audit
 from dpwitness.benchmarks.pages.site import build

@@ -177,19 +177,3 @@ def test_a_verdict_without_counts_and_seal_is_shown_as_recorded(fresh, tmp_path,
         assert main(["report", str(file), "--format", "md", "--no-plots"]) == 0
         assert (tmp_path / "old.md").read_text().count("as recorded in old.json") == 1
     assert capsys.readouterr().err == ""
-
-
-def test_commands_refuse_an_edited_document_in_one_line(fresh, tmp_path, refused):
-    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
-    good.write_text(json.dumps(fresh))
-    bad.write_text(
-        json.dumps(alone(fresh, 0, lambda r: r.update(parameter_lower=0.2, verdict="NOT_REFUTED")))
-    )
-    for command in (
-        ["report", bad],
-        ["report", bad, "--show"],
-        ["compare", good, bad],
-        ["compare", bad, good],
-    ):
-        err = refused(*map(str, command))
-        assert "bad.json: results[0]: " in err and "'violated'" in err and "parameter_lower" in err

@@ -14,7 +14,7 @@ from dpwitness.core.values.atomic_files import atomic_folder, write_text
 from dpwitness.reports import write_report
 from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.formats.step_summary import append_summary
-from dpwitness.reports.plots.registry import PLOTS, Plot
+from dpwitness.reports.plots.album import PLOTS, Plot
 
 RESULT = {
     "kind": "black box",
@@ -77,21 +77,6 @@ def test_a_link_that_appears_later_is_refused_and_no_file_is_replaced(tmp_path):
         (folder / "z.svg").symlink_to(goal)
     assert goal.read_text() == "mine" and (folder / "audit.json").read_bytes() == before
     assert not [name for name in os.listdir(folder) if name.startswith(".")]
-
-
-def test_a_hard_link_keeps_its_old_content(tmp_path):
-    goal, folder = secret(tmp_path), tmp_path / "out"
-    folder.mkdir()
-    os.link(goal, folder / "audit.md")
-    written(folder)
-    assert goal.read_text() == "mine" and "leaky" in (folder / "audit.md").read_text()
-
-
-def test_a_folder_that_is_a_link_is_written_in_its_real_place(tmp_path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "latest").symlink_to(tmp_path / "real")
-    written(tmp_path / "latest")
-    assert (tmp_path / "real" / "audit.md").is_file() and (tmp_path / "latest").is_symlink()
 
 
 @pytest.mark.parametrize(
@@ -263,10 +248,3 @@ def test_an_interrupt_between_two_files_waits_for_the_last(tmp_path, monkeypatch
         write_text(draft / "a", "new")
         write_text(draft / "b", "new")
     assert sorted(os.listdir(folder)) == ["a", "b"]
-
-
-@pytest.mark.parametrize("name", ["", "  "])
-def test_a_name_of_white_space_is_not_a_report_folder(refused, name):
-    assert "report folder must be named" in refused(
-        "audit", "nowhere.py:f", "--claim", "pure:1", "--report", name
-    )

@@ -4,15 +4,14 @@ theirs survives.
 
 import io
 import re
-import xml.etree.ElementTree as ET
 
 import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from report_schemas import JUNIT, SARIF
 
 from dpwitness.console import summary
-from dpwitness.exit_codes import Stream
 from dpwitness.reports.audit.document import build_document, entries_of
 from dpwitness.reports.formats.html_format import html
 from dpwitness.reports.formats.junit_format import junit
@@ -21,6 +20,7 @@ from dpwitness.reports.formats.sarif_format import sarif
 from dpwitness.reports.formats.step_summary import step_summary
 from dpwitness.reports.phrasing.wording import plain
 from dpwitness.reports.plots.album import Album
+from dpwitness.terminal import Stream
 
 PARTS = [
     *("<script>alert(1)</script>", "<img src=x onerror=1>"),
@@ -142,7 +142,8 @@ def test_no_format_obeys_a_text(evil, kind):
     assert not any(line.lstrip().startswith("::") for line in step_summary(document).splitlines())
     page = html(document, entries, Album(empty=True))
     assert page.count("<script") == 1 and "<img src=x" not in page and not BAD.search(page)
-    ET.fromstring(junit(document).partition("\n")[2])  # well formed
+    JUNIT.validate(junit(document))
+    assert not list(SARIF.iter_errors(sarif(document)))
     messages = [each["message"]["text"] for each in sarif(document)["runs"][0]["results"]]
     assert not any(BAD.search(text) or "](" in text for text in messages)
     with pytest.MonkeyPatch.context() as patch:

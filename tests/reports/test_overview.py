@@ -3,7 +3,6 @@ published tables.
 """
 
 import json
-import math
 import re
 from collections import Counter
 from html import unescape
@@ -12,14 +11,9 @@ from pathlib import Path
 import pytest
 
 import dpwitness as dpw
-from dpwitness.benchmarks.pages.charts import LogAxis
 from dpwitness.benchmarks.pages.markdown_tables import tables, value
-from dpwitness.benchmarks.pages.overview import first_paragraph
-from dpwitness.benchmarks.pages.papers.claims_page import tally
 from dpwitness.benchmarks.pages.sections import SECTIONS
 from dpwitness.benchmarks.pages.site import PAGES, build
-from dpwitness.benchmarks.pages.third_party_page import page as third_party_page
-from dpwitness.proofs_checks.engine.finding import scope_summary
 
 PUBLISHED = Path(dpw.__file__).resolve().parent.parent / "reports" / "published"
 
@@ -149,18 +143,6 @@ def test_every_link_to_a_place_in_a_published_page_finds_it(site):
     assert len(re.findall(r'href="papers-checks\.html#', texts["papers.html"])) > 100
 
 
-def test_a_page_with_other_columns_is_shown_by_its_first_paragraph(tmp_path):
-    names = [name for name, _, _ in PAGES if name not in ("zoo", "papers-checks")]
-    for name in names:
-        (tmp_path / f"{name}.md").write_text(
-            f"# Title\n\nFirst of {name}.\n\n| a |\n| --- |\n| 1 |\n"
-        )
-    build(tmp_path)
-    text = (tmp_path / "index.html").read_text()
-    assert all(f"First of {name}." in text for name in names)
-    assert "<figure" not in text and "tiles" not in text.split("</style>")[1]
-
-
 def test_hostile_cells_are_text(tmp_path):
     evil = '<script>window.hit=1</script>"><img src=x onerror=window.hit=1>'
     table = "| target | claim | values | certified | bits |\n| --- | --- | --- | --- | --- |\n"
@@ -173,48 +155,4 @@ def test_hostile_cells_are_text(tmp_path):
         and text.count("<script>") == 1
         and "no bound" in text
         and "&lt;script&gt;" in text
-    )
-
-
-def test_sentences_that_count_are_grammatical():
-    assert tally([{"verdict": "FAILS"}]) == "1 claim: 1 is false."
-    assert tally([{"verdict": v} for v in ("VACUOUS", "UNDERSPECIFIED", "NOT_REFUTED")]) == (
-        "3 claims: 1 leaves a constant open, 1 is true but says nothing at practical sizes "
-        "and 1 was measured and not refuted."
-    )
-    assert tally([]) == "0 claims: none was checked."
-    one = {"verdict": "HOLDS", "scope": "point", "evidence": "proved"}
-    assert scope_summary([one]) == "1 is settled by a proof at one point."
-    found = published("third-party.json")
-    shown = third_party_page(
-        found | {"rows": [row | {"right": i > 0} for i, row in enumerate(found["rows"][:2])]}
-    )
-    assert "2 targets of " in shown and "1 verdict agrees, 1 does not." in shown
-    assert "1 target of 1 release," in third_party_page(found | {"rows": found["rows"][:1]})
-
-
-def test_values_tables_and_axes():
-    assert (value("1e-3"), value("1,000 a side"), value("violated: epsilon = infinity")) == (
-        0.001,
-        1000,
-        math.inf,
-    )
-    assert math.isnan(value(""))
-    found = list(
-        tables(
-            "## A\n\n| x |\n| --- |\n| 1 |\n\n### B\n\n| x |\n| --- |\n| 2 |\n\n## C\n\n| x "
-            "|\n| --- |\n| 3 |\n"
-        )
-    )
-    assert [(t.section, t.part, t.rows[0]["x"]) for t in found] == [
-        ("A", "", "1"),
-        ("A", "B", "2"),
-        ("C", "", "3"),
-    ]
-    axis = LogAxis(0.01, 20.0)
-    places = [axis.place(v) for v in (0.0, 0.01, 0.1, 1.0, 20.0, math.inf)]
-    assert places == sorted(places) and places[0] == places[1] and places[-1] == places[-2]
-    assert (
-        first_paragraph("# T\n\nA.\n\n- one\n- two\n\nB.\n") == "A.\n\n- one\n- two"
-        and first_paragraph("# T\n") == ""
     )

@@ -12,15 +12,12 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from dpwitness.auditors.audit.audit import audit as run_audit
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.certified_point import certified_point
-from dpwitness.auditors.witnesses.replay import replay
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict
-from dpwitness.mechanisms import zoo
 from dpwitness.reports import card_for, holm, result_json, write_report
 from dpwitness.reports.cards.cards import _CARDS
-from dpwitness.reports.phrasing.wording import dataset, differences, slugs
+from dpwitness.reports.phrasing.wording import dataset, differences
 
 
 def array(*values):
@@ -79,18 +76,6 @@ def test_the_numbers_of_a_violation_are_in_the_markdown(tmp_path):
     assert json.loads((tmp_path / "witness-laplace-0.9.json").read_text())["target"] == {
         "target": "m:f"
     }
-
-
-def test_no_violation_is_no_proof(tmp_path):
-    text = write_report(
-        [audit(verdict="NOT_REFUTED", p=0.4)], tmp_path, title="t", plots=False
-    ).read_text()
-    assert (
-        "**No violation found in 1 audit.**" in text
-        and "does not prove the claim" in text
-        and "is private" not in text
-    )
-    assert not list(tmp_path.glob("witness-*"))
 
 
 def test_an_error_shows_its_note_and_no_bound(tmp_path):
@@ -242,15 +227,6 @@ def test_names_cannot_leave_the_folder(tmp_path, name):
     assert len(files) == 6 and all(len(f) < 90 and f == f.lower() and ".." not in f for f in files)
 
 
-def test_slugs_differ_even_where_a_suffix_is_taken():
-    assert slugs(["a", "a-2", "A", "a"]) == ["a", "a-2", "a-3", "a-4"]
-
-
-def test_markup_in_a_name_stays_a_name(tmp_path):
-    text = write_report([audit("a|b`c\n# d")], tmp_path, title="t", plots=False).read_text()
-    assert "[`a\\|b'c # d`](#a-b-c-d)" in text and "\n# d" not in text
-
-
 def test_long_datasets_are_cut_and_their_difference_is_shown():
     first, second = array(*[0.0] * 1000), array(*[0.0] * 700, 2.5, *[0.0] * 299)
     assert dataset(first) == "[0, 0, 0, 0, 0, 0, 0, 0, ...] (1,000 entries)"
@@ -311,28 +287,3 @@ def test_matplotlib_is_imported_only_to_draw(tmp_path):
         ).stdout.strip()
         == "False"
     )
-
-
-def test_a_real_audit_is_reported_and_its_witness_replays(tmp_path):
-    """Laplace noise scaled by 0.9 at 4e5 runs: the claim falls with probability above 1 - 1e-6, at
-    fixed seeds.
-    """
-    wrong = zoo()["laplace-0.9"]
-    result = run_audit(
-        wrong,
-        claim=wrong.claim,
-        pair=wrong.worst_pair(),
-        trials=400_000,
-        seed=5,
-        name="laplace-0.9",
-    )
-    text = write_report([result], tmp_path, title="t").read_text()
-    assert (
-        f"epsilon > {result.parameter_lower:.4g}" in text and 1.0 < result.parameter_lower < 1 / 0.9
-    )
-    words = (tmp_path / "profile-laplace-0.9.svg").read_text()
-    assert (
-        f"epsilon &gt; {result.epsilon_lower:.4g} at delta = 0" in words
-        and "violated here" in words
-    )
-    assert replay(tmp_path / "witness-laplace-0.9.json", seed=8).verdict is Verdict.VIOLATED

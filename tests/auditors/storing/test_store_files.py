@@ -4,18 +4,13 @@ import json
 import os
 import sqlite3
 
-import numpy as np
 import pytest
 from stored_audits import SHORT, SMALL, SOURCE, noisy, stopping, without_time
 
-from dpwitness import audit
-from dpwitness.auditors.events.outputs import Outputs
+from dpwitness import InvalidArgument, audit
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
-from dpwitness.auditors.witnesses.serialization import pack, unpack
 from dpwitness.auditors.witnesses.store import Store, open_store, read_store
-from dpwitness.auditors.workers.chunks import Segment, Span
 from dpwitness.cli import main
-from dpwitness.core.values.validation import InvalidArgument
 
 
 def test_an_edited_bound_in_a_store_is_refused(tmp_path):
@@ -121,33 +116,6 @@ def test_a_disk_that_has_room_again_gets_all(plain, tmp_path, monkeypatch):
         assert store.entries()[0].verdict == "NOT_REFUTED"
 
 
-def test_spans_are_bytes_and_back():
-    sides = (
-        Outputs(
-            np.array([[1.0, np.nan]]),
-            np.array([5.0]),
-            {5.0: "float[2]", 6.0: "'text'"},
-            opaque=frozenset({"X"}),
-        ),
-        None,
-    )
-    parts = [
-        (3, Segment([np.array([[1, 2], [3, 4]])], [sides], 10, 0, [2**127, 5], 0.5, True)),
-        (4, Segment([], [], 0)),
-    ]
-    for parts_ in (parts, parts[1:]):
-        span = Span(7, 9, parts_, True, 0.25)
-        found = unpack(7, pack(span))
-        assert (
-            found.agrees(span)
-            and found.seconds == span.seconds
-            and (found.raised, found.last) == (True, 9)
-        )
-    assert unpack(7, pack(Span(7, 9, parts, True))).parts[0][1].sides[0][0].names == sides[0].names
-    with pytest.raises(ValueError, match="no span begins with"):
-        unpack(0, b"pickle")
-
-
 @pytest.fixture(scope="module")
 def small_store(tmp_path_factory):
     """A finished audit of 1,000 runs beside one that was stopped, and the results that
@@ -231,22 +199,18 @@ def test_a_damaged_audit_is_named_and_removed_and_others_stay(small_store, tmp_p
         )
 
 
-@pytest.mark.parametrize("action", ["gc", "merge"])
-def test_a_store_that_cannot_be_changed_is_one_line(
-    small_store, tmp_path, monkeypatch, capsys, action
-):
+def test_a_store_that_cannot_be_changed_is_one_line(small_store, tmp_path, monkeypatch, capsys):
     """Damage between the rows, such as a wrong list of free pages, and a full disk show only when
     something is written.
     """
-    file, other = tmp_path / "run.db", tmp_path / "other.db"
+    file = tmp_path / "run.db"
     file.write_bytes(small_store[0])
-    other.write_bytes(small_store[0])
 
     def fail(*_):
         raise sqlite3.DatabaseError("database disk image is malformed")
 
-    monkeypatch.setattr(Store, "clear_damage" if action == "gc" else "require_intact", fail)
-    assert main(["store", action, str(file), *([str(other)] if action == "merge" else [])]) == 2
+    monkeypatch.setattr(Store, "clear_damage", fail)
+    assert main(["store", "gc", str(file)]) == 2
     told = f"store is damaged or cannot be written, got {file}: database disk image is malformed"
     assert told in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""Watched releases: evidence over slices, new releases, merged stores, clocks, killed calls, and
+"""Watched releases: evidence over slices, new releases, clocks, killed calls, and
 the workflows of the documentation.
 """
 
@@ -8,23 +8,19 @@ import itertools
 import json
 import math
 import shlex
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from dpwitness import Pair
+from dpwitness import InvalidArgument, Pair, Verdict
 from dpwitness.auditors.audit.slices import read_release
 from dpwitness.auditors.audit.watch import WatchedTarget, watch
 from dpwitness.auditors.statistics.anytime import e_discoveries
-from dpwitness.auditors.witnesses.merge import merge
 from dpwitness.auditors.witnesses.recompute import recompute_bounds
-from dpwitness.auditors.witnesses.store import open_store, read_store
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.cli import main
-from dpwitness.core.values.validation import InvalidArgument
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -104,30 +100,6 @@ def test_a_change_outside_of_the_source_is_seen_in_the_outputs(tmp_path, monkeyp
     HIDDEN = 2.0
     _, lines = call(path, WatchedTarget(run, "f", "pure:1", PAIR))
     assert "changed (although its source file is the same): outputs" in lines[0]
-
-
-def test_stores_of_two_machines_merge_in_any_order_and_nothing_counts_twice(tmp_path):
-    one, two, copy = (tmp_path / name for name in ("one.db", "two.db", "copy.db"))
-    call(one, target(1.0))
-    shutil.copy(one, two)
-    call(one, target(1.0), trials=3_000)
-    call(two, target(1.0))
-    call(two, target(1.0))
-    shutil.copy(two, copy)
-    alone = [next(iter(releases(path).values())) for path in (one, two)]
-    for into, other in ((one, two), (copy, one)):
-        with open_store(into) as store, read_store(other) as more:
-            merge(store, more)
-    merged, again = (next(iter(releases(path).values())) for path in (one, copy))
-    assert merged == again
-    assert len(merged.slices) == len({each.id for each in merged.slices}) == 4
-    assert merged.runs == sum(each.runs for each in alone) - alone[0].slices[0].runs
-    assert sum(part.tally.rounds for part in merged.parts.values()) == sum(
-        row[3] for each in merged.slices for row in each.counts
-    )
-    (state,), _ = call(one, target(1.0))
-    assert state.slices == 5
-    recompute_bounds(state.result.to_json())
 
 
 def test_a_clock_that_goes_back_is_reported_and_changes_nothing(tmp_path):

@@ -2,24 +2,18 @@
 interrupted runs.
 """
 
-import contextlib
 import json
-import os
-import pty
 import re
 import shlex
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
 
 import pytest
 
-from dpwitness import audit
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.cli import COMMANDS, _parser, main
-from dpwitness.mechanisms import Laplace
 from dpwitness.option_values.init_example import FILES
 
 PAIR = ["--d0", "[0]", "--d1", "[1]"]
@@ -49,75 +43,6 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
     )
     again = replace(shell, folder=elsewhere).dpwitness(*replay, "--allow", "mine.py:leaky")
     assert again.returncode == 1 and json.loads(again.stdout)["verdict"] == "VIOLATED"
-
-
-@pytest.mark.slow
-def test_json_is_strict_and_holds_the_witness(shell):
-    arguments = [
-        "audit",
-        "mine:leaky",
-        "--claim",
-        "pure:1",
-        *PAIR,
-        "--trials",
-        "2e5",
-        "--seed",
-        "3",
-        "--json",
-    ]
-    found = shell.dpwitness(*arguments)
-    data = json.loads(found.stdout, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-    assert (data["verdict"], data["claim"], data["requested"], data["seed"]) == (
-        "VIOLATED",
-        "pure:1",
-        200_000,
-        3,
-    )
-    assert data["witness"]["target"]["target"] == "mine:leaky"
-    assert data["witness"]["pair"]["d1"]["value"] == [1.0]
-    # processes: it is Python code
-    parallel = json.loads(shell.dpwitness(*arguments, "--workers", "2").stdout)
-    assert parallel["tally"] == data["tally"]
-
-
-def test_threads_and_one_worker_count_the_same(shell):
-    laplace = [
-        "audit",
-        "dpwitness.mechanisms:Laplace",
-        "--kwargs",
-        '{"epsilon": 1.0}',
-        "--trials",
-        "2e4",
-        "--json",
-    ]
-    tallies = [
-        json.loads(shell.dpwitness(*laplace, "--workers", k).stdout)["tally"] for k in ("1", "2")
-    ]
-    assert tallies[0] == tallies[1]
-    assert tallies[0]["correct"] > tallies[0]["wrong"] > 0
-
-
-@pytest.mark.slow
-def test_exit_code_follows_the_bits_only_when_asked(shell):
-    bare = ["audit", "mine.py:bare", "--claim", "pure:1", *PAIR, "--trials", "1e5"]
-    values, bits = shell.dpwitness(*bare), shell.dpwitness(*bare, "--bits")
-    assert (values.returncode, bits.returncode) == (0, 1)
-    assert (
-        values.stdout.startswith("NOT REFUTED")
-        and "the exit code ignores it, add --bits" in values.stdout
-    )
-    fine = shell.dpwitness(
-        "audit", "mine.py:fine", "--claim", "pure:1", *PAIR, "--trials", "1e5", "--bits"
-    )
-    assert fine.returncode == 0
-
-
-def test_a_mechanism_that_always_raises_is_an_error(shell):
-    found = shell.dpwitness("audit", "mine.py:raises", "--claim", "pure:1", *PAIR)
-    assert found.returncode == 3
-    assert (
-        found.stdout.splitlines()[0] == "ERROR: mechanism always raises RuntimeError: out of order"
-    )
 
 
 @pytest.mark.parametrize(
@@ -293,28 +218,6 @@ def test_what_the_users_file_raises_is_shown_without_our_frames(shell):
     assert "def f(dataset, size, rng:" in typo.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda w: w | {"schema_version": 99},
-            "was written by schema 99, this version reads up to",
-        ),
-        (lambda w: w | {"target": {"target": "gone:away"}}, "no module named 'gone'"),
-        (lambda w: {k: v for k, v in w.items() if k != "event"}, "the witness is incomplete"),
-    ],
-)
-def test_witnesses_that_cannot_be_replayed(shell, change, message):
-    result = audit(
-        Laplace(1.0, arithmetic="grid", noise_multiplier=0.2), trials=20_000, seed=1, bits=False
-    )
-    (shell.folder / "w.json").write_text(json.dumps(change(result.witness)))
-    found = shell.dpwitness("replay", "w.json")
-    assert (found.returncode, found.stdout) == (2, "")
-    assert found.stderr.count("\n") == 1 and message in found.stderr
-
-
 def test_interrupt_prints_the_partial_result_writes_the_report_and_exits_3(shell):
     process = shell.start(
         "audit", "mine.py:slow", "--claim", "pure:1", *PAIR, "--trials", "1e8", "--report", "out"
@@ -332,29 +235,6 @@ def test_interrupt_prints_the_partial_result_writes_the_report_and_exits_3(shell
         json.loads((shell.folder / "out" / "audit.json").read_text())["results"][0]["verdict"]
         == "INCONCLUSIVE"
     )
-
-
-@pytest.mark.slow
-def test_progress_bar_on_a_terminal_and_silence_in_a_pipe(shell):
-    arguments = ["audit", "mine.py:slow", "--claim", "pure:1", *PAIR, "--trials", "4e4"]
-    outer, inner = pty.openpty()
-    try:
-        shown = subprocess.run(
-            [sys.executable, "-m", "dpwitness", *arguments],
-            cwd=shell.folder,
-            env=shell.environment(),
-            stdout=subprocess.PIPE,
-            stderr=inner,
-        )
-        os.close(inner)
-        drawn = ""
-        with contextlib.suppress(OSError):  # the end of a terminal
-            while part := os.read(outer, 100_000):
-                drawn += part.decode()
-    finally:
-        os.close(outer)
-    assert "runs/s" in drawn and "left" in drawn and drawn.endswith("\r")
-    assert shown.stdout.startswith(b"NOT REFUTED")
 
 
 def test_benchmarks_are_part_of_a_clone(monkeypatch, capsys, refused):

@@ -4,20 +4,16 @@ Only verdicts are colored, only if colors are requested, and audited code cannot
 """
 
 import json
-import os
-import pty
 import re
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 
 from dpwitness.cli import COMMANDS, main
-from dpwitness.colors import CODES, NO_CODES, mark_verdict, wanted
-from dpwitness.exit_codes import Stream, show
 from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.phrasing.wording import plain
+from dpwitness.terminal import CODES, NO_CODES, Stream, mark_verdict, show, wanted
 
 MARKS = "".join(map(chr, CODES))
 HOSTILE = f"\x1b[31mred\x9b1m{MARKS}"
@@ -230,26 +226,3 @@ def test_the_table_fits_the_terminal_and_loses_nothing(ran, report, monkeypatch,
 def test_a_report_of_nothing_has_no_table(ran, tmp_path):
     (tmp_path / "none.json").write_text(json.dumps(build_document([], title="None")))
     assert ran("report", "none.json", "--show")[1] == "No audit was run.\n"
-
-
-@pytest.mark.slow_cases("environment0-True")
-@pytest.mark.parametrize(("environment", "colored"), [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_on_a_terminal(report, environment, colored):
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "dpwitness", "report", str(report), "--show"]
-    there = (
-        {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-        | {"TERM": "xterm", "COLUMNS": "200"}
-        | environment
-    )
-    subprocess.run(
-        command, env=there, stdout=theirs, stderr=subprocess.PIPE, timeout=60, check=True
-    )
-    os.close(theirs)
-    found = os.read(ours, 10**6).decode()
-    os.close(ours)
-    assert (
-        "NOT REFUTED" in found
-        and ("\x1b[1mNOT REFUTED\x1b[0m" in found) == colored
-        and _only_own_codes(found)
-    )

@@ -19,15 +19,6 @@ def told(capsys, *arguments):
     return code, capsys.readouterr().out
 
 
-def test_a_claim_is_certified_for_a_pair(capsys):
-    code, out = told(capsys, *LAPLACE, *PAIR, "--white-box", "--verbose")
-    assert code == 0 and out.startswith(
-        "CERTIFIED: epsilon is 1 for this pair only, within the claim pure:1 (proved; "
-        "sampler and density "
-    )
-    assert "evidence   " in out and "--search looks for a worse one" in out
-
-
 @pytest.mark.slow
 def test_the_catalogue_is_looked_through(capsys):
     """The exact epsilon of noisy max with its value is 2.5 at epsilon = 1, on a pair of the

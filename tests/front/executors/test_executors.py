@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import CancelledError
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ import pytest
 import dpwitness as dpw
 from dpwitness.auditors.workers.engine import MechanismFailed
 from dpwitness.auditors.workers.worker_failures import explained
-from dpwitness.executors import cluster as cluster_module
+from dpwitness.executors import pools as cluster_module
 from dpwitness.executors.specs import FORMS, parse
 from dpwitness.mechanisms import Laplace
 
@@ -161,21 +160,12 @@ def test_an_extra_that_is_missing_is_named(spec, extra, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spec", ["threads:2", "processes:2"])
-def test_counts_are_those_of_a_serial_audit(spec, serial):
-    with dpw.executors.executor(spec) as executor:
-        found = dpw.audit(Laplace(1.0), pair=NEAR, trials=20_000, seed=3, executor=executor)
-        assert executor._max_workers == 2
-    assert counted(found) == counted(serial)
-
-
-@pytest.mark.slow
 def test_a_large_pair_is_read_once_by_each_process(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
     with dpw.executors.executor("processes:1") as executor:
         found = dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3, executor=executor)
-        package = "__import__('dpwitness.auditors.workers.pair_files').auditors.running.pair_files"
+        package = "__import__('dpwitness.auditors.workers.pair_files').auditors.workers.pair_files"
         hits, misses, *_ = executor.submit(eval, f"tuple({package}.read.cache_info())").result()
     assert misses == 1 and hits > 4
     assert counted(found) == counted(dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3))
@@ -281,14 +271,6 @@ def test_a_module_that_the_workers_lack(address, tmp_path, monkeypatch):
         pytest.raises(dpw.InvalidArgument, match=r"no module 'faraway'.*install it where they run"),
     ):
         dpw.audit(f, **asked, executor=executor)
-
-
-def test_tasks_of_who_leaves_are_cancelled(address):
-    with dpw.executors.executor(address) as executor:
-        future = executor.submit(time.sleep, 0.5)
-    with pytest.raises(CancelledError) as told:
-        future.result(timeout=10)
-    assert explained(told.value).startswith("the cluster is lost")
 
 
 def test_workers_of_another_version_are_named(address, monkeypatch):

@@ -14,11 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from dpwitness import audit
+from dpwitness import Pair, Target, audit
 from dpwitness.executors.pools import pool
-from dpwitness.mechanisms import Pair
 from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
-from dpwitness.mechanisms.wrappers.programs.target import Target
 
 HOSTILE = """
 import ctypes

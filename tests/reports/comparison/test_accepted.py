@@ -16,7 +16,7 @@ from dpwitness.cli import main
 from dpwitness.commands.suite import _is_accepted
 from dpwitness.mechanisms import TruncatedGeometric
 from dpwitness.reports.comparison.accepted import apply_accepted, read_accepted, unaccepted_rules
-from dpwitness.reports.comparison.page import markdown
+from dpwitness.reports.comparison.compare import markdown
 
 TODAY = datetime.date(2026, 6, 30)
 

@@ -10,11 +10,8 @@ import jsonschema
 import numpy as np
 import pytest
 
-from dpwitness import Pair, audit
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness import Pair, Verdict, audit
 from dpwitness.benchmarks.pages.osv_feed import publish_osv
-from dpwitness.cli import main
-from dpwitness.mechanisms import Gaussian, Laplace
 from dpwitness.reports.audit.document import build_document
 from dpwitness.reports.formats.osv_format import osv
 from dpwitness.reports.formats.sp800_226_format import NOT_COVERED, sheet
@@ -226,16 +223,3 @@ def test_the_sheet_says_what_was_measured_and_what_was_not():
         "data collection",
     )
     assert all(rows[subject] == f"*{NOT_COVERED}*" for subject in open_questions)
-
-
-def test_the_command_writes_both_formats(tmp_path):
-    from dpwitness.reports.audit.report import write_report
-
-    kept = audit(Laplace(1.0), pair=PAIR, bits=False, trials=5_000, seed=1)
-    unclear = audit(
-        Gaussian(1.0, 1e-5), claim="approx:1,1e-5", pair=PAIR, bits=False, trials=5_000, seed=1
-    )
-    write_report([kept, unclear], tmp_path, title="t", plots=False)
-    assert main(["report", str(tmp_path / "audit.json"), "--format", "osv,sp800-226"]) == 0
-    assert json.loads((tmp_path / "audit.osv.json").read_text()) == []
-    assert (tmp_path / "audit.sp800-226.md").read_text().startswith("# Evidence sheet")

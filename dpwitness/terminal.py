@@ -1,20 +1,24 @@
-"""Error handling of commands: one-line errors, documented exit codes, and output streams that never
-raise.
+"""Terminal of a command: exit codes, one-line errors, output streams that never raise, colors of
+verdicts, and signals that end a run.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import io
 import os
+import re
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from io import TextIOBase
 from pathlib import Path
 from typing import Any
 
-from dpwitness.colors import CODES, NO_CODES
 from dpwitness.core.values.validation import InvalidArgument, error_text
 
 OK, VIOLATED, USAGE, NO_VERDICT = 0, 1, 2, 3
@@ -193,7 +197,7 @@ def _signal_name(error: KeyboardInterrupt) -> str:
     return f" by {error.args[0]}" if error.args else ""
 
 
-def try_to_write(what: str, write: Callable[[], Path]) -> tuple[Path | None, bool]:
+def try_to_write(what: str, write: Callable[[], Path | None]) -> tuple[Path | None, bool]:
     """Call `write` and return its path and whether it failed.
 
     A failure is printed and not raised, so that the verdict is still reported. A report whose JSON
@@ -225,15 +229,11 @@ def announce_unstored(results: Iterable[Any]) -> bool:
     unstored = {
         f"{result.name}: the store could not be written to the end: {result.unstored}"
         for result in results
-        if _is_unstored(result)
+        if getattr(result, "unstored", "")
     }
     for reason in sorted(unstored):
         print_error("", reason)
     return bool(unstored)
-
-
-def _is_unstored(result: Any) -> bool:
-    return bool(getattr(result, "unstored", ""))
 
 
 def code_after_write(code: int, failed: bool = True) -> int:
@@ -253,3 +253,143 @@ def _print_traceback(error: BaseException) -> None:
     if os.environ.get(TRACEBACK, "") not in ("", "0"):
         with contextlib.suppress(Exception):
             traceback.print_exception(error)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class _SignalState:
+    """Signals received so far, and a timer that repeats a lost interrupt."""
+
+    count = 0
+    last = False
+    again = threading.Timer(0.0, int)
+
+
+def _on_signal(sign: int, frame: Any) -> None:
+    """Raise KeyboardInterrupt at the first signal and exit the process at the second."""
+    _SignalState.count += 1
+    if _SignalState.count == 1:
+        raise KeyboardInterrupt(signal.Signals(sign).name)
+    with contextlib.suppress(OSError):
+        os.write(2, b"\ndpwitness: interrupted twice, ended at once\n")
+    os._exit(NO_VERDICT)  # workers exit when their parent does
+
+
+def _repeat_lost_interrupt(unraisable: Any) -> None:
+    """Repeat an interrupt that was raised in a destructor or a callback, where Python drops
+    exceptions.
+    """
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
+        _SignalState.again.cancel()
+        _SignalState.again = threading.Timer(0.05, _resend_interrupt)
+        _SignalState.again.daemon = True
+        _SignalState.again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
+
+
+def _resend_interrupt() -> None:
+    """Send SIGINT to this process, unless the command has ended."""
+    if not _SignalState.last:
+        _SignalState.count = 0
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@contextmanager
+def handled_signals() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the first SIGINT, SIGTERM or SIGHUP in the block.
+
+    A signal that was ignored when the process started (nohup, a background job) stays ignored.
+    """
+    before = {}
+    with contextlib.suppress(ValueError):  # not in the main thread
+        for sign in _SIGNALS:
+            if signal.getsignal(sign) is not signal.SIG_IGN:
+                before[sign] = signal.signal(sign, _on_signal)
+    _SignalState.count, hook = 0, sys.unraisablehook
+    sys.unraisablehook = _repeat_lost_interrupt
+    try:
+        yield
+    finally:
+        if not _SignalState.last:
+            sys.unraisablehook = hook
+            for sign, handler in before.items():
+                signal.signal(sign, handler)
+
+
+def finish(code: int) -> int:
+    """Make any later signal exit this process at once with `code`, and return `code`.
+
+    All output is written by now; only the interpreter's cleanup remains.
+    """
+    _SignalState.last = True
+    _SignalState.again.cancel()
+    # clears an interrupt inside an earlier `exec`, which CPython would turn into an exit by SIGINT
+    exec("")
+    with contextlib.suppress(ValueError):
+        for sign in _SIGNALS:
+            if signal.getsignal(sign) is not signal.SIG_IGN:
+                signal.signal(sign, lambda *_: os._exit(code))
+    atexit.register(_ignore_signals)
+    return code
+
+
+def _ignore_signals() -> None:
+    """Ignore signals during interpreter shutdown, where Python restores default handlers and a
+    signal would change the exit code.
+    """
+    for sign in _SIGNALS:
+        signal.signal(sign, signal.SIG_IGN)
+
+
+COLOR_CHOICES = ("auto", "always", "never")
+
+_STYLES = {
+    "VIOLATED": "1;31",
+    "SUSPECT": "1;33",
+    "ERROR": "33",
+    "INCONCLUSIVE": "33",
+    "NOT REFUTED": "1",
+    "SUPPORTED": "32",
+    "CERTIFIED": "32",
+}
+_MARKS = {verdict: chr(0xF8D0 + i) for i, verdict in enumerate(_STYLES)}
+_END_MARK = chr(0xF8CF)
+CODES = {ord(_END_MARK): "\x1b[0m"} | {
+    ord(mark): f"\x1b[{_STYLES[verdict]}m" for verdict, mark in _MARKS.items()
+}
+NO_CODES = dict.fromkeys(CODES, "")
+_VERDICT = re.compile(rf"(?:{'|'.join(_STYLES)})\b")
+
+
+def marked(text: str, verdict: str) -> str:
+    """Return text between the start and end marks of a verdict."""
+    return f"{_MARKS[verdict]}{text}{_END_MARK}"
+
+
+def mark_verdict(text: str, at: int = 0) -> str:
+    """Mark the verdict at index `at` of a text; the text is unchanged if there is none.
+
+    Examples
+    --------
+    >>> mark_verdict("NOT REFUTED: no violation").translate(CODES)
+    '\\x1b[1mNOT REFUTED\\x1b[0m: no violation'
+    """
+    verdict_match = _VERDICT.match(text, at)
+    return (
+        text[:at] + marked(verdict_match[0], verdict_match[0]) + text[verdict_match.end() :]
+        if verdict_match
+        else text
+    )
+
+
+def wanted(choice: str, stream: TextIOBase) -> bool:
+    """Return whether to write color codes.
+
+    The choice "auto" means yes on a terminal that supports colors, unless NO_COLOR
+    (https://no-color.org) is set.
+    """
+    if choice != "auto":
+        return choice == "always"
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

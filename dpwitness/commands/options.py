@@ -1,0 +1,277 @@
+"""Options of commands: names with their keywords for `argparse`, each declared once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.executors.specs import FORMS, parse
+from dpwitness.option_values.parsers import integer, real
+from dpwitness.terminal import COLOR_CHOICES
+
+Command = Callable[[str, str], argparse.ArgumentParser]
+Options = dict[str, dict[str, Any]]
+
+TRIALS = integer("trials", 1000, 10**12)
+SECONDS = real("seconds", 0.0, 1e6)
+_SEED = integer("seed", 0)
+_WORKERS = integer("workers", 1, 1024)
+
+
+def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
+    """Add options to a parser; options with the same word under ``group`` exclude each other."""
+    groups: dict[str, Any] = {}
+    for name, settings in options.items():
+        keywords = dict(settings)
+        group = keywords.pop("group", "")
+        if group and group not in groups:
+            groups[group] = parser.add_mutually_exclusive_group()
+        groups.get(group, parser).add_argument(name, **keywords)
+
+
+def confidence(of: str, default: float | None = 0.99, text: str = "") -> Options:
+    """Return ``--confidence`` of a quantity."""
+    return {
+        "--confidence": {
+            "type": real("confidence", 0.0, 1.0, ends="()"),
+            "default": default,
+            "metavar": "C",
+            "help": f"confidence of {of}; default{'' if text else ' '}{text or default}",
+        }
+    }
+
+
+def time_limit(of: str = "one chunk of runs", default: float = 300.0) -> Options:
+    """Return ``--time-limit``."""
+    return {
+        "--time-limit": {
+            "type": SECONDS,
+            "default": default,
+            "metavar": "SECONDS",
+            "help": f"time limit of {of}; default {default:g}",
+        }
+    }
+
+
+def seed(text: str = "root of all randomness", default: int | None = None) -> Options:
+    """Return ``--seed``."""
+    return {"--seed": {"type": _SEED, "default": default, "metavar": "S", "help": text}}
+
+
+def workers(
+    text: str = "number of workers: threads for mechanisms of dpwitness, processes for others",
+) -> Options:
+    """Return ``--workers`` and ``--executor``."""
+    return {
+        "--workers": {
+            "group": "workers",
+            "type": _WORKERS,
+            "default": 1,
+            "metavar": "K",
+            "help": text,
+        },
+        "--executor": {
+            "group": "workers",
+            "type": _spec,
+            "metavar": "SPEC",
+            "help": f"instead of --workers: {FORMS}; the counts do not depend on the choice",
+        },
+    }
+
+
+def _spec(text: str) -> str:
+    """Return the text of an executor's spec if it is valid."""
+    try:
+        return parse(text).text
+    except InvalidArgument as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def duration(of: str) -> Options:
+    """Return ``--seconds``, the time budget of a run, and ``--clock``."""
+    return {
+        "--seconds": {
+            "group": "budget",
+            "type": SECONDS,
+            "metavar": "S",
+            "help": f"approximate duration of {of}, instead of --trials: some runs are timed "
+            "first, to fix and announce their number",
+        }
+    } | CLOCK
+
+
+JSON: Options = {"--json": {"action": "store_true", "help": "print as JSON"}}
+# The option has no default: the default of a subcommand would overwrite the value given to its
+# parent command.
+COLOR: Options = {
+    "--color": {
+        "choices": COLOR_CHOICES,
+        "default": argparse.SUPPRESS,
+        "help": "color verdicts; default auto: on a terminal, unless NO_COLOR is set",
+    }
+}
+CLOCK: Options = {
+    "--clock": {
+        "choices": ["wall", "cpu"],
+        "default": "wall",
+        "help": "what --seconds counts: wall time (default), or CPU time of this process and its "
+        "workers, the same on a busy machine; other time limits, and searches of declared "
+        "targets, count wall time",
+    }
+}
+REPORTING: Options = {
+    "--report": {
+        "metavar": "DIR",
+        "help": "write audit.md, audit.sarif, audit.json, plots, and witness-*.json for each "
+        "violation",
+    },
+    "--summary": {
+        "metavar": "FILE",
+        "help": "append a short summary in Markdown to FILE; default: the file that "
+        "GITHUB_STEP_SUMMARY names, if set",
+    },
+    "--json": {"action": "store_true", "help": "print results as JSON"},
+}
+# options of every command that runs mechanisms
+RUNNING: Options = {
+    "--trials": {
+        "group": "budget",
+        "type": TRIALS,
+        "metavar": "N",
+        "help": "total number of runs of the mechanism, both datasets together, such as 1e6",
+    },
+    **seed("root of all randomness: the same seed gives the same counts"),
+    **workers(),
+    **REPORTING,
+}
+# options of every command that ends with `report_results`
+DETAIL: Options = {
+    "--quiet": {
+        "group": "detail",
+        "action": "store_true",
+        "help": "print only the verdict, in one line, and no progress",
+    },
+    "--verbose": {
+        "group": "detail",
+        "action": "store_true",
+        "help": "print all lines of a result, instead of six",
+    },
+}
+IN_PROCESS: Options = {
+    "--in-process": {"action": "store_true", "help": "run the mechanism in this process"}
+}
+STORE: Options = {
+    "--store": {
+        "metavar": "FILE",
+        "help": "file that records the counts: after an interruption, the same command resumes",
+    }
+}
+BASELINE: Options = {
+    "--baseline": {
+        "metavar": "FILE",
+        "help": "accepted findings (TOML: name or target, claim, reason, expires): printed with "
+        "their reason, and not failures until they expire",
+    }
+}
+INTERPRETER: Options = {
+    "--python": {
+        "metavar": "PATH",
+        "help": "interpreter, or name of an environment, whose processes run the target",
+    },
+    "--memory": {
+        "type": real("memory", 0.0, 1e6, ends="[]"),
+        "default": 0.0,
+        "metavar": "GB",
+        "help": "limit of each worker's address space; default: none",
+    },
+}
+PAIR: Options = {
+    "--d0": {
+        "metavar": "JSON",
+        "help": "a dataset: a list of numbers becomes a float64 array, FILE.parquet or FILE.csv a "
+        "pandas frame, other JSON a Python value",
+    },
+    "--d1": {
+        "metavar": "JSON",
+        "help": "a neighboring dataset; without --d0 and --d1, pairs come from the mechanism's "
+        "domain",
+    },
+    "--relation": {
+        "metavar": "R",
+        "help": "relation of the datasets: replace-one (default), add-remove, "
+        "add-remove:unit=COLUMN, replace-one:k=K, l1, l2, linf, stated, ... (dpwitness list "
+        "relations), or FILE.py:NAME of a user-defined Relation",
+    },
+}
+# the mechanism, its claim and its pair
+SUBJECT: Options = {
+    "target": {
+        "nargs": "?",
+        "metavar": "MODULE:NAME",
+        "help": "a mechanism or a function f(dataset, size, rng), as MODULE:NAME or FILE.py:NAME",
+    },
+    "--as": {
+        "dest": "form",
+        "metavar": "FORM",
+        "help": "how the target is run: batch, run (one call per run), object, object.METHOD or "
+        "estimator.ATTRIBUTE; default: detected",
+    },
+    "--claim": {
+        "help": "pure:EPS, approx:EPS,DELTA, zcdp:RHO, rdp:ALPHA,EPS, rdp:ALPHA=EPS,..., gdp:MU, "
+        "fdp:FILE, dpsgd:SAMPLING,NOISE,STEPS[,DELTA], metric:EPS[,DISTANCE], "
+        "percoordinate:EPS,... or group:SIZE,CLAIM; default: the mechanism's claim"
+    },
+    "--distance": {
+        "metavar": "X",
+        "help": "distance of the datasets, for claims metric:EPS: a number, or the norm l1, l2 or "
+        "linf; default: that of the relation, or l1",
+    },
+    "--kwargs": {"metavar": "JSON", "help": "keyword arguments of the class or function"},
+    **PAIR,
+}
+# a program instead of a target
+PROGRAM: Options = {
+    "--command": {
+        "dest": "program",
+        "metavar": "TEXT",
+        "help": "instead of a target, a program with its arguments; it must follow "
+        "docs/reference/protocol.md, and starts without a shell",
+    },
+    "--cwd": {"metavar": "DIR", "help": "working folder of the program"},
+    "--text": {
+        "action": "store_true",
+        "help": "the program prints one output per line; its arguments may contain {size}, "
+        "{seed}, {dataset}, or it reads DPWITNESS_SIZE etc.",
+    },
+    "--text-runs": {
+        "choices": ["batch", "one"],
+        "help": "start the program for each batch of runs (default), or for each run",
+    },
+}
+# a database instead of a target, and the domain of its tables
+DATABASE: Options = {
+    "--dsn": {
+        "metavar": "DSN",
+        "help": "instead of a target, a database: sqlite:///:memory: or duckdb:///FILE, which is "
+        "opened read-only and copied to memory",
+    },
+    "--query": {
+        "metavar": "SQL",
+        "help": "one SELECT, which may only read; its rows are the output of a run",
+    },
+    "--table": {"metavar": "NAME", "help": "name of the dataset in the query; default data"},
+    "--setup": {"metavar": "SQL", "help": "statements to run before the query: views, macros"},
+    "--domain": {
+        "metavar": "JSON",
+        "help": "domain of the datasets, as in target files: "
+        """'{"kind": "Table", "columns": {"age": [0, 120]}}' (dpwitness list domains); or """
+        "FILE.py:NAME of a domain, or of a user-defined Relation that generates pairs",
+    },
+}
+
+
+def name_filter(text: str) -> Options:
+    """Return ``-k``, a filter of names."""
+    return {"-k": {"dest": "keyword", "default": "", "metavar": "EXPR", "help": text}}
