@@ -18,16 +18,16 @@ from __future__ import annotations
 
 from flint import arb
 
-from dpwitness.proofs_checks.engine.enclosures import (
+from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
     Enclosure,
+    certificate,
     enclose,
     log1p_remainder,
     supremum_of,
     twice,
 )
-from dpwitness.proofs_checks.engine.ledger import certificate
 
 CURVATURE = arb(0.25)  # largest second derivative of the logistic loss
 

@@ -12,21 +12,25 @@ import math
 from flint import arb
 
 from dpwitness.auditors.audit.audit import audit
-from dpwitness.mechanisms.papers.logistic import LogisticOutputPerturbation
-from dpwitness.proofs_checks.engine.enclosures import (
+from dpwitness.mechanisms import LogisticOutputPerturbation
+from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
+    Effort,
     Enclosure,
+    Evidence,
+    audited,
+    certificate,
+    claim,
     enclose,
     excess,
     free,
     supremum_of,
     times,
     twice,
+    unsatisfiable,
+    z3,
 )
-from dpwitness.proofs_checks.engine.evidence import audited, unsatisfiable
-from dpwitness.proofs_checks.engine.finding import Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 PEAK = arb(-1).exp().lambertw()  # max_t t sigmoid(-t) = W(1/e) = 0.2784..., at t = 1 + W(1/e)
 BEND = 1 + PEAK  # the maximizer t of PEAK: sigmoid(BEND) = 1 / (1 + 1 / PEAK)
@@ -48,7 +52,7 @@ def minimiser_moves_little(effort: Effort) -> Evidence:
     r > g1 / G2 satisfies both. Neither step needs g to be convex; the lemma asks for it only so
     that w2 is a stationary point.
     """
-    r, c, g1, g2 = need("z3", "z3-solver").Reals("r c g1 G2")
+    r, c, g1, g2 = z3.Reals("r c g1 G2")
     facts = [g1 >= 0, g2 > 0, g2 * r * r <= -c, c >= -g1 * r]
     return unsatisfiable(
         effort,

@@ -18,8 +18,8 @@ from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputP
 from dpwitness.proofs_checks import ClaimVerdict, check, enclose
 from dpwitness.proofs_checks.claims.glm_claims import huber_delta, huber_pair, wide_excess
 from dpwitness.proofs_checks.claims.glm_utility_claims import OneFeature
+from dpwitness.proofs_checks.engine.enclosures import gap, gaussian_excess, mills
 from dpwitness.proofs_checks.engine.evidence import audited, exact_delta
-from dpwitness.proofs_checks.engine.gaussian import gap, gaussian_excess, mills
 
 HOLDS, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 

@@ -14,7 +14,7 @@ from dpwitness.benchmarks.pages.papers.claims_page import checks_page, page, wri
 from dpwitness.cli import main
 from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, settle
 from dpwitness.proofs_checks.engine import ledger
-from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine.finding import Declaration
 from dpwitness.suites import claims
 
 HERE = Path(__file__).parent

@@ -15,9 +15,8 @@ from dpwitness.mechanisms import LinearCosts
 from dpwitness.mechanisms.papers.ftrl import PrivateFTRL
 from dpwitness.proofs_checks import ClaimVerdict, check, enclose, supremum
 from dpwitness.proofs_checks.claims.regret_claims import regret_scaling, renyi_excess, steady_regret
-from dpwitness.proofs_checks.engine.enclosures import at_most
+from dpwitness.proofs_checks.engine.enclosures import at_most, gaussian_excess
 from dpwitness.proofs_checks.engine.evidence import exact_delta
-from dpwitness.proofs_checks.engine.gaussian import gaussian_excess
 from dpwitness.proofs_checks.engine.ledger import Effort
 
 HOLDS, TIGHT, FAILS, OPEN = (
