@@ -1,6 +1,5 @@
 from .papers.aggregation import MirrorAveraging as MirrorAveraging
 from .papers.aggregation import Organisations as Organisations
-from .papers.convex import ConvexObjectivePerturbation as ConvexObjectivePerturbation
 from .papers.ftrl import PrivateFTRL as PrivateFTRL
 from .papers.glm import GLMObjectivePerturbation as GLMObjectivePerturbation
 from .papers.glm import GLMOutputPerturbation as GLMOutputPerturbation
@@ -9,6 +8,7 @@ from .papers.interactive import PredictionSession as PredictionSession
 from .papers.interactive import PrivateInteractivePrediction as PrivateInteractivePrediction
 from .papers.interactive import hold_gap as hold_gap
 from .papers.learner import KernelLearner as KernelLearner
+from .papers.logistic import ConvexObjectivePerturbation as ConvexObjectivePerturbation
 from .papers.logistic import LogisticObjectivePerturbation as LogisticObjectivePerturbation
 from .papers.logistic import LogisticOutputPerturbation as LogisticOutputPerturbation
 from .papers.paper_zoo import PaperSpecimen as PaperSpecimen

@@ -14,14 +14,11 @@ import numpy as np
 from numpy.random import Generator
 from scipy.optimize import brentq
 
+from dpwitness.core import GDP, InvalidArgument, LabelledVectors, Loss
 from dpwitness.core.balls.erm import ObjectivePerturbationEnclosures, OutputPerturbationEnclosures
-from dpwitness.core.claims import GDP
-from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.solvers import minimise, minimize_perturbed_risk, noise_for_minimizers
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument
 
 LOGISTIC = Loss("logistic")
 

@@ -14,10 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.core.claims import ApproxDP, PureDP
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.labelled_ball import LabelledBall
+from dpwitness.core import (
+    ApproxDP,
+    InvalidArgument,
+    LabelledBall,
+    LabelledVectors,
+    Loss,
+    Pair,
+    PureDP,
+    Truth,
+)
 from dpwitness.core.numerics.labelled_pairs import (
     axis,
     far_response,
@@ -25,12 +31,10 @@ from dpwitness.core.numerics.labelled_pairs import (
     replaced,
     zero_record_pair,
 )
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import Truth
-from dpwitness.core.values.validation import InvalidArgument, require, require_positive, short_repr
+from dpwitness.core.values.validation import require, require_positive, short_repr
 from dpwitness.mechanisms.papers.erm import (
     ObjectivePerturbation,
     OutputPerturbation,

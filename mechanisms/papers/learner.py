@@ -14,16 +14,19 @@ from typing import Literal
 
 import numpy as np
 
-from dpwitness.core.claims import ApproxDP
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.labelled_ball import LabelledBall
-from dpwitness.core.numerics.kernels import Kernel
+from dpwitness.core import (
+    ApproxDP,
+    InvalidArgument,
+    Kernel,
+    LabelledBall,
+    LabelledVectors,
+    Loss,
+    Pair,
+)
 from dpwitness.core.numerics.labelled_pairs import axis, replaced
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.solvers import Problem, minimise, minimize_kernel_risk
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require, short_repr
+from dpwitness.core.values.validation import require, short_repr
 from dpwitness.mechanisms.papers.ridge import check_records
 
 _LINEAR = Kernel()

@@ -15,23 +15,19 @@ from typing import Literal
 
 import numpy as np
 
+from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, PureDP, Truth
 from dpwitness.core.balls.ball import EnclosureUnavailable
 from dpwitness.core.balls.erm import ObjectivePerturbationEnclosures
 from dpwitness.core.balls.law import ClampedLaw, LineLaw
 from dpwitness.core.balls.risk import RiskLaw
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.labelled_ball import LabelledBall
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.noise import SphericalNoise, round_to_grid
 from dpwitness.core.numerics.solvers import Problem
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require, require_one_of
+from dpwitness.core.values.validation import require, require_one_of
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.textbook.categorical import output_rows
 

@@ -15,6 +15,7 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
+from dpwitness.core import ApproxDP, InvalidArgument, Pair, PureDP, Records, Truth
 from dpwitness.core.balls.law import (
     GeometricLaw,
     LaplaceLaw,
@@ -24,9 +25,6 @@ from dpwitness.core.balls.law import (
     RoundedNormalLaw,
 )
 from dpwitness.core.balls.shift import Shift
-from dpwitness.core.claims import ApproxDP, PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.records import Records
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.inlined_draws import GAUSSIAN_FROM_STATE
 from dpwitness.core.numerics.jit import jit
@@ -42,9 +40,9 @@ from dpwitness.core.numerics.laplace_laws import (
     laplace_log_density,
 )
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require, require_integer
+from dpwitness.core.values.validation import require, require_integer
 from dpwitness.mechanisms.textbook.gaussian_calibration import epsilon_of_shift, shift_over_sigma
 
 GRID = 2.0**-10  # a power of two: rounding to it, and adding multiples of it, is exact in binary

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpwitness.core.claims import GDP
+from dpwitness.core import GDP
 
 
 @lru_cache(maxsize=256)

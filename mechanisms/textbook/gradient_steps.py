@@ -18,17 +18,10 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.core.claims import ApproxDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.rows import Rows
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Truth
+from dpwitness.core import ApproxDP, InvalidArgument, Pair, Rows, Truth
+from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import (
-    InvalidArgument,
-    require,
-    require_callable,
-    require_numbers,
-)
+from dpwitness.core.values.validation import require, require_callable, require_numbers
 
 Update = Callable[[FloatArray, Generator], Any]
 

@@ -9,9 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.records import Records
+from dpwitness.core import InvalidArgument, Pair, PureDP, Records, Truth
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.laplace_laws import (
     as_integer_vector,
@@ -19,8 +17,8 @@ from dpwitness.core.numerics.laplace_laws import (
     laplace_log_density,
 )
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
-from dpwitness.core.values.validation import InvalidArgument, require
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.textbook.vectors import LaplaceFactor, laplace_factors
 
 

@@ -17,16 +17,14 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
+from dpwitness.core import InvalidArgument, Pair, PureDP, Records, Truth
 from dpwitness.core.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.records import Records
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import as_integer_vector, column
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
-from dpwitness.core.values.validation import InvalidArgument, require, short_repr
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import require, short_repr
 
 
 def _record_value(dataset: Any, values: int, owner: str) -> int:

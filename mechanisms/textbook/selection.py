@@ -20,6 +20,7 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
+from dpwitness.core import Answers, InvalidArgument, Pair, PureDP, Truth
 from dpwitness.core.balls.ball import (
     Ball,
     Box,
@@ -35,9 +36,6 @@ from dpwitness.core.balls.maximum import (
     max_log_density,
     max_loss,
 )
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.answers import Answers
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import (
@@ -50,9 +48,9 @@ from dpwitness.core.numerics.laplace_laws import (
     standard_laplace,
 )
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require
+from dpwitness.core.values.validation import require
 
 
 def _lookup_log_mass(log_mass: FloatArray, outputs: FloatArray) -> FloatArray:

@@ -19,19 +19,17 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from dpwitness.core import Answers, InvalidArgument, Pair, PureDP, Truth
 from dpwitness.core.balls.ball import Ball, Box, FiniteSupport
 from dpwitness.core.balls.threshold import pattern_masses
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.answers import Answers
 from dpwitness.core.numerics import threshold_law
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.laplace_laws import as_vector
 from dpwitness.core.numerics.threshold_law import ABOVE, BELOW, Noise
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require
+from dpwitness.core.values.validation import require
 
 _MAX_PATTERNS = 1 << 16
 

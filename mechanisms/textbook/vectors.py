@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.answers import Answers
-from dpwitness.core.domains.records import Records
+from dpwitness.core import Answers, Pair, PureDP, Records, Truth
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.laplace_laws import as_vector, laplace_draws, laplace_log_density
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.textbook.additive import Laplace
 

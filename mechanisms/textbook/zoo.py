@@ -7,10 +7,9 @@ from __future__ import annotations
 import functools
 from typing import Any, Protocol
 
-from dpwitness.core.claims import Claim
-from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core import Claim, Pair, Truth
 from dpwitness.core.domains import Domain
-from dpwitness.core.protocols.mechanism import Truth, WhiteBox
+from dpwitness.core.protocols.mechanism import WhiteBox
 from dpwitness.core.values.class_registry import modules_of
 
 

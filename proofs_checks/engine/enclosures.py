@@ -22,8 +22,9 @@ from typing import TypeAlias
 
 from flint import arb, ctx
 
+from dpwitness.core import InvalidArgument
 from dpwitness.core.balls.ball import down, endpoints, up
-from dpwitness.core.values.validation import InvalidArgument, require_finite
+from dpwitness.core.values.validation import require_finite
 
 Ball: TypeAlias = arb
 

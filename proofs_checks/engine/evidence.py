@@ -17,10 +17,8 @@ from dpwitness.auditors.functions.bounds.utility_claims import UtilityClaim
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.certify_result import CertifyResult
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict
-from dpwitness.core.claims import Claim
-from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core import Claim, InvalidArgument, Pair
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks.engine.enclosures import Enclosure
 from dpwitness.proofs_checks.engine.finding import WHOLE, ClaimVerdict, Evidence
 from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, sympy, z3

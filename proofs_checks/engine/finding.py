@@ -13,8 +13,9 @@ from typing import Any
 from dpwitness.auditors.witnesses.enclosure_bounds import EVIDENCE
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.core import InvalidArgument
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require_one_of
+from dpwitness.core.values.validation import require_one_of
 from dpwitness.proofs_checks.engine.enclosures import Box, Enclosure, SignMap
 
 WHOLE, BOX, POINT = "whole domain", "box", "point"

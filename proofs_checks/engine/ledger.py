@@ -18,12 +18,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from flint import ctx
 
-from dpwitness.core.values.validation import (
-    InvalidArgument,
-    require_integer,
-    require_one_of,
-    require_positive,
-)
+from dpwitness.core import InvalidArgument
+from dpwitness.core.values.validation import require_integer, require_one_of, require_positive
 from dpwitness.proofs_checks.engine.enclosures import (
     Box,
     Contradiction,

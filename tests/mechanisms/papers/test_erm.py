@@ -14,8 +14,7 @@ from dpwitness.benchmarks.experiment_data import breast_cancer, padded, pima, sp
 from dpwitness.core.numerics.solvers import Problem, minimise
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.mechanisms import InvalidArgument, LabelledVectors, Loss
-from dpwitness.mechanisms.papers.convex import QuadraticPenalty
-from dpwitness.mechanisms.papers.logistic import hypercube
+from dpwitness.mechanisms.papers.logistic import QuadraticPenalty, hypercube
 
 
 def loss_at(mechanism, pair, outputs):
@@ -220,38 +219,6 @@ def test_w14_output_gamma_spends_half():
             for d in (other.worst_pair().d0, other.worst_pair().d1)
         )
         assert np.linalg.norm(first - second) == pytest.approx(1.0, abs=1e-6)
-
-
-class _Ridge:
-    """lambda |w|^2 / 2 and the logistic loss, once more, by hand: the general path must give the
-    same law.
-    """
-
-    strong_convexity = 0.3
-
-    def gradient(self, w, x=None, y=None):
-        return 0.3 * w if x is None else -(y / (1 + np.exp(y * (w @ x))))[:, None] * x
-
-    def hessian(self, w, x=None, y=None):
-        if x is None:
-            return np.broadcast_to(0.3 * np.eye(w.shape[1]), (len(w), w.shape[1], w.shape[1]))
-        s = 1 / (1 + np.exp(-(w @ x)))
-        return (s * (1 - s))[:, None, None] * np.outer(x, x)
-
-
-def test_users_own_loss_and_penalty_agree_with_the_compiled_ones():
-    data = LabelledVectors([[0.6, 0.8], [-0.5, 0.1]], [1, -1], [1, 3])
-    own = m.ConvexObjectivePerturbation(0.5, 1.0, _Ridge(), _Ridge(), "gamma")
-    mixed = m.ConvexObjectivePerturbation(0.5, 1.0, Loss("logistic"), _Ridge(), "gamma")
-    compiled = m.ConvexObjectivePerturbation(
-        0.5, 1.0, Loss("logistic"), QuadraticPenalty(0.3), "gamma"
-    )
-    rows = [each.sample(data, 500, np.random.default_rng(2)) for each in (own, mixed, compiled)]
-    np.testing.assert_allclose(rows[0], rows[2], rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(rows[1], rows[2], rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(
-        own.log_density(rows[0], data), compiled.log_density(rows[0], data), atol=1e-10
-    )
 
 
 def test_same_multiset_same_bits_and_clipping_is_part_of_the_mechanism():

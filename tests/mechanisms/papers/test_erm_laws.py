@@ -16,7 +16,7 @@ from dpwitness import mechanisms as m
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms import LabelledVectors, Loss
-from dpwitness.mechanisms.papers.convex import QuadraticPenalty
+from dpwitness.mechanisms.papers.logistic import QuadraticPenalty
 
 LINE = LabelledVectors([[0.9], [-0.4], [1.0], [0.0]], [1, 1, -1, 1], [3, 2, 1, 1])
 PLANE = LabelledVectors(

@@ -11,7 +11,7 @@ from numba import njit
 from dpwitness import mechanisms as m
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import Kernel, Loss
-from dpwitness.mechanisms.papers.convex import QuadraticPenalty
+from dpwitness.mechanisms.papers.logistic import QuadraticPenalty
 
 HINGE, LINEAR = Loss("hinge"), Loss("linear")
 LEARNER = m.KernelLearner(Loss("logistic"), 0.1, 2, 4)
@@ -107,11 +107,7 @@ GOOD = {
             {"kappa": 0.5},
             "kappa must bound the slope of the loss, 1.0 for logistic, got 0.5",
         ),
-        (
-            m.ConvexObjectivePerturbation,
-            {"loss": 3},
-            "loss must be a Loss or have gradient and hessian, got int",
-        ),
+        (m.ConvexObjectivePerturbation, {"loss": 3}, "loss must be a Loss, got 3"),
         (QuadraticPenalty, {"weight": 0.0}, "weight must be positive and finite, got 0.0"),
         (Loss, {"name": "log"}, "name must be one of 'logistic', 'hinge', "),
         (m.PrivateRidge, {"epsilon": 0.0}, EPSILON),
