@@ -38,12 +38,12 @@ from dpwitness.core.values.validation import require, require_positive, short_re
 from dpwitness.mechanisms.papers.erm import (
     ObjectivePerturbation,
     OutputPerturbation,
-    gaussian_epsilon,
     largest_loss,
     logistic_shift,
     validated_dataset,
 )
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
+from dpwitness.mechanisms.textbook.additive import epsilon_of_shift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ class GLMOutputPerturbation(_GLM, OutputPerturbation):
             )
         if self.noise == "gaussian":
             return Truth(
-                gaussian_epsilon(shift * noise.rate, self.delta),
+                epsilon_of_shift(shift * noise.rate, self.delta, 0),
                 "JT-03: the largest shift in Gaussian noise, at the claim's delta",
                 safe,
             )
@@ -291,7 +291,7 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
                 return None
             mu = 2 * self.lipschitz * self.radius * noise.rate
             return Truth(
-                gaussian_epsilon(mu, self.delta),
+                epsilon_of_shift(mu, self.delta, 0),
                 "JT-07: linear loss, a Gaussian shift of 2LR, at the claim's delta",
                 safe,
             )

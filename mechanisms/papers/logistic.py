@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, PureDP, Truth
+from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.numerics.labelled_pairs import axis, opposed_records_pair, replaced
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
@@ -29,6 +29,7 @@ from dpwitness.mechanisms.papers.erm import (
     validated_dataset,
 )
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
+from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 NOISES = ("gamma", "laplace_radius_scale", "laplace_radius_std")
 
@@ -49,10 +50,9 @@ def radial_noise(noise: str, rate: float, dimension: int) -> SphericalNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class _Logistic:
+class _Logistic(PureMechanism):
     """Shared fields, claim and domain of both logistic regression mechanisms."""
 
-    epsilon: float
     regularization: float
     noise: str = "gamma"
     clip: bool = False
@@ -64,11 +64,6 @@ class _Logistic:
         require(self).positive("epsilon", "regularization").one_of("noise", NOISES).nonnegative(
             "grid"
         ).integer("dimension", "records")
-
-    @property
-    def claim(self) -> PureDP:
-        """Return the claim of Theorems 1 and 2: epsilon-DP."""
-        return PureDP(self.epsilon)
 
     @property
     def domain(self) -> LabelledBall:
@@ -272,7 +267,7 @@ class QuadraticPenalty:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class ConvexObjectivePerturbation(ObjectivePerturbation):
+class ConvexObjectivePerturbation(ObjectivePerturbation, PureMechanism):
     """Objective perturbation of a convex problem (Theorem 3).
 
     The noise is b = B u with u uniform on the sphere and B Laplace of standard deviation 2
@@ -295,7 +290,6 @@ class ConvexObjectivePerturbation(ObjectivePerturbation):
         As for `LogisticOutputPerturbation`.
     """
 
-    epsilon: float
     kappa: float
     loss: Loss
     penalty: QuadraticPenalty
@@ -320,11 +314,6 @@ class ConvexObjectivePerturbation(ObjectivePerturbation):
                 f"{owner}: kappa must bound the slope of the loss, {steepest!r} for "
                 f"{self.loss.name}, got {self.kappa!r}"
             )
-
-    @property
-    def claim(self) -> PureDP:
-        """Return the claim of Theorem 3: epsilon-DP."""
-        return PureDP(self.epsilon)
 
     @property
     def domain(self) -> LabelledBall:

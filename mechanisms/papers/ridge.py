@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, PureDP, Truth
+from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.balls.ball import EnclosureUnavailable
 from dpwitness.core.balls.erm import ObjectivePerturbationEnclosures
 from dpwitness.core.balls.law import ClampedLaw, LineLaw
@@ -30,6 +30,7 @@ from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, require_one_of
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.textbook.categorical import output_rows
+from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 Form = Literal["printed", "repaired"]
 
@@ -45,7 +46,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
+class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosures):
     """Private ridge regression by objective perturbation; releases one estimate, a vector of length
     p.
 
@@ -82,7 +83,6 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
     2.3605
     """
 
-    epsilon: float
     regularization: float
     radius: float
     label_bound: float
@@ -109,10 +109,6 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
         A_p is the area of the unit sphere.
         """
         return self.epsilon / ((2 if self.form == "printed" else 4) * self.gradient_bound)
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
 
     @property
     def truth(self) -> Truth:

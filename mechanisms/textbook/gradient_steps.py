@@ -22,6 +22,7 @@ from dpwitness.core import ApproxDP, InvalidArgument, Pair, Rows, Truth
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, require_callable, require_numbers
+from dpwitness.mechanisms.textbook.additive import smallest_epsilon
 
 Update = Callable[[FloatArray, Generator], Any]
 
@@ -81,17 +82,11 @@ def step_delta(noise_multiplier: float, sampling_probability: float, epsilon: fl
 
 def step_epsilon(noise_multiplier: float, sampling_probability: float, delta: float) -> float:
     """Return the smallest epsilon of one step at `delta`."""
-    from scipy.optimize import brentq
 
     def excess(epsilon: float) -> float:
         return step_delta(noise_multiplier, sampling_probability, epsilon) - delta
 
-    if excess(0.0) <= 0:
-        return 0.0
-    high = 1.0
-    while excess(high) > 0:
-        high *= 2
-    return float(brentq(excess, 0.0, high, xtol=1e-12))
+    return smallest_epsilon(excess)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
