@@ -18,8 +18,7 @@ from dpwitness.mechanisms import (
     Loss,
 )
 from dpwitness.mechanisms.papers.logistic import QuadraticPenalty
-from dpwitness.proofs_checks.claims.logistic_claims import CURVATURE
-from dpwitness.proofs_checks.claims.logistic_sensitivity_claims import LINE_SHIFT, singular_excess
+from dpwitness.proofs_checks.claims.logistic_claims import CURVATURE, LINE_SHIFT, singular_excess
 from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
