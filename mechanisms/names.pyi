@@ -1,6 +1,5 @@
 from .papers.aggregation import MirrorAveraging as MirrorAveraging
 from .papers.aggregation import Organisations as Organisations
-from .papers.convex import ConvexObjectivePerturbation as ConvexObjectivePerturbation
 from .papers.ftrl import PrivateFTRL as PrivateFTRL
 from .papers.glm import GLMObjectivePerturbation as GLMObjectivePerturbation
 from .papers.glm import GLMOutputPerturbation as GLMOutputPerturbation
@@ -9,6 +8,7 @@ from .papers.interactive import PredictionSession as PredictionSession
 from .papers.interactive import PrivateInteractivePrediction as PrivateInteractivePrediction
 from .papers.interactive import hold_gap as hold_gap
 from .papers.learner import KernelLearner as KernelLearner
+from .papers.logistic import ConvexObjectivePerturbation as ConvexObjectivePerturbation
 from .papers.logistic import LogisticObjectivePerturbation as LogisticObjectivePerturbation
 from .papers.logistic import LogisticOutputPerturbation as LogisticOutputPerturbation
 from .papers.paper_zoo import PaperSpecimen as PaperSpecimen
@@ -23,7 +23,6 @@ from .textbook.additive import Laplace as Laplace
 from .textbook.additive import TruncatedGeometric as TruncatedGeometric
 from .textbook.categorical import SoftmaxDraw as SoftmaxDraw
 from .textbook.gradient_steps import GradientSteps as GradientSteps
-from .textbook.histograms import NoisyHistogram as NoisyHistogram
 from .textbook.local import OneTimeRappor as OneTimeRappor
 from .textbook.local import RandomizedResponse as RandomizedResponse
 from .textbook.local import Rappor as Rappor
@@ -34,6 +33,7 @@ from .textbook.sparse_vector import AboveThreshold as AboveThreshold
 from .textbook.sparse_vector import BrokenSparseVector as BrokenSparseVector
 from .textbook.sparse_vector import SparseVector as SparseVector
 from .textbook.vectors import LaplaceVector as LaplaceVector
+from .textbook.vectors import NoisyHistogram as NoisyHistogram
 from .textbook.vectors import PrefixSums as PrefixSums
 from .textbook.zoo import Specimen as Specimen
 from .textbook.zoo import zoo as zoo

@@ -1,7 +1,6 @@
 from .alignments.program import provable as provable
 from .alignments.prove import ProofResult as ProofResult
 from .alignments.prove import prove as prove
-from .engine.declaration import Declaration as Declaration
 from .engine.enclosures import Ball as Ball
 from .engine.enclosures import Box as Box
 from .engine.enclosures import Enclosure as Enclosure
@@ -10,6 +9,7 @@ from .engine.enclosures import enclose as enclose
 from .engine.enclosures import supremum as supremum
 from .engine.finding import ClaimFinding as ClaimFinding
 from .engine.finding import ClaimVerdict as ClaimVerdict
+from .engine.finding import Declaration as Declaration
 from .engine.finding import Evidence as Evidence
 from .engine.ledger import Effort as Effort
 from .engine.ledger import certificate as certificate

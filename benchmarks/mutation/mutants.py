@@ -25,8 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpwitness.benchmarks.proofs.review.check_code import Definition, is_claims_module, places
-from dpwitness.proofs_checks.engine.declaration import Declaration
-from dpwitness.proofs_checks.engine.finding import ClaimFinding
+from dpwitness.proofs_checks.engine.finding import ClaimFinding, Declaration
 from dpwitness.proofs_checks.engine.ledger import CELLS, settle
 
 PACKAGE = "dpwitness.proofs_checks"

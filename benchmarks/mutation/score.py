@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from dpwitness.benchmarks.mutation.mutants import EXCUSES, Mutant, Outcome, mutants, run
-from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine.finding import Declaration
 from dpwitness.proofs_checks.engine.ledger import declarations
 
 LEAST = 0.95  # share of the mutants without an excuse that must be detected

@@ -102,6 +102,27 @@ def laplace_log_density(x: Ball, scale: Ball) -> Ball:
     return -abs(x) / scale - (2 * scale).log()
 
 
+def laplace_cdf(x: Ball) -> Ball:
+    """Return P(Laplace(1) <= x); the function is increasing, so the ends of the ball give the
+    enclosure.
+    """
+    low, high = _cdf(x.lower()), _cdf(x.upper())
+    return low if x.is_exact() else low.union(high)
+
+
+def _cdf(x: Ball) -> Ball:
+    """Return the Laplace distribution function at a ball, without the sharpening by endpoints."""
+    if x <= 0:
+        return x.exp() / 2
+    if x >= 0:
+        return 1 - (-x).exp() / 2
+    return (
+        (-abs(x)).exp() / 2
+        if x.is_zero()
+        else arb(0.5).union(_cdf(abs(x).upper())).union(1 - _cdf(abs(x).upper()))
+    )
+
+
 def laplace_mass(low: float, high: float, center: Ball, scale: Ball) -> Ball:
     """Return P(low < center + Laplace(scale) <= high).
 

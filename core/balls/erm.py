@@ -15,7 +15,7 @@ from flint import arb, arb_mat
 from numpy.typing import NDArray
 
 from dpwitness.core.balls.ball import Ball, Box, over
-from dpwitness.core.balls.law import LineLaw, LineLawEnclosures
+from dpwitness.core.balls.law import LineLaw, LineLawEnclosures, Shift
 from dpwitness.core.balls.plane import PlaneLoss
 from dpwitness.core.balls.risk import (
     RiskLaw,
@@ -26,7 +26,6 @@ from dpwitness.core.balls.risk import (
     shift_of,
     slope_over,
 )
-from dpwitness.core.balls.shift import Shift
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
 

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from flint import arb
 
@@ -334,3 +334,15 @@ class LineLawEnclosures(ABC):
 def _hull(*spans: Span) -> Span:
     """Return the smallest span that contains all given spans."""
     return min(low for low, _ in spans), max(high for _, high in spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """The pair of laws of c + b and c' + b, for noise b in R^d."""
+
+    # density of b. "Laplace": proportional to exp(-|b|) in d = 1. "normal": proportional to
+    # exp(-|b|^2 / 2). "gamma": proportional to exp(-|b|) in d >= 2. "radius": proportional to
+    # exp(-|b|) / |b|^(d-1) in d >= 2. Lengths are in units of the noise scale.
+    law: Literal["Laplace", "normal", "gamma", "radius"]
+    size: Ball  # |c - c'|, in units of the noise scale
+    dimension: int = 1  # d. Irrelevant for the normal law.

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 from flint import arb
 
-from dpwitness.core.balls.ball import Ball, Span, endpoints, laplace_log_density, span
-from dpwitness.core.balls.law import LineLaw
-from dpwitness.core.balls.shift import Shift
+from dpwitness.core.balls.ball import Ball, Span, endpoints, laplace_cdf, laplace_log_density, span
+from dpwitness.core.balls.law import LineLaw, Shift
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem, minimise
@@ -189,13 +188,7 @@ class RiskLaw(LineLaw):
             return arb(0) if b > 0 else arb(1)
         if self.kind == "normal":
             return (b * self.rate / arb(2).sqrt()).erfc() / 2
-        low, high = (self._laplace_tail(x) for x in (b.lower(), b.upper()))
-        return low.union(high)
-
-    def _laplace_tail(self, b: Ball) -> Ball:
-        """Return P(Laplace noise > b)."""
-        half = (-abs(b) * self.rate).exp() / 2
-        return half if b >= 0 else 1 - half if b <= 0 else half.union(1 - half)
+        return laplace_cdf(-b * self.rate)
 
     def mass(self, low: float, high: float) -> Ball:
         """Return the mass of (low, high]."""

@@ -32,7 +32,7 @@ _EXCLUDED = {
     "Truth",
 }
 _INTERNAL = {
-    "mechanisms.papers.convex": "QuadraticPenalty",
+    "mechanisms.papers.logistic": "QuadraticPenalty",
     "core.numerics.noise": "SphericalNoise",
     "core.claims.accounting": "AccountedDP",
     "auditors.events.event": "Restricted",

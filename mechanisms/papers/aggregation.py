@@ -13,14 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core import InvalidArgument, LabelledVectors, Pair, PureDP, Truth
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require
+from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
 from dpwitness.mechanisms.textbook.categorical import output_rows

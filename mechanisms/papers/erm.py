@@ -12,16 +12,12 @@ import math
 
 import numpy as np
 from numpy.random import Generator
-from scipy.optimize import brentq
 
+from dpwitness.core import InvalidArgument, LabelledVectors, Loss
 from dpwitness.core.balls.erm import ObjectivePerturbationEnclosures, OutputPerturbationEnclosures
-from dpwitness.core.claims import GDP
-from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.solvers import minimise, minimize_perturbed_risk, noise_for_minimizers
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument
 
 LOGISTIC = Loss("logistic")
 
@@ -192,23 +188,3 @@ def largest_loss(
     # In the limit, saturated records have the full slope and no curvature.
     value, limit = float(loss_at(r, y)[best]), 2.0 * rate * radius * lipschitz
     return (value, float(r[best])) if value >= limit else (limit, math.inf)
-
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Return the smallest epsilon at which a Gaussian shift of mu standard deviations is (epsilon,
-    delta)-DP.
-
-    Source: Balle and Wang 2018.
-    """
-    curve = GDP(mu)
-
-    def excess(epsilon: float) -> float:
-        """Return log delta(epsilon) - log delta, which is zero at the answer."""
-        return math.log(max(float(curve.delta(epsilon)), 1e-320)) - math.log(delta)
-
-    if excess(0.0) <= 0:
-        return 0.0
-    top = 1.0
-    while excess(top) > 0:
-        top *= 2.0
-    return float(brentq(excess, 0.0, top, xtol=1e-14, rtol=1e-13))

@@ -16,17 +16,14 @@ from typing import Any, Literal
 import numpy as np
 from flint import arb, fmpq
 
+from dpwitness.core import ApproxDP, Costs, InvalidArgument, LinearCosts, Pair, Truth
 from dpwitness.core.balls.ball import Ball, Box, EnclosureUnavailable, log_mass_of_index, softmax
-from dpwitness.core.claims import ApproxDP
-from dpwitness.core.datasets.datasets import LinearCosts
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.costs import Costs
 from dpwitness.core.numerics.draws import Draws
 from dpwitness.core.numerics.jit import jit_uncached
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require, short_repr
+from dpwitness.core.values.validation import require, short_repr
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.textbook.categorical import (
     SoftmaxDraw,

@@ -14,10 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.core.claims import ApproxDP, PureDP
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.labelled_ball import LabelledBall
+from dpwitness.core import (
+    ApproxDP,
+    InvalidArgument,
+    LabelledBall,
+    LabelledVectors,
+    Loss,
+    Pair,
+    PureDP,
+    Truth,
+)
 from dpwitness.core.numerics.labelled_pairs import (
     axis,
     far_response,
@@ -25,21 +31,19 @@ from dpwitness.core.numerics.labelled_pairs import (
     replaced,
     zero_record_pair,
 )
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import Truth
-from dpwitness.core.values.validation import InvalidArgument, require, require_positive, short_repr
+from dpwitness.core.values.validation import require, require_positive, short_repr
 from dpwitness.mechanisms.papers.erm import (
     ObjectivePerturbation,
     OutputPerturbation,
-    gaussian_epsilon,
     largest_loss,
     logistic_shift,
     validated_dataset,
 )
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
+from dpwitness.mechanisms.textbook.additive import epsilon_of_shift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +191,7 @@ class GLMOutputPerturbation(_GLM, OutputPerturbation):
             )
         if self.noise == "gaussian":
             return Truth(
-                gaussian_epsilon(shift * noise.rate, self.delta),
+                epsilon_of_shift(shift * noise.rate, self.delta, 0),
                 "JT-03: the largest shift in Gaussian noise, at the claim's delta",
                 safe,
             )
@@ -287,7 +291,7 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
                 return None
             mu = 2 * self.lipschitz * self.radius * noise.rate
             return Truth(
-                gaussian_epsilon(mu, self.delta),
+                epsilon_of_shift(mu, self.delta, 0),
                 "JT-07: linear loss, a Gaussian shift of 2LR, at the claim's delta",
                 safe,
             )

@@ -16,14 +16,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.numerics.labelled_pairs import replaced
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require, require_positive, short_repr
+from dpwitness.core.values.validation import require, require_positive, short_repr
 from dpwitness.mechanisms.papers.independent_kernels import (
     _NODES,
     _WEIGHTS,

@@ -15,19 +15,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.numerics.jit import jit_uncached
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require, short_repr
-from dpwitness.mechanisms.papers.interactive_kernels import (
-    adaptive_transcripts,
-    transcript_log_densities,
-    transcripts,
-)
+from dpwitness.core.values.validation import require, short_repr
+from dpwitness.mechanisms.papers.interactive_kernels import adaptive_transcripts, transcripts
 from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism, Predictor
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.textbook.categorical import output_rows
@@ -197,12 +191,8 @@ class PrivateInteractivePrediction(LearnerMechanism):
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:
         """Return `size` independent transcripts: (size, T)."""
-        predictor = self.learner.fit(dataset)
-        if self.test_points is not None:
-            gram = self.learner.kernel(self.test_points, self.test_points)
-            return transcripts(predictor(self.test_points), gram, *self._noise, size, rng)
         out = np.zeros((size, self.rounds))
-        self._replay(out, predictor.centers, predictor.coefficients, rng)
+        self._replay(out, dataset, rng)
         return out
 
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
@@ -214,11 +204,7 @@ class PrivateInteractivePrediction(LearnerMechanism):
         minus infinity for rows that no run can produce.
         """
         rows = output_rows(outputs, self.rounds, type(self).__name__)
-        predictor = self.learner.fit(dataset)
-        if self.test_points is not None:
-            gram = self.learner.kernel(self.test_points, self.test_points)
-            return transcript_log_densities(rows, predictor(self.test_points), gram, *self._noise)
-        return self._replay(rows.copy(), predictor.centers, predictor.coefficients, None)
+        return self._replay(rows.copy(), dataset, None)
 
     @available_if(lambda self: self.rounds == 1)
     def atoms(self, dataset: LabelledVectors) -> FloatArray:
@@ -254,17 +240,15 @@ class PrivateInteractivePrediction(LearnerMechanism):
         return self.updates, 1 / self.answer_epsilon, self.threshold, self.step
 
     def _replay(
-        self,
-        rows: FloatArray,
-        centers: FloatArray,
-        coefficients: FloatArray,
-        rng: np.random.Generator | None,
+        self, rows: FloatArray, dataset: LabelledVectors, rng: np.random.Generator | None
     ) -> FloatArray:
-        """Draw transcripts into `rows`, or replay `rows` if `rng` is None; return the
-        log-densities.
-        """
-        kernel = self.learner.kernel
+        """Return the log-densities of the rows; if `rng` is given, draw the rows instead."""
+        kernel, predictor = self.learner.kernel, self.learner.fit(dataset)
         generator = np.random.default_rng(0) if rng is None else rng
+        if self.test_points is not None:
+            gram = kernel(self.test_points, self.test_points)
+            truths = predictor(self.test_points)
+            return transcripts(rows, rng is not None, truths, gram, *self._noise, generator)
         logs, bad = adaptive_transcripts(
             rows,
             rng is not None,
@@ -272,17 +256,16 @@ class PrivateInteractivePrediction(LearnerMechanism):
             kernel.function,
             kernel.arguments,
             self.learner.radius,
-            centers,
-            coefficients,
+            predictor.centers,
+            predictor.coefficients,
             *self._noise,
             generator,
         )
         if bad >= 0:
-            text = (
-                f"rule must choose points with |phi(z)| at most {self.learner.radius!r}, it did "
-                f"not in round {bad + 1}"
+            raise InvalidArgument(
+                f"{type(self).__name__}: rule must choose points with |phi(z)| at most "
+                f"{self.learner.radius!r}, it did not in round {bad + 1}"
             )
-            raise InvalidArgument(f"{type(self).__name__}: {text}")
         return np.asarray(logs)
 
 

@@ -39,76 +39,83 @@ def _prediction(row: FloatArray, places: Any, alphas: FloatArray, count: int) ->
 
 
 @jit
+def _noisy_answer(
+    truth: float, predicted: float, scale: float, sigma: float, rng: np.random.Generator
+) -> float:
+    """Draw an answer: the noisy truth if it is farther than sigma from the public prediction,
+    otherwise the prediction.
+    """
+    noisy = truth + scale * (rng.standard_exponential() - rng.standard_exponential())
+    return noisy if abs(noisy - predicted) > sigma else predicted
+
+
+@jit
+def _answer_log_density(
+    answer: float, truth: float, predicted: float, scale: float, sigma: float
+) -> float:
+    """Return the log-density of a noisy answer, or the log-mass of the public prediction."""
+    gap = answer - predicted
+    if abs(gap) > sigma:
+        return -(abs(answer - truth) / scale + math.log(2.0 * scale))
+    if gap == 0.0:
+        return interval_log_probability(
+            (predicted - sigma - truth) / scale, (predicted + sigma - truth) / scale
+        )
+    return -np.inf
+
+
+@jit
+def _halt(row: FloatArray, start: int, draw: bool) -> float:
+    """Return the log-mass of the rounds after the halt, which have no answer (nan); if `draw`,
+    write them.
+    """
+    log_mass = 0.0
+    for t in range(start, row.size):
+        if draw:
+            row[t] = np.nan
+        elif not math.isnan(row[t]):
+            log_mass = -np.inf
+    return log_mass
+
+
+@jit
 def transcripts(
+    rows: FloatArray,
+    draw: bool,
     truths: FloatArray,
     gram: FloatArray,
     updates: float,
     scale: float,
     sigma: float,
     eta: float,
-    size: int,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Return answers at fixed test points, (size, T); `truths` holds the predictions of w*."""
-    rounds = truths.size
-    out = np.full((size, rounds), np.nan)
+    """Fill the rows with transcripts for fixed test points if `draw`; otherwise return the
+    log-density of each row.
+
+    `truths` holds <w*, phi(z_t)> and `gram` holds K(z_s, z_t).
+    """
+    size, rounds = rows.shape
+    logs = np.zeros(size)
     places = np.empty(rounds, dtype=np.int64)
     alphas = np.empty(rounds)
     for i in range(size):
         count = 0
         for t in range(rounds):
             if count >= updates:
+                logs[i] += _halt(rows[i], t, draw)
                 break
             predicted = _prediction(gram[t], places, alphas, count)
-            answer = truths[t] + scale * (rng.standard_exponential() - rng.standard_exponential())
-            gap = answer - predicted
+            if draw:
+                rows[i, t] = _noisy_answer(truths[t], predicted, scale, sigma, rng)
+            else:
+                logs[i] += _answer_log_density(rows[i, t], truths[t], predicted, scale, sigma)
+            gap = rows[i, t] - predicted
             if abs(gap) > sigma:
-                out[i, t] = answer
                 places[count] = t
                 alphas[count] = math.copysign(eta, gap)
                 count += 1
-            else:
-                out[i, t] = predicted
-    return out
-
-
-@jit
-def transcript_log_densities(
-    rows: FloatArray,
-    truths: FloatArray,
-    gram: FloatArray,
-    updates: float,
-    scale: float,
-    sigma: float,
-    eta: float,
-) -> FloatArray:
-    """Return the log-density of each row of answers at fixed test points."""
-    size, rounds = rows.shape
-    out = np.zeros(size)
-    places = np.empty(rounds, dtype=np.int64)
-    alphas = np.empty(rounds)
-    for i in range(size):
-        count = 0
-        for t in range(rounds):
-            answer = rows[i, t]
-            if count >= updates or math.isnan(answer):
-                out[i] = out[i] if count >= updates and math.isnan(answer) else -np.inf
-                continue
-            predicted = _prediction(gram[t], places, alphas, count)
-            gap = answer - predicted
-            if gap == 0.0:
-                out[i] += interval_log_probability(
-                    (predicted - sigma - truths[t]) / scale, (predicted + sigma - truths[t]) / scale
-                )
-            elif abs(gap) > sigma:
-                out[i] -= abs(answer - truths[t]) / scale + math.log(2.0 * scale)
-                places[count] = t
-                alphas[count] = math.copysign(eta, gap)
-                count += 1
-            else:
-                out[i] = -np.inf
-                break
-    return out
+    return logs
 
 
 # Not cached on disk: the code depends on the caller's rule and kernel, which have no stable
@@ -143,11 +150,7 @@ def adaptive_transcripts(
         weights[:] = 0.0
         for t in range(rounds):
             if count >= updates:
-                for late in range(t, rounds):
-                    if draw:
-                        rows[i, late] = np.nan
-                    elif not math.isnan(rows[i, late]):
-                        logs[i] = -np.inf
+                logs[i] += _halt(rows[i], t, draw)
                 break
             rule(t, points, answers, weights, points[t])
             if not _kernel_value(function, named, points[t], points[t]) <= radius * radius * (
@@ -161,22 +164,16 @@ def adaptive_transcripts(
                 if weights[k] != 0.0:
                     predicted += weights[k] * _kernel_value(function, named, points[t], points[k])
             if draw:
-                answer = truth + scale * (rng.standard_exponential() - rng.standard_exponential())
-                rows[i, t] = answer if abs(answer - predicted) > sigma else predicted
-            answer = rows[i, t]
-            gap = answer - predicted
-            answers[t] = answer
+                rows[i, t] = _noisy_answer(truth, predicted, scale, sigma, rng)
+            else:
+                logs[i] += _answer_log_density(rows[i, t], truth, predicted, scale, sigma)
+            if logs[i] == -np.inf:
+                break
+            answers[t] = rows[i, t]
+            gap = answers[t] - predicted
             if abs(gap) > sigma:
-                logs[i] -= abs(answer - truth) / scale + math.log(2.0 * scale)
                 weights[t] = math.copysign(eta, gap)
                 count += 1
-            elif gap == 0.0:
-                logs[i] += interval_log_probability(
-                    (predicted - sigma - truth) / scale, (predicted + sigma - truth) / scale
-                )
-            else:
-                logs[i] = -np.inf
-                break
     return logs, -1
 
 

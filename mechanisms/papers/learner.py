@@ -14,16 +14,19 @@ from typing import Literal
 
 import numpy as np
 
-from dpwitness.core.claims import ApproxDP
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.labelled_ball import LabelledBall
-from dpwitness.core.numerics.kernels import Kernel
+from dpwitness.core import (
+    ApproxDP,
+    InvalidArgument,
+    Kernel,
+    LabelledBall,
+    LabelledVectors,
+    Loss,
+    Pair,
+)
 from dpwitness.core.numerics.labelled_pairs import axis, replaced
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.solvers import Problem, minimise, minimize_kernel_risk
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.core.values.validation import InvalidArgument, require, short_repr
+from dpwitness.core.values.validation import require, require_type, short_repr
 from dpwitness.mechanisms.papers.ridge import check_records
 
 _LINEAR = Kernel()
@@ -94,10 +97,7 @@ class KernelLearner:
                 "KernelLearner: loss must be a Loss that is Lipschitz for every prediction, "
                 f"got {short_repr(self.loss)}"
             )
-        if not isinstance(self.kernel, Kernel):
-            raise InvalidArgument(
-                f"KernelLearner: kernel must be a Kernel, got {short_repr(self.kernel)}"
-            )
+        require_type("kernel", self.kernel, Kernel, "be a Kernel", "KernelLearner")
 
     @property
     def lipschitz(self) -> float:
@@ -206,11 +206,9 @@ class LearnerMechanism:
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon").probability("delta")
-        if not isinstance(self.learner, KernelLearner):
-            raise InvalidArgument(
-                f"{type(self).__name__}: learner must be a KernelLearner, got "
-                f"{short_repr(self.learner)}"
-            )
+        require_type(
+            "learner", self.learner, KernelLearner, "be a KernelLearner", type(self).__name__
+        )
 
     @property
     def claim(self) -> ApproxDP:

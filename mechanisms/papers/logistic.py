@@ -1,7 +1,8 @@
-"""Logistic regression with output perturbation and with objective perturbation.
+"""Logistic regression with output perturbation and with objective perturbation, and objective
+perturbation of other convex problems.
 
-Chaudhuri and Monteleoni (2008), Algorithms 1 and 2, with the printed noise in its two readings and
-with the noise that the proofs need.
+Chaudhuri and Monteleoni (2008), Algorithms 1 and 2 and Theorem 3, with the printed noise in its two
+readings and with the noise that the proofs need.
 """
 
 from __future__ import annotations
@@ -13,16 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.labelled_ball import LabelledBall
+from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.numerics.labelled_pairs import axis, opposed_records_pair, replaced
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import Truth
-from dpwitness.core.values.validation import InvalidArgument, require, require_integer
+from dpwitness.core.values.validation import require, require_integer, require_type
 from dpwitness.mechanisms.papers.erm import (
     LOGISTIC,
     ObjectivePerturbation,
@@ -32,6 +29,7 @@ from dpwitness.mechanisms.papers.erm import (
     validated_dataset,
 )
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
+from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 NOISES = ("gamma", "laplace_radius_scale", "laplace_radius_std")
 
@@ -52,10 +50,9 @@ def radial_noise(noise: str, rate: float, dimension: int) -> SphericalNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class _Logistic:
+class _Logistic(PureMechanism):
     """Shared fields, claim and domain of both logistic regression mechanisms."""
 
-    epsilon: float
     regularization: float
     noise: str = "gamma"
     clip: bool = False
@@ -67,11 +64,6 @@ class _Logistic:
         require(self).positive("epsilon", "regularization").one_of("noise", NOISES).nonnegative(
             "grid"
         ).integer("dimension", "records")
-
-    @property
-    def claim(self) -> PureDP:
-        """Return the claim of Theorems 1 and 2: epsilon-DP."""
-        return PureDP(self.epsilon)
 
     @property
     def domain(self) -> LabelledBall:
@@ -263,6 +255,146 @@ class LogisticObjectivePerturbation(ObjectivePerturbation, _Logistic):
         return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
 
 
+@dataclass(frozen=True, slots=True)
+class QuadraticPenalty:
+    """The penalty G(w) = weight |w|^2 / 2."""
+
+    weight: float
+
+    def __post_init__(self) -> None:
+        require(self).positive("weight")
+
+
+@one_law
+@dataclass(frozen=True, slots=True)
+class ConvexObjectivePerturbation(ObjectivePerturbation, PureMechanism):
+    """Objective perturbation of a convex problem (Theorem 3).
+
+    The noise is b = B u with u uniform on the sphere and B Laplace of standard deviation 2
+    kappa/epsilon. Releases argmin F(w) + <b, w>.
+
+    Parameters
+    ----------
+    epsilon : float
+        Epsilon that the paper claims. Positive, finite.
+    kappa : float
+        Bound on |grad_w l|. Positive. It is checked for the loss and for every record.
+    loss : Loss
+        l, a function of <w, x> and y. Must be smooth.
+    penalty : QuadraticPenalty
+        G, not divided by n.
+    noise : {"gamma", "laplace_radius_scale", "laplace_radius_std"}
+        Law of b. The theorem prints the last one, which is not private at any epsilon in d >= 2
+        (claim CM-07). No law is private without a bound on l''.
+    clip, grid, dimension, records
+        As for `LogisticOutputPerturbation`.
+    """
+
+    kappa: float
+    loss: Loss
+    penalty: QuadraticPenalty
+    noise: str = "laplace_radius_std"
+    clip: bool = False
+    grid: float = 0.0
+    dimension: int = 1
+    records: int = 1
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon", "kappa").one_of("noise", NOISES).nonnegative(
+            "grid"
+        ).integer("dimension", "records")
+        owner = type(self).__name__
+        require_type("loss", self.loss, Loss, "be a Loss", owner)
+        require_type("penalty", self.penalty, QuadraticPenalty, "be a QuadraticPenalty", owner)
+        if not self.loss.smooth:
+            raise InvalidArgument(f"{owner}: loss must be differentiable, got {self.loss.name!r}")
+        steepest = self.loss.lipschitz(math.inf, 0.0)
+        if steepest > self.kappa * (1 + 1e-12):
+            raise InvalidArgument(
+                f"{owner}: kappa must bound the slope of the loss, {steepest!r} for "
+                f"{self.loss.name}, got {self.kappa!r}"
+            )
+
+    @property
+    def domain(self) -> LabelledBall:
+        """Return the domain: vectors in the unit ball, neighbors by replacement of one record."""
+        label_range = self.kappa / self.loss.scale if self.loss.name == "linear" else 1.0
+        return LabelledBall(self.dimension, self.records, (-label_range, label_range))
+
+    @property
+    def truth(self) -> Truth | None:
+        """Return the true privacy loss (claim CM-07), or None if it is unknown.
+
+        It is infinite for the printed noise in d >= 2, and the loss of a shift of b for linear
+        losses.
+        """
+        safe = self.grid > 0
+        noise = self._noise(self.dimension)
+        if noise.singular:
+            return Truth(
+                math.inf,
+                "CM-07: the density is unbounded where b(w) = 0, at the minimiser, which moves",
+                safe,
+            )
+        if self.loss.name == "linear":
+            return Truth(
+                2 * self.kappa * noise.rate,
+                "CM-07: linear losses +-kappa w shift b by 2 kappa, no Jacobian",
+                safe,
+            )
+        return None
+
+    def worst_pair(self) -> Pair:
+        """Return the worst known neighboring pair: W5; for linear losses, the pair of slopes +kappa
+        and -kappa.
+
+        In W5 a record with the greatest curvature at w = 0 is replaced by a record at x = 0.
+        """
+        unit_record, zero = axis(self.dimension), axis(self.dimension, 0.0)
+        if self.loss.name == "linear":
+            top = self.kappa / self.loss.scale
+            return replaced(
+                self.records,
+                (unit_record, top),
+                (unit_record, -top),
+                "slope +kappa against -kappa",
+                label=top,
+            )
+        label = 1.0 if self.loss.binary else 0.0
+        return replaced(
+            self.records, (unit_record, label), (zero, label), "W5: Jacobian at w = 0", label=label
+        )
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        """Return the optimization problem and the noise."""
+        data = self._data(dataset)
+        return Problem.of(data, self.loss, self.penalty.weight), self._noise(data.dimension)
+
+    def _noise(self, dimension: int) -> SphericalNoise:
+        """Return the noise law in this dimension."""
+        return radial_noise(self.noise, self.epsilon / (2 * self.kappa), dimension)
+
+    def _data(self, dataset: LabelledVectors) -> LabelledVectors:
+        """Return the dataset after validation."""
+        owner = type(self).__name__
+        data = validated_dataset(
+            dataset, owner, radius=1.0, clip=self.clip, binary=self.loss.binary
+        )
+        lengths = np.sqrt((data.x**2).sum(axis=1))
+        slopes = (
+            np.array([self.loss.lipschitz(math.inf, abs(float(y))) for y in data.y])
+            * np.where(lengths > 0, 1.0, 0.0)
+            * np.minimum(lengths, 1.0)
+        )
+        if slopes.max() > self.kappa * (1 + 1e-12):
+            i = int(slopes.argmax())
+            raise InvalidArgument(
+                f"{owner}: kappa must bound the gradient of every record, "
+                f"{float(slopes[i])!r} in row {i}, got {self.kappa!r}"
+            )
+        return data
+
+
 def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledVectors:
     """Return n records of the distribution D_d(gamma) of CM08 section 3.1.
 
@@ -280,6 +412,17 @@ def hypercube(n: int, dimension: int, gamma: float, rng: Generator) -> LabelledV
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     """Yield the names and specimens of the zoo."""
+    linear, smooth = Loss("linear"), Loss("log-cosh", width=0.1)
+    for noise in ("laplace_radius_std", "laplace_radius_scale", "gamma"):
+        short = noise.replace("laplace_radius", "laplace").replace("_", "-")
+        one = ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), noise=noise)
+        yield f"convex-linear-{short}-d1", with_worst_pair(one)
+    printed = ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), dimension=2)
+    yield "convex-linear-laplace-std-d2", with_worst_pair(printed)
+    curved = ConvexObjectivePerturbation(
+        1.0, 1.0, smooth, QuadraticPenalty(0.1), noise="gamma", dimension=2
+    )
+    yield "convex-log-cosh-gamma-d2", with_worst_pair(curved)
     for noise in NOISES:
         for d in (1, 2):
             short = noise.replace("laplace_radius", "laplace").replace("_", "-")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core import Pair
 from dpwitness.mechanisms.textbook.zoo import specimens_of
 
 

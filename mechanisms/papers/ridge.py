@@ -15,25 +15,22 @@ from typing import Literal
 
 import numpy as np
 
+from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.balls.ball import EnclosureUnavailable
 from dpwitness.core.balls.erm import ObjectivePerturbationEnclosures
 from dpwitness.core.balls.law import ClampedLaw, LineLaw
 from dpwitness.core.balls.risk import RiskLaw
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.labelled_ball import LabelledBall
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.noise import SphericalNoise, round_to_grid
 from dpwitness.core.numerics.solvers import Problem
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require, require_one_of
+from dpwitness.core.values.validation import require, require_one_of
 from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.textbook.categorical import output_rows
+from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 Form = Literal["printed", "repaired"]
 
@@ -49,7 +46,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
+class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosures):
     """Private ridge regression by objective perturbation; releases one estimate, a vector of length
     p.
 
@@ -86,7 +83,6 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
     2.3605
     """
 
-    epsilon: float
     regularization: float
     radius: float
     label_bound: float
@@ -113,10 +109,6 @@ class PrivateRidge(SampledByDraws, ObjectivePerturbationEnclosures):
         A_p is the area of the unit sphere.
         """
         return self.epsilon / ((2 if self.form == "printed" else 4) * self.gradient_bound)
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
 
     @property
     def truth(self) -> Truth:

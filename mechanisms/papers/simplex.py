@@ -16,20 +16,24 @@ from typing import Literal, NamedTuple
 import numpy as np
 from flint import arb
 
+from dpwitness.core import (
+    ApproxDP,
+    ConvergenceError,
+    InvalidArgument,
+    LabelledBall,
+    LabelledVectors,
+    Loss,
+    Pair,
+    PureDP,
+    Truth,
+)
 from dpwitness.core.balls.ball import Ball, Box, softmax
 from dpwitness.core.balls.risk import slope_over
-from dpwitness.core.claims import ApproxDP, PureDP
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.labelled_ball import LabelledBall
 from dpwitness.core.numerics.jit import jit
-from dpwitness.core.numerics.losses import Loss
-from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import (
-    InvalidArgument,
     require,
     require_integer,
     require_one_of,

@@ -14,13 +14,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core import LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import laplace_draws, laplace_log_density
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, require_positive
 from dpwitness.mechanisms.papers.erm import rounded

@@ -8,13 +8,16 @@ Mironov (2012), why floating-point noise is treated separately.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from flint import arb
 from numpy.random import Generator
 
+from dpwitness.core import GDP, ApproxDP, InvalidArgument, Pair, Records, Truth
 from dpwitness.core.balls.law import (
     GeometricLaw,
     LaplaceLaw,
@@ -22,11 +25,8 @@ from dpwitness.core.balls.law import (
     LineLawEnclosures,
     NormalLaw,
     RoundedNormalLaw,
+    Shift,
 )
-from dpwitness.core.balls.shift import Shift
-from dpwitness.core.claims import ApproxDP, PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.records import Records
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.inlined_draws import GAUSSIAN_FROM_STATE
 from dpwitness.core.numerics.jit import jit
@@ -42,10 +42,10 @@ from dpwitness.core.numerics.laplace_laws import (
     laplace_log_density,
 )
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require, require_integer
-from dpwitness.mechanisms.textbook.gaussian_calibration import epsilon_of_shift, shift_over_sigma
+from dpwitness.core.values.validation import require, require_integer
+from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 GRID = 2.0**-10  # a power of two: rounding to it, and adding multiples of it, is exact in binary
 
@@ -103,7 +103,7 @@ class _NoisySum(SampledByDraws, LineLawEnclosures):
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class Laplace(_NoisySum):
+class Laplace(PureMechanism, _NoisySum):
     """The Laplace mechanism on the sum of the records.
 
     Parameters
@@ -121,7 +121,6 @@ class Laplace(_NoisySum):
         is epsilon / noise_multiplier.
     """
 
-    epsilon: float
     sensitivity: float = 1.0
     arithmetic: Literal["float", "grid", "discrete"] = "float"
     noise_multiplier: float = 1.0
@@ -133,10 +132,6 @@ class Laplace(_NoisySum):
         self._require_grid_multiple()
         if self.arithmetic == "discrete":
             require_integer("sensitivity", self.sensitivity, "Laplace")
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
 
     @property
     def truth(self) -> Truth:
@@ -197,7 +192,7 @@ class Laplace(_NoisySum):
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class Geometric(SampledByDraws, LineLawEnclosures):
+class Geometric(PureMechanism, SampledByDraws, LineLawEnclosures):
     """The two-sided geometric mechanism on the number of ones among the records.
 
     Ghosh, Roughgarden and Sundararajan (2009), with alpha = e^-epsilon: P(noise = k) = (1 - alpha)
@@ -211,15 +206,10 @@ class Geometric(SampledByDraws, LineLawEnclosures):
         Number of records, each 0 or 1.
     """
 
-    epsilon: float
     records: int = 5
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon").integer("records")
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
 
     @property
     def truth(self) -> Truth:
@@ -323,6 +313,61 @@ def _adjacent_counts_pair(records: int, ones: int) -> Pair:
     d0 = (np.arange(records) < ones).astype(float)
     d1 = (np.arange(records) < ones + 1).astype(float)
     return Pair(d0, d1, "replace-one", f"{ones} ones against {ones + 1}")
+
+
+def smallest_epsilon(excess: Callable[[float], float]) -> float:
+    """Return the root of a decreasing function of epsilon, or 0 if the function is not positive
+    at 0.
+    """
+    from scipy.optimize import brentq
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2.0
+    return float(brentq(excess, 0.0, high, xtol=1e-13, rtol=1e-13))
+
+
+@lru_cache(maxsize=256)
+def shift_over_sigma(epsilon: float, delta: float) -> float:
+    """Return mu = sensitivity / sigma at which Gaussian noise is exactly (epsilon, delta)-DP.
+
+    Balle and Wang 2018, Theorem 8, Algorithm 1.
+    """
+    from scipy.optimize import brentq
+
+    def excess(log_mu: float) -> float:
+        return float(GDP(math.exp(log_mu)).delta(epsilon)) - delta
+
+    high = 0.0
+    while excess(high) < 0:
+        high += 1.0
+    low = min(high, 0.0) - 1.0
+    while excess(low) > 0:
+        low -= 1.0
+    return math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-15))
+
+
+@lru_cache(maxsize=256)
+def epsilon_of_shift(mu: float, delta: float, steps: int) -> float:
+    """Return the smallest epsilon at `delta` of N(0, 1) shifted by `mu`, rounded to multiples of mu
+    / steps (steps = 0: not rounded).
+
+    Rounded normals are a monotone likelihood-ratio family, so the best events are the upper tails
+    {k >= t}. The ratio at k lies between the unrounded ratios at k - 1/2 and k + 1/2, so the best t
+    lies within 2 steps of the unrounded threshold.
+    """
+    from scipy.special import log_ndtr, ndtr
+
+    def excess(epsilon: float) -> float:
+        if steps == 0:
+            return float(GDP(mu).delta(epsilon)) - delta
+        best = np.rint((epsilon / mu + mu / 2) * steps / mu)
+        tails = (best + np.arange(-3.0, 4.0) - 0.5) * mu / steps
+        return float(np.max(ndtr(mu - tails) - np.exp(epsilon + log_ndtr(-tails)))) - delta
+
+    return smallest_epsilon(excess)
 
 
 @jit

@@ -18,17 +18,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.core.claims import ApproxDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.rows import Rows
-from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Truth
+from dpwitness.core import ApproxDP, InvalidArgument, Pair, Rows, Truth
+from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import (
-    InvalidArgument,
-    require,
-    require_callable,
-    require_numbers,
-)
+from dpwitness.core.values.validation import require, require_callable, require_numbers
+from dpwitness.mechanisms.textbook.additive import smallest_epsilon
 
 Update = Callable[[FloatArray, Generator], Any]
 
@@ -88,17 +82,11 @@ def step_delta(noise_multiplier: float, sampling_probability: float, epsilon: fl
 
 def step_epsilon(noise_multiplier: float, sampling_probability: float, delta: float) -> float:
     """Return the smallest epsilon of one step at `delta`."""
-    from scipy.optimize import brentq
 
     def excess(epsilon: float) -> float:
         return step_delta(noise_multiplier, sampling_probability, epsilon) - delta
 
-    if excess(0.0) <= 0:
-        return 0.0
-    high = 1.0
-    while excess(high) > 0:
-        high *= 2
-    return float(brentq(excess, 0.0, high, xtol=1e-12))
+    return smallest_epsilon(excess)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

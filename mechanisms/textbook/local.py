@@ -17,16 +17,15 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
+from dpwitness.core import InvalidArgument, Pair, Records, Truth
 from dpwitness.core.balls.ball import Ball, Box, FiniteSupport, log_mass_of_index
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.records import Records
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import as_integer_vector, column
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
-from dpwitness.core.values.validation import InvalidArgument, require, short_repr
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import require, short_repr
+from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 
 def _record_value(dataset: Any, values: int, owner: str) -> int:
@@ -55,7 +54,7 @@ def fill_response(value: int, categories: int, lie: float, out: FloatArray, rng:
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class RandomizedResponse(SampledByDraws, FiniteSupport):
+class RandomizedResponse(PureMechanism, SampledByDraws, FiniteSupport):
     """Randomized response: the true category with probability e^epsilon / (e^epsilon + categories -
     1), otherwise another one, uniformly.
 
@@ -67,15 +66,10 @@ class RandomizedResponse(SampledByDraws, FiniteSupport):
         Number of possible records 0 .. categories - 1; 2 is Warner's coin.
     """
 
-    epsilon: float
     categories: int = 2
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon").integer("categories", least=2)
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
 
     @property
     def truth(self) -> Truth:
@@ -192,22 +186,17 @@ RapporFactor = tuple[RandomizedResponse, FloatArray, FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
-class _BloomReport(SampledByDraws, ABC):
+class _BloomReport(PureMechanism, SampledByDraws, ABC):
     """Base of both forms of RAPPOR: a Bloom filter whose bits are flipped independently, each with
     odds e^(epsilon / 2h).
     """
 
-    epsilon: float
     hashes: int = 4
     bits: int = 20
     values: int = 64
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon").integer("hashes").integer("bits", "values", least=2)
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
 
     @property
     def truth(self) -> Truth:

@@ -20,6 +20,7 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
+from dpwitness.core import Answers, InvalidArgument, Pair, Truth
 from dpwitness.core.balls.ball import (
     Ball,
     Box,
@@ -35,9 +36,6 @@ from dpwitness.core.balls.maximum import (
     max_log_density,
     max_loss,
 )
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.answers import Answers
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import (
@@ -50,18 +48,11 @@ from dpwitness.core.numerics.laplace_laws import (
     standard_laplace,
 )
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require
-
-
-def _lookup_log_mass(log_mass: FloatArray, outputs: FloatArray) -> FloatArray:
-    """Return the log-probability of each index in `outputs`; minus infinity for a value outside of
-    0 .. k - 1.
-    """
-    y = column(outputs)
-    possible = (y == np.rint(y)) & (y >= 0) & (y < log_mass.size)
-    return np.where(possible, log_mass[np.where(possible, y, 0).astype(np.int64)], -np.inf)
+from dpwitness.core.values.validation import require
+from dpwitness.mechanisms.textbook.categorical import index_draws, sum_of_entries
+from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 
 def _lowest_query_pair(queries: int, low: float, high: float, why: str) -> Pair:
@@ -72,23 +63,12 @@ def _lowest_query_pair(queries: int, low: float, high: float, why: str) -> Pair:
     return Pair(d0, np.where(np.arange(queries) == 0, low + 1, high - 1), "linf", why)
 
 
-@jit
-def fill_by_weight(cumulative: FloatArray, out: FloatArray, rng: Generator) -> None:
-    """Fill `out` with indices drawn by inverting the cumulative weights."""
-    for i in range(len(out)):
-        u, k = rng.random() * cumulative[-1], 0
-        while cumulative[k] <= u and k < cumulative.size - 1:
-            k += 1
-        out[i, 0] = k
-
-
 @dataclass(frozen=True, slots=True)
-class _Selection(SampledByDraws, FiniteSupport, ABC):
+class _Selection(PureMechanism, SampledByDraws, FiniteSupport, ABC):
     """Base of the selection mechanisms: their parameters, their domain, and the distribution of a
     released index.
     """
 
-    epsilon: float
     queries: int = 5
     low: float = -5.0
     high: float = 5.0
@@ -100,10 +80,6 @@ class _Selection(SampledByDraws, FiniteSupport, ABC):
                 f"{type(self).__name__}: high - low must be at least 2, got "
                 f"{self.high - self.low!r}"
             )
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
 
     @property
     def domain(self) -> Answers:
@@ -121,7 +97,8 @@ class _Selection(SampledByDraws, FiniteSupport, ABC):
 
     def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
         """Return the log-probability of each index in `outputs`, of shape (size,)."""
-        return _lookup_log_mass(self._log_mass(self._answers(dataset)), outputs)
+        log_mass = self._log_mass(self._answers(dataset))
+        return sum_of_entries(log_mass[None], column(outputs)[:, None])
 
     @abstractmethod
     def _log_mass_balls(self, answers: list[Ball]) -> list[Ball]:
@@ -189,9 +166,7 @@ class ExponentialMechanism(_Selection):
 
     def draws(self, dataset: Any) -> Draws:
         """Return the sampler of the indices on `dataset`."""
-        return Draws(
-            fill_by_weight, (np.cumsum(np.exp(self._log_mass(self._answers(dataset)))),), 1
-        )
+        return index_draws(self._log_mass(self._answers(dataset))[None])
 
     def _log_mass(self, answers: FloatArray) -> FloatArray:
         weights = self.epsilon / 2 * (answers - answers.max())
@@ -431,7 +406,7 @@ class NoisyMax(_Selection):
         """
         answers = self._answers(dataset)
         if self.release == "index":
-            return _lookup_log_mass(self._log_mass(answers), outputs)
+            return _Selection.log_density(self, outputs, dataset)
         rows = np.asarray(outputs, dtype=np.float64).reshape(len(outputs), -1)
         gaps = rows[:, -1:] - answers
         log_cdf = laplace_log_cdf(gaps, self.scale)

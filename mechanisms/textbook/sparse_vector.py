@@ -19,30 +19,28 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from dpwitness.core import Answers, InvalidArgument, Pair, Truth
 from dpwitness.core.balls.ball import Ball, Box, FiniteSupport
 from dpwitness.core.balls.threshold import pattern_masses
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.answers import Answers
 from dpwitness.core.numerics import threshold_law
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.laplace_laws import as_vector
 from dpwitness.core.numerics.threshold_law import ABOVE, BELOW, Noise
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import InvalidArgument, require
+from dpwitness.core.values.validation import require
+from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 _MAX_PATTERNS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class _ThresholdTest(SampledByDraws, FiniteSupport):
+class _ThresholdTest(PureMechanism, SampledByDraws, FiniteSupport):
     """Base of the sparse vector mechanisms: common fields and methods. Each subclass
     sets `noise`.
     """
 
-    epsilon: float
     length: int = 10
     threshold: float = 0.0
 
@@ -53,10 +51,6 @@ class _ThresholdTest(SampledByDraws, FiniteSupport):
     def noise(self) -> Noise:
         """Return the noise scales, the cut-off and the flags of the variant."""
         raise NotImplementedError
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
 
     @property
     def domain(self) -> Answers:

@@ -1,41 +1,64 @@
-"""Laplace noise on several numbers at once: a vector of answers, and prefix sums, whose sensitivity
-is easily misjudged.
+"""Laplace noise on several numbers at once: a vector of answers; prefix sums, whose sensitivity is
+easily misjudged; and histograms, whose noise must fit the neighboring relation.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.core.claims import PureDP
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.answers import Answers
-from dpwitness.core.domains.records import Records
+from dpwitness.core import Answers, InvalidArgument, Pair, Records, Truth
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
-from dpwitness.core.numerics.laplace_laws import as_vector, laplace_draws, laplace_log_density
+from dpwitness.core.numerics.laplace_laws import (
+    as_integer_vector,
+    as_vector,
+    laplace_draws,
+    laplace_log_density,
+)
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.protocols.mechanism import FloatArray, Truth
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.textbook.additive import Laplace
+from dpwitness.mechanisms.textbook.zoo import PureMechanism
 
 LaplaceFactor = tuple[Laplace, FloatArray, FloatArray]
 
 
-def laplace_factors(center0: FloatArray, center1: FloatArray, scale: float) -> list[LaplaceFactor]:
-    """Return the independent coordinates of a vector with Laplace(scale) noise, each as a mechanism
-    on one number.
-    """
-    coordinate = Laplace(1.0 / scale)
-    return [
-        (coordinate, np.array([a]), np.array([b])) for a, b in zip(center0, center1, strict=True)
-    ]
+class _NoisyVector(PureMechanism, SampledByDraws, ABC):
+    """Independent Laplace noise of one scale on each entry of a function of the dataset."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def scale(self) -> float:
+        """Return the scale of the noise."""
+
+    @abstractmethod
+    def _center(self, dataset: Any) -> FloatArray:
+        """Return the exact entries."""
+
+    def draws(self, dataset: Any) -> Draws:
+        return laplace_draws(self._center(dataset), self.scale)
+
+    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
+        """Return the log-density at each row of `outputs`, of shape (size,)."""
+        return np.asarray(
+            laplace_log_density(outputs - self._center(dataset), self.scale).sum(axis=1)
+        )
+
+    def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
+        """Return the entries as independent mechanisms on one number, each with its two centers."""
+        entry, first, second = Laplace(1.0 / self.scale), self._center(d0), self._center(d1)
+        return [(entry, np.array([a]), np.array([b])) for a, b in zip(first, second, strict=True)]
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LaplaceVector(SampledByDraws):
+class LaplaceVector(_NoisyVector):
     """The Laplace mechanism on a vector of answers with L1 sensitivity 1.
 
     Dwork, McSherry, Nissim and Smith (2006), Proposition 1.
@@ -48,15 +71,10 @@ class LaplaceVector(SampledByDraws):
         Number of answers.
     """
 
-    epsilon: float
     length: int = 20
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon").integer("length")
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
 
     @property
     def truth(self) -> Truth:
@@ -72,6 +90,10 @@ class LaplaceVector(SampledByDraws):
     @property
     def domain(self) -> Answers:
         return Answers(self.length, relation="l1")
+
+    @property
+    def scale(self) -> float:
+        return 1.0 / self.epsilon
 
     def worst_pair(self) -> Pair:
         """Return the pair that shifts one coordinate by 1.
@@ -98,26 +120,13 @@ class LaplaceVector(SampledByDraws):
             "every answer moves by 1 / length",
         )
 
-    def draws(self, dataset: Any) -> Draws:
-        return laplace_draws(as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon)
-
-    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Return the log-density at each row of `outputs`, of shape (size,)."""
-        return np.asarray(
-            laplace_log_density(
-                outputs - as_vector(dataset, "LaplaceVector", self.length), 1.0 / self.epsilon
-            ).sum(axis=1)
-        )
-
-    def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
-        """Return the coordinates as independent mechanisms, each with its two centers."""
-        first, second = (as_vector(d, "LaplaceVector", self.length) for d in (d0, d1))
-        return laplace_factors(first, second, 1.0 / self.epsilon)
+    def _center(self, dataset: Any) -> FloatArray:
+        return as_vector(dataset, "LaplaceVector", self.length)
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class PrefixSums(SampledByDraws):
+class PrefixSums(_NoisyVector):
     """All prefix sums of the records, each with independent Laplace noise.
 
     Replacing the first record changes all sums: the L1 sensitivity is `length`. Noise for
@@ -134,16 +143,11 @@ class PrefixSums(SampledByDraws):
         True for the correct noise scale length / epsilon, False for 1 / epsilon.
     """
 
-    epsilon: float
     length: int = 10
     calibrated: bool = True
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon").integer("length").one_of("calibrated", [True, False])
-
-    @property
-    def claim(self) -> PureDP:
-        return PureDP(self.epsilon)
 
     @property
     def truth(self) -> Truth:
@@ -175,22 +179,89 @@ class PrefixSums(SampledByDraws):
             "the first record moves every sum",
         )
 
-    def _sums(self, dataset: Any) -> FloatArray:
+    def _center(self, dataset: Any) -> FloatArray:
         """Return the exact prefix sums of the records."""
         return np.asarray(np.cumsum(as_vector(dataset, "PrefixSums", self.length)))
 
-    def draws(self, dataset: Any) -> Draws:
-        return laplace_draws(self._sums(dataset), self.scale)
 
-    def log_density(self, outputs: FloatArray, dataset: Any) -> FloatArray:
-        """Return the log-density at each row of `outputs`, of shape (size,)."""
-        return np.asarray(
-            laplace_log_density(outputs - self._sums(dataset), self.scale).sum(axis=1)
+@one_law
+@dataclass(frozen=True, slots=True)
+class NoisyHistogram(_NoisyVector):
+    """Counts of the records per category, each with Laplace noise.
+
+    An example of Dwork, McSherry, Nissim and Smith (2006). Replacing one record moves two counts by
+    1, L1 sensitivity 2. Adding or removing one record moves one count by 1, L1 sensitivity 1.
+
+    Parameters
+    ----------
+    epsilon : float
+        Claimed privacy parameter. Positive, finite.
+    bins : int
+        Number of categories; records are 0 .. bins - 1.
+    relation : {"replace-one", "add-remove"}
+        Neighboring relation of the claim.
+    noise : {"calibrated", "one count", "inverted"}
+        Scale of the noise. "calibrated": sensitivity / epsilon. "one count": 1 / epsilon, which
+        ignores the second count under replace-one. "inverted": epsilon in place of 1 / epsilon (the
+        wrong histogram of Ding et al. 2018), which breaks the claim if epsilon^2 < sensitivity.
+    """
+
+    bins: int = 5
+    relation: Literal["replace-one", "add-remove"] = "replace-one"
+    noise: Literal["calibrated", "one count", "inverted"] = "calibrated"
+
+    def __post_init__(self) -> None:
+        require(self).positive("epsilon").integer("bins", least=2).one_of(
+            "relation", ["replace-one", "add-remove"]
+        )
+        require(self).one_of("noise", ["calibrated", "one count", "inverted"])
+
+    @property
+    def truth(self) -> Truth:
+        """Return the true epsilon: the losses of the moved counts add up, and all attain 1 / scale
+        together.
+        """
+        return Truth(
+            self._sensitivity / self.scale,
+            "L1 sensitivity over the scale of the noise, reached",
+            bits_safe=False,
         )
 
-    def factors(self, d0: Any, d1: Any) -> list[LaplaceFactor]:
-        """Return the sums as independent mechanisms, each with its two centers."""
-        return laplace_factors(self._sums(d0), self._sums(d1), self.scale)
+    @property
+    def domain(self) -> Records:
+        return Records(self.bins, 0.0, self.bins - 1.0, integer=True, relation=self.relation)
+
+    @property
+    def _sensitivity(self) -> float:
+        return 2.0 if self.relation == "replace-one" else 1.0
+
+    @property
+    def scale(self) -> float:
+        return {
+            "calibrated": self._sensitivity / self.epsilon,
+            "one count": 1.0 / self.epsilon,
+            "inverted": self.epsilon,
+        }[self.noise]
+
+    def worst_pair(self) -> Pair:
+        """Return the pair in which one record leaves category 0."""
+        records = np.arange(self.bins, dtype=float)
+        if self.relation == "add-remove":
+            return Pair(records, records[1:], self.relation, "one record of category 0 removed")
+        moved = np.where(records == 0, 1.0, records)
+        return Pair(records, moved, self.relation, "one record moves from category 0 to category 1")
+
+    def _center(self, dataset: Any) -> FloatArray:
+        """Return the exact count of each category; raise InvalidArgument for a record outside of 0
+        .. bins - 1.
+        """
+        records = as_integer_vector(dataset, "NoisyHistogram")
+        if records.size and not (records.min() >= 0 and records.max() < self.bins):
+            raise InvalidArgument(
+                f"NoisyHistogram: records must lie between 0 and {self.bins - 1}, got "
+                f"{records.tolist()!r}"
+            )
+        return np.bincount(records.astype(np.int64), minlength=self.bins).astype(np.float64)
 
 
 def specimens() -> dict[str, Any]:
@@ -199,4 +270,7 @@ def specimens() -> dict[str, Any]:
         "laplace-vector": LaplaceVector(1.0),
         "prefix-sums": PrefixSums(1.0),
         "prefix-sums-uncalibrated": PrefixSums(1.0, calibrated=False),
+        "histogram": NoisyHistogram(1.0),
+        "histogram-one-count": NoisyHistogram(1.0, noise="one count"),
+        "histogram-wrong-scale": NoisyHistogram(0.5, noise="inverted"),
     }

@@ -5,12 +5,12 @@ measured on the zoo.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dpwitness.core.claims import Claim
-from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core import Claim, Pair, PureDP, Truth
 from dpwitness.core.domains import Domain
-from dpwitness.core.protocols.mechanism import Truth, WhiteBox
+from dpwitness.core.protocols.mechanism import WhiteBox
 from dpwitness.core.values.class_registry import modules_of
 
 
@@ -32,18 +32,19 @@ class Specimen(WhiteBox, Protocol):
         """Return neighboring datasets on which the true privacy parameter is attained."""
 
 
+@dataclass(frozen=True, slots=True)
+class PureMechanism:
+    """Base of the mechanisms that claim epsilon-DP."""
+
+    epsilon: float
+
+    @property
+    def claim(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+
 def zoo() -> dict[str, Specimen]:
-    """Return all specimens by name.
-
-    The claim is epsilon = 1 (with delta = 1e-5 for Gaussian noise), but epsilon = 0.5 for the
-    wrong-scale histogram.
-
-    Examples
-    --------
-    >>> broken = sorted(name for name, mechanism in zoo().items() if mechanism.truth.breaks(mechanism.claim))
-    >>> broken[:3]
-    ['broken-svt', 'gaussian-0.8', 'histogram-one-count']
-    """  # noqa: E501
+    """Return the textbook mechanisms by name."""
     return specimens_of("dpwitness.mechanisms.textbook")
 
 

@@ -14,12 +14,22 @@ import math
 import numpy as np
 from flint import arb
 
-from dpwitness.mechanisms.papers.aggregation import MirrorAveraging
-from dpwitness.mechanisms.papers.ridge import PrivateRidge
-from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, twice
-from dpwitness.proofs_checks.engine.evidence import unsatisfiable
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
+from dpwitness.mechanisms import MirrorAveraging, PrivateRidge
+from dpwitness.proofs_checks.engine import (
+    Ball,
+    Box,
+    ClaimVerdict,
+    Effort,
+    Enclosure,
+    Evidence,
+    certificate,
+    claim,
+    enclose,
+    excess,
+    twice,
+    unsatisfiable,
+    z3,
+)
 
 TEMPERATURE = 8  # factor of B^2 in tau = 2 sigma^2 + 8 B^2
 
@@ -76,7 +86,7 @@ def step_fails(constant: float) -> list[object]:
     kappa = 1 - 2 sigma^2 / tau, so kappa tau = tau - 2 sigma^2 >= `constant` x B^2; a = f - f_w, a
     - d = f - f_m.
     """
-    a, d, kappa, spare, b = need("z3", "z3-solver").Reals("a d kappa spare B")
+    a, d, kappa, spare, b = z3.Reals("a d kappa spare B")
     ranges = [
         b > 0,
         kappa >= 0,
@@ -94,7 +104,7 @@ def corners() -> list[list[object]]:
     """Return z3 constraints for the points at which the bound of `step_fails` is attained: both
     endpoints of every range.
     """
-    a, d, kappa, b = need("z3", "z3-solver").Reals("a d kappa B")
+    a, d, kappa, b = z3.Reals("a d kappa B")
     return [
         [kappa == 0, a == 2 * b],
         [kappa == 0, a == -2 * b],
@@ -204,7 +214,7 @@ def printed_averaging_loses_one_step(effort: Effort) -> Evidence:
     risk less the variance of the f_m under the weights, and numbers in [-B, B] have variance at
     most B^2 (mean of squares at most B^2). Both steps by z3.
     """
-    mean, square, b = need("z3", "z3-solver").Reals("mean square B")
+    mean, square, b = z3.Reals("mean square B")
     spread = [b > 0, square <= b * b, square - mean * mean > b * b]
     concave = unsatisfiable(
         effort, step_fails(TEMPERATURE), text="concavity of the step function", where=corners()

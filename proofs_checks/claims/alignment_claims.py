@@ -12,14 +12,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpwitness.auditors import certify
-from dpwitness.core.claims import PureDP
-from dpwitness.mechanisms.textbook.selection import NoisyMax
-from dpwitness.mechanisms.textbook.sparse_vector import BrokenSparseVector, SparseVector
-from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose
-from dpwitness.proofs_checks.engine.evidence import audited, unsatisfiable
-from dpwitness.proofs_checks.engine.finding import Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
+from dpwitness.mechanisms import BrokenSparseVector, NoisyMax, PureDP, SparseVector
+from dpwitness.proofs_checks.engine import (
+    Ball,
+    Box,
+    Effort,
+    Enclosure,
+    Evidence,
+    certificate,
+    certified,
+    claim,
+    enclose,
+    unsatisfiable,
+    z3,
+)
 
 SVT = "Lyu, Su and Li 2017"
 NOISY_MAX = "Dwork and Roth 2014, section 3.3"
@@ -27,7 +33,7 @@ NOISY_MAX = "Dwork and Roth 2014, section 3.3"
 
 def _size(x: Any) -> Any:
     """Return |x| as a z3 term."""
-    return need("z3", "z3-solver").If(x >= 0, x, -x)
+    return z3.If(x >= 0, x, -x)
 
 
 def call_obligation(lift: int) -> list[Any]:
@@ -36,7 +42,6 @@ def call_obligation(lift: int) -> list[Any]:
 
     Answers change by at most 1, and the threshold moves up by `lift`.
     """
-    z3 = need("z3", "z3-solver")
     q, q_neighbour, noise, threshold = z3.Reals("q q_neighbour noise noisy_threshold")
     called = q + noise >= threshold
     moved = noise + z3.If(called, lift + q - q_neighbour, 0)
@@ -57,7 +62,6 @@ def threshold_obligations(
     cost of the first k calls above by threshold_rate + k times the largest cost of a move, 2
     query_rate. The cost of `above` calls must be at most epsilon.
     """
-    z3 = need("z3", "z3-solver")
     q, q_neighbour = z3.Reals("q q_neighbour")
     lift = int(threshold_noise)
     near = _size(q - q_neighbour) <= 1
@@ -91,7 +95,7 @@ def sparse_vector_alignment(effort: Effort) -> Evidence:
 
     c is a term like epsilon, and the price of k calls is bounded by induction on k.
     """
-    epsilon, c = need("z3", "z3-solver").Reals("epsilon c")
+    epsilon, c = z3.Reals("epsilon c")
     negations = threshold_obligations(c, epsilon / 2, epsilon / (4 * c), epsilon)
     return unsatisfiable(
         effort,
@@ -114,9 +118,11 @@ def sparse_vector_without_cutoff(
     effort: Effort, epsilon: float = 1.0, queries: float = 10
 ) -> Evidence:
     """Every call above pays again, and none stops the run. All patterns of calls, exactly."""
-    it = BrokenSparseVector(epsilon, int(queries))
-    found = certify(it, it.worst_pair(), trials=10_000, seed=effort.seed)
-    return audited(found, at={"epsilon": epsilon, "queries": queries})
+    return certified(
+        effort,
+        BrokenSparseVector(epsilon, int(queries)),
+        at={"epsilon": epsilon, "queries": queries},
+    )
 
 
 @claim(
@@ -134,10 +140,9 @@ def sparse_vector_with_less_noise(
     epsilon / 4, and pairs come near. Exact.
     """
     c = int(cutoff)
-    it = SparseVector(epsilon, 12, variant=4, cutoff=c)
-    found = certify(it, it.worst_pair(), trials=10_000, seed=effort.seed)
-    return audited(
-        found,
+    return certified(
+        effort,
+        SparseVector(epsilon, 12, variant=4, cutoff=c),
         numbers={"alignment_cost": (1 + 6 * c) * epsilon / 4},
         at={"epsilon": epsilon, "cutoff": cutoff},
     )
@@ -183,7 +188,6 @@ def winner_obligations(rate: Any, epsilon: Any, direction: str = "either") -> li
     `rate` is 1 / scale, a z3 term. The answers are functions of an index, so their number is
     arbitrary; the winner has the index 0.
     """
-    z3 = need("z3", "z3-solver")
     first, second, noise = (
         z3.Function(name, z3.IntSort(), z3.RealSort()) for name in ("q", "q_neighbour", "noise")
     )
@@ -213,7 +217,7 @@ def noisy_max_alignment(effort: Effort) -> Evidence:
     """The winner's noise moves up by 1 + q - q' in [0, 2]. z3 shows it for all answers at once, by
     their index.
     """
-    epsilon = need("z3", "z3-solver").Real("epsilon")
+    epsilon = z3.Real("epsilon")
     text = "the winner still wins, at a cost of at most epsilon, against any number of others"
     return unsatisfiable(effort, *winner_obligations(epsilon / 2, epsilon), text=text)
 
@@ -230,7 +234,7 @@ def monotone_noisy_max_alignment(effort: Effort) -> Evidence:
     """The moves are 1 + q - q' for rising and q - q' for falling answers: both in [0, 1]. By index,
     as ZOO-NOISY-MAX.
     """
-    epsilon = need("z3", "z3-solver").Real("epsilon")
+    epsilon = z3.Real("epsilon")
     both = [
         o
         for direction in ("rising", "falling")
@@ -254,11 +258,7 @@ def monotone_noisy_max_alignment(effort: Effort) -> Evidence:
 )
 def noisy_max_with_half_the_noise(effort: Effort, epsilon: float = 1.0) -> Evidence:
     """One answer rises by 1 and the others fall by 1. Exact masses of the index, by quadrature."""
-    it = NoisyMax(2 * epsilon)
-    return audited(
-        certify(it, it.worst_pair(), PureDP(epsilon), trials=10_000, seed=effort.seed),
-        at={"epsilon": epsilon},
-    )
+    return certified(effort, NoisyMax(2 * epsilon), claim=PureDP(epsilon), at={"epsilon": epsilon})
 
 
 @claim(
@@ -273,10 +273,9 @@ def noisy_max_with_its_value(effort: Effort, epsilon: float = 1.0, answers: floa
     """All answers rise by 1: below them all the value's density is a product of k exponentials:
     loss k epsilon / 2. Exact.
     """
-    it = NoisyMax(epsilon, int(answers), release="value")
-    found = certify(it, it.worst_pair(), trials=10_000, seed=effort.seed)
-    return audited(
-        found,
+    return certified(
+        effort,
+        NoisyMax(epsilon, int(answers), release="value"),
         numbers={"supremum": answers * epsilon / 2},
         at={"epsilon": epsilon, "answers": answers},
     )

@@ -13,38 +13,47 @@ import math
 
 from flint import arb
 
-from dpwitness.auditors import audit_sensitivity, certify
+from dpwitness.auditors import audit_sensitivity
 from dpwitness.core.numerics.labelled_pairs import far_response
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.solvers import Problem, minimise
-from dpwitness.mechanisms import LabelledVectors, Pair
-from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
+from dpwitness.mechanisms import (
+    GLMObjectivePerturbation,
+    GLMOutputPerturbation,
+    LabelledVectors,
+    Loss,
+    Pair,
+)
 from dpwitness.proofs_checks.claims.logistic_claims import (
     CURVATURE,
     objective_excess,
     objective_loss,
 )
-from dpwitness.proofs_checks.engine.enclosures import (
+from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
+    ClaimVerdict,
+    Effort,
     Enclosure,
+    Evidence,
     at_most,
+    attained,
+    case,
+    certificate,
+    certified,
+    claim,
     enclose,
+    exact_delta,
     excess,
     free,
+    gap,
+    gaussian_excess,
+    mills,
     supremum_of,
+    tail,
     twice,
-)
-from dpwitness.proofs_checks.engine.evidence import (
-    attained,
-    audited,
-    case,
-    exact_delta,
     unsatisfiable,
+    z3,
 )
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.gaussian import gap, gaussian_excess, mills, tail
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 PAPER = "Jain and Thakurta 2014"
 LOG_2 = arb(2).log()
@@ -69,7 +78,7 @@ def minimiser_moves_little(effort: Effort) -> Evidence:
     lambda r^2 <= |g| r. z3 finds no real numbers with a larger r. The search then looks for a pair
     of linear losses that reaches the bound, with the solver's error radii.
     """
-    r, g, lam, slope, radius = need("z3", "z3-solver").Reals("r g lambda L R")
+    r, g, lam, slope, radius = z3.Reals("r g lambda L R")
     facts = [
         r > 0,
         g >= 0,
@@ -144,10 +153,7 @@ def gamma_output_of_shape_one(effort: Effort, epsilon: float = 1.0) -> Evidence:
         noise="laplace_radius",
         dimension=2,
     )
-    return audited(
-        certify(model, model.worst_pair(), trials=effort.of(40_000, 20_000), seed=effort.seed),
-        at={"epsilon": epsilon},
-    )
+    return certified(effort, model, trials=effort.of(40000, 20000), at={"epsilon": epsilon})
 
 
 @certificate(
@@ -222,9 +228,11 @@ def full_rate_huber(effort: Effort, epsilon: float = 1.0) -> Evidence:
     give epsilon + log(1 + epsilon / 2).
     """
     model = GLMObjectivePerturbation(loss=Loss("huber"), epsilon=epsilon, dimension=1)
-    found = certify(model, model.worst_pair(), trials=10_000, seed=effort.seed)
-    return audited(
-        found, numbers={"supremum": epsilon + math.log1p(epsilon / 2)}, at={"epsilon": epsilon}
+    return certified(
+        effort,
+        model,
+        numbers={"supremum": epsilon + math.log1p(epsilon / 2)},
+        at={"epsilon": epsilon},
     )
 
 
@@ -374,10 +382,9 @@ def gaussian_objective_huber(effort: Effort, epsilon: float = 1.0, delta: float 
         "replace-one",
         "W16: a far response against slope L",
     )
-    found = certify(model, pair, trials=10_000, seed=effort.seed)
     reached = exact_delta(model, pair, epsilon)
     numbers = {"delta_reached": reached.lower, "times_the_promise": reached.lower / delta}
-    return audited(found, numbers=numbers, at={"epsilon": epsilon, "delta": delta})
+    return certified(effort, model, pair, numbers=numbers, at={"epsilon": epsilon, "delta": delta})
 
 
 @certificate(
@@ -507,7 +514,6 @@ def utility_ridge_is_enough_for_privacy(
 
     With L = R = 1 that n is then computed: at most 1 means that the condition always holds.
     """
-    z3 = need("z3", "z3-solver")
     root, length, e, c2, slope, radius = z3.Reals("root_n length epsilon c2 L R")
     facts = [x > 0 for x in (root, length, e, c2, slope, radius)]
     ridge, least = (

@@ -27,17 +27,33 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.auditors import audit_utility
-from dpwitness.auditors.functions.bounds.utility_claims import Scaling
-from dpwitness.core.numerics.losses import Loss
+from dpwitness.auditors import Scaling
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.papers.glm import GLMObjectivePerturbation, GLMOutputPerturbation
-from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, at_most, excess, twice
-from dpwitness.proofs_checks.engine.evidence import attained, audited, excess_of, identities
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
+from dpwitness.mechanisms import (
+    GLMObjectivePerturbation,
+    GLMOutputPerturbation,
+    LabelledVectors,
+    Loss,
+)
+from dpwitness.proofs_checks.engine import (
+    Ball,
+    Box,
+    ClaimVerdict,
+    Effort,
+    Enclosure,
+    Evidence,
+    at_most,
+    attained,
+    certificate,
+    claim,
+    excess,
+    excess_of,
+    identities,
+    measured,
+    sympy,
+    twice,
+)
 
 PAPER = "Jain and Thakurta 2014"
 MODERATE = Box(epsilon=(1e-2, 1e3), delta=(1e-15, 0.5))
@@ -60,7 +76,6 @@ def noise_of_a_prediction(effort: Effort) -> Evidence:
     """<b, x> is normal with standard deviation sd |x| whatever p is: computer algebra integrates
     |z| against the normal density.
     """
-    sympy = need("sympy", "sympy")
     z = sympy.Symbol("z", real=True)
     mean = (
         2 * sympy.integrate(z * sympy.exp(-(z**2) / 2), (z, 0, sympy.oo)) / sympy.sqrt(2 * sympy.pi)
@@ -91,10 +106,14 @@ def noise_of_a_prediction_by_dimension(effort: Effort) -> Evidence:
         return np.asarray(np.abs(rows.sum(axis=1)) / math.sqrt(p))
 
     scaling = Scaling(0.0, (8.0, 64.0, 256.0, 1024.0), "p", statistic="mean", spread=0.756)
-    found = audit_utility(
-        error, scaling, runs=effort.of(4000, 1000), seed=effort.seed, name="noise of a prediction"
+    return measured(
+        effort,
+        error,
+        scaling,
+        runs=effort.of(4000, 1000),
+        name="noise of a prediction",
+        at={"sd": 1.0, "p": "8 to 1024"},
     )
-    return audited(found, at={"sd": 1.0, "p": "8 to 1024"})
 
 
 # -- one feature, exactly
@@ -219,12 +238,15 @@ def _rate(place: Literal["output", "objective"], effort: Effort, name: str) -> E
         return measure.excess(np.array(outputs))
 
     claimed = Scaling(-0.5, SIZES, statistic="mean", spread=2.0)
-    found = audit_utility(error, claimed, runs=effort.of(400, 200), seed=effort.seed, name=name)
-    return audited(
-        found,
+    return measured(
+        effort,
+        error,
+        claimed,
+        runs=effort.of(400, 200),
+        name=name,
         at={
             "epsilon": 1.0,
-            "delta": 1e-5,
+            "delta": 1e-05,
             "p": 1,
             "share of label +1": 0.7,
             "records": "250 to 16000",
@@ -428,7 +450,6 @@ def objective_as_output(effort: Effort) -> Evidence:
     """Coordinate by coordinate, by computer algebra; with theta~ = theta + b / lambda the
     predictions are <theta~, x> - <b, x> / lambda.
     """
-    sympy = need("sympy", "sympy")
     lam = sympy.Symbol("lambda", positive=True)
     t, b, x = sympy.symbols("theta b x", real=True)
     square = lam * t**2 / 2 + b * t - (lam * (t + b / lam) ** 2 / 2 - b**2 / (2 * lam))

@@ -17,24 +17,31 @@ from typing import Any
 import numpy as np
 from flint import arb
 
+from dpwitness.auditors import Scaling
 from dpwitness.auditors.audit.audit import audit
-from dpwitness.auditors.density.certify import certify
-from dpwitness.auditors.functions.bounds.utility import audit_utility
-from dpwitness.auditors.functions.bounds.utility_claims import Scaling
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.mechanisms.papers.independent import TestDataIndependentLearner
-from dpwitness.mechanisms.papers.learner import KernelLearner
-from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, at_most, enclose, excess
-from dpwitness.proofs_checks.engine.evidence import (
+from dpwitness.mechanisms import KernelLearner, Loss, TestDataIndependentLearner
+from dpwitness.proofs_checks.engine import (
+    Ball,
+    Box,
+    Effort,
+    Enclosure,
+    Evidence,
+    at_most,
     attained,
     audited,
     case,
+    certificate,
+    certified,
+    claim,
+    enclose,
+    excess,
     identities,
+    measured,
+    sympy,
     unsatisfiable,
+    z3,
 )
-from dpwitness.proofs_checks.engine.finding import Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 SOURCE = "Jain and Thakurta 2013"
 ONE_ROUND = 2000  # number of records at which B = 1.3, for epsilon = 1 and delta = 1e-6
@@ -48,7 +55,6 @@ def draw_obligations(bound: Any, spread: bool) -> list[list[Any]]:
     so |x - x1| <= 1. The exponents are epsilon_0 |x| / 4. The logarithm of the normalizer changes
     by at most the change of the exponent at some point, here y.
     """
-    z3 = need("z3", "z3-solver")
     unit, x, x1, y, y1, normaliser = z3.Reals("epsilon_0 x x1 y y1 normaliser")
 
     def change(old: Any, new: Any) -> Any:
@@ -68,7 +74,7 @@ def draw_obligations(bound: Any, spread: bool) -> list[list[Any]]:
 
 def both_ways() -> list[list[Any]]:
     """Return z3 constraints for four cases: one of the two gaps grows or shrinks by S."""
-    x, x1, y, y1 = need("z3", "z3-solver").Reals("x x1 y y1")
+    x, x1, y, y1 = z3.Reals("x x1 y y1")
     return [[x - x1 == 1], [x1 - x == 1], [y - y1 == 1], [y1 - y == 1]]
 
 
@@ -84,7 +90,6 @@ def each_draw_is_private(effort: Effort) -> Evidence:
     """z3 over the gaps at the point drawn and at the point whose exponent changes most, which
     bounds the change of the normaliser.
     """
-    z3 = need("z3", "z3-solver")
     return unsatisfiable(
         effort,
         *draw_obligations(z3.Q(1, 2), False),
@@ -106,7 +111,6 @@ def each_draw_has_a_bounded_range(effort: Effort) -> Evidence:
     moves across itself by S, and the two points lie nearly along the move, a little to either side:
     one gap grows by nearly S, the other shrinks by as much.
     """
-    z3 = need("z3", "z3-solver")
     proof = unsatisfiable(
         effort,
         *draw_obligations(z3.Q(1, 2), True),
@@ -143,17 +147,17 @@ def the_draws_are_private(effort: Effort, regularization: float = 4.0) -> Eviden
     grows like lambda sqrt(n) and has no bound (witness W10).
     """
     mechanism = TestDataIndependentLearner(learner(ONE_ROUND, regularization), 1.0, 1e-6, 0.1)
-    found = certify(mechanism, mechanism.worst_pair(), trials=10_000, seed=effort.seed)
     large = TestDataIndependentLearner(learner(10**6, 0.1), 1.0, 1e-6, 0.1)
     numbers = {
         "epsilon_0": mechanism.answer_epsilon,
         "one draw at n = 1e6, lambda = .1: delta(1)": one_draw(large.answer_epsilon / 4, 1.0),
         "rounds there": large.rounds,
     }
-    return audited(
-        found,
+    return certified(
+        effort,
+        mechanism,
         numbers=numbers,
-        at={"epsilon": 1.0, "delta": 1e-6, "records": ONE_ROUND, "regularization": regularization},
+        at={"epsilon": 1.0, "delta": 1e-06, "records": ONE_ROUND, "regularization": regularization},
     )
 
 
@@ -273,10 +277,14 @@ def the_error_falls_fast(effort: Effort) -> Evidence:
     largest error of a prediction. A correction needs a gap of sigma - noise, so the error stays
     near sigma, which falls like log(2B/beta) / sqrt(n).
     """
-    found = audit_utility(
-        weight_error, Scaling(-2 / 3, records(), "n"), seed=effort.seed, name="|what - w*|"
+    return measured(
+        effort,
+        weight_error,
+        Scaling(-2 / 3, records(), "n"),
+        name="|what - w*|",
+        reported="slope",
+        at=PLANE,
     )
-    return audited(found, numbers={"slope": found.estimate}, at=PLANE)
 
 
 # Parameters at which JK-16 is measured.
@@ -324,8 +332,7 @@ def resolution(n: float) -> float:
 def the_error_falls_like_the_threshold(effort: Effort) -> Evidence:
     """The runs of JK-16 against n / log(2B/beta)^2."""
     claimed = Scaling(-0.5, records(), "n", transform=resolution)
-    found = audit_utility(weight_error, claimed, seed=effort.seed, name="|what - w*|")
-    return audited(found, numbers={"slope": found.estimate}, at=PLANE)
+    return measured(effort, weight_error, claimed, name="|what - w*|", reported="slope", at=PLANE)
 
 
 @claim(
@@ -341,7 +348,6 @@ def the_substitution_is_right(effort: Effort) -> Evidence:
     """Computer algebra: the ratio of the two must not depend on lambda, L, R, d, n. What is left is
     its value over that at 1, less 1.
     """
-    sympy = need("sympy", "sympy")
     lam, n, lipschitz, radius, d = at = sympy.symbols("lambda n L R d", positive=True)
     third = sympy.Rational(1, 3)
     norm = 2 * lipschitz * radius / lam

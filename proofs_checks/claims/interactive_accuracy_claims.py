@@ -14,22 +14,29 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.functions.bounds.utility import audit_utility
-from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, Scaling
+from dpwitness.auditors import FailureBound, Scaling, audit_utility
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.claims.interactive_claims import BETA, MANY, SOURCE, interactive
-from dpwitness.proofs_checks.engine.enclosures import (
+from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
+    ClaimVerdict,
+    Effort,
     Enclosure,
+    Evidence,
+    audited,
+    certificate,
+    claim,
     enclose,
     excess,
     free,
+    identities,
+    measured,
+    sympy,
     twice,
+    unsatisfiable,
+    z3,
 )
-from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 
 @claim(
@@ -52,22 +59,24 @@ def all_points_are_answered(
     def unanswered(size: int, rng: np.random.Generator) -> FloatArray:
         return np.asarray(np.isnan(mechanism.sample(dataset, size, rng)).sum(axis=1, dtype=float))
 
-    runs = effort.of(400, 200)
-    found = audit_utility(
-        unanswered,
-        FailureBound(0.0, BETA),
-        runs=runs,
-        confidence=1 - 1e-7,
-        seed=effort.seed,
-        name="points unanswered",
-    )
     first = (
         -math.expm1(-(norm_bound - mechanism.threshold) * mechanism.answer_epsilon - math.log(2))
         if mechanism.updates <= 1
         else 0.0
     )
     numbers = {"B": mechanism.updates, "probability of a halt after one answer": max(first, 0.0)}
-    return audited(found, numbers=numbers, at={"norm_bound": norm_bound, "rounds": rounds})
+    return audited(
+        audit_utility(
+            unanswered,
+            FailureBound(0.0, BETA),
+            runs=effort.of(400, 200),
+            confidence=1 - 1e-07,
+            seed=effort.seed,
+            name="points unanswered",
+        ),
+        numbers=numbers,
+        at={"norm_bound": norm_bound, "rounds": rounds},
+    )
 
 
 @certificate(
@@ -112,7 +121,6 @@ def updates_are_few(effort: Effort) -> Evidence:
     w|^2 changes by eta^2 |phi|^2 - 2 eta g sign(g + noise). z3 finds no g, noise, |phi| <= R with
     |g + noise| > sigma, |noise| <= sigma/4 and less fall.
     """
-    z3 = need("z3", "z3-solver")
     gap, noise, sigma, radius, square = z3.Reals("gap noise sigma R square")
     step = sigma / (4 * radius * radius)
     given = [
@@ -144,7 +152,6 @@ def constants(updates: Any = None) -> tuple[Any, Any, Any, dict[str, Any]]:
     """Return (B, epsilon_0, sigma, symbols) of Algorithm 1 as sympy formulas; `updates` replaces
     the printed B.
     """
-    sympy = need("sympy", "sympy")
     at = {
         name: sympy.Symbol(name, positive=True)
         for name in ("n", "lam", "epsilon", "C", "L", "R", "k", "m", "B")
@@ -172,7 +179,6 @@ def the_repaired_updates_suffice(effort: Effort) -> Evidence:
     """sigma(B)^2 = s B, so 3.2 R^2 C^2 / sigma(B)^2 <= B iff B^2 >= 3.2 R^2 C^2 / s: computer
     algebra finds the root to be this B.
     """
-    sympy = need("sympy", "sympy")
 
     def smallest(at: dict[str, Any]) -> Any:
         return (
@@ -209,7 +215,6 @@ def answers_are_accurate(effort: Effort) -> Evidence:
 
     sigma epsilon_0 / 4 = log(2T/beta), so T exp(-sigma epsilon_0 / 4) = beta/2: an identity.
     """
-    z3, sympy = need("z3", "z3-solver"), need("sympy", "sympy")
     error, noise, sigma = z3.Reals("error noise sigma")  # error = p - f
     quiet = [
         sigma > 0,
@@ -263,14 +268,15 @@ def the_error_grows_with_the_root_of_the_logarithm(effort: Effort) -> Evidence:
     """
     points = range(3, 11, 2) if effort.quick else range(3, 11)
     claimed = Scaling(0.5, (*(2.0**k for k in points), 512.0), "T", transform=spread)
-    found = audit_utility(
+    at = {"epsilon": 1.0, "delta": 1e-6, "lambda": 1.0, "C": 1.0, "records": MANY, "T": "8 to 1024"}
+    return measured(
+        effort,
         lambda value, size, rng: largest_error(MANY, int(value))(size, rng),
         claimed,
-        seed=effort.seed,
         name="largest error",
+        reported="slope",
+        at=at,
     )
-    at = {"epsilon": 1.0, "delta": 1e-6, "lambda": 1.0, "C": 1.0, "records": MANY, "T": "8 to 1024"}
-    return audited(found, numbers={"slope": found.estimate}, at=at)
 
 
 @claim(
@@ -283,12 +289,6 @@ def the_error_grows_with_the_root_of_the_logarithm(effort: Effort) -> Evidence:
 def the_error_falls_with_the_root_of_records(effort: Effort) -> Evidence:
     """The same runs at 100 test points and 1e8 to 6.4e9 records."""
     claimed = Scaling(-0.5, tuple(MANY * 4.0**k for k in range(4)), "n")
-    found = audit_utility(
-        lambda value, size, rng: largest_error(int(value), 100)(size, rng),
-        claimed,
-        seed=effort.seed,
-        name="largest error",
-    )
     at = {
         "epsilon": 1.0,
         "delta": 1e-6,
@@ -297,7 +297,14 @@ def the_error_falls_with_the_root_of_records(effort: Effort) -> Evidence:
         "T": 100,
         "records": "1e8 to 6.4e9",
     }
-    return audited(found, numbers={"slope": found.estimate}, at=at)
+    return measured(
+        effort,
+        lambda value, size, rng: largest_error(int(value), 100)(size, rng),
+        claimed,
+        name="largest error",
+        reported="slope",
+        at=at,
+    )
 
 
 @claim(
@@ -312,7 +319,6 @@ def the_error_falls_with_the_root_of_records(effort: Effort) -> Evidence:
 )
 def the_error_has_other_exponents(effort: Effort) -> Evidence:
     """Computer algebra substitutes the printed B into 1.25 sigma."""
-    sympy = need("sympy", "sympy")
     _, _, sigma, at = constants()
     root, quarter = sympy.Rational(1, 2), sympy.Rational(3, 4)
     form = (

@@ -16,15 +16,26 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.density.certify import certify
-from dpwitness.core.numerics.losses import Loss
-from dpwitness.mechanisms.papers.interactive import PrivateInteractivePrediction
-from dpwitness.mechanisms.papers.learner import KernelLearner
-from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, at_most, excess
-from dpwitness.proofs_checks.engine.evidence import audited, excess_of, least, unsatisfiable
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.interactive_game import adaptive_delta, held_law
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
+from dpwitness.mechanisms import KernelLearner, Loss, PrivateInteractivePrediction
+from dpwitness.proofs_checks.engine import (
+    Ball,
+    Box,
+    ClaimVerdict,
+    Effort,
+    Enclosure,
+    Evidence,
+    adaptive_delta,
+    at_most,
+    certificate,
+    certified,
+    claim,
+    excess,
+    excess_of,
+    held_law,
+    least,
+    unsatisfiable,
+    z3,
+)
 
 SOURCE = "Jain and Thakurta 2013"
 BETA = 0.05
@@ -133,7 +144,6 @@ def any_budget_is_private(
     unit = interactive(MANY, 1.0, 1, epsilon, delta)
     mechanism = interactive(MANY, math.sqrt(updates / unit.updates), 1, epsilon, delta)
     pair = mechanism.worst_pair(math.floor(mechanism.norm_bound * MANY))
-    found = certify(mechanism, pair, trials=10_000, seed=effort.seed)
     scaled = epsilon / (100 * math.log(4 / delta))  # e sqrt(B)
     breaks = (scaled / (epsilon - 2 * math.log1p(-delta))) ** 2
 
@@ -142,8 +152,12 @@ def any_budget_is_private(
 
     holds = least(proved, breaks, 1.0)[1]
     numbers = {"e": mechanism.answer_loss, "fails for B below": breaks, "holds for B from": holds}
-    return audited(
-        found, numbers=numbers, at={"epsilon": epsilon, "delta": delta, "updates": updates}
+    return certified(
+        effort,
+        mechanism,
+        pair,
+        numbers=numbers,
+        at={"epsilon": epsilon, "delta": delta, "updates": updates},
     )
 
 
@@ -274,7 +288,6 @@ def each_round_is_private(effort: Effort) -> Evidence:
     f', p, sigma, noise with |f - f'| <= S the two runs give the same answer of the same kind, at a
     shift of at most S, which Laplace noise of scale 1/epsilon_0 pays with e.
     """
-    z3 = need("z3", "z3-solver")
     f, f1, public, sigma, noise, sensitivity = z3.Reals("f f1 p sigma noise S")
     aligned = noise + f - f1
 

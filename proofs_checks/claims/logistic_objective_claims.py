@@ -9,19 +9,31 @@ from __future__ import annotations
 
 from flint import arb
 
-from dpwitness.auditors.density.certify import certify
-from dpwitness.auditors.search.search import search
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.numerics.losses import Loss
-from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.papers.convex import ConvexObjectivePerturbation, QuadraticPenalty
-from dpwitness.mechanisms.papers.logistic import LogisticObjectivePerturbation
-from dpwitness.proofs_checks.claims.logistic_claims import CURVATURE
-from dpwitness.proofs_checks.claims.logistic_sensitivity_claims import LINE_SHIFT, singular_excess
-from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose, excess, twice
-from dpwitness.proofs_checks.engine.evidence import audited, excess_of
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim
+from dpwitness.auditors import certify, search
+from dpwitness.mechanisms import (
+    ConvexObjectivePerturbation,
+    InvalidArgument,
+    LabelledVectors,
+    LogisticObjectivePerturbation,
+    Loss,
+)
+from dpwitness.mechanisms.papers.logistic import QuadraticPenalty
+from dpwitness.proofs_checks.claims.logistic_claims import CURVATURE, LINE_SHIFT, singular_excess
+from dpwitness.proofs_checks.engine import (
+    Ball,
+    Box,
+    ClaimVerdict,
+    Effort,
+    Enclosure,
+    Evidence,
+    audited,
+    certificate,
+    claim,
+    enclose,
+    excess,
+    excess_of,
+    twice,
+)
 
 
 @certificate(

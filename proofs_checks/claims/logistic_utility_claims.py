@@ -11,30 +11,36 @@ from flint import arb
 from numpy.random import Generator
 from scipy import optimize, stats
 
-from dpwitness.auditors.functions.bounds.utility import audit_utility
-from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound
-from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.auditors import FailureBound, MeanBound
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.mechanisms.papers.logistic import (
+from dpwitness.mechanisms import (
+    LabelledVectors,
     LogisticObjectivePerturbation,
     LogisticOutputPerturbation,
-    hypercube,
 )
+from dpwitness.mechanisms.papers.logistic import hypercube
 from dpwitness.proofs_checks.claims.logistic_objective_claims import (
     printed_objective_noise_is_private,
 )
-from dpwitness.proofs_checks.engine.enclosures import (
+from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
+    ClaimVerdict,
+    Effort,
     Enclosure,
+    Evidence,
+    certificate,
+    claim,
     enclose,
     excess,
+    identities,
+    measured,
+    sympy,
     times,
     twice,
+    unsatisfiable,
+    z3,
 )
-from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 
 @claim(
@@ -48,7 +54,7 @@ def noise_costs_its_square(effort: Effort) -> Evidence:
     """Let r = |w2 - w1|, g = |b| / n. Strong convexity and Cauchy-Schwarz give f(w1) >= f(w2) - g r
     + lambda r^2 / 2, and over the reals no f(w2) - f(w1) above g^2 / (2 lambda) satisfies that.
     """
-    loss, r, g, strong = need("z3", "z3-solver").Reals("loss r g lambda")
+    loss, r, g, strong = z3.Reals("loss r g lambda")
     facts = [strong > 0, loss <= g * r - strong * r * r / 2]
     text = "no larger excess satisfies strong convexity and Cauchy-Schwarz"
     return unsatisfiable(
@@ -160,15 +166,14 @@ def runs_keep_the_utility_bound(
         w = mechanism.sample(data, size, rng)
         return np.asarray(regularization / 2 * (w * w).sum(axis=1))
 
-    result = audit_utility(
+    return measured(
+        effort,
         excess,
         FailureBound(bound, delta),
-        runs=effort.of(20_000, 2_000),
-        confidence=1 - 1e-6,
-        seed=effort.seed,
-    )
-    return audited(
-        result, numbers={"failure frequency": result.estimate}, at={"dimension": d, "delta": delta}
+        runs=effort.of(20000, 2000),
+        confidence=1 - 1e-06,
+        reported="failure frequency",
+        at={"dimension": d, "delta": delta},
     )
 
 
@@ -279,7 +284,6 @@ def points_have_norm_one(effort: Effort) -> Evidence:
     """x_1 is +-gamma, and d - 1 coordinates are +-sqrt((1 - gamma^2) / (d - 1)). The printed size
     of the support, 2d, reads 2^d.
     """
-    sympy = need("sympy", "sympy")
     gamma, d = sympy.symbols("gamma d", positive=True)
     square = gamma**2 + (d - 1) * sympy.sqrt((1 - gamma**2) / (d - 1)) ** 2
     return identities(square - 1, text="the squared norm is 1 for all gamma and d")
@@ -370,11 +374,11 @@ def algorithm_2_beats_algorithm_1(effort: Effort, records: float = 700) -> Evide
             found[i] = np.mean(points @ w2 < 0) - np.mean(points @ w1 < 0)
         return found
 
-    result = audit_utility(
-        difference, MeanBound(0.0, low=-1.0, high=1.0), runs=effort.of(300, 60), seed=effort.seed
-    )
-    return audited(
-        result,
-        numbers={"error of Algorithm 2 - error of Algorithm 1": result.estimate},
+    return measured(
+        effort,
+        difference,
+        MeanBound(0.0, low=-1.0, high=1.0),
+        runs=effort.of(300, 60),
+        reported="error of Algorithm 2 - error of Algorithm 1",
         at={"records": n},
     )

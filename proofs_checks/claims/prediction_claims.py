@@ -15,15 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult, audit_sensitivity
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.domains.labelled_ball import LabelledBall
-from dpwitness.core.numerics.losses import Loss
+from dpwitness.auditors import SensitivityResult, audit_sensitivity
 from dpwitness.core.numerics.solvers import Minimum, Problem, minimise
-from dpwitness.proofs_checks.engine.enclosures import Ball, Box, Enclosure, enclose
-from dpwitness.proofs_checks.engine.evidence import attained, audited, identities, unsatisfiable
-from dpwitness.proofs_checks.engine.finding import Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
+from dpwitness.mechanisms import LabelledBall, LabelledVectors, Loss
+from dpwitness.proofs_checks.engine import (
+    Ball,
+    Box,
+    Effort,
+    Enclosure,
+    Evidence,
+    attained,
+    audited,
+    certificate,
+    claim,
+    enclose,
+    identities,
+    sympy,
+    unsatisfiable,
+    z3,
+)
 
 SOURCE = "Jain and Thakurta 2013"
 POSITIVE = "lambda n L R"
@@ -37,7 +47,6 @@ def distance_obligation(convexity: float, bound: float) -> list[Any]:
     least half the strong convexity times d^2. The objectives share all records but one (the shared
     part is `c` at w and `c1` at w'). Each loss of the replaced record changes by at most L R d.
     """
-    z3 = need("z3", "z3-solver")
     lam, n, lipschitz, radius = z3.Reals(POSITIVE)
     d, c, c1, old, old1, new, new1 = z3.Reals("d c c1 old old1 new new1")
     gain = n * lam * z3.RealVal(str(convexity)) / 2 * d * d  # objectives are multiplied by n
@@ -180,7 +189,6 @@ def predictions_move_little(effort: Effort) -> Evidence:
 
     The search reaches the bound at the test point that points along w - w'.
     """
-    z3 = need("z3", "z3-solver")
     lam, n, lipschitz, radius = z3.Reals(POSITIVE)
     d, a, b = z3.Reals("d a b")
     assumed = [
@@ -211,7 +219,6 @@ def norm_obligation(bound: float, strong: bool) -> list[Any]:
     The objective at w is at most its value at zero; with `strong`, it is smaller by the strong
     convexity. Losses change by at most L R |w|.
     """
-    z3 = need("z3", "z3-solver")
     lam, lipschitz, radius = z3.Reals("lambda L R")
     norm, gained = z3.Reals("norm gained")  # gained: mean loss at zero less that at w
     needed = lam * norm * norm / 2
@@ -288,7 +295,6 @@ def the_displays_add_up(effort: Effort) -> Evidence:
     Adding the displays cancels the n - 1 common losses and both |w|^2: n lambda d^2 <= the changes
     of the two losses of the changed record.
     """
-    sympy = need("sympy", "sympy")
     lam, n, f, f1, common, common1, old, old1, new, new1, *coordinates = sympy.symbols(
         "lambda n f f1 c c1 o o1 v v1 a b a1 b1"
     )
@@ -331,7 +337,6 @@ def box_and_theorem(factor: int) -> tuple[Any, Any]:
     """Return epsilon_0 of Algorithm 1 with `factor` in place of 200, and epsilon_0 of Theorem 9 at
     the sensitivity of JK-03.
     """
-    sympy = need("sympy", "sympy")
     n, lam, epsilon, delta, lipschitz, radius, updates = sympy.symbols(
         "n lambda epsilon delta L R B", positive=True
     )

@@ -22,34 +22,38 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.auditors import audit_utility, certify
-from dpwitness.auditors.functions.bounds.utility_claims import Scaling
+from dpwitness.auditors import Scaling
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.mechanisms.papers.ftrl import LambdaRule, PrivateFTRL
+from dpwitness.mechanisms import PrivateFTRL
+from dpwitness.mechanisms.papers.ftrl import LambdaRule
 from dpwitness.proofs_checks.claims.simplex_claims import softmax_excess, softmax_loss
-from dpwitness.proofs_checks.engine.enclosures import (
+from dpwitness.proofs_checks.engine import (
+    TIGHT,
     Ball,
     Box,
+    ClaimVerdict,
+    Effort,
     Enclosure,
+    Evidence,
     at_most,
+    attained,
     branch_and_bound,
+    case,
+    certificate,
+    certified,
+    claim,
     enclose,
+    exact_delta,
     excess,
     free,
-    supremum_of,
-    twice,
-)
-from dpwitness.proofs_checks.engine.evidence import (
-    attained,
-    audited,
-    case,
-    exact_delta,
+    gaussian_excess,
     identities,
     least,
+    measured,
+    supremum_of,
+    sympy,
+    twice,
 )
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.gaussian import gaussian_excess
-from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, certificate, claim, need
 
 PAPER = "Jain and Thakurta 2014"
 
@@ -97,7 +101,6 @@ def game_at_a_larger_epsilon(effort: Effort) -> Evidence:
     """The module's bounded range and Bun and Steinke's conversion, by computer algebra, for all
     positive parameters.
     """
-    sympy = need("sympy", "sympy")
     epsilon, digits, rounds, bound = sympy.symbols("epsilon digits T R", positive=True)
     lam = bound * sympy.sqrt(8 * rounds * digits) / epsilon
     rho = rounds * (4 * bound / lam) ** 2 / 8
@@ -164,9 +167,12 @@ def _audited_game(
         "times_the_promise": reached / delta,
         "least_epsilon": first,
     }
-    found = certify(it, pair, trials=10_000, seed=effort.seed)
-    return audited(
-        found, numbers=numbers, at={"epsilon": epsilon, "delta": delta, "horizon": horizon}
+    return certified(
+        effort,
+        it,
+        pair,
+        numbers=numbers,
+        at={"epsilon": epsilon, "delta": delta, "horizon": horizon},
     )
 
 
@@ -416,8 +422,14 @@ def regret_scaling(exponent: float, power: float, effort: Effort, name: str) -> 
         statistic="mean",
         spread=0.25,
     )
-    found = audit_utility(error, scaling, runs=effort.of(500, 200), seed=effort.seed, name=name)
-    return audited(found, at={"epsilon": epsilon, "delta": delta, "T": rounds, "p": "4 to 4096"})
+    return measured(
+        effort,
+        error,
+        scaling,
+        runs=effort.of(500, 200),
+        name=name,
+        at={"epsilon": epsilon, "delta": delta, "T": rounds, "p": "4 to 4096"},
+    )
 
 
 @claim(

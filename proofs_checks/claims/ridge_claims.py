@@ -17,33 +17,38 @@ from flint import arb
 from numpy.random import Generator
 from scipy import stats
 
-from dpwitness.auditors.density.certify import certify
-from dpwitness.auditors.functions.bounds.utility import audit_utility
-from dpwitness.auditors.functions.bounds.utility_claims import MeanBound, Scaling
-from dpwitness.core.datasets.datasets import LabelledVectors
+from dpwitness.auditors import MeanBound, Scaling, audit_utility, certify
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.mechanisms.papers.ridge import PrivateRidge
-from dpwitness.proofs_checks.engine.enclosures import (
+from dpwitness.mechanisms import LabelledVectors, PrivateRidge
+from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
+    ClaimVerdict,
+    Effort,
     Enclosure,
+    Evidence,
+    audited,
+    certificate,
+    claim,
     enclose,
     excess,
+    excess_of,
     free,
+    identities,
     log1p_remainder,
+    measured,
     supremum_of,
+    sympy,
     twice,
+    unsatisfiable,
+    z3,
 )
-from dpwitness.proofs_checks.engine.evidence import audited, excess_of, identities, unsatisfiable
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 
 def _gradient_at_closed_form(sign: int) -> list[object]:
     """Return the gradient of (7) at (Sigma + (lambda + Lambda/(epsilon n)) I)^-1 (E[y x] + sign b /
     (2 n)), for p = 2, in sympy symbols.
     """
-    sympy = need("sympy", "sympy")
     ridge, extra, n, a, c, d, u, v, b1, b2 = sympy.symbols(
         "lambda k n a c d u v b1 b2", positive=True
     )
@@ -497,15 +502,12 @@ def price_falls_with_the_records(
         curvature = 0.125 + regularization
         return np.asarray(curvature * ((w - np.array([0.125 / curvature, 0.0])) ** 2).sum(axis=1))
 
-    result = audit_utility(
+    return measured(
+        effort,
         price,
         Scaling(-1.0, (100, 800, 6400, 51200), statistic="mean", spread=1.53),
         runs=effort.of(2000, 200),
-        seed=effort.seed,
-    )
-    return audited(
-        result,
-        numbers={"slope": result.estimate},
+        reported="slope",
         at={"epsilon": epsilon, "regularization": regularization},
     )
 
@@ -523,14 +525,13 @@ def excess_risk_is_a_square(effort: Effort) -> Evidence:
     sub-Gaussian says so: t E W <= log E exp(t W) <= sigma^2 t^2 / 2 for every t, and at t = E W /
     sigma^2 that leaves E W = 0 (z3). The first part is an identity, checked for p = 2.
     """
-    sympy = need("sympy", "sympy")
     b1, b2, h1, h2, x1, x2, w = sympy.symbols("b1 b2 h1 h2 x1 x2 w", real=True)
     label, e = b1 * x1 + b2 * x2 + w, (h1 - b1) * x1 + (h2 - b2) * x2
     square = (
         (label - h1 * x1 - h2 * x2) ** 2 - (label - b1 * x1 - b2 * x2) ** 2 - (e**2 - 2 * w * e)
     )
     proof = identities(square, text="the cross term is 2 W e, whose mean vanishes")
-    mean, variance = need("z3", "z3-solver").Reals("mean variance")
+    mean, variance = z3.Reals("mean variance")
     t = mean / variance
     void = unsatisfiable(
         effort, [variance > 0, t * mean <= variance * t * t / 2, mean != 0], text=proof.text

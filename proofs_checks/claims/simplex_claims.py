@@ -24,24 +24,28 @@ import numpy as np
 from flint import arb
 from numpy.random import Generator
 
-from dpwitness.auditors import audit_utility, certify
-from dpwitness.auditors.functions.bounds.utility_claims import MeanBound, Scaling
-from dpwitness.core.numerics.losses import Loss
+from dpwitness.auditors import MeanBound, Scaling
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.papers.simplex import SimplexSampling, minimise_over_simplex
-from dpwitness.proofs_checks.engine.enclosures import (
+from dpwitness.mechanisms import LabelledVectors, Loss, SimplexSampling
+from dpwitness.mechanisms.papers.simplex import minimise_over_simplex
+from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
+    ClaimVerdict,
+    Effort,
     Enclosure,
+    Evidence,
     at_most,
+    certificate,
+    certified,
+    claim,
     enclose,
+    exact_delta,
+    least,
+    measured,
     supremum_of,
     twice,
 )
-from dpwitness.proofs_checks.engine.evidence import audited, exact_delta, least
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim
 
 PAPER = "Jain and Thakurta 2014"
 # each feature has the wrong sign on one group of records
@@ -160,8 +164,13 @@ def draws_without_a_unit(
         "times_the_promise": reached / delta,
         "least_slope": least(broken, 1.0, 1e4)[1],
     }
-    at = {"epsilon": epsilon, "delta": delta, "slope": slope, "draws": draws}
-    return audited(certify(model, pair, trials=10_000, seed=effort.seed), numbers=numbers, at=at)
+    return certified(
+        effort,
+        model,
+        pair,
+        numbers=numbers,
+        at={"epsilon": epsilon, "delta": delta, "slope": slope, "draws": draws},
+    )
 
 
 @certificate(
@@ -298,10 +307,14 @@ def excess_by_records(effort: Effort) -> Evidence:
         return _risk(POPULATION, np.array(rows)) - _risk(POPULATION, best[None, :])
 
     claimed = Scaling(-1 / 3, (500.0, 2000.0, 8000.0, 32000.0), statistic="mean", spread=2.0)
-    found = audit_utility(
-        error, claimed, runs=effort.of(400, 200), seed=effort.seed, name="excess on the simplex"
+    return measured(
+        effort,
+        error,
+        claimed,
+        runs=effort.of(400, 200),
+        name="excess on the simplex",
+        at={"epsilon": 10.0, "p": 4, "records": "500 to 32000"},
     )
-    return audited(found, at={"epsilon": 10.0, "p": 4, "records": "500 to 32000"})
 
 
 @claim(
@@ -328,10 +341,14 @@ def price_of_drawing(effort: Effort, draws: float = 10) -> Evidence:
     own = float(_risk(POPULATION, middle[None, :])[0])
     worst = float(_risk(POPULATION, np.eye(4)).max())  # a convex risk has its maximum at a vertex
     bound = MeanBound(0.25 / (2 * draws), low=-own, high=worst - own + 1e-12)
-    found = audit_utility(
-        error, bound, runs=effort.of(20_000, 5_000), seed=effort.seed, name="price of drawing"
+    return measured(
+        effort,
+        error,
+        bound,
+        runs=effort.of(20000, 5000),
+        name="price of drawing",
+        at={"draws": draws},
     )
-    return audited(found, at={"draws": draws})
 
 
 def _risk(data: LabelledVectors, rows: FloatArray) -> FloatArray:

@@ -14,38 +14,36 @@ from typing import Any
 import numpy as np
 from flint import arb
 
-from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors import LossLaw, Scaling, audit_utility
 from dpwitness.auditors.density.composition import compose
 from dpwitness.auditors.density.routes import composed
-from dpwitness.auditors.functions.bounds.utility import audit_utility
-from dpwitness.auditors.functions.bounds.utility_claims import Scaling
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
-from dpwitness.auditors.statistics.loss_law import LossLaw
-from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.protocols.mechanism import FloatArray
-from dpwitness.mechanisms.papers.learner import KernelLearner
-from dpwitness.mechanisms.papers.transfer import TestDataDependentLearner
-from dpwitness.mechanisms.textbook.additive import Laplace
-from dpwitness.proofs_checks.engine.enclosures import (
+from dpwitness.mechanisms import KernelLearner, Laplace, Loss, TestDataDependentLearner
+from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
+    ClaimVerdict,
+    Effort,
     Enclosure,
+    Evidence,
     at_most,
-    enclose,
-    excess,
-    free,
-    twice,
-)
-from dpwitness.proofs_checks.engine.evidence import (
     attained,
     audited,
+    certificate,
+    certified,
+    claim,
+    enclose,
+    excess,
     excess_of,
+    free,
     identities,
     least,
+    sympy,
+    twice,
     unsatisfiable,
+    z3,
 )
-from dpwitness.proofs_checks.engine.finding import ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.ledger import Effort, certificate, claim, need
 
 SOURCE = "Jain and Thakurta 2013"
 LOW, HIGH = 0.05, 8.0  # search range of the smallest constant
@@ -123,8 +121,7 @@ def the_constant_one_is_private(
     mechanism = TestDataDependentLearner(
         it, epsilon, delta, np.ones((math.floor(rounds), 1)), constant=1.0
     )
-    found = certify(mechanism, mechanism.worst_pair(), trials=10_000, seed=effort.seed)
-    return audited(found, at={"epsilon": epsilon, "delta": delta, "rounds": rounds})
+    return certified(effort, mechanism, at={"epsilon": epsilon, "delta": delta, "rounds": rounds})
 
 
 @certificate(
@@ -205,12 +202,11 @@ def the_fit_is_twice_as_close(effort: Effort) -> Evidence:
 
 def noisy() -> list[Any]:
     """Return a z3 constraint for nonzero noise; without noise every bound is attained."""
-    return [need("z3", "z3-solver").Real("b") > 0]
+    return [z3.Real("b") > 0]
 
 
 def fit_obligation(gain: int, bound: int) -> list[Any]:
     """Return z3 constraints for a sum above `bound` sqrt(T) |b|, where |u|^2 <= `gain` <u, b>."""
-    z3 = need("z3", "z3-solver")
     length, noise, inner, total, root = z3.Reals("u b inner sum root_T")
     norms = [length >= 0, noise >= 0, root > 0, inner <= length * noise, total <= root * length]
     return [*norms, length * length <= gain * inner, total > bound * root * noise]
@@ -338,7 +334,6 @@ def the_terms_balance(effort: Effort) -> Evidence:
     """Computer algebra, the logarithms of 1/beta aside: each term is (L R)^(3/2) sqrt(|C|)
     log(1/delta)^(1/4) / sqrt(n epsilon lambda).
     """
-    sympy = need("sympy", "sympy")
     norm, n, epsilon, lam, lipschitz, radius, log = sympy.symbols(
         "C n epsilon lambda L R log", positive=True
     )
@@ -396,7 +391,6 @@ def the_excess_is_small(effort: Effort) -> Evidence:
     """|C| = 2 L R / lambda in Theorem 5's rate (constant 1), solved for n by computer algebra; T =
     2 n epsilon / sqrt(log(1/delta)).
     """
-    sympy = need("sympy", "sympy")
     n, epsilon, lam, lipschitz, radius, log, accuracy, spread = sympy.symbols(
         "n epsilon lambda L R log g spread", positive=True
     )
@@ -466,7 +460,6 @@ def the_mean_loss_is_that_of_randomised_response(effort: Effort) -> Evidence:
     """Computer algebra: (p - (1 - p)) epsilon with p = 1 / (1 + exp(-epsilon)) is epsilon
     tanh(epsilon/2), which it reaches.
     """
-    sympy = need("sympy", "sympy")
     epsilon = sympy.Symbol("epsilon", positive=True)
     mean = (2 / (1 + sympy.exp(-epsilon)) - 1) * epsilon
     proof = identities(

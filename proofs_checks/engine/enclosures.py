@@ -2,6 +2,11 @@
 
 Every operation on a ball rounds outwards (Johansson 2017, Arb), so an enclosure holds for each
 point of its cell.
+
+The Gaussian mechanism is enclosed without cancellation. With Q the normal tail, phi the density and
+m = Q / phi the Mills ratio, its exact delta (Balle and Wang 2018) is Q(a) - e^epsilon Q(b), where
+a = epsilon/mu - mu/2 and b = a + mu. Since b^2 - a^2 = 2 epsilon, e^epsilon phi(b) = phi(a), so
+delta = phi(a) (m(a) - m(b)).
 """
 
 from __future__ import annotations
@@ -15,16 +20,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from flint import arb
+from flint import arb, ctx
 
-from dpwitness.core.balls.ball import down, up
-from dpwitness.core.values.validation import InvalidArgument, require_finite
+from dpwitness.core import InvalidArgument
+from dpwitness.core.balls.ball import down, endpoints, up
+from dpwitness.core.values.validation import require_finite
 
 Ball: TypeAlias = arb
 
 # limit on bisections of the inner variable; after that the caller splits the outer cell
 INNER_CELLS = 200
 SHARPENING = 40  # bisections of the counterexample
+PRECISION = 160  # bits for differences of Mills ratios; enough for arguments up to 1e4
 LEAST_WIDTH = 1e-12  # relative width; thinner cells are not split
 
 
@@ -91,7 +98,7 @@ class Box(Mapping[str, tuple[float, float]]):
         if width < LEAST_WIDTH:
             return None
         low, high = self._ranges[name]
-        cut = _split_point(low, high)
+        cut = math.sqrt(low * high) if low > 0 and high > 2 * low else _midpoint(low, high)
         if not low < cut < high:
             return None
         return Box(**{**self._ranges, name: (low, cut)}), Box(**{**self._ranges, name: (cut, high)})
@@ -141,12 +148,7 @@ def enclose(ball: Ball, at: float | None = None) -> Enclosure:
     Enclosure
         (-inf, inf) for a nan ball.
     """
-    if ball.is_nan():
-        return Enclosure(-math.inf, math.inf, at)
-    # Exact comparisons first: lower() and upper() may round away from a zero that the ball does not
-    # cross.
-    low, high = down(ball.lower()), up(ball.upper())
-    return Enclosure(max(low, 0.0) if ball >= 0 else low, min(high, 0.0) if ball <= 0 else high, at)
+    return Enclosure(*endpoints(ball), at)
 
 
 def at_most(ball: Ball) -> Enclosure:
@@ -265,7 +267,13 @@ def supremum(
         With the point that gives the lower endpoint.
     """
     low, high = over
-    best = max((enclose(function(arb(x)), x) for x in _grid(low, high)), key=lambda e: e.lower)
+    best = max(
+        (
+            enclose(function(arb(x)), x)
+            for x in [*(low + (high - low) * k / 8 for k in range(8)), high]
+        ),
+        key=lambda e: e.lower,
+    )
     heap = [(-enclose(function(interval(low, high))).upper, low, high)]
     for _ in range(cells):
         upper = -heap[0][0]
@@ -395,16 +403,73 @@ def _relative_width(low: float, high: float) -> float:
     return math.log(high / low) if low > 0 else high - low
 
 
-def _split_point(low: float, high: float) -> float:
-    """Return the geometric mean if high > 2 low > 0, else the midpoint: small values then get as
-    many cells as large values.
-    """
-    return math.sqrt(low * high) if low > 0 and high > 2 * low else _midpoint(low, high)
-
-
-def _grid(low: float, high: float) -> list[float]:
-    return [low + (high - low) * k / 8 for k in range(8)] + [high]
-
-
 def _midpoint(low: float, high: float) -> float:
     return low + (high - low) / 2
+
+
+def mills(x: Ball) -> Ball:
+    """Enclose the Mills ratio Q(x) / phi(x), which is decreasing, by its values at the endpoints of
+    the ball.
+    """
+    with ctx.workprec(PRECISION):
+        return _mills_at(x.upper()).union(_mills_at(x.lower()))
+
+
+def gaussian_excess(
+    epsilon: Ball, delta: Ball, *, per_log: float, per_epsilon: float, constant: Ball | float = 0.0
+) -> Ball:
+    """Enclose the excess, exact delta / delta - 1, of Gaussian noise of variance v (shift /
+    epsilon)^2.
+
+    Here v = per_log log(1/delta) + per_epsilon epsilon + constant, so mu = epsilon / sqrt(v) and a
+    = sqrt(v) - mu / 2. After cancellation, log(exact / delta) = (1 - per_log/2) log(1/delta) + (1 -
+    per_epsilon) epsilon / 2 - constant / 2 - mu^2 / 8
+    - log sqrt(2 pi) + log(m(a) - m(a + mu)). The last difference falls in a, since m is convex, and
+      rises in mu.
+    """
+
+    def variance_at(epsilon: Ball, delta: Ball) -> Ball:
+        return per_log * -delta.log() + per_epsilon * epsilon + constant
+
+    def form(epsilon: Ball, delta: Ball) -> Ball:
+        digits, variance = -delta.log(), variance_at(epsilon, delta)
+        mu = epsilon / variance.sqrt()
+        a = variance.sqrt() - mu / 2
+        with ctx.workprec(PRECISION):
+            low, high = (
+                _mills_at(at) - _mills_at(at + shift)
+                for at, shift in ((a.upper(), mu.lower()), (a.lower(), mu.upper()))
+            )
+            difference = low.union(high).nonnegative_part()
+        log_ratio = (
+            (2 - arb(per_log)) * digits + (1 - arb(per_epsilon)) * epsilon - arb(constant)
+        ) / 2 - mu * mu / 8
+        return (log_ratio + difference.log() - (2 * arb.pi()).log() / 2).expm1()
+
+    def plain(epsilon: Ball, delta: Ball) -> Ball:
+        with ctx.workprec(PRECISION):
+            mu = epsilon / variance_at(epsilon, delta).sqrt()
+            return excess(
+                tail(epsilon / mu - mu / 2) - epsilon.exp() * tail(epsilon / mu + mu / 2), delta
+            )
+
+    return twice(form, plain, epsilon, delta)
+
+
+def tail(x: Ball) -> Ball:
+    """Return the normal tail Q(x), the probability above x."""
+    return (x / arb(2).sqrt()).erfc() / 2
+
+
+def gap(low: Ball, high: Ball) -> Ball:
+    """Return Q(low) - Q(high), the normal probability between two points; use it for points that
+    are far apart.
+    """
+    with ctx.workprec(PRECISION):
+        root = arb(2).sqrt()
+        return ((low / root).erfc() - (high / root).erfc()) / 2
+
+
+def _mills_at(x: Ball) -> Ball:
+    root = arb(2).sqrt()
+    return (arb.pi() / 2).sqrt() * (x * x / 2).exp() * (x / root).erfc()

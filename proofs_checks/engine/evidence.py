@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult
-from dpwitness.auditors.functions.bounds.utility import UtilityResult
+from dpwitness.auditors.functions.bounds.utility import UtilityResult, audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import UtilityClaim
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.certify_result import CertifyResult
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict
-from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core import Claim, InvalidArgument, Pair
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.engine.enclosures import Enclosure
 from dpwitness.proofs_checks.engine.finding import WHOLE, ClaimVerdict, Evidence
-from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, need
+from dpwitness.proofs_checks.engine.ledger import TIGHT, Effort, sympy, z3
 
 
 def excess_of(lower: float, upper: float, promise: float) -> Enclosure:
@@ -47,6 +49,40 @@ def audited(
     return Evidence(
         outcome, text, method, enclosure, numbers or {}, at or {}, result, grade=result.evidence
     )
+
+
+def certified(
+    effort: Effort,
+    mechanism: Any,
+    pair: Pair | None = None,
+    *,
+    claim: Claim | None = None,
+    trials: int = 10_000,
+    numbers: Mapping[str, Any] | None = None,
+    at: Mapping[str, Any],
+) -> Evidence:
+    """Return the evidence of the exact privacy loss of a pair, by default the mechanism's worst
+    pair.
+    """
+    worst = mechanism.worst_pair() if pair is None else pair
+    found = certify(mechanism, worst, claim, trials=trials, seed=effort.seed)
+    return audited(found, numbers=numbers, at=at)
+
+
+def measured(
+    effort: Effort,
+    error: Callable[..., FloatArray],
+    claimed: UtilityClaim,
+    *,
+    reported: str = "",
+    at: Mapping[str, Any],
+    **options: Any,
+) -> Evidence:
+    """Return the evidence of a utility audit, whose estimate is a number of the evidence with the
+    name `reported`. `options` are arguments of `audit_utility`.
+    """
+    found = audit_utility(error, claimed, seed=effort.seed, **options)
+    return audited(found, numbers={reported: found.estimate} if reported else None, at=at)
 
 
 def case(value: float) -> float:
@@ -119,7 +155,6 @@ def identities(*differences: Any, text: str) -> Evidence:
     """Return HOLDS if sympy simplifies every difference to zero, otherwise FAILS with the first
     nonzero difference.
     """
-    sympy = need("sympy", "sympy")
     rest = [r for r in (sympy.simplify(sympy.expand(d)) for d in differences) if r != 0]
     if not rest:
         return Evidence(
@@ -148,7 +183,6 @@ def unsatisfiable(
     constraints, in each of the cases `where`; otherwise the result is INCONCLUSIVE. So a promise
     that is too loose, or premises that contradict each other, do not count as a proof.
     """
-    z3 = need("z3", "z3-solver")
 
     def solve(*constraints: Any) -> Any:
         solver = z3.Solver()

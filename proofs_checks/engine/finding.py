@@ -1,20 +1,21 @@
-"""Result of a claim's check: the verdict, the evidence for the verdict, and a witness if the claim
-fails.
+"""Ledger entry of a claim, and the result of its check: the verdict, the evidence for the verdict,
+and a witness if the claim fails.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dpwitness.auditors.witnesses.enclosure_bounds import EVIDENCE
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.core import InvalidArgument
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require_one_of
-from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.core.values.validation import require_one_of
 from dpwitness.proofs_checks.engine.enclosures import Box, Enclosure, SignMap
 
 WHOLE, BOX, POINT = "whole domain", "box", "point"
@@ -28,6 +29,73 @@ _GRADE_PHRASES = {
         "under an assumption"
     ),
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Ledger entry: a claim of a paper, and the function that checks the claim.
+
+    Attributes
+    ----------
+    id : str
+        Id in the ledger. A repair or a variant has the id of the original claim and a suffix.
+    source, statement, formula : str
+        Place in the paper, the claim in words, and the claim as a formula.
+    domain : Box
+        Parameter ranges for which the paper makes the claim.
+    kind : {"certificate", "counterexample", "experiment"}
+        Result that the check can give: a proof, a case that refutes the claim, or measurements.
+        The finding's `scope` says for which parameters the result is valid.
+    function : callable
+        For a certificate over a box, ``function(**balls) -> Enclosure`` with one ball per
+        parameter. The enclosure contains the relative excess, value / promise - 1, of the worst
+        case; the claim holds if and only if the excess is <= 0. Otherwise ``function(effort,
+        **parameters) -> Evidence``; the default parameters are the point that is checked.
+    boxed : bool
+        Whether `function` encloses the relative excess over a box.
+    repairs : str or None
+        Id of the claim that this claim repairs.
+    depends : tuple of str
+        Ids of the claims that the proof uses.
+    reach : float or None
+        Stated ratio value / promise that the check proves, largest over the domain or at the
+        check's point; 1 if the bound is tight. A check that computes another ratio does not prove
+        this entry.
+    """
+
+    id: str
+    source: str
+    statement: str
+    formula: str
+    domain: Box
+    kind: str
+    function: Callable[..., Any]
+    boxed: bool = False
+    repairs: str | None = None
+    depends: tuple[str, ...] = ()
+    reach: float | None = None
+
+    @property
+    def proof(self) -> str:
+        """Return the docstring of the check: the proof's reduction to finitely many parameters, or
+        the experiment that is run. Each paragraph is one line.
+        """
+        paragraphs = inspect.cleandoc(self.function.__doc__ or "").split("\n\n")
+        return "\n\n".join(" ".join(each.split()) for each in paragraphs)
+
+    def to_json(self) -> Json:
+        return {
+            "id": self.id,
+            "source": self.source,
+            "statement": self.statement,
+            "formula": self.formula,
+            "kind": self.kind,
+            "domain": {name: list(bounds) for name, bounds in self.domain.items()},
+            "repairs": self.repairs,
+            "depends": list(self.depends),
+            "reach": self.reach,
+            "proof": self.proof,
+        }
 
 
 class ClaimVerdict(enum.Enum):

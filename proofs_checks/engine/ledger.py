@@ -18,13 +18,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from flint import ctx
 
-from dpwitness.core.values.validation import (
-    InvalidArgument,
-    require_integer,
-    require_one_of,
-    require_positive,
-)
-from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.core import InvalidArgument
+from dpwitness.core.values.validation import require_integer, require_one_of, require_positive
 from dpwitness.proofs_checks.engine.enclosures import (
     Box,
     Contradiction,
@@ -35,6 +30,7 @@ from dpwitness.proofs_checks.engine.enclosures import (
 from dpwitness.proofs_checks.engine.finding import (
     ClaimFinding,
     ClaimVerdict,
+    Declaration,
     Evidence,
     audit_verdict_of,
     scope_of,
@@ -81,6 +77,20 @@ def need(module: str, package: str) -> Any:
         raise MissingPackage(
             f"this check needs {package}: pip install 'dpwitness[proofs]'"
         ) from None
+
+
+class _OptionalModule:
+    """Module of an optional package, imported when one of its names is read."""
+
+    def __init__(self, module: str, package: str) -> None:
+        self._names = module, package
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(need(*self._names), name)
+
+
+z3: Any = _OptionalModule("z3", "z3-solver")
+sympy: Any = _OptionalModule("sympy", "sympy")
 
 
 @dataclass(frozen=True, slots=True)

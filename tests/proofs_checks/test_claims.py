@@ -8,14 +8,22 @@ import math
 import numpy as np
 import pytest
 from flint import arb
-from scipy.stats import gamma
 
 from dpwitness.auditors import Result, Verdict
-from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.proofs_checks import Box, ClaimVerdict, branch_and_bound, check, enclose, supremum
-from dpwitness.proofs_checks.claims.logistic_claims import corrected_budget_excess, objective_excess
-from dpwitness.proofs_checks.engine.enclosures import interval, log1p_remainder
-from dpwitness.proofs_checks.engine.ledger import certificate, claim
+from dpwitness.mechanisms import InvalidArgument
+from dpwitness.proofs_checks.claims.logistic_claims import objective_excess
+from dpwitness.proofs_checks.engine import (
+    Box,
+    ClaimVerdict,
+    branch_and_bound,
+    certificate,
+    check,
+    claim,
+    enclose,
+    interval,
+    log1p_remainder,
+    supremum,
+)
 
 HOLDS, TIGHT, FAILS, OPEN = (
     ClaimVerdict.HOLDS,
@@ -55,6 +63,8 @@ def test_supremum_encloses_a_maximum_and_keeps_an_exact_zero():
     assert -1e-3 - 1e-12 <= found.upper <= 0 and found.lower == pytest.approx(-1e-3)
     assert supremum(lambda u: -(u * u).nonnegative_part(), over=(0.0, 1.0)).upper == 0.0
     assert supremum(lambda x: x * (1 - x) - 0.2, over=(0.0, 1.0)).lower > 0
+    whole = check("JT-06-logistic", epsilon=1.0).evidence.enclosure
+    assert whole.upper >= loss_over_epsilon(1.0, 0.5) - 1
 
 
 @pytest.mark.parametrize(
@@ -88,8 +98,6 @@ def test_fails_on_a_proved_cell(id):
 
 @pytest.mark.slow
 def test_algorithm_2_fails_exactly_below_two_over_epsilon():
-    assert check("CM-06", epsilon=1.0, n_lambda=(2.001, 1e3)).claim_verdict is TIGHT
-    assert check("CM-06", epsilon=1.0, n_lambda=1.98).claim_verdict is FAILS
     found = check("CM-06", epsilon=0.1, n_lambda=1.0)
     assert (
         found.evidence.signs.counterexample_value.lower
@@ -104,50 +112,6 @@ def test_algorithm_2_fails_exactly_below_two_over_epsilon():
     # In logarithms the border is the line log n_lambda = log 2 - log epsilon, and log10 epsilon is
     # -1/2 on average.
     assert area.evidence.signs.positive == pytest.approx((math.log10(2) + 0.5 + 3) / 6, abs=0.03)
-
-
-def test_known_values():
-    assert check("CM-02", epsilon=1.0).evidence.enclosure.lower == pytest.approx(
-        math.sqrt(2) - 1, abs=1e-12
-    )
-    assert check("JT-06", epsilon=1.0).evidence.enclosure.lower == pytest.approx(
-        math.log(1.5), abs=1e-12
-    )
-    # a grid of s, from below
-    assert check("JT-06-logistic", epsilon=1.0).evidence.enclosure.lower == pytest.approx(
-        0.2013, rel=0.05
-    )
-    assert (
-        check("JT-06-logistic", epsilon=1.0).evidence.enclosure.upper
-        >= loss_over_epsilon(1.0, 0.5) - 1
-    )
-    assert check("CM-08-gamma", delta=0.05).evidence.enclosure.lower == pytest.approx(
-        gamma.sf(2 * math.log(20), 5) / 0.05 - 1, abs=1e-9
-    )
-
-
-@pytest.mark.slow
-def test_wrong_constants_turn_the_verdict(mutated):
-    def rate(epsilon):
-        return enclose((epsilon / 2).log1p() / epsilon - arb(0.45))
-
-    def standard_deviation(delta):
-        return enclose(((arb(0.9) / arb(2).sqrt() - 1) * delta.log()).expm1())
-
-    assert mutated("JT-06-repair", function=rate) is FAILS
-    assert mutated("CM-08", function=standard_deviation) is FAILS
-    small = Box(epsilon=(1.0, 10.0), n_lambda=(0.01, 1.0))
-    assert mutated("CM-11", domain=small) is HOLDS
-    assert (
-        mutated(
-            "CM-11",
-            domain=small,
-            function=lambda epsilon, n_lambda: corrected_budget_excess(
-                epsilon, n_lambda, arb(0.02)
-            ),
-        )
-        is FAILS
-    )
 
 
 def test_out_of_time_is_inconclusive_with_the_enclosure_reached():

@@ -12,9 +12,15 @@ from flint import ctx
 
 from dpwitness.benchmarks.pages.papers.claims_page import checks_page, page, write
 from dpwitness.cli import main
-from dpwitness.proofs_checks import Box, ClaimVerdict, check, declarations, settle
-from dpwitness.proofs_checks.engine import ledger
-from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine import (
+    Box,
+    ClaimVerdict,
+    Declaration,
+    check,
+    declarations,
+    ledger,
+    settle,
+)
 from dpwitness.suites import claims
 
 HERE = Path(__file__).parent

@@ -10,11 +10,22 @@ from flint import arb
 
 from dpwitness.benchmarks.mutation.mutants import installed_mutant, mutants, run
 from dpwitness.benchmarks.mutation.score import LEAST, campaign, markdown, proofs, sample, score
-from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, check, declarations, settle
 from dpwitness.proofs_checks.claims import logistic_claims
-from dpwitness.proofs_checks.engine.enclosures import Contradiction, free, interval, twice
-from dpwitness.proofs_checks.engine.evidence import unsatisfiable
-from dpwitness.proofs_checks.engine.ledger import _LEDGER, Effort
+from dpwitness.proofs_checks.engine import (
+    Box,
+    ClaimVerdict,
+    Contradiction,
+    Effort,
+    Enclosure,
+    check,
+    declarations,
+    free,
+    interval,
+    settle,
+    twice,
+    unsatisfiable,
+)
+from dpwitness.proofs_checks.engine.ledger import _LEDGER
 
 NAMED = ("CM-06-repair", "CM-04", "JT-10", "JT-11", "MN-02", "MN-06-price", "JT-16-repair")
 QUICK = (

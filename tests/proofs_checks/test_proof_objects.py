@@ -13,7 +13,7 @@ from flint import arb, ctx
 
 from dpwitness.benchmarks.proofs.proof_objects import objects
 from dpwitness.benchmarks.proofs.proof_objects.intervals import Arb
-from dpwitness.proofs_checks.engine.enclosures import Box
+from dpwitness.proofs_checks.engine import Box
 
 STORED = Path(objects.__file__).with_name("stored")
 

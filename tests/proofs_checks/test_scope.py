@@ -10,12 +10,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors import Verdict
 from dpwitness.benchmarks.pages.papers.claims_page import page, ranges
-from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.proofs_checks import Box, ClaimVerdict, Enclosure, Evidence, check, enclose, settle
-from dpwitness.proofs_checks.engine.declaration import Declaration
-from dpwitness.proofs_checks.engine.evidence import audited, identities, unsatisfiable
+from dpwitness.mechanisms import InvalidArgument
+from dpwitness.proofs_checks.engine import (
+    Box,
+    ClaimVerdict,
+    Declaration,
+    Enclosure,
+    Evidence,
+    audited,
+    check,
+    enclose,
+    identities,
+    settle,
+    unsatisfiable,
+)
 from dpwitness.proofs_checks.engine.finding import scope_summary
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published" / "papers.json"

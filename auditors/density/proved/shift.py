@@ -22,7 +22,7 @@ from typing import Any
 from flint import acb, arb
 
 from dpwitness.core.balls.ball import Ball, Span, endpoints
-from dpwitness.core.balls.shift import Shift
+from dpwitness.core.balls.law import Shift
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from sklearn.pipeline import Pipeline
 
 from dpwitness.benchmarks.peers.drivers.recorded import Recorded
 from dpwitness.benchmarks.peers.drivers.task import Answer, NotExpressible, Task
-from dpwitness.mechanisms.textbook.gaussian_calibration import epsilon_of_shift, shift_over_sigma
+from dpwitness.mechanisms.textbook.additive import epsilon_of_shift, shift_over_sigma
 
 _DELTAS = 100
 # ratio of the runs of the final bound to those of each step before, as in the tool's defaults

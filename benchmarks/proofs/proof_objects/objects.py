@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpwitness.proofs_checks.engine.declaration import Declaration
     from dpwitness.proofs_checks.engine.enclosures import Box
+    from dpwitness.proofs_checks.engine.finding import Declaration
 
 LARGE = 100_000  # bytes; larger objects are made again for a check, and not stored
 # cells into which the checker divides a cell whose sign its own, different rounding leaves open

@@ -12,7 +12,7 @@ import types
 from dataclasses import dataclass
 from functools import cache
 
-from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine.finding import Declaration
 
 # the engine, which runs the checks, is not part of a check: other tests cover it
 CLAIMS = "dpwitness.proofs_checks.claims."

@@ -19,7 +19,7 @@ from dpwitness.benchmarks.proofs.review.check_code import places
 from dpwitness.core.values import json_reader
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
-from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine.finding import Declaration
 
 TEXTS = ("source", "statement", "formula")
 _IGNORED = {"ctx", "kind", "type_comment", "type_params", "type_ignores", "decorator_list"}

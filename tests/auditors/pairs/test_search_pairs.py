@@ -9,7 +9,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.search.exploration import simplify_pair
 from dpwitness.auditors.search.search import search
 from dpwitness.benchmarks.white_box import searched
-from dpwitness.mechanisms.papers.convex import QuadraticPenalty
+from dpwitness.mechanisms.papers.logistic import QuadraticPenalty
 
 SHORT = {"evaluations": 800, "seconds": 20.0}
 

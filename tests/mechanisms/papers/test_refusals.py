@@ -9,9 +9,8 @@ import pytest
 from numba import njit
 
 from dpwitness import mechanisms as m
-from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms import Kernel, Loss
-from dpwitness.mechanisms.papers.convex import QuadraticPenalty
+from dpwitness.mechanisms import InvalidArgument, Kernel, Loss
+from dpwitness.mechanisms.papers.logistic import QuadraticPenalty
 
 HINGE, LINEAR = Loss("hinge"), Loss("linear")
 LEARNER = m.KernelLearner(Loss("logistic"), 0.1, 2, 4)
@@ -107,11 +106,7 @@ GOOD = {
             {"kappa": 0.5},
             "kappa must bound the slope of the loss, 1.0 for logistic, got 0.5",
         ),
-        (
-            m.ConvexObjectivePerturbation,
-            {"loss": 3},
-            "loss must be a Loss or have gradient and hessian, got int",
-        ),
+        (m.ConvexObjectivePerturbation, {"loss": 3}, "loss must be a Loss, got 3"),
         (QuadraticPenalty, {"weight": 0.0}, "weight must be positive and finite, got 0.0"),
         (Loss, {"name": "log"}, "name must be one of 'logistic', 'hinge', "),
         (m.PrivateRidge, {"epsilon": 0.0}, EPSILON),
@@ -249,3 +244,73 @@ def test_rounded_outputs_are_the_same_outputs_on_a_grid_and_have_no_density(buil
         np.all(rounded * 64 == np.rint(rounded * 64)) and np.abs(rounded - plain).max() <= 2.0**-7
     )
     assert not hasattr(build(**GOOD[build], grid=0.1), "log_density")
+
+
+RIDGE = m.PrivateRidge(1.0, 0.1, 1.0, 1.0, 1, 3)
+GAME = m.PrivateFTRL(1.0, 0.1, 1.0, 2, 3)
+SIMPLEX = m.SimplexSampling(1.0, 40.0, Loss("logistic"), 2, 1, draws=3)
+AVERAGING = m.MirrorAveraging(RIDGE, 3, [[0.5]], [0.1], 2.0)
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: RIDGE.sample(m.LabelledVectors([[2.0]], [0.0], [3]), 1, RNG),
+            "PrivateRidge: dataset must have vectors of norm at most 1.0, got 2.0",
+        ),
+        (
+            lambda: RIDGE.sample(m.LabelledVectors([[1.0]], [2.0], [3]), 1, RNG),
+            "PrivateRidge: dataset must have labels in [-1.0, 1.0], got 2.0",
+        ),
+        (
+            lambda: RIDGE.sample(m.LabelledVectors([[1.0]], [0.0], [4]), 1, RNG),
+            "PrivateRidge: dataset must hold 3 records, got 4",
+        ),
+        (
+            lambda: RIDGE.sample(m.LabelledVectors([[0.3, 0.2]], [0.5], [3]), 1, RNG),
+            "PrivateRidge: dataset must have vectors of length 1, got 2",
+        ),
+        (
+            lambda: m.MirrorAveraging(RIDGE, 0, [[0.5]], [0.1], 2.0),
+            "MirrorAveraging: organisations must be a whole number, at least 1, got 0",
+        ),
+        (
+            lambda: AVERAGING.sample(m.Organisations((FOUR,)), 1, RNG),
+            "MirrorAveraging: dataset must hold 3 organisations, got 1",
+        ),
+        (
+            lambda: GAME.sample(m.LinearCosts(np.zeros((2, 2))), 1, RNG),
+            "PrivateFTRL: dataset must hold 3 costs of 2 actions, got shape (2, 2)",
+        ),
+        (
+            lambda: GAME.sample(m.LinearCosts(np.full((3, 2), 2.0)), 1, RNG),
+            "PrivateFTRL: dataset must have entries in [-1.0, 1.0], got 2.0",
+        ),
+        (
+            lambda: SIMPLEX.minimiser(m.LabelledVectors([[2.0, 0.0]], [1.0])),
+            "SimplexSampling: dataset must have vectors of norm at most 1.0, got 2.0",
+        ),
+        (
+            lambda: SIMPLEX.minimiser(m.LabelledVectors([[1.0, 1.0]], [0.5])),
+            "SimplexSampling: dataset must have labels -1 and 1 for logistic loss",
+        ),
+        (
+            lambda: m.KernelLearner(Loss("squared"), 1.0, 1, 1),
+            "KernelLearner: loss must be a Loss that is Lipschitz for every prediction, got Loss(",
+        ),
+        (
+            lambda: LEARNER.fit(m.LabelledVectors([[1.0, 0.0]], [0.5], [4])),
+            "KernelLearner: dataset must have labels -1 and 1 for logistic loss",
+        ),
+        (
+            lambda: LEARNER.fit(m.LabelledVectors([[1.0, 0.0]], [1.0])),
+            "KernelLearner: dataset must hold 4 records, got 1",
+        ),
+    ],
+)
+def test_a_dataset_that_does_not_fit_is_refused(call, text):
+    with pytest.raises(InvalidArgument) as caught:
+        call()
+    assert str(caught.value).startswith(text)

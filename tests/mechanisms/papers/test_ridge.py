@@ -9,9 +9,8 @@ import pytest
 from scipy import stats
 
 from dpwitness import mechanisms as m
-from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms import InvalidArgument, LabelledVectors
 
 LINE = LabelledVectors([[0.3], [-0.9], [1.0]], [0.5, 1.0, -0.3])
 PLANE = LabelledVectors([[0.3, 0.2], [-0.7, 0.3], [0.0, 1.0]], [0.5, 1.0, -0.3])
@@ -248,28 +247,3 @@ def test_mn05_clipping_restores_the_oracle_inequality():
         best = 1.0 if clip else 9.0
         excess[clip] = (beta**2 - best) / bound
     assert excess[False] == pytest.approx(22.2, abs=0.05) and excess[True] <= 1
-
-
-def test_refused_datasets():
-    estimate, rng = ridge("printed", 1), np.random.default_rng(0)
-    for data, text in [
-        (
-            LabelledVectors([[2.0]], [0.0], [3]),
-            "PrivateRidge: dataset must have vectors of norm at most 1.0, got 2.0",
-        ),
-        (
-            LabelledVectors([[1.0]], [2.0], [3]),
-            r"PrivateRidge: dataset must have labels in [-1.0, 1.0], got 2.0",
-        ),
-        (LabelledVectors([[1.0]], [0.0], [4]), "PrivateRidge: dataset must hold 3 records, got 4"),
-        (PLANE, "PrivateRidge: dataset must have vectors of length 1, got 2"),
-    ]:
-        with pytest.raises(InvalidArgument) as caught:
-            estimate.sample(data, 1, rng)
-        assert str(caught.value) == text
-    with pytest.raises(
-        InvalidArgument, match="organisations must be a whole number, at least 1, got 0"
-    ):
-        protocol(organisations=0)
-    with pytest.raises(InvalidArgument, match="dataset must hold 3 organisations, got 1"):
-        protocol().sample(m.Organisations((PLANE,)), 1, rng)

@@ -11,9 +11,7 @@ import pytest
 from scipy import integrate, optimize, special, stats
 
 from dpwitness import mechanisms as m
-from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.numerics.kernels import Kernel
-from dpwitness.core.numerics.losses import Loss
+from dpwitness.mechanisms import Kernel, LabelledVectors, Loss
 from dpwitness.mechanisms.papers.independent_kernels import _NODES, _WEIGHTS, _log_partition
 
 FOUR = LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.6, 0.6]], [1.0, 1.0, -1.0, 1.0])

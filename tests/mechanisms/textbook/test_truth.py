@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from dpwitness import mechanisms as m
-from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms import InvalidArgument
 
 ZOO = m.zoo()
 

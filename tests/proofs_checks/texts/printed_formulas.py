@@ -17,7 +17,7 @@ from typing import Any
 from flint import arb, ctx
 from printed_readings import GIVEN
 
-from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine.finding import Declaration
 
 _TOKEN = re.compile(r"\s*(?:(\d+\.?\d*|\.\d+)|([A-Za-z_]\w*'?\*?)|([-+*/^()|,]))")
 _NAME = re.compile(r"[A-Za-z_]\w*'?\*?")

@@ -16,7 +16,7 @@ from printed_formulas import BITS, DEFINED, NEAR, Unreadable, attempt, evaluate,
 from printed_readings import LINKS
 
 from dpwitness.benchmarks.proofs.review.check_code import places
-from dpwitness.proofs_checks.engine.declaration import Declaration
+from dpwitness.proofs_checks.engine.finding import Declaration
 from dpwitness.proofs_checks.engine.ledger import declarations
 
 _BOUND_PHRASE = re.compile(r"(at most|at least|bounded by(?! B\b)|no larger than) ([^,;]+)")
