@@ -1,3 +1,3 @@
-"""Benchmarks of rounds per second, scaling over workers, long audits and slow targets. May import
-everything except the commands.
+"""Benchmarks of scaling over workers, long audits and slow targets. May import everything except the
+commands.
 """

@@ -84,7 +84,7 @@ def test_an_unknown_part_is_refused():
     with pytest.raises(InvalidArgument, match=r"--part must be one of named, drawn.*got 'fourth'"):
         measure(["fourth"])
     with pytest.raises(InvalidArgument, match="--part is only for bench adversarial, scan"):
-        bench("speed", parts=["named"])
+        bench("power", parts=["named"])
 
 
 def test_an_interrupted_run_resumes_and_a_part_that_fails_is_tried_again(tmp_path, monkeypatch):
