@@ -1,3 +1,1 @@
-"""Benchmarks of scaling over workers, long audits and slow targets. May import everything except the
-commands.
-"""
+"""Benchmarks of scaling over workers, long audits and slow targets."""
