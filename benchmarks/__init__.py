@@ -25,10 +25,9 @@ BENCHMARKS: dict[str, str] = {
     "peers": "dpwitness.benchmarks.peers.run",
     "power": "dpwitness.benchmarks.power",
     "recall": "dpwitness.benchmarks.recall.run",
-    "scale": "dpwitness.benchmarks.performance.scale",
+    "scale": "dpwitness.benchmarks.scale",
     "scan": "dpwitness.benchmarks.scan.run",
     "sequential": "dpwitness.benchmarks.sequential",
-    "slow": "dpwitness.benchmarks.performance.slow_targets",
     "white-box": "dpwitness.benchmarks.white_box",
 }
 
@@ -36,7 +35,7 @@ BENCHMARKS: dict[str, str] = {
 # benchmarks with random cases, which take a seed: `measure(seed)`
 SEEDED_BENCHMARKS = ("adversarial", "mutation-code")
 # long benchmarks, of which parts can be chosen: `measure(parts)`
-PARTED_BENCHMARKS = ("adversarial", "scan", "sequential", "slow")
+PARTED_BENCHMARKS = ("adversarial", "scan", "sequential")
 
 
 def bench(name: str, seed: int | None = None, parts: Sequence[str] = ()) -> Table:

@@ -1,1 +1,0 @@
-"""Benchmarks of scaling over workers, long audits and slow targets."""
