@@ -16,25 +16,18 @@ __all__ = ["BENCHMARKS", "Row", "Table", "bench", "format_table"]
 # runs.
 BENCHMARKS: dict[str, str] = {
     "adversarial": "dpwitness.benchmarks.adversarial.run",
-    "audit": "dpwitness.benchmarks.audit",
     "calibration": "dpwitness.benchmarks.calibration",
     "canaries": "dpwitness.benchmarks.canaries",
-    "foreign": "dpwitness.benchmarks.foreign",
     "fuzz": "dpwitness.benchmarks.hostile.fuzz",
-    "gray-box": "dpwitness.benchmarks.gray_box",
     "kernel": "dpwitness.benchmarks.kernel.run",
-    "mechanisms": "dpwitness.benchmarks.mechanisms",
     "mutation": "dpwitness.benchmarks.mutation.run",
     "mutation-code": "dpwitness.benchmarks.mutation.code",
     "peers": "dpwitness.benchmarks.peers.run",
     "power": "dpwitness.benchmarks.power",
-    "programs": "dpwitness.benchmarks.programs",
     "recall": "dpwitness.benchmarks.recall.run",
-    "scale": "dpwitness.benchmarks.performance.scale",
+    "scale": "dpwitness.benchmarks.scale",
     "scan": "dpwitness.benchmarks.scan.run",
     "sequential": "dpwitness.benchmarks.sequential",
-    "slow": "dpwitness.benchmarks.performance.slow_targets",
-    "speed": "dpwitness.benchmarks.performance.speed",
     "white-box": "dpwitness.benchmarks.white_box",
 }
 
@@ -42,7 +35,7 @@ BENCHMARKS: dict[str, str] = {
 # benchmarks with random cases, which take a seed: `measure(seed)`
 SEEDED_BENCHMARKS = ("adversarial", "mutation-code")
 # long benchmarks, of which parts can be chosen: `measure(parts)`
-PARTED_BENCHMARKS = ("adversarial", "scan", "sequential", "slow")
+PARTED_BENCHMARKS = ("adversarial", "scan", "sequential")
 
 
 def bench(name: str, seed: int | None = None, parts: Sequence[str] = ()) -> Table:

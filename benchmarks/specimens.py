@@ -227,11 +227,6 @@ def _searched_specimens() -> dict[str, Specimen]:
     return {f"{name}, pairs searched": specimen for name, specimen in entries.items()}
 
 
-def spread_pair() -> Pair:
-    """Return a pair of vectors that differ by 0.05 in each of 20 coordinates."""
-    return Pair(np.zeros(20), np.full(20, 0.05), "l1", "the shift is spread evenly")
-
-
 def specimens() -> dict[str, Specimen]:
     """Return all specimens by name."""
     pairs = [PAIR, Pair(np.array([0.0]), np.array([0.5])), Pair(np.array([1.0]), np.array([0.0]))]
@@ -239,7 +234,7 @@ def specimens() -> dict[str, Specimen]:
         "Laplace": Specimen("floats", PureDP(1.0), laplace(1.0)),
         "Laplace, three pairs": Specimen("floats", PureDP(1.0), laplace(1.0), pairs),
         "Laplace vector of 20": Specimen(
-            "vectors", PureDP(1.0), m.LaplaceVector(1.0), spread_pair()
+            "vectors", PureDP(1.0), m.LaplaceVector(1.0), m.LaplaceVector(1.0).spread_pair()
         ),
         "randomized response": Specimen("atoms", PureDP(1.0), _random_bits),
         "randomized response, 20 values": Specimen("atoms", PureDP(1.0), _categories),

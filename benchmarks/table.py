@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -37,21 +36,6 @@ class Table:
     notes: tuple[str, ...] = ()
     details: tuple[Mapping[str, Any], ...] = ()
     binding: bool = False  # whether a missed row is an error of the program: exit code 1
-
-
-def best_time(run: Callable[[], Any], repeats: int = 5) -> float:
-    """Return the smallest processor time of `repeats` calls, in seconds, after one warm-up call.
-
-    Processor time includes all threads of this process, so that parallelism does not look like
-    speed, and excludes other processes.
-    """
-    run()
-    best = float("inf")
-    for _ in range(repeats):
-        start = time.process_time()
-        run()
-        best = min(best, time.process_time() - start)
-    return best
 
 
 def format_table(table: Table) -> str:

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import sys
 import tempfile
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
 from dpwitness.auditors.scanning.package_discovery import discover
@@ -31,7 +32,6 @@ from dpwitness.auditors.scanning.proposals import Proposal, propose, readings_of
 from dpwitness.auditors.scanning.scan import written
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.scan import first_finding, opendp
-from dpwitness.benchmarks.scan.partial import Partial
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
@@ -208,15 +208,12 @@ def measure(parts: Sequence[str] = ()) -> Table:
     """
     if unknown := sorted(set(parts) - set(PARTS)):
         raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
-    chosen, began, kept = parts or DEFAULT_PARTS, first_finding.processor_seconds(), Partial()
+    chosen, began = parts or DEFAULT_PARTS, first_finding.processor_seconds()
     packages = [found for found in listed() if found.group in chosen]
-    about: list[Json] = [
+    details: list[Json] = [
         {"package": found.package, "group": found.group, "listed": len(found.mechanisms)}
+        | _attempted(found.package, measured, found)
         for found in packages
-    ]
-    details = [
-        each | kept.measured(found.package, partial(measured, found))
-        for each, found in zip(about, packages, strict=True)
     ]
     rows = [
         row
@@ -240,17 +237,14 @@ def measure(parts: Sequence[str] = ()) -> Table:
         if d.get("first finding")
     ]
     if "opendp" in chosen:
-        own, failure = kept.rows("scan of opendp", opendp.rows)
-        rows += own
-        notes += [f"opendp: not scanned: {failure}"] if failure else []
+        own = _attempted("scan of opendp", lambda: {"rows": opendp.rows()})
+        rows += own.get("rows", ())
+        notes += [f"opendp: not scanned: {own['error']}"] if "error" in own else []
     if "first" in chosen:
         libraries = [
-            kept.measured(f"first finding in {name}", partial(first_finding.measured, name))
+            {"package": name, "group": "first"}
+            | _attempted(f"first finding in {name}", first_finding.measured, name)
             for name in first_finding.LIBRARIES
-        ]
-        libraries = [
-            {"package": name, "group": "first"} | each
-            for name, each in zip(first_finding.LIBRARIES, libraries, strict=True)
         ]
         rows += map(first_finding.row, libraries)
         notes += [f"{d['package']}: not scanned: {d['error']}" for d in libraries if "error" in d]
@@ -260,9 +254,19 @@ def measure(parts: Sequence[str] = ()) -> Table:
         "processor time of the benchmark, with all processes that it waited for: "
         f"{minutes:.0f} minutes"
     )
-    notes += [f"{kept.taken_over} parts are of an interrupted run"] if kept.taken_over else []
-    kept.close()
     return Table("scan", tuple(rows), tuple(notes), tuple(details))
+
+
+def _attempted(name: str, measure: Callable[..., Json], *arguments: Any) -> Json:
+    """Return the result of a part, or its error as one line without folders."""
+    try:
+        found = measure(*arguments)
+    except Exception as error:
+        kind = "" if isinstance(error, InvalidArgument) else f"{type(error).__name__}: "
+        text = re.sub(r"(/[\w.+-]+)+/", "", " ".join(str(error).split()))
+        found = {"error": kind + text[:300]}
+    print(f"bench scan: {name}: {found.get('error', 'done')}", file=sys.stderr, flush=True)
+    return found
 
 
 def _group_rows(group: str, details: Sequence[Json]) -> Iterator[Row]:

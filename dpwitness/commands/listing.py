@@ -38,7 +38,7 @@ def arguments(command: opts.Command) -> None:
                 "metavar": "PART",
                 "action": "append",
                 "default": [],
-                "help": "part of `scan`, `sequential` or `slow` to run, or of the names of "
+                "help": "part of `scan` or `sequential` to run, or of the names of "
                 "attacks of `adversarial`; may be repeated; default: all, but of the draws of "
                 "`scan` the newest only",
             },

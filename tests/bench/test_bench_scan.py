@@ -6,7 +6,6 @@ import pytest
 
 from dpwitness.benchmarks import bench
 from dpwitness.benchmarks.scan import first_finding, run
-from dpwitness.benchmarks.scan.partial import Partial
 from dpwitness.benchmarks.scan.run import (
     GROUPS,
     Listed,
@@ -60,11 +59,10 @@ def test_counts_of_first_scans_are_rows_of_their_own():
 
 
 def test_by_default_the_newest_draw_is_scanned_and_first_scans_of_the_earlier_draws_are_shown(
-    tmp_path, monkeypatch
+    monkeypatch,
 ):
     """Of the earlier draws no package is scanned, of the newest one all are."""
     asked = []
-    monkeypatch.setattr(run, "Partial", lambda: Partial(tmp_path / "scan.json"))
     monkeypatch.setattr(
         run,
         "measured",
@@ -84,40 +82,14 @@ def test_an_unknown_part_is_refused():
     with pytest.raises(InvalidArgument, match=r"--part must be one of named, drawn.*got 'fourth'"):
         measure(["fourth"])
     with pytest.raises(InvalidArgument, match="--part is only for bench adversarial, scan"):
-        bench("speed", parts=["named"])
+        bench("power", parts=["named"])
 
 
-def test_an_interrupted_run_resumes_and_a_part_that_fails_is_tried_again(tmp_path, monkeypatch):
-    """The first run has measured one package, one fails, and the run is interrupted at
-    the third.
-    """
-    packages = [Listed(name, "named", name, (), {"f": "pure l1"}) for name in "abc"]
-    monkeypatch.setattr(run, "listed", lambda: packages)
-    monkeypatch.setattr(run, "Partial", lambda: Partial(tmp_path / "kept" / "scan.json"))
-    asked = []
-
-    def measured(found):
-        asked.append(found.package)
-        if found.package == "b" and len(asked) < 4:
-            raise OSError("no file /no/cache/b.json")
-        if found.package == "c" and len(asked) < 4:
-            raise KeyboardInterrupt
-        return {"listed": 1, "found": 1, "right": 1}
-
-    monkeypatch.setattr(run, "measured", measured)
-    with pytest.raises(KeyboardInterrupt):
-        measure(["named"])
-    table = measure(["named"])
-    assert asked == ["a", "b", "c", "b", "c"] and "1 parts are of an interrupted run" in table.notes
-    assert table.rows[0].counts == (3, 3) and not (tmp_path / "kept" / "scan.json").exists()
-
-
-def test_a_package_that_cannot_be_scanned_is_a_note_and_counts_as_not_found(tmp_path, monkeypatch):
+def test_a_package_that_cannot_be_scanned_is_a_note_and_counts_as_not_found(monkeypatch):
     def fails(found):
         raise OSError("no file /no/cache/b.json")
 
     monkeypatch.setattr(run, "listed", lambda: [Listed("b", "named", "b", (), {"f": "pure l1"})])
-    monkeypatch.setattr(run, "Partial", lambda: Partial(tmp_path / "scan.json"))
     monkeypatch.setattr(run, "measured", fails)
     table = measure(["named"])
     assert (

@@ -15,7 +15,6 @@ import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, replay
 from dpwitness.auditors.workers.engine import MechanismFailed, stream
-from dpwitness.benchmarks import bench, format_table
 from dpwitness.mechanisms import Records
 from dpwitness.mechanisms.wrappers.programs.environments import PROGRAMS, environments
 from dpwitness.mechanisms.wrappers.programs.worker_pool import (
@@ -370,15 +369,6 @@ def test_no_worker_survives(file, tmp_path, end, workers):
     assert pids and all(gone(pid) for pid in pids)
     assert controller.returncode == (-9 if end == signal.SIGKILL else 3)
     assert ("INCONCLUSIVE" in out) == (end != signal.SIGKILL)
-
-
-@pytest.mark.benchmark
-def test_speed_of_workers():
-    """Ratios of `dpwitness bench foreign`, measured in one run; the one by processor time holds on
-    a busy machine too.
-    """
-    table = bench("foreign")
-    assert all(row.met for row in table.rows), format_table(table)
 
 
 def test_a_target_file_can_import_the_wrappers_where_dpwitness_is_not_installed(foreign, tmp_path):

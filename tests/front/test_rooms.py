@@ -55,7 +55,6 @@ ROOMS += [
     "dpwitness.benchmarks.kernel",
     "dpwitness.benchmarks.adversarial",  # attacks of the kernel are in its room
     "dpwitness.benchmarks.hostile",
-    "dpwitness.benchmarks.performance",
     "dpwitness.benchmarks.proofs",
     "dpwitness.benchmarks.mutation",
     "dpwitness.benchmarks.pages",

@@ -11,9 +11,11 @@ import random
 import time
 from collections import Counter
 
+import numpy as np
 import opendp.extras.numpy
 import opendp.extras.sklearn
 import opendp.prelude as dp
+import opendp_inputs as inputs
 
 SLACK = 1 + 1e-6  # the extras assume idealized numbers, so rounding is not a finding
 ROWS = [
@@ -44,8 +46,6 @@ def names():
     """Return the names that sources use, all constructors of transformations of the two extras
     among them.
     """
-    import numpy as np
-
     found = {"dp": dp, "np": np}
     for package in (opendp.extras.numpy, opendp.extras.sklearn):
         for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
@@ -75,60 +75,57 @@ def sources(space):
                     yield f"(lambda t: t >> {other}(*t.output_space))({first})"
 
 
-def built(source, space):
-    """Return a transformation, or None if the library refuses."""
-    try:
-        return eval(source, space)
-    except Exception:
-        return None
-
-
 def search(seconds=math.inf):
     """Yield a finding for each transformation that has one, until the time is over."""
     space, deadline = names(), time.monotonic() + seconds
     for source in sources(space):
         if time.monotonic() > deadline:
             return
-        made = built(source, space)
-        found = made and pair_of(made, source, space["np"])
+        made = inputs.value_of(eval, source, space)
+        found = made and judged(made, source, _trials(made, source))
         if found:
             yield found
 
 
-def pair_of(made, source, np):
-    """Return a pair of arrays whose outputs are further apart than the map allows, or with an error
-    on one side only.
-    """
-    error = None
+def _trials(made, source):
+    """Yield pairs of members of the domain, with their distance and the value of the map there."""
     tried = list(neighbors("size=2" in source))
     rest = tried[len(ROWS) :]
-    for rows, other, d_in in tried[: len(ROWS)] + random.Random(0).sample(rest, min(40, len(rest))):
-        arrays = [np.array(r, dtype=float).reshape(-1, 2) for r in (rows, other)]
-        try:
-            allowed = made.map(d_in)
-            if not all(made.input_domain.member(a) for a in arrays if len(a)):
-                continue
-        except Exception:
-            continue
-        runs = [[outcome(made, a) for a in arrays] for _ in range(6)]
-        if any(repr(run) != repr(runs[0]) for run in runs):
-            continue
-        one, two = runs[0]
-        content = {
-            "build": source,
-            "distance_in": d_in,
-            "allowed": allowed,
-            "inputs": [rows, other],
-            "outcomes": [list(one), list(two)],
-        }
-        content["metric"] = str(made.output_metric)
-        if one[0] == two[0] == "output":
-            found = gap(made, one[1], two[1])
-            if found is not None and found > allowed * SLACK:
-                return content | {"kind": "distance", "found": found, "part": "arrays"}
-        elif one[0] != two[0] and error is None:
-            error = content | {"kind": "error", "found": None, "part": "arrays"}
-    return error
+    for *pair, d_in in tried[: len(ROWS)] + random.Random(0).sample(rest, min(40, len(rest))):
+        allowed = inputs.value_of(made.map, d_in)
+        members = (made.input_domain.member(array(rows)) for rows in pair if rows)
+        if allowed is not None and inputs.value_of(all, members):
+            yield d_in, allowed, pair
+
+
+def judged(made, source, trials):
+    """Return the first finding of a transformation in `trials`, or None: outputs further apart than
+    the map allows, or an error on one side only.
+    """
+
+    def run(rows):
+        return inputs.tried(lambda: plain(made(array(rows))))
+
+    def excess(allowed, first, second):
+        found = gap(made, first, second)
+        return found if found is not None and found > allowed * SLACK else None
+
+    def confirmed(kind, _, pair, outcomes):
+        known = zip(pair, outcomes, strict=True)
+        return None if any(inputs.varies(run, *each, 5) for each in known) else kind
+
+    description = {"part": "arrays", "build": source, "metric": str(made.output_metric)}
+    return inputs.difference(description, trials, run, excess, confirmed)
+
+
+def array(rows):
+    """Return rows as an array of two columns."""
+    return np.array(rows, dtype=float).reshape(-1, 2)
+
+
+def plain(output):
+    """Return an array as nested lists, and other outputs as they are."""
+    return output.tolist() if hasattr(output, "tolist") else output
 
 
 def neighbors(sized):
@@ -146,15 +143,6 @@ def neighbors(sized):
         for one, two, three in itertools.product(ROWS, ROWS, ROWS)
     )
     yield from (([one], [two], 2) for one, two in itertools.product(ROWS, ROWS) if one != two)
-
-
-def outcome(made, array):
-    """Return ("output", nested list) or ("error", text)."""
-    try:
-        found = made(array)
-    except Exception as error:
-        return "error", str(error).strip().splitlines()[-1][:200]
-    return "output", found.tolist() if hasattr(found, "tolist") else found
 
 
 def gap(made, one, other):

@@ -4,6 +4,7 @@ for pairs that move too far.
 
 import random
 import time
+from functools import partial
 
 import opendp.prelude as dp
 import opendp_inputs as inputs
@@ -30,6 +31,7 @@ def describe(source, transformation):
     if None in (space, metric, output, after) or after["nullable"] or space["nullable"]:
         return None
     return {
+        "part": "chains",
         "build": source,
         "input": space,
         "input_metric": metric,
@@ -38,47 +40,34 @@ def describe(source, transformation):
     }
 
 
-def stages(domain, metric, rng, most):
-    """Yield (source, transformation) of each constructor that accepts a space, with `most`
-    combinations of its values.
+def applied(form, dtypes, takes_space, rng, most):
+    """Yield (source, transformation) of each constructor that takes a space, or of each other one,
+    with `most` combinations of its values for each type; `form(name, arguments)` is the source.
     """
-    try:
-        dtype = space_of(build(domain))["dtype"]
-        build(metric)
-    except Exception:
-        return
     for name, _, parameters in constructors(dp.t):
-        if [p.name for p in parameters[:2]] != ["input_domain", "input_metric"]:
+        if ([p.name for p in parameters[:2]] == ["input_domain", "input_metric"]) != takes_space:
             continue
-        options = list(calls(name, parameters, dtype))
-        for arguments in rng.sample(options, min(most, len(options))):
-            source = f"dp.t.{name}({domain}, {metric}{', ' + arguments if arguments else ''})"
-            made = attempt(source)
-            if made is not None:
-                yield source, made
-
-
-def attempt(source):
-    """Return the transformation that a source builds; None if the library refuses."""
-    try:
-        made = build(source)
-    except Exception:
-        return None
-    return made if isinstance(made, dp.Transformation) else None
-
-
-def plain(rng, most):
-    """Yield (source, transformation) of constructors that take no space."""
-    for name, _, parameters in constructors(dp.t):
-        if [p.name for p in parameters[:2]] == ["input_domain", "input_metric"]:
-            continue
-        for dtype in ("i32", "i64", "u8", "f64", "f32"):
+        for dtype in dtypes:
             options = list(calls(name, parameters, dtype))
             for arguments in rng.sample(options, min(most, len(options))):
-                source = f"dp.t.{name}({arguments})"
-                made = attempt(source)
-                if made is not None:
+                source = form(name, arguments)
+                made = inputs.value_of(build, source)
+                if isinstance(made, dp.Transformation):
                     yield source, made
+
+
+def stages(domain, metric, rng, most):
+    """Yield (source, transformation) of each constructor that accepts a space."""
+    dtype = inputs.value_of(lambda: build(metric) and space_of(build(domain))["dtype"])
+    if dtype is not None:
+        given = f"{domain}, {metric}"
+        yield from applied(
+            lambda name, more: f"dp.t.{name}({', '.join(filter(None, [given, more]))})",
+            [dtype],
+            True,
+            rng,
+            most,
+        )
 
 
 def extensions(source, transformation, rng, most=6):
@@ -86,23 +75,14 @@ def extensions(source, transformation, rng, most=6):
     from the pools.
     """
     space = space_of(transformation.output_domain)
-    if space is None:
-        return
-    for name, _, parameters in constructors(dp.t):
-        names = [p.name for p in parameters]
-        if names[:2] != ["input_domain", "input_metric"]:
-            continue
-        options = list(calls(name, parameters, space["dtype"]))
-        for arguments in rng.sample(options, min(most, len(options))):
-            longer = f"{source} >> dp.t.{name.replace('make_', 'then_', 1)}({arguments})"
-            try:
-                yield (
-                    longer,
-                    transformation
-                    >> eval(f"dp.t.{name.replace('make_', 'then_', 1)}({arguments})", NAMESPACE),
-                )
-            except Exception:
-                continue
+    if space is not None:
+        yield from applied(
+            lambda name, given: f"{source} >> dp.t.{name.replace('make_', 'then_', 1)}({given})",
+            [space["dtype"]],
+            True,
+            rng,
+            most,
+        )
 
 
 def candidates(seconds, seed=0, spoiled=()):
@@ -115,7 +95,9 @@ def candidates(seconds, seed=0, spoiled=()):
     rng, deadline, level = random.Random(seed), time.monotonic() + seconds, []
     starts = rng.sample(found := list(start_spaces()), len(found))
     single = (pair for start in starts for pair in stages(*start, rng, 2))
-    for source, made in _alternate(single, plain(rng, 3), _chains(level, rng, spoiled)):
+    types = ("i32", "i64", "u8", "f64", "f32")
+    plain = applied(lambda name, given: f"dp.t.{name}({given})", types, False, rng, 3)
+    for source, made in _alternate(single, plain, _chains(level, rng, spoiled)):
         if time.monotonic() > deadline:
             return
         if source.count(">>") < 4 and (">>" not in source or rng.random() < 0.2):
@@ -187,48 +169,54 @@ def _points(space):
 
 def outcome(transformation, dataset):
     """Return ("output", value), or ("error", text) if the transformation raises."""
-    try:
-        return "output", transformation(list(dataset) if isinstance(dataset, list) else dataset)
-    except Exception as error:
-        return "error", getattr(error, "message", None) or str(error)
+    return inputs.tried(transformation, list(dataset) if isinstance(dataset, list) else dataset)
 
 
 def search(entry, transformation, rng, pairs=24):
     """Return the first finding of an entry, or None: a pair that moves too far, or an error on one
     neighbor only.
     """
-    error, refused = None, 0
+    return judged(entry, transformation, _trials(entry, transformation, rng, pairs))
+
+
+def _trials(entry, transformation, rng, pairs):
+    """Yield pairs with their distance and the value of the map there; a map that refuses two
+    distances is not asked for others.
+    """
+    refused = 0
     for d_in in [*entry["d_in"], *(LARGE if entry["input_metric"] in ROW else ())]:
-        try:
-            allowed = transformation.map(d_in)
-        except Exception:
+        allowed = inputs.value_of(transformation.map, d_in)
+        if allowed is None:
             refused += 1
             if refused > 1:
-                break
+                return
             continue
-        for first, second in datasets(entry, d_in, rng, pairs if d_in <= 3 else 4):
-            one, other = outcome(transformation, first), outcome(transformation, second)
-            if one[0] == other[0] == "output":
-                found = inputs.distance(entry["output_metric"], one[1], other[1])
-                if not inputs.exceeds(entry["output_metric"], found, allowed):
-                    continue
-                if _holds(entry, transformation, (first, second), (one, other), d_in):
-                    return _finding(
-                        entry, "distance", d_in, allowed, (first, second), (one, other), found
-                    )
-                if _far_from_constant(
-                    entry, transformation, (first, second), (one, other), d_in, allowed
-                ):
-                    return _finding(
-                        entry, "support", d_in, allowed, (first, second), (one, other), found
-                    )
-            elif (
-                one[0] != other[0]
-                and error is None
-                and _holds(entry, transformation, (first, second), (one, other), d_in)
-            ):
-                error = _finding(entry, "error", d_in, allowed, (first, second), (one, other), None)
-    return error
+        for pair in datasets(entry, d_in, rng, pairs if d_in <= 3 else 4):
+            yield d_in, allowed, pair
+
+
+def judged(entry, transformation, trials):
+    """Return the first finding of an entry in `trials`, or None.
+
+    A random transformation is stable if some coupling of its outputs keeps their distance below the
+    map. If one input has the same output each time, there is one coupling, and an output of the
+    other input that is too far from it is a finding of the kind "support".
+    """
+    metric, run = entry["output_metric"], partial(outcome, transformation)
+
+    def excess(allowed, first, second):
+        found = inputs.distance(metric, first, second)
+        return found if inputs.exceeds(metric, found, allowed) else None
+
+    def confirmed(kind, d_in, pair, outcomes):
+        if not _within(entry, transformation, *pair, d_in):
+            return None
+        random_sides = sum(map(partial(inputs.varies, run), pair, outcomes))
+        if kind == "distance" and random_sides == 1:
+            return "support"
+        return None if random_sides else kind
+
+    return inputs.difference(entry, trials, run, excess, confirmed)
 
 
 def _within(entry, transformation, first, second, d_in):
@@ -245,78 +233,8 @@ def _within(entry, transformation, first, second, d_in):
         return False
 
 
-def _holds(entry, transformation, pair, outcomes, d_in):
-    """Return whether a finding is confirmed: its inputs lie in the domain, within the distance, and
-    have the same outcomes each time.
-    """
-    return _within(entry, transformation, *pair, d_in) and _repeats(transformation, pair, outcomes)
-
-
-def _far_from_constant(entry, transformation, pair, outcomes, d_in, allowed, times=40):
-    """Return whether one input has the same output each time, and the other has one too far from
-    it.
-
-    A random transformation is stable if some coupling of its outputs keeps their distance below the
-    map. With a constant on one side there is one coupling.
-    """
-    known = [
-        outcomes,
-        *(
-            (outcome(transformation, pair[0]), outcome(transformation, pair[1]))
-            for _ in range(times)
-        ),
-    ]
-    if not _within(entry, transformation, *pair, d_in) or all(
-        len({repr(run[i]) for run in known}) > 1 for i in (0, 1)
-    ):
-        return False
-    return inputs.exceeds(
-        entry["output_metric"],
-        inputs.distance(entry["output_metric"], outcomes[0][1], outcomes[1][1]),
-        allowed,
-    )
-
-
-def far_outcome(row, transformation, allowed, times=200):
-    """Return the largest distance of outputs of a finding of kind "support"; None if both inputs
-    have several outputs, or all are near.
-    """
-    runs = [[outcome(transformation, rows)[1] for _ in range(times)] for rows in row["inputs"]]
-    if all(len(set(map(repr, side))) > 1 for side in runs):
-        return None
-    found = max(
-        inputs.distance(row["output_metric"], one, other) for one, other in zip(*runs, strict=True)
-    )
-    return found if inputs.exceeds(row["output_metric"], found, allowed) else None
-
-
-def _repeats(transformation, pair, outcomes, times=4):
-    """Return whether the transformation has the same outcomes each time, because an exact
-    comparison needs a deterministic one.
-    """
-    return all(
-        repr(outcome(transformation, v)) == repr(o)
-        for _ in range(times)
-        for v, o in zip(pair, outcomes, strict=False)
-    )
-
-
 def deterministic(entry, transformation, rng):
     """Return whether a transformation has the same outcome each time, on a few datasets."""
-    pairs = list(datasets(entry, entry["d_in"][0], rng, 6))
-    outcomes = [tuple(outcome(transformation, rows) for rows in pair) for pair in pairs]
-    return all(
-        _repeats(transformation, pair, each) for pair, each in zip(pairs, outcomes, strict=True)
-    )
-
-
-def _finding(entry, kind, d_in, allowed, pair, outcomes, found):
-    return {
-        **entry,
-        "kind": kind,
-        "distance_in": d_in,
-        "allowed": allowed,
-        "found": None if found is None else str(found),
-        "inputs": list(pair),
-        "outcomes": [list(o) for o in outcomes],
-    }
+    run = partial(outcome, transformation)
+    pairs = datasets(entry, entry["d_in"][0], rng, 6)
+    return not any(inputs.varies(run, rows, run(rows), 4) for pair in pairs for rows in pair)

@@ -33,36 +33,23 @@ def entry(found):
     describe.
     """
     made = _MAKERS[found["part"]](found)
-    if made is None:
-        return None
-    return {
-        "constructors": constructors(found),
-        "why": _why(found),
-        "expected": found.get("kind", ""),
-        **made,
-    }
-
-
-def _why(found):
     text = found.get("expression") or found.get("plan") or found["build"]
-    return " ".join(str(text).split())[:300]
-
-
-def _transformation(lines, declaration, found):
-    if found.get("inputs") is not None:
-        declaration["inputs"] = found["inputs"]
-    return {
-        "source": lines,
-        "declaration": {
-            "kind": "transformation",
-            "apply": "{name}",
-            "map": "{name}_map",
-            **declaration,
-        },
+    about = {
+        "constructors": constructors(found),
+        "why": " ".join(str(text).split())[:300],
+        "expected": found.get("kind", ""),
     }
+    return None if made is None else about | made
+
+
+def _transformation(lines, **declaration):
+    applied = {"kind": "transformation", "apply": "{name}", "map": "{name}_map"}
+    return {"source": lines, "declaration": applied | declaration}
 
 
 def _chain(found):
+    if found.get("kind") == "support":
+        return None  # a random transformation has no exact output
     if found["input"]["type"] == "scalar" and found["input_metric"] not in ("absolute", "discrete"):
         return None  # a text whose parts are the rows
     lines = [
@@ -76,25 +63,15 @@ def _chain(found):
         "def {name}_map(d_in):",
         "    return _{name}.map(d_in)",
     ]
-    distances = sorted({found["distance_in"]}) if "distance_in" in found else found["d_in"]
-    keys = {
-        "input": found["input"],
-        "input_metric": found["input_metric"],
-        "output_metric": found["output_metric"],
-        "d_in": distances,
-    }
-    # a random transformation has no exact output
-    return None if found.get("kind") == "support" else _transformation(lines, keys, found)
-
-
-def _columns(rows, columns):
-    """Return rows as a dict of columns."""
-    return {name: [row[name] for row in rows] for name in columns}
+    declared = {key: found[key] for key in ("input", "input_metric", "output_metric", "d_in")}
+    if "inputs" in found:
+        declared |= {"d_in": [found["distance_in"]], "inputs": found["inputs"]}
+    return _transformation(lines, **declared)
 
 
 def _frame(found):
-    """Return the entry of a query: its exact result at noise scale 0, and the sensitivity that its
-    privacy map claims.
+    """Return the entry of a query on two datasets: its exact result at noise scale 0, and the
+    sensitivity that its privacy map claims.
     """
     keys = frames.key_columns(found)
     public = (
@@ -135,33 +112,13 @@ def _frame(found):
         "    return _{name}_noisy.map(d_in) * 2.0**20  # the sensitivity, as the noise is "
         "that of Laplace; a power of two: no rounding",
     ]
-    metric = "per-group-sum:l1" if keys else "l1"
-    described = {"date", "time", "datetime"}.isdisjoint(
-        atom["dtype"] for atom in found["input"]["columns"].values()
-    )
-    if found["public"] or found.get("limits") or found.get("keys") or not described:
-        return None if "inputs" not in found else _pair_of_queries(lines, found, metric)
-    size = 2 if found["input_metric"] == "change-one" else None
-    declared = {
-        "input": found["input"] | {"size": size},
-        "input_metric": found["input_metric"],
-        "output_metric": metric,
-        "d_in": found["d_in"],
-    }
-    if "inputs" in found:
-        declared["input"] = found["input"] | {"size": len(found["inputs"][0]) if size else None}
-        found = found | {
-            "inputs": [_columns(rows, found["input"]["columns"]) for rows in found["inputs"]]
-        }
-    return _transformation(lines, declared, found)
+    return _two(lines, _columns(found), found["distance_in"], "per-group-sum:l1" if keys else "l1")
 
 
-def _pair_of_queries(lines, found, metric):
-    """Return the entry of a query on two datasets only, because its margins make more of them
-    public than a space of frames can say.
-    """
-    pair = [_columns(rows, found["input"]["columns"]) for rows in found["inputs"]]
-    return _two(lines, pair, found["distance_in"], metric)
+def _columns(found):
+    """Return both datasets of a finding as dicts of columns."""
+    names = found["input"]["columns"]
+    return [{name: [row[name] for row in rows] for name in names} for rows in found["inputs"]]
 
 
 def _two(lines, pair, d_in, metric):
@@ -187,33 +144,31 @@ def _two(lines, pair, d_in, metric):
         "def {name}_map(d_in):",
         f"    return _{{name}}_bound({d_in!r})",
     ]
-    declared = {
-        "input": {"type": "scalar", "dtype": "i64", "bounds": [0, 1]},
-        "input_metric": "absolute",
-        "output_metric": metric,
-        "d_in": [1],
-    }
-    return _transformation([*first, *more], declared, {})
+    return _transformation(
+        [*first, *more],
+        input={"type": "scalar", "dtype": "i64", "bounds": [0, 1]},
+        input_metric="absolute",
+        output_metric=metric,
+        d_in=[1],
+    )
 
 
 def _truncation(found):
     """Return the entry of a frame-to-frame query for the bound that is exceeded."""
-    if found.get("kind") == "bound":
-        at = next(
+    at, columns = 0, []
+    if found["kind"] == "bound":
+        exceeded = (
             i
             for i, bound in enumerate(found["allowed"])
-            if found["found"].startswith(_spelled(bound, found["found"]))
+            if found["found"].startswith(f"per_group by {bound['by']}:")
         )
-        by = found["allowed"][at]["by"]
-        columns = re.findall(r'col\("(\w+)"\)', " ".join(by))
-        kind = "num_groups" if found["found"].startswith("num_groups") else "per_group"
+        at = next(exceeded, None)
+        if at is None:
+            return None  # the number of groups is exceeded
+        columns = re.findall(r'col\("(\w+)"\)', " ".join(found["allowed"][at]["by"]))
         if len(columns) > 1:
             return None
-    else:
-        at, kind, columns = 0, "per_group", []
     metric = "symmetric" if not columns else f"by:{columns[0]}:symmetric"
-    if kind == "num_groups":
-        return None
     lines = [
         "",
         "",
@@ -233,28 +188,16 @@ def _truncation(found):
         "",
         "",
         "def {name}_map(d_in):",
-        f"    return _{{name}}.map(d_in)[{at}].{kind}",
+        f"    return _{{name}}.map({found['d_in']})[{at}].per_group",  # bounds are an expression
     ]
-    pair = [_columns(rows, found["input"]["columns"]) for rows in found["inputs"]]
-    d_in = found["d_in"]
-    made = _two(lines, pair, d_in, metric)
-    if isinstance(d_in, str):  # bounds, which are an expression
-        made["source"] = [
-            line.replace(f"_bound({d_in!r})", f"_bound({d_in})") for line in made["source"]
-        ]
-    return made
-
-
-def _spelled(bound, text):
-    kind = text.partition(" ")[0]
-    return f"{kind} by {bound['by']}:"
+    return _two(lines, _columns(found), 1, metric)
 
 
 def _array(found):
     """Return the entry of a transformation of arrays on two arrays; its map has the slack of
     idealized numbers.
     """
-    imports = sorted({name for name in _names(found["build"]) if name.startswith("make_")})
+    imports = sorted(set(re.findall(r"\b(make_\w+)", found["build"])))
     space = arrays.names()
     lines = [
         "import numpy as np",
@@ -277,10 +220,6 @@ def _array(found):
         (name for start, name in _METRICS.items() if found["metric"].startswith(start)), "absolute"
     )
     return _two(lines, found["inputs"], found["distance_in"], metric)
-
-
-def _names(source):
-    return re.findall(r"\b(make_\w+)", source)
 
 
 def _measurement(found):

@@ -174,12 +174,11 @@ def entry(columns, scene, expression):
     """
     margins, metric, plan, d_in, public = SCENES[scene]
     return {
+        "part": "frames",
         "domain": domain_source(columns, margins),
         "metric": METRICS[metric],
         "plan": plan.format(a=expression),
-        "schema": "{"
-        + ", ".join(f"'{name}': {ATOMS[atom['dtype']][1]}" for name, atom in columns.items())
-        + "}",
+        "schema": schema_source(columns),
         "input": {"type": "frame", "columns": columns},
         "input_metric": metric,
         "d_in": list(d_in),
@@ -197,19 +196,25 @@ def entry(columns, scene, expression):
     }
 
 
-def names():
-    """Return the names that sources of queries use."""
-    return {"dp": dp, "pl": pl, "KEYS": KEYS, "COUNTS": COUNTS, "float": float}
+def schema_source(columns):
+    """Return the source of the schema of columns."""
+    types = (f"'{name}': {ATOMS[atom['dtype']][1]}" for name, atom in columns.items())
+    return "{" + ", ".join(types) + "}"
 
 
-def query(description, scale, measure="dp.max_divergence()"):
+def names(schema):
+    """Return the names that sources of queries use; `q` is an empty frame of a schema."""
+    found = {"dp": dp, "pl": pl, "KEYS": KEYS, "COUNTS": COUNTS, "float": float}
+    return found | {"q": pl.LazyFrame(schema=eval(schema, found))}
+
+
+def query(description, scale):
     """Return the measurement of a query at a noise scale."""
-    space = names()
-    schema = eval(description["schema"], space)
-    space["q"] = pl.LazyFrame(schema=schema)
-    plan = eval(description["plan"], space)
-    parts = (eval(description[name], space) for name in ("domain", "metric"))
-    return dp.m.make_private_lazyframe(*parts, eval(measure, space), plan, global_scale=scale)
+    space = names(description["schema"])
+    domain, metric, plan = (eval(description[name], space) for name in ("domain", "metric", "plan"))
+    return dp.m.make_private_lazyframe(
+        domain, metric, dp.max_divergence(), plan, global_scale=scale
+    )
 
 
 def claim(measurement, d_in):
@@ -219,19 +224,18 @@ def claim(measurement, d_in):
 
 def frame(description, rows):
     """Return rows as a lazy frame of the query's schema."""
-    schema = eval(description["schema"], names())
+    schema = names(description["schema"])["q"].collect_schema()
     return pl.LazyFrame({name: [row[name] for row in rows] for name in schema}, schema=schema)
 
 
 def result(measurement, description, rows):
     """Return ("output", rows without order) of the exact result, or ("error", text)."""
-    try:
+
+    def sorted_rows():
         found = measurement(frame(description, rows)).collect()
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return "error", str(error)[:300]
-    return "output", sorted(found.rows(named=True), key=repr)
+        return sorted(found.rows(named=True), key=repr)
+
+    return inputs.tried(sorted_rows)
 
 
 def key_columns(description):
@@ -277,6 +281,12 @@ def allowed_pair(description, first, second):
     return set(groups[0]) == set(groups[1]) if public == "keys" else True
 
 
+def fits(description, d_in, first, second):
+    """Return whether a pair satisfies the margins, and its distance is at most `d_in`."""
+    distance = inputs.row_distance(description["input_metric"], first, second)
+    return allowed_pair(description, first, second) and 0 < distance <= d_in
+
+
 def _lengths(rows, name):
     keys = [inputs.key(row[name]) for row in rows]
     return {k: keys.count(k) for k in keys}
@@ -294,10 +304,7 @@ def pairs(description, d_in, most, rng):
         near = list(inputs.edits(base, wanted, metric, d_in))
         some = near[:8] if place < 3 else rng.sample(near, min(4, len(near)))
         for other in some:
-            if (
-                allowed_pair(description, base, other)
-                and 0 < inputs.row_distance(metric, base, other) <= d_in
-            ):
+            if fits(description, d_in, base, other):
                 most -= 1
                 yield base, other
         if most <= 0:
@@ -308,8 +315,20 @@ def search(description, rng, most=12):
     """Return the first finding of a query, or None: a pair that moves further than claimed, or an
     error on one neighbor only.
     """
-    noisy, exact = query(description, SCALE), query(description, 0.0)
-    keys, cache, error = key_columns(description), {}, None
+    noisy = query(description, SCALE)
+    distances = {d_in: inputs.value_of(claim, noisy, d_in) for d_in in description["d_in"]}
+    trials = (
+        (d_in, allowed, pair)
+        for d_in, allowed in distances.items()
+        if allowed is not None
+        for pair in pairs(description, d_in, 2 * most, rng)
+    )
+    return judged(description, trials)
+
+
+def judged(description, trials):
+    """Return the first finding of a query in `trials`, or None."""
+    exact, keys, cache = query(description, 0.0), key_columns(description), {}
 
     def known(rows):
         name = inputs.key({"rows": [inputs.key(row) for row in rows]})
@@ -317,36 +336,11 @@ def search(description, rng, most=12):
             cache[name] = result(exact, description, rows)
         return cache[name]
 
-    for d_in in description["d_in"]:
-        try:
-            allowed = claim(noisy, d_in)
-        except Exception:
-            continue
-        for first, second in pairs(description, d_in, 2 * most, rng):
-            one, other = known(first), known(second)
-            if one[0] == other[0] == "output":
-                found = gap(one[1], other[1], keys)
-                if found > allowed:
-                    return _finding(
-                        description, "distance", d_in, allowed, (first, second), (one, other), found
-                    )
-            elif one[0] != other[0] and error is None:
-                error = _finding(
-                    description, "error", d_in, allowed, (first, second), (one, other), None
-                )
-    return error
+    def excess(allowed, first, second):
+        found = gap(first, second, keys)
+        return found if found > allowed else None
 
-
-def _finding(description, kind, d_in, allowed, pair, outcomes, found):
-    return {
-        **description,
-        "kind": kind,
-        "distance_in": d_in,
-        "allowed": str(allowed),
-        "found": None if found is None else str(found),
-        "inputs": list(pair),
-        "outcomes": [list(o) for o in outcomes],
-    }
+    return inputs.difference(description, trials, known, excess, lambda kind, *_: kind)
 
 
 AGGREGATIONS = [
@@ -375,15 +369,9 @@ def type_of(columns, text):
     """Return Polars' name of the type of an expression on a scene's columns; empty if Polars does
     not know it.
     """
-    schema = {name: eval(ATOMS[atom["dtype"]][1], names()) for name, atom in columns.items()}
-    try:
-        return str(
-            next(iter(pl.LazyFrame(schema=schema).select(evaluate(text)).collect_schema().values()))
-        )
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return ""
+    frame = names(schema_source(columns))["q"]
+    found = inputs.value_of(lambda: frame.select(evaluate(text)).collect_schema().dtypes()[0])
+    return "" if found is None else str(found)
 
 
 def aggregations(columns, text):
@@ -419,46 +407,26 @@ def scene_for(form, rng):
 
 def accepted_rows(columns, text):
     """Return whether OpenDP accepts an expression as a row-by-row stable one."""
-    return _accepts(columns, f"q.with_columns(z={text})")
 
-
-def _accepts(columns, plan):
-    space = names()
-    space["q"] = pl.LazyFrame(
-        schema={name: eval(ATOMS[atom["dtype"]][1], space) for name, atom in columns.items()}
-    )
-    try:
-        domain = eval(domain_source(columns, []), space)
-        dp.t.make_stable_lazyframe(
-            domain,
-            dp.symmetric_distance(),
-            eval(plan, space),
-            MO="FrameDistance<SymmetricDistance>",
+    def build():
+        space = names(schema_source(columns))
+        domain, plan = (
+            eval(source, space)
+            for source in (domain_source(columns, []), f"q.with_columns(z={text})")
         )
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return False
-    return True
+        output = "FrameDistance<SymmetricDistance>"
+        return dp.t.make_stable_lazyframe(domain, dp.symmetric_distance(), plan, MO=output)
+
+    return inputs.tried(build)[0] == "output"
 
 
 def accepted_aggregation(description):
     """Return whether OpenDP builds the query, at both noise scales."""
-    if evaluate_or_false(description["expression"]):
-        try:
-            query(description, SCALE)
-            query(description, 0.0)
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            return False
-        return True
-    return False
+    return is_expression(description["expression"]) and all(
+        inputs.tried(query, description, scale)[0] == "output" for scale in (SCALE, 0.0)
+    )
 
 
-def evaluate_or_false(text):
+def is_expression(text):
     """Return whether Polars builds an expression."""
-    try:
-        return isinstance(evaluate(text), pl.Expr)
-    except Exception:
-        return False
+    return isinstance(inputs.value_of(evaluate, text), pl.Expr)

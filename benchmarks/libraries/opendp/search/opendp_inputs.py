@@ -274,3 +274,66 @@ def shifted_numbers(base, space, metric, d_in):
             moved = [v + part if i < count else v for i, v in enumerate(base)]
             if all(low <= v <= high for v in moved):
                 yield moved
+
+
+def tried(call, *arguments):
+    """Return ("output", value) of a call, or ("error", text)."""
+    try:
+        return "output", call(*arguments)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a panic of Polars is not an Exception
+        return "error", (getattr(error, "message", None) or str(error))[:300]
+
+
+def value_of(call, *arguments):
+    """Return the value of a call; None if it raises."""
+    kind, value = tried(call, *arguments)
+    return value if kind == "output" else None
+
+
+def varies(outcome, rows, known, times=40):
+    """Return whether a dataset has another outcome than `known` in one of several calls."""
+    return any(repr(outcome(rows)) != repr(known) for _ in range(times))
+
+
+def difference(description, trials, outcome, excess, confirmed):
+    """Return a finding: the first pair whose outputs are too far apart, else the first with an
+    error on one side only; None if there is none.
+
+    Parameters
+    ----------
+    description : dict
+        Entry of the program that is searched.
+    trials : iterable
+        Tuples (distance of the pair, what the map allows at this distance, pair).
+    outcome : callable
+        Returns ("output", value) or ("error", text) for a dataset.
+    excess : callable
+        Returns the distance of two outputs, or None if the map allows it.
+    confirmed : callable
+        Returns the kind of the finding, or None, for a kind ("distance" or "error"), the distance
+        of the pair, the pair, and both outcomes.
+    """
+    error = None
+    for d_in, allowed, pair in trials:
+        outcomes = [outcome(rows) for rows in pair]
+        found, is_error = None, outcomes[0][0] != outcomes[1][0]
+        if not is_error and outcomes[0][0] == "output":
+            found = excess(allowed, *(value for _, value in outcomes))
+        if found is None and (not is_error or error is not None):
+            continue
+        kind = confirmed("error" if is_error else "distance", d_in, pair, outcomes)
+        if kind is not None:
+            finding = description | {
+                "kind": kind,
+                "distance_in": d_in,
+                "allowed": allowed,
+                "found": None if found is None else str(found),
+                "inputs": list(pair),
+                "outcomes": outcomes,
+            }
+            if found is not None:
+                return finding
+            error = finding
+    return error

@@ -12,6 +12,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import opendp.prelude as dp
+from opendp_inputs import tried, value_of
 from opendp_signatures import NAMESPACE, constructors
 
 decimal.getcontext().prec = 60
@@ -23,20 +24,12 @@ SPACES = {  # where each constructor is tried: a domain, a metric, and neighbors
 }
 
 
-def made(source):
-    """Return the object that a source text builds; None if the library refuses."""
-    try:
-        return eval(source, NAMESPACE)
-    except Exception:
-        return None
-
-
-def mapped(measurement, d_in):
-    """Return the value of a map; None if it is not defined there."""
-    try:
-        return measurement.map(d_in)
-    except Exception:
-        return None
+def claimed(source, d_in):
+    """Return the object that a source text builds and the value of its map; None for each that the
+    library refuses.
+    """
+    measurement = value_of(eval, source, NAMESPACE)
+    return measurement, measurement and value_of(measurement.map, d_in)
 
 
 def exp(number):
@@ -86,9 +79,8 @@ def thresholds():
             (0.5, 1.0, 2.0, 10.0), (1, 2, 5, 11, 30), (0, 1, 2)
         ):
             source = f"dp.m.{name}({domain}, {metric}, scale={scale}, threshold={threshold})"
-            measurement = made(source)
             d_in = (1, value, value)
-            claim = measurement and mapped(measurement, d_in)
+            _, claim = claimed(source, d_in)
             if not claim or threshold < value:
                 continue
             # a key is released if its noisy value is at least the threshold
@@ -104,8 +96,7 @@ def randomized_response():
     for count, chosen in itertools.product(range(2, 12), (None, 0.5, 0.75, 0.9)):
         prob = 1 / count if chosen is None else chosen
         source = f"dp.m.make_randomized_response({list(range(count))}, {prob!r})"
-        measurement = made(source)
-        claim = measurement and mapped(measurement, 1)
+        _, claim = claimed(source, 1)
         if claim is None:
             continue
         keep, lie = Fraction(prob), (1 - Fraction(prob)) / (count - 1)
@@ -135,9 +126,8 @@ def noise():
                 f"dp.m.make_{constructor}(dp.atom_domain({kind}), "
                 f"dp.absolute_distance(T='{dtype}'), scale={scale})"
             )
-            measurement = made(source)
             d_in = float(step) if dtype.startswith("f") else step
-            claim = measurement and mapped(measurement, d_in)
+            _, claim = claimed(source, d_in)
             if claim is None or not math.isfinite(claim):
                 continue
             exact = Fraction(d_in) / Fraction(scale)
@@ -157,30 +147,19 @@ def compositions():
         source = f"dp.c.make_adaptive_composition({space}, 1, {budgets!r})".replace(
             "nan", "float('nan')"
         )
-        compositor = made(source)
-        claim = compositor and mapped(compositor, 1)
+        compositor, claim = claimed(source, 1)
         if claim is None or math.isnan(claim):
             continue
+        query = "dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=scale)"
         spent, answered, queryable = Fraction(0), [], compositor(0)
         for budget in budgets:
-            query = (
-                made(
-                    "dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), "
-                    f"scale={1 / budget})"
-                )
-                if budget > 0
-                else None
-            )
-            try:
-                queryable(query)
-            except Exception:
+            scale = 1 / budget if budget > 0 else None
+            laplace = scale and value_of(eval, query, NAMESPACE | {"scale": scale})
+            if tried(queryable, laplace)[0] == "error":
                 break
             spent += Fraction(budget)
-            answered.append(1 / budget)
+            answered.append(scale)
         if Fraction(claim) < spent:
-            query = (
-                "dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=scale)"
-            )
             release = (
                 f"[queryable({query}) for queryable in [_{{name}}(data)] for scale in {answered!r}]"
             )
@@ -203,8 +182,7 @@ def shapes(runs=40):
             f"dp.m.make_randomized_response_bitvec(dp.bitvector_domain(max_weight={weight}), "
             f"dp.discrete_distance(), f={f})"
         )
-        measurement = made(source)
-        claim = measurement and mapped(measurement, 1)
+        measurement, claim = claimed(source, 1)
         if claim is None:
             continue
         lengths = [{len(measurement(data)) for _ in range(runs)} for data in (b"\x01", b"\x01\x00")]
@@ -230,8 +208,7 @@ def conversions():
             f"dp.absolute_distance(T=float), scale={scale})"
         )
         source = f"dp.c.make_zCDP_to_approxDP({gaussian})"
-        measurement = made(source)
-        profile = measurement and mapped(measurement, 1.0)
+        _, profile = claimed(source, 1.0)
         if profile is None:
             continue
         cumulative = lambda z: 0.5 * math.erfc(-z / math.sqrt(2))  # noqa: E731
@@ -285,7 +262,7 @@ def key_releases():
         measurement = eval(source, NAMESPACE | {"pl": pl})
         gaps = {g: counts[1].get(g, 0) - counts[0].get(g, 0) for g in counts[0] | counts[1]}
         d_in = sum(map(abs, gaps.values()))
-        claim = mapped(measurement, d_in)
+        claim = value_of(measurement.map, d_in)
         new = [n for g, n in counts[1].items() if g not in counts[0]]
         if claim is None:
             continue
@@ -387,9 +364,9 @@ def examples():
                     calls_of.append((", ".join(given), data, form))
         for given, data, form in calls_of:
             source = f"dp.m.{name}({given})"
-            measurement = made(source)
+            measurement, claim = claimed(source, 1)
             kind = measurement and KINDS.get(str(measurement.output_measure))
-            if kind and mapped(measurement, 1) is not None:
+            if kind and claim is not None:
                 yield {
                     "build": source,
                     "part": "measurements",

@@ -58,26 +58,21 @@ def _atom(text):
 
 
 _METRICS = {
-    "SymmetricDistance()": "symmetric",
-    "InsertDeleteDistance()": "insert-delete",
-    "ChangeOneDistance()": "change-one",
-    "HammingDistance()": "hamming",
-    "DiscreteDistance()": "discrete",
+    "SymmetricDistance": "symmetric",
+    "InsertDeleteDistance": "insert-delete",
+    "ChangeOneDistance": "change-one",
+    "HammingDistance": "hamming",
+    "DiscreteDistance": "discrete",
+    "AbsoluteDistance": "absolute",
+    "L1Distance": "l1",
+    "L2Distance": "l2",
+    "LInfDistance": "linf",
 }
 
 
 def metric_of(metric):
-    """Return the name of a metric, or None."""
-    text = str(metric)
-    found = re.match(r"(AbsoluteDistance|L1Distance|L2Distance|LInfDistance)\(", text)
-    if found:
-        return {
-            "AbsoluteDistance": "absolute",
-            "L1Distance": "l1",
-            "L2Distance": "l2",
-            "LInfDistance": "linf",
-        }[found[1]]
-    return _METRICS.get(text)
+    """Return a metric's name in dpwitness; None for one that it does not have."""
+    return _METRICS.get(str(metric).partition("(")[0])
 
 
 def _literal(value):

@@ -82,20 +82,19 @@ def plans(expressions, rng):
 
 def build(description):
     """Return the transformation of a plan, and its map's value as a list of bounds."""
-    space = names()
-    space["q"] = pl.LazyFrame(schema=eval(SCHEMA, space))
-    made = dp.t.make_stable_lazyframe(
-        eval(DOMAIN, space),
-        eval(description["metric"], space),
-        eval(description["plan"], space),
-        MO="FrameDistance<SymmetricDistance>",
+    space = names(SCHEMA)
+    domain, metric, plan, d_in = (
+        eval(source, space)
+        for source in (DOMAIN, description["metric"], description["plan"], str(description["d_in"]))
     )
-    return made, made.map(eval(str(description["d_in"]), space))
+    made = dp.t.make_stable_lazyframe(domain, metric, plan, MO="FrameDistance<SymmetricDistance>")
+    return made, made.map(d_in)
 
 
 def entry(metric, d_in, plan):
     """Return the description of a frame-to-frame query."""
     return {
+        "part": "truncations",
         "metric": metric,
         "d_in": d_in,
         "plan": plan,
@@ -147,16 +146,6 @@ def _fits(bounds, rows):
     return len(groups) == 1 if "num_groups=1" in bounds else max(groups.values()) == 1
 
 
-def outcome(made, description, rows):
-    """Return ("output", frame) or ("error", text)."""
-    try:
-        return "output", made(frame(description, rows)).collect()
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return "error", str(error)[:300]
-
-
 def excess(bounds, first, second):
     """Return the first bound that the symmetric difference of two frames exceeds, as text; None if
     all hold.
@@ -188,30 +177,20 @@ def excess(bounds, first, second):
 
 def search(description, rng, most=30):
     """Return the first finding of a frame-to-frame query, or None."""
+    return judged(description, datasets(description, most, rng))
+
+
+def judged(description, pairs):
+    """Return the first finding of a frame-to-frame query on `pairs`, or None."""
     made, bounds = build(description)
-    error = None
-    for first, second in datasets(description, most, rng):
-        one, other = outcome(made, description, first), outcome(made, description, second)
-        if one[0] == other[0] == "output":
-            found = excess(bounds, one[1], other[1])
-            if found:
-                return _finding(description, "bound", bounds, (first, second), (one, other), found)
-        elif one[0] != other[0] and error is None:
-            error = _finding(description, "error", bounds, (first, second), (one, other), None)
-    return error
-
-
-def _finding(description, kind, bounds, pair, outcomes, found):
-    shown = [[o[0], o[1].rows(named=True) if o[0] == "output" else o[1]] for o in outcomes]
     allowed = [
         {"by": [str(e) for e in b.by], "per_group": b.per_group, "num_groups": b.num_groups}
         for b in bounds
     ]
-    return {
-        **description,
-        "kind": kind,
-        "allowed": allowed,
-        "found": found,
-        "inputs": list(pair),
-        "outcomes": shown,
-    }
+    return inputs.difference(
+        description,
+        ((description["d_in"], allowed, pair) for pair in pairs),
+        lambda rows: inputs.tried(lambda: made(frame(description, rows)).collect()),
+        lambda _, first, second: excess(bounds, first, second),
+        lambda kind, *_: "bound" if kind == "distance" else kind,
+    )

@@ -33,6 +33,7 @@ import opendp_chains as chains  # noqa: E402
 import opendp_entries as entries  # noqa: E402
 import opendp_expressions as expressions  # noqa: E402
 import opendp_frames as frames  # noqa: E402
+import opendp_inputs as inputs  # noqa: E402
 import opendp_measurements as measurements  # noqa: E402
 import opendp_truncations as truncations  # noqa: E402
 
@@ -45,8 +46,6 @@ KINDS = [
     ("str", 0, 0),
     ("u32", 0, 0),
     ("f32", 0, 0),
-]
-KINDS += [
     ("date", 0, 0),
     ("datetime", 0, 0),
     ("time", 0, 0),
@@ -77,35 +76,32 @@ def search_chains(seconds, seed):
             and chains.deterministic(entry, made, rng)
         ):
             shown.add(name)
-            say("example", entry | {"part": "chains"})
+            say("example", entry)
         found = chains.search(entry, made, rng)
         if found:
             spoiled.add(entry["build"])
-            say("finding", found | {"part": "chains"})
+            say("finding", found)
+
+
+def texts_of(starts, rng):
+    """Return the expressions that Polars builds: methods of each start, and operators on x."""
+    texts = [text for start, most in starts for text in expressions.applied(start, rng, most)]
+    return list(filter(frames.is_expression, [*texts, *expressions.binaries(X)]))
 
 
 def expression_pool(columns, rng):
     """Return expressions on column x that OpenDP accepts: row by row, and then those that only
     aggregations accept.
     """
-    texts = [
-        t
-        for t in [*expressions.applied(X, rng, 2), *expressions.binaries(X)]
-        if frames.evaluate_or_false(t)
-    ]
+    texts = texts_of([(X, 2)], rng)
     rows = [t for t in texts if frames.accepted_rows(columns, t)]
-    inner = [t for t in texts if t not in rows]
-    return [
-        X,
-        *rows,
-        *(
-            t
-            for t in inner
-            if frames.accepted_aggregation(
-                frames.entry(columns, "select", t + ".dp.len(1.0, signed=True)")
-            )
-        ),
+    counts = {t: t + ".dp.len(1.0, signed=True)" for t in texts if t not in rows}
+    inner = [
+        t
+        for t, count in counts.items()
+        if frames.accepted_aggregation(frames.entry(columns, "select", count))
     ]
+    return [X, *rows, *inner]
 
 
 def search_frames(seconds, seed):
@@ -129,7 +125,7 @@ def search_frames(seconds, seed):
             say("trying", entry)
             found = frames.search(entry, rng)
             if found:
-                say("finding", smallest(found, rng) | {"part": "frames"})
+                say("finding", smallest(found, rng))
 
 
 def smallest(found, rng):
@@ -157,45 +153,27 @@ def split_calls(text):
     """Return the parts of a chain of calls on column x: its start, then each `.name(...)` outside
     of parentheses.
     """
-    parts, depth, start = [], 0, 0
+    depth, starts = 0, [0]
     for i, c in enumerate(text):
         depth += (c in "([{") - (c in ")]}")
-        if (
-            c == "."
-            and depth == 0
-            and i > 2
-            and re.match(r"\.[a-z_]+", text[i:])
-            and text[i - 1] in ")"
-        ):
-            parts.append(text[start:i])
-            start = i
-    return [*parts, text[start:]]
+        if depth == 0 and i > 2 and re.match(r"\)\.[a-z_]", text[i - 1 :]):
+            starts.append(i)
+    return [text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
 def search_truncations(seconds, seed):
     """Search frame-to-frame queries."""
     rng, deadline = random.Random(seed), time.monotonic() + seconds
-    texts = [
-        *expressions.applied(X, rng, 2),
-        *expressions.applied("pl.col('g')", rng, 1),
-        *expressions.binaries(X),
-    ]
-    texts = [t for t in texts if frames.evaluate_or_false(t)]
-    made = list(truncations.plans(texts, rng))
+    made = list(truncations.plans(texts_of([(X, 2), ("pl.col('g')", 1)], rng), rng))
     for metric, d_in, plan in rng.sample(made, len(made)):
         if time.monotonic() > deadline:
             return
         entry = truncations.entry(metric, d_in, plan)
-        try:
-            truncations.build(entry)
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
-            continue
-        say("trying", entry)
-        found = truncations.search(entry, rng)
-        if found:
-            say("finding", found | {"part": "truncations"})
+        if inputs.tried(truncations.build, entry)[0] == "output":
+            say("trying", entry)
+            found = truncations.search(entry, rng)
+            if found:
+                say("finding", found)
 
 
 def search_measurements(seconds, seed):
@@ -274,7 +252,7 @@ def supervise(arguments):
             if time.monotonic() > deadline + length:
                 worker.kill()
         if worker.wait() != 0 and last is not None and time.monotonic() < deadline:
-            known.aborted(last, part)
+            known.aborted(last)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     say(
         "tried",
@@ -322,82 +300,54 @@ class Known:
         if made is not None:
             say("entry", made)
 
-    def aborted(self, last, part):
+    def aborted(self, last):
         """Print the entry of the query that a worker had announced before the library aborted it,
         if one of two neighbors aborts.
         """
         name = cause(last | {"kind": "abort"})
-        found = probe(last, part) if name not in self.aborts else None
+        found = probe(last) if name not in self.aborts else None
         self.aborts.add(name)
         if found:
             self.take("finding", found)
 
 
-def probe(entry, part, most=8):
+def probe(entry, most=8):
     """Return a finding if the library aborts the process on one of two neighbors and not on the
     other; each runs in a separate process.
     """
-    rng, outcomes = random.Random(0), {}
+    known = {}
 
-    def aborts(rows):
-        name = repr(rows)
-        if name not in outcomes:
-            command = [
-                sys.executable,
-                __file__,
-                "--worker",
-                part,
-                "--probe",
-                json.dumps(entry),
-                "--rows",
-                repr(rows),
-            ]
-            outcomes[name] = (
-                subprocess.run(
-                    command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-                ).returncode
-                < 0
-            )
-        return outcomes[name]
+    def outcome(rows):
+        if repr(rows) not in known:
+            known[repr(rows)] = "abort" if exit_code(entry, rows) < 0 else "output", None
+        return known[repr(rows)]
 
-    pairs = (
-        chains.datasets(entry, 1, rng, 4 * most)
-        if part == "chains"
-        else frames.pairs(entry, entry["d_in"][0], 4 * most, rng)
-    )
-    for first, second in pairs if part != "truncations" else ():
-        if len(outcomes) > most:
+    for pair in neighbors(entry, random.Random(0), 4 * most):
+        if len(known) > most:
             return None
-        if members(entry, part, first, second) and aborts(first) != aborts(second):
-            shown = [["abort" if aborts(rows) else "output", None] for rows in (first, second)]
-            content = {
-                "kind": "abort",
-                "part": part,
-                "inputs": [first, second],
-                "outcomes": shown,
-                "allowed": None,
-                "found": None,
-            }
-            return entry | content | {"distance_in": 1}
+        found = inputs.difference(
+            entry, [(1, None, pair)], outcome, lambda *_: None, lambda *_: "abort"
+        )
+        if found:
+            return found
     return None
 
 
-def members(entry, part, *datasets):
-    """Return whether the datasets of a chain are members of its domain; those of a query are by
-    construction.
-    """
-    if part != "chains":
-        return True
-    domain = chains.build(entry["build"]).input_domain
-    return all(domain.member(rows) for rows in datasets)
+def neighbors(entry, rng, most):
+    """Return neighbors for an entry, which are members of its domain."""
+    if entry["part"] == "chains":
+        member = chains.build(entry["build"]).input_domain.member
+        return (pair for pair in chains.datasets(entry, 1, rng, most) if all(map(member, pair)))
+    if entry["part"] == "frames":
+        return frames.pairs(entry, entry["d_in"][0], most, rng)
+    return ()
 
 
-def run_probe(entry, part, rows):
-    """Apply an entry to one dataset."""
-    if part == "chains":
-        chains.outcome(chains.build(entry["build"]), rows)
-    else:
-        frames.result(frames.query(entry, 0.0), entry, rows)
+def exit_code(entry, rows):
+    """Return the exit code of a separate process that applies an entry to one dataset."""
+    command = [sys.executable, __file__, "--probe", json.dumps(entry), "--rows", repr(rows)]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.run(command, check=False, **quiet).returncode
 
 
 def cause(found):
@@ -429,11 +379,12 @@ def main():
     parser.add_argument("--rows")
     arguments = parser.parse_args()
     if arguments.probe:
-        run_probe(
-            json.loads(arguments.probe),
-            arguments.worker,
-            eval(arguments.rows, {"nan": math.nan, "inf": math.inf}),
-        )
+        entry = json.loads(arguments.probe)
+        rows = eval(arguments.rows, {"nan": math.nan, "inf": math.inf})
+        if entry["part"] == "chains":
+            chains.outcome(chains.build(entry["build"]), rows)
+        else:
+            frames.result(frames.query(entry, 0.0), entry, rows)
     elif arguments.worker:
         SEARCHES[arguments.worker](arguments.seconds, arguments.seed)
     else:
