@@ -18,6 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpwitness.auditors.density.bounds import (
+    bounds_from_law,
+    bounds_from_samples,
+    confirmed,
+    find_worst_output,
+    largest_loss_near_worst,
+    with_worst_output,
+)
 from dpwitness.auditors.density.density_check import (
     FALSE_ALARM,
     BadOracle,
@@ -26,20 +34,9 @@ from dpwitness.auditors.density.density_check import (
     check_oracle,
     contradiction_with_law,
 )
-from dpwitness.auditors.density.exact_bounds import (
-    bounds_from_law,
-    find_worst_output,
-    with_worst_output,
-)
-from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, smallest_mismatch
-from dpwitness.auditors.density.monte_carlo_bounds import (
-    bounds_from_samples,
-    confirmed,
-    largest_loss_near_worst,
-)
+from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, check_scale, smallest_mismatch
 from dpwitness.auditors.density.proved.bounds import ProvedBounds, proved_bounds
 from dpwitness.auditors.density.routes import enclosed_law
-from dpwitness.auditors.density.scale_bets import check_scale
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.search import search
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.density.cache_key import content_key
-from dpwitness.auditors.density.composition import compose_factors_by
+from dpwitness.auditors.density.composition import compose_factors_by, content_key
 from dpwitness.auditors.density.cubature import integrate
-from dpwitness.auditors.density.singular_laws import fills_space
+from dpwitness.auditors.density.density_check import fills_space
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.core.datasets.pairs import Pair

@@ -13,8 +13,7 @@ import pytest
 from statsmodels.stats.multitest import multipletests
 
 from dpwitness.auditors.audit.audit import audit as run_audit
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.certified_point import certified_point
+from dpwitness.auditors.statistics.certificate import Tally, certified_point
 from dpwitness.auditors.witnesses.replay import replay
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict
 from dpwitness.mechanisms import zoo

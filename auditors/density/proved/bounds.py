@@ -16,9 +16,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from flint import ctx
 
-from dpwitness.auditors.density.proved.axis_minimizer import LargestLossBounds, cells_on_axis
 from dpwitness.auditors.density.proved.cells import Cells
-from dpwitness.auditors.density.proved.plane_minimizer import search_plane
+from dpwitness.auditors.density.proved.minimizers import (
+    LargestLossBounds,
+    cells_on_axis,
+    search_plane,
+)
 from dpwitness.auditors.density.proved.product import product_cells
 from dpwitness.auditors.density.proved.shift import ShiftDivergences
 from dpwitness.auditors.density.proved.space import cells_of, cells_of_draw, sample_and_check_balls

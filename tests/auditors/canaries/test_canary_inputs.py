@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries.files import read_score_file
-from dpwitness.auditors.canaries.inputs import read
+from dpwitness.auditors.canaries.inputs import read, read_score_file
 from dpwitness.core.values.validation import InvalidArgument
 
 

@@ -10,7 +10,7 @@ from canary_scores import leaking_response, normal_scores
 from scipy.stats import binom
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries import bounds, guess_probability
+from dpwitness.auditors.canaries import bounds
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import DPSGD
 
@@ -72,9 +72,7 @@ def test_the_limit_of_a_pure_claim_is_that_of_randomized_response():
     assert limit.guesses == 2000 and 0.8 < limit.epsilon < 0.95 and 1 < limit.detectable < 1.5
     right = rng.binomial(2000, 1 / (1 + math.exp(-1.0)), 200)
     below = np.sum(
-        bounds.epsilons_refuted(
-            right, np.full(200, 2000), 0.0, 2000, 0.05, guess_probability.chance
-        )
+        bounds.epsilons_refuted(right, np.full(200, 2000), 0.0, 2000, 0.05, bounds.chance)
         <= limit.epsilon
     )
     assert abs(below - 100) < 5 * math.sqrt(50)

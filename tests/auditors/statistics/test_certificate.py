@@ -10,11 +10,12 @@ from scipy.stats import binom
 from dpwitness.auditors.statistics.certificate import (
     Tally,
     certified,
+    certified_point,
     clopper_pearson_lower,
+    lower_profile,
     p_value,
     split_batches,
 )
-from dpwitness.auditors.statistics.certified_point import certified_point, lower_profile
 from dpwitness.mechanisms import GDP, RDP, ZCDP, ApproxDP, InvalidArgument, PureDP, TradeoffCurve
 
 CORNER = 0.95 / (1 + np.e)

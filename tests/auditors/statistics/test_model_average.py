@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logsumexp
 
-from dpwitness.auditors.statistics.model_average import Expansion
-from dpwitness.auditors.statistics.regression import evidence, fit_grouped, fit_logistic
+from dpwitness.auditors.statistics.regression import Expansion, evidence, fit_grouped, fit_logistic
 
 NAMES = ("first", "second", "noise", "copy")
 
