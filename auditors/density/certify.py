@@ -440,7 +440,6 @@ def _make_result(
         route = f"proved: {proved.route}" + (
             "" if low.why == high.why else f"; numerical bounds: {route}"
         )
-        notes += tuple(proved.notes)
         if len(proved.epsilons):
             found = replace(
                 found,

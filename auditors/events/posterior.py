@@ -6,8 +6,8 @@ from a Gamma distribution given its count (a Bayesian bootstrap). D1's share of 
 from a posterior of the odds.
 
 For scores, the log-odds are a curve in the score that bends at the octaves of either tail, with a
-prior on the size of the bends, or a plain curve of two weights (`design_matrices`). The evidence
-(the Laplace approximation of the marginal likelihood) weighs the curves and the priors. For atoms, the
+prior on the size of the bends, or a plain curve of two weights. The evidence (the
+Laplace approximation of the marginal likelihood) weighs the curves and the priors. For atoms, the
 odds of each atom have a mixture of Beta priors around the odds of a model. The weights of the
 mixture are fitted by maximum likelihood (empirical Bayes).
 

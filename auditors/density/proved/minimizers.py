@@ -26,12 +26,12 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 from flint import arb, ctx
 
-from dpwitness.auditors.density.proved.cells import Cells
+from dpwitness.auditors.density.proved.cells import Side
 from dpwitness.auditors.density.proved.space import line, sample_and_check_balls
 from dpwitness.core.balls.ball import Ball, Box, Span, endpoints
 from dpwitness.core.balls.plane import PlaneLoss
@@ -73,21 +73,13 @@ class _LinePairLargestLoss(_LinePair):
         return found
 
 
-class HasSupremum(Protocol):
-    """Object that encloses a largest privacy loss."""
-
-    def supremum(self) -> Span: ...
-
-
 @dataclass(frozen=True, slots=True)
-class LargestLossBounds:
+class LargestLossBounds(Side):
     """One order of a pair of which only the largest loss L is enclosed. Other divergences are
     bounded from above by L.
     """
 
-    cells: HasSupremum
-
-    mu: ClassVar[Span | None] = None  # the GDP parameter has no enclosure
+    cells: Any  # encloses a largest loss by `supremum`
 
     def supremum(self) -> Span:
         """Enclose the largest privacy loss."""
@@ -118,7 +110,7 @@ class LargestLossBounds:
 
 def cells_on_axis(
     mechanism: Any, d1: Any, d0: Any, axial: tuple[RiskLaw, RiskLaw, int, str], seconds: float
-) -> tuple[Cells | LargestLossBounds, ...]:
+) -> tuple[Side, ...]:
     """Return cells for both orders of a pair whose records lie on one axis."""
     first, second, axis, kind = axial
     samples = sample_and_check_balls(mechanism, d1, d0)[:, axis]
