@@ -27,13 +27,13 @@ from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
 from dpwitness.auditors.witnesses.enclosure_bounds import End, Found
 from dpwitness.core.claims import Claim
+from dpwitness.core.claims.renyi import ORDERS
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import HasFactors, HasSupport, has_capability
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_codec import same_value
 from dpwitness.core.values.validation import InvalidArgument
 
-ORDERS = 1.0 + np.geomspace(1e-3, 1e4, 240)  # Renyi orders evaluated for zCDP
 _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])
 _PROFILE_SIZE = 41  # number of epsilon values of the privacy profile
 _NO_LARGER_LOSS = (

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -96,26 +96,6 @@ _RESOLUTION = 1500  # grid steps per standard deviation of the composed loss
 _FEW_ATOMS, _MANY_ATOMS = 64, 4096
 # sum of the factors' squared grid steps, over the standard deviation of the composed loss
 _MAX_SQUARES = 4e-4
-
-
-def compose_factors_by(
-    law_of: Callable[[Any, Any, Any], EnclosedLaw | None], factors: Sequence[tuple[Any, Any, Any]]
-) -> EnclosedLaw | None:
-    """Enclose the law of the sum of the losses of factors (mechanism, d0, d1).
-
-    Returns None if `law_of` returns None for some factor.
-    """
-    known: dict[Any, tuple[EnclosedLaw, int]] = {}
-    for number, (mechanism, d0, d1) in enumerate(factors):
-        key = content_key(mechanism, d0, d1) or number
-        if key in known:
-            known[key] = (known[key][0], known[key][1] + 1)
-            continue
-        law = law_of(mechanism, d0, d1)
-        if law is None:
-            return None
-        known[key] = (law, 1)
-    return compose(list(known.values()))
 
 
 def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:

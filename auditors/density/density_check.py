@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.density.density_bets import Side, fitted_normal, log_capital_won
+from dpwitness.auditors.density.density_bets import LogDensity, Side, fitted_normal, log_capital_won
 from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
@@ -33,7 +33,7 @@ from dpwitness.core.protocols.mechanism import FloatArray
 _MOVE = 1e-7  # size of a move, relative to the spread of a column
 
 
-def column_spread(rows: FloatArray) -> FloatArray:
+def _column_spread(rows: FloatArray) -> FloatArray:
     """Return the distance between the 10 and the 90 % quantile of each column; the size of the
     numbers if the quantiles agree.
     """
@@ -44,7 +44,7 @@ def column_spread(rows: FloatArray) -> FloatArray:
     )
 
 
-def moved(
+def _moved(
     rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator, spread: FloatArray
 ) -> FloatArray:
     """Return rows that are slightly moved in `columns`, by at least a few units in the
@@ -54,6 +54,19 @@ def moved(
     return np.asarray(
         rows + step * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
     )
+
+
+def density_jumps(
+    density: LogDensity,
+    rows: FloatArray,
+    own: FloatArray,
+    columns: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> NDArray[np.bool_]:
+    """Return whether the density next to each output differs from `own`, as it does at an atom."""
+    with np.errstate(all="ignore"):
+        aside = density(_moved(rows, columns, rng, _column_spread(rows)))
+        return np.asarray(~(np.abs(aside - own) <= 1e-2))
 
 
 def fills_space(
@@ -68,7 +81,7 @@ def fills_space(
     Outputs become impossible if the law lies on a surface. Then `log_density` is relative to the
     area of the surface, and cannot be compared with the density at a point next to the surface.
     """
-    aside = moved(rows[:256], columns, rng, column_spread(rows))
+    aside = _moved(rows[:256], columns, rng, _column_spread(rows))
     try:
         return int(np.isneginf(log_density_at(mechanism, aside, dataset)).sum()) <= 2
     except Exception:
@@ -277,10 +290,7 @@ def _make_side(
     alone = np.zeros(len(rows), dtype=bool)
     if columns.any():
         try:
-            with np.errstate(all="ignore"):
-                jumps = ~(
-                    np.abs(density(moved(rows, columns, rng, column_spread(rows))) - own) <= 1e-2
-                )
+            jumps = density_jumps(density, rows, own, columns, rng)
         except Exception:  # log_density may fail at impossible outputs
             return Side(rows, own, other, density, np.zeros_like(columns), alone)
         repeated = np.unique(rows, axis=0, return_inverse=True, return_counts=True)

@@ -16,7 +16,7 @@ those of `density_bets` would have noticed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,14 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from dpwitness.auditors.density.density_bets import TESTED, Side
+from dpwitness.auditors.density.density_bets import TESTED, Bet, Side
 from dpwitness.auditors.density.density_check import (
     SCALE_ALARM,
     BadOracle,
     CheckedOracle,
-    column_spread,
+    density_jumps,
     log_density_on,
-    moved,
     rows_of,
 )
 from dpwitness.core.datasets.pairs import Pair
@@ -55,21 +54,6 @@ class ScaleBets:
     threshold: float  # ln of the capital of one alternative at which the density is refused
 
 
-@dataclass(frozen=True, eq=False)
-class _Map:
-    """An alternative: scale and shift of the outputs of some sides."""
-
-    scale: float
-    shift: FloatArray
-    which: tuple[int, ...]
-    name: str
-
-    def log_factors(self, side: Side, center: FloatArray) -> FloatArray:
-        """Return the logarithms of the bet's factors on a side."""
-        ratio = side.mapped(center, np.full(len(center), self.scale), self.shift)
-        return np.where(side.alone, 0.0, np.logaddexp(0.0, np.minimum(ratio, 600.0))) - math.log(2)
-
-
 def check_scale(
     mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, rng: np.random.Generator
 ) -> ScaleBets | None:
@@ -81,15 +65,14 @@ def check_scale(
     in `checked` determine centers and alternatives.
     """
     if size <= 0 or not all(
-        side.continuous.any() and np.count_nonzero(~side.alone) >= _MIN_OUTPUTS
+        side.continuous.any()
+        and np.count_nonzero(~side.alone) >= _MIN_OUTPUTS
+        and side.alone.mean() <= 0.01
         for side in checked.sides
     ):
         return None
-    if any(side.alone.mean() > 0.01 for side in checked.sides):
-        return None
-    centers = [side.center for side in checked.sides]
-    steps, maps = _alternatives(checked, centers, size)
-    log_capital = np.zeros(len(maps))
+    steps, scale_bets = _alternatives(checked, size)
+    log_capital = np.zeros(len(scale_bets))
     for i, (dataset, side) in enumerate(zip((pair.d1, pair.d0), checked.sides, strict=True)):
         for start in range(0, size, _CHUNK):
             rows = rows_of(mechanism, dataset, min(_CHUNK, size - start), rng)
@@ -99,18 +82,16 @@ def check_scale(
             part = Side(
                 rows, own, own, side.density, side.continuous, _may_be_atoms(side, rows, own, rng)
             )
-            sums = [
-                bet.log_factors(part, centers[i]).sum() if i in bet.which else 0.0 for bet in maps
-            ]
+            sums = [bet.factors(part, {}).sum() if i in bet.which else 0.0 for bet in scale_bets]
             log_capital += np.nan_to_num(sums, nan=-np.inf)
-    total = float(logsumexp(log_capital)) - math.log(len(maps))
+    total = float(logsumexp(log_capital)) - math.log(len(scale_bets))
     if total >= math.log(1 / SCALE_ALARM):
-        name = maps[int(np.argmax(log_capital))].name
+        name = scale_bets[int(np.argmax(log_capital))].name
         raise BadOracle(
             f'log_density disagrees with the sampler: a bet on "{name}" wins e^{total:.4g} '
             "where a right one wins e^0"
         )
-    return ScaleBets(size, steps, math.log(len(maps) / SCALE_ALARM))
+    return ScaleBets(size, steps, math.log(len(scale_bets) / SCALE_ALARM))
 
 
 def _may_be_atoms(
@@ -120,57 +101,53 @@ def _may_be_atoms(
 
     These are repeated outputs, and outputs next to which the density differs.
     """
-    with np.errstate(all="ignore"):
-        jumps = ~(
-            np.abs(side.density(moved(rows, side.continuous, rng, column_spread(rows))) - own)
-            <= 1e-2
-        )
+    jumps = density_jumps(side.density, rows, own, side.continuous, rng)
     _, at, counts = np.unique(
         rows[:, int(np.argmax(side.continuous))], return_inverse=True, return_counts=True
     )
     return np.asarray(jumps | (counts[at] > 1))
 
 
-def _alternatives(
-    checked: CheckedOracle, centers: list[FloatArray], size: int
-) -> tuple[tuple[float, ...], list[_Map]]:
-    """Return changes of the scale on both sides, and of the center of each side along the line
-    between the centers.
+def _alternatives(checked: CheckedOracle, size: int) -> tuple[tuple[float, ...], list[Bet]]:
+    """Return changes of the scale on both sides, and bets on these and on changes of the center of
+    each side along the line between the centers.
     """
     some = [side.part(0, 4096) for side in checked.sides]
-    width = len(centers[0])
-    none, between = np.zeros(width), centers[0] - centers[1]
+    centers = {id(side.density): side.center for side in checked.sides}
+    first, second = centers.values()
+    none, between = np.zeros(len(first)), first - second
 
-    def smallest_change(scale: float, shift: FloatArray, which: tuple[int, ...]) -> float:
+    def mapped(scale: float, shift: FloatArray) -> Callable[[Side], FloatArray]:
+        return lambda side: side.mapped(centers[id(side.density)], none + scale, shift)
+
+    def smallest_change(ratio: Callable[[Side], FloatArray], which: tuple[int, ...]) -> float:
         """Return the smallest detectable change, from the Fisher information at a change of size
         `_TEST_CHANGE`.
         """
-        scores = np.concatenate(
-            [
-                np.clip(some[i].mapped(centers[i], np.full(width, scale), shift), -1, 1)
-                for i in which
-            ]
-        )
+        scores = np.concatenate([np.clip(ratio(some[i]), -1, 1) for i in which])
         information = float(np.mean(scores**2)) / _TEST_CHANGE**2
-        return min(
-            _MAX_CHANGE,
-            2 * _CHANGE_DEVIATIONS / math.sqrt(max(information, 1e-12) * size * len(which)),
-        )
+        runs = size * len(which)
+        return min(_MAX_CHANGE, 2 * _CHANGE_DEVIATIONS / math.sqrt(max(information, 1e-12) * runs))
 
-    scale = smallest_change(math.exp(_TEST_CHANGE), none, (0, 1))
+    scale = smallest_change(mapped(math.exp(_TEST_CHANGE), none), (0, 1))
     steps = tuple(sign * times * scale for times in (1.0, 2.0) for sign in (1.0, -1.0))
-    maps = [
-        _Map(math.exp(step), none, (0, 1), f"scale off by about {abs(step) / 2:.2g}")
+    found = [
+        Bet(f"scale off by about {abs(step) / 2:.2g}", mapped(math.exp(step), none), 0.5)
         for step in steps
     ]
     if np.any(between):
         for i in (0, 1):
-            shift = smallest_change(1.0, _TEST_CHANGE * between, (i,))
-            maps += [
-                _Map(1.0, sign * shift * between, (i,), f"center of {('D1', 'D0')[i]} shifted")
+            shift = smallest_change(mapped(1.0, _TEST_CHANGE * between), (i,))
+            found += [
+                Bet(
+                    f"center of {('D1', 'D0')[i]} shifted",
+                    mapped(1.0, sign * shift * between),
+                    0.5,
+                    (i,),
+                )
                 for sign in (1.0, -1.0)
             ]
-    return steps, maps
+    return steps, found
 
 
 POWER = 0.9  # probability that a mismatch of the stated size would have been noticed

@@ -36,8 +36,7 @@ def finite(p: ArrayLike, q: ArrayLike) -> LossLaw:
     use = ones + zeros > 1e-300
     with np.errstate(divide="ignore"):
         loss = np.log(ones[use]) - np.log(zeros[use])
-    order = np.argsort(loss, kind="stable")
-    return LossLaw(loss[order], ones[use][order], zeros[use][order])
+    return LossLaw.of(loss, ones[use], zeros[use])
 
 
 def cells(cdf1: FloatArray, cdf0: FloatArray) -> LossLaw:
