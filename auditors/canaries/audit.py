@@ -1,17 +1,12 @@
-"""Choice of the guessed canaries and of the guesses, from all scores and from the coins of canaries
-that are not guessed.
+"""The canary audit, `audit_canaries`: a test of a claim with the scores of canaries that fair coins
+included or left out, from one or a few private training runs.
 
-The theorems let the guesser use any function of the released output, and the coins of canaries that
-the guesser does not name. So the coins of the middle of all scores, where guesses are worst, and of
-a few random other canaries are revealed. The revealed coins show how scores order canaries, and
-cost only these canaries. A logistic regression with one slope on each side is fitted to the
-revealed coins. The other canaries are named in the order of their fitted odds, most certain first.
-Equal scores are ordered at random: their order in the caller's arrays depends on the coins.
-
-Entry point of the canary audit, `audit_canaries`.
-
-The audit tests a claim with the scores of canaries that fair coins included or left out, from one
-or a few private training runs.
+**Guesses.** The theorems let the guesser use any function of the released output, and the coins of
+canaries that the guesser does not name. So the coins of the middle of all scores, where guesses are
+worst, and of a few random other canaries are revealed. The revealed coins show how scores order
+canaries, and cost only these canaries. A logistic regression with one slope on each side is fitted
+to the revealed coins. The other canaries are named in the order of their fitted odds, most certain
+first. Equal scores are ordered at random: their order in the caller's arrays depends on the coins.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Probability of r right guesses about canaries under (epsilon, delta)-DP: an exact bound with a
-proof, without simulation.
+"""Theorems that bound a claim from counts of right guesses about canaries, and the schedule that
+pays for the choice of the number of guesses.
+
+**Counting**: an exact bound on the probability of r right guesses under (epsilon, delta)-DP.
 
 Setting. A fair coin S_i, independent for each of m canaries i, includes canary i; M sees the coins
 and returns Y. A guesser names r canaries and guesses their coins from Y, and from the coins of
@@ -53,10 +55,10 @@ Jagielski (2023), "Privacy auditing with one
 
 `chance` is exact for r = m and smaller at the levels of audits. Near probability one the exact
 value exceeds the bound of Steinke et al. by a few parts in 10^7
-(`tests/auditors/test_canaries.py`), where no bound is certified.
+(`tests/auditors/canaries/test_canaries.py`), where no bound is certified.
 
-Probability of r right guesses about canaries under a trade-off curve: the recursion of
-Mahloujifar, Melis and Chaudhuri (2025).
+**Curves**: the recursion of Mahloujifar, Melis and Chaudhuri (2025) for r right guesses under a
+trade-off curve.
 
 Setting and lemma as above; r is fixed in advance. Let h be the inverse of the
 curve g, a_k = k p_k / m and b_k = (r - k) p_k / m, and A_c, B_c their sums over k >= c. The lemma
@@ -81,9 +83,6 @@ The curve is given by lines, g(q) = min_j (e^{epsilon_j} q + delta_j). Any valid
 g, so h(a) = max_j e^{-epsilon_j} (a - delta_j) errs on the safe side for any number of lines. A
 rises during the recursion, so a walk along the lines finds the best line: a step costs O(1), and
 the walk ends when B stops growing. In experiments, m = 10^6 took a few thousand steps at most.
-
-Theorems that bound a claim from counts of right guesses, and the schedule that pays for the
-choice of the number of guesses.
 """
 
 from __future__ import annotations

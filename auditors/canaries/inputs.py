@@ -1,7 +1,5 @@
-"""Readers of canary scores from files: two arrays, or a table with one row per canary.
-
-Validation of canary scores, and their combination with the coins: masks, indices and coins in
-place of scores are refused.
+"""Scores of canaries: readers of files (two arrays, or a table with one row per canary), and
+validation of scores and coins. Masks, indices and coins in place of scores are refused.
 """
 
 from __future__ import annotations

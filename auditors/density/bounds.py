@@ -1,8 +1,6 @@
-"""Numerical bounds, privacy profile and best attack of a pair, from the law of its privacy loss in
-floating point.
-
-Statistical bounds for a pair from sampled outputs, and confirmation by sampling of a computed
-excess over a claim.
+"""Bounds of `certify` for a pair: numerical bounds, privacy profile and best attack from the law of
+the privacy loss in floating point; statistical bounds from sampled outputs; and confirmation by
+sampling of a computed excess over a claim.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Keys of the content of objects, for caches of results computed from the objects.
-
-Identity and equality cannot serve as keys: an array inside may have changed, and a field may be
-excluded from comparisons. A key holds every field's value, the class itself and its methods. If the
-content of an object cannot be read, there is no key, and nothing is cached.
-
-Composition of the privacy losses of independent factors, through dp-accounting's privacy-loss
+"""Composition of the privacy losses of independent factors, through dp-accounting's privacy-loss
 distributions.
 
 Each factor's law is put on a grid of losses, from below and from above, in a way that composition
@@ -18,6 +12,10 @@ preserves:
   grid step.
 
 Both orders of the pair are composed: one order gives the mass under P, the other the mass under Q.
+
+`content_key` finds equal factors. Identity and equality cannot serve as keys: an array inside may
+have changed, and a field may be excluded from comparisons. A key holds every field's value, the
+class itself and its methods. If the content of an object cannot be read, there is no key.
 """
 
 from __future__ import annotations

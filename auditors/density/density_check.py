@@ -1,10 +1,9 @@
-"""Points next to outputs, which show whether a law has a density there or lies on a surface.
-
-Test that a log-density is the sampler's, before any conclusion is drawn from the density.
+"""Test that a log-density is the sampler's, before any conclusion is drawn from the density.
 
 Bets against the density (`density_bets`, `mismatch`), and tests of its total mass and of the
 ratio of two densities, share the probability `FALSE_ALARM` that a correct density is refused. A
 contradiction with a computed law alone is not a reason to refuse a density: the law may be wrong.
+Points next to outputs show whether a law has a density there or lies on a surface.
 
 **Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)],
 both the integral of pg / (p + g). Both sides are means of variables in [0, 1], so the sides can be

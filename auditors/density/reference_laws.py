@@ -3,10 +3,9 @@ two-sided geometric noise.
 
 Continuous laws are cut into cells, which is post-processing: no divergence is overstated.
 
-Laws of the privacy loss with a given parameter in any privacy notion, as models of violations.
-
-The coin is randomized response. No law with a given epsilon, with or without delta, is easier to
-detect: the number of right guesses is at most c = e^epsilon w + delta k/2
+`law_with_parameter` returns the law with a given parameter in any privacy notion, as a model of a
+violation. The coin is randomized response. No law with a given epsilon, with or without delta, is
+easier to detect: the number of right guesses is at most c = e^epsilon w + delta k/2
 (`statistics/certificate.py`), and the coin attains equality in every round. In the other notions,
 the coin is a law for which one event shows the entire parameter; other laws may need fewer runs.
 """

@@ -1,11 +1,9 @@
-"""The privacy loss as a function of outputs, with a bound on its rounding error, and the search
-among outputs that are atoms.
-
-Search for the worst output under pure DP with a density: maximize |log p(y) - log q(y)| over all
+"""Search for the worst output under pure DP with a density: maximize |log p(y) - log q(y)| over all
 outputs y.
 
-The search includes infinity and singular points. Where the density is continuous, |L(y)| at a
-single y proves that no smaller epsilon holds. Claims CM-05 and CM-06.
+`Loss` is the privacy loss as a function of outputs, with a bound on its rounding error. The search
+includes infinity and singular points. Where the density is continuous, |L(y)| at a single y proves
+that no smaller epsilon holds. Claims CM-05 and CM-06.
 """
 
 from __future__ import annotations

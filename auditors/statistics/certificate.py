@@ -32,14 +32,12 @@ Pure DP depends on the ratio c/w alone, so for pure DP gamma = 0 and eps_L = log
 (epsilon, delta)-DP, with d = delta k/2, the certified parameter is eps_L = ln((1 - d/s_L)/(1 -
 theta_L) - 1), and none if s_L <= d.  []
 
-The bound that a tally proves for the full trade-off curve and privacy profile of a pair, not for
-one parameter only.
-
+**Certified point.** A tally also bounds the full trade-off curve and the privacy profile of a pair.
 Let g be the trade-off curve of the pair itself: the least concave curve above the rates of every
 test in either order of the pair. g rises, g(0) >= 0, and g is its own mirror image in the
 antidiagonal, since the complement of an event swaps the orders.
 
-As in `certificate`, a round is right with probability c = s theta and wrong with probability w =
+A round is right with probability c = s theta and wrong with probability w =
 s (1 - theta). With k guess directions, (2w/k, 2c/k) lies under g. Let theta_L <= theta and s_L <=
 s be the two Clopper-Pearson limits; both hold with probability 1 - alpha. Then the **certified
 point**
@@ -59,13 +57,11 @@ A claim is refuted if delta_L exceeds its profile anywhere, or if its curve runs
 certified point. Pure DP needs theta_L alone. So its certified epsilon lies slightly beyond the
 end of this curve, which also spends error on s_L.  []
 
-Certificate of one cause of a violation: of events on a part of the outputs, corrected for how
-often that part occurs.
-
-Outputs are divided into parts, fixed before the test: exceptions, values that repeat, and all other
-outputs. The certificate of a part answers two questions at once. Do events on this part alone
-violate the claim? And do they still if the parts before it, which may be the reason why this part
-occurs more often on one dataset, are disregarded?
+**One cause of a violation.** The certificate of events on a part of the outputs is corrected for
+how often that part occurs. Outputs are divided into parts, fixed before the test: exceptions,
+values that repeat, and all other outputs. The certificate of a part answers two questions at once.
+Do events on this part alone violate the claim? And do they still if the parts before it, which may
+be the reason why this part occurs more often on one dataset, are disregarded?
 
 **Theorem.** Let R be a set of outputs, with k1 = P(R) and k0 = Q(R) on D1 and D0. Let A ("guess
 D1") and B ("guess D0") be disjoint events in R, with odds c/w of right to wrong guesses. Let rho <=

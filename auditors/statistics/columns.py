@@ -1,7 +1,6 @@
 """Statistics of the columns of an output matrix, from which the features of a model take their
-knots, values and directions.
-
-Search of the linear combination of columns in which two samples differ most.
+knots, values and directions; and the linear combination of columns in which two samples differ
+most.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Curves of the log-odds in a score, as design matrices of logistic regression on cells of the
-score.
+"""Design matrices of logistic regression: curves of the log-odds in a score, and features that
+share a weight.
 
-Weights that several features share: a change that moves many columns together, or the same
-function of every column.
-
-Each feature of a model has its own weight, whose error adds to the score. If many columns move by
-similar amounts, one weight for their sum, with the sign of each column's own difference, has a far
-smaller error. If the score is a sum of the same function of every column (a change of scale, or a
-shift of heavy-tailed noise), the steps of this function are shared. The shared weights are added to
-the features' own weights, whose prior then describes the deviations.
+Weights are shared by a change that moves many columns together, or by the same function of every
+column. Each feature of a model has its own weight, whose error adds to the score. If many columns
+move by similar amounts, one weight for their sum, with the sign of each column's own difference,
+has a far smaller error. If the score is a sum of the same function of every column (a change of
+scale, or a shift of heavy-tailed noise), the steps of this function are shared. The shared weights
+are added to the features' own weights, whose prior then describes the deviations.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Confidence limits for the mean of bounded variables, by betting (Waudby-Smith and Ramdas 2024).
+"""Confidence limits of a mean or a median that hold for every law allowed by the stated assumption,
+at any number of runs.
 
-**Theorem.** Let X_1..X_n be independent with mean mu and values in [0, B]. Let stakes 0 <= a_j <
-1/m and 0 <= b_j < 1/(B - m) be fixed before the X_i are seen. If mu <= m, the capital K = avg_j
-prod_i (1 + a_j (X_i - m)) is at least 1/alpha with probability at most alpha. If mu >= m, the
-same holds for avg_j prod_i (1 - b_j (X_i - m)).
+**Betting** on the mean of bounded variables (Waudby-Smith and Ramdas 2024). *Theorem.* Let X_1..X_n
+be independent with mean mu and values in [0, B]. Let stakes 0 <= a_j < 1/m and 0 <= b_j < 1/(B - m)
+be fixed before the X_i are seen. If mu <= m, the capital K = avg_j prod_i (1 + a_j (X_i - m)) is at
+least 1/alpha with probability at most alpha. If mu >= m, the same holds for avg_j prod_i (1 - b_j
+(X_i - m)).
 
 *Proof.* Each factor is non-negative, as X_i - m >= -m > -1/a_j (and X_i - m <= B - m < 1/b_j),
 and has expectation at most 1 under the hypothesis. Factors are independent, so E K <= 1, also for
@@ -15,10 +17,7 @@ X_i(e) falls with e, hold m = delta fixed. The least e at which the capital no l
 1/alpha is a lower confidence limit for the e* with E X(e*) = delta: a limit above e* needs K >=
 1/alpha at e*. Upper limits follow in the same way.  []
 
-Confidence limits of a mean or a median that hold for every law allowed by the stated assumption,
-at any number of runs.
-
-**Range.** By betting, as above. Bets that a mean is larger need values of at least `low` and
+**Range.** Bets that a mean is larger need values of at least `low` and
 nothing else: each factor 1 + a (X - m) is non-negative and has mean at most 1 if the mean is at
 most m. So the lower limit holds for every law on [low, infinity). An upper limit needs a stated
 upper end, since rare large values may always be missed. Stakes are fixed on the first tenth of

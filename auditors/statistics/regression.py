@@ -1,12 +1,10 @@
 """Logistic regression with Gaussian priors, its evidence, and draws from its posterior (MacKay
 1992; Laplace's approximation).
 
-Average of the models with subsets of the groups of weights, by their evidence, from one fit of
-all groups.
-
-The log-likelihood is approximated by its quadratic expansion at the fit, so that weights and
-evidence of every subset of the groups take small matrices only. One model of all groups has the
-noise of the weights of groups of no use; the best subset alone depends on chance.
+`Expansion` averages the models with subsets of the groups of weights, by their evidence, from one
+fit of all groups. The log-likelihood is approximated by its quadratic expansion at the fit, so that
+weights and evidence of every subset of the groups take small matrices only. One model of all groups
+has the noise of the weights of groups of no use; the best subset alone depends on chance.
 """
 
 from __future__ import annotations

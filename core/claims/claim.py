@@ -4,7 +4,7 @@ attacker at false-positive rate q.
 Dong, Roth and Su (2022) for curves and GDP; Kairouz, Oh and Viswanath (2015) for (epsilon, delta).
 Curves are those of a symmetric neighboring relation: both orders of a pair satisfy the notion.
 
-Parsing of claims from text.
+`parse_claim` reads a claim from text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Proved bounds for perturbed minimizers whose records all lie on one axis e, in the plane and
-beyond.
+"""Proved bounds for perturbed minimizers: records on one axis in any dimension, or any records in
+the plane.
 
-*Normal noise.* The coordinates of w orthogonal to e are normal, and independent of the coordinate
-along e and of the data. The loss is that of the law along e.
+**Records on one axis e.** *Normal noise.* The coordinates of w orthogonal to e are normal, and
+independent of the coordinate along e and of the data. The loss is that of the law along e.
 
 *Density exp(-rate |b|).* Let t be the length of the part of b orthogonal to e, which is the same
 on both sides. The loss is rate (sqrt(b'^2 + t^2) - sqrt(b^2 + t^2)) + log F''/F''', where b and
@@ -10,12 +10,10 @@ b' are the parts along e. Both depend on w along e only. The difference of roots
 and its size falls to 0 as t grows. So the supremum over t is the larger of the value at t = 0 and
 the limit, in which the difference is 0: one search along e.
 
-Largest privacy loss of a perturbed minimizer in the plane, by branch and bound over all outputs.
-
-A square around the origin is bisected into boxes. The rest of the plane is bisected into arcs,
-whose second coordinate is the inverse of the distance. This makes the rest compact, and the loss
-has bounds up to infinity. Lower bounds come from the loss over a tiny box around the middle of a
-cell.
+**The plane.** Branch and bound over all outputs encloses the largest privacy loss. A square around
+the origin is bisected into boxes. The rest of the plane is bisected into arcs, whose second
+coordinate is the inverse of the distance. This makes the rest compact, and the loss has bounds up
+to infinity. Lower bounds come from the loss over a tiny box around the middle of a cell.
 """
 
 from __future__ import annotations
