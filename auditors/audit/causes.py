@@ -5,7 +5,7 @@ An audit tests one event, which uses whatever tells the datasets apart best. If 
 values of positive probability suffice to violate the claim, they may hide another fault. So this
 stage tests each part of the outputs on fresh rounds, with events that never guess on the other
 parts. These events are events of the mechanism itself, so that each violation is a violation of the
-claim. The certificate and its proof are in `statistics/partial_certificate.py`.
+claim. The certificate and its proof are in `statistics/certificate.py`.
 
 The parts and their events are learned from the training outputs of the audit. The stage runs only
 if the claim is violated and an event on exceptions or repeated values alone is expected to violate
@@ -30,8 +30,8 @@ from dpwitness.auditors.events.features import Block, Levels
 from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
+from dpwitness.auditors.statistics.certificate import PARTS
 from dpwitness.auditors.statistics.columns import exact_values
-from dpwitness.auditors.statistics.partial_certificate import PARTS
 from dpwitness.auditors.witnesses.causes import Cause
 from dpwitness.auditors.workers.engine import Phase, Segment
 from dpwitness.core.protocols.mechanism import FloatArray

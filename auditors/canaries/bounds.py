@@ -1,5 +1,88 @@
-"""Theorems that bound a claim from counts of right guesses, and the schedule that pays for the
-choice of the number of guesses.
+"""Theorems that bound a claim from counts of right guesses about canaries, and the schedule that
+pays for the choice of the number of guesses.
+
+**Counting**: an exact bound on the probability of r right guesses under (epsilon, delta)-DP.
+
+Setting. A fair coin S_i, independent for each of m canaries i, includes canary i; M sees the coins
+and returns Y. A guesser names r canaries and guesses their coins from Y, and from the coins of
+canaries that are not named; r is fixed. C guesses are right. Changing one coin makes neighbors, in
+both orders.
+
+**Lemma (one flip).** If M(S) and M(S') obey a trade-off curve g (the largest true-positive rate at
+each false-positive rate, concave) wherever S, S' differ in one coin, then for every set T of
+counts, with p_k = P(C = k),
+
+    (1/m) sum_{k in T} k p_k  <=  g( (1/m) sum_{k in T} (r - k + 1) p_{k-1} ).
+
+*Proof.* Let E_i be the event that i is named, the guess about i is right, and C is in T. Fix all
+coins except S_i. The guess about i is a function of Y and of the fixed coins, so E_i is a set of
+outputs. Under the opposite coin S_i, the same set means that i is named, the guess about i is
+wrong, and C + 1 is in T. So P(E_i | S) <= g(P(E'_i | S')). S' is as uniform as S. Averaging over i
+and S, by concavity, compares the mean number of right guesses, the sum of k p_k over T, with the
+mean number of wrong guesses at C = k - 1, of which there are r - k + 1.
+
+**Theorem.** For (epsilon, delta)-DP, B ~ Bin(r, e^epsilon / (1 + e^epsilon)), w_k = P(B = k), and 1
+<= v <= r,
+
+    P(C >= v)  <=  P(B >= v) + m delta P(B >= v) P(B < v) / (v w_v).
+
+*Proof.* The lemma for the set of k at which z_k = (k p_k - e^epsilon (r - k + 1) p_{k-1})_+ is
+positive gives sum_k z_k <= m delta. As k w_k = e^epsilon (r - k + 1) w_{k-1}, the ratio q_k = p_k /
+w_k obeys q_k <= q_{k-1} + z_k / (k w_k), hence for j < v <= k q_k <= q_j + sum_{j < i <= k} z_i /
+(i w_i). Multiply by w_j w_k and sum over j < v <= k:
+
+    P(C >= v) P(B < v) <= P(C < v) P(B >= v) + sum_i z_i G_i,    G_i = P(B < min(v, i)) P(B >=
+    max(v, i)) / (i w_i),
+
+that is P(C >= v) <= P(B >= v) + m delta max_i G_i. Binomial laws are log-concave: P(B >= i) / w_i
+falls in i, and for i <= v, with i w_i = e^epsilon (r - i + 1) w_{i-1}, P(B <= i - 1) / w_{i-1} and
+1 / (r - i + 1) rise. So the largest is G_v. For r = m the bound is attained by counts with z_v as
+the only positive z, and by Y = S with as many coins flipped, at random places
+(`tests/auditors/canaries/test_canaries.py`).
+
+**Any number of guesses.** If r itself is a function of Y and of coins of canaries that are not
+named, the lemma holds for sets T of pairs (r, k) and the proof for each r, with one sum of all z at
+most m delta. Let P(B >= v_r) <= a and m delta P(B >= v_r) / (v_r w_{v_r}) <= b for every r. Then
+P(C >= v_r) <= sum_r P(r) a + b <= a + b. Both conditions are monotone in v and in epsilon.
+`p_value` splits its error between a and b at a ratio that depends on m delta alone, so the choice
+of the number of guesses costs almost nothing.
+
+**For comparison** with published figures, `steinke_chance` is the theorem of Steinke, Nasr and
+Jagielski (2023), "Privacy auditing with one
+(1) training run", which is not proved here:
+
+    P(C >= v)  <=  P(B >= v) + 2 m delta max_{1 <= i <= m} P(v > B >= v - i) / i.
+
+`chance` is exact for r = m and smaller at the levels of audits. Near probability one the exact
+value exceeds the bound of Steinke et al. by a few parts in 10^7
+(`tests/auditors/canaries/test_canaries.py`), where no bound is certified.
+
+**Curves**: the recursion of Mahloujifar, Melis and Chaudhuri (2025) for r right guesses under a
+trade-off curve.
+
+Setting and lemma as above; r is fixed in advance. Let h be the inverse of the
+curve g, a_k = k p_k / m and b_k = (r - k) p_k / m, and A_c, B_c their sums over k >= c. The lemma
+for T = {c, ..., r} is A_c <= g(B_{c-1}), so B_{c-1} >= h(A_c); and A_c - A_{c+1} is c / (r - c)
+times B_c - B_{c+1}.
+
+**Theorem.** Put A = v alpha / m, B = (r - v) alpha / m, and for c = v, v - 1, ..., 1
+
+    B' = max(B, h(A)),    A' = A + (c - 1) / (r - c + 1) (B' - B).
+
+If A + B exceeds r / m at some c, P(C >= v) < alpha under every mechanism that obeys g.
+
+*Proof.* Suppose P(C >= v) >= alpha, and let p be the law of C. Moving probability from a count k to
+k - 1 lowers A_k and raises B_{k-1} by as much, and so every A_c and B_{c-1} with c <= k: these
+inequalities become weaker. Only the inequality for c = k + 1 becomes stronger, as B_k falls. Use
+the inequalities for c <= v only. Then all probability above v may be moved down to v, and the part
+of P(C >= v) beyond alpha to v - 1. Going down from c = v, the probability at c - 1 that B_{c-1} >=
+h(A_c) does not need may be moved to c - 2. The recursion remains, with a rest at 0: each A + B is r
+/ m times the probability at counts from c - 1 on, which never exceeds one.
+
+The curve is given by lines, g(q) = min_j (e^{epsilon_j} q + delta_j). Any valid lines give a valid
+g, so h(a) = max_j e^{-epsilon_j} (a - delta_j) errs on the safe side for any number of lines. A
+rises during the recursion, so a walk along the lines finds the best line: a step costs O(1), and
+the walk ends when B stops growing. In experiments, m = 10^6 took a few thousand steps at most.
 """
 
 from __future__ import annotations
@@ -10,12 +93,151 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import bdtrc, betainc, expit, gammaln, log_expit
 
-from dpwitness.auditors.canaries import guess_probability, recursion
-from dpwitness.auditors.statistics.betting import bracket
+from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.claims import Claim
+from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
+
+# smallest share of the error for delta, and a typical v w_v
+_MIN_DELTA_SHARE, _TYPICAL_WEIGHT = 0.01, 2.0
+
+
+def log_mass(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike) -> FloatArray:
+    """Return log w_v, the log-probability of v under Bin(r, e^epsilon / (1 + e^epsilon))."""
+    v, r, eps = (np.asarray(x, dtype=float) for x in (right, guesses, epsilon))
+    return np.asarray(
+        gammaln(r + 1)
+        - gammaln(v + 1)
+        - gammaln(r - v + 1)
+        + v * log_expit(eps)
+        + (r - v) * log_expit(-eps)
+    )
+
+
+def tail(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike) -> FloatArray:
+    """Return the upper binomial tail P(B >= v), B ~ Bin(r, e^epsilon / (1 + e^epsilon))."""
+    v, r, eps = (np.asarray(x, dtype=float) for x in (right, guesses, epsilon))
+    return np.where(v > 0, betainc(np.maximum(v, 1), r - np.maximum(v, 1) + 1, expit(eps)), 1.0)
+
+
+def chance(
+    right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike, delta: ArrayLike, canaries: float
+) -> FloatArray:
+    """Return the theorem's upper bound on P(C >= v), for a number of guesses that was fixed in
+    advance.
+    """
+    v, r, eps, d = np.broadcast_arrays(
+        *(np.asarray(x, dtype=float) for x in (right, guesses, epsilon, delta))
+    )
+    upper_tail = tail(v, r, eps)
+    at_least_one = np.maximum(v, 1)
+    with np.errstate(divide="ignore"):
+        log_lower_tail = np.log(betainc(r - at_least_one + 1, at_least_one, expit(-eps)))
+        log_delta_term = (
+            np.log(upper_tail)
+            + log_lower_tail
+            + np.log(canaries * d)
+            - np.log(at_least_one)
+            - log_mass(at_least_one, r, eps)
+        )
+    return np.where(
+        v > 0, np.minimum(upper_tail + np.exp(np.minimum(log_delta_term, 1.0)), 1.0), 1.0
+    )
+
+
+def p_value(
+    right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike, delta: float, canaries: float
+) -> FloatArray:
+    """Return the smallest error at which the counts refute (epsilon, delta)-DP, if the number of
+    guesses was chosen from the scores.
+    """
+    v, r, eps = np.broadcast_arrays(
+        *(np.asarray(x, dtype=float) for x in (right, guesses, epsilon))
+    )
+    upper_tail = tail(v, r, eps)
+    if delta == 0:
+        return upper_tail
+    delta_share = max(_MIN_DELTA_SHARE, canaries * delta / (canaries * delta + _TYPICAL_WEIGHT))
+    at_least_one = np.maximum(v, 1)
+    with np.errstate(divide="ignore"):
+        log_delta_term = (
+            np.log(upper_tail)
+            + np.log(canaries * delta)
+            - np.log(at_least_one)
+            - log_mass(at_least_one, r, eps)
+        )
+    return np.where(
+        v > 0,
+        np.minimum(
+            np.maximum(
+                upper_tail / (1 - delta_share),
+                np.exp(np.minimum(log_delta_term, 1.0)) / delta_share,
+            ),
+            1.0,
+        ),
+        1.0,
+    )
+
+
+def steinke_chance(right: int, guesses: int, epsilon: float, delta: float, canaries: int) -> float:
+    """Return the upper bound of Steinke, Nasr and Jagielski on P(C >= v)."""
+    p = float(expit(epsilon))
+
+    def upper(least: FloatArray) -> FloatArray:
+        return np.where(least > 0, bdtrc(np.maximum(least, 1) - 1, guesses, p), 1.0)
+
+    upper_tail = upper(np.array([float(right)]))[0]
+    if delta == 0 or right == 0:
+        return float(upper_tail)
+    i = np.arange(1.0, right + 1)  # for i > v, P(v > B >= v - i) is constant
+    gain = float(np.max((upper(right - i) - upper_tail) / i))
+    return float(min(1.0, upper_tail + 2 * canaries * delta * gain))
+
+
+_ROUNDING = 1e-9  # relative rounding error of the sums: a refutation must exceed the bound by more
+
+
+def refutes(
+    right: int, guesses: int, canaries: int, epsilons: FloatArray, deltas: FloatArray, alpha: float
+) -> bool:
+    """Return whether v right guesses among r refute the curve with these lines at error alpha;
+    `epsilons` must decrease.
+    """
+    with np.errstate(over="ignore"):
+        return bool(
+            _exceeds(
+                float(right), float(guesses), float(canaries), np.exp(-epsilons), deltas, alpha
+            )
+        )
+
+
+@jit
+def _exceeds(
+    v: float, r: float, m: float, slopes: FloatArray, deltas: FloatArray, alpha: float
+) -> bool:
+    """Return whether the recursion exceeds r / m. `slopes` are exp(-epsilon) of the lines."""
+    a, b, j = v * alpha / m, (r - v) * alpha / m, 0
+    most = r / m * (1 + _ROUNDING)
+    c = v
+    while c >= 1:
+        while j + 1 < slopes.size and slopes[j + 1] * (a - deltas[j + 1]) >= slopes[j] * (
+            a - deltas[j]
+        ):
+            j += 1
+        needed = slopes[j] * (a - deltas[j])
+        if needed <= b:
+            return False
+        a += (c - 1) / (r - c + 1) * (needed - b)
+        b = needed
+        if a + b > most:
+            return True
+        c -= 1
+    return False
+
 
 Law = Callable[[Any, Any, Any, float, int], FloatArray]
 
@@ -40,7 +262,7 @@ class Theorem:
 
     @property
     def _counting_law(self) -> Law:
-        return guess_probability.chance if self.fixed else guess_probability.p_value
+        return chance if self.fixed else p_value
 
     def refuted(self, right: Sequence[int], guesses: Sequence[int], alpha: float) -> list[float]:
         """Return the largest parameter that each number of right guesses refutes."""
@@ -57,7 +279,7 @@ class Theorem:
             return [parameter_refuted(self.claim, v, r, size, alpha) for v, r in counts]
         return [
             largest(
-                lambda e, v=v, r=r: guess_probability.steinke_chance(v, r, e, delta, size) <= alpha  # type: ignore[misc]
+                lambda e, v=v, r=r: steinke_chance(v, r, e, delta, size) <= alpha  # type: ignore[misc]
             )
             for v, r in counts
         ]
@@ -65,9 +287,7 @@ class Theorem:
     def smallest_error(self, right: int, guesses: int) -> float:
         """Return the smallest error probability at which the counts refute the claim."""
         if self.method == "steinke":
-            return guess_probability.steinke_chance(
-                right, guesses, self.claim.parameter, self.delta, self.canaries
-            )
+            return steinke_chance(right, guesses, self.claim.parameter, self.delta, self.canaries)
         if self.method == "counting":
             return float(
                 self._counting_law(right, guesses, self.claim.parameter, self.delta, self.canaries)
@@ -75,7 +295,7 @@ class Theorem:
         lines = self.claim.tangents()
 
         def not_refuted(log_error: float) -> bool:
-            return not recursion.refutes(right, guesses, self.canaries, *lines, math.exp(log_error))
+            return not refutes(right, guesses, self.canaries, *lines, math.exp(log_error))
 
         return math.exp(bracket(not_refuted, -40.0, 0.0, _HALVINGS)[1])
 
@@ -86,7 +306,7 @@ def epsilons_refuted(
     delta: float,
     canaries: int,
     alpha: float,
-    law: Law = guess_probability.p_value,
+    law: Law = p_value,
 ) -> FloatArray:
     """Return the largest epsilon that each pair of counts refutes by the counting theorem, rounded
     down; 0 where no epsilon is refuted.
@@ -108,7 +328,7 @@ def epsilons_refuted(
 def parameter_refuted(
     claim: Claim, right: int, guesses: int, canaries: int, alpha: float, above: float = 0.0
 ) -> float:
-    """Return the largest parameter of the claim's curve that `recursion` refutes, rounded down.
+    """Return the largest parameter of the claim's curve that `refutes` refutes, rounded down.
 
     Returns `above` if no parameter larger than `above` is refuted.
     """
@@ -118,7 +338,7 @@ def parameter_refuted(
             member = claim.with_parameter(parameter)
         except InvalidArgument:  # the loss is so large that the claim promises nothing
             return False
-        return recursion.refutes(right, guesses, canaries, *member.tangents(), alpha)
+        return refutes(right, guesses, canaries, *member.tangents(), alpha)
 
     least = max(above, claim.trivial_parameter())
     found = largest(refuted, least, claim.largest_parameter)

@@ -12,14 +12,15 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom
 
 from dpwitness.auditors.canaries.bounds import (
+    chance,
     epsilons_refuted,
     largest,
+    p_value,
     parameter_refuted,
+    refutes,
     schedule,
     sizes,
 )
-from dpwitness.auditors.canaries.guess_probability import chance, p_value
-from dpwitness.auditors.canaries.recursion import refutes
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, strict
 from dpwitness.core.claims import GDP, Claim, PureDP, parse_claim
 from dpwitness.core.values.json_reader import Json

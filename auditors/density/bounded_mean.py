@@ -30,9 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.density.density_check import BadOracle, log_densities, rows_of
-from dpwitness.auditors.density.singular_laws import fills_space
-from dpwitness.auditors.statistics.betting import (
+from dpwitness.auditors.density.density_check import BadOracle, fills_space, log_densities, rows_of
+from dpwitness.auditors.statistics.mean_limits import (
     Stakes,
     bracket,
     log_capital,

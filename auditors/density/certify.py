@@ -18,6 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpwitness.auditors.density.bounds import (
+    bounds_from_law,
+    bounds_from_samples,
+    confirmed,
+    find_worst_output,
+    largest_loss_near_worst,
+    with_worst_output,
+)
 from dpwitness.auditors.density.density_check import (
     FALSE_ALARM,
     BadOracle,
@@ -26,20 +34,9 @@ from dpwitness.auditors.density.density_check import (
     check_oracle,
     contradiction_with_law,
 )
-from dpwitness.auditors.density.exact_bounds import (
-    bounds_from_law,
-    find_worst_output,
-    with_worst_output,
-)
-from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, smallest_mismatch
-from dpwitness.auditors.density.monte_carlo_bounds import (
-    bounds_from_samples,
-    confirmed,
-    largest_loss_near_worst,
-)
+from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, check_scale, smallest_mismatch
 from dpwitness.auditors.density.proved.bounds import ProvedBounds, proved_bounds
 from dpwitness.auditors.density.routes import enclosed_law
-from dpwitness.auditors.density.scale_bets import check_scale
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.search import search
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
@@ -221,14 +218,6 @@ class _Request:
             1 + (_EPSILON_TOLERANCE if self.claim.bounds_epsilon else _TAIL_TOLERANCE)
         )
 
-    @property
-    def fields(self) -> Json:
-        """Return the fields of a result that repeat the request."""
-        return {
-            key: getattr(self, key)
-            for key in ("name", "claim", "pair", "confidence", "seed", "target", "mechanism")
-        }
-
 
 def _certified(request: _Request, started: float) -> CertifyResult:
     """Run the stages of a certification: each takes the request and what earlier stages
@@ -253,22 +242,20 @@ def _certified(request: _Request, started: float) -> CertifyResult:
         found, confirming_runs = _confirm(request, found, law, streams[3])
         mismatch = smallest_mismatch(checked, streams[4], bets)
         decision = _decide(request, found, objection, mismatch)
+        runs = mismatch.runs + (request.trials if law is None else 0) + confirming_runs
+        return _make_result(request, found, proved, decision, mismatch, runs, started)
     except Underflow as error:
-        return _result_without_bounds(
-            request, Verdict.INCONCLUSIVE, str(error), time.perf_counter() - started
-        )
-    except (BadOracle, ConvergenceError, ArithmeticError) as error:
-        alarm = f" (false-alarm probability at most {FALSE_ALARM:g})"
-        note = (
-            f"{error}{alarm}"
-            if isinstance(error, BadOracle)
-            else f"the mechanism raises {type(error).__name__}: {error}"
-        )
-        return _result_without_bounds(request, Verdict.ERROR, note, time.perf_counter() - started)
-    runs = mismatch.runs + (request.trials if law is None else 0) + confirming_runs
-    return _make_result(
-        request, found, proved, decision, mismatch, runs, time.perf_counter() - started
+        verdict, note = Verdict.INCONCLUSIVE, str(error)
+    except BadOracle as error:
+        verdict = Verdict.ERROR
+        note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
+    except (ConvergenceError, ArithmeticError) as error:
+        verdict, note = Verdict.ERROR, f"the mechanism raises {type(error).__name__}: {error}"
+    found = Found("none", (), (), *[np.empty(0)] * 3)
+    nothing = _Decision(
+        verdict, End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), (note,)
     )
+    return _make_result(request, found, None, nothing, None, 2 * request.checked_runs, started)
 
 
 def _law_or_objection(
@@ -432,9 +419,9 @@ def _make_result(
     found: Found,
     proved: ProvedBounds | None,
     decision: _Decision,
-    mismatch: Mismatch,
+    mismatch: Mismatch | None,
     runs: int,
-    seconds: float,
+    started: float,
 ) -> CertifyResult:
     verdict, low, high, doubts = decision
     route, unchecked = found.route, [request.pair.unchecked] if request.pair.unchecked else []
@@ -443,14 +430,12 @@ def _make_result(
         route = f"proved: {proved.route}" + (
             "" if low.why == high.why else f"; numerical bounds: {route}"
         )
-        notes += tuple(proved.notes)
-        if len(proved.epsilons):
-            found = replace(
-                found,
-                epsilons=proved.epsilons,
-                delta_lower=proved.delta_lower,
-                delta_upper=proved.delta_upper,
-            )
+        found = replace(
+            found,
+            epsilons=proved.epsilons,
+            delta_lower=proved.delta_lower,
+            delta_upper=proved.delta_upper,
+        )
     return CertifyResult(
         verdict=verdict,
         route=route,
@@ -474,33 +459,19 @@ def _make_result(
         },
         notes=(*notes, *request.claim_notes, *unchecked),
         mismatch=mismatch,
-        declared=request.declared,
-        **request.fields,
+        **{
+            key: getattr(request, key)
+            for key in (
+                "name",
+                "claim",
+                "pair",
+                "confidence",
+                "seed",
+                "target",
+                "mechanism",
+                "declared",
+            )
+        },
         trials=runs,
-        seconds=seconds,
-    )
-
-
-def _result_without_bounds(
-    request: _Request, verdict: Verdict, note: str, seconds: float
-) -> CertifyResult:
-    empty: Json = dict.fromkeys(
-        ("epsilons", "delta_lower", "delta_upper", "fpr", "tpr_lower", "tpr_upper"), np.empty(0)
-    )
-    ends: Json = {
-        "epsilon_lower": 0.0,
-        "epsilon_upper": math.inf,
-        "parameter_lower": 0.0,
-        "parameter_upper": math.inf,
-    }
-    return CertifyResult(
-        verdict=verdict,
-        route="none",
-        upper_end="none",
-        **ends,
-        **empty,
-        **request.fields,
-        trials=2 * request.checked_runs,
-        notes=(note,),
-        seconds=seconds,
+        seconds=time.perf_counter() - started,
     )

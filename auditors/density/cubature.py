@@ -313,7 +313,7 @@ def _enclosure(boxes: _Boxes, k: int) -> EnclosedLaw | None:
     )
     ahead = boxes.p >= boxes.q
     middle = np.where(faint, np.where(ahead, boxes.least, boxes.most), middle)
-    lower = _sorted(middle, boxes.p, boxes.q, 0.0, 0.0, (sure_least, sure_most))
+    lower = LossLaw.of(middle, boxes.p, boxes.q, 0.0, 0.0, (sure_least, sure_most))
     middle = np.where(faint, np.where(ahead, boxes.most, boxes.least), middle)
     boxes.least, boxes.most = (
         np.where(faint, middle, boxes.least),
@@ -321,7 +321,7 @@ def _enclosure(boxes: _Boxes, k: int) -> EnclosedLaw | None:
     )
     growing = (_loss_grows(boxes, -1) if sure_least > -np.inf else False, _loss_grows(boxes, +1))
     extremes = (-math.inf if growing[0] else sure_least, math.inf if growing[1] else sure_most)
-    upper = _sorted(*_split(middle, boxes), unseen_p, unseen_q, extremes)
+    upper = LossLaw.of(*_split(middle, boxes), unseen_p, unseen_q, extremes)
     route = f"quadrature in {k} dimension{'s' if k > 1 else ''}, {len(boxes.p)} cells"
     return EnclosedLaw(lower, upper, route, "enclosure", k, unaccounted_mass(lower, upper))
 
@@ -363,17 +363,3 @@ def _split(middle: FloatArray, boxes: _Boxes) -> tuple[FloatArray, FloatArray, F
         np.concatenate([p_high, boxes.p - p_high]),
         np.concatenate([q_high, np.maximum(boxes.q - q_high, 0)]),
     )
-
-
-def _sorted(
-    loss: FloatArray,
-    p: FloatArray,
-    q: FloatArray,
-    unseen_p: float,
-    unseen_q: float,
-    extremes: tuple[float, float],
-) -> LossLaw:
-    """Return the law with atoms in ascending order of loss, without empty atoms."""
-    some = (p > 0) | (q > 0)
-    order = np.argsort(loss[some], kind="stable")
-    return LossLaw(loss[some][order], p[some][order], q[some][order], unseen_p, unseen_q, extremes)

@@ -96,7 +96,7 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
-class _Bet:
+class Bet:
     """An alternative: ln g/p on a side, and w; or the logarithms of fair factors themselves, if `w`
     is None.
     """
@@ -164,7 +164,7 @@ def _repeated_outputs(side: Side) -> dict[bytes, float]:
     }
 
 
-def _best_alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[_Bet]:
+def _best_alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Bet]:
     """Return the alternatives that would have won most on earlier outputs, on one dataset or on
     both.
     """
@@ -189,7 +189,7 @@ def _best_alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> li
                 *((log_gains[i], (i,)) for i in bet.which if len(bet.which) > 1),
             ]
             scored += [
-                (value, _Bet(bet.name, bet.log_ratio, bet.w, which, bet.masses))
+                (value, Bet(bet.name, bet.log_ratio, bet.w, which, bet.masses))
                 for value, which in options
             ]
         scored.sort(key=lambda entry: -entry[0])
@@ -197,29 +197,28 @@ def _best_alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> li
     return bets
 
 
-def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[_Bet]:
+def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Bet]:
     """Return all alternatives for these outputs."""
     k = sides[0].rows.shape[1]
-    bets: list[_Bet] = []
+    bets: list[Bet] = []
     one, zero = np.ones(k), np.zeros(k)
     moving = np.flatnonzero(sides[0].continuous & sides[1].continuous)
     if len(moving):
-        centers = [side.center for side in sides]
-        modes = [
-            side.rows[
+        centers = {id(side.density): side.center for side in sides}
+        modes = {
+            id(side.density): side.rows[
                 int(np.argmax(np.where(side.alone | ~np.isfinite(side.own), -np.inf, side.own)))
             ]
             for side in sides
-        ]
+        }
         spread = np.max(
             [np.subtract(*np.percentile(side.rows, [75, 25], axis=0)) for side in sides], axis=0
         )
 
         def mapped(
-            scale: FloatArray, shift: FloatArray, about: list[FloatArray] = centers
+            scale: FloatArray, shift: FloatArray, about: dict[int, FloatArray] = centers
         ) -> Callable[[Side], FloatArray]:
-            places = dict(zip((id(side.density) for side in sides), about, strict=True))
-            return lambda side: side.mapped(places[id(side.density)], scale, shift)
+            return lambda side: side.mapped(about[id(side.density)], scale, shift)
 
         units = [one * sides[0].continuous]
         if 1 < len(moving) <= _MAX_COLUMNS:
@@ -230,17 +229,17 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[_B
             )
             for scale in [*_SCALES, *(1 / _SCALES)]:
                 bets.append(
-                    _Bet(
+                    Bet(
                         f"scale{where} off by about {abs(scale - 1) / 2:.2g}",
                         mapped(np.where(unit > 0, scale, 1.0), zero),
                         0.5,
                     )
                 )
-        between = centers[0] - centers[1]
-        directions = [*np.eye(k)[moving[:_MAX_COLUMNS]] * spread, between * sides[0].continuous]
+        between = (sides[0].center - sides[1].center) * sides[0].continuous
+        directions = [*np.eye(k)[moving[:_MAX_COLUMNS]] * spread, between]
         for direction in directions:
             bets += [
-                _Bet("shifted", mapped(one, h * direction), 0.5)
+                Bet("shifted", mapped(one, h * direction), 0.5)
                 for h in [*_SHIFTS, *-_SHIFTS]
                 if np.any(direction)
             ]
@@ -248,9 +247,7 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[_B
             for about in (centers, modes):
                 ratio = mapped(np.full(k, 1 / noise), zero, about)
                 bets += [
-                    _Bet(
-                        f"a share of about {w:g} of the runs with {noise:g} of the noise", ratio, w
-                    )
+                    Bet(f"a share of about {w:g} of the runs with {noise:g} of the noise", ratio, w)
                     for w in _ODD_SHARES
                 ]
         if len(moving) == k:
@@ -260,13 +257,13 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[_B
                 for bet in [*_crowd_bets(side, i), *_normal_bets(side, i)]
             ]
     bets += [
-        _Bet("runs on the other dataset", _other_log_ratio, w, masses="given")
+        Bet("runs on the other dataset", _other_log_ratio, w, masses="given")
         for w in (*_ODD_SHARES, 0.5)
     ]
     frequent = _frequency_ratio(sides, known)
-    bets += [_Bet("frequencies of outputs", frequent, w, masses="given") for w in (0.5, 0.97)]
+    bets += [Bet("frequencies of outputs", frequent, w, masses="given") for w in (0.5, 0.97)]
     return bets + [
-        _Bet("two values of a column swapped", flip, None) for flip in _flip_factors(sides)
+        Bet("two values of a column swapped", flip, None) for flip in _flip_factors(sides)
     ]
 
 
@@ -344,7 +341,7 @@ def _flip_factors(sides: list[Side]) -> list[Callable[[Side], FloatArray]]:
     return found
 
 
-def _crowd_bets(side: Side, i: int) -> list[_Bet]:
+def _crowd_bets(side: Side, i: int) -> list[Bet]:
     """Return bets on balls, for several numbers of neighbors, where outputs crowd most compared
     with the density.
     """
@@ -392,13 +389,13 @@ def _crowd_bets(side: Side, i: int) -> list[_Bet]:
             return np.where(inside, -content - part.own, -np.inf)
 
         bets += [
-            _Bet(f"a share of about {w:g} of the runs crowded at one place", ratio, w, (i,), "none")
+            Bet(f"a share of about {w:g} of the runs crowded at one place", ratio, w, (i,), "none")
             for w in _ODD_SHARES
         ]
     return bets
 
 
-def _normal_bets(side: Side, i: int) -> list[_Bet]:
+def _normal_bets(side: Side, i: int) -> list[Bet]:
     """Return bets on a normal law that is fitted to the outputs."""
     rows, k = side.rows, side.rows.shape[1]
     if k > 20 or len(rows) < 20 * k:
@@ -411,7 +408,7 @@ def _normal_bets(side: Side, i: int) -> list[_Bet]:
     def ratio(part: Side) -> FloatArray:
         return log_normal(part.rows) - part.own
 
-    return [_Bet("a normal law", ratio, w, (i,), "none") for w in (0.1, 0.9)]
+    return [Bet("a normal law", ratio, w, (i,), "none") for w in (0.1, 0.9)]
 
 
 def fitted_normal(rows: FloatArray) -> tuple[LogDensity, FloatArray, FloatArray] | None:

@@ -1,8 +1,9 @@
 """Test that a log-density is the sampler's, before any conclusion is drawn from the density.
 
-Bets against the density (`density_bets`, `scale_bets`), and tests of its total mass and of the
+Bets against the density (`density_bets`, `mismatch`), and tests of its total mass and of the
 ratio of two densities, share the probability `FALSE_ALARM` that a correct density is refused. A
 contradiction with a computed law alone is not a reason to refuse a density: the law may be wrong.
+Points next to outputs show whether a law has a density there or lies on a surface.
 
 **Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)],
 both the integral of pg / (p + g). Both sides are means of variables in [0, 1], so the sides can be
@@ -20,13 +21,71 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dpwitness.auditors.density.density_bets import Side, fitted_normal, log_capital_won
-from dpwitness.auditors.density.singular_laws import column_spread, fills_space, moved
+from dpwitness.auditors.density.density_bets import LogDensity, Side, fitted_normal, log_capital_won
 from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
 from dpwitness.core.protocols.mechanism import FloatArray
+
+_MOVE = 1e-7  # size of a move, relative to the spread of a column
+
+
+def _column_spread(rows: FloatArray) -> FloatArray:
+    """Return the distance between the 10 and the 90 % quantile of each column; the size of the
+    numbers if the quantiles agree.
+    """
+    with np.errstate(invalid="ignore"):
+        spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))
+    return np.asarray(
+        np.where(np.isfinite(spread) & (spread > 0), spread, np.abs(rows).max(axis=0, initial=0.0))
+    )
+
+
+def _moved(
+    rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator, spread: FloatArray
+) -> FloatArray:
+    """Return rows that are slightly moved in `columns`, by at least a few units in the
+    last place.
+    """
+    step = (_MOVE * spread + 8 * np.spacing(np.abs(rows))) * columns
+    return np.asarray(
+        rows + step * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
+    )
+
+
+def density_jumps(
+    density: LogDensity,
+    rows: FloatArray,
+    own: FloatArray,
+    columns: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> NDArray[np.bool_]:
+    """Return whether the density next to each output differs from `own`, as it does at an atom."""
+    with np.errstate(all="ignore"):
+        aside = density(_moved(rows, columns, rng, _column_spread(rows)))
+        return np.asarray(~(np.abs(aside - own) <= 1e-2))
+
+
+def fills_space(
+    mechanism: Any,
+    dataset: Any,
+    rows: FloatArray,
+    columns: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> bool:
+    """Return whether outputs stay possible after small moves in `columns`.
+
+    Outputs become impossible if the law lies on a surface. Then `log_density` is relative to the
+    area of the surface, and cannot be compared with the density at a point next to the surface.
+    """
+    aside = _moved(rows[:256], columns, rng, _column_spread(rows))
+    try:
+        return int(np.isneginf(log_density_at(mechanism, aside, dataset)).sum()) <= 2
+    except Exception:
+        return False
+
 
 if TYPE_CHECKING:
     from dpwitness.auditors.statistics.loss_law import EnclosedLaw
@@ -38,7 +97,7 @@ _MASS_TOLERANCE = 1e-6  # tolerance of a total mass that was summed or integrate
 _CALLS, _LEAST_ROWS = 32, 512
 _DEPENDENCE_ALARM = 1e-10  # probability of a false alarm of one test of independence
 _PARTS = 8  # parts of the output space, by the log-ratio
-# error of `density_bets`, `scale_bets`, other tests
+# error of the bets of `density_bets`, of those on scale and center, and of other tests
 _BET_ALARM, SCALE_ALARM, _OTHER_ALARM = 0.5 * FALSE_ALARM, 0.2 * FALSE_ALARM, 0.3 * FALSE_ALARM
 _LOG_UNDERFLOW = -690.0  # smaller log-densities may be logarithms of numbers that underflow
 
@@ -230,10 +289,7 @@ def _make_side(
     alone = np.zeros(len(rows), dtype=bool)
     if columns.any():
         try:
-            with np.errstate(all="ignore"):
-                jumps = ~(
-                    np.abs(density(moved(rows, columns, rng, column_spread(rows))) - own) <= 1e-2
-                )
+            jumps = density_jumps(density, rows, own, columns, rng)
         except Exception:  # log_density may fail at impossible outputs
             return Side(rows, own, other, density, np.zeros_like(columns), alone)
         repeated = np.unique(rows, axis=0, return_inverse=True, return_counts=True)

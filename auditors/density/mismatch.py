@@ -1,20 +1,154 @@
-"""Size of a mismatch between sampler and density that the bets of `density_bets` and `scale_bets`
-would have noticed.
+"""Bets on additional outputs that the noise has another scale or another center than the
+log-density states.
+
+The alternatives are fixed before the outputs are drawn, so the bets use all outputs (theorem in
+`density_bets`). Each alternative is the density under a map y -> c + s (y - c) + h with w = 1/2;
+near p, this is the density of half the change. The changes are the smallest change that this number
+of outputs can show, and twice as much. The smallest change follows from the Fisher information of
+scale and center, estimated from earlier outputs. These bets evaluate the density only a few times
+per output. They are much cheaper than the bets of `density_bets`, which look for all other
+mismatches.
+
+`smallest_mismatch` states the size of a mismatch between sampler and density that these bets and
+those of `density_bets` would have noticed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
 
-from dpwitness.auditors.density.density_bets import TESTED, Side
-from dpwitness.auditors.density.density_check import CheckedOracle
-from dpwitness.auditors.density.scale_bets import ScaleBets
+from dpwitness.auditors.density.density_bets import TESTED, Bet, Side
+from dpwitness.auditors.density.density_check import (
+    SCALE_ALARM,
+    BadOracle,
+    CheckedOracle,
+    density_jumps,
+    log_density_on,
+    rows_of,
+)
+from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
+
+_CHUNK = 100_000  # outputs in memory at a time
+_MIN_OUTPUTS = 1000  # smallest number of earlier outputs per side that maps may move
+_CHANGE_DEVIATIONS = 7.0  # size of the smallest detectable change, in standard errors
+_TEST_CHANGE = 1e-3  # change at which the Fisher information is estimated
+_MAX_CHANGE = 0.5  # largest change of an alternative
+
+
+@dataclass(frozen=True, eq=False)
+class ScaleBets:
+    """Settings of the bets on scale and center, from which `mismatch` computes the
+    noticed error.
+    """
+
+    runs: int  # outputs of each dataset
+    steps: tuple[float, ...]  # logarithms of the scale factors of the alternatives
+    threshold: float  # ln of the capital of one alternative at which the density is refused
+
+
+def check_scale(
+    mechanism: Any, pair: Pair, checked: CheckedOracle, size: int, rng: np.random.Generator
+) -> ScaleBets | None:
+    """Raise BadOracle if `size` further outputs per side show another scale or center than the
+    density.
+
+    False alarms have probability at most `SCALE_ALARM`. Returns None unless outputs are continuous
+    numbers without repeated values, since the test rescales and shifts outputs. The earlier outputs
+    in `checked` determine centers and alternatives.
+    """
+    if size <= 0 or not all(
+        side.continuous.any()
+        and np.count_nonzero(~side.alone) >= _MIN_OUTPUTS
+        and side.alone.mean() <= 0.01
+        for side in checked.sides
+    ):
+        return None
+    steps, scale_bets = _alternatives(checked, size)
+    log_capital = np.zeros(len(scale_bets))
+    for i, (dataset, side) in enumerate(zip((pair.d1, pair.d0), checked.sides, strict=True)):
+        for start in range(0, size, _CHUNK):
+            rows = rows_of(mechanism, dataset, min(_CHUNK, size - start), rng)
+            own = log_density_on(mechanism, rows, dataset, ("D1", "D0")[i])
+            # `check_oracle` tests for impossible outputs
+            rows, own = rows[np.isfinite(own)], own[np.isfinite(own)]
+            part = Side(
+                rows, own, own, side.density, side.continuous, _may_be_atoms(side, rows, own, rng)
+            )
+            sums = [bet.factors(part, {}).sum() if i in bet.which else 0.0 for bet in scale_bets]
+            log_capital += np.nan_to_num(sums, nan=-np.inf)
+    total = float(logsumexp(log_capital)) - math.log(len(scale_bets))
+    if total >= math.log(1 / SCALE_ALARM):
+        name = scale_bets[int(np.argmax(log_capital))].name
+        raise BadOracle(
+            f'log_density disagrees with the sampler: a bet on "{name}" wins e^{total:.4g} '
+            "where a right one wins e^0"
+        )
+    return ScaleBets(size, steps, math.log(len(scale_bets) / SCALE_ALARM))
+
+
+def _may_be_atoms(
+    side: Side, rows: FloatArray, own: FloatArray, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return which outputs may be atoms, which a map would mistake for a density.
+
+    These are repeated outputs, and outputs next to which the density differs.
+    """
+    jumps = density_jumps(side.density, rows, own, side.continuous, rng)
+    _, at, counts = np.unique(
+        rows[:, int(np.argmax(side.continuous))], return_inverse=True, return_counts=True
+    )
+    return np.asarray(jumps | (counts[at] > 1))
+
+
+def _alternatives(checked: CheckedOracle, size: int) -> tuple[tuple[float, ...], list[Bet]]:
+    """Return changes of the scale on both sides, and bets on these and on changes of the center of
+    each side along the line between the centers.
+    """
+    some = [side.part(0, 4096) for side in checked.sides]
+    centers = {id(side.density): side.center for side in checked.sides}
+    first, second = centers.values()
+    none, between = np.zeros(len(first)), first - second
+
+    def mapped(scale: float, shift: FloatArray) -> Callable[[Side], FloatArray]:
+        return lambda side: side.mapped(centers[id(side.density)], none + scale, shift)
+
+    def smallest_change(ratio: Callable[[Side], FloatArray], which: tuple[int, ...]) -> float:
+        """Return the smallest detectable change, from the Fisher information at a change of size
+        `_TEST_CHANGE`.
+        """
+        scores = np.concatenate([np.clip(ratio(some[i]), -1, 1) for i in which])
+        information = float(np.mean(scores**2)) / _TEST_CHANGE**2
+        runs = size * len(which)
+        return min(_MAX_CHANGE, 2 * _CHANGE_DEVIATIONS / math.sqrt(max(information, 1e-12) * runs))
+
+    scale = smallest_change(mapped(math.exp(_TEST_CHANGE), none), (0, 1))
+    steps = tuple(sign * times * scale for times in (1.0, 2.0) for sign in (1.0, -1.0))
+    found = [
+        Bet(f"scale off by about {abs(step) / 2:.2g}", mapped(math.exp(step), none), 0.5)
+        for step in steps
+    ]
+    if np.any(between):
+        for i in (0, 1):
+            shift = smallest_change(mapped(1.0, _TEST_CHANGE * between), (i,))
+            found += [
+                Bet(
+                    f"center of {('D1', 'D0')[i]} shifted",
+                    mapped(1.0, sign * shift * between),
+                    0.5,
+                    (i,),
+                )
+                for sign in (1.0, -1.0)
+            ]
+    return steps, found
+
 
 POWER = 0.9  # probability that a mismatch of the stated size would have been noticed
 # largest relative mismatch of scale at which a certificate of the density may apply to the

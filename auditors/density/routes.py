@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.density.cache_key import content_key
-from dpwitness.auditors.density.composition import compose_factors_by
+from dpwitness.auditors.density.composition import compose, content_key
 from dpwitness.auditors.density.cubature import integrate
-from dpwitness.auditors.density.singular_laws import fills_space
+from dpwitness.auditors.density.density_check import fills_space
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
 from dpwitness.core.datasets.pairs import Pair
@@ -90,7 +89,14 @@ def composed(factors: Sequence[tuple[Any, Any, Any]]) -> EnclosedLaw | None:
     """Enclose the law of the sum of the losses of factors (mechanism, d0, d1); None if some factor
     has no exact law.
     """
-    return compose_factors_by(law_of, factors)
+    known: dict[Any, tuple[EnclosedLaw, int]] = {}
+    for number, (mechanism, d0, d1) in enumerate(factors):
+        key = content_key(mechanism, d0, d1) or number
+        law = known[key][0] if key in known else law_of(mechanism, d0, d1)
+        if law is None:
+            return None
+        known[key] = law, known[key][1] + 1 if key in known else 1
+    return compose(list(known.values()))
 
 
 def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) -> EnclosedLaw:
@@ -174,8 +180,6 @@ def _with_atoms(part: LossLaw, rest: EnclosedLaw) -> EnclosedLaw:
 
     def added(law: LossLaw) -> LossLaw:
         """Return `law` with the atoms added."""
-        loss = np.concatenate([law.loss, part.loss])
-        order = np.argsort(loss, kind="stable")
         least, most = law.extremes or (math.inf, -math.inf)
         some = np.maximum(part.p, part.q) > 0
         extremes = (
@@ -186,8 +190,10 @@ def _with_atoms(part: LossLaw, rest: EnclosedLaw) -> EnclosedLaw:
             max(0.0, u - float(m.sum())) if u else 0.0
             for u, m in ((law.unseen_p, part.p), (law.unseen_q, part.q))
         ]
-        p, q = np.concatenate([law.p, part.p])[order], np.concatenate([law.q, part.q])[order]
-        return LossLaw(loss[order], p, q, unseen[0], unseen[1], extremes)
+        joined = (
+            np.concatenate([getattr(law, name), getattr(part, name)]) for name in ("loss", "p", "q")
+        )
+        return LossLaw.of(*joined, unseen[0], unseen[1], extremes)
 
     def refine(losses: Sequence[float]) -> EnclosedLaw:
         return _with_atoms(part, rest.refined(losses))

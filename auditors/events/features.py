@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.statistics.columns import (
     HALF,
     exact_values,
+    find_direction,
     gap_endpoints,
     medians,
     quartiles,
@@ -35,7 +36,6 @@ from dpwitness.auditors.statistics.columns import (
     whitening_matrix,
     without_overflow,
 )
-from dpwitness.auditors.statistics.directions import find_direction
 from dpwitness.core.protocols.mechanism import FloatArray
 
 Columns = NDArray[np.int64]

@@ -6,7 +6,7 @@ from a Gamma distribution given its count (a Bayesian bootstrap). D1's share of 
 from a posterior of the odds.
 
 For scores, the log-odds are a curve in the score that bends at the octaves of either tail, with a
-prior on the size of the bends, or a plain curve of two weights (`odds_curves`). The evidence (the
+prior on the size of the bends, or a plain curve of two weights. The evidence (the
 Laplace approximation of the marginal likelihood) weighs the curves and the priors. For atoms, the
 odds of each atom have a mixture of Beta priors around the odds of a model. The weights of the
 mixture are fitted by maximum likelihood (empirical Bayes).
@@ -34,7 +34,7 @@ from dpwitness.auditors.statistics.certificate import (
     parameter_from_rates,
     wilson_lower,
 )
-from dpwitness.auditors.statistics.odds_curves import bent_curves, plain_curves
+from dpwitness.auditors.statistics.design_matrices import bent_curves, plain_curves
 from dpwitness.auditors.statistics.regression import evidence, fit_logistic
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray

@@ -46,9 +46,8 @@ from dpwitness.auditors.events.rules import (
 )
 from dpwitness.auditors.events.trees import boost
 from dpwitness.auditors.statistics.columns import median_shift, moments, without_overflow
-from dpwitness.auditors.statistics.model_average import Expansion
-from dpwitness.auditors.statistics.regression import fit_grouped
-from dpwitness.auditors.statistics.shared_weights import SHARED_CURVES, share
+from dpwitness.auditors.statistics.design_matrices import SHARED_CURVES, share
+from dpwitness.auditors.statistics.regression import Expansion, fit_grouped
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.density.loss_function import Loss, sampled
+from dpwitness.auditors.density.search import Loss, sampled
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.workers.engine import run_side, stream

@@ -56,6 +56,21 @@ class LossLaw:
     # the laws whose independent sum this law is, and how often each occurs
     parts: tuple[tuple[LossLaw, int], ...] = ()
 
+    @classmethod
+    def of(
+        cls,
+        loss: FloatArray,
+        p: FloatArray,
+        q: FloatArray,
+        unseen_p: float = 0.0,
+        unseen_q: float = 0.0,
+        extremes: tuple[float, float] | None = None,
+    ) -> LossLaw:
+        """Return the law of atoms that are given in any order. Atoms without mass are omitted."""
+        some = (p > 0) | (q > 0)
+        order = np.argsort(loss[some], kind="stable")
+        return cls(loss[some][order], p[some][order], q[some][order], unseen_p, unseen_q, extremes)
+
     def hockey_stick(self, epsilon: ArrayLike) -> FloatArray:
         """Return delta(epsilon) = sup_S P(S) - e^epsilon Q(S) = E_P (1 - e^(epsilon - L))_+, at
         each epsilon.
@@ -191,10 +206,6 @@ def unaccounted_mass(lower: LossLaw, upper: LossLaw) -> float:
 
 
 def atoms(log_p: FloatArray, log_q: FloatArray) -> LossLaw:
-    """Return the law with one atom for each pair of log-masses. Atoms without mass on either side
-    are omitted.
-    """
-    with_mass = ~(np.isneginf(log_p) & np.isneginf(log_q))
-    loss = log_p[with_mass] - log_q[with_mass]
-    order = np.argsort(loss, kind="stable")
-    return LossLaw(loss[order], np.exp(log_p[with_mass])[order], np.exp(log_q[with_mass])[order])
+    """Return the law with one atom for each pair of log-masses."""
+    with np.errstate(invalid="ignore"):
+        return LossLaw.of(log_p - log_q, np.exp(log_p), np.exp(log_q))

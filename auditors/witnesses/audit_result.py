@@ -11,8 +11,7 @@ from typing import Any
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.histogram import EventHistogram
 from dpwitness.auditors.events.scores import Score
-from dpwitness.auditors.statistics.certificate import Part, Tally
-from dpwitness.auditors.statistics.certified_point import CertifiedPoint, certified_point
+from dpwitness.auditors.statistics.certificate import CertifiedPoint, Part, Tally, certified_point
 from dpwitness.auditors.witnesses.causes import Cause
 from dpwitness.auditors.witnesses.recompute import Basis
 from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence

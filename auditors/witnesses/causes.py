@@ -9,8 +9,7 @@ from typing import Self
 
 from dpwitness.auditors.events.event import Event, Restricted
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.partial_certificate import Within, partial_bound
+from dpwitness.auditors.statistics.certificate import Tally, Within, partial_bound
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import Claim
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
@@ -19,7 +18,7 @@ from dpwitness.core.values.json_reader import Json
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Verdict on the events of one part of the outputs (`partial_certificate`).
+    """Verdict on the events of one part of the outputs (`statistics/certificate.py`).
 
     Attributes
     ----------

@@ -7,8 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from dpwitness.auditors.statistics.certificate import Part
-from dpwitness.auditors.statistics.partial_certificate import error_of_counts, partial_bound
+from dpwitness.auditors.statistics.certificate import Part, error_of_counts, partial_bound
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.causes import Cause
 from dpwitness.auditors.witnesses.recompute import Basis

@@ -16,6 +16,7 @@ import numpy as np
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.certificate import (
+    PARTS,
     Part,
     Prior,
     Tally,
@@ -23,7 +24,6 @@ from dpwitness.auditors.statistics.certificate import (
     clopper_pearson_lower,
 )
 from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value
-from dpwitness.auditors.statistics.partial_certificate import PARTS
 from dpwitness.auditors.witnesses.causes import Cause
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import Claim, exact_claim

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.density import closed_form
+from dpwitness.auditors.density import reference_laws
 from dpwitness.benchmarks.libraries import laws as law
 from dpwitness.core.datasets.pairs import Pair
 
@@ -69,11 +69,11 @@ def _present(data: Any) -> float:
     return float(values[~np.isnan(values)].mean()) if not np.isnan(values).all() else np.nan
 
 
-_LAPLACE = law.additive(closed_form.laplace, _value)
-_SUM = law.additive(closed_form.laplace, _sum)
-_GEOMETRIC: law.Law = lambda pair: closed_form.discrete_laplace(1)  # noqa: E731
-_GAUSSIAN = law.additive(closed_form.gaussian, _value, 3.73063)
-_CLASSICAL = law.additive(closed_form.gaussian, _value, math.sqrt(2 * math.log(1.25e5)))
+_LAPLACE = law.additive(reference_laws.laplace, _value)
+_SUM = law.additive(reference_laws.laplace, _sum)
+_GEOMETRIC: law.Law = lambda pair: reference_laws.discrete_laplace(1)  # noqa: E731
+_GAUSSIAN = law.additive(reference_laws.gaussian, _value, 3.73063)
+_CLASSICAL = law.additive(reference_laws.gaussian, _value, math.sqrt(2 * math.log(1.25e5)))
 
 
 def _bins_replaced(pair: Pair) -> Any:
@@ -81,7 +81,7 @@ def _bins_replaced(pair: Pair) -> Any:
     bin moves one count up, one down.
     """
     counts = [np.histogram(d, bins=2, range=(0, 1))[0] for d in (pair.d1, pair.d0)]
-    return closed_form.discrete_laplace(*(counts[0] - counts[1]).tolist())
+    return reference_laws.discrete_laplace(*(counts[0] - counts[1]).tolist())
 
 
 def _unary(p: float, q: float) -> law.Law:
@@ -172,7 +172,7 @@ ROWS: tuple[Row, ...] = (
         "nanmean",
         truth=1000.0,
         bits=None,
-        law=law.additive(closed_form.laplace, _present, 0.001),
+        law=law.additive(reference_laws.laplace, _present, 0.001),
         key="K15",
     ),
     _model(
@@ -198,7 +198,7 @@ ROWS: tuple[Row, ...] = (
         trials=200_000,
         pairs=1,
         bits=False,
-        law=law.additive(closed_form.gaussian, _value, 4.0),
+        law=law.additive(reference_laws.gaussian, _value, 4.0),
         key="K19",
     ),
     _opacus(

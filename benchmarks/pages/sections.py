@@ -22,7 +22,7 @@ from dpwitness.benchmarks.pages.charts import (
     down,
 )
 from dpwitness.benchmarks.pages.markdown_tables import link, tables, value
-from dpwitness.core.claims.parsing import parse_claim
+from dpwitness.core.claims.claim import parse_claim
 from dpwitness.reports.formats.html_frame import heading_id, text
 from dpwitness.reports.phrasing.wording import figure
 

@@ -62,7 +62,7 @@ def arguments(command: opts.Command) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness canaries`` and return the exit code."""
     from dpwitness.auditors.canaries.audit import audit_canaries
-    from dpwitness.auditors.canaries.files import read_score_file
+    from dpwitness.auditors.canaries.inputs import read_score_file
 
     known = prepare(args)
     name = args.name or Path(args.file).name

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dpwitness.auditors.statistics.certified_point import certified_point
+from dpwitness.auditors.statistics.certificate import certified_point
 from dpwitness.auditors.witnesses.audit_result import headline_of
 from dpwitness.auditors.witnesses.enclosure_bounds import SOUND, grade_of
 from dpwitness.auditors.witnesses.recompute import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpwitness.auditors.statistics.certified_point import CertifiedPoint, lower_profile
+from dpwitness.auditors.statistics.certificate import CertifiedPoint, lower_profile
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json

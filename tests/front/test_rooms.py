@@ -31,7 +31,7 @@ INSIDE = {  # the layers of each package, lowest first
         "workers.source_locations workers.trust events.arrays events.row_builder events.numbers "
         "events.leaves events density witnesses workers witnesses.audit_identity "
         "witnesses.serialization witnesses.store witnesses.audit_records search "
-        "density.proved density.bounded_mean density.exact_bounds density.monte_carlo_bounds "
+        "density.proved density.bounded_mean density.bounds "
         "density.certify traces audit traces.trace checks functions.bounds functions.accounting "
         "canaries functions.stability.inputs functions.stability functions.metamorphic functions "
         "witnesses.rerun_witnesses witnesses.replay audit.plan_result audit.power audit.rehearsal "

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.statistics.certified_point import certified_point
+from dpwitness.auditors.statistics.certificate import Tally, certified_point
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict
 from dpwitness.reports import card_for, holm, result_json, write_report
 from dpwitness.reports.cards.cards import _CARDS

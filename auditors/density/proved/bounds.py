@@ -11,14 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from flint import ctx
 
-from dpwitness.auditors.density.proved.axis_minimizer import LargestLossBounds, cells_on_axis
-from dpwitness.auditors.density.proved.cells import Cells
-from dpwitness.auditors.density.proved.plane_minimizer import search_plane
+from dpwitness.auditors.density.proved.cells import Cells, Side
+from dpwitness.auditors.density.proved.minimizers import cells_on_axis, search_plane
 from dpwitness.auditors.density.proved.product import product_cells
 from dpwitness.auditors.density.proved.shift import ShiftDivergences
 from dpwitness.auditors.density.proved.space import cells_of, cells_of_draw, sample_and_check_balls
@@ -36,10 +35,6 @@ from dpwitness.core.protocols.capabilities import (
 )
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_codec import same_value
-
-Side: TypeAlias = (
-    Cells | ShiftDivergences | LargestLossBounds
-)  # one order of a pair; each type has hockey_stick, epsilon, renyi, concentrated
 
 _PROFILE_SIZE = 25  # number of epsilon values of the privacy profile
 _MOST_PARTS = 2048  # largest number of independent parts that are composed
@@ -61,7 +56,6 @@ class ProvedBounds:
     epsilons: FloatArray
     delta_lower: FloatArray
     delta_upper: FloatArray
-    notes: tuple[str, ...] = ()
 
     @property
     def tight(self) -> bool:

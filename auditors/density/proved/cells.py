@@ -17,9 +17,9 @@ import heapq
 import itertools
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
 from flint import arb
 
@@ -31,6 +31,110 @@ _MAX_INFINITE_SPLITS = 60
 # Orders for zCDP. Chords bound the values between them. D_a / a is flat at its maximum, so few
 # orders suffice.
 _ZCDP_ORDERS = [1 + 10 ** (k / 8) for k in range(-24, 33)]
+
+
+class Side(ABC):
+    """One order of a pair, with enclosures of its divergences."""
+
+    @abstractmethod
+    def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
+        """Enclose delta(epsilon) = sup over events of P - e^epsilon Q."""
+
+    @abstractmethod
+    def supremum(self) -> Span:
+        """Enclose the largest loss on outputs that have mass under P."""
+
+    @abstractmethod
+    def renyi(self, order: float, relative: float = 1e-7) -> Span:
+        """Enclose D_order(P || Q) = log E_P e^((order - 1) L) / (order - 1), for order > 1."""
+
+    @property
+    def mu(self) -> Span | None:
+        """Enclose the GDP parameter; None if no enclosure is known."""
+        return None
+
+    def concentrated(self) -> Span:
+        """Enclose the supremum of D_a / a over orders a > 1, the zCDP parameter.
+
+        psi(a) = (a - 1) D_a is convex, so that chords bound it between orders. Beyond the last
+        order D_a / a <= sup L / a. Below the first order D_a / a <= D_first, as D_a rises with a.
+        """
+        values = [self.renyi(order, 1e-6) for order in _ZCDP_ORDERS]
+        lower = max(low / order for (low, _), order in zip(values, _ZCDP_ORDERS, strict=True))
+        upper = [values[0][1], self.supremum()[1] / _ZCDP_ORDERS[-1]]
+        for (a, first), (b, second) in itertools.pairwise(
+            zip(_ZCDP_ORDERS, (high for _, high in values), strict=True)
+        ):
+            upper.append(_chord(a, first, b, second))
+        return lower * (1 - 1e-15), max(upper) * (1 + 1e-15)
+
+    def epsilon(self, delta: float, relative: float = 2e-9, edge: float | None = None) -> Span:
+        """Enclose the smallest epsilon >= 0 with delta(epsilon) <= delta, on a known side of `edge`
+        where possible.
+        """
+        if delta <= 0:
+            low, high = self.supremum()
+            return max(0.0, low), max(0.0, high)
+        low, high = self._epsilon(delta, relative)
+        if edge is not None and low <= edge < high:
+            here = self.hockey_stick(edge, 1e-13, 1e-30)
+            low, high = (
+                (edge, high)
+                if here[0] > delta
+                else (low, edge)
+                if here[1] <= delta
+                else (low, high)
+            )
+        return low, high
+
+    def _epsilon(self, delta: float, relative: float) -> Span:
+        """Enclose epsilon at `delta` by bisection, without the shortcut that `edge` allows."""
+        low, high = 0.0, 1.0
+        at_low = self.hockey_stick(0.0)
+        if at_low[1] <= delta:
+            return 0.0, 0.0
+        if at_low[0] <= delta:  # the sign at 0 is undecided
+            high = 1e-9
+            while self.hockey_stick(high, 1e-9, 1e-9 * delta)[1] > delta and high < 1e3:
+                high *= 2.0
+            return 0.0, high if high < 1e3 else math.inf
+        while True:
+            here = self.hockey_stick(high, 1e-9, 1e-9 * delta)
+            if here[1] <= delta:
+                break
+            if here[0] > delta:
+                low = high
+            if high > 700:
+                return self._least_beyond(delta, low), math.inf
+            high *= 2.0
+        while high - low > relative * max(low, 1e-9):
+            middle = 0.5 * (low + high)
+            here = self.hockey_stick(middle, 1e-9, 1e-9 * delta)
+            if here[1] <= delta:
+                high = middle
+            elif here[0] > delta:
+                low = middle
+            else:
+                return self._narrow(delta, low, middle, relative), self._narrow(
+                    delta, high, middle, relative
+                )
+        return low, high
+
+    def _least_beyond(self, delta: float, low: float) -> float:
+        """Return a lower bound of epsilon at `delta` if it is above `low` and beyond the search."""
+        return low
+
+    def _narrow(self, delta: float, sure: float, open_at: float, relative: float) -> float:
+        """Bisect between an epsilon whose side of the root is proved and one whose side is
+        undecided.
+        """
+        below = sure < open_at
+        while abs(open_at - sure) > relative * max(sure, open_at, 1e-9):
+            middle = 0.5 * (sure + open_at)
+            here = self.hockey_stick(middle, 1e-9, 1e-9 * delta)
+            proved = here[0] > delta if below else here[1] <= delta
+            sure, open_at = (middle, open_at) if proved else (sure, middle)
+        return sure
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +168,7 @@ class Cell:
 
 
 @dataclass(slots=True, eq=False)
-class Cells:
+class Cells(Side):
     """Cells that cover all outputs. Outputs outside all cells have no mass."""
 
     leaves: list[Cell]  # a partition of the outputs
@@ -73,8 +177,6 @@ class Cells:
     seconds: float = 20.0  # time after which no cell is split: enclosures then stay valid but wide
     started: float = field(default_factory=time.monotonic)
     largest: Span | None = None
-
-    mu: ClassVar[Span | None] = None  # the GDP parameter has no enclosure
 
     def turned(self) -> Cells:
         """Return the cells for the other order of the pair. Later refinements of the two are
@@ -91,16 +193,14 @@ class Cells:
         return sum((c.p for c in self.leaves), arb(0)), sum((c.q for c in self.leaves), arb(0))
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
-        """Enclose delta(epsilon) = sup over events of P - e^epsilon Q, refined to the
-        given width.
-        """
+        """Enclose delta(epsilon), refined to the given width."""
         factor = arb(epsilon).exp()
         return self._refined_sum(
             lambda cell: hockey_stick_contribution(cell, epsilon, factor), relative, absolute
         )
 
     def renyi(self, order: float, relative: float = 1e-7) -> Span:
-        """Enclose D_order(P || Q) = log E_P e^((order - 1) L) / (order - 1), for order > 1."""
+        """Enclose the Renyi divergence, refined to the given relative width."""
         top = max((cell.loss[1] for cell in self.leaves), default=0.0)
         # subtracted from the exponents to keep sums near 1
         shift = arb(top) if math.isfinite(top) else arb(0)
@@ -111,10 +211,6 @@ class Cells:
         lower = endpoints(arb(low).log() / power + shift)[0] if low > 0 else 0.0
         upper = endpoints(arb(high).log() / power + shift)[1] if high > 0 else 0.0
         return max(0.0, lower), max(0.0, upper) if math.isfinite(high) else math.inf
-
-    def concentrated(self) -> Span:
-        """Enclose the supremum of D_a / a over orders a > 1, the zCDP parameter."""
-        return concentrated(self)
 
     def supremum(self, relative: float = 3e-9) -> Span:
         """Enclose the largest loss on outputs that have mass under P. The result is cached."""
@@ -155,76 +251,10 @@ class Cells:
         self._replace(split_ids, new_cells)
         return best, max([best, *done, *(-upper for upper, _, _ in heap[:1])])
 
-    def epsilon(self, delta: float, relative: float = 2e-9, edge: float | None = None) -> Span:
-        """Enclose the smallest epsilon >= 0 with delta(epsilon) <= delta, on a known side of `edge`
-        where possible.
-        """
-        if delta <= 0:
-            low, high = self.supremum()
-            return max(0.0, low), max(0.0, high)
-        low, high = self._epsilon(delta, relative)
-        if edge is not None and low <= edge < high:
-            here = self.hockey_stick(edge, 1e-13, 1e-30)
-            low, high = (
-                (edge, high)
-                if here[0] > delta
-                else (low, edge)
-                if here[1] <= delta
-                else (low, high)
-            )
-        return low, high
-
-    def _epsilon(self, delta: float, relative: float) -> Span:
-        """Enclose epsilon at `delta` by bisection, without the shortcut that `edge` allows."""
-        low, high = 0.0, 1.0
-        at_low = self.hockey_stick(0.0)
-        if at_low[1] <= delta:
-            return 0.0, 0.0
-        if at_low[0] <= delta:
-            return 0.0, self._proved_upper(delta)
-        while True:
-            here = self.hockey_stick(high, 1e-9, 1e-9 * delta)
-            if here[1] <= delta:
-                break
-            if here[0] > delta:
-                low = high
-            if high > 700:
-                infinite = sum((c.p for c in self.leaves if c.loss[0] == math.inf), arb(0)) > delta
-                return math.inf if infinite else low, math.inf
-            high *= 2.0
-        while high - low > relative * max(low, 1e-9):
-            middle = 0.5 * (low + high)
-            here = self.hockey_stick(middle, 1e-9, 1e-9 * delta)
-            if here[1] <= delta:
-                high = middle
-            elif here[0] > delta:
-                low = middle
-            else:
-                return self._narrow(delta, low, middle, relative), self._narrow(
-                    delta, high, middle, relative
-                )
-        return low, high
-
-    def _proved_upper(self, delta: float) -> float:
-        """Return an epsilon at which the divergence is proved to be at most `delta`, where the sign
-        at 0 is undecided.
-        """
-        high = 1e-9
-        while self.hockey_stick(high, 1e-9, 1e-9 * delta)[1] > delta and high < 1e3:
-            high *= 2.0
-        return high if high < 1e3 else math.inf
-
-    def _narrow(self, delta: float, sure: float, open_at: float, relative: float) -> float:
-        """Bisect between an epsilon whose side of the root is proved and one whose side is
-        undecided.
-        """
-        below = sure < open_at
-        while abs(open_at - sure) > relative * max(sure, open_at, 1e-9):
-            middle = 0.5 * (sure + open_at)
-            here = self.hockey_stick(middle, 1e-9, 1e-9 * delta)
-            proved = here[0] > delta if below else here[1] <= delta
-            sure, open_at = (middle, open_at) if proved else (sure, middle)
-        return sure
+    def _least_beyond(self, delta: float, low: float) -> float:
+        """Return infinity if the mass of infinite loss exceeds `delta`, otherwise `low`."""
+        infinite = sum((c.p for c in self.leaves if c.loss[0] == math.inf), arb(0)) > delta
+        return math.inf if infinite else low
 
     def _split_cell(self, cell: Cell) -> list[Cell]:
         """Return the parts of a cell; an empty list if it cannot be split or the time is up."""
@@ -283,22 +313,6 @@ class Cells:
         return endpoints(sum((known[id(cell)] for cell in self.leaves), arb(0)))
 
 
-def concentrated(side: Any) -> Span:
-    """Enclose the supremum of D_a / a over orders a > 1.
-
-    psi(a) = (a - 1) D_a is convex, so that chords bound it between orders. Beyond the last order
-    D_a / a <= sup L / a. Below the first order D_a / a <= D_first, as D_a rises with a.
-    """
-    values = [side.renyi(order, 1e-6) for order in _ZCDP_ORDERS]
-    lower = max(low / order for (low, _), order in zip(values, _ZCDP_ORDERS, strict=True))
-    upper = [values[0][1], side.supremum()[1] / _ZCDP_ORDERS[-1]]
-    for (a, first), (b, second) in itertools.pairwise(
-        zip(_ZCDP_ORDERS, (high for _, high in values), strict=True)
-    ):
-        upper.append(_chord(a, first, b, second))
-    return lower * (1 - 1e-15), max(upper) * (1 + 1e-15)
-
-
 def hockey_stick_contribution(cell: Cell, epsilon: float, factor: Ball) -> Ball:
     """Enclose the contribution of the cell to delta(epsilon)."""
     low, high = cell.loss
@@ -309,13 +323,13 @@ def hockey_stick_contribution(cell: Cell, epsilon: float, factor: Ball) -> Ball:
             return cell.p if low == math.inf else cell.p - factor * cell.q
         inner = cell.p * -(epsilon - arb(low)).expm1() if math.isfinite(low) else cell.p
         outer = cell.p * -(epsilon - arb(high)).expm1() if math.isfinite(high) else cell.p
-        return _nonnegative_part(_intersection(cell.p - factor * cell.q, inner.union(outer)))
+        return _intersection(cell.p - factor * cell.q, inner.union(outer)).nonnegative_part()
     least = (cell.p - factor * cell.q).lower()
     most = cell.outer().upper()
     if math.isfinite(high):
         most = most * -(epsilon - arb(high)).expm1()
     least, most = least if least > 0 else arb(0), most if most > 0 else arb(0)
-    return _nonnegative_part(least.union(most)) if most > least else least
+    return least.union(most).nonnegative_part() if most > least else least
 
 
 def _moment_contribution(cell: Cell, order: float, shift: Ball) -> Ball:
@@ -357,11 +371,6 @@ def _intersection(first: Ball, second: Ball) -> Ball:
     low = first.lower() if first.lower() >= second.lower() else second.lower()
     high = first.upper() if first.upper() <= second.upper() else second.upper()
     return low.union(high)
-
-
-def _nonnegative_part(ball: Ball) -> Ball:
-    """Return the non-negative part of a ball."""
-    return ball.nonnegative_part()
 
 
 def _chord(a: float, first: float, b: float, second: float, pieces: int = 64) -> float:

@@ -12,8 +12,7 @@ from scipy.stats import binom
 from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.audit.causes import divide
 from dpwitness.auditors.events.outputs import encode
-from dpwitness.auditors.statistics.certificate import Tally, certified
-from dpwitness.auditors.statistics.partial_certificate import PARTS, partial_bound
+from dpwitness.auditors.statistics.certificate import PARTS, Tally, certified, partial_bound
 from dpwitness.auditors.witnesses.recompute import recompute_bounds
 from dpwitness.mechanisms import InvalidArgument, PureDP, parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document

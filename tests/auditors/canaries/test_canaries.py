@@ -14,9 +14,9 @@ from scipy.special import expit, ndtr
 from scipy.stats import binom, norm
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries import bounds, guess_probability, recursion
-from dpwitness.auditors.canaries.files import read_score_file
-from dpwitness.auditors.canaries.guesses import ordered
+from dpwitness.auditors.canaries import bounds
+from dpwitness.auditors.canaries.audit import ordered
+from dpwitness.auditors.canaries.inputs import read_score_file
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -58,27 +58,22 @@ def test_counting_is_attained_by_a_mechanism_that_keeps_the_claim(size, epsilon,
             q = output_law((*coins[:i], 1 - coins[i], *coins[i + 1 :]))
             assert np.maximum(p - math.exp(epsilon) * q, 0).sum() <= delta * (1 + 1e-9) + 1e-15
     reached = law[right:].sum()
-    assert guess_probability.chance(right, size, epsilon, delta, size) == pytest.approx(
-        reached, rel=1e-9
-    )
+    assert bounds.chance(right, size, epsilon, delta, size) == pytest.approx(reached, rel=1e-9)
 
 
 def test_the_published_bound_is_exceeded_near_one_only():
     """The mechanism of the test above exceeds Steinke et al.'s formula by 8e-8 at 0.986; below one
     half ours is the smaller everywhere.
     """
-    assert (
-        worst_law(2, 2.0, 1e-6, 1)[1:].sum()
-        > guess_probability.steinke_chance(1, 2, 2.0, 1e-6, 2) + 7e-8
-    )
+    assert worst_law(2, 2.0, 1e-6, 1)[1:].sum() > bounds.steinke_chance(1, 2, 2.0, 1e-6, 2) + 7e-8
     for r, m, delta, epsilon in itertools.product(
         (5, 20, 100, 1000), (1, 10), (1e-6, 1e-3), (0.0, 1.0, 4.0)
     ):
         for v in {max(1, round(share * r)) for share in (0.5, 0.8, 0.95, 1.0)}:
-            published = guess_probability.steinke_chance(v, r, epsilon, delta, m * r)
+            published = bounds.steinke_chance(v, r, epsilon, delta, m * r)
             assert (
                 published > 0.5
-                or float(guess_probability.chance(v, r, epsilon, delta, m * r))
+                or float(bounds.chance(v, r, epsilon, delta, m * r))
                 <= published * (1 + 1e-9) + 1e-300
             )
 
@@ -109,8 +104,8 @@ def test_bounds_hold_for_randomized_response_with_a_leak_and_abstention(guesses)
     lines = np.array([epsilon, -epsilon]), np.array([delta, 1 - math.exp(-epsilon) * (1 - delta)])
     for v in range(1, guesses + 1):
         chance = law[v:].sum()
-        assert chance <= float(guess_probability.chance(v, guesses, epsilon, delta, size)) + 1e-12
-        assert not recursion.refutes(v, guesses, size, *lines, chance * (1 - 1e-9))
+        assert chance <= float(bounds.chance(v, guesses, epsilon, delta, size)) + 1e-12
+        assert not bounds.refutes(v, guesses, size, *lines, chance * (1 - 1e-9))
     # delta matters here: pure DP is refuted
     assert law[guesses] > binom.sf(guesses - 1, guesses, expit(epsilon)) * 1.01
 
@@ -125,7 +120,7 @@ def test_the_recursion_holds_for_a_gaussian_on_three_bins():
     for guesses in (2, 4):
         law = enumerated(likelihood, 4, guesses)
         for v in range(1, guesses + 1):
-            assert not recursion.refutes(
+            assert not bounds.refutes(
                 v, guesses, 4, *dpw.GDP(mu).tangents(), law[v:].sum() * (1 - 1e-9)
             )
 
@@ -136,19 +131,17 @@ def test_one_guess_is_the_lemma_itself():
     """
     for mu in (0.5, 1.0, 2.0):
         edge = float(ndtr(mu / 2))  # P(right) of the best guess
-        assert recursion.refutes(1, 1, 1, *dpw.GDP(mu).tangents(), edge * 1.001)
-        assert not recursion.refutes(1, 1, 1, *dpw.GDP(mu).tangents(), edge * 0.999)
+        assert bounds.refutes(1, 1, 1, *dpw.GDP(mu).tangents(), edge * 1.001)
+        assert not bounds.refutes(1, 1, 1, *dpw.GDP(mu).tangents(), edge * 0.999)
 
 
 def test_bounds_are_monotone():
     v = np.arange(60, 101)
-    chance = guess_probability.chance(v, 100, 1.0, 1e-5, 1000)
+    chance = bounds.chance(v, 100, 1.0, 1e-5, 1000)
     assert np.all(np.diff(chance) < 0) and np.all(
-        np.diff(guess_probability.p_value(v, 100, 1.0, 1e-5, 1000)) <= 0
+        np.diff(bounds.p_value(v, 100, 1.0, 1e-5, 1000)) <= 0
     )
-    assert np.all(
-        np.diff(guess_probability.p_value(90, 100, np.linspace(0, 5, 50), 1e-5, 1000)) >= 0
-    )
+    assert np.all(np.diff(bounds.p_value(90, 100, np.linspace(0, 5, 50), 1e-5, 1000)) >= 0)
     assert np.all(np.diff(bounds.epsilons_refuted(v, np.full(v.size, 100), 1e-5, 1000, 0.05)) >= 0)
     lower = [bounds.parameter_refuted(dpw.GDP(1.0), k, 100, 1000, 0.05) for k in (70, 80, 90, 100)]
     assert lower == sorted(lower) and lower[0] < lower[-1]
@@ -169,9 +162,7 @@ def test_counting_is_stable_at_a_million():
             up += term
             term *= p / (1 - p) * (r - k) / (k + 1)
         exact = up * (1 + m * arb(delta) * (1 - up) / (v * mass))
-    assert float(guess_probability.chance(v, r, epsilon, delta, m)) == pytest.approx(
-        float(exact), rel=1e-6
-    )
+    assert float(bounds.chance(v, r, epsilon, delta, m)) == pytest.approx(float(exact), rel=1e-6)
     assert 0 < float(exact) < 1e-10
 
 
@@ -225,7 +216,7 @@ def test_false_alarms_at_the_exact_curve(law):
 def test_the_worst_mechanism_is_not_refuted_too_often_although_guesses_are_chosen():
     """Exact: counts of the law that attains the theorem."""
     r, delta, epsilon, alpha = 200, 1e-4, 1.0, 0.05
-    v = next(k for k in range(r + 1) if guess_probability.p_value(k, r, epsilon, delta, r) <= alpha)
+    v = next(k for k in range(r + 1) if bounds.p_value(k, r, epsilon, delta, r) <= alpha)
     assert worst_law(r, epsilon, delta, v)[v:].sum() <= alpha
 
 
@@ -419,8 +410,8 @@ def test_choosing_the_number_of_guesses_is_paid_for(delta):
     for r, m, epsilon in itertools.product((5, 40, 300), (600, 20_000), (0.3, 2.0, 5.0)):
         v = np.arange(1, r + 1)
         free, chosen = (
-            guess_probability.chance(v, r, epsilon, delta, m),
-            guess_probability.p_value(v, r, epsilon, delta, m),
+            bounds.chance(v, r, epsilon, delta, m),
+            bounds.p_value(v, r, epsilon, delta, m),
         )
         assert np.all((chosen >= free * (1 - 1e-9)) | (free > 0.5))
     for m, mu in itertools.product((10, 600, 10**6), (0.05, 1.0)):

@@ -1,16 +1,28 @@
 """Inputs of `audit_canaries` that break its assumptions: repeated runs, shared coins, masks,
 tables; sound inputs that look alike.
+
+Sequential canary audit: exact error at the claim, DP-SGD without noise, and invalid
+arguments.
+
+Limits of canary audits: the bound that ideal canaries certify, and the violation that an audit
+would have found.
 """
+
+from __future__ import annotations
 
 import math
 
 import numpy as np
 import pytest
+from canary_scores import leaking_response, normal_scores
+from scipy.stats import binom
 
 import dpwitness as dpw
-from dpwitness.auditors.canaries.files import read_score_file
-from dpwitness.auditors.canaries.inputs import read
+from dpwitness.auditors.canaries import bounds
+from dpwitness.auditors.canaries.inputs import read, read_score_file
+from dpwitness.canaries import CanaryMonitor
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms import DPSGD
 
 
 def split(scores, included):
@@ -276,3 +288,169 @@ def test_columns_of_a_file_that_are_exchanged_or_misnamed(tmp_path):
     np.savez(tmp_path / "c.npz", score=INCLUDED, included=INCLUDED)
     with pytest.raises(InvalidArgument, match="scores must not be the coins"):
         dpw.audit_canaries(**read_score_file(tmp_path / "c.npz"), claim="gdp:1")
+
+
+def train(noise, steps=200, batch=5, dimension=400, seed=1, claim="gdp:1"):
+    """Run DP-SGD with unit gradients, each in one step of an epoch, and return the monitor and the
+    number of steps.
+    """
+    rng = np.random.default_rng(seed)
+    monitor = CanaryMonitor(claim, canaries=steps * batch)
+    for step in range(1, steps + 1):
+        gradients = rng.normal(size=(batch, dimension))
+        gradients /= np.linalg.norm(gradients, axis=1, keepdims=True)
+        coins = rng.random(batch) < 0.5
+        update = gradients[coins].sum(axis=0) + noise * rng.normal(size=dimension)
+        if monitor.update(gradients @ update, coins).violated:
+            return monitor, step
+    return monitor, steps
+
+
+def test_training_without_noise_is_found_long_before_the_first_epoch_ends():
+    for claim, most in (("approx:1,1e-5", 30), ("gdp:0.5", 100)):
+        monitor, step = train(0.0, claim=claim)
+        assert monitor.progress.violated
+        assert step < most  # of 200 steps
+
+
+def test_training_with_the_promised_noise_is_not_accused():
+    """Four trainings at the claim; all four are accused with probability below 1e-5."""
+    assert sum(train(1.0, steps=20, seed=seed)[0].progress.violated for seed in range(4)) < 4
+
+
+def test_guesses_at_the_claim_err_with_at_most_alpha():
+    """Randomized response at the claim: each coin is shown with odds e^epsilon; false-failure
+    probability below 1e-6.
+    """
+    rng, alarms, runs = np.random.default_rng(3), 0, 60
+    for _ in range(runs):
+        monitor = CanaryMonitor("pure:1", canaries=150, confidence=0.8)
+        for _ in range(5):
+            coins = rng.random(30) < 0.5
+            shown = coins ^ (rng.random(30) > 1 / (1 + math.exp(-1.0)))
+            monitor.update(np.where(shown, 1.0, -1.0), coins)
+        alarms += monitor.progress.violated
+    assert alarms <= 0.2 * runs + 5 * math.sqrt(0.16 * runs)
+
+
+def test_the_delta_of_the_claim_takes_its_share_of_the_error():
+    assert CanaryMonitor("approx:1,1e-5", canaries=1_000).error == pytest.approx(0.04)
+    assert CanaryMonitor("pure:1", canaries=1_000).error == pytest.approx(0.05)
+    gaussian = CanaryMonitor("gdp:1", canaries=1_000)
+    assert gaussian.error == pytest.approx(0.045)
+    assert gaussian.epsilon == pytest.approx(gaussian.claim.epsilon_at(5e-6))
+    with pytest.raises(InvalidArgument, match="use fewer canaries"):
+        CanaryMonitor("approx:1,1e-3", canaries=1_000)
+
+
+def test_coins_are_revealed_once_and_scores_must_fit():
+    monitor = CanaryMonitor("pure:1", canaries=20)
+    monitor.update(np.zeros(20), np.arange(20) % 2 == 0)
+    with pytest.raises(InvalidArgument, match="each once"):
+        monitor.update([1.0], [True])
+    with pytest.raises(InvalidArgument, match="one bool for each of 2 scores"):
+        CanaryMonitor("pure:1", canaries=20).update([1.0, 2.0], [True])
+    with pytest.raises(InvalidArgument, match="scores"):
+        CanaryMonitor("pure:1", canaries=20).update([math.nan], [True])
+
+
+def test_what_would_have_been_found_is_found():
+    """50 audits at the detectable epsilon. If each is VIOLATED with probability 0.9, the test fails
+    at most once in 1e6.
+
+    Gaussian scores; and binary ones, where nearly all canaries that may be guessed are.
+    """
+    claim = dpw.ApproxDP(1.0, 1e-5)
+    mu = dpw.GDP.with_epsilon(
+        dpw.audit_canaries(*normal_scores(0, 4000, 0.1), claim).detectable, 1e-5
+    ).mu
+    results = [dpw.audit_canaries(*normal_scores([seed, 8], 4000, mu), claim) for seed in range(50)]
+    epsilon, binary = dpw.canaries.canary_limit("pure:1", 400).detectable, []
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        coins = rng.random(400) < 0.5
+        scores = leaking_response(rng, coins, epsilon, 0.0)
+        binary.append(dpw.audit_canaries(scores[coins], scores[~coins], "pure:1", seed=seed))
+    for found in (results, binary):
+        assert sum(result.verdict is dpw.Verdict.VIOLATED for result in found) >= binom.ppf(
+            1e-6, 50, 0.9
+        )
+    assert binary[-1].guesses > 0.4 * 400
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "canaries", "counted", "curve"),
+    [
+        (1, 1000, 0.22, 0.34),
+        (2, 1000, 0.69, 0.98),
+        (4, 1000, 1.57, 2.31),
+        (8, 1000, 3.04, 4.8),
+        (8, 5000, 3.73, 5.37),
+    ],
+)
+def test_limits(epsilon, canaries, counted, curve):
+    claim = f"approx:{epsilon},1e-5"
+    assert dpw.canaries.canary_limit(claim, canaries).epsilon == pytest.approx(counted, abs=0.03)
+    assert dpw.canaries.canary_limit(claim, canaries, method="curve").epsilon == pytest.approx(
+        curve, abs=0.06
+    )
+    assert dpw.canaries.canary_limit(claim, canaries, runs=10).epsilon > counted
+
+
+def test_the_limit_of_a_training_is_that_of_the_gaussian_with_its_epsilon():
+    assert dpw.canaries.canary_limit(DPSGD(1.0, 1.0, 1), 1000).epsilon == pytest.approx(
+        dpw.canaries.canary_limit("gdp:1", 1000).epsilon, rel=0.01
+    )
+    with pytest.raises(InvalidArgument, match="claim must be pure, approx, gdp or a curve"):
+        dpw.canaries.canary_limit("zcdp:1", 1000)
+
+
+def test_the_limit_of_a_pure_claim_is_that_of_randomized_response():
+    """All coins are guessed; half of the audits with as many fixed guesses stay below."""
+    limit, rng = dpw.canaries.canary_limit("pure:1", 2000), np.random.default_rng(4)
+    assert limit.guesses == 2000 and 0.8 < limit.epsilon < 0.95 and 1 < limit.detectable < 1.5
+    right = rng.binomial(2000, 1 / (1 + math.exp(-1.0)), 200)
+    below = np.sum(
+        bounds.epsilons_refuted(right, np.full(200, 2000), 0.0, 2000, 0.05, bounds.chance)
+        <= limit.epsilon
+    )
+    assert abs(below - 100) < 5 * math.sqrt(50)
+    with pytest.raises(InvalidArgument, match="method must be 'best' for a claim without delta"):
+        dpw.canaries.canary_limit("pure:1", 1000, method="curve")
+
+
+def test_curves():
+    assert DPSGD(1.0, 1.0, 1).epsilon_at(1e-5) == pytest.approx(
+        dpw.GDP(1.0).epsilon_at(1e-5), rel=1e-3
+    )
+    epsilons, deltas = DPSGD(1.0, 1.0, 1).tangents()
+    assert (
+        np.all(deltas >= dpw.GDP(1.0).delta(epsilons) - 1e-9)
+        and np.max(deltas - dpw.GDP(1.0).delta(epsilons)) < 2e-3
+    )
+    curve = dpw.claims.TradeoffCurve([0, 1 / (1 + math.e), 1], [1, 1 / (1 + math.e), 0])
+    assert curve.tangents()[0] == pytest.approx([1.0, -1.0]) and curve.tangents()[
+        1
+    ] == pytest.approx([0.0, 1 - 1 / math.e])
+    q = np.linspace(0, 1, 50)
+    for each in (curve, curve.with_parameter(1.7), DPSGD(0.1, 1.5, 10)):
+        epsilons, deltas = each.tangents()
+        assert np.minimum(1, (np.exp(epsilons) * q[:, None] + deltas).min(axis=1)) == pytest.approx(
+            each.tradeoff(q), abs=1e-9
+        )
+
+
+def test_few_canaries_are_held_against_steep_and_weak_curves():
+    """Of few canaries the smallest number of guesses is one or two; weak claims are held against
+    more guesses.
+    """
+    half = 1 / (1 + math.exp(3.0))
+    found = dpw.audit_canaries(
+        *normal_scores(1, 37, 1.0), dpw.claims.TradeoffCurve([0, half, 1], [1, half, 0])
+    )
+    assert found.verdict is dpw.Verdict.NOT_REFUTED and found.detectable > 1
+    assert (
+        bounds.schedule(1000, 440, 0.05, 0.268)[0][0]
+        > bounds.schedule(1000, 440, 0.05, 0.5)[0][0]
+        == 228
+    )

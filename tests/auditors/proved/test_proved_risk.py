@@ -9,7 +9,7 @@ import pytest
 from flint import arb, ctx
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.density.proved import plane_minimizer as proved_plane
+from dpwitness.auditors.density.proved import minimizers as proved_plane
 from dpwitness.auditors.density.proved.bounds import proved_bounds
 from dpwitness.auditors.density.proved.space import cells_of
 from dpwitness.auditors.density.routes import enclosed_law

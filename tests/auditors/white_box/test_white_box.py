@@ -15,7 +15,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.density.density_check import check_oracle, contradiction_with_law
 from dpwitness.auditors.density.routes import enclosed_law
-from dpwitness.auditors.statistics.betting import Stakes, lower_mean, upper_mean
+from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean, upper_mean
 from dpwitness.auditors.witnesses.replay import replay
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.protocols.capabilities import log_density_at

@@ -10,13 +10,12 @@ import pytest
 from scipy.stats import laplace, norm
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.density.cache_key import content_key
+from dpwitness.auditors.density.bounds import confirmed
 from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.density.composition import content_key
 from dpwitness.auditors.density.density_check import BadOracle, check_oracle
-from dpwitness.auditors.density.mismatch import smallest_mismatch
-from dpwitness.auditors.density.monte_carlo_bounds import confirmed
+from dpwitness.auditors.density.mismatch import check_scale, smallest_mismatch
 from dpwitness.auditors.density.routes import enclosed_law
-from dpwitness.auditors.density.scale_bets import check_scale
 from dpwitness.auditors.witnesses.enclosure_bounds import End, decide
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.density_cases import Law, awkward
