@@ -16,7 +16,7 @@ from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.functions.accounting import declared_targets as accountants
 from dpwitness.auditors.functions.metamorphic import declared_targets as relations
 from dpwitness.auditors.functions.metamorphic.audit import check_relation
-from dpwitness.auditors.functions.metamorphic.outputs import outcome
+from dpwitness.auditors.functions.metamorphic.relations import outcome
 from dpwitness.auditors.functions.stability import declared_targets as transformations
 from dpwitness.auditors.scanning.guessed_result import with_guess
 from dpwitness.auditors.scanning.trials import limits

@@ -14,9 +14,8 @@ from dpwitness.auditors.functions.accounting.result import AccountantResult
 from dpwitness.auditors.functions.bounds.sensitivity import Norm, SensitivityResult, sensitivity_at
 from dpwitness.auditors.functions.bounds.utility import UtilityResult, audit_utility
 from dpwitness.auditors.functions.bounds.utility_claims import Scaling, UtilityClaim
-from dpwitness.auditors.functions.metamorphic.audit import replay_relation
+from dpwitness.auditors.functions.metamorphic.audit import MetamorphicResult, replay_relation
 from dpwitness.auditors.functions.metamorphic.declared_targets import declared_subject
-from dpwitness.auditors.functions.metamorphic.result import MetamorphicResult
 from dpwitness.auditors.functions.stability.replay import replay_pair
 from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.auditors.witnesses.witness_reader import read_pair

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.core.datasets.distances import graph_distance_problem, vector_distance_problem
 from dpwitness.core.datasets.records import (
     ABSENT,
     DatasetRecords,
@@ -34,7 +33,9 @@ from dpwitness.core.datasets.relations import (
     RELATIONS,
     ParsedRelation,
     excess,
+    graph_distance_problem,
     parse_relation,
+    vector_distance_problem,
 )
 from dpwitness.core.values.class_registry import is_registered, public_name
 from dpwitness.core.values.dataframe_backends import library_name

@@ -14,16 +14,20 @@ from numpy.random import Generator
 
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.base import Domain, SearchSpace
-from dpwitness.core.domains.fields import MAX_ENTRIES, items, require_labels, sized
-from dpwitness.core.domains.pair_patterns import (
+from dpwitness.core.domains.base import (
     CHANGES,
     DIGITS,
+    MAX_ENTRIES,
     NAMED_LABELS,
     PLACES,
+    Domain,
+    SearchSpace,
     drop_invalid_pairs,
+    items,
     ranked,
+    require_labels,
     rounded,
+    sized,
 )
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require

@@ -20,7 +20,7 @@ from dpwitness.core.balls.ball import Ball, Box, EnclosureUnavailable, log_mass_
 from dpwitness.core.claims import ApproxDP
 from dpwitness.core.datasets.datasets import LinearCosts
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.costs import Costs
+from dpwitness.core.domains.vectors import Costs
 from dpwitness.core.numerics.draws import Draws
 from dpwitness.core.numerics.jit import jit_uncached
 from dpwitness.core.protocols.capabilities import one_law

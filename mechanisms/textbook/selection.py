@@ -37,7 +37,7 @@ from dpwitness.core.balls.maximum import (
 )
 from dpwitness.core.claims import PureDP
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.answers import Answers
+from dpwitness.core.domains.vectors import Answers
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import (

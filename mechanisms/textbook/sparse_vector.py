@@ -23,7 +23,7 @@ from dpwitness.core.balls.ball import Ball, Box, FiniteSupport
 from dpwitness.core.balls.threshold import pattern_masses
 from dpwitness.core.claims import PureDP
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.answers import Answers
+from dpwitness.core.domains.vectors import Answers
 from dpwitness.core.numerics import threshold_law
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.laplace_laws import as_vector

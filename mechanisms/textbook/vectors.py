@@ -11,8 +11,8 @@ import numpy as np
 
 from dpwitness.core.claims import PureDP
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.answers import Answers
 from dpwitness.core.domains.records import Records
+from dpwitness.core.domains.vectors import Answers
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
 from dpwitness.core.numerics.laplace_laws import as_vector, laplace_draws, laplace_log_density
 from dpwitness.core.protocols.capabilities import one_law

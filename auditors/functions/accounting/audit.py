@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpwitness.auditors.functions.accounting.figures import FIGURES
 from dpwitness.auditors.functions.accounting.games import GAMES
 from dpwitness.auditors.functions.accounting.mechanisms import (
+    FIGURES,
     MECHANISMS,
     Parameter,
     Point,

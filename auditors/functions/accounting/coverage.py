@@ -16,10 +16,9 @@ from typing import Any
 
 from flint import arb, ctx, fmpz
 
-from dpwitness.auditors.functions.accounting.answers import number_of
 from dpwitness.auditors.functions.accounting.mechanisms import Point
 from dpwitness.auditors.functions.accounting.profiles import Gaussian, normal_cdf
-from dpwitness.auditors.functions.accounting.search import Comparison, Found
+from dpwitness.auditors.functions.accounting.search import Comparison, Found, number_of
 from dpwitness.core.balls.ball import PRECISION, Ball, down
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx
 
-from dpwitness.auditors.functions.accounting.answers import number_of
 from dpwitness.auditors.functions.accounting.mechanisms import Point
 from dpwitness.auditors.functions.accounting.profiles import Composition, Unavailable
-from dpwitness.auditors.functions.accounting.search import Comparison, Found
+from dpwitness.auditors.functions.accounting.search import Comparison, Found, number_of
 from dpwitness.core.balls.ball import PRECISION, Ball, down
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, ClassVar
 
-from dpwitness.auditors.functions.accounting.figures import FIGURES, LOOSE
+from dpwitness.auditors.functions.accounting.mechanisms import FIGURES, LOOSE
 from dpwitness.auditors.functions.accounting.search import Comparison
 from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict

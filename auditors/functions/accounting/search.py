@@ -1,6 +1,5 @@
 """Search for the parameters at which an accountant's figure is lowest, compared with the exact one,
-and narrowing to simple parameters.
-"""
+and narrowing to simple parameters."""
 
 from __future__ import annotations
 
@@ -13,16 +12,46 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.answers import number_of
-from dpwitness.auditors.functions.accounting.figures import (
+from dpwitness.auditors.functions.accounting.mechanisms import (
     FIGURES,
     RELATIVE,
+    Parameter,
+    Point,
+    Reference,
     allowed_error,
     exact_figure,
     is_below,
 )
-from dpwitness.auditors.functions.accounting.mechanisms import Parameter, Point, Reference
 from dpwitness.auditors.functions.accounting.profiles import Unavailable
+from dpwitness.core.values.validation import error_text
+
+_NOT_REAL = "bcmMOSUV"  # NumPy's kinds of bools, complex numbers, times, objects, texts and records
+
+
+def number_of(answer: Any) -> tuple[float, str]:
+    """Return an answer as a number, and a description of the problem if the answer is an exception
+    or not a real number.
+
+    Numbers of every library that convert to float are read, infinite ones too. Bools, texts and
+    complex numbers convert in some cases, but are not figures.
+    """
+    if isinstance(answer, BaseException):
+        return math.nan, error_text(answer)
+    kind = getattr(getattr(answer, "dtype", None), "kind", "f")
+    if isinstance(answer, bool | str | bytes | bytearray | complex) or kind in _NOT_REAL:
+        return math.nan, _refused(answer)
+    try:
+        number = float(answer)
+    except OverflowError:
+        return math.nan, f"returned {type(answer).__name__} beyond the largest double"
+    except Exception:  # a conversion of a user's class may raise anything
+        return math.nan, _refused(answer)
+    return number, "returned nan" if math.isnan(number) else ""
+
+
+def _refused(answer: Any) -> str:
+    return f"returned {type(answer).__name__}, not a number"
+
 
 Call = Callable[[Sequence[Point]], Sequence[Any]]  # figures, or exceptions, at several points
 _CORNERS = 400  # largest number of combinations of extreme values

@@ -1,26 +1,35 @@
-"""Entry point of metamorphic audits: run the relations that apply to the given functions and
-mechanisms.
-"""
+"""Metamorphic audit: the inputs of relations, the relations that apply to the given functions and
+mechanisms, and their results."""
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, ClassVar
 
 from dpwitness.auditors.functions.accounting.audit import audit_accountant
 from dpwitness.auditors.functions.accounting.result import AccountantResult
 from dpwitness.auditors.functions.metamorphic import random_relations, relations
-from dpwitness.auditors.functions.metamorphic.inputs import Inputs, inputs_of
-from dpwitness.auditors.functions.metamorphic.outputs import outcome
-from dpwitness.auditors.functions.metamorphic.relations import Cases, Outcome
-from dpwitness.auditors.functions.metamorphic.result import MetamorphicResult
+from dpwitness.auditors.functions.metamorphic.relations import (
+    Cases,
+    Outcome,
+    Raised,
+    outcome,
+    row_count,
+    rows,
+)
+from dpwitness.auditors.functions.stability.inputs.neighbors import neighborhood
 from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.search.catalogue import pairs_for, require_domain
+from dpwitness.auditors.witnesses.function_result import FunctionResult
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.workers.constants import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import name_of
-from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,
@@ -30,7 +39,191 @@ from dpwitness.core.values.validation import (
     require_one_of,
     require_probability,
     require_type,
+    short_repr,
 )
+
+_PAIRS = 12  # largest number of pairs that are taken from a domain
+# datasets of an input space: adversarial ones, those kept of one size, and random ones
+_TRIED, _OF_ONE_SIZE, _RANDOM = 600, 8, 30
+_NEAR = 4  # groups of neighbors of one dataset
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Datasets, pairs of neighboring datasets, and for each dataset the same rows in other orders
+    and in two parts.
+    """
+
+    datasets: tuple[Any, ...]
+    pairs: Cases
+    orders: Cases
+    parts: Cases
+
+
+def inputs_of(
+    domain: Any,
+    datasets: Sequence[Any],
+    input_metric: str,
+    d_in: Any,
+    seed: int,
+    owner: str,
+    function: Any,
+) -> Inputs:
+    """Return the inputs of all relations, from given datasets and from an input space or a domain
+    of mechanisms.
+    """
+    rng = random.Random(seed)
+    pairs: list[tuple[Any, ...]] = []
+    if isinstance(domain, InputSpace):
+        domain = domain.with_hints(constants_of(function))
+        kept: dict[int, list[Any]] = {}
+        for each in islice(domain.bases(), _TRIED):
+            kept.setdefault(len(each), []).append(each)
+        found = [each for bases in kept.values() for each in bases[:_OF_ONE_SIZE]]
+        found += [domain.random_rows(rng) for _ in range(_RANDOM)]
+        every = (*datasets, *map(domain.build, found))
+        pairs = list(_neighbors(domain, found, input_metric, d_in))
+    else:
+        if domain is not None:
+            require_domain(domain, owner)
+            pairs = [(pair.d0, pair.d1) for pair in pairs_for(domain)[:_PAIRS]]
+        every = (*datasets, *(side for pair in pairs for side in pair))
+    small = sorted(every, key=row_count)
+    orders = [(dataset, other) for dataset in small for other in _reordered(dataset, rng)]
+    return Inputs(
+        every, pairs, orders, [part for dataset in small for part in _parts(dataset, rng)]
+    )
+
+
+def _neighbors(
+    space: InputSpace, bases: Sequence[list[Any]], input_metric: str, d_in: Any
+) -> Iterator[tuple[Any, ...]]:
+    near = neighborhood(space, input_metric, [d_in])
+    for base in bases:
+        for group in islice(near.around(base), _NEAR):
+            yield from ((group.datasets[i], group.datasets[j]) for i, j, _ in group.pairs)
+
+
+def _reordered(dataset: Any, rng: random.Random) -> Iterator[Any]:
+    """Yield the dataset with its rows reversed, rotated and shuffled."""
+    count = row_count(dataset)
+    for order in (
+        (range(count - 1, -1, -1), [*range(1, count), 0], rng.sample(range(count), count))
+        if count > 1
+        else ()
+    ):
+        found = outcome(rows, dataset, list(order))
+        if not isinstance(found, Raised):
+            yield found
+
+
+def _parts(dataset: Any, rng: random.Random) -> Iterator[tuple[Any, Any]]:
+    """Yield the dataset in two parts: cut at random, after the first row, and with an empty second
+    part.
+    """
+    count = row_count(dataset)
+    for cut in dict.fromkeys((rng.randint(1, count - 1), 1, count)) if count > 1 else ():
+        sides = [outcome(rows, dataset, list(part)) for part in (range(cut), range(cut, count))]
+        if not any(isinstance(side, Raised) for side in sides):
+            yield sides[0], sides[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class MetamorphicResult(FunctionResult):
+    """Result of one relation of a metamorphic audit.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        VIOLATED if the relation is broken, NOT_REFUTED if it held in all cases, ERROR if no case
+        could be run.
+    relation : str
+        Name of the relation, which is the name of its function in `dpwitness.metamorphic`.
+    statement : str
+        The relation in words.
+    finding : str
+        Description of the broken case; empty if the relation held.
+    case : tuple or None
+        Inputs at which the relation is broken.
+    outputs : tuple
+        Outputs at these inputs.
+    error : float
+        Probability of a false VIOLATED; 0 for a comparison without randomness.
+    tried : int
+        Number of cases that were run.
+    output_metric : str or None
+        Metric in which outputs are compared, if it is not equality.
+    name, seed, notes, seconds, function
+        As in other results.
+    """
+
+    kind: ClassVar[str] = "metamorphic"
+
+    relation: str
+    statement: str
+    finding: str
+    case: tuple[Any, ...] | None
+    outputs: tuple[Any, ...]
+    error: float
+    tried: int
+    output_metric: str | None = None
+
+    @property
+    def evidence(self) -> str:
+        """Return ``proved`` for an exact violation, ``statistical`` if it has an error probability,
+        ``numerical`` otherwise.
+        """
+        if self.verdict is not Verdict.VIOLATED:
+            return "numerical"
+        return "proved" if self.error == 0 else "statistical"
+
+    def _witness_fields(self) -> Json | None:
+        if self.verdict is not Verdict.VIOLATED or self.case is None:
+            return None
+        try:
+            case = [to_jsonable(item) for item in self.case]
+        except InvalidArgument:
+            return None
+        more = {"output_metric": self.output_metric} if self.output_metric else {}
+        return more | {
+            "relation": self.relation,
+            "case": case,
+            "finding": self.finding,
+            "error": self.error,
+        }
+
+    def _advice(self) -> str:
+        return "no change is needed on this evidence, which is not a proof"
+
+    def _statement(self) -> str:
+        return self.statement
+
+    def _summary(self) -> str:
+        if self.verdict is not Verdict.VIOLATED:
+            return f"{self.statement}, in {self.tried} cases"
+        sure = "exact" if self.error == 0 else f"false with probability at most {self.error:.3g}"
+        return f"{self.statement}: {self.finding} ({sure})"
+
+    def _fields(self) -> Json:
+        return {
+            "metamorphic_relation": self.relation,
+            "finding": self.finding,
+            "case": None if self.case is None else [_written(item) for item in self.case],
+            "outputs": [_written(item) for item in self.outputs],
+            "error": self.error,
+            "tried": self.tried,
+        }
+
+
+def _written(value: Any) -> Any:
+    """Return a value in JSON types; a text if it has no exact form."""
+    if isinstance(value, Raised):
+        return {"raised": value.text}
+    try:
+        return strict(to_jsonable(value))
+    except InvalidArgument:
+        return short_repr(value)
+
 
 _OWNER = "audit_metamorphic"
 _LAWS = 3  # pairs on which laws are compared, since each needs many runs

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.audit.audit import audit
-from dpwitness.auditors.functions.metamorphic.outputs import Raised, outcome
-from dpwitness.auditors.functions.metamorphic.relations import Cases, Outcome
+from dpwitness.auditors.functions.metamorphic.relations import Cases, Outcome, Raised, outcome
 from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import Verdict

@@ -13,23 +13,20 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.functions.stability.audit import map_values
-from dpwitness.auditors.functions.stability.conclude import concluded
 from dpwitness.auditors.functions.stability.declared_targets import (
     DeclaredTransformation,
     declared_transformation,
 )
-from dpwitness.auditors.functions.stability.exact_numbers import Exact, Incomparable
 from dpwitness.auditors.functions.stability.inputs.spaces import space_of
-from dpwitness.auditors.functions.stability.kept_noise import is_kept
-from dpwitness.auditors.functions.stability.metrics import metric_named
-from dpwitness.auditors.functions.stability.outcomes import LAW, Comparison, applier
-from dpwitness.auditors.functions.stability.randomized import STATE, try_pairs
+from dpwitness.auditors.functions.stability.metrics import Exact, Incomparable, metric_named
+from dpwitness.auditors.functions.stability.randomized import STATE, is_kept, try_pairs
 from dpwitness.auditors.functions.stability.result import (
     StabilityResult,
+    concluded,
     format_number,
     read_number,
 )
-from dpwitness.auditors.functions.stability.search import Found, Search
+from dpwitness.auditors.functions.stability.search import LAW, Comparison, Found, Search, applier
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.trust import Trust
 from dpwitness.core.values.json_codec import from_jsonable

@@ -10,12 +10,7 @@ from dpwitness import Verdict, audit
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.search.exploration import RESTARTS, STEPS, explore
 from dpwitness.auditors.search.search import search
-from dpwitness.core.domains.pair_patterns import (
-    PLACES,
-    changed_row_index,
-    matching,
-    smaller_magnitudes,
-)
+from dpwitness.core.domains.base import PLACES, changed_row_index, matching, smaller_magnitudes
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.mechanisms import Answers, Costs, Counts, LabelledBall, Pair, PureDP, Records, Rows
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dpwitness import Verdict, audit_stability, replay
-from dpwitness.auditors.functions.stability.conclude import recheck
+from dpwitness.auditors.functions.stability.result import recheck
 from dpwitness.auditors.witnesses.witness_reader import load_json
 from dpwitness.core.values.validation import InvalidArgument
 

@@ -12,7 +12,7 @@ import pytest
 
 from dpwitness import Verdict
 from dpwitness.auditors.functions.stability.inputs.atoms import DTYPES, to_f32, value_key
-from dpwitness.auditors.functions.stability.inputs.neighborhoods import neighborhood
+from dpwitness.auditors.functions.stability.inputs.neighbors import neighborhood
 from dpwitness.auditors.functions.stability.metrics import metric_named
 from dpwitness.auditors.workers.constants import constants_of
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable

@@ -9,8 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpwitness.auditors.functions.stability.exact_numbers import Incomparable, gap, rounds
-from dpwitness.auditors.functions.stability.metrics import METRICS, metric_named
+from dpwitness.auditors.functions.stability.metrics import (
+    METRICS,
+    Incomparable,
+    gap,
+    metric_named,
+    rounds,
+)
 from dpwitness.core.values.validation import InvalidArgument
 
 
