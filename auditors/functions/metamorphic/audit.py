@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
-from dpwitness.auditors.functions.accounting.audit import audit_accountant
-from dpwitness.auditors.functions.accounting.result import AccountantResult
+from dpwitness.auditors.functions.accounting.audit import AccountantResult, audit_accountant
 from dpwitness.auditors.functions.metamorphic import random_relations, relations
 from dpwitness.auditors.functions.metamorphic.relations import (
     Cases,
@@ -29,7 +28,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.constants import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import name_of
-from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,
@@ -519,25 +518,3 @@ def check_relation(
         seconds=time.perf_counter() - begin,
         function=subject,
     )
-
-
-def replay_relation(
-    raw: Json, subject: Any, seed: int, name: str, resolve: Any
-) -> MetamorphicResult:
-    """Run the relation of a witness again, on the recorded case."""
-    require_one_of("relation", raw["relation"], RELATIONS, "replay")
-    case = tuple(from_jsonable(item, f"case[{i}]", resolve) for i, item in enumerate(raw["case"]))
-    try:
-        return check_relation(
-            raw["relation"],
-            subject,
-            [case],
-            {"seed": seed, "output_metric": raw.get("output_metric")},
-            name,
-        )
-    except InvalidArgument:
-        raise
-    except Exception as error:  # the user's function may raise anything on the file's data
-        raise InvalidArgument(
-            f"replay: {name} could not be run: {type(error).__name__}: {str(error)[:300]}"
-        ) from error

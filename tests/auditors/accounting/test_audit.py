@@ -197,8 +197,8 @@ def test_arguments_that_do_not_fit(arguments, options, words):
 @pytest.mark.slow
 def test_every_mechanism_accepts_its_own_exact_figures():
     """A sound accountant, the exact epsilon itself, is never refuted; 1 % below it is."""
-    from dpwitness.auditors.functions.accounting.audit import question_of
     from dpwitness.auditors.functions.accounting.mechanisms import exact_figure
+    from dpwitness.auditors.functions.accounting.search import question_of
 
     few = {
         "gaussian": 12,
