@@ -45,7 +45,6 @@ from dpwitness.mechanisms.wrappers.programs.declared import Declared, declaratio
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain, loaded
 
-_MOST_ABORTS = 25  # process aborts after which a search ends: each costs a new process
 # keys that name functions
 _SUBJECTS = tuple(dict.fromkeys(relation.subject for relation in RELATIONS.values()))
 _OPTIONS = (
@@ -106,7 +105,8 @@ class DeclaredTransformation(DeclaredFunction):
     @property
     def spent(self) -> bool:
         """Whether the function has ended too many processes to be run further."""
-        return self.calls.aborts >= _MOST_ABORTS
+        # process aborts after which a search ends: each costs a new process
+        return self.calls.aborts >= 25
 
     def apply_all(self, datasets: Sequence[Any]) -> list[Any]:
         """Return the outputs and exceptions of the function on datasets."""

@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings, target
@@ -101,16 +101,9 @@ MAX_IDLE_STEPS = 100  # steps without improvement after which the next restart b
 Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
 
 
-class FinalScore(Protocol):
-    """Callback that returns the final value of a pair, which costs more than its score.
-
-    With `thorough=False` the callback is cheaper; this mode suits pairs near one whose value is
-    known.
-    """
-
-    def __call__(
-        self, pair: Pair, output: FloatArray | None, thorough: bool = True
-    ) -> tuple[float, FloatArray | None]: ...
+# final value of a pair, which costs more than its score; with `thorough=False` it is cheaper, which
+# suits pairs near one whose value is known
+FinalScore = Callable[..., tuple[float, FloatArray | None]]
 
 
 class Candidate(NamedTuple):

@@ -291,6 +291,5 @@ def search(
         seconds=seconds,
         seed=seed,
         max_candidates=keep,
-        stop=math.inf,
     )
     return [(c.pair, c.value) for c in found.candidates]

@@ -230,7 +230,11 @@ def vector_distance_problem(d0: Any, d1: Any, relation: str) -> str:
     other = (
         []
         if np.ndim(d0) == 0 or isinstance(d0, np.ndarray)
-        else [i for i in range(len(first_vector)) if _type_differs(d0[i], d1[i])]
+        else [
+            i
+            for i, (a, b) in enumerate(zip(d0, d1, strict=True))
+            if type(a) is not type(b) and a == b
+        ]
     )
     if other:
         types = [type(d[other[0]]).__name__ for d in (d0, d1)]
@@ -303,11 +307,6 @@ def _steps(d0: Any, d1: Any) -> list[Fraction] | None:
     ):
         return None
     return [abs(Fraction(a) - Fraction(b)) for a, b in zip(first, second, strict=True)]
-
-
-def _type_differs(a: Any, b: Any) -> bool:
-    """Return whether two equal answers have different types."""
-    return type(a) is not type(b) and a == b
 
 
 def _negative_zero(number: Number) -> bool:

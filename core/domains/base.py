@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -414,3 +415,15 @@ def rounded(value: float, digits: int) -> float:
 def drop_invalid_pairs(strategy: SearchStrategy[Pair | None]) -> SearchStrategy[Pair]:
     """Return the strategy without None, which represents invalid pairs."""
     return strategy.filter(lambda pair: pair is not None)  # type: ignore[return-value]
+
+
+def without(rows: list[A], removed: Counter[Any], key: Callable[[A], Any]) -> list[A]:
+    """Return the rows without those whose keys `removed` counts, each as often as it is counted."""
+    remaining, result = Counter(removed), []
+    for row in rows:
+        found = key(row)
+        if remaining[found]:
+            remaining[found] -= 1
+        else:
+            result.append(row)
+    return result

@@ -29,6 +29,7 @@ from dpwitness.core.domains.base import (
     changed_row_index,
     shorter,
     sized,
+    without,
 )
 from dpwitness.core.domains.columns import FRAMES, Column, built, column, column_lists
 from dpwitness.core.domains.rows import Rows
@@ -450,7 +451,7 @@ class Table(Domain):
         sides = [self._rows_as_numbers(side) for side in (pair.d0, pair.d1)]
         both = Counter(sides[0]) & Counter(sides[1])
         removed = [both, *(Counter([row]) for row in both if both.total() > 1)]
-        candidates = [[_without(rows, some) for rows in sides] for some in removed]
+        candidates = [[without(rows, some, tuple) for rows in sides] for some in removed]
         candidates += [
             [
                 [self._shortened_row(row, 0) if row in both else row for row in rows]
@@ -508,17 +509,6 @@ class Table(Domain):
     @property
     def unordered(self) -> bool:
         return self.rows.unordered
-
-
-def _without(rows: list[_Row], removed: Counter[_Row]) -> list[_Row]:
-    """Return the rows with each row of `removed` left out as often as counted there."""
-    remaining, result = Counter(removed), []
-    for row in rows:
-        if remaining[row]:
-            remaining[row] -= 1
-        else:
-            result.append(row)
-    return result
 
 
 class _FrameSampler(Draws[Table]):

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 Record = tuple[FloatArray, float]
 Counted = tuple[FloatArray, float, int]
 
-_MAX_DISTINCT = 16  # different records in a drawn crowd
-
 
 @dataclass(frozen=True, slots=True)
 class LabelledBall(Domain):
@@ -148,7 +146,8 @@ class LabelledBall(Domain):
     def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         others, labels = self.size - 1, sorted(set(self.labels))
         change = turn % 4 if len(labels) > 1 else (1, 3)[turn // 2 % 2]
-        distinct = min(others, _MAX_DISTINCT)
+        # different records in a drawn crowd
+        distinct = min(others, 16)
         share, over = divmod(others, max(distinct, 1))
         # includes the extreme labels
         drawn = np.append(labels[:: max(len(labels) - 1, 1)], rng.choice(labels, distinct))[

@@ -159,7 +159,6 @@ class Texts(Domain):
 
 
 Edges = frozenset[tuple[int, int]]
-_MAX_NODES = 200  # a catalogue holds dense graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +187,8 @@ class Graph(Domain):
     directed: bool = False
 
     def __post_init__(self) -> None:
-        require(self).integer("nodes", least=3, most=_MAX_NODES)
+        # a catalogue holds dense graphs
+        require(self).integer("nodes", least=3, most=200)
         flags(self, "directed")
         if not isinstance(self.relation, str) or self.relation.partition(":")[0] not in GRAPHS:
             raise InvalidArgument(

@@ -49,10 +49,6 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
 
-_MIN_WEIGHT = 0.1  # keeps every part in the draw
-_RELEVANT_CHANGE = 0.05  # relative change of the score from which a part counts as relevant
-
-
 class Tabular(Domain):
     """Base of the domains whose datasets are records with the same columns: features, and a label
     if `labels` is not empty.
@@ -270,7 +266,8 @@ class TableSteps(RandomSteps):
         to the domain.
         """
         rng, domain = self._rng, self._domain
-        weights = _MIN_WEIGHT + self._hits / self._attempts
+        # keeps every part in the draw
+        weights = 0.1 + self._hits / self._attempts
         part = int(rng.choice(len(self.parts), p=weights / weights.sum()))
         what, column = self.parts[part]
         width = max(c for _, c in self.parts) + 1
@@ -298,7 +295,8 @@ class TableSteps(RandomSteps):
         """Record whether a step on `part` changed the score noticeably."""
         if math.isfinite(before) and before != 0:
             self._attempts[part] += 1
-            self._hits[part] += abs(after - before) > _RELEVANT_CHANGE * abs(before)
+            # relative change of the score from which a part counts as relevant
+            self._hits[part] += abs(after - before) > 0.05 * abs(before)
 
 
 @dataclass(frozen=True, slots=True)

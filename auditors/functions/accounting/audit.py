@@ -152,18 +152,6 @@ def _number(value: Any) -> str:
     return f"[{', '.join(_number(first) + (f' ({count} times)' if count > 1 else '') for first, count in runs)}]"  # noqa: E501
 
 
-def loose_note(highest: Comparison | None, returns: str) -> tuple[str, ...]:
-    """Return a note if a figure is above the exact one by more than 10 %."""
-    if highest is None or highest.ratio <= LOOSE:
-        return ()
-    symbol = FIGURES[returns].symbol
-    both = f"{symbol} = {highest.figure:.6g}, the exact one is {highest.exact:.6g}"
-    return (
-        f"loose: up to {highest.ratio:.3g} times the exact figure ({both} at "
-        f"{described(highest.at)})",
-    )
-
-
 def audit_accountant(
     function: Callable[..., Any],
     mechanism: str,
@@ -398,7 +386,15 @@ def _notes(found: Found, returns: str) -> tuple[str, ...]:
             f"{found.unavailable} exact figures could not be computed at extreme parameters "
             "and were skipped"
         )
-    return (*notes, *loose_note(found.highest, returns))
+    highest = found.highest
+    if highest is not None and highest.ratio > LOOSE:
+        symbol = FIGURES[returns].symbol
+        both = f"{symbol} = {highest.figure:.6g}, the exact one is {highest.exact:.6g}"
+        notes.append(
+            f"loose: up to {highest.ratio:.3g} times the exact figure ({both} at "
+            f"{described(highest.at)})"
+        )
+    return tuple(notes)
 
 
 def recheck(result: Json) -> bool:
@@ -417,7 +413,7 @@ def recheck(result: Json) -> bool:
     ):
         return False
     question, _ = question_of(
-        _unused, result.get("mechanism"), result.get("returns"), result.get("parameters")
+        lambda: math.nan, result.get("mechanism"), result.get("returns"), result.get("parameters")
     )
     at = read_point(result.get("at") or {})
     if question.violated(float(result["figure"]), at) is not (verdict == "VIOLATED"):
@@ -426,8 +422,3 @@ def recheck(result: Json) -> bool:
             f"{result['figure']!r}"
         )
     return bool(verdict == "VIOLATED")
-
-
-def _unused(**arguments: Any) -> float:
-    """Placeholder for the accountant, which a check of a written result does not call."""
-    raise NotImplementedError

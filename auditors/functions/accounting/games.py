@@ -43,8 +43,6 @@ from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 _CANARIES, _MUS, _THRESHOLDS = (5, 10), (1e-6, 0.5, 2.0), (0.0, 1.5, -1.5)
 _SIGNIFICANCES, _DELTAS = (0.05, 0.01), (1e-5, 1e-3)
-_MOST_CANARIES = 30  # largest number of canaries on each side in a witness
-_SOLVER = 1e-5  # error of a bound that is a solver's tolerance
 _LONGEST = 200  # largest number of mechanisms in one sequence
 _SEQUENCES = (("epsilons", "deltas"), ("other_epsilons", "other_deltas"))
 
@@ -75,7 +73,9 @@ class Game:
             found = self.compared(found, call, at)
             if found.violation is not None or time.monotonic() > end:
                 break
-        for at in [] if found.violation is None else shorter_lists(found.violation.at):
+        if found.violation is None:
+            return found
+        for at in shorter_lists(found.violation.at):
             shorter = self.compared(Found(), call, at)
             if shorter.violation is not None:
                 return replace(found, violation=shorter.violation)
@@ -144,7 +144,8 @@ def exact_error(bounds: Mapping[tuple[int, int], float], at: Point) -> float:
         inside, outside = normal_cdf(mu - threshold), normal_cdf(-threshold)
         profile, delta, total = Gaussian(mu), arb(at["delta"]), arb(0)
         for (a, b), bound in bounds.items():
-            value = bound - _SOLVER * (1 + abs(bound)) if math.isfinite(bound) else bound
+            # error of a bound that is a solver's tolerance
+            value = bound - 1e-5 * (1 + abs(bound)) if math.isfinite(bound) else bound
             if value > 0 and (value == math.inf or profile.delta(arb(value)) < delta):
                 total += _binomial(a, canaries, inside) * _binomial(b, canaries, outside)
         return max(down(total.lower()), 0.0)
@@ -156,8 +157,9 @@ def _binomial(count: int, total: int, p: Ball) -> Ball:
 
 def _require_law(at: Mapping[str, Any]) -> Point:
     """Return the law of a witness. Raise InvalidArgument unless it is one that may be tried."""
+    # largest number of canaries on each side in a witness
     rules: dict[str, Callable[[Any], bool]] = {
-        "canaries": lambda v: isinstance(v, int) and 1 <= v <= _MOST_CANARIES,
+        "canaries": lambda v: isinstance(v, int) and 1 <= v <= 30,
         "mu": lambda v: 0 < v <= 30,
         "threshold": lambda v: abs(v) <= 30,
         "significance": lambda v: 0 < v < 1,

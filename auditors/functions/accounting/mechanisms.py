@@ -77,14 +77,6 @@ def _repeated_laplace(sensitivity: float, scale: float, steps: int) -> Profile:
     return law if steps == 1 else compose(law, law, steps)
 
 
-def _composition(at: Point) -> Profile:
-    return Composition(((at["epsilon0"], at["delta0"]),) * int(at["steps"]))
-
-
-def _heterogeneous(at: Point) -> Profile:
-    return Composition(tuple(zip(at["epsilons"], at["deltas"], strict=True)))
-
-
 def _subsampled(at: Point) -> Profile:
     if at["q"] >= 1:
         return _gaussian({**at, "sensitivity": 1.0})
@@ -166,13 +158,16 @@ MECHANISMS: Mapping[str, Reference] = {
     "discrete-gaussian": Reference(
         (Parameter("sigma", 0.1, 200),), lambda at: DiscreteGaussian(at["sigma"]), "sigma"
     ),
-    "composition": Reference((_EPSILON0, _DELTA0, _FEW), _composition),
+    "composition": Reference(
+        (_EPSILON0, _DELTA0, _FEW),
+        lambda at: Composition(((at["epsilon0"], at["delta0"]),) * int(at["steps"])),
+    ),
     "heterogeneous-composition": Reference(
         (
             Parameter("epsilons", 1e-3, 3, "list"),
             Parameter("deltas", 1e-12, 1e-2, "list", most=1.0),
         ),
-        _heterogeneous,
+        lambda at: Composition(tuple(zip(at["epsilons"], at["deltas"], strict=True))),
     ),
     "subsampled-response": Reference(
         (_EPSILON0, Parameter("q", 1e-6, 1, most=1.0)),

@@ -307,14 +307,9 @@ def _exceeds(p: float, log_q: float, order: float, bound: float) -> bool:
 
 _SIGMAS = 7  # intervals on each side of a peak of the Rényi integrand
 _INTERVAL = 2  # standard deviations of one interval of integration
-# logarithm of the largest value of the integrand over the largest one of an interval that is left
-# out
-_NEGLIGIBLE_LOG = 50
-_LARGE = 500.0  # exponents from which the term 1 of 1 + q (e^x - 1) is negligible
 _QUADRATURE_BITS = 128
 _NEGLIGIBLE = arb(2) ** -140  # total weight of the multiples that are left out
 _MAX_MULTIPLE = 80  # largest number of times that one record is drawn
-_MAX_INTEGER = 20_000  # largest integer order with the binomial sum; integration is used above
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,19 +384,14 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True)
 class Subsampled:
-    """Profile of one step of a subsampled Gaussian mechanism; Rényi divergences are those of
-    `steps` steps.
-    """
+    """Profile of one step of a subsampled Gaussian mechanism."""
 
     law: Mixture
-    steps: int = 1
 
     def delta(self, epsilon: Ball) -> Ball:
         """Return the larger divergence of the two orders. A threshold that is only close to optimal
         still bounds from below.
         """
-        if self.steps != 1:
-            raise Unavailable("the profile of several steps is composed on a grid")
         found = arb(0)
         upper = self.law.output_with_loss(float(epsilon))
         if upper is not None:
@@ -416,11 +406,12 @@ class Subsampled:
     def renyi(self, order: Ball) -> Ball:
         if len(self.law.weights) > 2:
             raise Unavailable("Rényi divergences of sampling with replacement are not enclosed")
-        if len(self.law.weights) == 2 and order.is_integer() and order <= _MAX_INTEGER:
+        # largest integer order with the binomial sum; integration is used above
+        if len(self.law.weights) == 2 and order.is_integer() and order <= 20_000:
             moment = self._binomial_moment(int(float(order)))
         else:
             moment = self._integral(order)
-        return self.steps * moment.log() / (order - 1)
+        return moment.log() / (order - 1)
 
     def _binomial_moment(self, order: int) -> Ball:
         """Return E_Q[(P / Q)^order] as a binomial sum (Mironov, Talwar and Zhang 2019, Section
@@ -465,17 +456,16 @@ class Subsampled:
 
         def log(x: float) -> float:
             shift = (2 * x - 1) / (2 * sigma**2)
-            ratio = math.log1p(q * math.expm1(shift)) if shift < _LARGE else shift + math.log(q)
+            # exponents from which the term 1 of 1 + q (e^x - 1) is negligible
+            ratio = math.log1p(q * math.expm1(shift)) if shift < 500.0 else shift + math.log(q)
             return order * ratio - x * x / (2 * sigma**2)
 
         pairs = [(a, b) for a, b in itertools.pairwise(cuts) if b - a < 1.5 * _INTERVAL * sigma]
         heights = [max(log(a), log(b), log((a + b) / 2)) for a, b in pairs]
         top = max(heights)
-        return [
-            pair
-            for pair, height in zip(pairs, heights, strict=True)
-            if height > top - _NEGLIGIBLE_LOG
-        ]
+        # logarithm of the largest value of the integrand over the largest one of an interval that
+        # is left out
+        return [pair for pair, height in zip(pairs, heights, strict=True) if height > top - 50]
 
 
 def poisson(q: float, sigma: float) -> Mixture:

@@ -61,26 +61,17 @@ def _refused(answer: Any) -> str:
 
 Call = Callable[[Sequence[Point]], Sequence[Any]]  # figures, or exceptions, at several points
 _CORNERS = 400  # largest number of combinations of extreme values
-_FIRST = 64  # number of points before the search looks near the lowest figure
 _BATCH = 16  # number of figures that are compared before the search chooses again
 _QUICK, _WIDE = (
     ("rdp", "zcdp"),
     4,
 )  # figures that take libraries little time: the search makes this multiple of the usual calls and compares suspect ones first  # noqa: E501
-_HINTED = 0.2  # probability of a value from the constants of the code
-# relative deviation below which the lowest figure is exact, so that points near it are no better
-# than others
-_EXACT = 1e-4
 # length of the longest list of parameters, and number of its different entries
 _LIST, _DIFFERENT = 48, 6
 _ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
-# a figure is loose only if its excess is this multiple of rounding in double precision
-_VISIBLE = 1000
 OWNER = "audit_accountant"
-_MAX_LIST = 48  # largest length of a list in a witness
 _LARGEST_HINT = 1e15
 _BEYOND = 1e3  # factor by which parameters of a witness may lie outside the default ranges
-_COARSE = 1e-3  # accuracy of an exact figure that takes long to compute
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,25 +173,20 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
         count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end)
     ):
         batch = list(itertools.islice(tried, min(asked, evaluations - count)))
-        if found.lowest is not None and count >= _FIRST and abs(found.score - 1) > _EXACT:
+        # points near the lowest figure are no better than others if that is exact up to 1e-4
+        if found.lowest is not None and count >= 64 and abs(found.score - 1) > 1e-4:
             batch[::2] = [_near(found.lowest.at, question.parameters, rng) for _ in batch[::2]]
         if not batch:
             break
         answers = list(zip(batch, question.call(batch), strict=True))
-        # a stable sort: suspect figures first; the total is the usual number
-        answers.sort(key=lambda pair: not _is_suspect(pair[1]))
+        # a stable sort: figures that no mechanism can have first; the total is the usual number
+        answers.sort(key=lambda pair: not number_of(pair[1])[0] <= 0)
         for at, answer in answers[:_BATCH]:
             found = compared(found, question, at, answer)
             if time.monotonic() > end:
                 break
         count += len(batch)
     return found
-
-
-def _is_suspect(answer: Any) -> bool:
-    """Return whether a figure is impossible for a mechanism with a privacy loss."""
-    figure, failure = number_of(answer)
-    return not failure and figure <= 0
 
 
 def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
@@ -210,7 +196,8 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
         return found.with_failures([failure])
     slow = question.returns == "noise" and question.complete(at).get("steps", 1) > 1
     try:
-        new = question.compare(at, figure, _COARSE if slow else 1e-12)
+        # accuracy of an exact figure that takes long to compute
+        new = question.compare(at, figure, 1e-3 if slow else 1e-12)
         deficit = new.exact - figure if figure < new.exact else 0.0
         violated = deficit > 0 and question.violated(figure, at)
         if not violated and deficit > 2 * allowed_error(question.returns, figure):
@@ -223,8 +210,9 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     score = score if math.isfinite(new.exact) else 1.0
     if lowest is None or score < found.score:
         lowest = new
+    # a figure is loose only if its excess is this multiple of rounding in double precision
     if (
-        figure - new.exact > _VISIBLE * rounding_error
+        figure - new.exact > 1000 * rounding_error
         and new.exact > 0
         and new.ratio < math.inf
         and (highest is None or new.ratio > highest.ratio)
@@ -375,7 +363,8 @@ def _random(parameter: Parameter, rng: np.random.Generator) -> Any:
     if parameter.kind == "list":
         different = np.exp(rng.uniform(*logs, size=int(rng.integers(1, _DIFFERENT + 1)))).tolist()
         return tuple(different + different[-1:] * (_LIST - len(different)))
-    if parameter.hints and rng.random() < _HINTED:
+    # probability of a value from the constants of the code
+    if parameter.hints and rng.random() < 0.2:
         return _typed(parameter, rng.choice(parameter.hints))
     value = math.exp(rng.uniform(*logs))
     if parameter.kind == "order" and rng.random() < 0.5:
@@ -407,7 +396,8 @@ def require_inside(parameter: Parameter, value: Any) -> None:
     computations.
     """
     values = value if isinstance(value, tuple) else (value,)
-    right = isinstance(value, tuple) is (parameter.kind == "list") and 0 < len(values) <= _MAX_LIST
+    # largest length of a list in a witness
+    right = isinstance(value, tuple) is (parameter.kind == "list") and 0 < len(values) <= 48
     whole = parameter.kind != "integer" or float(value) == int(value)
     widest = (
         parameter.low / _BEYOND,

@@ -3,6 +3,7 @@ mechanisms, and their results."""
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -41,10 +42,8 @@ from dpwitness.core.values.validation import (
     short_repr,
 )
 
-_PAIRS = 12  # largest number of pairs that are taken from a domain
 # datasets of an input space: adversarial ones, those kept of one size, and random ones
 _TRIED, _OF_ONE_SIZE, _RANDOM = 600, 8, 30
-_NEAR = 4  # groups of neighbors of one dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,8 @@ def inputs_of(
     else:
         if domain is not None:
             require_domain(domain, owner)
-            pairs = [(pair.d0, pair.d1) for pair in pairs_for(domain)[:_PAIRS]]
+            # largest number of pairs that are taken from a domain
+            pairs = [(pair.d0, pair.d1) for pair in pairs_for(domain)[:12]]
         every = (*datasets, *(side for pair in pairs for side in pair))
     small = sorted(every, key=row_count)
     orders = [(dataset, other) for dataset in small for other in _reordered(dataset, rng)]
@@ -99,7 +99,8 @@ def _neighbors(
 ) -> Iterator[tuple[Any, ...]]:
     near = neighborhood(space, input_metric, [d_in])
     for base in bases:
-        for group in islice(near.around(base), _NEAR):
+        # groups of neighbors of one dataset
+        for group in islice(near.around(base), 4):
             yield from ((group.datasets[i], group.datasets[j]) for i, j, _ in group.pairs)
 
 
@@ -226,7 +227,6 @@ def _written(value: Any) -> Any:
 
 _OWNER = "audit_metamorphic"
 _LAWS = 3  # pairs on which laws are compared, since each needs many runs
-_FEWEST = 1000  # smallest number of runs that an audit of a law takes
 _EPSILONS = (0.02, 0.1, 0.5, 1.0, 4.0)  # values of epsilon that are doubled
 
 
@@ -297,13 +297,21 @@ RELATIONS = {
         relations.more_epsilon_is_no_more_noise,
         "twice the epsilon needs no more noise",
         "noise",
-        lambda inputs: relations.epsilons(),
+        lambda inputs: [(10.0**k * x,) for k in range(-4, 2) for x in (1.0, 2.0, 3.0, 5.0)],
     ),
     "parallel_composition_is_the_maximum": Relation(
         relations.parallel_composition_is_the_maximum,
         "parallel composition costs at least the largest epsilon",
         "parallel",
-        lambda inputs: relations.epsilon_lists(),
+        lambda inputs: [
+            ([1.0],),
+            ([0.1, 1.0],),
+            ([1.0, 0.1],),
+            ([0.5] * 4,),
+            ([1e-3, 2.0, 0.7],),
+            ([math.pi] * 2,),
+            ([0.1] * 100,),
+        ],
     ),
 }
 
@@ -412,9 +420,9 @@ def audit_metamorphic(
         ("at_epsilon", at_epsilon),
         ("noise", noise),
         ("stability_map", stability_map),
+        ("sequential", sequential),
+        ("parallel", parallel),
     ):
-        require_callable(label, value, _OWNER, optional=True)
-    for label, value in (("sequential", sequential), ("parallel", parallel)):
         require_callable(label, value, _OWNER, optional=True)
     require_probability("confidence", confidence, _OWNER)
     require_integer("seed", seed, _OWNER, least=0)
@@ -427,13 +435,15 @@ def audit_metamorphic(
         "at_epsilon": at_epsilon,
         "noise": noise,
         "parallel": parallel,
+        "unordered": unordered,
+        "row_wise": row_wise,
+        "zero_map": stability_map is not None and outcome(stability_map, d_in) == 0,
     }
-    given |= {"unordered": unordered, "row_wise": row_wise}
-    given["zero_map"] = stability_map is not None and outcome(stability_map, d_in) == 0
     require_nonnegative("epsilon", epsilon, _OWNER)
     require_probability("delta", delta, _OWNER, zero=True)
     if runs is not None:
-        require_integer("runs", runs, _OWNER, least=_FEWEST)
+        # smallest number of runs that an audit of a law takes
+        require_integer("runs", runs, _OWNER, least=1000)
     options = {
         "seed": seed,
         "confidence": confidence,

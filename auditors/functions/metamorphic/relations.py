@@ -67,7 +67,10 @@ def difference(first: Any, second: Any) -> float:
             return math.inf
         return max(map(difference, first, second), default=0.0)
     if isinstance(first, np.ndarray) or isinstance(second, np.ndarray):
-        return _of_arrays(np.asarray(first), np.asarray(second))
+        left, right = np.asarray(first), np.asarray(second)
+        if left.shape != right.shape:
+            return math.inf
+        return max(map(_of_scalars, left.ravel().tolist(), right.ravel().tolist()), default=0.0)
     return _of_scalars(first, second)
 
 
@@ -102,12 +105,6 @@ def _listed(column: Any) -> list[Any]:
     ]
 
 
-def _of_arrays(first: Any, second: Any) -> float:
-    if first.shape != second.shape:
-        return math.inf
-    return max(map(_of_scalars, first.ravel().tolist(), second.ravel().tolist()), default=0.0)
-
-
 def _of_scalars(first: Any, second: Any) -> float:
     """Return the relative difference of two numbers; other values are equal or not."""
     if isinstance(first, float | np.floating) and isinstance(second, float | np.floating):
@@ -118,10 +115,6 @@ def _of_scalars(first: Any, second: Any) -> float:
             abs(a - b) / max(abs(a), abs(b)) if math.isfinite(a) and math.isfinite(b) else math.inf
         )
         return apart if apart <= _ROUNDING else max(apart, 1.0)
-    return _of_objects(first, second)
-
-
-def _of_objects(first: Any, second: Any) -> float:
     try:
         return 0.0 if to_jsonable(first) == to_jsonable(second) else math.inf
     except InvalidArgument:
@@ -456,21 +449,3 @@ def _require_repeatable(
 
 def _short(value: Any) -> str:
     return str(value) if isinstance(value, Raised) else short_repr(value)
-
-
-def epsilons() -> Cases:
-    """Return values of epsilon for relations between figures."""
-    return [(10.0**k * x,) for k in range(-4, 2) for x in (1.0, 2.0, 3.0, 5.0)]
-
-
-def epsilon_lists() -> Cases:
-    """Return lists of epsilons for relations between figures."""
-    return [
-        ([1.0],),
-        ([0.1, 1.0],),
-        ([1.0, 0.1],),
-        ([0.5] * 4,),
-        ([1e-3, 2.0, 0.7],),
-        ([math.pi] * 2,),
-        ([0.1] * 100,),
-    ]

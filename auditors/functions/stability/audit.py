@@ -55,8 +55,6 @@ from dpwitness.core.values.validation import (
 
 _OWNER = "audit_stability"
 _SHRINK_SECONDS = 5.0
-_CONFIRMATIONS = 8  # further runs of both inputs of a finding
-_FIRST = 3  # datasets that are run twice to see whether the transformation is deterministic
 
 
 def audit_stability(
@@ -311,7 +309,8 @@ def _checked_inputs(inputs: Any, space: Any) -> list[Any]:
 
 def _is_randomized(space: Any, search: Search) -> bool:
     """Run the first datasets twice, and return whether outcomes differ."""
-    datasets = [dataset for _, dataset in zip(range(_FIRST), space.datasets(), strict=False)]
+    # datasets that are run twice to see whether the transformation is deterministic
+    datasets = [dataset for _, dataset in zip(range(3), space.datasets(), strict=False)]
     runs = [search.apply(datasets) for _ in range(2)]
     return not all(_same(one, other) for one, other in zip(*runs, strict=True))
 
@@ -329,7 +328,8 @@ def _same(one: Any, other: Any) -> bool:
 def _confirmed(found: Found, search: Search) -> Found | None:
     """Return the finding after further runs of both inputs; None if an outcome differs."""
     # each abort costs a process
-    for _ in range(1 if found.excess.kind == ABORTS else _CONFIRMATIONS):
+    # further runs of both inputs of a finding
+    for _ in range(1 if found.excess.kind == ABORTS else 8):
         left, right = search.apply([found.first, found.second])
         again = search.comparison.excess(left, right, found.d_in)
         if (
@@ -341,10 +341,6 @@ def _confirmed(found: Found, search: Search) -> Found | None:
         if not (_same(left, found.outcomes[0]) and _same(right, found.outcomes[1])):
             return None
     return found
-
-
-_LEAST_SECONDS = 0.05  # shortest audit of a chain
-_TRIES = 50  # draws of a chain, of which repeated ones are dropped, per requested chain
 
 
 @dataclass(frozen=True)
@@ -418,7 +414,10 @@ class Step:
         if not self.precedes(other):
             ends = [
                 f"{step.label} has {metric} on {space and space.to_json()}"
-                for step, metric, space in self._joint(other)
+                for step, metric, space in (
+                    (self, self.output_metric, self.output_space),
+                    (other, other.input_metric, other.input_space),
+                )
             ]
             raise InvalidArgument(
                 f"Step: {other.label} must take the outputs of {self.label}: {'; '.join(ends)}"
@@ -435,17 +434,14 @@ class Step:
             f"{self.label} >> {other.label}",
         )
 
-    def _joint(self, other: Step) -> Iterator[tuple[Step, str, InputSpace | None]]:
-        yield self, self.output_metric, self.output_space
-        yield other, other.input_metric, other.input_space
-
 
 def random_chains(steps: Sequence[Step], count: int, length: int, seed: int) -> list[Step]:
     """Return up to `count` different random compositions of at least two and at most `length`
     steps.
     """
     rng, found = random.Random(seed), dict[tuple[int, ...], Step]()
-    for _ in range(_TRIES * count):
+    # draws of a chain, of which repeated ones are dropped, per requested chain
+    for _ in range(50 * count):
         if len(found) == count:
             break
         at = rng.randrange(len(steps))
@@ -518,7 +514,8 @@ def audit_chains(
             "audit_chains: steps must contain two that can follow each other: metrics and "
             "spaces have to agree"
         )
-    each = max(_LEAST_SECONDS, seconds / len(chains))
+    # shortest audit of a chain
+    each = max(0.05, seconds / len(chains))
     return tuple(
         audit_stability(
             chain.function,

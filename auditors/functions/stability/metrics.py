@@ -115,7 +115,11 @@ def rounds(excess: Exact, bound: Exact, root: int, outputs: list[Any]) -> bool:
     narrow = (
         bool(floats)
         and all(to_f32(each) == each or each != each for each in floats)
-        and any(map(_has_many_bits, floats))
+        # more than 20 significant bits, as most results of rounding have
+        and any(
+            math.isfinite(each) and not (math.frexp(each)[0] * 2**20).is_integer()
+            for each in floats
+        )
     )
     relative = Fraction(excess) / Fraction(bound) / root
     if relative <= Fraction(_TOLERANCE_F32 if narrow else _TOLERANCE):
@@ -123,13 +127,6 @@ def rounds(excess: Exact, bound: Exact, root: int, outputs: list[Any]) -> bool:
     largest = max((abs(each) for each in floats if math.isfinite(each)), default=0.0)
     unit = Fraction(math.ulp(largest)) * (2**29 if narrow else 1)
     return relative <= Fraction(_LARGEST) and relative * Fraction(bound) <= _ULPS * unit
-
-
-def _has_many_bits(value: float) -> bool:
-    """Return whether a float has more than 20 significant bits, as most results of
-    rounding have.
-    """
-    return math.isfinite(value) and not (math.frexp(value)[0] * 2**20).is_integer()
 
 
 def flat_numbers(value: Any) -> list[Any]:
@@ -446,7 +443,7 @@ def metric_named(name: Any, argument: str, owner: str) -> Metric:
             )
         return PerGroup(name, found, hows[prefix])
     if prefix == "user" and inner:
-        return Users(name, inner)
+        return ByColumn(name, inner, Symmetric("symmetric"), count=True)
     column, _, rest = inner.rpartition(":")
     if (
         prefix == "by"
@@ -459,31 +456,16 @@ def metric_named(name: Any, argument: str, owner: str) -> Metric:
     )
 
 
-class Users(Metric):
-    """Number of users whose rows differ between two frames; a user is a value of the column."""
-
-    whole = True
-
-    def __init__(self, name: str, column: str) -> None:
-        super().__init__(name)
-        self.column = column
-
-    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
-        left, right = (_rows_by_value(plain(side), self.column, strict) for side in (first, second))
-        return sum(
-            Counter(left.get(user, ())) != Counter(right.get(user, ()))
-            for user in {**left, **right}
-        )
-
-
 class ByColumn(Metric):
-    """Largest distance between the rows of two frames that have one value of the column."""
+    """Distance of two frames whose rows are grouped by the value of a column: the largest distance
+    of a group, or with `count` the number of groups that differ, such as users.
+    """
 
     whole = True
 
-    def __init__(self, name: str, column: str, inner: Any) -> None:
+    def __init__(self, name: str, column: str, inner: Any, count: bool = False) -> None:
         super().__init__(name)
-        self.column, self.inner = column, inner
+        self.column, self.inner, self.count = column, inner, count
 
     def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
         left, right = (_rows_by_value(plain(side), self.column, strict) for side in (first, second))
@@ -491,7 +473,7 @@ class ByColumn(Metric):
             self.inner.between(left.get(value, []), right.get(value, []))
             for value in {**left, **right}
         ]
-        return max(found, default=0)
+        return sum(each > 0 for each in found) if self.count else max(found, default=0)
 
 
 def _rows_by_value(frame: Any, column: str, strict: bool) -> dict[Any, list[Any]]:

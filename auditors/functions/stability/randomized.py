@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -52,8 +52,6 @@ from dpwitness.mechanisms.wrappers.programs.declared import Unfinished
 
 _SECONDS = 0.5  # time limit of the runs in fresh states
 _MOST_DEPENDENCE = math.log(1000)  # log-evidence from which runs are not taken as independent
-_LEAST_BLOCK = 2  # consecutive runs of one input that are compared with the others
-_BLOCKS = 4  # smallest number of blocks
 
 
 def fresh_outcomes(
@@ -113,8 +111,10 @@ def depends(indicator: NDArray[np.bool_], fresh: NDArray[np.bool_]) -> bool:
     """Return whether runs depend on each other: those of a test, in their order, or those of fresh
     states in comparison.
     """
-    logs, size = list[float](), _LEAST_BLOCK
-    while len(indicator) // size >= _BLOCKS:
+    # consecutive runs of one input that are compared with the others
+    logs, size = list[float](), 2
+    # smallest number of blocks
+    while len(indicator) // size >= 4:
         counts = indicator[: len(indicator) // size * size].reshape(-1, size).sum(axis=1)
         logs.append(log_dependence(np.column_stack([counts, size - counts])))
         size *= 2
@@ -126,16 +126,11 @@ def depends(indicator: NDArray[np.bool_], fresh: NDArray[np.bool_]) -> bool:
 
 
 CONFIDENCE = 0.99
-_LOOK_RUNS = 12  # runs of each input in a look
 _TRAINED = 12  # pairs that a look shows beyond the map, of which more runs are made
 _TRAIN_RUNS = 64
 _TESTED = 3  # largest number of tests, among which the error is divided
 _TEST_RUNS = 400
-_LARGER = 300  # distances of training and test, relative to those of a look
 _MARGIN = 1e-9  # relative error of an estimated distance
-# share of test outputs that are new, beyond all distances seen before, of a transformation that
-# keeps state
-_LATE_SHARE = 0.5
 
 STATE = (
     "its outputs drift from run to run: the transformation must be deterministic, or draw "
@@ -164,8 +159,7 @@ class LawTest:
         return _gap(self.far, self.near, self.runs, (1 - self.confidence) / self.tests) > 0
 
     def to_json(self) -> Json:
-        names = ("runs", "far", "near", "slack", "confidence", "tests")
-        return {name: getattr(self, name) for name in names}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Json) -> LawTest:
@@ -173,9 +167,7 @@ class LawTest:
         impossible.
         """
         try:
-            found = cls(
-                *(data[name] for name in ("runs", "far", "near", "slack", "confidence", "tests"))
-            )
+            found = cls(**data)
             valid = (
                 0 <= found.near <= found.runs
                 and 0 <= found.far <= found.runs
@@ -293,7 +285,8 @@ def _looked(search: Search, group: Group, rng: Generator) -> list[_Candidate]:
     """Return the pairs of a group, in both directions, that few runs of each dataset show beyond
     the map.
     """
-    outcomes = _runs(search, group.datasets, _LOOK_RUNS, rng)
+    # runs of each input in a look
+    outcomes = _runs(search, group.datasets, 12, rng)
     found = []
     for i, j, d_in in group.pairs:
         search.pairs += 1
@@ -301,7 +294,8 @@ def _looked(search: Search, group: Group, rng: Generator) -> list[_Candidate]:
             begin = time.monotonic()
             choice = _choice(search, outcomes[one], outcomes[other], d_in)
             if choice is not None and choice[0] > 0:
-                seconds = _LARGER * (time.monotonic() - begin)
+                # distances of training and test, relative to those of a look
+                seconds = 300 * (time.monotonic() - begin)
                 found.append(
                     _Candidate(
                         group.datasets[one], group.datasets[other], d_in, choice[0], seconds=seconds
@@ -405,9 +399,9 @@ def _drifts(metric: Metric, before: Sequence[Any], after: Sequence[Any]) -> bool
     these from the others.
     """
     reach = float(np.max(_nearest(_distances(metric, before, before, own=True))))
-    return bool(
-        np.mean(_beyond(_nearest(_distances(metric, after, before)), reach, 1)) > _LATE_SHARE
-    )
+    # share of test outputs that are new, beyond all distances seen before, of a transformation
+    # that keeps state
+    return bool(np.mean(_beyond(_nearest(_distances(metric, after, before)), reach, 1)) > 0.5)
 
 
 def _distances(

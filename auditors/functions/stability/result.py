@@ -128,7 +128,7 @@ class StabilityResult(FunctionResult):
         return _as_float(self.measured) ** (0.5 if self.output_metric.endswith("l2") else 1)
 
     def _witness_fields(self) -> Json | None:
-        if not self.finding or any(_is_text(side) for side in (self.first, self.second)):
+        if not self.finding or any(map(_is_text, (self.first, self.second))):
             return None
         return {
             "finding": self.finding,

@@ -10,7 +10,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from itertools import chain, islice
@@ -32,11 +32,10 @@ from dpwitness.auditors.functions.stability.metrics import (
 )
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
+from dpwitness.core.domains.base import without
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import error_text
 from dpwitness.mechanisms.wrappers.programs.declared import Aborted, Unfinished
-
-_NEAR = 1 - 1e-9  # share of a bound from which an estimate is replaced by the exact distance
 
 EXCEEDS, ROUNDING, RAISES, ABORTS = "exceeds", "rounding", "raises", "aborts"
 # of a randomized transformation: outputs exceed the map in more runs than random numbers explain
@@ -136,10 +135,6 @@ class Comparison:
         bound = self._floats[d_in]
         return distance / bound if bound > 0 else math.inf if distance > 0 else 0.0
 
-    def is_suspect(self, ratio: float) -> bool:
-        """Return whether an estimated ratio needs an exact comparison."""
-        return not ratio < _NEAR
-
     def excess(self, first: Any, second: Any, d_in: Any) -> Excess | None:
         """Return what two outcomes show beyond the map, by exact arithmetic; None if nothing."""
         if isinstance(first, Unfinished) or isinstance(second, Unfinished):
@@ -180,10 +175,7 @@ def _ratio(measured: Exact, allowed: Exact, root: int) -> float:
         return math.inf
 
 
-_BATCH = 64  # most groups in a batch
-_BATCH_SECONDS = 0.2  # duration of a batch above which the next one is smaller
 _POOL = 32  # datasets with the largest ratios, from which random walks start
-_FRONT = 12  # first groups of each dataset that the sweep tries before it comes to the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +234,8 @@ class Search:
         for i, j, d_in in group.pairs:
             ratio = comparison.ratio(outcomes[i], outcomes[j], d_in)
             highest = max(highest, ratio)
-            if comparison.is_suspect(ratio):
+            # an estimate near the bound is replaced by the exact distance
+            if not ratio < 1 - 1e-9:
                 excess = comparison.excess(outcomes[i], outcomes[j], d_in)
                 if excess is not None and excess.kind not in self.found:
                     self.found[excess.kind] = Found(
@@ -288,7 +281,9 @@ class Search:
             begin = time.monotonic()
             self.test(batch)
             seconds = time.monotonic() - begin
-            size = max(1, size // 2) if seconds > _BATCH_SECONDS else min(2 * size, _BATCH)
+            # most groups in a batch
+            # duration of a batch above which the next one is smaller
+            size = max(1, size // 2) if seconds > 0.2 else min(2 * size, 64)
 
 
 def sweep(space: InputSpace, neighborhood: Neighborhood, inputs: Sequence[Any]) -> Iterator[Group]:
@@ -299,7 +294,8 @@ def sweep(space: InputSpace, neighborhood: Neighborhood, inputs: Sequence[Any]) 
     later = []
     for base in rows:
         groups = neighborhood.around(base)
-        yield from islice(groups, _FRONT)
+        # first groups of each dataset that the sweep tries before it comes to the others
+        yield from islice(groups, 12)
         later.append(groups)
     for groups in later:
         yield from groups
@@ -324,7 +320,6 @@ def walks(
 
 
 _SWEEP, _WALKS = 0.6, 0.8  # shares of the time at which the sweep and the random walks end
-_FIRST = 1500  # adversarial groups before random walks take turns with them
 _ROWS = 12  # largest number of different rows of a generated dataset
 
 
@@ -339,7 +334,8 @@ def run_search(
     """Run the three stages of a search, each with its share of the time."""
     start, rng = time.monotonic(), random.Random(seed)
     swept, walked = sweep(space, neighborhood, inputs), walks(space, neighborhood, search, rng)
-    search.run(islice(swept, _FIRST), start + _SWEEP * seconds)
+    # adversarial groups before random walks take turns with them
+    search.run(islice(swept, 1500), start + _SWEEP * seconds)
     search.run(chain.from_iterable(zip(swept, walked, strict=False)), start + _SWEEP * seconds)
     search.run(walked, start + _WALKS * seconds)
     if not search.done:
@@ -393,9 +389,6 @@ class _Finished(BaseException):
     """Raised to end the generation."""
 
 
-_MISSES = 10_000  # random draws without a pair after which the search ends
-
-
 class DomainSpace:
     """A domain as the set of inputs of a transformation."""
 
@@ -429,19 +422,10 @@ class DomainSpace:
         return iter(())
 
     def groups(self, search: Search, seed: int) -> Iterator[Group]:
-        """Yield the catalogued pairs, then random ones."""
-        return self._groups(chain(self.domain.catalogue(), self._draws(seed)), search)
-
-    def _draws(self, seed: int) -> Iterator[Pair | None]:
-        draws, misses, turn = self.domain.draws(np.random.default_rng(seed)), 0, 0
-        while misses < _MISSES:
-            pair = draws(turn)
-            misses, turn = (misses + 1 if pair is None else 0), turn + 1
-            yield pair
-
-    def _groups(self, pairs: Iterable[Pair | None], search: Search) -> Iterator[Group]:
-        """Yield the pairs whose distance is at most an audited one."""
-        for pair in pairs:
+        """Yield the catalogued pairs, then random ones, whose distance is at most an audited
+        one.
+        """
+        for pair in chain(self.domain.catalogue(), self._draws(seed)):
             if pair is None:
                 continue
             try:
@@ -451,16 +435,23 @@ class DomainSpace:
                     search.comparison.incomparable or f"input_metric {self.metric.name}: {error}"
                 )
                 continue
-            within = next(
-                (d for d in sorted(search.comparison.bounds) if not distance > d**self.metric.root),
-                None,
-            )
+            within = _smallest_bound(distance, self.metric, search.comparison)
             if within is not None:
                 yield Group([pair.d0, pair.d1], [(0, 1, within)])
 
+    def _draws(self, seed: int) -> Iterator[Pair | None]:
+        draws, misses, turn = self.domain.draws(np.random.default_rng(seed)), 0, 0
+        # random draws without a pair after which the search ends
+        while misses < 10_000:
+            pair = draws(turn)
+            misses, turn = (misses + 1 if pair is None else 0), turn + 1
+            yield pair
 
-_CANDIDATES = 16  # candidates that are evaluated together
-_ENTRIES = 40  # positions whose values are made simpler one by one
+
+def _smallest_bound(distance: Exact, metric: Metric, comparison: Comparison) -> Any:
+    """Return the smallest audited `d_in` that a distance does not exceed; None if there is none."""
+    return next((d for d in sorted(comparison.bounds) if not distance > d**metric.root), None)
+
 
 RowPair = tuple[list[Any], list[Any]]
 
@@ -479,14 +470,9 @@ def shrunk(
             place = 0
             while time.monotonic() < deadline:
                 rows = space.rows(found.first), space.rows(found.second)
-                better, place = _next_better(
-                    found,
-                    islice(candidates(*rows, space), place, None),
-                    place,
-                    space,
-                    input_metric,
-                    search,
-                )
+                left = islice(candidates(*rows, space), place, None)
+                better, passed = _next_better(found, left, space, input_metric, search)
+                place += passed
                 if better is None:
                     break
                 found, improved = better, True
@@ -494,32 +480,31 @@ def shrunk(
 
 
 def _next_better(
-    found: Found,
-    candidates: Iterator[RowPair],
-    place: int,
-    space: InputSpace,
-    metric: Metric,
-    search: Search,
+    found: Found, candidates: Iterator[RowPair], space: InputSpace, metric: Metric, search: Search
 ) -> tuple[Found | None, int]:
-    """Return the first candidate that shows the same kind of finding, and its place; (None, the
-    number of candidates) if there is none.
+    """Return the first candidate that shows the same kind of finding, None if there is none, and
+    the number of candidates before it.
     """
-    while True:
-        batch: list[tuple[Any, Any, Any] | None] = []
-        for first, second in islice(candidates, _CANDIDATES):
-            datasets = space.build(first), space.build(second)
-            if datasets == (found.first, found.second):
-                batch.append(None)
-                continue
-            within = distance_within(*datasets, space, metric, search.comparison)
-            batch.append(None if within is None or within > found.d_in else (*datasets, within))
-        if not batch:
-            return None, place
-        at = _first_that_shows([each for each in batch if each is not None], found, search)
-        if at is not None:
-            better, number = at
-            return better, place + [i for i, each in enumerate(batch) if each is not None][number]
-        place += len(batch)
+    passed = 0
+    # candidates that are evaluated together
+    while batch := list(islice(candidates, 16)):
+        tried = []
+        for at, rows in enumerate(batch):
+            first, second = map(space.build, rows)
+            if (first, second) != (found.first, found.second):
+                within = distance_within(first, second, space, metric, search.comparison)
+                if within is not None and within <= found.d_in:
+                    tried.append((at, first, second, within))
+        outcomes = search.apply([each for _, *datasets, _ in tried for each in datasets])
+        for (at, first, second, d_in), left, right in zip(
+            tried, outcomes[::2], outcomes[1::2], strict=True
+        ):
+            excess = search.comparison.excess(left, right, d_in)
+            if excess is not None and excess.kind == found.excess.kind:
+                better = Found(first, second, d_in, (left, right), excess)
+                return better, passed + at
+        passed += len(batch)
+    return None, passed
 
 
 def distance_within(
@@ -534,23 +519,7 @@ def distance_within(
         distance = metric.measure(first, second, strict=True)
     except Incomparable:
         return None
-    return next((d for d in sorted(comparison.bounds) if not distance > d**metric.root), None)
-
-
-def _first_that_shows(
-    batch: list[tuple[Any, Any, Any]], found: Found, search: Search
-) -> tuple[Found, int] | None:
-    """Return the first candidate that shows the same kind of finding, and its position."""
-    outcomes = search.apply([dataset for first, second, _ in batch for dataset in (first, second)])
-    for i, ((first, second, d_in), left, right) in enumerate(
-        zip(batch, outcomes[::2], outcomes[1::2], strict=True)
-    ):
-        excess = search.comparison.excess(left, right, d_in)
-        if excess is not None and excess.kind == found.excess.kind:
-            return replace(
-                found, first=first, second=second, d_in=d_in, outcomes=(left, right), excess=excess
-            ), i
-    return None
+    return _smallest_bound(distance, metric, comparison)
 
 
 def _with_less_rows(first: list[Any], second: list[Any], space: InputSpace) -> Iterator[RowPair]:
@@ -561,7 +530,8 @@ def _with_less_rows(first: list[Any], second: list[Any], space: InputSpace) -> I
     while size:
         for start in range(0, max(len(first), len(second)), size):
             cut = first[start : start + size]
-            yield first[:start] + first[start + size :], _without(second, cut)
+            rest = without(second, Counter(map(input_key, cut)), input_key)
+            yield first[:start] + first[start + size :], rest
             yield first[:start] + first[start + size :], second[:start] + second[start + size :]
         size //= 2
     for i in range(len(first)):
@@ -584,24 +554,13 @@ def _with_simpler_entries(
     first: list[Any], second: list[Any], space: InputSpace
 ) -> Iterator[RowPair]:
     """Yield the pair with a simpler value at one position, on both sides or on one."""
-    for i in range(min(len(first), len(second), _ENTRIES)):
+    # positions whose values are made simpler one by one
+    for i in range(min(len(first), len(second), 40)):
         for simpler in space.simpler_rows(first[i]):
             yield [*first[:i], simpler, *first[i + 1 :]], [*second[:i], simpler, *second[i + 1 :]]
             yield [*first[:i], simpler, *first[i + 1 :]], second
         for simpler in space.simpler_rows(second[i]):
             yield first, [*second[:i], simpler, *second[i + 1 :]]
-
-
-def _without(rows: list[Any], cut: list[Any]) -> list[Any]:
-    """Return the rows without those of `cut`, as far as they occur."""
-    left, kept = Counter(map(input_key, cut)), []
-    for row in rows:
-        key = input_key(row)
-        if left[key]:
-            left[key] -= 1
-        else:
-            kept.append(row)
-    return kept
 
 
 def _replaced(rows: list[Any], key: Any, simpler: Any) -> list[Any]:
