@@ -1,6 +1,10 @@
 """Metamorphic audits: relations between several runs that hold for every private mechanism."""
 
-from dpwitness.auditors.functions.metamorphic.audit import RELATIONS, audit_metamorphic
+from dpwitness.auditors.functions.metamorphic.audit import (
+    RELATIONS,
+    MetamorphicResult,
+    audit_metamorphic,
+)
 from dpwitness.auditors.functions.metamorphic.random_relations import (
     errors_ignore_one_record,
     more_epsilon_spreads_no_more,
@@ -13,7 +17,6 @@ from dpwitness.auditors.functions.metamorphic.relations import (
     parallel_composition_is_the_maximum,
     zero_map_is_constant,
 )
-from dpwitness.auditors.functions.metamorphic.result import MetamorphicResult
 
 __all__ = [
     "RELATIONS",

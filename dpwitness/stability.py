@@ -1,7 +1,6 @@
 """Stability audits of transformations: input spaces, results, and the audit."""
 
-from dpwitness.auditors.functions.stability.audit import audit_stability
-from dpwitness.auditors.functions.stability.chains import Step, audit_chains
+from dpwitness.auditors.functions.stability.audit import Step, audit_chains, audit_stability
 from dpwitness.auditors.functions.stability.inputs.atoms import Atom
 from dpwitness.auditors.functions.stability.inputs.spaces import (
     FrameOf,

@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.audit.audit import audit
-from dpwitness.auditors.functions.accounting import declared_targets as accountants
-from dpwitness.auditors.functions.metamorphic import declared_targets as relations
+from dpwitness.auditors.functions.declared_targets import DECLARED, DeclaredRelations
 from dpwitness.auditors.functions.metamorphic.audit import check_relation
-from dpwitness.auditors.functions.metamorphic.outputs import outcome
-from dpwitness.auditors.functions.stability import declared_targets as transformations
+from dpwitness.auditors.functions.metamorphic.relations import outcome
 from dpwitness.auditors.scanning.guessed_result import with_guess
 from dpwitness.auditors.scanning.trials import limits
 from dpwitness.auditors.search.catalogue import pairs_for
@@ -203,17 +201,10 @@ def _audit_declared(plan: AuditPlan, name: str, declaration: Json, seconds: floa
     """
     kind, target = str(declaration.get("kind")), plan.target(name)
     options: Json = {"seconds": max(min(_DETERMINISTIC_SECONDS, seconds), 0.5), "seed": plan.seed}
+    if kind not in DECLARED:
+        return Audited(name, why=f"its kind {kind!r} is unknown")
     try:
-        if kind == "accountant":
-            result: Result = accountants.audit_declared(
-                accountants.declared_accountant(target), **options
-            )
-        elif kind == "transformation":
-            result = transformations.audit_declared(
-                transformations.declared_transformation(target), **options
-            )
-        else:
-            return Audited(name, why=f"its kind {kind!r} is unknown")
+        (result,) = DECLARED[kind].of(target).audit(**options)
     except (InvalidArgument, MechanismFailed) as error:
         return Audited(name, why=_line(error))
     return Audited(name, (_KINDS[kind],), (with_guess(result, declaration.get("guessed")),))
@@ -259,7 +250,7 @@ def _audit_relations(
         audited = str(declaration.get("mechanism") or declaration.get("at_epsilon") or name)
         try:
             found, guess = (
-                relations.DeclaredRelations(plan.target(name), declaration),
+                DeclaredRelations(plan.target(name), declaration),
                 declaration.get("guessed"),
             )
             mechanism = found.mechanism
@@ -271,10 +262,7 @@ def _audit_relations(
                     else {"runs": _runs_within(plan, mechanism, mechanism.domain, share)}
                 )
                 found = replace(found, declaration=runs | declaration)
-            results = [
-                with_guess(result, guess)
-                for result in relations.audit_declared(found, seed=plan.seed)
-            ]
+            results = [with_guess(result, guess) for result in found.audit(seed=plan.seed)]
         except (InvalidArgument, MechanismFailed) as error:
             yield Audited(audited, why=_line(error))
         else:

@@ -24,11 +24,10 @@ from numpy.random import Generator
 
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import Outputs, WrongShape, encode
-from dpwitness.auditors.search.catalogue import pairs_for, require_domain
+from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.workers.engine import stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import (
     InvalidArgument,
@@ -40,13 +39,11 @@ from dpwitness.mechanisms.wrappers.adversaries import Adversary, answer_kind
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.sessions import Interactive, require_queries
 
-_KIND_RUNS = 64  # transcripts from which the kinds of answers are collected
 _SCORE_RUNS, _FINALIST_RUNS = 1000, 3000  # runs per side, to score a candidate and a finalist
 _FINALISTS, _PARENTS, _MAX_PAIRS = 5, 4, 6
 _SINGLE_QUERIES = 24  # queries of a list that are first each tried alone
 _MAX_STAGES = 12
 EVALUATIONS = 300  # default number of evaluations
-_AUDIT_ROUNDS = 200_000  # rounds of the later audit, for the expected certificate
 _STREAM_KEY = 0xAD  # first word of the keys of random streams; no audit uses this key
 
 
@@ -147,28 +144,10 @@ def find_adversary(
         require_integer("evaluations", evaluations, owner),
         require_integer("seed", seed, owner, least=0),
     )
-    search = _Search(
-        mechanism, claim, _pairs_to_search(mechanism, pair, owner), QuerySet(queries), rounds, seed
-    )
+    pairs = audited_pairs(mechanism, pair)
+    searched = pairs if pair is not None else pairs[:_MAX_PAIRS]
+    search = _Search(mechanism, claim, searched, QuerySet(queries), rounds, seed)
     return search.run(evaluations, time.monotonic() + seconds)
-
-
-def _pairs_to_search(mechanism: Any, pair: Pair | Sequence[Pair] | None, owner: str) -> list[Pair]:
-    """Return the given pairs, or else the first pairs of the catalog of the mechanism's domain."""
-    if pair is not None:
-        found = [pair] if isinstance(pair, Pair) else list(pair)
-        if not found or not all(isinstance(p, Pair) for p in found):
-            raise InvalidArgument(
-                f"{owner}: pair must be a Pair or a non-empty list of Pairs, got {short_repr(pair)}"
-            )
-        return found
-    domain = getattr(mechanism, "domain", None)
-    if not isinstance(domain, Domain):
-        raise InvalidArgument(
-            f"{owner}: pair must be given, or a domain declared by the mechanism, got neither"
-        )
-    require_domain(domain, owner)
-    return pairs_for(domain)[:_MAX_PAIRS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +244,8 @@ class _Search:
         run, kind_counts = _runner(against(self.mechanism, random_adversary)), Counter[str]()
         for i, dataset in enumerate((self.pairs[0].d0, self.pairs[0].d1)):
             try:
-                found = run(dataset, _KIND_RUNS, stream(self.seed, _STREAM_KEY, i))
+                # transcripts from which the kinds of answers are collected
+                found = run(dataset, 64, stream(self.seed, _STREAM_KEY, i))
             except Exception:  # the mechanism's own error: this dataset contributes no kinds
                 continue
             kind_counts.update(
@@ -410,7 +390,8 @@ class _Search:
         """Return the certificate expected from an event learned on encoded outputs; minus infinity
         if undefined.
         """
-        found = expected_certificate(one, zero, self.claim, alpha=0.01, rounds=_AUDIT_ROUNDS)
+        # rounds of the later audit, for the expected certificate
+        found = expected_certificate(one, zero, self.claim, alpha=0.01, rounds=200_000)
         return -math.inf if math.isnan(found) else found
 
 

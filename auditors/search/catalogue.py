@@ -18,9 +18,6 @@ from dpwitness.core.domains import Domain, domain_kinds
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 RANDOM_PAIRS_SEED = 11
-RANDOM_PAIRS = 12  # random pairs: each position with each change
-RANDOM_PAIRS_OF_CATEGORIES = 24  # random pairs of a domain of integers, which may be categories
-RANDOM_PAIRS_OF_NUMBERS = 2  # random pairs of a single number: the ends of its range matter most
 
 
 def pairs_for(domain: Domain) -> list[Pair]:
@@ -49,10 +46,13 @@ def pairs_for(domain: Domain) -> list[Pair]:
     """
     draw = domain.draws(np.random.default_rng(RANDOM_PAIRS_SEED))
     seen: set[frozenset[str]] = set()
+    # random pairs: each position with each change; more of categories; the ends of the range of a
+    # single number matter most
+    count = 24 if domain.has_integers else 2 if domain.records == 1 else 12
     pairs = list(
         _interleaved(
             _deduplicated(map(draw.renumbered, domain.catalogue()), seen),
-            _deduplicated(map(draw, range(_random_pair_count(domain))), seen),
+            _deduplicated(map(draw, range(count)), seen),
         )
     )
     if not pairs:
@@ -90,13 +90,6 @@ def _interleaved(shapes: Iterator[Pair], drawn: Iterator[Pair]) -> Iterator[Pair
         yield pair
         yield from islice(shapes, 2)
     yield from shapes
-
-
-def _random_pair_count(domain: Domain) -> int:
-    """Return the number of random pairs for a domain."""
-    if domain.has_integers:
-        return RANDOM_PAIRS_OF_CATEGORIES
-    return RANDOM_PAIRS_OF_NUMBERS if domain.records == 1 else RANDOM_PAIRS
 
 
 def audited_pairs(

@@ -5,9 +5,9 @@ The stages are:
 1. the shapes of the domain's catalog;
 2. CMA-ES over the changed record, the common records, their multiplicities and the output;
 3. random pairs, and random steps from the best of them;
-4. a lattice on which Hypothesis maximizes the score and shrinks the result;
-5. simplification of the best pair.
-"""
+4. a lattice on which Hypothesis maximizes the score and shrinks the result: its pairs have few
+   records, coordinates in quarters, and multiplicities that are powers of ten;
+5. simplification of the best pair."""
 
 from __future__ import annotations
 
@@ -16,18 +16,82 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings, target
 
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.search.lattice import search_lattice
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.base import SearchSpace
 from dpwitness.core.numerics.cma_es import minimize_cma_es
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.mechanism import FloatArray
+
+
+class _ThresholdExceeded(Exception):
+    """Raised at a pair whose score exceeds the threshold: Hypothesis shrinks examples
+    that raise.
+    """
+
+
+def search_lattice(
+    domain: Domain,
+    score: Callable[[Pair], float],
+    above: float,
+    *,
+    examples: int,
+    seconds: float,
+    random_seed: int,
+) -> tuple[Pair | None, float]:
+    """Return the simplest lattice pair whose score exceeds `above`, or None, with the highest score
+    seen.
+    """
+    pairs = domain.lattice()
+    if pairs is None:
+        return None, -math.inf
+    best: list[tuple[Pair, float]] = []
+    highest = -math.inf
+    deadline = time.monotonic() + seconds
+
+    @seed(random_seed)
+    @settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.target, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+    )
+    @given(pairs)
+    def attempt(pair: Pair) -> None:
+        nonlocal highest
+        if time.monotonic() > deadline:  # let the remaining examples pass without a score
+            return
+        value = score(pair)
+        highest = max(highest, value)
+        if math.isfinite(value):
+            target(value)
+        if value > above:
+            best[:] = [(pair, value)]
+            raise _ThresholdExceeded
+
+    try:
+        attempt()
+    except _ThresholdExceeded:
+        pass
+    except BaseExceptionGroup as group:
+        if not all(isinstance(error, _ThresholdExceeded) for error in group.exceptions):
+            raise
+    except Exception as error:
+        # Past the deadline a failing example no longer fails, and Hypothesis reports it as flaky.
+        # The pair remains valid.
+        if type(error).__name__ not in ("Flaky", "FlakyFailure", "FlakyReplay") or not best:
+            raise
+    return best[0] if best else (None, highest)
+
 
 STEPS = 0.6  # RESTARTS for domains of categories, over which CMA-ES cannot optimize
 # share of the evaluations reserved for random pairs and random steps from the best of them
@@ -37,16 +101,9 @@ MAX_IDLE_STEPS = 100  # steps without improvement after which the next restart b
 Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
 
 
-class FinalScore(Protocol):
-    """Callback that returns the final value of a pair, which costs more than its score.
-
-    With `thorough=False` the callback is cheaper; this mode suits pairs near one whose value is
-    known.
-    """
-
-    def __call__(
-        self, pair: Pair, output: FloatArray | None, thorough: bool = True
-    ) -> tuple[float, FloatArray | None]: ...
+# final value of a pair, which costs more than its score; with `thorough=False` it is cheaper, which
+# suits pairs near one whose value is known
+FinalScore = Callable[..., tuple[float, FloatArray | None]]
 
 
 class Candidate(NamedTuple):

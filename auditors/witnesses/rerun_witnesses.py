@@ -9,15 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpwitness.auditors.functions.accounting.declared_targets import replay_figure
-from dpwitness.auditors.functions.accounting.result import AccountantResult
+from dpwitness.auditors.functions.accounting.audit import AccountantResult
 from dpwitness.auditors.functions.bounds.sensitivity import Norm, SensitivityResult, sensitivity_at
 from dpwitness.auditors.functions.bounds.utility import UtilityResult, audit_utility
 from dpwitness.auditors.functions.bounds.utility_claims import Scaling, UtilityClaim
-from dpwitness.auditors.functions.metamorphic.audit import replay_relation
-from dpwitness.auditors.functions.metamorphic.declared_targets import declared_subject
-from dpwitness.auditors.functions.metamorphic.result import MetamorphicResult
-from dpwitness.auditors.functions.stability.replay import replay_pair
+from dpwitness.auditors.functions.declared_targets import (
+    replay_figure,
+    replay_pair,
+    replay_relation,
+)
+from dpwitness.auditors.functions.metamorphic.audit import MetamorphicResult
 from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.auditors.witnesses.witness_reader import read_pair
 from dpwitness.auditors.workers.trust import Trust
@@ -37,9 +38,7 @@ def rerun(raw: Json, mechanism: Any, trust: Trust, seed: int, name: str) -> tupl
             raw, mechanism, name
         ), "replay of an accountant witness: the figure was computed again"
     if raw["kind"] == "metamorphic":
-        found = replay_relation(
-            raw, declared_subject(mechanism, raw["relation"]), seed, name, trust.resolve_class
-        )
+        found = replay_relation(raw, mechanism, seed, name, trust.resolve_class)
         return found, "replay of a metamorphic witness: the recorded case was run again"
     return replay_pair(
         raw, mechanism, trust, name

@@ -13,17 +13,13 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpwitness.auditors.functions.accounting.audit import compare_at
-from dpwitness.auditors.functions.accounting.declared_targets import (
-    DeclaredAccountant,
-    audit_declared,
-)
-from dpwitness.auditors.functions.accounting.result import AccountantResult, plain
+from dpwitness.auditors.functions.accounting.audit import AccountantResult, compare_at
+from dpwitness.auditors.functions.accounting.search import plain
+from dpwitness.auditors.functions.declared_targets import DeclaredAccountant
 from dpwitness.auditors.scanning.package_discovery import discover
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.pages.exact_rows import order_of_release
@@ -138,9 +134,7 @@ def accountant_rows(adapter: str, python: str, known: Sequence[Json] = ()) -> It
                 )
                 found = next(holding, None)
                 if found is None:
-                    found = audit_declared(
-                        DeclaredAccountant(target, declaration), seconds=_SECONDS
-                    )
+                    (found,) = DeclaredAccountant(target, declaration).audit(seconds=_SECONDS)
                 yield about | {"target": name} | _finding(found)
             except _FAILURES as error:
                 yield about | {
@@ -192,14 +186,8 @@ def compare_releases(rows: Sequence[Json], pythons: Mapping[str, str]) -> None:
 
 def compared_again(row: Json, python: str) -> AccountantResult:
     """Return the comparison at the witness of a row, in the interpreter of another release."""
-    begin, raw, target = (
-        time.perf_counter(),
-        row["witness"],
-        Target(row["adapter"], row["target"], python, {}, _CALL_SECONDS),
-    )
-    at = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in raw["at"].items()
-    }
+    raw = row["witness"]
+    target = Target(row["adapter"], row["target"], python, {}, _CALL_SECONDS)
     try:
         accountant = DeclaredAccountant.of(target)
         return compare_at(
@@ -207,10 +195,9 @@ def compared_again(row: Json, python: str) -> AccountantResult:
             raw["mechanism"],
             raw["returns"],
             raw["parameters"],
-            at,
+            raw["at"],
             0,
             row["target"],
-            begin,
         )
     finally:
         target.close()

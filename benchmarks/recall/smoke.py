@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.audit import question_of
-from dpwitness.auditors.functions.accounting.declared_targets import DeclaredAccountant
-from dpwitness.auditors.functions.accounting.search import points
-from dpwitness.auditors.functions.stability.declared_targets import DeclaredTransformation
+from dpwitness.auditors.functions.accounting.search import points, question_of
+from dpwitness.auditors.functions.declared_targets import DeclaredAccountant, DeclaredTransformation
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.benchmarks.recall.corpus import Entry, Release
 from dpwitness.core.values.json_reader import Json

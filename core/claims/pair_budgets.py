@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 
 from dpwitness.core.claims.basic_notions import PureDP
 from dpwitness.core.claims.claim import Claim, FloatArray, exact_claim, parse_claim, parse_numbers
-from dpwitness.core.datasets.distances import differing_entries, distance_of
-from dpwitness.core.datasets.relations import NORMS
+from dpwitness.core.datasets.relations import NORMS, differing_entries, distance_of
 from dpwitness.core.values.validation import (
     InvalidArgument,
     number_from_text,

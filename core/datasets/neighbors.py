@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.core.datasets.distances import graph_distance_problem, vector_distance_problem
 from dpwitness.core.datasets.records import (
     ABSENT,
     DatasetRecords,
@@ -34,14 +33,15 @@ from dpwitness.core.datasets.relations import (
     RELATIONS,
     ParsedRelation,
     excess,
+    graph_distance_problem,
     parse_relation,
+    vector_distance_problem,
 )
 from dpwitness.core.values.class_registry import is_registered, public_name
 from dpwitness.core.values.dataframe_backends import library_name
 from dpwitness.core.values.json_codec import Dataset
 from dpwitness.core.values.validation import InvalidArgument
 
-_MAX_UNIT_COLUMNS = 64  # columns that are tried as units, at most
 _UNMATCHED_RECORDS = "records are in one dataset and not in the other"
 _K_LIMIT = 10  # values of k below this one are tried in suggestions
 
@@ -174,7 +174,8 @@ def matching_relations(d0: Dataset, d1: Dataset) -> list[str]:
         )
     columns: list[str] = []
     with contextlib.suppress(InvalidArgument):
-        columns = list(read_records(d0, "D0").fields or {})[:_MAX_UNIT_COLUMNS]
+        # columns that are tried as units, at most
+        columns = list(read_records(d0, "D0").fields or {})[:64]
     for name in ("add-remove", "replace-one"):
         if name not in found:
             found += [

@@ -9,9 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.core.datasets.distances import vector_numbers
 from dpwitness.core.datasets.neighbors import matching_relations, neighbor_problem
-from dpwitness.core.datasets.relations import NORMS, OWN, RELATIONS, composed, parse_relation
+from dpwitness.core.datasets.relations import (
+    NORMS,
+    OWN,
+    RELATIONS,
+    composed,
+    parse_relation,
+    vector_numbers,
+)
 from dpwitness.core.values.dataframe_backends import fix
 from dpwitness.core.values.json_codec import Dataset, to_jsonable
 from dpwitness.core.values.json_reader import Json

@@ -265,7 +265,12 @@ def _read_frame(frame: Any, side: str) -> DatasetRecords:
     parts = to_parts(frame)
     index, columns = parts["index"], list(parts["columns"])
     names = [column["name"] for column in columns]
-    index_is_column = index is not None and _is_informative_index(index)
+    # an index that holds more than row numbers
+    index_is_column = index is not None and (
+        index["name"] is not None
+        or index["values"].dtype.kind not in "iu"
+        or index["categories"] is not None
+    )
     if index_is_column:
         columns, names = [index, *columns], ["index" if "index" not in names else "(index)", *names]
     types = "; ".join(
@@ -294,15 +299,6 @@ def _read_frame(frame: Any, side: str) -> DatasetRecords:
     kind = f"a {parts['library']} frame ({types})"
     return DatasetRecords(
         kind, keys, None, _named_columns(names, columns, side), about=about, labels=labels
-    )
-
-
-def _is_informative_index(index: Parts) -> bool:
-    """Return whether an index holds more than row numbers, some of which may be missing."""
-    return (
-        index["name"] is not None
-        or index["values"].dtype.kind not in "iu"
-        or index["categories"] is not None
     )
 
 
@@ -488,7 +484,7 @@ def _extra_attributes(value: Any, _depth: int = 0) -> dict[str, Hashable]:
     return {
         f"attribute {n}": exact(v, _depth + 1)
         for n, v in content.items()
-        if n not in known and not _is_cached_property(kind, n)
+        if n not in known and type(getattr(kind, n, None)).__name__ != "cached_property"
     }
 
 
@@ -500,11 +496,6 @@ def slots_of_class(cls: type) -> tuple[str, ...]:
         if isinstance(found, str)
         else tuple(name for name in found if not name.startswith("__"))
     )
-
-
-def _is_cached_property(kind: type, name: str) -> bool:
-    """Return whether an attribute is only the cached value of a property."""
-    return type(getattr(kind, name, None)).__name__ == "cached_property"
 
 
 def _kind_text(value: Any) -> str:

@@ -1,15 +1,30 @@
-"""Neighboring relations: their names, their options, and their parsing.
+"""Neighboring relations: their names, their options, and their parsing; distances of vectors of
+answers in exact arithmetic, and comparison of graphs.
 
 A relation is written as its name and, if it has any, its options: ``add-remove``,
 ``add-remove:unit=user``, ``replace-one:k=3``, ``attribute:columns=age+city``. Every relation is
 symmetric: (d0, d1) are neighbors exactly when (d1, d0) are.
+
+Each float is the rational number that it represents. A float that is not a whole number was rounded
+when it was written, such as 0.1 or 1/sqrt(2). Such a float may represent any number that rounds to
+it, up to half a unit in the last place away. A step over several answers that was divided by its L1
+or L2 norm may carry one rounding error of 1 for each of the answers. Whole numbers, however large,
+are exact. Rounding never explains a distance beyond 1 + 2^-20.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
+import numpy as np
+
+from dpwitness.core.datasets.records import exact
+from dpwitness.core.values.dataframe_backends import UnsupportedData
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 RELATIONS = {
@@ -159,3 +174,290 @@ def describe_relation(relation: str) -> str:
     if found.k > 1:
         more.append(f"and {found.k} may differ")
     return RELATIONS[found.name] + (f"; {', '.join(more)}" if more else "")
+
+
+_ROUNDING = Fraction(1, 2**52)
+# part of a distance that rounding may explain, however large the answers are
+_MOST_ROUNDING = Fraction(1, 2**20)
+
+Number = int | float
+
+
+def vector_distance_problem(d0: Any, d1: Any, relation: str) -> str:
+    """Return "" if two vectors are at distance at most 1, else the reason with the distance.
+
+    Examples
+    --------
+    >>> vector_distance_problem([2**60], [2**60 + 50], "l1")
+    'their distance is 50, at most 1 is allowed'
+    >>> vector_distance_problem([0.0, 0.0], [math.sqrt(0.5), math.sqrt(0.5)], "l2")
+    ''
+    """
+    vectors = []
+    for name, dataset in (("D0", d0), ("D1", d1)):
+        numbers = vector_numbers(dataset)
+        if numbers is None:
+            return f"both must be numeric vectors with numbers of at most 64 bits, {name} is not"
+        if not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
+            return f"answers must be finite, but {name} contains NaN or infinity"
+        vectors.append(numbers)
+    first_vector, second_vector = vectors
+    kinds = [
+        d.dtype.name
+        if isinstance(d, np.ndarray)
+        else "number"
+        if np.ndim(d) == 0
+        else type(d).__name__
+        for d in (d0, d1)
+    ]
+    if kinds[0] != kinds[1]:
+        return f"D0 is of {kinds[0]}, D1 of {kinds[1]}: both datasets must be of one kind"
+    if len(first_vector) != len(second_vector) or np.ndim(d0) != np.ndim(d1):
+        return (
+            f"they have shapes {np.shape(d0)} and {np.shape(d1)}, both must be vectors of one "
+            "length"
+        )
+    single = isinstance(d0, np.ndarray) and d0.dtype.kind == "f" and d0.dtype.itemsize < 8
+    spacing = (lambda x: float(np.spacing(d0.dtype.type(abs(x))))) if single else math.ulp
+    if all(
+        a == b and _negative_zero(a) == _negative_zero(b)
+        for a, b in zip(first_vector, second_vector, strict=True)
+    ):
+        raise InvalidArgument(
+            "Pair: D0 and D1 are identical, which cannot show a violation; change an answer "
+            "of one of them"
+        )
+    other = (
+        []
+        if np.ndim(d0) == 0 or isinstance(d0, np.ndarray)
+        else [
+            i
+            for i, (a, b) in enumerate(zip(d0, d1, strict=True))
+            if type(a) is not type(b) and a == b
+        ]
+    )
+    if other:
+        types = [type(d[other[0]]).__name__ for d in (d0, d1)]
+        return (
+            f"answer {other[0]} is of type {types[0]} in D0 and {types[1]} in D1 and does not "
+            "move: give both in one type"
+        )
+    moved = [(a, b) for a, b in zip(first_vector, second_vector, strict=True) if a != b]
+    steps = [abs(Fraction(a) - Fraction(b)) for a, b in moved]
+    rounding = [
+        sum(
+            (Fraction(spacing(v)) / 2 for v in pair if isinstance(v, float) and not v.is_integer()),
+            Fraction(0),
+        )
+        for pair in moved
+    ]
+    smallest_steps = [
+        max(step - free, Fraction(0)) for step, free in zip(steps, rounding, strict=True)
+    ]
+    largest_allowed = 1 + (
+        len(moved) * _ROUNDING if len(moved) > 1 and any(rounding) and relation != "linf" else 0
+    )
+    for sizes, limit in ((smallest_steps, largest_allowed), (steps, 1 + _MOST_ROUNDING)):
+        if _norm_of_steps(sizes, relation) > (limit * limit if relation == "l2" else limit):
+            break
+    else:
+        return ""
+    return (
+        f"their distance is {_distance_text(_norm_of_steps(steps, relation), relation)}, at most "
+        "1 is allowed"
+    )
+
+
+def distance_of(d0: Any, d1: Any, norm: str) -> float | None:
+    """Return the distance of two vectors in a norm, rounded up; None unless both are vectors of one
+    length.
+
+    Examples
+    --------
+    >>> distance_of([0.0, 2.0], [1.0, 0.0], "l1"), distance_of(0.0, [1.0], "l1")
+    (3.0, None)
+    """
+    steps = _steps(d0, d1)
+    if steps is None:
+        return None
+    size = _norm_of_steps(steps, norm)
+    exact = size * size if norm != "l2" else size
+    found = math.sqrt(size) if norm == "l2" else float(size)
+    while Fraction(found) ** 2 < exact:
+        found = math.nextafter(found, math.inf)
+    return found
+
+
+def differing_entries(d0: Any, d1: Any) -> list[bool] | None:
+    """Return which entries of two vectors differ; None unless both are vectors of one length."""
+    steps = _steps(d0, d1)
+    return None if steps is None else [step != 0 for step in steps]
+
+
+def _steps(d0: Any, d1: Any) -> list[Fraction] | None:
+    """Return the exact absolute differences of two vectors; None unless both are finite vectors of
+    one length.
+    """
+    first, second = vector_numbers(d0), vector_numbers(d1)
+    if (
+        first is None
+        or second is None
+        or np.shape(d0) != np.shape(d1)
+        or not all(map(math.isfinite, [*first, *second]))
+    ):
+        return None
+    return [abs(Fraction(a) - Fraction(b)) for a, b in zip(first, second, strict=True)]
+
+
+def _negative_zero(number: Number) -> bool:
+    return isinstance(number, float) and number == 0 and math.copysign(1, number) < 0
+
+
+def _norm_of_steps(steps: list[Fraction], relation: str) -> Fraction:
+    """Return the norm of the steps; for l2, its square."""
+    if relation == "linf":
+        return max(steps, default=Fraction(0))
+    return sum((step * step if relation == "l2" else step for step in steps), Fraction(0))
+
+
+def _distance_text(size: Fraction, relation: str) -> str:
+    """Return a distance as text, with more digits where it is barely above 1."""
+    try:
+        value = math.sqrt(size) if relation == "l2" else float(size)
+    except OverflowError:
+        return "beyond all floats"
+    if value < 1 + 1e-5:
+        return f"1 + {float(size - 1) / (2 if relation == 'l2' else 1):.3g}"
+    return f"{value:.6g}"
+
+
+def vector_numbers(dataset: Any) -> list[Number] | None:
+    """Return the entries of a numeric vector, or a single number, as a list; None for anything
+    else.
+    """
+    if isinstance(dataset, np.ndarray | np.generic):
+        long = dataset.dtype.kind == "f" and dataset.dtype.itemsize > 8
+        if (
+            dataset.ndim > 1
+            or long
+            or dataset.dtype.kind not in "biuf"
+            or isinstance(dataset, np.ma.MaskedArray)
+        ):
+            return None
+        return list(np.atleast_1d(dataset).tolist())
+    items = dataset if isinstance(dataset, list | tuple) else [dataset]
+    if not all(
+        isinstance(item, int | float | np.integer | np.float32 | np.float16)
+        and not isinstance(item, bool)
+        for item in items
+    ):
+        return None
+    return [float(item) if isinstance(item, float | np.floating) else int(item) for item in items]
+
+
+def graph_distance_problem(d0: Any, d1: Any, relation: ParsedRelation) -> str:
+    """Return "" if two networkx graphs differ in no more edges or nodes than the relation allows,
+    else the reason.
+    """
+    if type(d0) is not type(d1):
+        return f"D0 is a {type(d0).__name__}, D1 a {type(d1).__name__}"
+    if _exact_key(d0.graph, "an attribute of D0") != _exact_key(d1.graph, "an attribute of D1"):
+        return (
+            "attributes of the graphs themselves (not of nodes or edges) differ: give both "
+            "graphs the same"
+        )
+    nodes, edges = zip(
+        *(_nodes_and_edges(graph, side) for graph, side in ((d0, "D0"), (d1, "D1"))), strict=True
+    )
+    if nodes[0] == nodes[1] and edges[0] == edges[1]:
+        raise InvalidArgument(
+            "Pair: D0 and D1 are identical, which cannot show a violation; change an edge or "
+            "a node of one of them"
+        )
+    k = relation.k
+    unmatched = [
+        node for node in {**nodes[0], **nodes[1]} if (node in nodes[0]) != (node in nodes[1])
+    ]
+    changed = [node for node in nodes[0] if node in nodes[1] and nodes[0][node] != nodes[1][node]]
+    removed, added = edges[0] - edges[1], edges[1] - edges[0]
+    if relation.name in ("edge", "replace-edge"):
+        if unmatched or changed:
+            return f"{len(unmatched) + len(changed)} nodes differ, none may"
+        if relation.name == "edge":
+            return excess(
+                removed.total() + added.total(), k, "edges are in one graph and not in the other"
+            )
+        if removed.total() != added.total():
+            return (
+                f"they have {edges[0].total()} and {edges[1].total()} edges, the number may not "
+                "differ"
+            )
+        return excess(removed.total(), k, "edges differ")
+    if relation.name == "node":
+        if changed:
+            return f"{len(changed)} nodes have other attributes, a node is added or removed"
+        apart = [ends for ends, _ in (removed + added) if not set(ends) & {*unmatched}]
+        if apart:
+            return f"{len(apart)} edges differ between nodes that are in both"
+        return excess(len(unmatched), k, "nodes are in one graph and not in the other")
+    if unmatched:
+        return (
+            f"{len(unmatched)} nodes are in one graph and not in the other, the nodes may not "
+            "differ"
+        )
+    covered = _has_vertex_cover(set(changed), [ends for ends, _ in removed + added], k)
+    return "" if covered else f"the differences belong to more than {k} nodes, at most {k} may"
+
+
+# of an edge; a tuple if the graph is directed
+Ends = frozenset[Hashable] | tuple[Hashable, Hashable]
+
+
+def _nodes_and_edges(
+    graph: Any, side: str
+) -> tuple[dict[Hashable, Hashable], Counter[tuple[Ends, Hashable]]]:
+    """Return exact keys of the nodes with those of their attributes, and the number of edges by
+    ends, edge key and attributes.
+    """
+    names = {node: _exact_key(node, f"node {short_repr(node)} of {side}") for node in graph.nodes}
+    attributes_of = {
+        names[node]: _exact_key(dict(about), f"node {short_repr(node)} of {side}")
+        for node, about in graph.nodes(data=True)
+    }
+    edges: Counter[tuple[Ends, Hashable]] = Counter()
+    for one, other, *about in graph.edges(
+        data=True, **({"keys": True} if graph.is_multigraph() else {})
+    ):
+        ends = (
+            (names[one], names[other])
+            if graph.is_directed()
+            else frozenset((names[one], names[other]))
+        )
+        edges[
+            ends, _exact_key(about, f"edge ({short_repr(one)}, {short_repr(other)}) of {side}")
+        ] += 1
+    return attributes_of, edges
+
+
+def _exact_key(value: Any, where: str) -> Hashable:
+    """Return the exact key of a node or of attributes. Raise InvalidArgument if the value cannot be
+    compared exactly.
+    """
+    try:
+        return exact(value)
+    except (InvalidArgument, UnsupportedData) as error:
+        why = str(error).removeprefix("dataset must be writable as JSON, ")
+        remedy = "give numbers, texts, arrays or containers of them"
+        raise InvalidArgument(
+            f"Pair: {where} cannot be compared exactly: {why}; {remedy}"
+        ) from None
+
+
+def _has_vertex_cover(nodes: set[Hashable], edges: list[Ends], k: int) -> bool:
+    """Return whether `nodes` and at most k - len(nodes) further nodes touch all edges. Branches on
+    the two ends of an uncovered edge.
+    """
+    if len(nodes) > k:
+        return False
+    uncovered = next((ends for ends in edges if not nodes & set(ends)), None)
+    return uncovered is None or any(_has_vertex_cover({*nodes, end}, edges, k) for end in uncovered)

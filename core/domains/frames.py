@@ -1,10 +1,9 @@
-"""The domain of data frames with typed columns. Neighbors differ in a row, in all rows of a user,
-or in some columns.
+"""The domains of data frames with typed columns, and of event streams. Neighbors differ in a row,
+in all rows of a user, or in some columns.
 
 Pairs are built from pairs of `Rows`, whose numbers encode the values: a category by its index, a
 date by its day, a missing value by an additional flag column. Where users or groups of k records
-count as one, the changed row is repeated, unchanged or with each category.
-"""
+count as one, the changed row is repeated, unchanged or with each category."""
 
 from __future__ import annotations
 
@@ -20,10 +19,19 @@ from numpy.random import Generator
 
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.datasets.relations import ParsedRelation, parse_relation
-from dpwitness.core.domains.base import Domain, Draws, RandomSteps, SearchSpace
+from dpwitness.core.domains.base import (
+    DIGITS,
+    MAX_ENTRIES,
+    Domain,
+    Draws,
+    RandomSteps,
+    SearchSpace,
+    changed_row_index,
+    shorter,
+    sized,
+    without,
+)
 from dpwitness.core.domains.columns import FRAMES, Column, built, column, column_lists
-from dpwitness.core.domains.fields import MAX_ENTRIES, sized
-from dpwitness.core.domains.pair_patterns import DIGITS, changed_row_index, shorter
 from dpwitness.core.domains.rows import Rows
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import (
@@ -443,7 +451,7 @@ class Table(Domain):
         sides = [self._rows_as_numbers(side) for side in (pair.d0, pair.d1)]
         both = Counter(sides[0]) & Counter(sides[1])
         removed = [both, *(Counter([row]) for row in both if both.total() > 1)]
-        candidates = [[_without(rows, some) for rows in sides] for some in removed]
+        candidates = [[without(rows, some, tuple) for rows in sides] for some in removed]
         candidates += [
             [
                 [self._shortened_row(row, 0) if row in both else row for row in rows]
@@ -503,17 +511,6 @@ class Table(Domain):
         return self.rows.unordered
 
 
-def _without(rows: list[_Row], removed: Counter[_Row]) -> list[_Row]:
-    """Return the rows with each row of `removed` left out as often as counted there."""
-    remaining, result = Counter(removed), []
-    for row in rows:
-        if remaining[row]:
-            remaining[row] -= 1
-        else:
-            result.append(row)
-    return result
-
-
 class _FrameSampler(Draws[Table]):
     """Random pairs of frames, converted from random pairs of `Rows`."""
 
@@ -549,3 +546,33 @@ class _FrameMoves(RandomSteps):
 
     def learn(self, part: int, before: float, after: float) -> None:
         self._moves.learn(part, before, after)
+
+
+@dataclass(frozen=True, slots=True)
+class Events(Table):
+    """Streams of up to `size` events, in order: a list of dicts with `columns`, the number of the
+    event under `time`, and a `user`.
+
+    Under ``event`` one event is added or removed, and the others keep their order and time. Under
+    ``add-remove:unit=USER`` all events of one user are added or removed.
+
+    Parameters
+    ----------
+    columns, size, user, relation, per_user, frame
+        Parameters of `Table`. The default relation without a user is ``event``.
+    time : str
+        Key of the number of an event, in increasing order.
+
+    Raises
+    ------
+    InvalidArgument
+        As for `Table`.
+    """
+
+    frame: str = "records"
+    time: str | None = "time"
+
+    def __post_init__(self) -> None:
+        if not self.relation and self.user is None:
+            object.__setattr__(self, "relation", "event")
+        Table.__post_init__(self)

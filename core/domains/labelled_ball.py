@@ -14,16 +14,20 @@ from numpy.random import Generator
 
 from dpwitness.core.datasets.datasets import LabelledVectors
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.base import Domain, SearchSpace
-from dpwitness.core.domains.fields import MAX_ENTRIES, items, require_labels, sized
-from dpwitness.core.domains.pair_patterns import (
+from dpwitness.core.domains.base import (
     CHANGES,
     DIGITS,
+    MAX_ENTRIES,
     NAMED_LABELS,
     PLACES,
+    Domain,
+    SearchSpace,
     drop_invalid_pairs,
+    items,
     ranked,
+    require_labels,
     rounded,
+    sized,
 )
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require
@@ -33,8 +37,6 @@ if TYPE_CHECKING:
 
 Record = tuple[FloatArray, float]
 Counted = tuple[FloatArray, float, int]
-
-_MAX_DISTINCT = 16  # different records in a drawn crowd
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,8 @@ class LabelledBall(Domain):
     def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
         others, labels = self.size - 1, sorted(set(self.labels))
         change = turn % 4 if len(labels) > 1 else (1, 3)[turn // 2 % 2]
-        distinct = min(others, _MAX_DISTINCT)
+        # different records in a drawn crowd
+        distinct = min(others, 16)
         share, over = divmod(others, max(distinct, 1))
         # includes the extreme labels
         drawn = np.append(labels[:: max(len(labels) - 1, 1)], rng.choice(labels, distinct))[

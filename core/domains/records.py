@@ -1,13 +1,16 @@
-"""The domain of records that are numbers, one per person.
+"""Tables of records with one or several columns, with random pairs and random steps from pair to
+pair; and the domain of records that are numbers, one per person.
 
-The catalogue covers extremes of the domain, one against many, halves, one record against none,
-missing values and values out of range. The changed record lies last, first or in the middle in
-turn.
-"""
+Categories, labels and places have no order. They are drawn, each equally likely, and never moved
+along a range, so that the results do not depend on the numbering of categories. Two categories come
+from a random matching, in which each category is used once before any repeats."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from abc import abstractmethod
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,26 +19,284 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.base import SearchSpace
-from dpwitness.core.domains.fields import MAX_ENTRIES, flags, sized, vector
-from dpwitness.core.domains.pair_patterns import (
+from dpwitness.core.domains.base import (
+    CHANGES,
+    MAX_ENTRIES,
     MAX_LISTED_CATEGORIES,
     PLACES,
+    Domain,
+    Draws,
+    RandomSteps,
+    SearchSpace,
     between,
+    changed_row_index,
     drop_invalid_pairs,
     far_outside_interval,
+    flags,
     insert_record,
+    integers_between,
     matching,
     ranked,
+    sized,
     smaller_magnitudes,
     truncated_tables,
+    vector,
 )
-from dpwitness.core.domains.tables import Tabular
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
+
+
+class Tabular(Domain):
+    """Base of the domains whose datasets are records with the same columns: features, and a label
+    if `labels` is not empty.
+    """
+
+    size: int
+    labels: tuple[float, ...] = ()
+    every_label = False  # whether each label must occur in both datasets
+
+    @property
+    def absent(self) -> bool:
+        """Return whether a feature may be NaN."""
+        return False
+
+    @property
+    @abstractmethod
+    def columns(self) -> FloatArray:
+        """Return the smallest and the largest value of each feature, of shape (k, 2)."""
+
+    @property
+    @abstractmethod
+    def integer_columns(self) -> tuple[int, ...]:
+        """Return the indices of the integer features, including categories."""
+
+    @property
+    @abstractmethod
+    def category_columns(self) -> tuple[int, ...]:
+        """Return the indices of the features that are categories."""
+
+    def dataset(self, table: FloatArray) -> FloatArray:
+        """Return the dataset of a table with one record per row, by default the table."""
+        return table
+
+    @property
+    def has_integers(self) -> bool:
+        return bool(self.integer_columns)
+
+    @property
+    def unordered(self) -> bool:
+        return bool(self.category_columns)
+
+    def draws(self, rng: Generator) -> TableSampler:
+        return TableSampler(self, rng)
+
+
+class TableSampler(Draws[Tabular]):
+    """Sampler of random pairs of tables."""
+
+    def __init__(self, domain: Tabular, rng: Generator) -> None:
+        super().__init__(domain, rng)
+        self.columns = domain.columns
+        self.width = len(self.columns) + bool(domain.labels)
+        self._matchings: dict[int, list[list[tuple[float, float]]]] = defaultdict(list)
+        self._turn_counts: Counter[tuple[int, int]] = Counter()
+
+    def moves(self) -> TableSteps:
+        return TableSteps(self)
+
+    def random_pair(self, turn: int, corners: bool) -> Pair | None:
+        domain, rng, k = self.domain, self.rng, len(self.columns)
+        labels = sorted(set(domain.labels))
+        movable = np.flatnonzero(self.columns[:, 0] < self.columns[:, 1])
+        can_flip, can_move = len(labels) > 1, len(movable) > 0
+        possible = [
+            c for c, can in enumerate((can_flip, can_move, can_flip and can_move, can_move)) if can
+        ]
+        change = possible[turn % len(possible)] if possible else 1
+        at, place = PLACES[turn % 3]
+        crowd = self.rows(domain.size - 1, corners)
+        before = self.rows(1, change != 3)[0]
+        before[:k] = np.where(np.isnan(before[:k]), self.columns[:, 1], before[:k])
+        after = before.copy()
+        if change in (0, 2) and labels:
+            before[k], after[k] = rng.choice(labels, 2, replace=False)
+        if change in (1, 2, 3):
+            for column in range(k) if change != 3 else [int(rng.choice(movable))]:
+                before[column], after[column] = self._opposite_values(
+                    column, before[column], place(domain.size - 1)
+                )
+        others = "at random corners" if corners else "from the interior"
+        base = crowd if domain.relation == "add-remove" else insert_record(crowd, before, place)
+        return self.paired(
+            base,
+            insert_record(crowd, after, place),
+            f"drawn {turn}: {CHANGES[change]}, {at} among others {others}",
+        )
+
+    def renumbered(self, pair: Pair | None) -> Pair | None:
+        """Return the pair with its categories randomly renumbered; the categories of the changed
+        record come from the next matching.
+        """
+        domain, rng = self.domain, self.rng
+        if pair is None or not domain.category_columns:
+            return pair
+        tables = [np.array(d, dtype=float).reshape(len(d), self.width) for d in (pair.d0, pair.d1)]
+        shorter, longer = sorted(tables, key=len)
+        at = changed_row_index(longer, shorter)
+        for column in sorted({*self.domain.category_columns}):
+            low, high = self.columns[column]
+            if low == high:
+                continue
+            known = np.unique(np.concatenate([table[:, column] for table in tables]))
+            known = known[(known >= low) & (known <= high)]
+            changed = [
+                row[column]
+                for row in (longer[at], *shorter[at : at + (domain.relation == "replace-one")])
+                if row[column] in known
+            ]
+            others = np.setdiff1d(known, changed)
+            names = dict(
+                zip(dict.fromkeys(changed), self._next_two_values(column, at), strict=False)
+            )
+            taken = list(names.values())
+            if high - low < MAX_LISTED_CATEGORIES:
+                free = np.setdiff1d(low + np.arange(int(high - low) + 1), taken)
+                names |= zip(others, rng.permutation(free)[: len(others)], strict=True)
+            else:
+                names |= zip(
+                    others,
+                    integers_between(
+                        np.full(len(others), low),
+                        np.full(len(others), high),
+                        rng.random(len(others)),
+                    ),
+                    strict=True,
+                )
+            for table in tables:
+                table[:, column] = [names.get(value, value) for value in table[:, column].tolist()]
+        return self.paired(tables[0], tables[1], f"{pair.why}, renumbered")
+
+    def paired(self, first: FloatArray, second: FloatArray, why: str) -> Pair | None:
+        """Return the pair of two tables of records; None if the pair does not belong to
+        the domain.
+        """
+        return self.domain.pair(self.domain.dataset(first), self.domain.dataset(second), why)
+
+    def rows(self, count: int, corners: bool) -> FloatArray:
+        """Return random records with shuffled labels, of shape (count, width)."""
+        domain, rng = self.domain, self.rng
+        low, high = self.columns.T
+        shares = rng.random((count, len(low)))
+        values = np.where(shares < 0.5, low, high) if corners else between(low, high, shares)
+        drawn = list(self.domain.category_columns if corners else self.domain.integer_columns)
+        values[:, drawn] = integers_between(
+            low[drawn], high[drawn], rng.random((count, len(drawn)))
+        )
+        if domain.absent and not corners:
+            values[rng.random(count) < 0.2] = np.nan
+        if domain.labels:
+            labels = rng.choice(np.array(domain.labels), count)
+            if domain.every_label:
+                known = rng.permutation(np.array(sorted(set(domain.labels))))[:count]
+                labels[: len(known)] = known
+            values = np.column_stack([values, rng.permutation(labels)])
+        return np.asarray(values)
+
+    def _next_two_values(self, column: int, at: int) -> tuple[float, float]:
+        """Return two integers of a feature for a changed record in row `at`.
+
+        The first, the last and the middle place each iterate over the same random matchings,
+        starting a third of a matching apart. Each category is thus used early in some place, and
+        later in each of the three.
+        """
+        domain = self.domain
+        place = 0 if at == 0 else 2 if at == domain.size - 1 else 1
+        turn = self._turn_counts[column, place]
+        self._turn_counts[column, place] += 1
+        for number in itertools.count():
+            if number == len(self._matchings[column]):
+                self._matchings[column].append(
+                    matching(
+                        float(self.columns[column, 0]), float(self.columns[column, 1]), self.rng
+                    )
+                )
+            pairs = self._matchings[column][number]
+            if turn < len(pairs):
+                break
+            turn -= len(pairs)
+        return pairs[(turn + place * len(pairs) // 3) % len(pairs)]
+
+    def _opposite_values(self, column: int, value: float, at: int) -> tuple[float, float]:
+        """Return two different values of a feature where possible."""
+        low, high = self.columns[column].tolist()
+        if low == high:
+            return value, value
+        # the search by shapes covers the bounds of integers
+        if column in self.domain.integer_columns:
+            return self._next_two_values(column, at)
+        return value, high if value - low < high - value else low
+
+
+class TableSteps(RandomSteps):
+    """Random steps between pairs of tables, for restarted searches where coordinates do not help.
+
+    A step redraws one part of the pair: the place of the changed record, a column of the changed
+    record, or a column of the others. Categories have no distances, so any value may follow any
+    other. Parts whose change moved the score are drawn more often. The score of a black-box audit
+    is that of the event trained on the pair, so the search continues with the parts to which the
+    event reacts.
+    """
+
+    def __init__(self, draws: TableSampler) -> None:
+        self._domain, self._draws, self._rng = draws.domain, draws, draws.rng
+        width = draws.width
+        self.parts = [
+            ("place", 0),
+            *(("changed", c) for c in range(width)),
+            *(("others", c) for c in range(width)),
+        ]
+        self._attempts = np.full(len(self.parts), 2.0)
+        self._hits = np.ones(len(self.parts))
+
+    def step(self, pair: Pair) -> tuple[int, Pair | None]:
+        """Return the index of the redrawn part and the new pair; None if the pair does not belong
+        to the domain.
+        """
+        rng, domain = self._rng, self._domain
+        # keeps every part in the draw
+        weights = 0.1 + self._hits / self._attempts
+        part = int(rng.choice(len(self.parts), p=weights / weights.sum()))
+        what, column = self.parts[part]
+        width = max(c for _, c in self.parts) + 1
+        shorter, longer = (
+            np.array(d, dtype=float).reshape(len(d), width)
+            for d in sorted((pair.d0, pair.d1), key=len)
+        )
+        at = changed_row_index(longer, shorter)
+        crowd, after = np.delete(longer, at, axis=0), longer[at].copy()
+        before = shorter[at].copy() if domain.relation == "replace-one" else None
+        corners = bool(rng.random() < 0.5)
+        if what == "place":
+            at = int(rng.integers(len(longer)))
+        elif what == "changed":
+            record = after if before is None or rng.random() < 0.5 else before
+            record[column] = self._draws.rows(1, corners)[0, column]
+        elif len(crowd):
+            rows = slice(None) if rng.random() < 0.5 else rng.integers(len(crowd), size=1)
+            drawn = self._draws.rows(len(crowd), corners)[:, column]
+            crowd[rows, column] = drawn[0] if rng.random() < 0.5 else drawn[rows]
+        base = crowd if before is None else np.insert(crowd, at, before, axis=0)
+        return part, self._draws.paired(base, np.insert(crowd, at, after, axis=0), pair.why)
+
+    def learn(self, part: int, before: float, after: float) -> None:
+        """Record whether a step on `part` changed the score noticeably."""
+        if math.isfinite(before) and before != 0:
+            self._attempts[part] += 1
+            # relative change of the score from which a part counts as relevant
+            self._hits[part] += abs(after - before) > 0.05 * abs(before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,19 +13,24 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.core.domains.base import SearchSpace
-from dpwitness.core.domains.fields import MAX_ENTRIES, columns, flags, items, require_labels, sized
-from dpwitness.core.domains.pair_patterns import (
+from dpwitness.core.domains.base import (
+    MAX_ENTRIES,
     NAMED_LABELS,
     PLACES,
+    SearchSpace,
     between,
+    columns,
     far_outside_interval,
+    flags,
     insert_record,
+    items,
     matching,
     ranked,
+    require_labels,
+    sized,
     smaller_magnitudes,
 )
-from dpwitness.core.domains.tables import Tabular
+from dpwitness.core.domains.records import Tabular
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require, require_finite, short_repr
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -342,10 +342,12 @@ def audit_declared_target(
     """Audit a declared target by its kind, with the options of the command line, and return the
     results.
     """
-    audit = _AUDITS.get(declaration["kind"])
-    if audit is None:
+    from dpwitness.auditors.functions.declared_targets import DECLARED
+
+    kind = DECLARED.get(declaration["kind"])
+    if kind is None:
         raise InvalidArgument(
-            f"{args.target}: kind must be one of {', '.join(_AUDITS)}, got {declaration['kind']!r}"
+            f"{args.target}: kind must be one of {', '.join(DECLARED)}, got {declaration['kind']!r}"
         )
     for option, usual in _FOR_MECHANISMS.items():
         if getattr(args, option, usual) != usual:
@@ -356,60 +358,11 @@ def audit_declared_target(
             )
     try:
         with printed_traceback():
-            return [
-                with_guess(result, declaration.get("guessed"))
-                for result in audit(args, target, declaration)
-            ]
+            results = kind(target, declaration).audit(
+                seconds=args.seconds or _SECONDS,
+                seed=args.seed or 0,
+                visible_errors=args.visible_errors,
+            )
+            return [with_guess(result, declaration.get("guessed")) for result in results]
     finally:
         target.close()
-
-
-def _stability(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
-    """Audit a transformation."""
-    from dpwitness.auditors.functions.stability.declared_targets import (
-        DeclaredTransformation,
-        audit_declared,
-    )
-
-    found = DeclaredTransformation(target, declaration)
-    return [
-        audit_declared(
-            found,
-            seconds=args.seconds or _SECONDS,
-            seed=args.seed,
-            visible_errors=args.visible_errors,
-        )
-    ]
-
-
-def _accountant(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
-    """Audit an accountant."""
-    from dpwitness.auditors.functions.accounting.declared_targets import (
-        DeclaredAccountant,
-        audit_declared,
-    )
-
-    return [
-        audit_declared(
-            DeclaredAccountant(target, declaration),
-            seconds=args.seconds or _SECONDS,
-            seed=args.seed or 0,
-        )
-    ]
-
-
-def _metamorphic(args: argparse.Namespace, target: Target, declaration: Json) -> Sequence[Result]:
-    """Check metamorphic relations."""
-    from dpwitness.auditors.functions.metamorphic.declared_targets import (
-        DeclaredRelations,
-        audit_declared,
-    )
-
-    return audit_declared(DeclaredRelations(target, declaration), seed=args.seed or 0)
-
-
-_AUDITS: dict[str, Callable[[argparse.Namespace, Target, Json], Sequence[Result]]] = {
-    "transformation": _stability,
-    "accountant": _accountant,
-    "metamorphic": _metamorphic,
-}

@@ -208,7 +208,7 @@ def _check_measurement(result: Json) -> bool:
 
 
 def _check_stability(result: Json) -> bool:
-    from dpwitness.auditors.functions.stability.conclude import recheck
+    from dpwitness.auditors.functions.stability.result import recheck
 
     return recheck(result)
 

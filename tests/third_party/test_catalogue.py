@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.core.domains.answers import Answers
-from dpwitness.core.domains.counts import Counts
 from dpwitness.core.domains.records import Records
 from dpwitness.core.domains.rows import Rows
+from dpwitness.core.domains.vectors import Answers, Counts
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
 

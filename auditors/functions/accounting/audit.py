@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, ClassVar
 
-from dpwitness.auditors.functions.accounting.figures import FIGURES
 from dpwitness.auditors.functions.accounting.games import GAMES
 from dpwitness.auditors.functions.accounting.mechanisms import (
-    MECHANISMS,
+    FIGURES,
+    GAME_FIGURES,
+    LOOSE,
     Parameter,
-    Point,
-    Reference,
 )
-from dpwitness.auditors.functions.accounting.result import AccountantResult, loose_note
 from dpwitness.auditors.functions.accounting.search import (
-    Call,
+    OWNER,
     Comparison,
     Found,
-    Question,
+    arguments_of,
+    caller,
     compared,
     narrowed,
+    plain,
+    question_of,
+    read_point,
+    require_inside,
     search,
 )
-from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.constants import constants_of
+from dpwitness.auditors.witnesses.function_result import FunctionResult
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
@@ -41,11 +44,112 @@ from dpwitness.core.values.validation import (
     short_repr,
 )
 
-_OWNER = "audit_accountant"
-_GAME_FIGURES = tuple(game.returns for game in GAMES.values())
-_MAX_LIST = 48  # largest length of a list in a witness
-_LARGEST_HINT = 1e15
-_BEYOND = 1e3  # factor by which parameters of a witness may lie outside the default ranges
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class AccountantResult(FunctionResult):
+    """Result of an audit of an accountant.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        VIOLATED if a figure is certainly below the exact one, NOT_REFUTED if none was found, ERROR
+        if no figure could be compared.
+    mechanism, returns, parameters, seed
+        Arguments of `dpwitness.accounting.audit_accountant`.
+    at : dict
+        Parameters of the mechanism and of the figure at the violation; without a violation, where
+        the figure is lowest.
+    figure, exact : float
+        Figure of the accountant and the exact figure, at `at`. The exact figure is a rigorous lower
+        bound.
+    loosest : dict or None
+        Parameters, figure and exact figure where the ratio of the two is largest.
+    compared, failed : int
+        Number of figures that were compared, and of calls that raised or returned no number.
+    name, notes, seconds, function
+        As in other results.
+    """
+
+    kind: ClassVar[str] = "accountant"
+
+    mechanism: str
+    returns: str
+    parameters: Mapping[str, str]
+    at: Mapping[str, Any]
+    figure: float
+    exact: float
+    loosest: Mapping[str, Any] | None
+    compared: int
+    failed: int
+
+    def _witness_fields(self) -> Json | None:
+        if self.verdict is not Verdict.VIOLATED:
+            return None
+        figures = {"figure": strict(self.figure), "exact": strict(self.exact)}
+        return {**self._question(), "at": plain(self.at), **figures}
+
+    def _question(self) -> Json:
+        return {
+            "mechanism": self.mechanism,
+            "returns": self.returns,
+            "parameters": dict(self.parameters),
+        }
+
+    def _statement(self) -> str:
+        return f"{FIGURES[self.returns].symbol} of the {self.mechanism} mechanism"
+
+    def _summary(self) -> str:
+        """Return both figures and the parameters in one line."""
+        where, violated = (
+            f"{self.mechanism}: {described(self.at)}",
+            self.verdict is Verdict.VIOLATED,
+        )
+        at_worst = "" if violated else "at worst, "
+        if self.returns == "lower-epsilon":
+            both = (
+                f"above the true epsilon with probability at least {self.exact:.9g}, "
+                f"{self.figure:.9g} is claimed"
+            )
+            return f"{at_worst}the lower bound is {both} ({where})"
+        if self.returns == "admitted":
+            both = (
+                f"a budget of delta = {self.figure:.9g}, an adaptive adversary reaches delta of "
+                f"at least {self.exact:.9g}"
+            )
+            return f"{at_worst}under {both} ({where})"
+        both = (
+            f"{FIGURES[self.returns].symbol} = {self.figure:.9g} where the exact one is at least "
+            f"{self.exact:.9g}"
+        )
+        found = (
+            "the accountant returns"
+            if violated
+            else f"no figure too low among {self.compared}; lowest"
+        )
+        return f"{found} {both} ({where})"
+
+    def _fields(self) -> Json:
+        return {
+            **self._question(),
+            "at": strict(self.at),
+            "figure": strict(self.figure),
+            "exact": strict(self.exact),
+            "loosest": strict(self.loosest),
+            "compared": self.compared,
+            "failed": self.failed,
+        }
+
+
+def described(at: Mapping[str, Any]) -> str:
+    """Return the parameters of a point as text."""
+    return ", ".join(f"{name} = {_number(value)}" for name, value in at.items()) or "no parameters"
+
+
+def _number(value: Any) -> str:
+    if not isinstance(value, tuple | list):
+        return f"{value:.12g}"
+    runs = [(first, len(list(group))) for first, group in groupby(value)]
+    return f"[{', '.join(_number(first) + (f' ({count} times)' if count > 1 else '') for first, count in runs)}]"  # noqa: E501
 
 
 def audit_accountant(
@@ -138,15 +242,15 @@ def audit_accountant(
     ...     ranges={"epsilon": (5, 30)}).verdict.value)
     VIOLATED
     """
-    require_callable("function", function, _OWNER)
-    require_positive("seconds", seconds, _OWNER)
-    evaluations = require_integer("evaluations", evaluations, _OWNER, most=10**9)
-    seed = require_integer("seed", seed, _OWNER, least=0)
-    require_type("name", name, str, "be a text", _OWNER, optional=True)
+    require_callable("function", function, OWNER)
+    require_positive("seconds", seconds, OWNER)
+    evaluations = require_integer("evaluations", evaluations, OWNER, most=10**9)
+    seed = require_integer("seed", seed, OWNER, least=0)
+    require_type("name", name, str, "be a text", OWNER, optional=True)
     begin = time.perf_counter()
     if mechanism in GAMES:
-        call, names = _game_caller(function, mechanism, returns, parameters)
-        found = GAMES[mechanism].search(call, names, seconds, evaluations, seed)
+        names = _arguments_of_game(function, mechanism, returns, parameters)
+        found = GAMES[mechanism].search(caller(function, names), seconds, evaluations, seed)
     else:
         question, names = question_of(function, mechanism, returns, parameters, ranges)
         found = search(question, seconds=seconds, evaluations=evaluations, seed=seed)
@@ -161,234 +265,50 @@ def compare_at(
     mechanism: Any,
     returns: Any,
     parameters: Any,
-    at: Point,
+    recorded: Json,
     seed: int,
     name: str,
-    begin: float,
 ) -> AccountantResult:
-    """Return the result of one comparison, at the parameters of a witness. Raise InvalidArgument if
-    they are not those of the function.
+    """Return the result of one comparison, at the recorded parameters of a witness. Raise
+    InvalidArgument if they are not those of the function.
     """
+    begin, at = time.perf_counter(), read_point(recorded)
     if mechanism in GAMES:
-        call, names = _game_caller(function, mechanism, returns, parameters)
-        found = GAMES[mechanism].compared(Found(), call, names, GAMES[mechanism].require_point(at))
-        return replace(
-            _result(function, mechanism, returns, names, found, seed, name),
-            seconds=time.perf_counter() - begin,
-        )
-    question, names = question_of(function, mechanism, returns, parameters)
-    known = {parameter.name: parameter for parameter in question.parameters}
-    if set(at) != set(known):
-        raise InvalidArgument(
-            f"at must have the parameters {', '.join(known)}, got {', '.join(map(str, at))}"
-        )
-    for key, value in at.items():
-        _require_inside(known[key], value)
-    found = compared(Found(), question, at, question.call([at])[0])
+        game = GAMES[mechanism]
+        names = _arguments_of_game(function, mechanism, returns, parameters)
+        found = game.compared(Found(), caller(function, names), game.require_point(at))
+    else:
+        question, names = question_of(function, mechanism, returns, parameters)
+        known = {parameter.name: parameter for parameter in question.parameters}
+        if set(at) != set(known):
+            raise InvalidArgument(
+                f"at must have the parameters {', '.join(known)}, got {', '.join(map(str, at))}"
+            )
+        for key, value in at.items():
+            require_inside(known[key], value)
+        found = compared(Found(), question, at, question.call([at])[0])
     return replace(
         _result(function, mechanism, returns, names, found, seed, name),
         seconds=time.perf_counter() - begin,
     )
 
 
-def _require_inside(parameter: Parameter, value: Any) -> None:
-    """Raise InvalidArgument unless a search may use a recorded value: a file must not start larger
-    computations.
-    """
-    values = value if isinstance(value, tuple) else (value,)
-    right = isinstance(value, tuple) is (parameter.kind == "list") and 0 < len(values) <= _MAX_LIST
-    whole = parameter.kind != "integer" or float(value) == int(value)
-    widest = (
-        parameter.low / _BEYOND,
-        parameter.high * (100 if parameter.kind == "integer" else _BEYOND),
-    )
-    widest = max(widest[0], parameter.least), min(widest[1], parameter.most)
-    inside = all(x == parameter.default or widest[0] <= x <= widest[1] for x in values)
-    if not (right and whole and inside):
-        raise InvalidArgument(
-            f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got "
-            f"{short_repr(value)}"
-        )
-
-
-def question_of(
-    function: Callable[..., Any],
-    mechanism: Any,
-    returns: Any,
-    parameters: Any = None,
-    ranges: Any = None,
-) -> tuple[Question, Mapping[str, str]]:
-    """Return the question of an audit, and the parameter of each argument of the function. Raise
-    InvalidArgument if they do not fit.
-    """
-    require_one_of("mechanism", mechanism, (*MECHANISMS, *GAMES), _OWNER)
-    require_one_of(
-        "returns", returns, tuple(key for key in FIGURES if key not in _GAME_FIGURES), _OWNER
-    )
-    reference = MECHANISMS[mechanism]
-    if returns == "noise" and not reference.noise:
-        raise InvalidArgument(
-            f"{_OWNER}: returns must not be 'noise' for {mechanism}, which has no noise parameter"
-        )
-    known = _known(reference, returns)
-    names = _arguments(function, parameters, known)
-    missing = [p.name for p in known.values() if p.name not in names.values() and p.default is None]
-    if missing:
-        raise InvalidArgument(
-            f"{_OWNER}: parameters must name an argument for {', '.join(missing)} of "
-            f"{mechanism}, got {short_repr(dict(names))}"
-        )
-    constants = [
-        float(x)
-        for x in constants_of(function)
-        if isinstance(x, int | float) and 0 < abs(x) < _LARGEST_HINT
-    ]
-    searched = tuple(
-        _hinted(_in_range(known[key], (ranges or {}).get(key)), constants)
-        for key in dict.fromkeys(names.values())
-    )
-    _require_ranges(ranges, names, known)
-    fixed = {
-        p.name: int(p.default) if p.kind == "integer" else p.default
-        for p in known.values()
-        if p.default is not None
-    }
-    return Question(reference, returns, searched, fixed, _caller(function, names)), names
-
-
-def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
-    """Return a parameter with more values to try: the constants of the code in its range, and
-    values next to them.
-    """
-    near = {
-        x + move * (1 if parameter.kind == "integer" else 1e-3 * x)
-        for x in constants
-        for move in (-1, 0, 1)
-    }
-    near = {x for x in near if parameter.low <= x <= parameter.high}
-    return replace(parameter, hints=tuple(sorted(near)) if parameter.kind != "list" else ())
-
-
-def _known(reference: Reference, returns: str) -> dict[str, Parameter]:
-    """Return the parameters of a mechanism and of a figure, by name."""
-    every = (*reference.parameters, *FIGURES[returns].queries)
-    return {p.name: p for p in every if not (returns == "noise" and p.name == reference.noise)}
-
-
-def _arguments(
-    function: Callable[..., Any], parameters: Any, known: Mapping[str, Parameter]
-) -> Mapping[str, str]:
-    """Return the parameter of each argument of a function."""
-    if parameters is None:
-        try:
-            arguments = inspect.signature(function).parameters
-        except (TypeError, ValueError):
-            raise InvalidArgument(
-                f"{_OWNER}: parameters must be given, because the function has no signature"
-            ) from None
-        parameters = {key: key for key in arguments if key in known}
-    if not isinstance(parameters, Mapping) or not all(
-        isinstance(text, str) for pair in parameters.items() for text in pair
-    ):
-        raise InvalidArgument(
-            f"{_OWNER}: parameters must map names of arguments to names of parameters, got "
-            f"{short_repr(parameters)}"
-        )
-    for key, value in parameters.items():
-        if value not in known:
-            raise InvalidArgument(
-                f"{_OWNER}: parameters[{key!r}] must be one of {', '.join(known)}, got {value!r}"
-            )
-    return dict(parameters)
-
-
-def _require_ranges(ranges: Any, names: Mapping[str, str], known: Mapping[str, Parameter]) -> None:
-    if ranges is not None and not isinstance(ranges, Mapping):
-        raise InvalidArgument(
-            f"{_OWNER}: ranges must be a dict of (low, high), got {short_repr(ranges)}"
-        )
-    for key in ranges or {}:
-        if key not in names.values():
-            raise InvalidArgument(
-                f"{_OWNER}: ranges must name parameters of the function "
-                f"({', '.join(names.values())}), got {short_repr(key)}"
-            )
-
-
-def _in_range(parameter: Parameter, limits: Any) -> Parameter:
-    """Return a parameter with the given range."""
-    if limits is None:
-        return parameter
-    try:
-        low, high = (float(limit) for limit in limits)
-    except (TypeError, ValueError):
-        low, high = 1.0, 0.0
-    if not (0 < low <= high < math.inf and parameter.least <= low and high <= parameter.most):
-        rule = f"0 < low <= high, from {parameter.least:.9g} to {parameter.most:g}"
-        raise InvalidArgument(
-            f"{_OWNER}: ranges[{parameter.name!r}] must be (low, high) with {rule}, got "
-            f"{short_repr(limits)}"
-        )
-    keep = (
-        parameter.default
-        if parameter.default is not None and low <= parameter.default <= high
-        else None
-    )
-    return replace(parameter, low=low, high=high, default=keep)
-
-
-def _caller(function: Callable[..., Any], names: Mapping[str, str]) -> Call:
-    """Return a function that calls the accountant at several points, and returns numbers and
-    exceptions.
-    """
-
-    def call(points: Sequence[Point]) -> Sequence[Any]:
-        every = [
-            {argument: _plain(at[parameter]) for argument, parameter in names.items()}
-            for at in points
-        ]
-        together = getattr(function, "call_each", None)
-        return (
-            together(every)
-            if together is not None
-            else [_outcome(function, arguments) for arguments in every]
-        )
-
-    return call
-
-
-def _game_caller(
+def _arguments_of_game(
     function: Callable[..., Any], mechanism: str, returns: Any, parameters: Any
-) -> tuple[Call, Mapping[str, str]]:
-    """Return a function that calls the tool of a game, and the parameter of each of its
-    arguments.
-    """
+) -> Mapping[str, str]:
+    """Return the parameter of each argument of a tool."""
     game = GAMES[mechanism]
-    require_one_of("returns", returns, (game.returns,), _OWNER)
-    names = _arguments(
+    require_one_of("returns", returns, (GAME_FIGURES[mechanism],), OWNER)
+    names = arguments_of(
         function, parameters, {name: Parameter(name, 0, 0) for name in game.arguments}
     )
     missing = [name for name in game.needed if name not in names.values()]
     if missing:
         raise InvalidArgument(
-            f"{_OWNER}: parameters must name an argument for {', '.join(missing)}, got "
+            f"{OWNER}: parameters must name an argument for {', '.join(missing)}, got "
             f"{short_repr(dict(names))}"
         )
-    together = getattr(function, "call_each", None)
-    return together or (
-        lambda every: [_outcome(function, dict(arguments)) for arguments in every]
-    ), names
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _outcome(function: Callable[..., Any], arguments: Json) -> Any:
-    try:
-        return function(**arguments)
-    except Exception as error:  # an accountant may raise anything at extreme parameters
-        return error
+    return names
 
 
 def _result(
@@ -466,7 +386,15 @@ def _notes(found: Found, returns: str) -> tuple[str, ...]:
             f"{found.unavailable} exact figures could not be computed at extreme parameters "
             "and were skipped"
         )
-    return (*notes, *loose_note(found.highest, returns))
+    highest = found.highest
+    if highest is not None and highest.ratio > LOOSE:
+        symbol = FIGURES[returns].symbol
+        both = f"{symbol} = {highest.figure:.6g}, the exact one is {highest.exact:.6g}"
+        notes.append(
+            f"loose: up to {highest.ratio:.3g} times the exact figure ({both} at "
+            f"{described(highest.at)})"
+        )
+    return tuple(notes)
 
 
 def recheck(result: Json) -> bool:
@@ -485,20 +413,12 @@ def recheck(result: Json) -> bool:
     ):
         return False
     question, _ = question_of(
-        _unused, result.get("mechanism"), result.get("returns"), result.get("parameters")
+        lambda: math.nan, result.get("mechanism"), result.get("returns"), result.get("parameters")
     )
-    at = {
-        key: tuple(value) if isinstance(value, list) else value
-        for key, value in (result.get("at") or {}).items()
-    }
+    at = read_point(result.get("at") or {})
     if question.violated(float(result["figure"]), at) is not (verdict == "VIOLATED"):
         raise InvalidArgument(
             f"result {name!r} is damaged or edited: verdict {verdict} contradicts the figure "
             f"{result['figure']!r}"
         )
     return bool(verdict == "VIOLATED")
-
-
-def _unused(**arguments: Any) -> float:
-    """Placeholder for the accountant, which a check of a written result does not call."""
-    raise NotImplementedError

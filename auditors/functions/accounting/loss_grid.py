@@ -11,46 +11,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from flint import arb, ctx, fmpz_poly
 
-from dpwitness.auditors.functions.accounting.profiles import Profile, Unavailable
+from dpwitness.auditors.functions.accounting.profiles import Laplace, Mixture, Profile, Unavailable
 from dpwitness.core.balls.ball import Ball, down
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _PRECISION = 128  # bits of the balls of masses
 _BITS = 100  # masses are rounded down to multiples of 2^-_BITS
 _TAIL = 1e-18  # mass of the tails that are left out
-_MAX_CELLS = 8000  # largest number of cells of one step
-_MAX_GRID = 40_000  # largest number of grid points of one step
-_GROWTH = 0.01  # width of distant cells, over their loss
-_RESOLUTION = 300  # grid steps per standard deviation of the composed loss
-_SHIFT = 1e-3  # shift of the mean by merging, over the standard deviation of the composed loss
 _ITERATIONS = 10
 _AIM = 1e-5  # grid steps by which a cell's log-ratio is aimed past its grid point
 _MARGIN = 1e-9  # relative margin for floating-point rounding in the last sum
 
 
-class Line(Protocol):
-    """Pair of laws on the line whose privacy loss log P/Q increases in the output and is bounded
-    below.
-    """
-
-    @property
-    def lowest_loss(self) -> Ball:
-        """Return the infimum of the loss."""
-
-    @property
-    def edges(self) -> tuple[float, ...]:
-        """Return the two outputs beyond which the loss is constant; empty if there are none."""
-
-    def masses(self, low: Ball | None, high: Ball | None) -> tuple[Ball, Ball]:
-        """Return the masses of (low, high] under P and Q. An endpoint None means infinity."""
-
-    def output_with_loss(self, loss: float) -> float | None:
-        """Return the output with this loss, in floating point; None if the loss is not attained."""
+# pair of laws on the line whose privacy loss log P/Q increases in the output and is bounded below
+Line = Laplace | Mixture
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +71,8 @@ def compose(line: Line, base: Profile, steps: int) -> Composed:
     """
     with ctx.workprec(_PRECISION):
         coarse = _cells(line, _first_grid_step(line), _AIM, steps)
-        step = max(_grid_step(coarse, steps), _range(coarse) / _MAX_GRID)
+        # largest number of grid points of one step
+        step = max(_grid_step(coarse, steps), _range(coarse) / 40_000)
         if line.edges:
             # both constant losses are grid points
             step = _range(coarse) / math.ceil(_range(coarse) / step)
@@ -131,8 +110,10 @@ def _cells(line: Line, step: float, aim: float, steps: int) -> Cells:
     at = arb(edges[0]) if edges else None
     found = [line.masses(None, at)] if edges else []
     loss, backward = origin, aim < 0
-    while len(found) < _MAX_CELLS and line.masses(at, None)[backward] * steps > _TAIL:
-        width = max(1, int(_GROWTH * abs(loss) / step))  # in grid steps
+    # largest number of cells of one step
+    while len(found) < 8000 and line.masses(at, None)[backward] * steps > _TAIL:
+        # width of distant cells, over their loss
+        width = max(1, int(0.01 * abs(loss) / step))  # in grid steps
         goal = origin + step * (math.floor((loss - origin) / step + 0.05) + width)
         cell = _cell(line, at, loss, goal, step, aim)
         if cell is None:
@@ -177,7 +158,9 @@ def _grid_step(cells: Cells, steps: int) -> float:
     loss = np.log(p) - np.log(q)
     spreads = [np.sqrt(np.sum(w * (loss - np.sum(w * loss)) ** 2)) for w in (p, q)]
     spread = math.sqrt(steps) * max(*map(float, spreads), 1e-12)
-    return min(spread / _RESOLUTION, math.sqrt(24 * _SHIFT * spread / steps))
+    # 300 grid steps per standard deviation of the composed loss, by whose thousandth part merging
+    # may shift the mean
+    return min(spread / 300, math.sqrt(24 * 1e-3 * spread / steps))
 
 
 def _range(cells: Cells) -> float:

@@ -1,5 +1,5 @@
-"""Mechanisms with exact privacy figures, their parameters, and the ranges in which parameters are
-searched.
+"""Mechanisms with exact privacy figures, the figures that an accountant returns, and a
+rigorous test whether a figure is below the exact one.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from flint import arb
+from flint import arb, ctx
 
-from dpwitness.auditors.functions.accounting.finite import RenyiBound, subsampled_response
 from dpwitness.auditors.functions.accounting.loss_grid import compose
 from dpwitness.auditors.functions.accounting.profiles import (
     Composition,
     DiscreteGaussian,
     Gaussian,
     Laplace,
-    Profile,
-    Unavailable,
-)
-from dpwitness.auditors.functions.accounting.subsampled import (
     Mixture,
+    Profile,
+    RenyiBound,
     Subsampled,
+    Unavailable,
     poisson,
+    subsampled_response,
     with_replacement,
 )
-from dpwitness.core.balls.ball import Ball
+from dpwitness.core.balls.ball import PRECISION, Ball, down
 
 Point = Mapping[str, Any]  # a number for each parameter, or a tuple of numbers
 
@@ -76,14 +75,6 @@ def _laplace(at: Point) -> Profile:
 def _repeated_laplace(sensitivity: float, scale: float, steps: int) -> Profile:
     law = Laplace(arb(sensitivity) / arb(scale))
     return law if steps == 1 else compose(law, law, steps)
-
-
-def _composition(at: Point) -> Profile:
-    return Composition(((at["epsilon0"], at["delta0"]),) * int(at["steps"]))
-
-
-def _heterogeneous(at: Point) -> Profile:
-    return Composition(tuple(zip(at["epsilons"], at["deltas"], strict=True)))
 
 
 def _subsampled(at: Point) -> Profile:
@@ -167,13 +158,16 @@ MECHANISMS: Mapping[str, Reference] = {
     "discrete-gaussian": Reference(
         (Parameter("sigma", 0.1, 200),), lambda at: DiscreteGaussian(at["sigma"]), "sigma"
     ),
-    "composition": Reference((_EPSILON0, _DELTA0, _FEW), _composition),
+    "composition": Reference(
+        (_EPSILON0, _DELTA0, _FEW),
+        lambda at: Composition(((at["epsilon0"], at["delta0"]),) * int(at["steps"])),
+    ),
     "heterogeneous-composition": Reference(
         (
             Parameter("epsilons", 1e-3, 3, "list"),
             Parameter("deltas", 1e-12, 1e-2, "list", most=1.0),
         ),
-        _heterogeneous,
+        lambda at: Composition(tuple(zip(at["epsilons"], at["deltas"], strict=True))),
     ),
     "subsampled-response": Reference(
         (_EPSILON0, Parameter("q", 1e-6, 1, most=1.0)),
@@ -200,3 +194,172 @@ MECHANISMS: Mapping[str, Reference] = {
         "sigma",
     ),
 }
+
+
+RELATIVE = 1e-9  # a figure may be below the exact one by this fraction
+LOOSE = 1.1  # a figure above the exact one by this factor is called loose
+_BITS = PRECISION + 64
+_EPSILON, _DELTA = (
+    Parameter("epsilon", 1e-3, 30),
+    Parameter("delta", 1e-12, 0.5, "log", 0.0, most=1.0),
+)
+_ORDER = Parameter("order", 1.01, 1000, "order")
+_ORDERS = [1 + 2.0**-30, *(1 + 2.0**k for k in range(-8, 15))]
+_EPSILONS = [0.0, *(2.0**k for k in range(-8, 7))]
+_LARGEST = 1e12  # largest exact figure that is located
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Kind of figure: its query parameters, and the absolute error that is rounding."""
+
+    queries: tuple[Parameter, ...]
+    rounding: float
+    symbol: str
+
+
+FIGURES: Mapping[str, Figure] = {
+    "epsilon": Figure((_DELTA,), 1e-12, "epsilon"),
+    "delta": Figure((_EPSILON,), 1e-15, "delta"),
+    "rdp": Figure((_ORDER,), 1e-12, "Rényi divergence"),
+    "zcdp": Figure((), 1e-12, "rho"),
+    "mu": Figure((), 1e-12, "mu"),
+    "lower-epsilon": Figure((), 0.0, "error probability of the bound"),
+    "admitted": Figure((), 1e-15, "delta of the admitted mechanisms"),
+    "noise": Figure((_EPSILON, _DELTA), 1e-12, "noise"),
+}
+
+
+# mechanisms that are games, whose tools return one figure each
+GAME_FIGURES = {"gaussian-canaries": "lower-epsilon", "privacy-filter": "admitted"}
+
+
+def allowed_error(returns: str, figure: float) -> float:
+    """Return the deficit of a figure that is rounding in double precision."""
+    return max(RELATIVE * abs(figure), FIGURES[returns].rounding) if math.isfinite(figure) else 0.0
+
+
+def is_below(returns: str, value: float, reference: Reference, at: Point) -> bool:
+    """Return whether the exact figure at these parameters is certainly larger than `value`."""
+    with ctx.workprec(_BITS):
+        if value < 0 and returns != "epsilon":
+            return True  # only epsilon can be negative
+        if returns == "noise":
+            return _exceeds(
+                "epsilon", at["epsilon"], reference.build({**at, reference.noise: value}), at
+            )
+        return _exceeds(returns, value, reference.build(at), at)
+
+
+def _exceeds(returns: str, value: float, profile: Profile, at: Point) -> bool:
+    """Return whether the exact figure of a profile is certainly larger than `value`."""
+    x = arb(value)
+    if returns == "epsilon":
+        return bool(1 - x.exp() > arb(at["delta"])) or bool(
+            hockey_stick(profile, x) > arb(at["delta"])
+        )
+    if returns == "delta":
+        return bool(profile.delta(arb(at["epsilon"])) > x)
+    if returns == "rdp":
+        return bool(profile.renyi(arb(at["order"])) > x)
+    if returns == "zcdp":
+        return any(profile.renyi(arb(order)) > order * x for order in _ORDERS)
+    if value <= 0:
+        return any(profile.delta(arb(e)) > 0 for e in _EPSILONS)
+    return any(profile.delta(arb(e)) > Gaussian(x).delta(arb(e)) for e in _EPSILONS)
+
+
+def hockey_stick(profile: Profile, epsilon: Ball) -> Ball:
+    """Enclose, or bound from below, the hockey-stick divergence of a profile at any epsilon, the
+    larger of both orders.
+
+    E_Q[(P/Q - e^x)+] = 1 - e^x + e^x E_P[(Q/P - e^-x)+]: at a negative epsilon, the divergence is
+    at least 1 - e^epsilon.
+    """
+    return (
+        1 - epsilon.exp() * (1 - profile.delta(-epsilon)) if epsilon < 0 else profile.delta(epsilon)
+    )
+
+
+def exact_figure(
+    returns: str, reference: Reference, at: Point, accuracy: float = 1e-12, *, signed: bool = False
+) -> float:
+    """Return a rigorous lower bound on the exact figure, within `accuracy` of the largest bound
+    that can be proved.
+
+    An epsilon below 0 is returned as 0 unless `signed`.
+
+    Raises
+    ------
+    Unavailable
+        If no figure can be computed at these parameters.
+    """
+    with ctx.workprec(_BITS):
+        if returns == "noise":
+            return _largest(lambda value: is_below(returns, value, reference, at), accuracy)
+        profile = reference.build(at)
+        if returns == "delta":
+            return max(0.0, _finite(down(profile.delta(arb(at["epsilon"])).lower())))
+        if returns == "rdp":
+            found = profile.renyi(arb(at["order"]))
+            return (
+                math.inf
+                if not found.is_nan() and not found.is_finite()
+                else max(0.0, _finite(down(found.lower())))
+            )
+        if returns == "zcdp":
+            rates = [profile.renyi(arb(order)) / order for order in _ORDERS]
+            return max(
+                0.0,
+                *(
+                    down(x.lower()) if x.is_finite() else 0.0 if x.is_nan() else math.inf
+                    for x in rates
+                ),
+            )
+        largest = _largest(lambda value: _exceeds(returns, value, profile, at), accuracy)
+        if signed and returns == "epsilon" and largest == 0:
+            return _negative(
+                lambda value: _exceeds(returns, value, profile, at), at["delta"], accuracy
+            )
+        return largest
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise Unavailable("the enclosure of the exact figure is too wide")
+    return value
+
+
+def _negative(is_below: Callable[[float], bool], delta: float, accuracy: float) -> float:
+    """Return the largest epsilon of at most 0, up to `accuracy`, that is certainly below the exact
+    one; delta is at least 1 - e^epsilon.
+    """
+    low, high = math.log1p(-delta) * (1 + 1e-12) if delta < 1 else -math.inf, 0.0
+    if is_below(high):
+        return high
+    while math.isfinite(low) and high - low > accuracy * max(-low, 1e-3):
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_below(middle) else (low, middle)
+    return low
+
+
+def _largest(is_below: Callable[[float], bool], accuracy: float) -> float:
+    """Return the largest value, up to `accuracy`, that is certainly below the exact figure; 0 if
+    there is none.
+    """
+    if is_below(1.0):
+        low, high = 1.0, 2.0
+        while is_below(high):
+            low, high = high, 2 * high
+            if high > _LARGEST:
+                return math.inf
+    else:
+        low, high = 0.5, 1.0
+        while not is_below(low):
+            low, high = low / 4, low
+            if low < 1e-15:
+                return 0.0
+    while high - low > accuracy * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if is_below(middle) else (low, middle)
+    return low

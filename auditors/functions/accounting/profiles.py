@@ -3,10 +3,16 @@
 A profile belongs to one attainable pair of output laws (P, Q), and covers both orders of the pair.
 The lower end of each ball is a rigorous lower bound on the figure of the mechanism, because the
 pair is one of its pairs of neighboring datasets.
-"""
+
+A subsampled Gaussian mechanism has a normal law against a mixture of its shifts. Poisson sampling
+with rate q, for a record that is added or removed, gives the mixture (1 - q) N(0, sigma^2) + q N(1,
+sigma^2) against N(0, sigma^2). Sampling without replacement gives the same pair for a record that
+is replaced, if all other records are equal to one of its two values (Zhu, Dong and Wang 2022,
+Theorem 11). Sampling with replacement gives binomial weights."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +20,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Protocol
 
-from flint import arb, fmpz
+from flint import acb, arb, ctx, fmpz
 
 from dpwitness.core.balls.ball import Ball, laplace_mass, up
 
@@ -204,3 +210,286 @@ class DiscreteGaussian:
 
 def _weight(x: Ball, variance: Ball) -> Ball:
     return (-(x**2) / (2 * variance)).exp()
+
+
+_GRID = 96  # number of pairs of two outputs that are tried
+
+
+@dataclass(frozen=True, slots=True)
+class Finite:
+    """Profile of one draw of a pair of laws with finitely many outputs."""
+
+    p: tuple[Ball, ...]
+    q: tuple[Ball, ...]
+
+    def delta(self, epsilon: Ball) -> Ball:
+        factor = epsilon.exp()
+        sides = (self.p, self.q), (self.q, self.p)
+        totals = [
+            sum((positive_part(a - factor * b) for a, b in zip(p, q, strict=True)), arb(0))
+            for p, q in sides
+        ]
+        return totals[0].max(totals[1])
+
+    def renyi(self, order: Ball) -> Ball:
+        return self._divergence(self.p, self.q, order).max(self._divergence(self.q, self.p, order))
+
+    @staticmethod
+    def _divergence(p: tuple[Ball, ...], q: tuple[Ball, ...], order: Ball) -> Ball:
+        total = sum((a**order * b ** (1 - order) for a, b in zip(p, q, strict=True)), arb(0))
+        return total.log() / (order - 1)
+
+
+def subsampled_response(epsilon: float, rate: float) -> Finite:
+    """Return the pair of randomized response on one record that is sampled with this rate (Balle,
+    Barthe and Gaboardi 2018, Theorem 8).
+    """
+    e, q = arb(epsilon).exp(), arb(rate)
+    kept, other = e / (1 + e), 1 / (1 + e)
+    return Finite(((1 - q) * other + q * kept, (1 - q) * kept + q * other), (other, kept))
+
+
+@dataclass(frozen=True, slots=True)
+class RenyiBound:
+    """Profile of all mechanisms whose Rényi divergence of one order, in both directions, is at most
+    `bound`.
+
+    It is bounded from below by mechanisms that satisfy the bound: pairs of two outputs, which are
+    the worst ones up to the direction (Asoodeh, Liao, Calmon, Kosut and Sankar 2021), and normal
+    noise.
+    """
+
+    order: float
+    bound: float
+
+    def delta(self, epsilon: Ball) -> Ball:
+        found = Gaussian((2 * arb(self.bound) / arb(self.order)).sqrt()).delta(epsilon)
+        for pair in _pairs(self.order, self.bound):
+            found = found.max(pair.delta(epsilon))
+        return found
+
+    def renyi(self, order: Ball) -> Ball:
+        return order * arb(self.bound) / arb(self.order)  # normal noise
+
+
+@lru_cache(8)
+def _pairs(order: float, bound: float) -> tuple[Finite, ...]:
+    """Return pairs of two outputs that satisfy the bound: for each mass of the first output under
+    P, the smallest mass under Q.
+    """
+    masses = [10 ** (-12 * (1 - i / (_GRID - 1))) * (1 - 1e-9) for i in range(_GRID)]
+    found = [_pair(p, order, bound) for p in masses]
+    return tuple(pair for pair in found if pair is not None)
+
+
+def _pair(p: float, order: float, bound: float) -> Finite | None:
+    """Return the pair with mass `p` under P and the smallest mass under Q that the bound allows;
+    None if rounding breaks the bound.
+    """
+    low, high = -745.0, math.log(p)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _exceeds(p, middle, order, bound) else (low, middle)
+    mass = arb(high + 1e-12 * abs(high)).exp()
+    pair = Finite((arb(p), 1 - arb(p)), (mass, 1 - mass))
+    return pair if pair.renyi(arb(order)) <= arb(bound) else None
+
+
+def _exceeds(p: float, log_q: float, order: float, bound: float) -> bool:
+    """Return whether a pair exceeds the bound, in floating point."""
+    a, q = order, math.exp(log_q)
+    terms = [
+        [a * math.log(p) + (1 - a) * log_q, a * math.log1p(-p) + (1 - a) * math.log1p(-q)],
+        [a * log_q + (1 - a) * math.log(p), a * math.log1p(-q) + (1 - a) * math.log1p(-p)],
+    ]
+    return any(max(t) + math.log1p(math.exp(min(t) - max(t))) > (a - 1) * bound for t in terms)
+
+
+_SIGMAS = 7  # intervals on each side of a peak of the Rényi integrand
+_INTERVAL = 2  # standard deviations of one interval of integration
+_QUADRATURE_BITS = 128
+_NEGLIGIBLE = arb(2) ** -140  # total weight of the multiples that are left out
+_MAX_MULTIPLE = 80  # largest number of times that one record is drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Normal law Q = N(0, sigma^2) against P, the mixture of N(k, sigma^2) with weight
+    `weights[k]`.
+    """
+
+    weights: tuple[Ball, ...]
+    sigma: Ball
+
+    def ratio(self, x: acb) -> acb:
+        """Return P(x) / Q(x) as an entire function of the output."""
+        shift = ((2 * x - 1) / (2 * self.sigma**2)).exp()
+        total, power = acb(0), acb(1)
+        for k, weight in enumerate(self.weights):
+            total += weight * power * (-(arb(k) * (k - 1)) / (2 * self.sigma**2)).exp()
+            power *= shift
+        return total
+
+    def masses(self, low: Ball | None, high: Ball | None) -> tuple[Ball, Ball]:
+        """Return the masses of the interval (low, high] under P and under Q. An endpoint None means
+        infinity.
+        """
+        parts = [self._normal_mass(low, high, k) for k in range(len(self.weights))]
+        return sum((w * m for w, m in zip(self.weights, parts, strict=True)), arb(0)), parts[0]
+
+    def _normal_mass(self, low: Ball | None, high: Ball | None, center: int) -> Ball:
+        a, b = (None if x is None else (x - center) / self.sigma for x in (low, high))
+        if b is None:
+            return arb(1) if a is None else normal_cdf(-a)
+        if a is None:
+            return normal_cdf(b)
+        return normal_cdf(-a) - normal_cdf(-b) if a > 0 else normal_cdf(b) - normal_cdf(a)
+
+    @property
+    def lowest_loss(self) -> Ball:
+        """Infimum of the loss, at the output minus infinity."""
+        return self.weights[0].log()
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Outputs beyond which the loss is constant: none."""
+        return ()
+
+    def output_with_loss(self, loss: float) -> float | None:
+        """Return the output with this loss, to floating-point precision; None if the loss is not
+        attained.
+        """
+        weights, sigma = [float(w) for w in self.weights], float(self.sigma)
+        if loss <= (math.log(weights[0]) if weights[0] > 0 else -math.inf) + 1e-15:
+            return None
+        if len(weights) == 2:
+            inner = (math.expm1(loss) + weights[1]) / weights[1] if loss < 700 else None
+            if inner is not None and inner <= 0:
+                return None
+            log = math.log(inner) if inner is not None else loss - math.log(weights[1])
+            return sigma**2 * log + 0.5
+        logs = [math.log(w) - k * k / (2 * sigma**2) for k, w in enumerate(weights) if w > 0]
+        low, high = -60 * sigma - 1, sigma**2 * (abs(loss) + 60) + 60 * sigma
+        for _ in range(70):
+            middle = (low + high) / 2
+            powers = [log + k * middle / sigma**2 for k, log in enumerate(logs)]
+            top = max(powers)
+            low, high = (
+                (middle, high)
+                if top + math.log(sum(math.exp(x - top) for x in powers)) < loss
+                else (low, middle)
+            )
+        return low
+
+
+@dataclass(frozen=True, slots=True)
+class Subsampled:
+    """Profile of one step of a subsampled Gaussian mechanism."""
+
+    law: Mixture
+
+    def delta(self, epsilon: Ball) -> Ball:
+        """Return the larger divergence of the two orders. A threshold that is only close to optimal
+        still bounds from below.
+        """
+        found = arb(0)
+        upper = self.law.output_with_loss(float(epsilon))
+        if upper is not None:
+            p, q = self.law.masses(arb(upper), None)
+            found = found.max(positive_part(p - epsilon.exp() * q))
+        lower = self.law.output_with_loss(-float(epsilon))
+        if lower is not None:
+            p, q = self.law.masses(None, arb(lower))
+            found = found.max(positive_part(q - epsilon.exp() * p))
+        return found
+
+    def renyi(self, order: Ball) -> Ball:
+        if len(self.law.weights) > 2:
+            raise Unavailable("Rényi divergences of sampling with replacement are not enclosed")
+        # largest integer order with the binomial sum; integration is used above
+        if len(self.law.weights) == 2 and order.is_integer() and order <= 20_000:
+            moment = self._binomial_moment(int(float(order)))
+        else:
+            moment = self._integral(order)
+        return moment.log() / (order - 1)
+
+    def _binomial_moment(self, order: int) -> Ball:
+        """Return E_Q[(P / Q)^order] as a binomial sum (Mironov, Talwar and Zhang 2019, Section
+        3.3).
+        """
+        (keep, take), total = self.law.weights, arb(0)
+        for k in range(order + 1):
+            factor = (arb(k) * (k - 1) / (2 * self.law.sigma**2)).exp()
+            total += arb(fmpz.bin_uiui(order, k)) * keep ** (order - k) * take**k * factor
+        return total
+
+    def _integral(self, order: Ball) -> Ball:
+        """Return E_Q[(P / Q)^order] by rigorous quadrature (Petras 2002; Johansson 2018), without
+        intervals where it is negligible.
+        """
+        sigma = self.law.sigma
+
+        def integrand(x: acb, analytic: bool) -> acb:
+            return (order * self.law.ratio(x).log(analytic=analytic) - x * x / (2 * sigma**2)).exp()
+
+        total = arb(0)
+        with ctx.workprec(_QUADRATURE_BITS):
+            for a, b in self._intervals(float(order)):
+                part = acb.integral(
+                    integrand,
+                    acb(a),
+                    acb(b),
+                    rel_tol=arb(2) ** -60,
+                    abs_tol=arb(2) ** -80,
+                    eval_limit=4000,
+                ).real
+                total += positive_part(part) if part.is_finite() else arb(0)
+            return total / (2 * arb.pi() * sigma**2).sqrt()
+
+    def _intervals(self, order: float) -> list[tuple[float, float]]:
+        """Return disjoint intervals around the peaks of the integrand, at 0 and at the order; the
+        integrand is positive elsewhere too.
+        """
+        sigma, q = float(self.law.sigma), float(self.law.weights[1])
+        steps = [_INTERVAL * sigma * i for i in range(-_SIGMAS, _SIGMAS + 1)]
+        cuts = sorted({*steps, *(order + step for step in steps if order + step > steps[-1])})
+
+        def log(x: float) -> float:
+            shift = (2 * x - 1) / (2 * sigma**2)
+            # exponents from which the term 1 of 1 + q (e^x - 1) is negligible
+            ratio = math.log1p(q * math.expm1(shift)) if shift < 500.0 else shift + math.log(q)
+            return order * ratio - x * x / (2 * sigma**2)
+
+        pairs = [(a, b) for a, b in itertools.pairwise(cuts) if b - a < 1.5 * _INTERVAL * sigma]
+        heights = [max(log(a), log(b), log((a + b) / 2)) for a, b in pairs]
+        top = max(heights)
+        # logarithm of the largest value of the integrand over the largest one of an interval that
+        # is left out
+        return [pair for pair, height in zip(pairs, heights, strict=True) if height > top - 50]
+
+
+def poisson(q: float, sigma: float) -> Mixture:
+    """Return the pair of Poisson sampling with rate `q`, and of sampling without replacement with
+    fraction `q`.
+    """
+    rate = arb(q)
+    return Mixture((1 - rate, rate), arb(sigma))
+
+
+def with_replacement(draws: int, records: int, sigma: float) -> Mixture:
+    """Return the pair of `draws` draws with replacement from `records` records, for a record that
+    is replaced.
+
+    The weights are binomial. Multiples with a total weight below 2^-140 are left out, and the last
+    weight is widened by that total.
+    """
+    rate, left, weights = 1 / arb(records), arb(1), []
+    for k in range(min(draws, _MAX_MULTIPLE) + 1):
+        weights.append(arb(fmpz.bin_uiui(draws, k)) * rate**k * (1 - rate) ** (draws - k))
+        left -= weights[-1]
+        if left < _NEGLIGIBLE:
+            weights[-1] += arb(0).union(left.upper())
+            return Mixture(tuple(weights), arb(sigma))
+    if draws <= _MAX_MULTIPLE:
+        return Mixture(tuple(weights), arb(sigma))
+    raise Unavailable("a record is drawn too often on average")

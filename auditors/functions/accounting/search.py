@@ -1,47 +1,77 @@
-"""Search for the parameters at which an accountant's figure is lowest, compared with the exact one,
-and narrowing to simple parameters.
+"""Search for the parameters at which an accountant's figure is lowest, compared with the exact one:
+the question of an audit, the search, and narrowing to simple parameters.
 """
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.accounting.answers import number_of
-from dpwitness.auditors.functions.accounting.figures import (
+from dpwitness.auditors.functions.accounting.mechanisms import (
     FIGURES,
+    GAME_FIGURES,
+    MECHANISMS,
     RELATIVE,
+    Parameter,
+    Point,
+    Reference,
     allowed_error,
     exact_figure,
     is_below,
 )
-from dpwitness.auditors.functions.accounting.mechanisms import Parameter, Point, Reference
 from dpwitness.auditors.functions.accounting.profiles import Unavailable
+from dpwitness.auditors.workers.constants import constants_of
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument, error_text, require_one_of, short_repr
+
+_NOT_REAL = "bcmMOSUV"  # NumPy's kinds of bools, complex numbers, times, objects, texts and records
+
+
+def number_of(answer: Any) -> tuple[float, str]:
+    """Return an answer as a number, and a description of the problem if the answer is an exception
+    or not a real number.
+
+    Numbers of every library that convert to float are read, infinite ones too. Bools, texts and
+    complex numbers convert in some cases, but are not figures.
+    """
+    if isinstance(answer, BaseException):
+        return math.nan, error_text(answer)
+    kind = getattr(getattr(answer, "dtype", None), "kind", "f")
+    if isinstance(answer, bool | str | bytes | bytearray | complex) or kind in _NOT_REAL:
+        return math.nan, _refused(answer)
+    try:
+        number = float(answer)
+    except OverflowError:
+        return math.nan, f"returned {type(answer).__name__} beyond the largest double"
+    except Exception:  # a conversion of a user's class may raise anything
+        return math.nan, _refused(answer)
+    return number, "returned nan" if math.isnan(number) else ""
+
+
+def _refused(answer: Any) -> str:
+    return f"returned {type(answer).__name__}, not a number"
+
 
 Call = Callable[[Sequence[Point]], Sequence[Any]]  # figures, or exceptions, at several points
 _CORNERS = 400  # largest number of combinations of extreme values
-_FIRST = 64  # number of points before the search looks near the lowest figure
 _BATCH = 16  # number of figures that are compared before the search chooses again
 _QUICK, _WIDE = (
     ("rdp", "zcdp"),
     4,
 )  # figures that take libraries little time: the search makes this multiple of the usual calls and compares suspect ones first  # noqa: E501
-_HINTED = 0.2  # probability of a value from the constants of the code
-# relative deviation below which the lowest figure is exact, so that points near it are no better
-# than others
-_EXACT = 1e-4
 # length of the longest list of parameters, and number of its different entries
 _LIST, _DIFFERENT = 48, 6
 _ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
-# a figure is loose only if its excess is this multiple of rounding in double precision
-_VISIBLE = 1000
-_COARSE = 1e-3  # accuracy of an exact figure that takes long to compute
+OWNER = "audit_accountant"
+_LARGEST_HINT = 1e15
+_BEYOND = 1e3  # factor by which parameters of a witness may lie outside the default ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +114,14 @@ class Found:
     rounding: int = 0
     deficit: float = 0.0
     negative: int = 0
-    failures: tuple[str, ...] = field(default=())
+    failures: tuple[str, ...] = ()  # problems of failed calls, at most three
     unavailable: int = 0
     failed: int = 0
+
+    def with_failures(self, problems: Sequence[str]) -> Found:
+        """Return the state after further failed calls."""
+        kept = tuple(dict.fromkeys((*self.failures, *problems)))[:3]
+        return replace(self, failed=self.failed + len(problems), failures=kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +173,14 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
         count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end)
     ):
         batch = list(itertools.islice(tried, min(asked, evaluations - count)))
-        if found.lowest is not None and count >= _FIRST and abs(found.score - 1) > _EXACT:
+        # points near the lowest figure are no better than others if that is exact up to 1e-4
+        if found.lowest is not None and count >= 64 and abs(found.score - 1) > 1e-4:
             batch[::2] = [_near(found.lowest.at, question.parameters, rng) for _ in batch[::2]]
         if not batch:
             break
         answers = list(zip(batch, question.call(batch), strict=True))
-        # a stable sort: suspect figures first; the total is the usual number
-        answers.sort(key=lambda pair: not _is_suspect(pair[1]))
+        # a stable sort: figures that no mechanism can have first; the total is the usual number
+        answers.sort(key=lambda pair: not number_of(pair[1])[0] <= 0)
         for at, answer in answers[:_BATCH]:
             found = compared(found, question, at, answer)
             if time.monotonic() > end:
@@ -153,25 +189,15 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
     return found
 
 
-def _is_suspect(answer: Any) -> bool:
-    """Return whether a figure is impossible for a mechanism with a privacy loss."""
-    figure, failure = number_of(answer)
-    return not failure and figure <= 0
-
-
 def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     """Return the state after one answer of the accountant: a number, or an exception."""
     figure, failure = number_of(answer)
     if failure:
-        kept = (
-            found.failures
-            if failure in found.failures or len(found.failures) >= 3
-            else (*found.failures, failure)
-        )
-        return replace(found, failed=found.failed + 1, failures=kept)
+        return found.with_failures([failure])
     slow = question.returns == "noise" and question.complete(at).get("steps", 1) > 1
     try:
-        new = question.compare(at, figure, _COARSE if slow else 1e-12)
+        # accuracy of an exact figure that takes long to compute
+        new = question.compare(at, figure, 1e-3 if slow else 1e-12)
         deficit = new.exact - figure if figure < new.exact else 0.0
         violated = deficit > 0 and question.violated(figure, at)
         if not violated and deficit > 2 * allowed_error(question.returns, figure):
@@ -184,8 +210,9 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     score = score if math.isfinite(new.exact) else 1.0
     if lowest is None or score < found.score:
         lowest = new
+    # a figure is loose only if its excess is this multiple of rounding in double precision
     if (
-        figure - new.exact > _VISIBLE * rounding_error
+        figure - new.exact > 1000 * rounding_error
         and new.exact > 0
         and new.ratio < math.inf
         and (highest is None or new.ratio > highest.ratio)
@@ -210,12 +237,7 @@ def narrowed(question: Question, violation: Comparison) -> Comparison:
     deficit stays above a tenth.
     """
     best = violation
-    longest = max((len(value) for value in best.at.values() if isinstance(value, tuple)), default=0)
-    for length in range(1, longest):
-        at = {
-            key: value[:length] if isinstance(value, tuple) else value
-            for key, value in best.at.items()
-        }
+    for at in shorter_lists(best.at):
         if (simpler := _still_violated(question, at, best)) is not None:
             best = simpler
             break
@@ -227,6 +249,15 @@ def narrowed(question: Question, violation: Comparison) -> Comparison:
                 best = simpler
                 break
     return best
+
+
+def shorter_lists(at: Point) -> Iterator[Point]:
+    """Yield a point with its lists cut to one entry, to two, and so on."""
+    longest = max((len(value) for value in at.values() if isinstance(value, tuple)), default=0)
+    for length in range(1, longest):
+        yield {
+            key: value[:length] if isinstance(value, tuple) else value for key, value in at.items()
+        }
 
 
 def _still_violated(question: Question, at: Point, best: Comparison) -> Comparison | None:
@@ -332,7 +363,8 @@ def _random(parameter: Parameter, rng: np.random.Generator) -> Any:
     if parameter.kind == "list":
         different = np.exp(rng.uniform(*logs, size=int(rng.integers(1, _DIFFERENT + 1)))).tolist()
         return tuple(different + different[-1:] * (_LIST - len(different)))
-    if parameter.hints and rng.random() < _HINTED:
+    # probability of a value from the constants of the code
+    if parameter.hints and rng.random() < 0.2:
         return _typed(parameter, rng.choice(parameter.hints))
     value = math.exp(rng.uniform(*logs))
     if parameter.kind == "order" and rng.random() < 0.5:
@@ -357,3 +389,187 @@ def _near(at: Point, parameters: Sequence[Parameter], rng: np.random.Generator) 
             moved = min(max(value * math.exp(rng.normal(0, 0.3)), parameter.low), parameter.high)
             found[parameter.name] = _typed(parameter, moved)
     return found
+
+
+def require_inside(parameter: Parameter, value: Any) -> None:
+    """Raise InvalidArgument unless a search may use a recorded value: a file must not start larger
+    computations.
+    """
+    values = value if isinstance(value, tuple) else (value,)
+    # largest length of a list in a witness
+    right = isinstance(value, tuple) is (parameter.kind == "list") and 0 < len(values) <= 48
+    whole = parameter.kind != "integer" or float(value) == int(value)
+    widest = (
+        parameter.low / _BEYOND,
+        parameter.high * (100 if parameter.kind == "integer" else _BEYOND),
+    )
+    widest = max(widest[0], parameter.least), min(widest[1], parameter.most)
+    inside = all(x == parameter.default or widest[0] <= x <= widest[1] for x in values)
+    if not (right and whole and inside):
+        raise InvalidArgument(
+            f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got "
+            f"{short_repr(value)}"
+        )
+
+
+def question_of(
+    function: Callable[..., Any],
+    mechanism: Any,
+    returns: Any,
+    parameters: Any = None,
+    ranges: Any = None,
+) -> tuple[Question, Mapping[str, str]]:
+    """Return the question of an audit, and the parameter of each argument of the function. Raise
+    InvalidArgument if they do not fit.
+    """
+    require_one_of("mechanism", mechanism, (*MECHANISMS, *GAME_FIGURES), OWNER)
+    require_one_of(
+        "returns", returns, tuple(key for key in FIGURES if key not in GAME_FIGURES.values()), OWNER
+    )
+    reference = MECHANISMS[mechanism]
+    if returns == "noise" and not reference.noise:
+        raise InvalidArgument(
+            f"{OWNER}: returns must not be 'noise' for {mechanism}, which has no noise parameter"
+        )
+    known = _known(reference, returns)
+    names = arguments_of(function, parameters, known)
+    missing = [p.name for p in known.values() if p.name not in names.values() and p.default is None]
+    if missing:
+        raise InvalidArgument(
+            f"{OWNER}: parameters must name an argument for {', '.join(missing)} of "
+            f"{mechanism}, got {short_repr(dict(names))}"
+        )
+    constants = [
+        float(x)
+        for x in constants_of(function)
+        if isinstance(x, int | float) and 0 < abs(x) < _LARGEST_HINT
+    ]
+    searched = tuple(
+        _hinted(_in_range(known[key], (ranges or {}).get(key)), constants)
+        for key in dict.fromkeys(names.values())
+    )
+    _require_ranges(ranges, names, known)
+    fixed = {
+        p.name: int(p.default) if p.kind == "integer" else p.default
+        for p in known.values()
+        if p.default is not None
+    }
+    return Question(reference, returns, searched, fixed, caller(function, names)), names
+
+
+def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
+    """Return a parameter with more values to try: the constants of the code in its range, and
+    values next to them.
+    """
+    near = {
+        x + move * (1 if parameter.kind == "integer" else 1e-3 * x)
+        for x in constants
+        for move in (-1, 0, 1)
+    }
+    near = {x for x in near if parameter.low <= x <= parameter.high}
+    return replace(parameter, hints=tuple(sorted(near)) if parameter.kind != "list" else ())
+
+
+def _known(reference: Reference, returns: str) -> dict[str, Parameter]:
+    """Return the parameters of a mechanism and of a figure, by name."""
+    every = (*reference.parameters, *FIGURES[returns].queries)
+    return {p.name: p for p in every if not (returns == "noise" and p.name == reference.noise)}
+
+
+def arguments_of(
+    function: Callable[..., Any], parameters: Any, known: Mapping[str, Parameter]
+) -> Mapping[str, str]:
+    """Return the parameter of each argument of a function."""
+    if parameters is None:
+        try:
+            arguments = inspect.signature(function).parameters
+        except (TypeError, ValueError):
+            raise InvalidArgument(
+                f"{OWNER}: parameters must be given, because the function has no signature"
+            ) from None
+        parameters = {key: key for key in arguments if key in known}
+    if not isinstance(parameters, Mapping) or not all(
+        isinstance(text, str) for pair in parameters.items() for text in pair
+    ):
+        raise InvalidArgument(
+            f"{OWNER}: parameters must map names of arguments to names of parameters, got "
+            f"{short_repr(parameters)}"
+        )
+    for key, value in parameters.items():
+        if value not in known:
+            raise InvalidArgument(
+                f"{OWNER}: parameters[{key!r}] must be one of {', '.join(known)}, got {value!r}"
+            )
+    return dict(parameters)
+
+
+def _require_ranges(ranges: Any, names: Mapping[str, str], known: Mapping[str, Parameter]) -> None:
+    if ranges is not None and not isinstance(ranges, Mapping):
+        raise InvalidArgument(
+            f"{OWNER}: ranges must be a dict of (low, high), got {short_repr(ranges)}"
+        )
+    for key in ranges or {}:
+        if key not in names.values():
+            raise InvalidArgument(
+                f"{OWNER}: ranges must name parameters of the function "
+                f"({', '.join(names.values())}), got {short_repr(key)}"
+            )
+
+
+def _in_range(parameter: Parameter, limits: Any) -> Parameter:
+    """Return a parameter with the given range."""
+    if limits is None:
+        return parameter
+    try:
+        low, high = (float(limit) for limit in limits)
+    except (TypeError, ValueError):
+        low, high = 1.0, 0.0
+    if not (0 < low <= high < math.inf and parameter.least <= low and high <= parameter.most):
+        rule = f"0 < low <= high, from {parameter.least:.9g} to {parameter.most:g}"
+        raise InvalidArgument(
+            f"{OWNER}: ranges[{parameter.name!r}] must be (low, high) with {rule}, got "
+            f"{short_repr(limits)}"
+        )
+    keep = (
+        parameter.default
+        if parameter.default is not None and low <= parameter.default <= high
+        else None
+    )
+    return replace(parameter, low=low, high=high, default=keep)
+
+
+def caller(function: Callable[..., Any], names: Mapping[str, str]) -> Call:
+    """Return a function that calls the accountant at several points, and returns numbers and
+    exceptions.
+    """
+
+    def call(points: Sequence[Point]) -> Sequence[Any]:
+        every = [
+            {argument: at[parameter] for argument, parameter in names.items()}
+            for at in map(plain, points)
+        ]
+        together = getattr(function, "call_each", None)
+        return (
+            together(every)
+            if together is not None
+            else [_outcome(function, arguments) for arguments in every]
+        )
+
+    return call
+
+
+def _outcome(function: Callable[..., Any], arguments: Json) -> Any:
+    try:
+        return function(**arguments)
+    except Exception as error:  # an accountant may raise anything at extreme parameters
+        return error
+
+
+def plain(at: Mapping[str, Any]) -> Json:
+    """Return the parameters of a point in JSON types."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in at.items()}
+
+
+def read_point(at: Json) -> Point:
+    """Return the parameters of a point that `plain` wrote."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in at.items()}

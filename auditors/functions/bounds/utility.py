@@ -13,14 +13,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dpwitness.auditors.functions.bounds.utility_claims import (
-    Measurement,
-    UtilityClaim,
-    UtilityPoint,
-)
+from dpwitness.auditors.functions.bounds.utility_claims import UtilityClaim, UtilityPoint
 from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.numerics.solvers import ConvergenceError
@@ -193,14 +189,15 @@ def audit_utility(
     try:
         found = claim.measure(error, count, confidence, seed)
     except ConvergenceError as problem:
-        found = Measurement(Verdict.ERROR, notes=(f"a run did not converge: {problem}",))
+        notes = (f"a run did not converge: {problem}",)
+        found = {"verdict": Verdict.ERROR, "notes": notes}
     return UtilityResult(
         name=name or name_of(error),
         claim=claim,
         runs=count,
         confidence=confidence,
         seed=seed,
-        **{each.name: getattr(found, each.name) for each in fields(found)},
+        **found,
         seconds=time.perf_counter() - begin,
         function=error,
     )

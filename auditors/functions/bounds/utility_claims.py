@@ -51,22 +51,6 @@ class UtilityPoint:
     upper: float = math.nan
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """Verdict on a claim, with the estimate, its confidence limits and its standard error; see
-    `UtilityResult`.
-    """
-
-    verdict: Verdict
-    estimate: float = math.nan
-    lower: float = math.nan
-    upper: float = math.nan
-    standard_error: float = math.nan
-    points: tuple[UtilityPoint, ...] = ()
-    constant: float = math.nan
-    notes: tuple[str, ...] = ()
-
-
 class UtilityClaim(ABC):
     """Claim about an error that an audit measures."""
 
@@ -90,8 +74,8 @@ class UtilityClaim(ABC):
     @abstractmethod
     def measure(
         self, error: Callable[..., Any], runs: int, confidence: float, seed: int
-    ) -> Measurement:
-        """Run `error` and test the claim."""
+    ) -> dict[str, Any]:
+        """Run `error` and test the claim. Return the measured fields of `UtilityResult`."""
 
     @abstractmethod
     def describe(self, estimate: float, runs: int) -> str:
@@ -133,13 +117,17 @@ class _Bound(UtilityClaim):
 
     def measure(
         self, error: Callable[..., Any], runs: int, confidence: float, seed: int
-    ) -> Measurement:
+    ) -> dict[str, Any]:
         values = _errors(error(runs, np.random.default_rng(seed)), runs)
         estimate, lower, upper, spread = self._limits(values, 1 - confidence)
         refuted = lower > self.limit_to_json()["limit"]
-        return Measurement(
-            Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED, estimate, lower, upper, spread
-        )
+        return {
+            "verdict": Verdict.VIOLATED if refuted else Verdict.NOT_REFUTED,
+            "estimate": estimate,
+            "lower": lower,
+            "upper": upper,
+            "standard_error": spread,
+        }
 
     @abstractmethod
     def _limits(self, values: FloatArray, alpha: float) -> tuple[float, float, float, float]:
@@ -396,7 +384,7 @@ class Scaling(UtilityClaim):
 
     def measure(
         self, error: Callable[..., Any], runs: int, confidence: float, seed: int
-    ) -> Measurement:
+    ) -> dict[str, Any]:
         """Measure the slope and test the exponent.
 
         The slope's limits are its extremes over all statistics within their limits. One limit of
@@ -437,9 +425,16 @@ class Scaling(UtilityClaim):
             f"refuted by slopes above {self.exponent + max(_MARGIN, slope - lower):.4g}: "
             f"{_MARGIN:g} is left for slower terms",
         )
-        return Measurement(
-            verdict, slope, lower, upper, spread, tuple(points), float(np.exp(fit.intercept)), notes
-        )
+        return {
+            "verdict": verdict,
+            "estimate": slope,
+            "lower": lower,
+            "upper": upper,
+            "standard_error": spread,
+            "points": tuple(points),
+            "constant": float(np.exp(fit.intercept)),
+            "notes": notes,
+        }
 
     def _point(
         self, value: float, errors: FloatArray, rng: Generator, alpha: float

@@ -1,26 +1,35 @@
-"""Entry point of metamorphic audits: run the relations that apply to the given functions and
-mechanisms.
-"""
+"""Metamorphic audit: the inputs of relations, the relations that apply to the given functions and
+mechanisms, and their results."""
 
 from __future__ import annotations
 
+import math
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, ClassVar
 
-from dpwitness.auditors.functions.accounting.audit import audit_accountant
-from dpwitness.auditors.functions.accounting.result import AccountantResult
+from dpwitness.auditors.functions.accounting.audit import AccountantResult, audit_accountant
 from dpwitness.auditors.functions.metamorphic import random_relations, relations
-from dpwitness.auditors.functions.metamorphic.inputs import Inputs, inputs_of
-from dpwitness.auditors.functions.metamorphic.outputs import outcome
-from dpwitness.auditors.functions.metamorphic.relations import Cases, Outcome
-from dpwitness.auditors.functions.metamorphic.result import MetamorphicResult
+from dpwitness.auditors.functions.metamorphic.relations import (
+    Cases,
+    Outcome,
+    Raised,
+    outcome,
+    row_count,
+    rows,
+)
+from dpwitness.auditors.functions.stability.inputs.neighbors import neighborhood
 from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.search.catalogue import pairs_for, require_domain
+from dpwitness.auditors.witnesses.function_result import FunctionResult
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.workers.constants import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import name_of
-from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
     InvalidArgument,
@@ -30,11 +39,194 @@ from dpwitness.core.values.validation import (
     require_one_of,
     require_probability,
     require_type,
+    short_repr,
 )
+
+# datasets of an input space: adversarial ones, those kept of one size, and random ones
+_TRIED, _OF_ONE_SIZE, _RANDOM = 600, 8, 30
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Datasets, pairs of neighboring datasets, and for each dataset the same rows in other orders
+    and in two parts.
+    """
+
+    datasets: tuple[Any, ...]
+    pairs: Cases
+    orders: Cases
+    parts: Cases
+
+
+def inputs_of(
+    domain: Any,
+    datasets: Sequence[Any],
+    input_metric: str,
+    d_in: Any,
+    seed: int,
+    owner: str,
+    function: Any,
+) -> Inputs:
+    """Return the inputs of all relations, from given datasets and from an input space or a domain
+    of mechanisms.
+    """
+    rng = random.Random(seed)
+    pairs: list[tuple[Any, ...]] = []
+    if isinstance(domain, InputSpace):
+        domain = domain.with_hints(constants_of(function))
+        kept: dict[int, list[Any]] = {}
+        for each in islice(domain.bases(), _TRIED):
+            kept.setdefault(len(each), []).append(each)
+        found = [each for bases in kept.values() for each in bases[:_OF_ONE_SIZE]]
+        found += [domain.random_rows(rng) for _ in range(_RANDOM)]
+        every = (*datasets, *map(domain.build, found))
+        pairs = list(_neighbors(domain, found, input_metric, d_in))
+    else:
+        if domain is not None:
+            require_domain(domain, owner)
+            # largest number of pairs that are taken from a domain
+            pairs = [(pair.d0, pair.d1) for pair in pairs_for(domain)[:12]]
+        every = (*datasets, *(side for pair in pairs for side in pair))
+    small = sorted(every, key=row_count)
+    orders = [(dataset, other) for dataset in small for other in _reordered(dataset, rng)]
+    return Inputs(
+        every, pairs, orders, [part for dataset in small for part in _parts(dataset, rng)]
+    )
+
+
+def _neighbors(
+    space: InputSpace, bases: Sequence[list[Any]], input_metric: str, d_in: Any
+) -> Iterator[tuple[Any, ...]]:
+    near = neighborhood(space, input_metric, [d_in])
+    for base in bases:
+        # groups of neighbors of one dataset
+        for group in islice(near.around(base), 4):
+            yield from ((group.datasets[i], group.datasets[j]) for i, j, _ in group.pairs)
+
+
+def _reordered(dataset: Any, rng: random.Random) -> Iterator[Any]:
+    """Yield the dataset with its rows reversed, rotated and shuffled."""
+    count = row_count(dataset)
+    for order in (
+        (range(count - 1, -1, -1), [*range(1, count), 0], rng.sample(range(count), count))
+        if count > 1
+        else ()
+    ):
+        found = outcome(rows, dataset, list(order))
+        if not isinstance(found, Raised):
+            yield found
+
+
+def _parts(dataset: Any, rng: random.Random) -> Iterator[tuple[Any, Any]]:
+    """Yield the dataset in two parts: cut at random, after the first row, and with an empty second
+    part.
+    """
+    count = row_count(dataset)
+    for cut in dict.fromkeys((rng.randint(1, count - 1), 1, count)) if count > 1 else ():
+        sides = [outcome(rows, dataset, list(part)) for part in (range(cut), range(cut, count))]
+        if not any(isinstance(side, Raised) for side in sides):
+            yield sides[0], sides[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class MetamorphicResult(FunctionResult):
+    """Result of one relation of a metamorphic audit.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        VIOLATED if the relation is broken, NOT_REFUTED if it held in all cases, ERROR if no case
+        could be run.
+    relation : str
+        Name of the relation, which is the name of its function in `dpwitness.metamorphic`.
+    statement : str
+        The relation in words.
+    finding : str
+        Description of the broken case; empty if the relation held.
+    case : tuple or None
+        Inputs at which the relation is broken.
+    outputs : tuple
+        Outputs at these inputs.
+    error : float
+        Probability of a false VIOLATED; 0 for a comparison without randomness.
+    tried : int
+        Number of cases that were run.
+    output_metric : str or None
+        Metric in which outputs are compared, if it is not equality.
+    name, seed, notes, seconds, function
+        As in other results.
+    """
+
+    kind: ClassVar[str] = "metamorphic"
+
+    relation: str
+    statement: str
+    finding: str
+    case: tuple[Any, ...] | None
+    outputs: tuple[Any, ...]
+    error: float
+    tried: int
+    output_metric: str | None = None
+
+    @property
+    def evidence(self) -> str:
+        """Return ``proved`` for an exact violation, ``statistical`` if it has an error probability,
+        ``numerical`` otherwise.
+        """
+        if self.verdict is not Verdict.VIOLATED:
+            return "numerical"
+        return "proved" if self.error == 0 else "statistical"
+
+    def _witness_fields(self) -> Json | None:
+        if self.verdict is not Verdict.VIOLATED or self.case is None:
+            return None
+        try:
+            case = [to_jsonable(item) for item in self.case]
+        except InvalidArgument:
+            return None
+        more = {"output_metric": self.output_metric} if self.output_metric else {}
+        return more | {
+            "relation": self.relation,
+            "case": case,
+            "finding": self.finding,
+            "error": self.error,
+        }
+
+    def _advice(self) -> str:
+        return "no change is needed on this evidence, which is not a proof"
+
+    def _statement(self) -> str:
+        return self.statement
+
+    def _summary(self) -> str:
+        if self.verdict is not Verdict.VIOLATED:
+            return f"{self.statement}, in {self.tried} cases"
+        sure = "exact" if self.error == 0 else f"false with probability at most {self.error:.3g}"
+        return f"{self.statement}: {self.finding} ({sure})"
+
+    def _fields(self) -> Json:
+        return {
+            "metamorphic_relation": self.relation,
+            "finding": self.finding,
+            "case": None if self.case is None else [_written(item) for item in self.case],
+            "outputs": [_written(item) for item in self.outputs],
+            "error": self.error,
+            "tried": self.tried,
+        }
+
+
+def _written(value: Any) -> Any:
+    """Return a value in JSON types; a text if it has no exact form."""
+    if isinstance(value, Raised):
+        return {"raised": value.text}
+    try:
+        return strict(to_jsonable(value))
+    except InvalidArgument:
+        return short_repr(value)
+
 
 _OWNER = "audit_metamorphic"
 _LAWS = 3  # pairs on which laws are compared, since each needs many runs
-_FEWEST = 1000  # smallest number of runs that an audit of a law takes
 _EPSILONS = (0.02, 0.1, 0.5, 1.0, 4.0)  # values of epsilon that are doubled
 
 
@@ -105,13 +297,21 @@ RELATIONS = {
         relations.more_epsilon_is_no_more_noise,
         "twice the epsilon needs no more noise",
         "noise",
-        lambda inputs: relations.epsilons(),
+        lambda inputs: [(10.0**k * x,) for k in range(-4, 2) for x in (1.0, 2.0, 3.0, 5.0)],
     ),
     "parallel_composition_is_the_maximum": Relation(
         relations.parallel_composition_is_the_maximum,
         "parallel composition costs at least the largest epsilon",
         "parallel",
-        lambda inputs: relations.epsilon_lists(),
+        lambda inputs: [
+            ([1.0],),
+            ([0.1, 1.0],),
+            ([1.0, 0.1],),
+            ([0.5] * 4,),
+            ([1e-3, 2.0, 0.7],),
+            ([math.pi] * 2,),
+            ([0.1] * 100,),
+        ],
     ),
 }
 
@@ -220,9 +420,9 @@ def audit_metamorphic(
         ("at_epsilon", at_epsilon),
         ("noise", noise),
         ("stability_map", stability_map),
+        ("sequential", sequential),
+        ("parallel", parallel),
     ):
-        require_callable(label, value, _OWNER, optional=True)
-    for label, value in (("sequential", sequential), ("parallel", parallel)):
         require_callable(label, value, _OWNER, optional=True)
     require_probability("confidence", confidence, _OWNER)
     require_integer("seed", seed, _OWNER, least=0)
@@ -235,13 +435,15 @@ def audit_metamorphic(
         "at_epsilon": at_epsilon,
         "noise": noise,
         "parallel": parallel,
+        "unordered": unordered,
+        "row_wise": row_wise,
+        "zero_map": stability_map is not None and outcome(stability_map, d_in) == 0,
     }
-    given |= {"unordered": unordered, "row_wise": row_wise}
-    given["zero_map"] = stability_map is not None and outcome(stability_map, d_in) == 0
     require_nonnegative("epsilon", epsilon, _OWNER)
     require_probability("delta", delta, _OWNER, zero=True)
     if runs is not None:
-        require_integer("runs", runs, _OWNER, least=_FEWEST)
+        # smallest number of runs that an audit of a law takes
+        require_integer("runs", runs, _OWNER, least=1000)
     options = {
         "seed": seed,
         "confidence": confidence,
@@ -326,25 +528,3 @@ def check_relation(
         seconds=time.perf_counter() - begin,
         function=subject,
     )
-
-
-def replay_relation(
-    raw: Json, subject: Any, seed: int, name: str, resolve: Any
-) -> MetamorphicResult:
-    """Run the relation of a witness again, on the recorded case."""
-    require_one_of("relation", raw["relation"], RELATIONS, "replay")
-    case = tuple(from_jsonable(item, f"case[{i}]", resolve) for i, item in enumerate(raw["case"]))
-    try:
-        return check_relation(
-            raw["relation"],
-            subject,
-            [case],
-            {"seed": seed, "output_metric": raw.get("output_metric")},
-            name,
-        )
-    except InvalidArgument:
-        raise
-    except Exception as error:  # the user's function may raise anything on the file's data
-        raise InvalidArgument(
-            f"replay: {name} could not be run: {type(error).__name__}: {str(error)[:300]}"
-        ) from error

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dpwitness.auditors.audit.audit import audit
-from dpwitness.auditors.functions.metamorphic.outputs import Raised, outcome
-from dpwitness.auditors.functions.metamorphic.relations import Cases, Outcome
+from dpwitness.auditors.functions.metamorphic.relations import Cases, Outcome, Raised, outcome
+from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.statistics.dependence import log_dependence
-from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.environment_errors import names_environment_fault
 from dpwitness.core.claims import ApproxDP, PureDP
@@ -24,7 +23,6 @@ _RAISING = 4  # runs that confirm an exception
 _CALLS = 32  # calls at each epsilon, of which half fix the distance
 # log-evidence from which the runs of a call are not taken as independent
 _MOST_DEPENDENCE = math.log(1000)
-_MOST_RUNS = 10_000  # largest number of runs that confirm that a dataset raises no exception
 
 
 def zero_epsilon_is_constant(
@@ -70,7 +68,15 @@ def zero_epsilon_is_constant(
         ]
         if all(raised):
             return Outcome(tried=1, notes=(f"epsilon 0 is refused: {raised[0]}",))
-        found = _law_audit(mechanism, case, delta, runs, 1 - (1 - confidence) / len(cases), seed)
+        found = audit(
+            mechanism,
+            claim=ApproxDP(_NOTHING, delta) if delta else PureDP(_NOTHING),
+            pair=Pair(case[0], case[1], "stated"),
+            trials=runs,
+            confidence=1 - (1 - confidence) / len(cases),
+            seed=seed,
+            bits=False,
+        )
         if found.verdict is Verdict.ERROR:
             failed += 1
             continue
@@ -82,16 +88,6 @@ def zero_epsilon_is_constant(
             )
             return Outcome(finding, tuple(case), (), 1 - confidence, tried, failed)
     return Outcome(tried=tried, failed=failed)
-
-
-def _law_audit(
-    mechanism: Any, case: Sequence[Any], delta: float, runs: int, confidence: float, seed: int
-) -> AuditResult:
-    pair = Pair(case[0], case[1], "stated")
-    claim = ApproxDP(_NOTHING, delta) if delta else PureDP(_NOTHING)
-    return audit(
-        mechanism, claim=claim, pair=pair, trials=runs, confidence=confidence, seed=seed, bits=False
-    )
 
 
 def more_epsilon_spreads_no_more(
@@ -156,7 +152,8 @@ def more_epsilon_spreads_no_more(
             tried, failed = tried - 1, failed + 1
             continue
         alpha = (1 - confidence) / len(cases) / 2
-        upper, lower = _limit(counts[0], half, alpha, True), _limit(counts[1], half, alpha, False)
+        upper = 1 - float(clopper_pearson_lower(half - counts[0], half, alpha))
+        lower = float(clopper_pearson_lower(counts[1], half, alpha))
         if lower > upper:
             finding = (
                 f"two outputs are more than {distance:.6g} apart in {counts[0]} of {half} "
@@ -197,15 +194,6 @@ def _pair_distances(outputs: Any, size: int) -> FloatArray:
             ]
         )
     return np.asarray(np.max(np.abs(found[0::2] - found[1::2]), axis=1))
-
-
-def _limit(count: int, total: int, alpha: float, upper: bool) -> float:
-    """Return a Clopper-Pearson limit."""
-    from scipy.stats import beta
-
-    if upper:
-        return 1.0 if count == total else float(beta.ppf(1 - alpha, count + 1, total - count))
-    return 0.0 if count == 0 else float(beta.ppf(alpha, count, total - count + 1))
 
 
 def errors_ignore_one_record(
@@ -249,9 +237,8 @@ def errors_ignore_one_record(
         getattr(mechanism, "sample", mechanism),
         math.log(error / (2 * max(len(cases), 1))),
     )
-    runs = next(
-        (n for n in range(1, _MOST_RUNS) if _log_chance(n, epsilon, delta) <= allowed), None
-    )
+    # largest number of runs that confirm that a dataset raises no exception
+    runs = next((n for n in range(1, 10_000) if _log_chance(n, epsilon, delta) <= allowed), None)
     if runs is None:
         return Outcome(
             notes=(

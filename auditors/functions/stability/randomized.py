@@ -1,20 +1,20 @@
 """Audit of transformations that draw random numbers: whether two inputs have laws of outputs that
-no coupling keeps within the map.
+no coupling keeps within the map; and whether a transformation keeps the noise that it has drawn.
 
 A randomized transformation T keeps a bound b on two inputs if T(x) and T(x') can be drawn jointly,
 at most b apart. Then, for each statistic f that moves no further than its argument, P(f(T(x)) > b +
 u) <= P(f(T(x')) > u). Strassen (1965) proved that sets are enough to refute a coupling. Here f is
 the distance to the nearest of some reference outputs of T(x'), and u the slack that these need,
 because they are not all outputs. References, slack and inputs are chosen on runs that the test does
-not count.
-"""
+not count."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -22,36 +22,115 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.auditors.functions.stability.exact_numbers import Incomparable, plain
 from dpwitness.auditors.functions.stability.inputs.neighbors import Group
-from dpwitness.auditors.functions.stability.kept_noise import depends, fresh_outcomes
 from dpwitness.auditors.functions.stability.metrics import (
     LONGEST,
     ByColumn,
+    Incomparable,
     InsertDelete,
     Metric,
     PerGroup,
     output_key,
+    plain,
 )
-from dpwitness.auditors.functions.stability.outcomes import EXCEEDS, LAW, Failure
-from dpwitness.auditors.functions.stability.search import Found, Search
+from dpwitness.auditors.functions.stability.search import (
+    EXCEEDS,
+    LAW,
+    Comparison,
+    Failure,
+    Found,
+    Search,
+)
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
+from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence
+from dpwitness.auditors.workers.fresh_processes import STATES, in_new_processes
+from dpwitness.auditors.workers.memos import memos_of
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.declared import Unfinished
 
+_SECONDS = 0.5  # time limit of the runs in fresh states
+_MOST_DEPENDENCE = math.log(1000)  # log-evidence from which runs are not taken as independent
+
+
+def fresh_outcomes(
+    apply: Callable[[Sequence[Any]], list[Any]], datasets: Sequence[Any]
+) -> list[list[Any]]:
+    """Return the outcomes of the datasets in each fresh state; states in which all runs fail are
+    left out.
+    """
+    if not isinstance(apply, partial):  # a transformation that runs in processes of its own
+        return []
+    found = in_new_processes(partial(_outcomes, apply, tuple(datasets)), STATES, _SECONDS)
+    if not found:
+        memos = memos_of(partial(_output, apply), datasets, 0, _SECONDS)
+        for _ in range(STATES):
+            with memos.emptied():
+                found.append(apply(datasets))
+    return [
+        outcomes
+        for outcomes in found
+        if not all(isinstance(each, Failure | Unfinished) for each in outcomes)
+    ]
+
+
+def _outcomes(
+    apply: Callable[[Sequence[Any]], list[Any]], datasets: Sequence[Any], _: int
+) -> list[Any]:
+    return apply(datasets)
+
+
+def _output(apply: Callable[[Sequence[Any]], list[Any]], dataset: Any, *_: Any) -> Any:
+    """Return the output of a dataset. Raise ValueError if there is none."""
+    (found,) = apply([dataset])
+    if isinstance(found, Failure | Unfinished):
+        raise ValueError("the transformation fails")
+    return found
+
+
+def is_kept(
+    found: Found, apply: Callable[[Sequence[Any]], list[Any]], comparison: Comparison
+) -> bool:
+    """Return whether the outcomes of a transformation that looks deterministic show another finding
+    in some fresh state.
+    """
+    if found.excess.kind != EXCEEDS:
+        return False
+    excesses = [
+        comparison.excess(first, second, found.d_in)
+        for first, second in fresh_outcomes(apply, [found.first, found.second])
+    ]
+    return any(
+        each is None or each.kind != found.excess.kind or each.measured != found.excess.measured
+        for each in excesses
+    )
+
+
+def depends(indicator: NDArray[np.bool_], fresh: NDArray[np.bool_]) -> bool:
+    """Return whether runs depend on each other: those of a test, in their order, or those of fresh
+    states in comparison.
+    """
+    # consecutive runs of one input that are compared with the others
+    logs, size = list[float](), 2
+    # smallest number of blocks
+    while len(indicator) // size >= 4:
+        counts = indicator[: len(indicator) // size * size].reshape(-1, size).sum(axis=1)
+        logs.append(log_dependence(np.column_stack([counts, size - counts])))
+        size *= 2
+    groups = [
+        [int(indicator.sum()), int((~indicator).sum())],
+        *([int(each), int(not each)] for each in fresh),
+    ]
+    return mean_evidence([log_dependence(groups), mean_evidence(logs)]) > _MOST_DEPENDENCE
+
+
 CONFIDENCE = 0.99
-_LOOK_RUNS = 12  # runs of each input in a look
 _TRAINED = 12  # pairs that a look shows beyond the map, of which more runs are made
 _TRAIN_RUNS = 64
 _TESTED = 3  # largest number of tests, among which the error is divided
 _TEST_RUNS = 400
-_LARGER = 300  # distances of training and test, relative to those of a look
 _MARGIN = 1e-9  # relative error of an estimated distance
-# share of test outputs that are new, beyond all distances seen before, of a transformation that
-# keeps state
-_LATE_SHARE = 0.5
 
 STATE = (
     "its outputs drift from run to run: the transformation must be deterministic, or draw "
@@ -80,8 +159,7 @@ class LawTest:
         return _gap(self.far, self.near, self.runs, (1 - self.confidence) / self.tests) > 0
 
     def to_json(self) -> Json:
-        names = ("runs", "far", "near", "slack", "confidence", "tests")
-        return {name: getattr(self, name) for name in names}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Json) -> LawTest:
@@ -89,9 +167,7 @@ class LawTest:
         impossible.
         """
         try:
-            found = cls(
-                *(data[name] for name in ("runs", "far", "near", "slack", "confidence", "tests"))
-            )
+            found = cls(**data)
             valid = (
                 0 <= found.near <= found.runs
                 and 0 <= found.far <= found.runs
@@ -209,7 +285,8 @@ def _looked(search: Search, group: Group, rng: Generator) -> list[_Candidate]:
     """Return the pairs of a group, in both directions, that few runs of each dataset show beyond
     the map.
     """
-    outcomes = _runs(search, group.datasets, _LOOK_RUNS, rng)
+    # runs of each input in a look
+    outcomes = _runs(search, group.datasets, 12, rng)
     found = []
     for i, j, d_in in group.pairs:
         search.pairs += 1
@@ -217,7 +294,8 @@ def _looked(search: Search, group: Group, rng: Generator) -> list[_Candidate]:
             begin = time.monotonic()
             choice = _choice(search, outcomes[one], outcomes[other], d_in)
             if choice is not None and choice[0] > 0:
-                seconds = _LARGER * (time.monotonic() - begin)
+                # distances of training and test, relative to those of a look
+                seconds = 300 * (time.monotonic() - begin)
                 found.append(
                     _Candidate(
                         group.datasets[one], group.datasets[other], d_in, choice[0], seconds=seconds
@@ -321,9 +399,9 @@ def _drifts(metric: Metric, before: Sequence[Any], after: Sequence[Any]) -> bool
     these from the others.
     """
     reach = float(np.max(_nearest(_distances(metric, before, before, own=True))))
-    return bool(
-        np.mean(_beyond(_nearest(_distances(metric, after, before)), reach, 1)) > _LATE_SHARE
-    )
+    # share of test outputs that are new, beyond all distances seen before, of a transformation
+    # that keeps state
+    return bool(np.mean(_beyond(_nearest(_distances(metric, after, before)), reach, 1)) > 0.5)
 
 
 def _distances(

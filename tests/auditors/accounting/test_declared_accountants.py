@@ -7,10 +7,7 @@ import json
 import pytest
 
 from dpwitness import InvalidArgument, Target, replay
-from dpwitness.auditors.functions.accounting.declared_targets import (
-    audit_declared,
-    declared_accountant,
-)
+from dpwitness.auditors.functions.declared_targets import DeclaredAccountant
 from dpwitness.cli import main
 from dpwitness.reports.audit.document import read_document
 
@@ -53,7 +50,8 @@ def file(tmp_path, monkeypatch):
 def audited(file, name):
     target = Target(file, name, time_limit=30)
     try:
-        return audit_declared(declared_accountant(target), seconds=600, evaluations=64)
+        (found,) = DeclaredAccountant.of(target).audit(seconds=600, evaluations=64)
+        return found
     finally:
         target.close()
 

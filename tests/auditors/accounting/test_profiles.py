@@ -11,10 +11,12 @@ from flint import arb, ctx
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from dpwitness.auditors.functions.accounting.figures import exact_figure, is_below
-from dpwitness.auditors.functions.accounting.mechanisms import MECHANISMS
-from dpwitness.auditors.functions.accounting.profiles import DiscreteGaussian
-from dpwitness.auditors.functions.accounting.subsampled import Subsampled, with_replacement
+from dpwitness.auditors.functions.accounting.mechanisms import MECHANISMS, exact_figure, is_below
+from dpwitness.auditors.functions.accounting.profiles import (
+    DiscreteGaussian,
+    Subsampled,
+    with_replacement,
+)
 
 
 def exact(returns, mechanism, **at):

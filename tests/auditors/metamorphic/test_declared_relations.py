@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpwitness import InvalidArgument, Target
-from dpwitness.auditors.functions.metamorphic.declared_targets import (
-    DeclaredRelations,
-    audit_declared,
-)
+from dpwitness.auditors.functions.declared_targets import DeclaredRelations
 from dpwitness.cli import main
 
 FILE = """
@@ -96,10 +93,7 @@ def file(tmp_path, monkeypatch):
 )
 def test_relations_of_a_file(file, name, verdicts):
     target = Target(file, name)
-    assert (
-        " ".join(each.verdict.value for each in audit_declared(DeclaredRelations.of(target)))
-        == verdicts
-    )
+    assert " ".join(each.verdict.value for each in DeclaredRelations.of(target).audit()) == verdicts
     target.close()
 
 
@@ -136,4 +130,4 @@ def test_messages(file):
     with pytest.raises(InvalidArgument, match="did you mean 'row_wise'"):
         DeclaredRelations.of(Target(file, "misspelled"))
     with pytest.raises(InvalidArgument, match="no relation applies"):
-        audit_declared(DeclaredRelations.of(Target(file, "nothing")))
+        DeclaredRelations.of(Target(file, "nothing")).audit()

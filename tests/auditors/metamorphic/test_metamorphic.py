@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from dpwitness import InvalidArgument, replay
-from dpwitness.auditors.functions.metamorphic.outputs import concatenated, difference
 from dpwitness.auditors.functions.metamorphic.random_relations import _log_chance
+from dpwitness.auditors.functions.metamorphic.relations import concatenated, difference
 from dpwitness.domains import Records
 from dpwitness.metamorphic import audit_metamorphic, errors_ignore_one_record, order_is_ignored
 

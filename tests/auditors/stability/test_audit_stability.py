@@ -8,10 +8,9 @@ from fractions import Fraction
 import pytest
 
 from dpwitness import InvalidArgument, Verdict, audit_stability
-from dpwitness.auditors.functions.stability.inputs.neighborhoods import neighborhood
+from dpwitness.auditors.functions.stability.inputs.neighbors import neighborhood
 from dpwitness.auditors.functions.stability.metrics import metric_named
-from dpwitness.auditors.functions.stability.outcomes import Comparison, applier
-from dpwitness.auditors.functions.stability.search import Search, run_generated
+from dpwitness.auditors.functions.stability.search import Comparison, Search, applier, run_generated
 from dpwitness.mechanisms import Records
 from dpwitness.stability import Atom, FrameOf, ScalarOf, VectorOf
 

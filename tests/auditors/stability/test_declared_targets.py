@@ -8,10 +8,7 @@ import json
 import pytest
 
 from dpwitness import InvalidArgument, Target, Verdict, replay
-from dpwitness.auditors.functions.stability.declared_targets import (
-    audit_declared,
-    declared_transformation,
-)
+from dpwitness.auditors.functions.declared_targets import DeclaredTransformation
 from dpwitness.cli import main
 from dpwitness.mechanisms.wrappers.programs.declared import Aborted, Calls, Unfinished, declarations
 from dpwitness.reports.audit.document import read_document
@@ -76,7 +73,8 @@ def file(tmp_path, monkeypatch):
 def audited(file, name, **options):
     target = Target(file, name, time_limit=30)
     try:
-        return audit_declared(declared_transformation(target), seconds=1, **options)
+        (found,) = DeclaredTransformation.of(target).audit(seconds=1, **options)
+        return found
     finally:
         target.close()
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from dpwitness import InvalidArgument, Verdict, audit_stability, replay
-from dpwitness.auditors.functions.stability.conclude import recheck
-from dpwitness.auditors.functions.stability.exact_numbers import Incomparable
-from dpwitness.auditors.functions.stability.metrics import LONGEST, metric_named
+from dpwitness.auditors.functions.stability.metrics import LONGEST, Incomparable, metric_named
 from dpwitness.auditors.functions.stability.randomized import LawTest, _distances
+from dpwitness.auditors.functions.stability.result import recheck
 from dpwitness.stability import Atom, VectorOf
 
 INTS = VectorOf(Atom("i32", bounds=(0, 9)))

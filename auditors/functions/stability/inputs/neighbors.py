@@ -1,24 +1,25 @@
 """Groups of datasets at known distances from each other, for each input metric: the first groups
-are adversarial, the later ones random.
-"""
+are adversarial, the later ones random."""
 
 from __future__ import annotations
 
 import math
 import random
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from dpwitness.auditors.functions.stability.inputs.atoms import to_f32
-from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace, ScalarOf, VectorOf
+from dpwitness.auditors.functions.stability.inputs.spaces import (
+    FrameOf,
+    InputSpace,
+    ScalarOf,
+    VectorOf,
+)
 from dpwitness.core.values.validation import InvalidArgument
 
 Distance = Fraction | int | float
-_TRIES = 20  # most tries at a random edit of a walk
-_FAR = 64  # largest number of edits between two datasets of a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,43 +32,24 @@ class Group:
     pairs: list[tuple[int, int, Distance]]
 
 
-class Neighborhood(ABC):
-    """Source of groups for one space, input metric and list of distances."""
+class RowEdits:
+    """Neighbors by inserted, deleted, replaced and reordered rows, for one space, input metric and
+    list of distances.
+    """
 
     def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
         self.space, self.metric, self.d_in = space, metric, sorted(d_in)
+        self.replaces = metric in ("change-one", "hamming")
+        self.ordered = metric in ("insert-delete", "hamming")
+        whole = [math.floor(d) for d in self.d_in if d >= 1]
+        # largest number of edits between two datasets of a group
+        self.counts = sorted({min(d, 64) for d in whole})
+        self.values = space.values()
 
-    @abstractmethod
     def around(self, rows: list[Any]) -> Iterator[Group]:
         """Yield groups that contain the dataset with these rows, the most adversarial neighbors
         first.
         """
-
-    @abstractmethod
-    def walk(self, rows: list[Any], rng: random.Random) -> Group | None:
-        """Return a random group that starts at the dataset with these rows; None where there are no
-        neighbors.
-        """
-
-    def within(self, distance: Distance) -> Distance | None:
-        """Return the smallest of the audited distances that is at least `distance`; None if all are
-        smaller.
-        """
-        return next((d for d in self.d_in if d >= distance), None)
-
-
-class RowEdits(Neighborhood):
-    """Neighbors by inserted, deleted, replaced and reordered rows."""
-
-    def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
-        super().__init__(space, metric, d_in)
-        self.replaces = metric in ("change-one", "hamming")
-        self.ordered = metric in ("insert-delete", "hamming")
-        whole = [math.floor(d) for d in self.d_in if d >= 1]
-        self.counts = sorted({min(d, _FAR) for d in whole})
-        self.values = space.values()
-
-    def around(self, rows: list[Any]) -> Iterator[Group]:
         if self.metric == "discrete":
             yield from (
                 self._group([(0, rows), (1, [value] * max(len(rows), 1))]) for value in self.values
@@ -110,11 +92,15 @@ class RowEdits(Neighborhood):
             yield self._group([(0, rows), (2, rows[1:] + rows[:1])])
 
     def walk(self, rows: list[Any], rng: random.Random) -> Group | None:
+        """Return a random group that starts at the dataset with these rows; None where there are no
+        neighbors.
+        """
         if self.metric == "discrete":
             return self._group([(0, rows), (1, self.space.random_rows(rng))])
         found, cost, most = [(0, rows)], 0, self.counts[-1] if self.counts else 0
         repeated = self.space.random_row(rng) if rng.random() < 0.5 else None
-        for _ in range(_TRIES):
+        # most tries at a random edit of a walk
+        for _ in range(20):
             price, rows = self._edit(list(rows), rng, repeated)
             if cost + price > most:
                 break
@@ -148,19 +134,21 @@ class RowEdits(Neighborhood):
         pairs = []
         for j in range(1, len(found)):
             for i in range(j):
-                within = self.within(abs(found[j][0] - found[i][0]))
+                apart = abs(found[j][0] - found[i][0])
+                # the smallest audited distance that is at least theirs
+                within = next((d for d in self.d_in if d >= apart), None)
                 if within is not None:
                     pairs.append((i, j, within))
         return Group([self.space.build(rows) for _, rows in found], pairs)
 
 
-class NumberMoves(Neighborhood):
+class NumberMoves:
     """Neighbors by moving numbers: a scalar, or the entries of a vector, by at most d_in in the
     norm.
     """
 
     def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
-        super().__init__(space, metric, d_in)
+        self.space, self.metric, self.d_in = space, metric, sorted(d_in)
         assert isinstance(space, ScalarOf | VectorOf)
         self.atom = space.atom
         if self.atom.dtype in ("bool", "str", "date", "time", "datetime", "duration", "category"):
@@ -253,3 +241,127 @@ class NumberMoves(Neighborhood):
         if abs(Fraction(found) - Fraction(start)) > abs(target - Fraction(start)):
             found = math.nextafter(found, start)
         return found
+
+
+_ROW_METRICS = ("symmetric", "insert-delete", "change-one", "hamming", "discrete")
+_NUMBER_METRICS = ("absolute", "l1", "l2", "linf")
+
+
+Neighborhood = RowEdits | NumberMoves
+
+
+def neighborhood(space: InputSpace, metric: str, d_in: Sequence[Distance]) -> Neighborhood:
+    """Return the source of neighbors of a space under a metric. Raise InvalidArgument if the metric
+    does not apply to the space.
+    """
+    if metric in _ROW_METRICS:
+        if isinstance(space, ScalarOf) and metric != "discrete":
+            raise InvalidArgument(
+                "audit_stability: input_metric of a scalar must be absolute or discrete, "
+                f"got {metric}"
+            )
+        return RowEdits(space, metric, d_in)
+    if metric in _NUMBER_METRICS:
+        if isinstance(space, VectorOf | ScalarOf) and isinstance(space, ScalarOf) == (
+            metric == "absolute"
+        ):
+            return NumberMoves(space, metric, d_in)
+        wanted = "a scalar" if metric == "absolute" else "a vector"
+        raise InvalidArgument(
+            f"audit_stability: input_metric {metric} needs {wanted} of numbers, got a "
+            f"{space.to_json()['type']}"
+        )
+    if metric.startswith("user:"):
+        return UserEdits(space, metric, d_in)
+    if metric.startswith("by:"):
+        return ColumnEdits(space, metric, d_in)
+    raise InvalidArgument(
+        f"audit_stability: input_metric {metric} has no known neighbors; use one of "
+        f"{', '.join(_ROW_METRICS + _NUMBER_METRICS)}"
+    )
+
+
+_COPIES = (1, 2, 5, 30)  # numbers of rows that a user adds
+
+
+class _GroupEdits(RowEdits):
+    """Base of neighbors by edits of the rows with given values of one column."""
+
+    def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
+        prefix, _, rest = metric.partition(":")
+        column = rest.removesuffix(":symmetric") if prefix == "by" else rest
+        if not isinstance(space, FrameOf) or column not in space.columns or space.size is not None:
+            raise InvalidArgument(
+                "audit_stability: input_metric must be user:COLUMN or by:COLUMN:symmetric, on a "
+                f"FrameOf with this column and any number of rows, got {metric}"
+            )
+        super().__init__(space, metric, d_in)
+        self.at = list(space.columns).index(column)
+        self.groups = [value for value in space.columns[column].values() if value == value]
+
+    def _owned(self, row: Any, group: Any) -> Any:
+        """Return the row with this value in the column."""
+        return (*row[: self.at], group, *row[self.at + 1 :])
+
+
+class ColumnEdits(_GroupEdits):
+    """Neighbors by up to d_in edits of the rows with one value of a column, for several values at
+    once.
+    """
+
+    def __init__(self, space: InputSpace, metric: str, d_in: Sequence[Distance]) -> None:
+        super().__init__(space, metric, d_in)
+        # largest number of values of a column that change together
+        del self.groups[12:]
+
+    def around(self, rows: list[Any]) -> Iterator[Group]:
+        for value in self.values:
+            for groups in (self.groups[:1], self.groups):
+                added = [self._owned(value, group) for group in groups]
+                yield self._group([(0, rows), *((n, rows + added * n) for n in self.counts)])
+
+    def _edit(self, rows: list[Any], rng: random.Random, repeated: Any) -> tuple[int, list[Any]]:
+        if rng.random() < 0.1:
+            rng.shuffle(rows)
+            return 0, rows
+        for group in rng.sample(self.groups, rng.randint(1, len(self.groups))):
+            mine = [i for i, row in enumerate(rows) if row[self.at] == group]
+            if mine and rng.random() < 0.5:
+                del rows[rng.choice(mine)]
+            else:
+                row = self._owned(self.space.random_row(rng), group)
+                rows.insert(rng.choice((0, len(rows))), row)
+        return 1, rows
+
+
+class UserEdits(_GroupEdits):
+    """Neighbors that differ in all rows of at most d_in users."""
+
+    def around(self, rows: list[Any]) -> Iterator[Group]:
+        users = self.groups[: self.counts[-1]] if self.counts else []
+        for value in self.values:
+            for copies in _COPIES:
+                added = [self._owned(value, user) for user in users for _ in range(copies)]
+                yield self._group(
+                    [
+                        (0, rows),
+                        *((n, rows + added[: n * copies]) for n in self.counts if n <= len(users)),
+                    ]
+                )
+
+    def _edit(self, rows: list[Any], rng: random.Random, repeated: Any) -> tuple[int, list[Any]]:
+        owners = [row[self.at] for row in rows]
+        user = rng.choice(owners) if owners and rng.random() < 0.5 else rng.choice(self.groups)
+        kept = [row for row in rows if row[self.at] != user]
+        way = rng.random()
+        if way < 0.1:
+            rng.shuffle(rows)
+            return 0, rows
+        mine = [] if way < 0.4 else [row for row in rows if row[self.at] == user]
+        added = (
+            [self._owned(self.space.random_row(rng), user) for _ in range(rng.choice(_COPIES))]
+            if way < 0.9
+            else []
+        )
+        at = rng.choice((0, len(kept)))
+        return 1, kept[:at] + mine * (way > 0.6) + added + kept[at:]

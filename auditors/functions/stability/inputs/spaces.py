@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 _SIZES = (3, 5, 10, 2, 17, 33, 100, 8, 65, 130, 257)  # numbers of equal rows of the first datasets
-_MAX_SIZE = 1200  # largest number of rows of datasets that a constant of the code suggests
 _MAX_SIZES = 12
 _COMBINED = 8  # number of adversarial values that are combined with each other
 _MAX_ROWS = 60  # largest number of rows of most random datasets
@@ -69,10 +68,11 @@ class InputSpace(ABC):
         found = self._with_atoms(
             {name: atom.with_hints(hints) for name, atom in self._atoms().items()}
         )
+        # largest number of rows of datasets that a constant of the code suggests
         near = {
             each + more
             for each in hints
-            if type(each) is int and 3 < each <= _MAX_SIZE
+            if type(each) is int and 3 < each <= 1200
             for more in (-1, 0, 1)
         }
         object.__setattr__(found, "more_sizes", tuple(sorted(near)[:_MAX_SIZES]))

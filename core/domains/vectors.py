@@ -1,0 +1,476 @@
+"""Domains of vectors: true query answers, exact counts, and sequences of linear costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.core.datasets.datasets import LinearCosts
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.base import (
+    MAX_ENTRIES,
+    PLACES,
+    Domain,
+    SearchSpace,
+    between,
+    drop_invalid_pairs,
+    truncated_tables,
+    vector,
+)
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.validation import InvalidArgument, require, short_repr
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import DrawFn, SearchStrategy
+
+
+@dataclass(frozen=True, slots=True)
+class Answers(Domain):
+    """A vector of `length` true query answers in [low, high]; neighbors differ by at most 1 in a
+    norm (`l1`, `l2`, `linf`).
+
+    Parameters
+    ----------
+    length : int
+        Number of answers.
+    low, high : float
+        Bounds of the answers, at least 1 apart.
+    relation : {"linf", "l1", "l2"}
+        Norm of the neighboring relation.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
+    """
+
+    length: int
+    low: float = -10.0
+    high: float = 10.0
+    relation: str = "linf"
+
+    def __post_init__(self) -> None:
+        require(self).integer("length", most=MAX_ENTRIES).finite("low", "high").one_of(
+            "relation", ["l1", "l2", "linf"]
+        )
+        if not self.high - self.low >= 1:
+            raise InvalidArgument(
+                f"Answers: high - low must be at least 1, got {self.high - self.low!r}"
+            )
+        # the bound with the finest spacing of floats
+        end = self.low if self.low > 0 else min(self.high, 0.0)
+        if math.ulp(end) > 1:
+            raise InvalidArgument(
+                "Answers: low and high must have floats at distance 1 between them, got "
+                f"[{self.low!r}, {self.high!r}]"
+            )
+
+    def contains(self, dataset: Any) -> bool:
+        """Return whether the dataset is a vector of `length` numbers in [low, high]."""
+        values = vector(dataset)
+        return (
+            values is not None
+            and len(values) == self.length
+            and bool(np.all((values >= self.low) & (values <= self.high)))
+        )
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """Yield fixed pairs: one answer up, all up, half and half, alternating, at several heights
+        (StatDP: Ding et al. 2018, table 1).
+        """
+        n = self.length
+        one, half = (np.arange(n) == 0).astype(float), (np.arange(n) < n // 2).astype(float)
+        last, middle = one[::-1], np.roll(one, n // 2)
+        rest = 1.0 - one
+        alternating = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
+        moves = {
+            "one answer up": one,
+            "all answers up": np.ones(n),
+            "one up, the rest down": one - rest,
+            "half up, half down": 2 * half - 1,
+            "half up": half,
+            "alternately up and down": alternating,
+            "all but one up": rest,
+        }
+        alone = {"last answer up": last, "answer in the middle up": middle} if n > 1 else {}
+        order = {"l1": 1, "l2": 2, "linf": np.inf}[self.relation]
+        level = float(np.clip(0.0, self.low, self.high - 1))
+        power = 2.0 ** np.floor(np.log2(max(self.high - 0.5, 1e-9)))
+        heights = {
+            "": np.full(n, level),
+            ", at the bottom": np.full(n, self.low),
+            ", the first far above": np.where(np.arange(n) == 0, self.high - 1, self.low),
+            ", the first far below": np.where(np.arange(n) == 0, self.low, self.high - 1),
+            ", one half far above": np.where(half > 0, self.high - 1, self.low),
+        }
+        if power - 0.5 > max(level, self.low):  # the spacing of floats changes at a power of two
+            heights[f", across {power:g}"] = np.full(n, power - 0.5)
+        for place, height in heights.items():
+            for why, move in (moves if place else moves | alone).items():
+                size = float(np.linalg.norm(move, order))
+                if size == 0:
+                    continue
+                step = move / size
+                d0 = np.clip(height + np.maximum(-step, 0.0), self.low, self.high)
+                yield self.pair(d0, np.clip(d0 + step, self.low, self.high), why + place)
+
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        """Return a random pair in which all answers move, each up or down, or only one moves."""
+        n, low, high = self.length, self.low, self.high
+        at, place = PLACES[turn % 3]
+        signs = rng.choice([-1.0, 1.0], n)
+        alone = turn % 2 == 1 or self.relation == "l1"
+        if alone:
+            signs[np.arange(n) != place(n - 1)] = 0.0
+        step = signs / (np.linalg.norm(signs) if self.relation == "l2" else 1.0)
+        heights = (
+            np.where(rng.random(n) < 0.5, low, high)
+            if corners
+            else between(low, high, rng.random(n))
+        )
+        why = f"one answer moved, {at}," if alone else "answers moved up and down"
+        return self._moved(
+            heights,
+            step,
+            f"drawn {turn}: {why} {'at random ends' if corners else 'at random heights'}",
+        )
+
+    def _moved(self, base: FloatArray, step: FloatArray, why: str) -> Pair | None:
+        """Return the pair of the answers before and after a step, moved inside the bounds."""
+        base = np.clip(base, self.low + np.maximum(-step, 0), self.high - np.maximum(step, 0))
+        return self.pair(base, np.clip(base + step, self.low, self.high), why)
+
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
+        """Return coordinates of a pair: `length` base answers and `length` changes."""
+        n = self.length
+
+        def decode(z: FloatArray) -> Pair | None:
+            step = z[n:]
+            if self.relation == "linf":
+                step = np.clip(step, -1, 1)
+            else:
+                size = float(np.linalg.norm(step, 1 if self.relation == "l1" else 2))
+                step = step / size if size > 0 else step
+            base = between(self.low, self.high, 0.5 + 0.5 * np.clip(0.7 * z[:n], -1, 1))
+            return self._moved(base, step, "search")
+
+        return SearchSpace(2 * n, decode)
+
+    def lattice(self) -> SearchStrategy[Pair]:
+        """Return a strategy of pairs with base answers at quarters of the interval and changes of
+        -1, 0 or 1, scaled to the norm.
+        """
+        from hypothesis import strategies as st
+
+        quarters = st.lists(st.integers(0, 4), min_size=self.length, max_size=self.length)
+        steps = st.lists(st.integers(-1, 1), min_size=self.length, max_size=self.length).filter(any)
+
+        def build(parts: tuple[list[int], list[int]]) -> Pair | None:
+            step = np.array(parts[1], dtype=float)
+            step /= {"linf": 1.0, "l1": np.abs(step).sum(), "l2": math.sqrt(step @ step)}[
+                self.relation
+            ]
+            return self._moved(
+                between(self.low, self.high, np.array(parts[0]) / 4), step, "lattice"
+            )
+
+        return drop_invalid_pairs(st.tuples(quarters, steps).map(build))
+
+    @property
+    def records(self) -> int:
+        return self.length
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return float(self.low), float(self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts(Domain):
+    """A vector of `length` true counts, 64-bit integers in [low, high]; neighbors differ by at most
+    1 in a norm (`l1`, `l2`, `linf`).
+
+    Parameters
+    ----------
+    length : int
+        Number of counts.
+    low, high : int
+        Bounds of the counts.
+    relation : {"l1", "l2", "linf"}
+        Norm of the neighboring relation.
+
+    Raises
+    ------
+    InvalidArgument
+        If a parameter is out of range.
+    """
+
+    length: int
+    low: int = 0
+    high: int = 100
+    relation: str = "l1"
+    counts = True
+
+    def __post_init__(self) -> None:
+        require(self).integer("length", most=MAX_ENTRIES).one_of("relation", ["l1", "l2", "linf"])
+        for name, value in (("low", self.low), ("high", self.high)):
+            if not isinstance(value, int) or isinstance(value, bool) or not abs(value) < 2**63:
+                raise InvalidArgument(
+                    f"Counts: {name} must be a 64-bit whole number, got {short_repr(value)}"
+                )
+        if not self.high > self.low:
+            raise InvalidArgument(
+                f"Counts: high must exceed low, got [{self.low!r}, {self.high!r}]"
+            )
+
+    def contains(self, dataset: Any) -> bool:
+        """Return whether the dataset is a vector of `length` integers in [low, high]: an integer
+        array, or a list of ints.
+        """
+        if isinstance(dataset, np.ndarray):
+            if dataset.ndim != 1 or dataset.dtype.kind not in "iu":
+                return False
+            dataset = dataset.tolist()
+        whole = isinstance(dataset, list | tuple) and all(
+            isinstance(v, int) and not isinstance(v, bool) for v in dataset
+        )
+        return (
+            whole
+            and len(dataset) == self.length
+            and all(self.low <= v <= self.high for v in dataset)
+        )
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """Yield fixed pairs: one count up, all up, equal counts up and down, at zero, at both
+        bounds and where floats round integers.
+        """
+        n, low, high = self.length, self.low, self.high
+        levels = {"": min(max(0, low), high - 1), ", at the bottom": low, ", at the top": high - 1}
+        power = 2 ** (max(high - 1, 1).bit_length() - 1)
+        half_a_step = power >> 53
+        if half_a_step:
+            base_of_step = max(power, -((half_a_step - low) // (2 * half_a_step)) * 2 * half_a_step)
+            if base_of_step + half_a_step + 1 <= high:
+                levels[f", where floats round, above 2^{power.bit_length() - 1}"] = (
+                    base_of_step + half_a_step
+                )
+        one = (np.arange(n) == 0).astype(np.int64)
+        for place, level in levels.items():
+            base = np.full(n, level, dtype=np.int64)
+            yield self.pair(base, base + one, "one count up" + place)
+            if n > 1 and self.relation == "linf":
+                yield self.pair(base, base + 1, "all counts up" + place)
+                yield self.pair(base + one, base + (1 - one), "one up, the rest down" + place)
+                if high - low > 1 and not place:
+                    # equal counts, among which a selection has no preference
+                    equal = np.clip(base, low + 1, high - 1)
+                    yield self.pair(
+                        equal,
+                        equal + np.where(np.arange(n) % 2 == 0, 1, -1),
+                        "equal counts, alternately up and down",
+                    )
+            if n > 1:
+                yield self.pair(base, base + one[::-1], "last count up" + place)
+            if n > 2 and not place:
+                yield self.pair(base, base + np.roll(one, n // 2), "count in the middle up")
+
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        """Return a random pair in which one count moves, or all counts do."""
+        n, width = self.length, self.high - self.low
+        at, place = PLACES[turn % 3]
+        shares = rng.integers(0, width, n, dtype=np.uint64, endpoint=True).tolist()
+        base = np.array(
+            [self.low + (width * (2 * share > width) if corners else share) for share in shares],
+            dtype=np.int64,
+        )
+        step = rng.choice([-1, 1], n)
+        single = turn % 2 == 1 or self.relation != "linf"
+        if single:
+            step[np.arange(n) != place(n - 1)] = 0
+        step = np.where(
+            (step > 0) & (base == self.high), -1, np.where((step < 0) & (base == self.low), 1, step)
+        )
+        why = f"one count moved, {at}," if single else "counts moved up and down"
+        return self.pair(
+            base,
+            base + step,
+            f"drawn {turn}: {why} {'at random ends' if corners else 'at random heights'}",
+        )
+
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
+        """Return coordinates of a pair: `length` counts and `length` steps."""
+        n = self.length
+
+        def decode(z: FloatArray) -> Pair | None:
+            shares = np.clip(0.5 + 0.2 * z[:n], 0.0, 1.0)
+            width = self.high - self.low
+            base = np.array(
+                [self.low + min(round(float(share) * width), width) for share in shares],
+                dtype=np.int64,
+            )
+            step = np.sign(np.round(z[n:])).astype(np.int64)
+            if self.relation != "linf":
+                step = np.sign(z[n:]).astype(np.int64) * (
+                    np.arange(n) == int(np.argmax(np.abs(z[n:])))
+                )
+            # a step that would leave the bounds is reversed
+            up, down = base < self.high, base > self.low
+            moved = base + np.where(
+                step > 0, np.where(up, 1, -1), np.where(step < 0, np.where(down, -1, 1), 0)
+            )
+            return self.pair(base, moved, "search")
+
+        return SearchSpace(2 * n, decode)
+
+    @property
+    def records(self) -> int:
+        return self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Costs(Domain):
+    """`LinearCosts` of `length` rounds in `dimension` dimensions, each entry in [-bound, bound];
+    neighbors differ in the cost of one round.
+
+    Parameters
+    ----------
+    length : int
+        Number of rounds.
+    dimension : int
+        Dimension of each cost.
+    bound : float
+        Largest absolute value of an entry. Positive.
+    relation : {"substitution"}
+        Neighboring relation.
+    """
+
+    length: int
+    dimension: int
+    bound: float
+    relation: str = "substitution"
+
+    def __post_init__(self) -> None:
+        require(self).integer("length", "dimension", most=MAX_ENTRIES).positive("bound").one_of(
+            "relation", ["substitution"]
+        )
+
+    def contains(self, dataset: Any) -> bool:
+        """Return whether the dataset is a LinearCosts of this shape within the bound."""
+        shape = (self.length, self.dimension)
+        return (
+            isinstance(dataset, LinearCosts)
+            and dataset.x.shape == shape
+            and bool(np.all(np.abs(dataset.x) <= self.bound))
+        )
+
+    def catalogue(self) -> Iterable[Pair | None]:
+        """Yield fixed pairs: one cost replaced by its negative, by zero or by another corner."""
+        rounds, p, bound = self.length, self.dimension, self.bound
+        opposed, split = np.full(p, bound), bound * np.where(np.arange(p) % 2 == 0, 1.0, -1.0)
+        opposed[0] = -bound
+        for place in sorted({0, rounds // 2, rounds - 1}):
+            for crowd, baseline in (
+                ("all others zero", 0 * opposed),
+                ("all others against it", -opposed),
+                ("all others with it", opposed),
+            ):
+                if rounds == 1 and baseline.any():
+                    continue
+                for why, first, second in (
+                    ("one action against all others", opposed, -opposed),
+                    ("one action favoured or not", opposed, 0 * opposed),
+                    ("half against half", split, -split),
+                    ("one cost shared by all", np.full(p, bound), np.full(p, -bound)),
+                ):
+                    table = np.repeat(baseline[None, :], rounds, axis=0)
+                    yield self._replaced(
+                        table, place, first, second, f"round {place + 1}: {why}, {crowd}"
+                    )
+
+    def random_pair(self, rng: Generator, turn: int, corners: bool) -> Pair | None:
+        shape = (self.length, self.dimension)
+        at, place = PLACES[turn % 3]
+        draws = rng.choice([-1.0, 1.0], shape) if corners else rng.uniform(-1.0, 1.0, shape)
+        cost = self.bound * rng.choice([-1.0, 1.0], self.dimension)
+        other = -cost if turn % 2 else self.bound * rng.choice([-1.0, 1.0], self.dimension)
+        others = "at random corners" if corners else "from the interior"
+        why = f"drawn {turn}: one cost replaced, {at} among others {others}"
+        return self._replaced(self.bound * draws, place(self.length - 1), cost, other, why)
+
+    def _replaced(
+        self, table: FloatArray, place: int, first: FloatArray, second: FloatArray, why: str
+    ) -> Pair | None:
+        """Return the pair of a table of costs with the cost of one round replaced by `first` and by
+        `second`.
+        """
+        tables = table.copy(), table.copy()
+        tables[0][place], tables[1][place] = first, second
+        return self.pair(LinearCosts(tables[0]), LinearCosts(tables[1]), why)
+
+    def shape(self, rng: Generator, turn: int) -> SearchSpace:
+        """Return coordinates of a pair: the two costs of the changed round, and on even turns a
+        third cost that some other rounds share.
+        """
+        p, rounds, bound = self.dimension, self.length, self.bound
+        place = 0 if turn % 3 < 2 else int(rng.integers(rounds))
+        shared = rounds > 1 and turn % 2 == 0
+
+        def decode(z: FloatArray) -> Pair | None:
+            table = np.zeros((rounds, p))
+            if shared:  # some of the following rounds share one cost
+                copies = int(
+                    np.clip(
+                        np.floor(10 ** (np.log10(rounds) * (0.5 + z[3 * p] / 3))), 0, rounds - 1
+                    )
+                )
+                rest = (
+                    np.delete(np.arange(rounds), place)[place : place + copies]
+                    if place + copies < rounds
+                    else np.arange(rounds)
+                )
+                table[rest] = bound * np.clip(z[2 * p : 3 * p], -1, 1)
+            return self._replaced(
+                table,
+                place,
+                bound * np.clip(z[:p], -1, 1),
+                bound * np.clip(z[p : 2 * p], -1, 1),
+                "search",
+            )
+
+        return SearchSpace(3 * p + 1 if shared else 2 * p, decode)
+
+    def lattice(self) -> SearchStrategy[Pair]:
+        """Return a strategy of pairs whose entries are 0, a half or all of the bound, of either
+        sign.
+        """
+        from hypothesis import strategies as st
+
+        corner = st.lists(
+            st.sampled_from([0.0, 1.0, -1.0, 0.5, -0.5]),
+            min_size=self.dimension,
+            max_size=self.dimension,
+        )
+
+        @st.composite
+        def pairs(draw: DrawFn) -> Pair | None:
+            rounds = self.length
+            table = np.zeros((rounds, self.dimension))
+            place = draw(st.integers(0, rounds - 1))
+            copies = draw(st.integers(0, rounds - 1))
+            table[np.delete(np.arange(rounds), place)[:copies]] = self.bound * np.array(
+                draw(corner)
+            )
+            first, second = self.bound * np.array(draw(corner)), self.bound * np.array(draw(corner))
+            return self._replaced(table, place, first, second, "lattice")
+
+        return drop_invalid_pairs(pairs())
+
+    def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
+        """Yield pairs with common costs set to zero, or with fewer digits."""
+        for first, second in truncated_tables(pair.d0.x, pair.d1.x, -self.bound, self.bound):
+            yield self.pair(LinearCosts(first), LinearCosts(second), pair.why)
