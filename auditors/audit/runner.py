@@ -143,7 +143,6 @@ class RoundRunner:
             self.time_limit,
             index in self.single,
             self.shared,
-            self.seeded,
         )
 
     def call(

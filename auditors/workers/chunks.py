@@ -102,15 +102,6 @@ class Span:
     raised: bool = False
     seconds: float = 0.0
 
-    def agrees(self, other: Span) -> bool:
-        """Return whether another run of the same chunks gave the same results."""
-        fields = [
-            (each.last, each.raised, [place for place, _ in each.parts]) for each in (self, other)
-        ]
-        return fields[0] == fields[1] and all(
-            a.agrees(b) for (_, a), (_, b) in zip(self.parts, other.parts, strict=True)
-        )
-
 
 @task_lock()
 def run_span(
@@ -121,14 +112,6 @@ def run_span(
     With `again` the chunk that loses rounds is left out, because it will be run again. The outputs
     of chunks that begin before round `keep` are stored.
     """
-    with stage.ahead(first, last):
-        return _run_chunks(stage, events, keep, again, first, last)
-
-
-def _run_chunks(
-    stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int
-) -> Span:
-    """Run the chunks of `run_span`."""
     started = perf_counter()
     counters = _counting_kernels(stage, events)
     parts: dict[int, Segment] = {}

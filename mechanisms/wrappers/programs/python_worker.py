@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.dataframe_backends import UnsupportedData, fixed
@@ -128,43 +128,22 @@ class Worker(Process):
             If the process ends first, or takes longer than `time_limit` seconds and is killed. The
             message has the last output lines.
         """
-        self.post(header, blobs, time_limit)
-        return self.take(time_limit)
-
-    def post(self, header: Json, blobs: codec.Blobs, time_limit: float) -> None:
-        """Send a request; `take` returns its answer. A worker answers its requests in order. Raises
-        as `ask` does.
-        """
-        try:
-            self.send(codec.message(header, blobs), time.monotonic() + time_limit)
-        except BrokenPipeError:
-            raise WorkerDied(self.ended()) from None
-        except TimeoutError:
-            raise self._late(time_limit) from None
-
-    def take(self, time_limit: float) -> tuple[Json, codec.Blobs]:
-        """Wait for the answer to the oldest request. Raises as `ask` does."""
         deadline = time.monotonic() + time_limit
+        found = None
         try:
+            self.send(codec.message(header, blobs), deadline)
             found = codec.receive(lambda size: self.read(size, deadline))
+        except BrokenPipeError:
+            pass
         except TimeoutError:
-            raise self._late(time_limit) from None
+            self.kill()
+            raise WorkerTimeout(f"took longer than time_limit = {time_limit:g} s") from None
         except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
             self.kill()
             raise WorkerDied(f"sent an invalid message: {error}{self.last_output()}") from None
         if found is None:
             raise WorkerDied(self.ended())
         return found
-
-    def _late(self, time_limit: float) -> WorkerTimeout:
-        """Kill the worker, and return the error of a worker that takes too long."""
-        self.kill()
-        return WorkerTimeout(f"took longer than time_limit = {time_limit:g} s")
-
-    def send_batch(self, request: BatchRequest, time_limit: float) -> None:
-        """Send the request of a batch; `take` returns its answer. Raises as `ask` does."""
-        part, blobs = self.dataset(request.dataset)
-        self.post(request.fields | part, blobs, time_limit)
 
     def dataset(self, sent: Sent) -> tuple[Json, codec.Blobs]:
         """Return the part of a request that holds the dataset; a large dataset is sent once."""
@@ -185,13 +164,6 @@ class Sent:
     packed: Any
     blobs: codec.Blobs
     key: str
-
-
-class BatchRequest(NamedTuple):
-    """Request of a batch: its fields, with seed and size, and its dataset."""
-
-    fields: Json
-    dataset: Sent
 
 
 def sent_as(dataset: Any) -> Sent:

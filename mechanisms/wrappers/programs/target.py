@@ -38,10 +38,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -51,7 +50,6 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require
 from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
 from dpwitness.mechanisms.wrappers.programs.manifest import DescribedTarget
-from dpwitness.mechanisms.wrappers.programs.pipeline import pipelined
 from dpwitness.mechanisms.wrappers.programs.program import Command, command_script, command_slot
 from dpwitness.mechanisms.wrappers.programs.program_messages import (
     ProtocolViolation,
@@ -59,7 +57,7 @@ from dpwitness.mechanisms.wrappers.programs.program_messages import (
     plain_fields,
     sent_as,
 )
-from dpwitness.mechanisms.wrappers.programs.python_worker import BatchRequest, Interpreter
+from dpwitness.mechanisms.wrappers.programs.python_worker import Interpreter, Worker
 from dpwitness.mechanisms.wrappers.programs.python_worker import sent_as as packed_as
 from dpwitness.mechanisms.wrappers.programs.worker_pool import (
     TargetError,
@@ -416,28 +414,6 @@ class Target(DescribedTarget):
     def _sample(
         self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False
     ) -> tuple[Json, codec.Blobs]:
-        request = self._batch_request(dataset, size, rng, each)
-
-        def ask(worker: Any, limit: float) -> tuple[Json, codec.Blobs]:
-            if "error" in worker.loaded:
-                raise MechanismFailed(
-                    f"a worker could not load the target again: {worker.loaded['error']}"
-                )
-            worker.send_batch(request, limit)
-            return cast(tuple[Json, codec.Blobs], worker.take(limit))
-
-        reply, found = self._ask_worker(size, self._slot, ask, request)
-        if "failed" in reply or "error" in reply:
-            raise MechanismFailed(reply.get("failed") or reply["error"])
-        self._state.add(reply["cpu"])
-        self._state.warned.update(dict.fromkeys(reply["warned"]))
-        if "rng" in reply:
-            rng.bit_generator.state = codec.state_from_json(reply["rng"])
-        return reply, found
-
-    def _batch_request(
-        self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False
-    ) -> BatchRequest:
         # the generator itself goes to the worker and comes back: what is drawn is what would be
         # drawn here
         fields = self._request("sample", []) | {
@@ -447,44 +423,37 @@ class Target(DescribedTarget):
         }
         if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
             fields["rng"] = codec.words(rng.bit_generator.state)
-        return BatchRequest(fields, packed_as(self._sent(dataset)))
+        sent = packed_as(self._sent(dataset))
 
-    def pipelined(
-        self, batches: Iterable[tuple[Any, int, np.random.Generator]], largest: int
-    ) -> AbstractContextManager[None]:
-        """Send batches (dataset, size, generator) of at most `largest` runs to a worker ahead of
-        the calls of `sample` in the block.
-        """
-        requests = (self._batch_request(*batch) for batch in batches)
-        return (
-            nullcontext()
-            if self.command
-            else pipelined(self._state, self._slot, self.time_limit, requests, largest)
-        )
+        def ask(worker: Worker, limit: float) -> tuple[Json, codec.Blobs]:
+            if "error" in worker.loaded:
+                raise MechanismFailed(
+                    f"a worker could not load the target again: {worker.loaded['error']}"
+                )
+            part, blobs = worker.dataset(sent)
+            return worker.ask(fields | part, blobs, limit)
 
-    def _ask_worker(
-        self,
-        size: int,
-        slot: Slot[P],
-        ask: Callable[[P, float], Answer],
-        sent: BatchRequest | None = None,
-    ) -> Answer:
+        reply, found = self._ask_worker(size, self._slot, ask)
+        if "failed" in reply or "error" in reply:
+            raise MechanismFailed(reply.get("failed") or reply["error"])
+        self._state.add(reply["cpu"])
+        self._state.warned.update(dict.fromkeys(reply["warned"]))
+        if "rng" in reply:
+            rng.bit_generator.state = codec.state_from_json(reply["rng"])
+        return reply, found
+
+    def _ask_worker(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer]) -> Answer:
         """Return the answer of a worker. If the worker dies, run the batch once more in a new
         worker, with the same seed.
         """
         crash, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
         for attempt in range(2):
             try:
-                started = time.perf_counter()
-                found: Any = (
-                    None if sent is None or attempt else self._state.current.answer(sent, limit)
-                )
-                if found is None:
-                    with borrowed_worker(slot, self.time_limit, fresh=attempt > 0) as worker:
-                        started = time.perf_counter()
-                        found = ask(worker, limit)
+                with borrowed_worker(slot, self.time_limit, fresh=attempt > 0) as worker:
+                    started = time.perf_counter()
+                    found = ask(worker, limit)
                 self._state.took(time.perf_counter() - started, size)
-                return cast(Answer, found)
+                return found
             except WorkerTimeout as error:
                 raise TookTooLong(f"a batch of {size} runs {error}") from None
             except ProtocolViolation as error:

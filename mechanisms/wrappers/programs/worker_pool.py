@@ -19,7 +19,6 @@ from dpwitness.core import domains
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.wrappers.programs import environments
-from dpwitness.mechanisms.wrappers.programs.pipeline import CurrentPipeline
 from dpwitness.mechanisms.wrappers.programs.python_worker import Interpreter, Worker
 from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worker
 
@@ -175,12 +174,6 @@ class TargetState:
     runs: int = 0
     closed: int = 0  # number of calls of `close`
     warned: dict[str, None] = field(default_factory=dict)
-    current: CurrentPipeline = field(default_factory=CurrentPipeline)
-
-    def expected(self, size: int) -> float | None:
-        """Return the expected wall time of a batch, from previous runs; None without any."""
-        with self.lock:
-            return self.seconds * size / self.runs if self.runs else None
 
     def limit(self, least: float, size: int) -> float:
         """Return the time limit of a batch: `least`, or ten times the mean time of previous runs,

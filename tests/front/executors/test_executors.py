@@ -2,13 +2,11 @@
 leaves no process behind.
 """
 
-import gc
 import importlib.util
 import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import CancelledError
@@ -167,22 +165,6 @@ def test_counts_are_those_of_a_serial_audit(spec, serial):
         found = dpw.audit(Laplace(1.0), pair=NEAR, trials=20_000, seed=3, executor=executor)
         assert executor._max_workers == 2
     assert counted(found) == counted(serial)
-
-
-@pytest.mark.slow
-def test_a_large_pair_is_read_once_by_each_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
-    with dpw.executors.executor("processes:1") as executor:
-        found = dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3, executor=executor)
-        package = "__import__('dpwitness.auditors.workers.pair_files').auditors.running.pair_files"
-        hits, misses, *_ = executor.submit(eval, f"tuple({package}.read.cache_info())").result()
-    assert misses == 1 and hits > 4
-    assert counted(found) == counted(dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3))
-    assert len(list(tmp_path.glob("dpwitness-pair-*"))) == 1
-    del pair, found
-    gc.collect()
-    assert not list(tmp_path.glob("dpwitness-pair-*"))
 
 
 @pytest.mark.slow_cases("dask-local:2")
