@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.traces.sessions import known_primitives
 from dpwitness.auditors.traces.trace import trace
 from dpwitness.benchmarks.table import Row, Table, best_time
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.recording.primitive_tables import known_primitives
 from dpwitness.mechanisms.wrappers.recording.session import Session
 
 CALLS = 100_000

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from dpwitness.auditors.traces.calls import Calls, Place
+from dpwitness.auditors.traces.calls import Calls
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 
@@ -29,7 +29,7 @@ _SMALLEST_VALUE = {"exponential": 0.0, "one_sided_geometric": 1.0}  # smallest v
 class Alignment:
     """Shifts of the noise that align two runs."""
 
-    moved: dict[Place, FloatArray]  # shift of the numbers of each call
+    moved: dict[int, FloatArray]  # shift of the numbers of each call
     only: bool  # whether no other shift aligns the runs
     normal: bool  # whether all noise is normal
     some: bool  # whether some noise is normal
@@ -119,7 +119,7 @@ class _FreeNoise:
         """Return the output with shifted noise, or None if the shift changes more than
         the numbers.
         """
-        found = self._replay([(*self._calls.place(i), by) for i, by in self._by_call(shift)])
+        found = self._replay(self._by_call(shift))
         numbers = np.asarray(found["numbers"])
         return (
             None
@@ -143,12 +143,7 @@ class _FreeNoise:
             return None
         shift = np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0)
         gaussian = [self._calls.law(i) in ("gaussian", "discrete_gaussian") for i in self._free]
-        return Alignment(
-            {self._calls.place(i): by for i, by in self._by_call(shift)},
-            only,
-            all(gaussian),
-            any(gaussian),
-        )
+        return Alignment(dict(self._by_call(shift)), only, all(gaussian), any(gaussian))
 
 
 def _describe_unreachable(jacobian: FloatArray, goal: FloatArray, size: float) -> str:
@@ -208,7 +203,7 @@ def draws_matter(
     """Return whether shifts of the draws of calls `which` change the output from `numbers`."""
     if not which:
         return False
-    found = replay([(*calls.place(i), np.ones(int(calls.table["size"][i]))) for i in which])
+    found = replay([(i, np.ones(int(calls.table["size"][i]))) for i in which])
     return bool(
         found["differences"]
         or found["raised"]

@@ -110,7 +110,7 @@ def _same_slopes(runs: PairSession, calls: Calls, recorded: Json) -> bool:
         found = []
         for step in (0.0, 1.0, 3.0):
             by = [
-                (*calls.place(i), np.full(int(calls.table["size"][i]), step))
+                (i, np.full(int(calls.table["size"][i]), step))
                 for i in range(len(calls))
                 if calls.free(i) and step
             ]

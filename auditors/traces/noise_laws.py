@@ -107,10 +107,7 @@ class NoiseLaw:
         boundaries = np.cumsum([len(np.asarray(self.calls.output(i))) for i in self.free])[:-1]
         parts = zip(self.free, np.split(shift, boundaries), strict=True)
         return Alignment(
-            {self.calls.place(i): by for i, by in parts if np.any(by)},
-            only,
-            all(gaussian),
-            any(gaussian),
+            {i: by for i, by in parts if np.any(by)}, only, all(gaussian), any(gaussian)
         )
 
 
@@ -139,7 +136,7 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
 
     def moved(by: FloatArray) -> FloatArray | None:
         shifts = [
-            (*calls.place(i), part)
+            (i, part)
             for i, part in zip(free, np.split(by, boundaries), strict=True)
             if np.any(part)
         ]

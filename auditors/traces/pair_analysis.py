@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -91,7 +92,7 @@ def examine(
     """
     runs = PairSession.of(recorder, pair, promise)
     again, pairs, unfaithful = _recordings(runs)
-    if (unfaithful or not pairs[0][0]["calls"]) and recorder.session.uncompile():
+    if (unfaithful or not pairs[0][0]["calls"]) and recorder.step("uncompile"):
         again, pairs, unfaithful = _recordings(runs)
     recordings = [recorded for recorded, _ in pairs]
     scales = inner_scales([replayed["table"] for _, replayed in pairs])
@@ -213,11 +214,13 @@ def _with_unseen_draws(
     names = set(evidence.calls.table["names"])
     uncalled = [name for name in asked if not any(n.endswith(name) for n in names)]
     if difference:
-        past = runs.recorder.session.past(pairs[0][0]["key"], runs.first, runs.recorder.run_seed())
+        past = runs.recorder.step(
+            "past", key=pairs[0][0]["key"], dataset=runs.first, seed=runs.recorder.run_seed()
+        )
         by = (
             f"; numbers were drawn without a known primitive, by: {', '.join(past)}"
             if past
-            else "; the source is not a known generator"
+            else "; the source is not a known generator, or another thread draws"
         )
         cached = (
             f"; never called: {', '.join(uncalled)}, which may be kept under another name"
@@ -252,7 +255,9 @@ def _with_unseeded_draws(runs: PairSession, evidence: Evidence, recordings: list
                 "SOURCE", f"{calls.name(i)}: its result does not depend on the seed", calls.where(i)
             )
     keys = [recorded["key"] for recorded in recordings]
-    for message in runs.recorder.session.constant(keys[0], keys[1:]) if len(keys) > 1 else ():
+    for message in (
+        runs.recorder.step("constant", first=keys[0], others=keys[1:]) if len(keys) > 1 else ()
+    ):
         evidence = evidence.with_finding(
             "SOURCE", f"{message} gives the same numbers under every seed"
         )
@@ -363,26 +368,23 @@ def _with_findings_for_all_noise(
     own = recordings + [runs.record() for _ in range(rounds - len(recordings))]
     others = [runs.recorder.record(runs.second) for _ in range(rounds)]
     found = list(always(own, others))
-    session, keys, other_keys = (
-        runs.recorder.session,
-        [r["key"] for r in own],
-        [r["key"] for r in others],
-    )
-    across = {tuple(each) for each in session.varies(keys[0], other_keys[:1], runs.left_out)}
-    within = {
-        tuple(each) for side in (keys, other_keys) for each in session.varies(side[0], side[1:])
-    }
+    keys, other_keys = ([r["key"] for r in side] for side in (own, others))
+
+    def varies(first: int, others: list[int], left_out: Any = None) -> set[tuple[str, int]]:
+        found = runs.recorder.step("varies", first=first, others=others, left_out=left_out)
+        return {tuple(each) for each in found}
+
+    across = varies(keys[0], other_keys[:1], runs.left_out)
+    within = varies(keys[0], keys[1:]) | varies(other_keys[0], other_keys[1:])
     if not any(kind == "calls" for kind, *_ in within):
         known = {
             _finding_kind(each["kind"]): each
             for _, replayed in pairs
             for each in replayed["differences"]
         }
-        for kind, stream, index in sorted(across - within):
+        for kind, index in sorted(across - within):
             name = _finding_kind(kind)
-            each = known.get(
-                name, {"text": f"call {index} of stream {stream or 'main'} differs", "where": ""}
-            )
+            each = known.get(name, {"text": f"call {index} differs", "where": ""})
             found.append(Finding(name, f"{each['text']}{FOR_ALL_NOISE}", each["where"]))
     for finding in found:
         evidence = evidence.with_finding(finding.kind, finding.message, finding.where, certain=sure)

@@ -20,8 +20,6 @@ _MAX_INPUT = 4096  # limit of entries of an input whose law needs all of them
 _NUMBER_COLUMNS = ("scale", "sensitivity", "epsilon", "delta", "noise", "rate", "steps")
 _COLUMNS = (
     "primitive",
-    "stream",
-    "index",
     "file",
     "line",
     "l1",
@@ -67,17 +65,11 @@ def table(then: Recorder, now: Recorder) -> dict[str, Any]:
     """
     names: dict[str, int] = {}
     columns: dict[str, list[Any]] = {key: [] for key in _COLUMNS + _NUMBER_COLUMNS}
-    remaining = _MAX_CALLS
-    for stream, calls in then.streams.items():
-        others = now.streams.get(stream, [])
-        for index, (first, second) in enumerate(zip(calls, others)):
-            if remaining == 0 or first.primitive.name != second.primitive.name:
-                break
-            remaining -= 1
-            _append_call(columns, names, stream, index, first, second)
-    known = {
-        call.primitive.name: call.primitive for calls in then.streams.values() for call in calls
-    }
+    for first, second in zip(then.calls[:_MAX_CALLS], now.calls):
+        if first.primitive.name != second.primitive.name:
+            break
+        _append_call(columns, names, first, second)
+    known = {call.primitive.name: call.primitive for call in then.calls}
     used = [known[name] for name in names]
     more = {
         "laws": [p.law for p in used],
@@ -89,18 +81,11 @@ def table(then: Recorder, now: Recorder) -> dict[str, Any]:
     )
 
 
-def _append_call(
-    columns: Any, names: dict[str, int], stream: Any, index: int, then: Call, now: Call
-) -> None:
+def _append_call(columns: Any, names: dict[str, int], then: Call, now: Call) -> None:
     """Append one call and its replay to the columns."""
     primitive = then.primitive
     moves = shift_of(then, now)
-    call = (
-        names.setdefault(primitive.name, len(names)),
-        "/".join(map(str, stream)),
-        index,
-        *(then.where or ("", 0)),
-    )
+    call = (names.setdefault(primitive.name, len(names)), *(then.where or ("", 0)))
     plain = (
         moves is not None
         and moves.size == 1
@@ -282,29 +267,14 @@ def output_difference(first: Any, second: Any) -> str:
 
 
 def differences(recorder: Recorder) -> list[dict[str, Any]]:
-    """Return the first difference of each kind, primitive and place, with its number of
-    occurrences.
-    """
+    """Return the first difference of each kind, primitive and place."""
     found: dict[Any, dict[str, Any]] = {}
-    for kind, stream, index, text in recorder.differences:
-        calls = (
-            recorder.streams.get(stream, [])
-            if kind != "fewer calls" or recorder.played is None
-            else recorder.played.streams[stream]
+    for kind, index, text in recorder.differences:
+        made = recorder if kind != "fewer calls" or recorder.played is None else recorder.played
+        where = place_of(made.calls[index].where)
+        found.setdefault(
+            (kind, where, text.partition(":")[0]), {"kind": kind, "text": text, "where": where}
         )
-        call = calls[index] if index < len(calls) else None
-        where = place_of(call.where) if call is not None else ""
-        key = (kind, where, text.partition(":")[0])
-        if key not in found:
-            found[key] = {
-                "kind": kind,
-                "stream": "/".join(stream),
-                "index": index,
-                "text": text,
-                "where": where,
-                "times": 0,
-            }
-        found[key]["times"] += 1
     return list(found.values())[:100]
 
 

@@ -324,38 +324,32 @@ class Worker(plain_calls.PlainCalls):
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
             if step == "open":
-                self._open_session(recording, header, arguments)
+                found, run, kwargs = self._find_sampler(header, blobs)
+                own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
+                entries = [tuple(entry) for entry in arguments["entries"]]
+                entries += [e for each in own for e in recording.primitives.entries_of(each)]
+                session = recording.session.Session(
+                    functools.partial(run, **kwargs) if kwargs else run,
+                    entries,
+                    seed=global_generators.seed,
+                    snapshot=global_generators.snapshot,
+                    home=self.module,
+                    time_limit=arguments["limit"],
+                )
+                self.session = session.__enter__()
                 return {"value": None}
             if step == "close":
-                session, self.session = self.session, None
-                if session is not None:
-                    session.__exit__()
+                if self.session is not None:
+                    self.session.__exit__()
+                self.session = None
                 return {"value": None}
-            if "data" in header or "key" in header:
+            if "data" in header:
                 arguments["dataset"] = self.datasets.copy(header, blobs)[0]
             return {"value": codec.pack(getattr(self.session, step)(**arguments), out)}
         except recording.recorder.Stopped as stopped:
             return {"stopped": str(stopped) or "time limit"}
         except recording.primitives.WrongPrimitive as wrong:
             return {"error": str(wrong), "traceback": ""}
-
-    def _open_session(
-        self, recording: Any, header: codec.Message, arguments: dict[str, Any]
-    ) -> None:
-        found, run, kwargs = self._find_sampler(header, [])
-        own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
-        entries = [tuple(entry) for entry in arguments["entries"]]
-        entries += [entry for each in own for entry in recording.primitives.entries_of(each)]
-        session = recording.session.Session(
-            functools.partial(run, **kwargs) if kwargs else run,
-            entries,
-            seed=global_generators.seed,
-            snapshot=global_generators.snapshot,
-            home=self.module,
-            time_limit=arguments["limit"],
-        )
-        session.__enter__()
-        self.session = session
 
     def do_features(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
