@@ -36,7 +36,7 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
+from dpwitness.mechanisms.wrappers.programs.target import require_attributes
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
 TRIALS = 40_000  # default number of runs of the confirming audit

@@ -14,9 +14,8 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.workers.fused_counts import Counter, counter
 from dpwitness.auditors.workers.generator_locks import task_lock
-from dpwitness.auditors.workers.repeated_outputs import mark
 from dpwitness.auditors.workers.stage import Sides, Stage
-from dpwitness.auditors.workers.statefulness import Unfit, same_outputs
+from dpwitness.auditors.workers.statefulness import Unfit, mark, same_outputs
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
 
@@ -34,7 +33,7 @@ class Segment:
     sides: list[Sides] = field(default_factory=list)
     rounds: int = 0
     lost: int = 0  # rounds in batches that raised (see `rounds`)
-    # hashes that detect repeated outputs (see `repeated_outputs`)
+    # hashes that detect repeated outputs (see `statefulness`)
     marks: list[int] = field(default_factory=list)
     seconds: float = 0.0  # duration of the runs only
     single: bool = False  # whether some runs were executed one at a time

@@ -7,13 +7,14 @@ returned as outputs. A `Ledger` stores the answers, and stored answers are not c
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Generator as Generated
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -24,7 +25,6 @@ from dpwitness.auditors.workers.generator_locks import reset_generator_lock
 from dpwitness.auditors.workers.rounds import run_side
 from dpwitness.auditors.workers.stage import Phase, Sides, Stage
 from dpwitness.auditors.workers.streams import audit_key, stream
-from dpwitness.auditors.workers.worker_failures import explained
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -50,6 +50,13 @@ _SpanArguments = tuple[Stage, Sequence[Event], int, bool]  # the first arguments
 
 _MAX_WAITING = 16  # answers that may wait for an earlier answer, per task in flight
 _TICK = 0.25  # seconds between checks for late tasks
+# of Dask, recognized by name: Dask need not be installed
+_CONNECTION_ERRORS = (
+    "CommClosedError",
+    "ClosedClientError",
+    "FutureCancelledError",
+    "FuturesCancelledError",
+)
 
 
 class Ledger(Protocol):
@@ -150,8 +157,8 @@ class _Scheduler:
 
     @property
     def workers(self) -> int:
-        """Number of tasks that run at once; a cluster may grow."""
-        return worker_count(self.executor)
+        """Number of tasks that the executor runs at once; a cluster may grow."""
+        return max(1, int(getattr(self.executor, "_max_workers", None) or _DEFAULT_WORKERS))
 
     @property
     def window(self) -> int:
@@ -269,6 +276,31 @@ def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> An
         raise
 
 
+def explained(error: BaseException) -> str | None:
+    """Return a description of what happened to the workers, or None for an error of another kind.
+
+    Examples
+    --------
+    >>> from concurrent.futures import BrokenExecutor
+    >>> explained(BrokenExecutor("it is gone"))
+    'a worker process died while it ran the mechanism (it is gone)'
+    """
+    if isinstance(error, BrokenExecutor):
+        return f"a worker process died while it ran the mechanism ({' '.join(str(error).split())})"
+    kind, module = type(error).__name__, type(error).__module__.partition(".")[0]
+    if module == "distributed" and kind == "KilledWorker":
+        deaths = getattr(error, "allowed_failures", 0) + 1
+        return (
+            f"{deaths} worker processes died, one after the other, while they ran the same "
+            "rounds of the mechanism"
+        )
+    if isinstance(error, CancelledError | asyncio.CancelledError) or (
+        module == "distributed" and kind in _CONNECTION_ERRORS
+    ):
+        return "the cluster is lost: its scheduler no longer answers, or has cancelled the tasks"
+    return None
+
+
 def _timeout_message(stage: Stage, limit: float) -> str:
     """Return the message for a chunk that exceeds its time limit."""
     allowed = f"time_limit = {stage.time_limit:g} s" + (
@@ -322,11 +354,6 @@ class Pace:
     def limit(self, stage: Stage, rounds: int) -> float:
         """Return the time limit of `rounds` rounds, in seconds."""
         return max(stage.time_limit, _HUNG_FACTOR * self.expected(rounds))
-
-
-def worker_count(executor: Executor) -> int:
-    """Return how many tasks an executor runs at once."""
-    return max(1, int(getattr(executor, "_max_workers", None) or _DEFAULT_WORKERS))
 
 
 def is_remote(executor: Executor) -> bool:

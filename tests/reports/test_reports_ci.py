@@ -21,8 +21,7 @@ from markdown_it import MarkdownIt
 from dpwitness import Pair, Target, audit
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
-from dpwitness.auditors.workers.loading import describe_target
-from dpwitness.auditors.workers.source_locations import place_of
+from dpwitness.auditors.workers.loading import describe_target, place_of
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports.audit.document import build_document, read_document, result_json
@@ -493,7 +492,7 @@ def test_places_of_all_kinds_of_mechanisms(monkeypatch, tmp_path):
     assert place_of(None, {"target": "own.py:f"}) == {"file": "own.py", "line": 3}
     told = subprocess.run(
         [sys.executable, "-c",
-            "from dpwitness.auditors.workers.source_locations import place_of\n"
+            "from dpwitness.auditors.workers.loading import place_of\n"
             "print(place_of(lambda: 0, None))"
             ],
         capture_output=True, text=True, check=True,

@@ -11,7 +11,7 @@ from typing import Any
 from dpwitness.auditors.functions.stability.audit import audit_stability
 from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace, space_of
 from dpwitness.auditors.functions.stability.result import StabilityResult
-from dpwitness.mechanisms.wrappers.programs.declared import Declared, library_note
+from dpwitness.mechanisms.wrappers.programs.declared import Declared, note_on_library
 
 _MOST_ABORTS = 25  # process aborts after which a search ends: each costs a new process
 
@@ -83,5 +83,5 @@ def audit_declared(
         name=found.target.name,
         visible_errors=visible_errors,
     )
-    note = library_note(found.target)
+    note = note_on_library(found.target)
     return replace(result, notes=(*result.notes, note)) if note else result

@@ -35,7 +35,7 @@ from dpwitness.auditors.workers.trust import Trust
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.declared import library_note
+from dpwitness.mechanisms.wrappers.programs.declared import note_on_library
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 
@@ -155,7 +155,7 @@ def _recorded_map(
     with a note.
     """
     if isinstance(transformation, DeclaredTransformation):
-        note = library_note(transformation.target)
+        note = note_on_library(transformation.target)
         return transformation.stability_map, (note,) if note else ()
     if raw["map"] is not None:
         found = trust.plan(raw["map"], "map").load()

@@ -19,8 +19,9 @@ from dpwitness.core import domains
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.wrappers.programs import environments
+from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.python_worker import Interpreter, Worker
-from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worker
+from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied, borrowed_worker
 
 # the only folder that new workers may write to; empty: no limits
 CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")
@@ -112,6 +113,32 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
                 reply["traceback"],
             )
         yield worker
+
+
+def answer_of(
+    slot: Interpreter,
+    request: Json,
+    blobs: codec.Blobs,
+    time_limit: float,
+    problem: str,
+    *,
+    limit: float | None = None,
+) -> tuple[Json, codec.Blobs, Json]:
+    """Return the answer of a worker that has loaded its target file, the blobs of the answer, and
+    the names and versions that the worker knows. `limit` is the time limit of the answer.
+
+    Raises
+    ------
+    TargetError
+        If the file cannot be loaded, or the worker ends or takes too long: then `problem` is the
+        begin of the message.
+    """
+    with loaded(slot, time_limit) as worker:
+        try:
+            found = worker.ask(request, blobs, time_limit if limit is None else limit)
+        except WorkerDied as error:
+            raise TargetError(f"{problem}: the worker process {error}") from None
+        return *found, worker.loaded | worker.versions
 
 
 _DISTRIBUTIONS = {  # distributions whose module has another name

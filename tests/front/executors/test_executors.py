@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.workers.engine import MechanismFailed
-from dpwitness.auditors.workers.worker_failures import explained
+from dpwitness.auditors.workers.engine import MechanismFailed, explained
 from dpwitness.executors import cluster as cluster_module
 from dpwitness.executors.specs import FORMS, parse
 from dpwitness.mechanisms import Laplace
