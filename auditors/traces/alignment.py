@@ -54,64 +54,63 @@ def align(
     )
     if not fits or not free or not np.isfinite(y1 - y0).all():
         return None
-    noise = _FreeNoise(replay, calls, free, y1, y0)
-    steps, goal = noise.steps, y1 - y0
+    noise = ShiftedNoise(replay, calls, free, y0)
+    steps, goal, size = noise.steps, y1 - y0, largest(y1) + largest(y1 - y0)
     # as many noise variables as numbers: one more run may give all slopes
     if len(steps) == len(y0):
         moved = noise.run(steps)
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = None if moved is None else np.where(goal == 0, 0.0, goal * steps / (moved - y0))
-        found = noise.verified(shift, True)
+        found = _verified(noise, shift, y1, size, only=True)
         if found is not None:
             return found
     if len(steps) > MOST:
         return None
-    columns = [noise.run(steps * (np.arange(len(steps)) == j)) for j in range(len(steps))]
-    if any(column is None for column in columns):
+    jacobian = noise.slopes()
+    if jacobian is None:
         return None
-    jacobian = np.array(
-        [(column - y0) / step for column, step in zip(columns, steps, strict=True)]
-    ).T
     shift = cheapest_shift(jacobian, goal, noise.scales, noise.laws, noise.drawn)
-    found = noise.verified(shift, bool(np.linalg.matrix_rank(jacobian) == len(steps)))
+    only = bool(np.linalg.matrix_rank(jacobian) == len(steps))
+    found = _verified(noise, shift, y1, size, only=only)
     if found is not None:
         return found
-    explanation = _describe_unreachable(jacobian, goal, noise.output_size)
+    explanation = _describe_unreachable(jacobian, goal, size)
     points = (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps))) if explanation else ()
-    linear = all(follows(noise.run(by), y0 + jacobian @ by, noise.output_size) for by in points)
+    linear = all(follows(noise.run(by), y0 + jacobian @ by, size) for by in points)
     return explanation if explanation and linear else None
 
 
-class _FreeNoise:
-    """Noise of the calls `free`, as one vector that can be shifted; y1 is the recorded output, y0
-    the output of the unshifted replay.
+class ShiftedNoise:
+    """Draws of the calls `which`, as one vector that can be shifted; `output` is that of a run
+    without shifts.
     """
 
     def __init__(
         self,
         replay: Callable[[list[Any]], Json],
         calls: Calls,
-        free: list[int],
-        y1: FloatArray,
-        y0: FloatArray,
+        which: list[int],
+        output: FloatArray,
     ) -> None:
-        self._replay, self._calls, self._free, self._y1, self._y0 = replay, calls, free, y1, y0
-        sizes = [len(calls.output(i)) for i in free]  # type: ignore[arg-type]
-        self._borders = np.cumsum(sizes)[:-1]
-        self.laws = [calls.law(i) for i, n in zip(free, sizes, strict=True) for _ in range(n)]
+        self._replay, self.calls, self._which, self._output = replay, calls, which, output
+        drawn = [np.asarray(calls.output(i)) for i in which]
+        self._borders = np.cumsum([len(each) for each in drawn])[:-1]
+        self.drawn: FloatArray = np.concatenate(drawn)
+        self.laws = tuple(calls.law(i) for i, each in zip(which, drawn, strict=True) for _ in each)
         self.scales = np.concatenate(
-            [np.broadcast_to(scale_of(calls, i), n) for i, n in zip(free, sizes, strict=True)]
+            [
+                np.broadcast_to(scale_of(calls, i), len(each))
+                for i, each in zip(which, drawn, strict=True)
+            ]
         )
-        self.drawn: FloatArray = np.concatenate([calls.output(i) for i in free])
-        self._whole = np.isin(self.laws, WHOLE)
-        self.steps = np.where(self._whole, 1.0, self.scales)
-        self.output_size = largest(y1) + largest(y1 - y0)
+        self.whole = np.isin(self.laws, WHOLE)
+        self.steps = np.where(self.whole, 1.0, self.scales)
 
     def _by_call(self, shift: FloatArray) -> list[tuple[int, FloatArray]]:
         """Return the parts of a shift that are not zero, with the index of their call."""
         return [
             (i, by)
-            for i, by in zip(self._free, np.split(shift, self._borders), strict=True)
+            for i, by in zip(self._which, np.split(shift, self._borders), strict=True)
             if np.any(by)
         ]
 
@@ -120,30 +119,48 @@ class _FreeNoise:
         the numbers.
         """
         found = self._replay(self._by_call(shift))
-        numbers = np.asarray(found["numbers"])
+        numbers = np.asarray(found["numbers"], dtype=float)
         return (
             None
-            if found["differences"] or found["raised"] or numbers.shape != self._y0.shape
+            if found["differences"] or found["raised"] or numbers.shape != self._output.shape
             else numbers
         )
 
-    def verified(self, shift: FloatArray | None, only: bool) -> Alignment | None:
-        """Return the alignment for `shift` if the shift is in the noise's support and reproduces
-        the recorded output; otherwise None.
+    def slopes(self) -> FloatArray | None:
+        """Return the effect of a unit of each draw on each number of the output, or None as in
+        `run`.
         """
-        if (
-            shift is None
-            or not np.isfinite(shift).all()
-            or np.any(self.drawn + shift < _smallest_values(self.laws))
-        ):
+        places = np.arange(len(self.steps))
+        found = [self.run(self.steps * (places == j)) for j in places]
+        if any(moved is None for moved in found):
             return None
-        shift = np.where(self._whole, np.round(shift), shift)
-        found = self.run(shift)
-        if found is None or largest(found - self._y1) > _RELATIVE_TOLERANCE * self.output_size:
-            return None
-        shift = np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0)
-        gaussian = [self._calls.law(i) in ("gaussian", "discrete_gaussian") for i in self._free]
+        return ((np.array(found) - self._output) / self.steps[:, None]).T
+
+    def alignment(self, shift: FloatArray, only: bool) -> Alignment:
+        """Return the alignment of a shift; `only` states that there is no other."""
+        gaussian = [law in ("gaussian", "discrete_gaussian") for law in self.laws]
         return Alignment(dict(self._by_call(shift)), only, all(gaussian), any(gaussian))
+
+
+def _verified(
+    noise: ShiftedNoise, shift: FloatArray | None, recorded: FloatArray, size: float, *, only: bool
+) -> Alignment | None:
+    """Return the alignment for `shift` if the shift is in the noise's support and reproduces the
+    recorded output; otherwise None.
+    """
+    if (
+        shift is None
+        or not np.isfinite(shift).all()
+        or np.any(noise.drawn + shift < _smallest_values(noise.laws))
+    ):
+        return None
+    shift = np.where(noise.whole, np.round(shift), shift)
+    found = noise.run(shift)
+    if found is None or largest(found - recorded) > _RELATIVE_TOLERANCE * size:
+        return None
+    return noise.alignment(
+        np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0), only
+    )
 
 
 def _describe_unreachable(jacobian: FloatArray, goal: FloatArray, size: float) -> str:
@@ -168,6 +185,12 @@ def largest(values: Any) -> float:
     numbers.
     """
     return float(np.max(np.abs(values), initial=0.0))
+
+
+def close(a: Any, b: Any) -> bool:
+    """Return whether two arrays are equal to 1e-4 of their largest entry."""
+    size = float(max(np.abs(a).max(initial=0.0), np.abs(b).max(initial=0.0)))
+    return bool(np.isfinite(size) and np.max(np.abs(a - b), initial=0.0) <= 1e-4 * size)
 
 
 def follows(found: FloatArray | None, expected: FloatArray, size: float) -> bool:

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.traces.alignment import Alignment, align, draws_matter
+from dpwitness.auditors.traces.alignment import Alignment, align, close, draws_matter
 from dpwitness.auditors.traces.calls import Calls
-from dpwitness.auditors.traces.differences import close
 from dpwitness.auditors.traces.evidence import Evidence
 from dpwitness.auditors.traces.noise_laws import NoiseLaw, noise_law
 from dpwitness.auditors.traces.sessions import PairSession
@@ -157,7 +156,7 @@ def laws_compared(
     if isinstance(law, str) or isinstance(other, str):
         return replace(evidence, laws="mixed" if "mixed" in (law, other) else "unknown"), False
     if evidence.calls.moved:
-        evidence = replace(evidence, calls=replace(law.calls, moved={}))
+        evidence = replace(evidence, calls=replace(law.noise.calls, moved={}))
     if not law.same_noise(other):
         scales = _describe_scales(law.deviations(), other.deviations())
         return replace(evidence, laws="different").with_finding("SCALE", scales), False
@@ -168,7 +167,9 @@ def laws_compared(
             "OUTPUT", "no shift of the noise explains the difference of the outputs"
         ), False
     return replace(
-        evidence, calls=replace(law.calls, moved=found.moved), priced=_is_cheapest(runs, found)
+        evidence,
+        calls=replace(law.noise.calls, moved=found.moved),
+        priced=_is_cheapest(runs, found),
     ), True
 
 

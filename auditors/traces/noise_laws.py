@@ -27,10 +27,11 @@ from dpwitness.auditors.traces.alignment import (
     MOST,
     WHOLE,
     Alignment,
+    ShiftedNoise,
     cheapest_shift,
     draws_matter,
     follows,
-    scale_of,
+    largest,
 )
 from dpwitness.auditors.traces.calls import Calls
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -52,15 +53,12 @@ class NoiseLaw:
     # effect of a unit of each draw on each number; a vector if each number has one draw, in the
     # same order
     columns: FloatArray
-    laws: tuple[str, ...]
-    scales: FloatArray
     draws: FloatArray  # recorded draws, minus their location
-    calls: Calls
-    free: list[int]  # calls that draw
+    noise: ShiftedNoise
 
     def deviations(self) -> FloatArray:
         """Return the root of the sum of squared scales of the noise in each number."""
-        found = self.columns * self.scales
+        found = self.columns * self.noise.scales
         return np.abs(found) if found.ndim == 1 else np.sqrt((found**2).sum(axis=1))
 
     def same_noise(self, other: NoiseLaw) -> bool:
@@ -68,13 +66,13 @@ class NoiseLaw:
         if self.columns.ndim != other.columns.ndim or self.constant.shape != other.constant.shape:
             return False
         if self.columns.ndim == 1:
-            first, second = self.columns * self.scales, other.columns * other.scales
-            symmetric = np.array([law in _SYMMETRIC for law in self.laws])
-            whole = not any(law in WHOLE for law in self.laws) or np.array_equal(
-                self.scales, other.scales
+            first, second = self.columns * self.noise.scales, other.columns * other.noise.scales
+            symmetric = np.isin(self.noise.laws, _SYMMETRIC)
+            whole = not self.noise.whole.any() or np.array_equal(
+                self.noise.scales, other.noise.scales
             )
             sides = (np.where(symmetric, np.abs(side), side) for side in (first, second))
-            return self.laws == other.laws and whole and _close(*sides)
+            return self.noise.laws == other.noise.laws and whole and _close(*sides)
         covariances = [_normal_covariance(side) for side in (self, other)]
         return _close(*covariances) and _same_columns(_other_columns(self), _other_columns(other))
 
@@ -90,25 +88,21 @@ class NoiseLaw:
         shift does.
         """
         goal = self.constant - other.constant
-        gaussian = [law in ("gaussian", "discrete_gaussian") for law in self.laws]
         if self.columns.ndim == 1:
             with np.errstate(divide="ignore", invalid="ignore"):
                 shift: FloatArray | None = np.where(goal == 0, 0.0, goal / self.columns)
             only = True
         else:
-            shift = cheapest_shift(self.columns, goal, self.scales, self.laws, self.draws)
-            only = bool(np.linalg.matrix_rank(self.columns) == len(self.laws))
+            noise = self.noise
+            shift = cheapest_shift(self.columns, goal, noise.scales, noise.laws, self.draws)
+            only = bool(np.linalg.matrix_rank(self.columns) == len(noise.laws))
         if shift is None or not np.isfinite(shift).all():
             return None
         explained = _effect(self.columns, shift)
         size = float(self.deviations().max(initial=0.0) + np.abs(self.constant).max(initial=0.0))
         if np.abs(explained - goal).max(initial=0.0) > 10 * _TOLERANCE * size:
             return None
-        boundaries = np.cumsum([len(np.asarray(self.calls.output(i))) for i in self.free])[:-1]
-        parts = zip(self.free, np.split(shift, boundaries), strict=True)
-        return Alignment(
-            {i: by for i, by in parts if np.any(by)}, only, all(gaussian), any(gaussian)
-        )
+        return self.noise.alignment(shift, only)
 
 
 def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
@@ -131,75 +125,38 @@ def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
         or not np.isfinite(output).all()
     ):
         return "unknown"
-    drawn = [np.asarray(calls.output(i)) for i in free]
-    boundaries = np.cumsum([len(each) for each in drawn])[:-1]
-
-    def moved(by: FloatArray) -> FloatArray | None:
-        shifts = [
-            (i, part)
-            for i, part in zip(free, np.split(by, boundaries), strict=True)
-            if np.any(part)
-        ]
-        found = replay(shifts)
-        numbers = np.asarray(found["numbers"], dtype=float)
-        return (
-            None
-            if found["differences"] or found["raised"] or numbers.shape != output.shape
-            else numbers
-        )
-
-    laws = tuple(calls.law(i) for i, each in zip(free, drawn, strict=True) for _ in each)
-    scales = np.concatenate(
-        [
-            np.broadcast_to(scale_of(calls, i), len(each))
-            for i, each in zip(free, drawn, strict=True)
-        ]
-    )
-    centers = [np.nan_to_num(np.asarray(calls.table["center"][i], dtype=float)) for i in free]
-    noise = np.concatenate([each - center for each, center in zip(drawn, centers, strict=True)])
-    columns = _fit_columns(moved, output, np.where(np.isin(laws, WHOLE), 1.0, scales))
+    noise = ShiftedNoise(replay, calls, free, output)
+    columns = _fit_columns(noise, output)
     if isinstance(columns, str):
         return columns
-    if draws_matter(
-        replay,
-        calls,
-        [i for i in range(len(calls)) if calls.source(i) and i not in located],
-        recorded["numbers"],
-    ):
+    others = [i for i in range(len(calls)) if calls.source(i) and i not in located]
+    if draws_matter(replay, calls, others, recorded["numbers"]):
         return "unknown"
-    constant = output - _effect(columns, noise)
-    return NoiseLaw(constant, columns, laws, scales, noise, calls, free)
+    centers = [
+        np.broadcast_to(np.asarray(calls.table["center"][i], dtype=float), len(calls.output(i)))  # type: ignore[arg-type]
+        for i in free
+    ]
+    draws = noise.drawn - np.nan_to_num(np.concatenate(centers))
+    return NoiseLaw(output - _effect(columns, draws), columns, draws, noise)
 
 
-def _fit_columns(
-    moved: Callable[[FloatArray], FloatArray | None], output: FloatArray, steps: FloatArray
-) -> FloatArray | str:
+def _fit_columns(noise: ShiftedNoise, output: FloatArray) -> FloatArray | str:
     """Return the linear function of the draws, verified at two further points; otherwise "mixed" or
     "unknown", as in `noise_law`.
     """
-    size = float(np.abs(output).max(initial=0.0))
+    steps, size = noise.steps, largest(output)
+    columns = None
     if len(steps) <= MOST:
-        boundaries = [moved(steps * (np.arange(len(steps)) == j)) for j in range(len(steps))]
-        if any(moved_output is None for moved_output in boundaries):
-            return "unknown"
-        columns = np.array(
-            [
-                (moved_output - output) / step  # type: ignore[operator]
-                for moved_output, step in zip(boundaries, steps, strict=True)
-            ]
-        ).T
-    elif len(steps) == len(output):
-        moved_output = moved(steps)
-        if moved_output is None:
-            return "unknown"
-        columns = (moved_output - output) / steps
-    else:
+        columns = noise.slopes()
+    elif len(steps) == len(output) and (moved := noise.run(steps)) is not None:
+        columns = (moved - output) / steps
+    if columns is None:
         return "unknown"
     for by in (
         -3.0 * steps * np.round(np.linspace(1.0, 4.0, len(steps))),
         2.0 * steps * (1 + np.arange(len(steps)) % 3),
     ):
-        if not follows(moved(by), output + _effect(columns, by), size):
+        if not follows(noise.run(by), output + _effect(columns, by), size):
             return "mixed"
     return columns
 
@@ -211,7 +168,7 @@ def _effect(columns: FloatArray, by: FloatArray) -> FloatArray:
 
 def _normal_covariance(law: NoiseLaw) -> FloatArray:
     """Return the covariance of the normal noise."""
-    normal = (law.columns * law.scales)[:, np.array([each == "gaussian" for each in law.laws])]
+    normal = (law.columns * law.noise.scales)[:, np.isin(law.noise.laws, "gaussian")]
     return np.asarray(normal @ normal.T)
 
 
@@ -220,7 +177,9 @@ def _other_columns(law: NoiseLaw) -> list[Column]:
     into two-sided draws.
     """
     found: list[Column] = []
-    for name, scale, column in zip(law.laws, law.scales.tolist(), law.columns.T, strict=True):
+    for name, scale, column in zip(
+        law.noise.laws, law.noise.scales.tolist(), law.columns.T, strict=True
+    ):
         if name == "gaussian" or not np.any(column):
             continue
         new: Column = (name, scale, column) if name in WHOLE else (name, 1.0, column * scale)

@@ -138,11 +138,11 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
     for _ in range(2):
         for i, dataset in enumerate(data):
             assert target.sample(dataset, 1, np.random.default_rng(0))[0] == 10_000.0 * i
-    from dpwitness.mechanisms.wrappers.programs.python_worker import sent_as
+    from dpwitness.mechanisms.wrappers.programs.worker_pool import packed_as
     from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worker
 
     with borrowed_worker(target._slot, 10.0) as worker:
-        part, sent = worker.dataset(sent_as(data[-1]))
+        part, sent = worker.dataset(packed_as(data[-1]))
         assert set(part) == {"key"} and sent == []
 
 
@@ -185,10 +185,7 @@ def test_the_worker_stands_alone(file):
         for n in ast.walk(tree)
         if isinstance(n, ast.ImportFrom) and id(n) not in for_types
     }
-    plain = (
-        "__init__ dataset_cache descriptions discovery examples introspection packages "
-        "parameter_uses plain_calls repairs"
-    )
+    plain = "__init__ descriptions discovery examples introspection parameter_uses repairs"
     plain += " supervisor unimported"
     assert ("numpy" in names) == (file.stem not in plain.split())
     assert not names & {"dpwitness", "pickle", "marshal", "shelve"}

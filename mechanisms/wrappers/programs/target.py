@@ -52,23 +52,24 @@ from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
+from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import joined
 from dpwitness.mechanisms.wrappers.programs.inside.introspection import Unfit, attributes_of
 from dpwitness.mechanisms.wrappers.programs.program import Command, command_script
 from dpwitness.mechanisms.wrappers.programs.program_messages import (
     ProtocolViolation,
-    joined,
     plain_fields,
     program_note,
     sent_as,
 )
-from dpwitness.mechanisms.wrappers.programs.python_worker import Interpreter, Worker
-from dpwitness.mechanisms.wrappers.programs.python_worker import sent_as as packed_as
 from dpwitness.mechanisms.wrappers.programs.worker_pool import (
+    Interpreter,
     TargetError,
     TargetState,
+    Worker,
     answer_of,
     build_domain,
     interpreter_slot,
+    packed_as,
 )
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
     P,
@@ -226,7 +227,8 @@ class Target:
     def sample_each(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
         """Return the outputs or exceptions of `size` single runs, in order."""
         if self.command:
-            return Parts(joined(self._run(dataset, [1] * size, rng)))
+            answers = self._run(dataset, [1] * size, rng)
+            return Parts(joined([[a] if isinstance(a, Exception) else a for a in answers]))
         return self._read(*self._sample(dataset, size, rng, each=True))
 
     def _read(self, reply: Json, blobs: codec.Blobs) -> Any:
