@@ -36,9 +36,13 @@ from dpwitness.core.values.validation import (
     require_positive,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.adversaries import Adversary, answer_kind
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.sessions import Interactive, require_queries
+from dpwitness.mechanisms.wrappers.sessions import (
+    Adversary,
+    Interactive,
+    answer_kind,
+    require_queries,
+)
 
 _KIND_RUNS = 64  # transcripts from which the kinds of answers are collected
 _SCORE_RUNS, _FINALIST_RUNS = 1000, 3000  # runs per side, to score a candidate and a finalist

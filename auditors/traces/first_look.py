@@ -21,7 +21,7 @@ import numpy as np
 
 from dpwitness.auditors.traces.alignment import scale_of
 from dpwitness.auditors.traces.calls import Calls
-from dpwitness.auditors.traces.evidence import CHARGED, Evidence
+from dpwitness.auditors.traces.coupling import CHARGED, Evidence
 from dpwitness.auditors.traces.pair_analysis import REPEATS, UNFAITHFUL, examine, glance, outcome
 from dpwitness.auditors.traces.sessions import PairSession, Recorder, Steps, opened
 from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence

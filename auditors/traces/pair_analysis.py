@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.traces.calls import Calls, inner_scales
 from dpwitness.auditors.traces.coupling import (
+    FOR_ALL_NOISE,
+    Evidence,
     Run,
     aligned,
     alignment_holds,
     alignment_repeats,
     laws_compared,
 )
-from dpwitness.auditors.traces.evidence import FOR_ALL_NOISE, Evidence
 from dpwitness.auditors.traces.sessions import PairSession, Recorder
 from dpwitness.auditors.witnesses.trace_evidence import Finding
 from dpwitness.auditors.workers.environment_errors import check_exception_text

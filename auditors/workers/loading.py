@@ -25,12 +25,11 @@ from dpwitness.core.values.class_registry import known_class, public_name
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.adversaries import Adversary
 from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, adapter_file
 from dpwitness.mechanisms.wrappers.programs.program import command_script
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.recognition import formed, split_form
-from dpwitness.mechanisms.wrappers.sessions import Interactive
+from dpwitness.mechanisms.wrappers.sessions import Adversary, Interactive
 
 # as files name a target of another interpreter, wherever its class lies
 FOREIGN = "dpwitness.mechanisms.foreign:Target"
@@ -72,10 +71,13 @@ def describe_target(mechanism: Any) -> Json | None:
     if not dataclasses.is_dataclass(mechanism):
         return None
     try:
+        values = {
+            f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if f.init
+        }
+        # the constructor accepts a claim by its spelling
         fields = {
-            f.name: to_jsonable(_constructor_value(getattr(mechanism, f.name)))
-            for f in dataclasses.fields(mechanism)
-            if f.init
+            name: to_jsonable(str(value) if isinstance(value, Claim) else value)
+            for name, value in values.items()
         }
     except InvalidArgument:
         return None
@@ -98,13 +100,6 @@ def describe_target(mechanism: Any) -> Json | None:
                 relative(fields["python"]) if os.path.isabs(fields["python"]) else fields["python"]
             )
     return target | {"kwargs": fields}
-
-
-def _constructor_value(value: Any) -> Any:
-    """Return a field's value in a form that the constructor accepts: a claim becomes
-    its spelling.
-    """
-    return str(value) if isinstance(value, Claim) else value
 
 
 def source_of(mechanism: Any, target: Json | None) -> Json | None:

@@ -58,20 +58,15 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
         holder, rest = home, parts
     else:
         holder, rest = _import_module(name, parts, imports)
-    for part in rest[:-1]:
+    found = holder
+    for part in rest:
+        holder = found
         if not hasattr(holder, part):
             raise WrongPrimitive(
                 f"primitives must name an existing function, got {name!r}: "
                 f"{_holder_text(holder)} has no {part!r}"
             )
-        holder = getattr(holder, part)
-    last = rest[-1]
-    if not hasattr(holder, last):
-        raise WrongPrimitive(
-            f"primitives must name an existing function, got {name!r}: "
-            f"{_holder_text(holder)} has no {last!r}"
-        )
-    found = getattr(holder, last)
+        found = getattr(holder, part)
     if not callable(found):
         raise WrongPrimitive(
             f"primitives must be callable, {name!r} is of type {type(found).__name__}"
@@ -81,7 +76,7 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
             f"primitives must be functions or methods, but {name!r} is a class: name the "
             "method that draws"
         )
-    return holder, last, found
+    return holder, rest[-1], found
 
 
 def _import_module(name: str, parts: Any, imports: bool) -> tuple[Any, Any]:
@@ -173,11 +168,10 @@ def patch(
             if isinstance(raw, classmethod)
             else call
         )
-        locations = [(holder, name)]
-    else:
-        found, locations = getattr(holder, name), [(holder, name)]
-        if inspect.ismodule(holder):
-            locations = known[id(found)] if id(found) in known else locations_of([found])[id(found)]
+    locations = [(holder, name)]
+    if inspect.ismodule(holder):
+        found = getattr(holder, name)
+        locations = (known if id(found) in known else locations_of([found]))[id(found)]
     done: list[Patch] = []
     try:
         for place, attribute in locations or [(holder, name)]:

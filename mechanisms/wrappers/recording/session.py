@@ -18,8 +18,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 import numpy as np
 
 from . import generators
-from .calls import BoundPrimitive
-from .comparison import Raised, differences, outcome, output_difference, place_of, table
+from .calls import BoundPrimitive, Raised, differences, outcome, output_difference, place_of, table
 from .patches import (
     Patch,
     attributes,
@@ -355,7 +354,9 @@ class Session:
         # by `type`: a dead weak proxy raises on access to its class
         kinds = (np.random.BitGenerator, random.Random)
         known = [
-            g for g in gc.get_objects() if issubclass(type(g), kinds) and not _is_system_random(g)
+            g
+            for g in gc.get_objects()
+            if issubclass(type(g), kinds) and not isinstance(g, random.SystemRandom)
         ]
         words = np.random.SeedSequence(seed).generate_state(4).tolist()
         self.seed(words)
@@ -393,11 +394,6 @@ def _cell_content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:  # the cell is empty
         return None
-
-
-def _is_system_random(generator: Any) -> bool:
-    """Return whether a generator draws from the operating system."""
-    return isinstance(generator, random.SystemRandom)
 
 
 def _generator_state(generator: Any) -> Any:

@@ -119,6 +119,13 @@ def _copied(value: Any) -> Any:
         and isinstance(value[0], (float, int, str, bytes, type(None)))
     ):
         return value[:]
+    return copy_if_possible(value)
+
+
+def copy_if_possible(value: Any) -> Any:
+    """Return a deep copy, because the mechanism may modify the value later; the value itself if it
+    cannot be copied.
+    """
     try:
         return copy.deepcopy(value)
     except Exception:
