@@ -28,7 +28,7 @@ Sides = tuple[Outputs | None, Outputs | None]
 T = TypeVar("T")
 
 SEGMENTS = 1024  # maximum number of segments of a stage
-_MAX_MARKS = 2**15  # approximate maximum number of marks of a stage (see `repeats`)
+_MAX_MARKS = 2**15  # approximate maximum number of marks of a stage (see `statefulness`)
 
 
 class Phase:
@@ -93,7 +93,7 @@ class Stage:
 
     @property
     def marked(self) -> int:
-        """Divisor of the marks that are stored (see `repeats`), so that their number is bounded for
+        """Divisor of the marks that are stored (see `statefulness`), so that their number is bounded for
         long stages.
         """
         return int(2 ** max(0, (2 * self.chunks // _MAX_MARKS).bit_length()))
