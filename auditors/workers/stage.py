@@ -93,8 +93,8 @@ class Stage:
 
     @property
     def marked(self) -> int:
-        """Divisor of the marks that are stored (see `statefulness`), so that their number is bounded for
-        long stages.
+        """Divisor of the marks that are stored (see `statefulness`), so that long stages store a
+        bounded number.
         """
         return int(2 ** max(0, (2 * self.chunks // _MAX_MARKS).bit_length()))
 

@@ -21,9 +21,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING or __name__ != "dpwitness_batch_runner":
+    from dpwitness.core.values import dataframe_backends
     from dpwitness.mechanisms.wrappers.programs.inside import codec, introspection
 else:  # in a worker, which has loaded these modules before
     codec, introspection = sys.modules["dpwitness_codec"], sys.modules["dpwitness_introspection"]
+    dataframe_backends = codec.dataframe_backends
 
 _WATCHED_BATCHES = 8  # batches after which a frame is no longer checked for changes
 
@@ -99,7 +101,7 @@ def joined(results: list[Any]) -> list[Any]:
     """Return the results of single runs, with consecutive arrays of one kind, and consecutive
     lists, joined.
     """
-    found = []
+    found: list[Any] = []
     for kind, same in itertools.groupby(results, _join_key):
         each = list(same)
         if isinstance(kind, tuple):
@@ -173,14 +175,14 @@ class DatasetCache:
         if key in self.ready:
             built, before = self.ready[key]
             self.watched[key] += 1
-            return codec.dataframe_backends.shallow_copy(built), before if self.watched[
+            return dataframe_backends.shallow_copy(built), before if self.watched[
                 key
             ] < _WATCHED_BATCHES else None
         try:
             dataset = codec.unpack(*found)
-        except codec.dataframe_backends.UnsupportedData as error:
+        except dataframe_backends.UnsupportedData as error:
             raise introspection.Unfit(f"the dataset cannot be built here: {error}") from None
-        before, light = dataset_state(dataset), codec.dataframe_backends.shallow_copy(dataset)
+        before, light = dataset_state(dataset), dataframe_backends.shallow_copy(dataset)
         if key and light is not None:
             self.ready[key], self.watched[key] = (dataset, before), 0
             return light, before
@@ -192,5 +194,5 @@ def dataset_state(dataset: Any) -> Any:
     blobs: codec.Blobs = []
     try:
         return codec.pack_dataset(dataset, blobs), blobs
-    except codec.dataframe_backends.UnsupportedData as error:
+    except dataframe_backends.UnsupportedData as error:
         return str(error), []
