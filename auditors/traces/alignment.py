@@ -117,14 +117,14 @@ class ShiftedNoise:
         self._borders = np.cumsum([len(each) for each in drawn])[:-1]
         self.drawn: FloatArray = np.concatenate(drawn)
         self.laws = tuple(calls.law(i) for i, each in zip(which, drawn, strict=True) for _ in each)
-        self.scales = np.concatenate(
+        self.scales: FloatArray = np.concatenate(
             [
                 np.broadcast_to(scale_of(calls, i), len(each))
                 for i, each in zip(which, drawn, strict=True)
             ]
         )
         self.whole = np.isin(self.laws, WHOLE)
-        self.steps = np.where(self.whole, 1.0, self.scales)
+        self.steps: FloatArray = np.where(self.whole, 1.0, self.scales)
 
     def _by_call(self, shift: FloatArray) -> list[tuple[int, FloatArray]]:
         """Return the parts of a shift that are not zero, with the index of their call."""

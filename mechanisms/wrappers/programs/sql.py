@@ -161,9 +161,9 @@ class Query:
                 "a query needs a dataset with columns, got none: give a frame, or columns as a dict"
             )
         kept, fingerprint = _THREAD.__dict__.setdefault("kept", []), pickle.dumps(columns)
-        for query, known, base in kept:
+        for query, known, loaded in kept:
             if query is self and known == fingerprint:
-                return cast(_SQLite, base)
+                return cast(_SQLite, loaded)
         engine, _, file = self.dsn.partition(":///")
         base: _SQLite | _DuckDB = (_SQLite if engine == "sqlite" else _DuckDB)(file)
         try:
