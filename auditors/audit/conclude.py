@@ -29,10 +29,9 @@ from dpwitness.auditors.witnesses.causes import Cause
 from dpwitness.auditors.witnesses.kernel_check import checked_by_kernel
 from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.engine import MechanismFailed
+from dpwitness.auditors.workers.engine import MechanismFailed, explained
 from dpwitness.auditors.workers.pair_exercise import exercised
 from dpwitness.auditors.workers.statefulness import Unfit
-from dpwitness.auditors.workers.worker_failures import explained
 from dpwitness.core.claims import resolved
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable

@@ -25,7 +25,7 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
+from dpwitness.mechanisms.wrappers.programs.target import require_attributes
 
 Progress = Callable[[int, int], None]
 

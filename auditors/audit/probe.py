@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -30,14 +29,7 @@ from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.screening import screen
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
 from dpwitness.auditors.events.simple_events import floating
-from dpwitness.auditors.workers.engine import (
-    Phase,
-    Sides,
-    Stage,
-    require_equal_runs,
-    run_side,
-    stream,
-)
+from dpwitness.auditors.workers.engine import Phase, Sides, Stage, run_side, stream
 from dpwitness.auditors.workers.environment_errors import (
     check_one_sided,
     is_environment_fault,
@@ -56,7 +48,6 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 _CALLS_BETWEEN = (1, 2)  # number of calls before each replay
 _CALL_RUNS = 8  # maximum number of runs per call
 _MAX_WARNINGS = 4  # maximum number of warnings in the notes
-_ANSWER_WAIT = 2.0  # seconds to wait for second runs of tasks that are already answered
 _LAST_BITS = 1e-9  # relative difference up to which outputs differ in their last bits only
 
 _STATE_FAULT = (
@@ -183,14 +174,7 @@ def _settings(found: ProbeResult, score_columns: int) -> dict[str, Any]:
 
 
 def repeat_probe(runner: RoundRunner, probed: ProbedPair) -> None:
-    """Repeat the probe's chunk after a test, and compare the results of tasks that were run twice.
-    Raise Unfit if something differs.
-    """
-    wait(runner.pace.copies, timeout=_ANSWER_WAIT)
-    for future, span in runner.pace.copies.items():
-        if future.done():
-            require_equal_runs(future, span)
-    runner.pace.copies.clear()
+    """Repeat the probe's chunk after a test. Raise Unfit if its outputs differ."""
     if runner.seeded:
         stage = replace(probed.stage, single=probed.probe.single)
         runner.call(_replay_stage, stage, probed.probe, limit=4 * stage.time_limit)

@@ -42,8 +42,7 @@ from dpwitness.auditors.workers.engine import (
     is_remote,
 )
 from dpwitness.auditors.workers.pair_exercise import OutputComparison
-from dpwitness.auditors.workers.repeated_outputs import RepeatDetector
-from dpwitness.auditors.workers.statefulness import Unfit, check_calls, digest
+from dpwitness.auditors.workers.statefulness import RepeatDetector, Unfit, check_calls, digest
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.target import Target
@@ -143,7 +142,6 @@ class RoundRunner:
             self.time_limit,
             index in self.single,
             self.shared,
-            self.seeded,
         )
 
     def call(

@@ -45,8 +45,7 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
-from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.target import Target, require_attributes
 from dpwitness.mechanisms.wrappers.programs.worker_pool import MissingLibrary, TargetError
 
 __all__ = [

@@ -29,7 +29,7 @@ from dpwitness.auditors.scanning.vocabulary import (
     is_tolerance,
     role,
 )
-from dpwitness.mechanisms.wrappers.randomness import GENERATORS
+from dpwitness.mechanisms.wrappers.arguments import GENERATORS
 
 EPSILON, DELTA, RHO = 1.0, 1e-5, 0.5  # privacy parameters of a proposed call
 # epsilon of a permanent randomized response, whose first report has a smaller epsilon

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 from dpwitness.auditors.scanning.names import Parameter
-from dpwitness.mechanisms.wrappers.randomness import LABELS, SEEDS
+from dpwitness.mechanisms.wrappers.arguments import LABELS, SEEDS
 from dpwitness.mechanisms.wrappers.recognition import DATA, RELEASES
 
 EPSILON = re.compile(

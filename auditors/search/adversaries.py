@@ -35,9 +35,13 @@ from dpwitness.core.values.validation import (
     require_positive,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.adversaries import Adversary, answer_kind
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.sessions import Interactive, require_queries
+from dpwitness.mechanisms.wrappers.sessions import (
+    Adversary,
+    Interactive,
+    answer_kind,
+    require_queries,
+)
 
 _SCORE_RUNS, _FINALIST_RUNS = 1000, 3000  # runs per side, to score a candidate and a finalist
 _FINALISTS, _PARENTS, _MAX_PAIRS = 5, 4, 6

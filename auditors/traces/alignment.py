@@ -4,6 +4,20 @@ The module covers noise that is drawn without the data and added later. Where th
 data's part plus a linear function of the noise, the shift transforms the law of one run into the
 law of the other run. This is the randomness alignment of Wang, Ding, Wang, Kifer and Zhang (2019),
 found from runs instead of from a proof.
+
+The laws of the noise on each dataset explain differences without such a shift. A trace couples two
+runs by equal draws. Equal laws need not have equal draws: ``x - laplace`` and ``x + laplace``
+differ in every run and have the same law. Where an output is a constant plus a linear function of
+independent draws, the law of the noise is known:
+
+- normal draws matter by their covariance only,
+- each draw of another law matters by its column, times its scale; the order of the columns is
+  irrelevant, and so is the sign of a column where the law is symmetric,
+- two one-sided draws with opposite columns are one two-sided draw.
+
+Equal laws of noise leave a shift between the two constants, which has a privacy loss. Unequal laws
+confirm the difference. Where the output is not linear in the draws, or depends on other randomness,
+the law is unknown.
 """
 
 from __future__ import annotations
@@ -15,12 +29,18 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from dpwitness.auditors.traces.calls import Calls, Place
+from dpwitness.auditors.traces.calls import Calls
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.recording.primitives import LOCATION_LAWS
 
 MOST = 24  # largest number of noise variables that are shifted one by one
 _RELATIVE_TOLERANCE = 2e-6  # outputs may be rounded to 32 bits
+_SYMMETRIC = ("laplace", "gaussian", "geometric", "discrete_gaussian")
+_TWO_SIDED = {"exponential": "laplace", "one_sided_geometric": "geometric"}
+_TOLERANCE = 1e-5  # relative; outputs may be rounded to 32 bits
+Replay = Callable[[list[Any] | None], Json]
+Column = tuple[str, float, FloatArray]  # law, scale (1 if the column includes the scale), column
 WHOLE = ("geometric", "discrete_gaussian", "one_sided_geometric")
 _SMALLEST_VALUE = {"exponential": 0.0, "one_sided_geometric": 1.0}  # smallest value of the noise
 
@@ -29,7 +49,7 @@ _SMALLEST_VALUE = {"exponential": 0.0, "one_sided_geometric": 1.0}  # smallest v
 class Alignment:
     """Shifts of the noise that align two runs."""
 
-    moved: dict[Place, FloatArray]  # shift of the numbers of each call
+    moved: dict[int, FloatArray]  # shift of the numbers of each call
     only: bool  # whether no other shift aligns the runs
     normal: bool  # whether all noise is normal
     some: bool  # whether some noise is normal
@@ -54,64 +74,63 @@ def align(
     )
     if not fits or not free or not np.isfinite(y1 - y0).all():
         return None
-    noise = _FreeNoise(replay, calls, free, y1, y0)
-    steps, goal = noise.steps, y1 - y0
+    noise = ShiftedNoise(replay, calls, free, y0)
+    steps, goal, size = noise.steps, y1 - y0, largest(y1) + largest(y1 - y0)
     # as many noise variables as numbers: one more run may give all slopes
     if len(steps) == len(y0):
         moved = noise.run(steps)
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = None if moved is None else np.where(goal == 0, 0.0, goal * steps / (moved - y0))
-        found = noise.verified(shift, True)
+        found = _verified(noise, shift, y1, size, only=True)
         if found is not None:
             return found
     if len(steps) > MOST:
         return None
-    columns = [noise.run(steps * (np.arange(len(steps)) == j)) for j in range(len(steps))]
-    if any(column is None for column in columns):
+    jacobian = noise.slopes()
+    if jacobian is None:
         return None
-    jacobian = np.array(
-        [(column - y0) / step for column, step in zip(columns, steps, strict=True)]
-    ).T
     shift = cheapest_shift(jacobian, goal, noise.scales, noise.laws, noise.drawn)
-    found = noise.verified(shift, bool(np.linalg.matrix_rank(jacobian) == len(steps)))
+    only = bool(np.linalg.matrix_rank(jacobian) == len(steps))
+    found = _verified(noise, shift, y1, size, only=only)
     if found is not None:
         return found
-    explanation = _describe_unreachable(jacobian, goal, noise.output_size)
+    explanation = _describe_unreachable(jacobian, goal, size)
     points = (steps, -3.0 * steps * np.linspace(0.5, 1.0, len(steps))) if explanation else ()
-    linear = all(follows(noise.run(by), y0 + jacobian @ by, noise.output_size) for by in points)
+    linear = all(follows(noise.run(by), y0 + jacobian @ by, size) for by in points)
     return explanation if explanation and linear else None
 
 
-class _FreeNoise:
-    """Noise of the calls `free`, as one vector that can be shifted; y1 is the recorded output, y0
-    the output of the unshifted replay.
+class ShiftedNoise:
+    """Draws of the calls `which`, as one vector that can be shifted; `output` is that of a run
+    without shifts.
     """
 
     def __init__(
         self,
         replay: Callable[[list[Any]], Json],
         calls: Calls,
-        free: list[int],
-        y1: FloatArray,
-        y0: FloatArray,
+        which: list[int],
+        output: FloatArray,
     ) -> None:
-        self._replay, self._calls, self._free, self._y1, self._y0 = replay, calls, free, y1, y0
-        sizes = [len(calls.output(i)) for i in free]  # type: ignore[arg-type]
-        self._borders = np.cumsum(sizes)[:-1]
-        self.laws = [calls.law(i) for i, n in zip(free, sizes, strict=True) for _ in range(n)]
-        self.scales = np.concatenate(
-            [np.broadcast_to(scale_of(calls, i), n) for i, n in zip(free, sizes, strict=True)]
+        self._replay, self.calls, self._which, self._output = replay, calls, which, output
+        drawn = [np.asarray(calls.output(i)) for i in which]
+        self._borders = np.cumsum([len(each) for each in drawn])[:-1]
+        self.drawn: FloatArray = np.concatenate(drawn)
+        self.laws = tuple(calls.law(i) for i, each in zip(which, drawn, strict=True) for _ in each)
+        self.scales: FloatArray = np.concatenate(
+            [
+                np.broadcast_to(scale_of(calls, i), len(each))
+                for i, each in zip(which, drawn, strict=True)
+            ]
         )
-        self.drawn: FloatArray = np.concatenate([calls.output(i) for i in free])
-        self._whole = np.isin(self.laws, WHOLE)
-        self.steps = np.where(self._whole, 1.0, self.scales)
-        self.output_size = largest(y1) + largest(y1 - y0)
+        self.whole = np.isin(self.laws, WHOLE)
+        self.steps: FloatArray = np.where(self.whole, 1.0, self.scales)
 
     def _by_call(self, shift: FloatArray) -> list[tuple[int, FloatArray]]:
         """Return the parts of a shift that are not zero, with the index of their call."""
         return [
             (i, by)
-            for i, by in zip(self._free, np.split(shift, self._borders), strict=True)
+            for i, by in zip(self._which, np.split(shift, self._borders), strict=True)
             if np.any(by)
         ]
 
@@ -119,36 +138,49 @@ class _FreeNoise:
         """Return the output with shifted noise, or None if the shift changes more than
         the numbers.
         """
-        found = self._replay([(*self._calls.place(i), by) for i, by in self._by_call(shift)])
-        numbers = np.asarray(found["numbers"])
+        found = self._replay(self._by_call(shift))
+        numbers = np.asarray(found["numbers"], dtype=float)
         return (
             None
-            if found["differences"] or found["raised"] or numbers.shape != self._y0.shape
+            if found["differences"] or found["raised"] or numbers.shape != self._output.shape
             else numbers
         )
 
-    def verified(self, shift: FloatArray | None, only: bool) -> Alignment | None:
-        """Return the alignment for `shift` if the shift is in the noise's support and reproduces
-        the recorded output; otherwise None.
+    def slopes(self) -> FloatArray | None:
+        """Return the effect of a unit of each draw on each number of the output, or None as in
+        `run`.
         """
-        if (
-            shift is None
-            or not np.isfinite(shift).all()
-            or np.any(self.drawn + shift < _smallest_values(self.laws))
-        ):
+        places = np.arange(len(self.steps))
+        found = [self.run(self.steps * (places == j)) for j in places]
+        if any(moved is None for moved in found):
             return None
-        shift = np.where(self._whole, np.round(shift), shift)
-        found = self.run(shift)
-        if found is None or largest(found - self._y1) > _RELATIVE_TOLERANCE * self.output_size:
-            return None
-        shift = np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0)
-        gaussian = [self._calls.law(i) in ("gaussian", "discrete_gaussian") for i in self._free]
-        return Alignment(
-            {self._calls.place(i): by for i, by in self._by_call(shift)},
-            only,
-            all(gaussian),
-            any(gaussian),
-        )
+        return ((np.array(found) - self._output) / self.steps[:, None]).T
+
+    def alignment(self, shift: FloatArray, only: bool) -> Alignment:
+        """Return the alignment of a shift; `only` states that there is no other."""
+        gaussian = [law in ("gaussian", "discrete_gaussian") for law in self.laws]
+        return Alignment(dict(self._by_call(shift)), only, all(gaussian), any(gaussian))
+
+
+def _verified(
+    noise: ShiftedNoise, shift: FloatArray | None, recorded: FloatArray, size: float, *, only: bool
+) -> Alignment | None:
+    """Return the alignment for `shift` if the shift is in the noise's support and reproduces the
+    recorded output; otherwise None.
+    """
+    if (
+        shift is None
+        or not np.isfinite(shift).all()
+        or np.any(noise.drawn + shift < _smallest_values(noise.laws))
+    ):
+        return None
+    shift = np.where(noise.whole, np.round(shift), shift)
+    found = noise.run(shift)
+    if found is None or largest(found - recorded) > _RELATIVE_TOLERANCE * size:
+        return None
+    return noise.alignment(
+        np.where(np.abs(shift) > 1e-9 * np.abs(shift).max(initial=0.0), shift, 0.0), only
+    )
 
 
 def _describe_unreachable(jacobian: FloatArray, goal: FloatArray, size: float) -> str:
@@ -173,6 +205,12 @@ def largest(values: Any) -> float:
     numbers.
     """
     return float(np.max(np.abs(values), initial=0.0))
+
+
+def close(a: Any, b: Any) -> bool:
+    """Return whether two arrays are equal to 1e-4 of their largest entry."""
+    size = float(max(np.abs(a).max(initial=0.0), np.abs(b).max(initial=0.0)))
+    return bool(np.isfinite(size) and np.max(np.abs(a - b), initial=0.0) <= 1e-4 * size)
 
 
 def follows(found: FloatArray | None, expected: FloatArray, size: float) -> bool:
@@ -208,7 +246,7 @@ def draws_matter(
     """Return whether shifts of the draws of calls `which` change the output from `numbers`."""
     if not which:
         return False
-    found = replay([(*calls.place(i), np.ones(int(calls.table["size"][i]))) for i in which])
+    found = replay([(i, np.ones(int(calls.table["size"][i]))) for i in which])
     return bool(
         found["differences"]
         or found["raised"]
@@ -250,3 +288,198 @@ def _least_loss(
         method="highs",
     )
     return (found.x[: len(scales)] - found.x[len(scales) :]) * size if found.status == 0 else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoiseLaw:
+    """Output as a constant plus a linear function of independent draws."""
+
+    constant: FloatArray  # output without noise
+    # effect of a unit of each draw on each number; a vector if each number has one draw, in the
+    # same order
+    columns: FloatArray
+    draws: FloatArray  # recorded draws, minus their location
+    noise: ShiftedNoise
+
+    def deviations(self) -> FloatArray:
+        """Return the root of the sum of squared scales of the noise in each number."""
+        found = self.columns * self.noise.scales
+        return np.abs(found) if found.ndim == 1 else np.sqrt((found**2).sum(axis=1))
+
+    def same_noise(self, other: NoiseLaw) -> bool:
+        """Return whether the noise of both has the same law."""
+        if self.columns.ndim != other.columns.ndim or self.constant.shape != other.constant.shape:
+            return False
+        if self.columns.ndim == 1:
+            first, second = self.columns * self.noise.scales, other.columns * other.noise.scales
+            symmetric = np.isin(self.noise.laws, _SYMMETRIC)
+            whole = not self.noise.whole.any() or np.array_equal(
+                self.noise.scales, other.noise.scales
+            )
+            sides = (np.where(symmetric, np.abs(side), side) for side in (first, second))
+            return self.noise.laws == other.noise.laws and whole and _equal_arrays(*sides)
+        covariances = [_normal_covariance(side) for side in (self, other)]
+        return _equal_arrays(*covariances) and _same_columns(
+            _other_columns(self), _other_columns(other)
+        )
+
+    def repeats(self, other: NoiseLaw) -> bool:
+        """Return whether two recordings on one dataset have the same law."""
+        size = float(self.deviations().max(initial=0.0) + np.abs(self.constant).max(initial=0.0))
+        return self.same_noise(other) and bool(
+            np.abs(self.constant - other.constant).max(initial=0.0) <= 10 * _TOLERANCE * size
+        )
+
+    def alignment(self, other: NoiseLaw) -> Alignment | None:
+        """Return the cheapest shift of the draws that gives the output of `other`, or None if no
+        shift does.
+        """
+        goal = self.constant - other.constant
+        if self.columns.ndim == 1:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                shift: FloatArray | None = np.where(goal == 0, 0.0, goal / self.columns)
+            only = True
+        else:
+            noise = self.noise
+            shift = cheapest_shift(self.columns, goal, noise.scales, noise.laws, self.draws)
+            only = bool(np.linalg.matrix_rank(self.columns) == len(noise.laws))
+        if shift is None or not np.isfinite(shift).all():
+            return None
+        explained = _effect(self.columns, shift)
+        size = float(self.deviations().max(initial=0.0) + np.abs(self.constant).max(initial=0.0))
+        if np.abs(explained - goal).max(initial=0.0) > 10 * _TOLERANCE * size:
+            return None
+        return self.noise.alignment(shift, only)
+
+
+def noise_law(replay: Replay, recorded: Json) -> NoiseLaw | str:
+    """Return the law of the noise in a recorded output, from replays of the recording on the same
+    dataset.
+
+    Returns ``"mixed"`` if the output is not linear in the draws, ``"unknown"`` if the law is
+    unknown for another reason.
+    """
+    calls = Calls(replay(None)["table"])
+    output = np.asarray(recorded["numbers"], dtype=float)
+    located = [i for i in range(len(calls)) if calls.law(i) in LOCATION_LAWS]
+    free = [i for i in located if calls.output(i) is not None]
+    plain = all(calls.source(i) or calls.law(i) == "spend" for i in range(len(calls)))
+    if (
+        not plain
+        or not free
+        or recorded["raised"]
+        or recorded["texts"]
+        or not np.isfinite(output).all()
+    ):
+        return "unknown"
+    noise = ShiftedNoise(replay, calls, free, output)
+    columns = _fit_columns(noise, output)
+    if isinstance(columns, str):
+        return columns
+    others = [i for i in range(len(calls)) if calls.source(i) and i not in located]
+    if draws_matter(replay, calls, others, recorded["numbers"]):
+        return "unknown"
+    centers = [
+        np.broadcast_to(np.asarray(calls.table["center"][i], dtype=float), len(calls.output(i)))  # type: ignore[arg-type]
+        for i in free
+    ]
+    draws = noise.drawn - np.nan_to_num(np.concatenate(centers))
+    return NoiseLaw(output - _effect(columns, draws), columns, draws, noise)
+
+
+def _fit_columns(noise: ShiftedNoise, output: FloatArray) -> FloatArray | str:
+    """Return the linear function of the draws, verified at two further points; otherwise "mixed" or
+    "unknown", as in `noise_law`.
+    """
+    steps, size = noise.steps, largest(output)
+    columns = None
+    if len(steps) <= MOST:
+        columns = noise.slopes()
+    elif len(steps) == len(output) and (moved := noise.run(steps)) is not None:
+        columns = (moved - output) / steps
+    if columns is None:
+        return "unknown"
+    for by in (
+        -3.0 * steps * np.round(np.linspace(1.0, 4.0, len(steps))),
+        2.0 * steps * (1 + np.arange(len(steps)) % 3),
+    ):
+        if not follows(noise.run(by), output + _effect(columns, by), size):
+            return "mixed"
+    return columns
+
+
+def _effect(columns: FloatArray, by: FloatArray) -> FloatArray:
+    """Return the effect of shifts of the draws on the output."""
+    return np.asarray(columns * by if columns.ndim == 1 else columns @ by)
+
+
+def _normal_covariance(law: NoiseLaw) -> FloatArray:
+    """Return the covariance of the normal noise."""
+    normal = (law.columns * law.noise.scales)[:, np.isin(law.noise.laws, "gaussian")]
+    return np.asarray(normal @ normal.T)
+
+
+def _other_columns(law: NoiseLaw) -> list[Column]:
+    """Return the columns of draws that are not normal; opposite pairs of one-sided draws are merged
+    into two-sided draws.
+    """
+    found: list[Column] = []
+    for name, scale, column in zip(
+        law.noise.laws, law.noise.scales.tolist(), law.columns.T, strict=True
+    ):
+        if name == "gaussian" or not np.any(column):
+            continue
+        new: Column = (name, scale, column) if name in WHOLE else (name, 1.0, column * scale)
+        twin = next(
+            (
+                k
+                for k, each in enumerate(found)
+                if name in _TWO_SIDED and _equal(each, (*new[:2], -new[2]))
+            ),
+            None,
+        )
+        if twin is None:
+            found.append(new)
+        else:
+            del found[twin]
+            found.append((_TWO_SIDED[name], *new[1:]))
+    return found
+
+
+def _same_columns(first: list[Column], second: list[Column]) -> bool:
+    """Return whether two lists of columns are equal up to order, and up to sign for
+    symmetric laws.
+    """
+    left = list(second)
+    for each in first:
+        signs = (1, -1) if each[0] in _SYMMETRIC else (1,)
+        place = next(
+            (
+                k
+                for k, other in enumerate(left)
+                for sign in signs
+                if _equal(each, (*other[:2], sign * other[2]))
+            ),
+            None,
+        )
+        if place is None:
+            return False
+        del left[place]
+    return not left
+
+
+def _equal(first: Column, second: Column) -> bool:
+    """Return whether two columns have the same law, scale and entries, up to rounding."""
+    return (
+        first[0] == second[0]
+        and bool(np.isclose(first[1], second[1], rtol=_TOLERANCE))
+        and _equal_arrays(first[2], second[2])
+    )
+
+
+def _equal_arrays(first: FloatArray, second: FloatArray) -> bool:
+    """Return whether two arrays are equal up to rounding to 32 bits."""
+    size = max(np.abs(first).max(initial=0.0), np.abs(second).max(initial=0.0))
+    return bool(
+        first.shape == second.shape and np.abs(first - second).max(initial=0.0) <= _TOLERANCE * size
+    )

@@ -22,7 +22,6 @@ from dpwitness.mechanisms.wrappers.recording.primitives import LOCATION_LAWS
 _ROUNDING = 1e-9  # relative tolerance of a sensitivity or a scale
 _SELECTS = ("permutation", "poisson_sample")
 _ADDITIVE = ("laplace", "geometric", "gaussian", "discrete_gaussian")
-Place = tuple[str, int]  # name of a stream, index within the stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +30,7 @@ class Calls:
 
     table: Json
     # shifts of noise drawn without the data that give the same output
-    moved: dict[Place, FloatArray] = field(default_factory=dict)
+    moved: dict[int, FloatArray] = field(default_factory=dict)
     # scale used inside a primitive, at a line, if not as declared
     drawn_scale: dict[tuple[str, str], float] = field(default_factory=dict)
 
@@ -55,9 +54,6 @@ class Calls:
             or NORM.get(law)
             or ("linf" if law in ("exponential_mechanism", "permute_and_flip") else "l1")
         )
-
-    def place(self, i: int) -> Place:
-        return str(self.table["stream"][i]), int(self.table["index"][i])
 
     def where(self, i: int) -> str:
         file, line = self.table["file"][i], int(self.table["line"][i])
@@ -130,11 +126,7 @@ class Calls:
         return {}
 
     def _make_call(self, i: int) -> Call:
-        t, moved, norm = (
-            self.table,
-            self.moved.get(self.place(i)) if self.moved else None,
-            self.norm(i),
-        )
+        t, moved, norm = (self.table, self.moved.get(i), self.norm(i))
         if moved is not None:
             moves = np.abs(moved)
         else:
@@ -169,7 +161,7 @@ class Calls:
         moving |= np.asarray(self.table["alone"]) > 0
         moving |= np.array([v is not None for v in self.table["inputs"]], dtype=bool)
         for i in range(len(self)):
-            if moving[i] or self.place(i) in self.moved:
+            if moving[i] or i in self.moved:
                 each[i] = add(losses, self.name(i), self.law(i), self.call(i))
         return losses, each
 
@@ -227,7 +219,7 @@ class Calls:
                     min(scales) if self.law(first) in LOCATION_LAWS else math.nan,
                     float(sum(each[i] for i in members)),
                     str(self.table["text"][furthest]),
-                    any(self.place(i) in self.moved for i in members),
+                    any(i in self.moved for i in members),
                 )
             )
         return tuple(rows)

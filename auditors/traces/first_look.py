@@ -21,9 +21,9 @@ import numpy as np
 
 from dpwitness.auditors.traces.alignment import scale_of
 from dpwitness.auditors.traces.calls import Calls
-from dpwitness.auditors.traces.evidence import CHARGED, Evidence
+from dpwitness.auditors.traces.coupling import CHARGED, Evidence
 from dpwitness.auditors.traces.pair_analysis import REPEATS, UNFAITHFUL, examine, glance, outcome
-from dpwitness.auditors.traces.sessions import PairSession, Recorder, opened
+from dpwitness.auditors.traces.sessions import PairSession, Recorder, Steps, opened
 from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.core.claims import Claim
@@ -69,8 +69,8 @@ class _LimitedRecorder(Recorder):
     time.
     """
 
-    def __init__(self, session: Any, seed: int, limits: Limits) -> None:
-        super().__init__(session, seed)
+    def __init__(self, step: Steps, seed: int, limits: Limits) -> None:
+        super().__init__(step, seed)
         self.limits, self.deadline = limits, monotonic() + _WAITING * limits.seconds
 
     def run_seed(self) -> int:
@@ -92,8 +92,8 @@ def is_traceable(mechanism: Any) -> bool:
 
 @contextmanager
 def _recorder(mechanism: Any, seed: int, limits: Limits, time_limit: float) -> Iterator[Recorder]:
-    with opened(mechanism, [], min(time_limit, _WAITING * limits.seconds)) as session:
-        yield _LimitedRecorder(session, seed, limits)
+    with opened(mechanism, [], min(time_limit, _WAITING * limits.seconds)) as step:
+        yield _LimitedRecorder(step, seed, limits)
 
 
 def worst_pairs(
@@ -274,7 +274,7 @@ def _partial_doubt(runs: PairSession, evidence: Evidence) -> str:
         i, j = places[k]
         shift = np.zeros(int(calls.table["size"][i]))
         shift[j] = np.max(scale_of(calls, i), initial=1.0)
-        moved = runs.recorder.replay(recorded, runs.first, [(*calls.place(i), shift)], brief=True)
+        moved = runs.recorder.replay(recorded, runs.first, [(i, shift)], brief=True)
         if outcome(moved) == outcome(recorded):
             return (
                 f"a draw of {calls.name(i)} at {calls.where(i)} does not change the output, but "
@@ -315,9 +315,7 @@ def _noise_reaches_output(runs: PairSession, evidence: Evidence) -> bool:
         for i, size, j, step in chosen:
             shift = np.zeros(size)
             shift[j] = step
-            found = runs.recorder.replay(
-                recorded, runs.first, [(*calls.place(i), shift)], brief=True
-            )
+            found = runs.recorder.replay(recorded, runs.first, [(i, shift)], brief=True)
             numbers = np.asarray(found["numbers"], dtype=float)
             if (
                 found["raised"]

@@ -10,25 +10,29 @@ occurs whatever the noise, in enough runs to rule out chance under the claim.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpwitness.auditors.traces.calls import Calls, inner_scales
 from dpwitness.auditors.traces.coupling import (
+    FOR_ALL_NOISE,
+    Evidence,
     Run,
     aligned,
     alignment_holds,
     alignment_repeats,
     laws_compared,
 )
-from dpwitness.auditors.traces.differences import always, describe_replay_difference
-from dpwitness.auditors.traces.evidence import FOR_ALL_NOISE, Evidence
 from dpwitness.auditors.traces.sessions import PairSession, Recorder
 from dpwitness.auditors.witnesses.trace_evidence import Finding
 from dpwitness.auditors.workers.environment_errors import check_exception_text
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 
 _RECORDINGS = 3
@@ -91,7 +95,7 @@ def examine(
     """
     runs = PairSession.of(recorder, pair, promise)
     again, pairs, unfaithful = _recordings(runs)
-    if (unfaithful or not pairs[0][0]["calls"]) and recorder.session.uncompile():
+    if (unfaithful or not pairs[0][0]["calls"]) and recorder.step("uncompile"):
         again, pairs, unfaithful = _recordings(runs)
     recordings = [recorded for recorded, _ in pairs]
     scales = inner_scales([replayed["table"] for _, replayed in pairs])
@@ -165,11 +169,11 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
     recorded = runs.record()
     again = runs.recorder.replay(recorded, runs.first)
     pairs = [(recorded, runs.replay(recorded))]
-    difference = describe_replay_difference(again)
+    difference = _describe_replay_difference(again)
     for _ in range(0 if recorded["calls"] > _LONG_RUN else _RECORDINGS - 1):
         recorded = runs.record()
         pairs.append((recorded, runs.replay(recorded)))
-        difference = difference or describe_replay_difference(
+        difference = difference or _describe_replay_difference(
             runs.recorder.replay(recorded, runs.first)
         )
     recorded, replayed = pairs[0]
@@ -213,11 +217,13 @@ def _with_unseen_draws(
     names = set(evidence.calls.table["names"])
     uncalled = [name for name in asked if not any(n.endswith(name) for n in names)]
     if difference:
-        past = runs.recorder.session.past(pairs[0][0]["key"], runs.first, runs.recorder.run_seed())
+        past = runs.recorder.step(
+            "past", key=pairs[0][0]["key"], dataset=runs.first, seed=runs.recorder.run_seed()
+        )
         by = (
             f"; numbers were drawn without a known primitive, by: {', '.join(past)}"
             if past
-            else "; the source is not a known generator"
+            else "; the source is not a known generator, or another thread draws"
         )
         cached = (
             f"; never called: {', '.join(uncalled)}, which may be kept under another name"
@@ -252,7 +258,9 @@ def _with_unseeded_draws(runs: PairSession, evidence: Evidence, recordings: list
                 "SOURCE", f"{calls.name(i)}: its result does not depend on the seed", calls.where(i)
             )
     keys = [recorded["key"] for recorded in recordings]
-    for message in runs.recorder.session.constant(keys[0], keys[1:]) if len(keys) > 1 else ():
+    for message in (
+        runs.recorder.step("constant", first=keys[0], others=keys[1:]) if len(keys) > 1 else ()
+    ):
         evidence = evidence.with_finding(
             "SOURCE", f"{message} gives the same numbers under every seed"
         )
@@ -362,27 +370,24 @@ def _with_findings_for_all_noise(
     rounds, sure = _rounds_needed(runs.claim)
     own = recordings + [runs.record() for _ in range(rounds - len(recordings))]
     others = [runs.recorder.record(runs.second) for _ in range(rounds)]
-    found = list(always(own, others))
-    session, keys, other_keys = (
-        runs.recorder.session,
-        [r["key"] for r in own],
-        [r["key"] for r in others],
-    )
-    across = {tuple(each) for each in session.varies(keys[0], other_keys[:1], runs.left_out)}
-    within = {
-        tuple(each) for side in (keys, other_keys) for each in session.varies(side[0], side[1:])
-    }
+    found = list(_always(own, others))
+    keys, other_keys = ([r["key"] for r in side] for side in (own, others))
+
+    def varies(first: int, others: list[int], left_out: Any = None) -> set[tuple[str, int]]:
+        found = runs.recorder.step("varies", first=first, others=others, left_out=left_out)
+        return {tuple(each) for each in found}
+
+    across = varies(keys[0], other_keys[:1], runs.left_out)
+    within = varies(keys[0], keys[1:]) | varies(other_keys[0], other_keys[1:])
     if not any(kind == "calls" for kind, *_ in within):
         known = {
             _finding_kind(each["kind"]): each
             for _, replayed in pairs
             for each in replayed["differences"]
         }
-        for kind, stream, index in sorted(across - within):
+        for kind, index in sorted(across - within):
             name = _finding_kind(kind)
-            each = known.get(
-                name, {"text": f"call {index} of stream {stream or 'main'} differs", "where": ""}
-            )
+            each = known.get(name, {"text": f"call {index} differs", "where": ""})
             found.append(Finding(name, f"{each['text']}{FOR_ALL_NOISE}", each["where"]))
     for finding in found:
         evidence = evidence.with_finding(finding.kind, finding.message, finding.where, certain=sure)
@@ -407,3 +412,76 @@ def _rounds_needed(claim: Claim) -> tuple[int, bool]:
     most = p * (1 - p * math.exp(-min(epsilon, 50.0)))
     need = math.ceil(math.log(_LEVEL) / math.log(most)) if most < 1 else _MAX_RECORDINGS + 1
     return min(max(need, _RECORDINGS), _MAX_RECORDINGS), need <= _MAX_RECORDINGS
+
+
+def _describe_replay_difference(again: Json) -> str:
+    """Return a description of how a replay on the recorded dataset differs from the record; empty
+    if the replay is equal.
+
+    Compares the output, the calls and the inputs.
+    """
+    if again["output"] or again["differences"]:
+        return str(again["output"] or again["differences"][0]["text"])
+    table = again["table"]
+    for i in range(len(table["primitive"])):
+        if table["linf"][i] > 0 or table["alone"][i]:
+            return f"the input of {table['names'][table['primitive'][i]]} is {table['text'][i]}"
+    return ""
+
+
+def _always(own: list[Json], others: list[Json]) -> Iterator[Finding]:
+    """Yield findings for parts of the output that are constant on each dataset and differ between
+    the datasets.
+    """
+    raised = [{bool(r["raised"]) for r in side} for side in (own, others)]
+    if all(len(side) == 1 for side in raised) and raised[0] != raised[1]:
+        message = next(r["raised"] for r in (*own, *others) if r["raised"])
+        check_exception_text("one dataset", message)
+        yield Finding("EXCEPTION", f"it raises on one side only, whatever the noise: {message}")
+        return
+    sides = [[r for r in side if not r["raised"]] for side in (own, others)]
+    if not all(sides):
+        return
+    sizes = [{np.size(r["numbers"]) for r in side} for side in sides]
+    if all(len(side) == 1 for side in sizes) and sizes[0] != sizes[1]:
+        yield Finding(
+            "OUTPUT", f"it has {sizes[0].pop()} numbers and {sizes[1].pop()}, whatever the noise"
+        )
+        return
+    if any(len(side) != 1 for side in sizes) or sizes[0] != sizes[1]:
+        return
+    first, second = (np.array([r["numbers"] for r in side], dtype=float) for side in sides)
+    nan = [np.isnan(side) for side in (first, second)]
+    lone = np.flatnonzero(
+        (nan[0].all(axis=0) & ~nan[1].any(axis=0)) | (nan[1].all(axis=0) & ~nan[0].any(axis=0))
+    )
+    if lone.size:
+        yield Finding(
+            "OUTPUT", f"number {lone[0]} of the output is NaN on one side only, whatever the noise"
+        )
+        return
+    fixed = (
+        _equal(first, first[0]).all(axis=0)
+        & _equal(second, second[0]).all(axis=0)
+        & ~_equal(first[0], second[0])
+    )
+    if fixed.any():
+        k = int(np.flatnonzero(fixed)[0])
+        yield Finding(
+            "OUTPUT",
+            f"number {k} of the output is {first[0, k]:.6g} and {second[0, k]:.6g}, whatever "
+            "the noise",
+        )
+        return
+    texts = [{tuple(r["texts"]) for r in side} for side in sides]
+    if all(len(side) == 1 for side in texts) and texts[0] != texts[1]:
+        yield Finding(
+            "OUTPUT",
+            f"it holds {list(texts[0].pop())[:3]} and {list(texts[1].pop())[:3]}, whatever "
+            "the noise",
+        )
+
+
+def _equal(a: FloatArray, b: FloatArray) -> NDArray[np.bool_]:
+    """Return where two arrays are equal; NaN equals NaN."""
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))

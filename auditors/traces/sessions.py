@@ -1,50 +1,80 @@
-"""Recording sessions of a mechanism, in this process or in a target's own interpreter, and the runs
-of one pair.
+"""Recording sessions of a mechanism, in this process or in a target's own interpreter, with the
+known primitives of noise; and the runs of one pair.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dpwitness.auditors.traces.calls import record_count
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.tracing import foreign_session
-from dpwitness.mechanisms.wrappers.recording.primitive_tables import (
-    known_primitives,
-    validate_primitives,
+from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
+from dpwitness.mechanisms.wrappers.programs.worker_process import (
+    WorkerDied,
+    WorkerTimeout,
+    borrowed_worker,
 )
-from dpwitness.mechanisms.wrappers.recording.primitives import WrongPrimitive
+from dpwitness.mechanisms.wrappers.recording import primitives as recorded_primitives
+from dpwitness.mechanisms.wrappers.recording.primitives import WrongPrimitive, entries_of
+from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 from dpwitness.mechanisms.wrappers.recording.session import Entry, Session
 
+_TABLES = Path(recorded_primitives.__file__).with_name("tables")
+# seconds added to the time limit of a run, for the comparison of recordings
+_COMPARISON_SECONDS = 30.0
 
-class TraceSession(Protocol):
-    """Interface of a recording session; see `recording.session.Session`."""
+# ``step(name, **arguments)`` calls this method of a `Session`
+Steps = Callable[..., Any]
 
-    def record(self, dataset: Any, seed: int) -> Json: ...
-    def replay(
-        self,
-        key: int,
-        dataset: Any,
-        seed: int,
-        shifts: Any = None,
-        left_out: Any = None,
-        brief: bool = False,
-    ) -> Json: ...
-    def constant(self, first: int, others: list[int]) -> list[str]: ...
-    def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]: ...
-    def past(self, key: int, dataset: Any, seed: int) -> list[str]: ...
-    def uncompile(self) -> bool: ...
+
+@functools.cache
+def known_primitives() -> tuple[Entry, ...]:
+    """Return all primitives of the tables: sources of randomness, and mechanisms of libraries."""
+    found: list[Entry] = []
+    for file in sorted(_TABLES.glob("*.toml")):
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+        found += [
+            (name, entry, kind == "sources", False)
+            for kind, entries in table.items()
+            for name, entry in entries.items()
+        ]
+    return tuple(found)
+
+
+class ValidatedEntries(list[Entry]):
+    """A list of validated entries of primitives."""
+
+
+def validate_primitives(primitives: Any, owner: str, *, required: bool = True) -> ValidatedEntries:
+    """Return the validated entries of the primitives that a user names; raise InvalidArgument on
+    behalf of `owner` for invalid ones.
+
+    Primitives that are not `required` are skipped if they do not exist, and nothing is imported for
+    them.
+    """
+    if isinstance(primitives, ValidatedEntries):
+        return primitives
+    try:
+        return ValidatedEntries(
+            (name, entry, source, required) for name, entry, source, _ in entries_of(primitives)
+        )
+    except WrongPrimitive as error:
+        raise InvalidArgument(f"{owner}: primitives: {error}") from None
 
 
 @dataclass(slots=True)
@@ -53,7 +83,7 @@ class Recorder:
     are counted.
     """
 
-    session: TraceSession
+    step: Steps
     seed: int
     runs: int = 0
     cpu: float = 0.0
@@ -64,8 +94,7 @@ class Recorder:
 
     def record(self, dataset: Any) -> Json:
         """Record one run on the dataset."""
-        self.runs += 1
-        return self._counted(self.session.record(dataset, self.run_seed()))
+        return self._counted("record", dataset=dataset)
 
     def replay(
         self,
@@ -79,12 +108,18 @@ class Recorder:
         """Replay a recording on the dataset, with shifted draws; if `brief`, without the table of
         calls.
         """
-        self.runs += 1
         return self._counted(
-            self.session.replay(recorded["key"], dataset, self.run_seed(), shifts, left_out, brief)
+            "replay",
+            key=recorded["key"],
+            dataset=dataset,
+            shifts=shifts,
+            left_out=left_out,
+            brief=brief,
         )
 
-    def _counted(self, found: Json) -> Json:
+    def _counted(self, name: str, **arguments: Any) -> Json:
+        self.runs += 1
+        found: Json = self.step(name, seed=self.run_seed(), **arguments)
         self.cpu += found["seconds"]
         return found
 
@@ -149,7 +184,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 @contextmanager
-def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterator[TraceSession]:
+def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterator[Steps]:
     """Open a recording session of a mechanism for the `with` block, with the known primitives and
     `primitives`.
 
@@ -158,8 +193,8 @@ def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterat
     named = {name for name, *_ in primitives}
     entries = [*(entry for entry in known_primitives() if entry[0] not in named), *primitives]
     if isinstance(mechanism, Target):
-        with foreign_session(mechanism, entries, time_limit) as foreign:
-            yield foreign
+        with _opened_in_worker(mechanism, entries, time_limit) as step:
+            yield step
         return
     run = getattr(mechanism, "sample", mechanism)
     home = sys.modules.get(getattr(run, "__module__", ""))
@@ -176,8 +211,48 @@ def opened(mechanism: Any, primitives: list[Entry], time_limit: float) -> Iterat
         with Session(
             run, entries, seed=seed, snapshot=snapshot, home=home, time_limit=time_limit
         ) as session:
-            yield session
+            yield lambda name, **arguments: getattr(session, name)(**arguments)
     except WrongPrimitive as error:
         raise InvalidArgument(f"trace: {error}") from None
     finally:
         global_generators.restore(states)
+
+
+@contextmanager
+def _opened_in_worker(target: Target, entries: list[Entry], time_limit: float) -> Iterator[Steps]:
+    """Open a session in a worker process that has loaded the target.
+
+    A step raises MechanismFailed if the worker process dies, and TargetError if a primitive does
+    not exist.
+    """
+    with borrowed_worker(target._slot, target.time_limit) as worker:
+        if "error" in worker.loaded:
+            raise MechanismFailed(f"a worker could not load the target: {worker.loaded['error']}")
+
+        def step(name: str, **arguments: Any) -> Any:
+            blobs: codec.Blobs = []
+            request = target._request("trace", blobs) | {"step": name}
+            if "dataset" in arguments:
+                dataset = target._sent(arguments.pop("dataset"))
+                request["data"] = codec.pack_dataset(dataset, blobs)
+            request["arguments"] = codec.pack(arguments, blobs)
+            try:
+                reply, found = worker.ask(request, blobs, time_limit + _COMPARISON_SECONDS)
+            except WorkerTimeout:
+                raise Stopped("time limit") from None
+            except WorkerDied as error:
+                raise MechanismFailed(f"the worker process {error}") from None
+            if "stopped" in reply:
+                raise Stopped(reply["stopped"])
+            if "error" in reply:
+                raise TargetError(
+                    f"{target.__name__}: {reply['error']}", reply.get("traceback", "")
+                )
+            return codec.unpack(reply["value"], found)
+
+        step("open", entries=[list(entry) for entry in entries], limit=time_limit)
+        try:
+            yield step
+        finally:
+            if worker.alive:
+                step("close")

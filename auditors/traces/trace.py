@@ -14,9 +14,9 @@ from typing import Any
 from dpwitness.auditors.audit.audit import Progress, audit
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.exploration import explore
-from dpwitness.auditors.traces.evidence import Evidence
+from dpwitness.auditors.traces.coupling import Evidence
 from dpwitness.auditors.traces.pair_analysis import examine, glance
-from dpwitness.auditors.traces.sessions import Recorder, opened
+from dpwitness.auditors.traces.sessions import Recorder, opened, validate_primitives
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.trace_result import TraceResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -36,8 +36,7 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
-from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
-from dpwitness.mechanisms.wrappers.recording.primitive_tables import validate_primitives
+from dpwitness.mechanisms.wrappers.programs.target import require_attributes
 from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
 TRIALS = 40_000  # default number of runs of the confirming audit
@@ -150,8 +149,8 @@ def trace(
         "target": target or describe_target(mechanism),
         "primitives": {entry[0]: entry[1] for entry in entries},
     }
-    with opened(mechanism, entries, time_limit) as session:
-        recorder = Recorder(session, seed)
+    with opened(mechanism, entries, time_limit) as step:
+        recorder = Recorder(step, seed)
         try:
             worst, *others = _choose_pairs(recorder, promise, found_domain, candidates, pairs)
             asked = tuple(entry[0] for entry in entries)

@@ -17,6 +17,7 @@ from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.events.scores import Score, collect_scores, suggested_score
 from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult
 from dpwitness.auditors.functions.bounds.utility import UtilityResult
+from dpwitness.auditors.traces.sessions import validate_primitives
 from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.canary_result import CanaryResult
@@ -53,7 +54,6 @@ from dpwitness.core.values.validation import (
     require_run_options,
     require_type,
 )
-from dpwitness.mechanisms.wrappers.recording.primitive_tables import validate_primitives
 
 LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
 AnyResult = (

@@ -14,9 +14,8 @@ from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.workers.fused_counts import Counter, counter
 from dpwitness.auditors.workers.generator_locks import task_lock
-from dpwitness.auditors.workers.repeated_outputs import mark
 from dpwitness.auditors.workers.stage import Sides, Stage
-from dpwitness.auditors.workers.statefulness import Unfit, same_outputs
+from dpwitness.auditors.workers.statefulness import Unfit, mark, same_outputs
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
 
@@ -34,7 +33,7 @@ class Segment:
     sides: list[Sides] = field(default_factory=list)
     rounds: int = 0
     lost: int = 0  # rounds in batches that raised (see `rounds`)
-    # hashes that detect repeated outputs (see `repeated_outputs`)
+    # hashes that detect repeated outputs (see `statefulness`)
     marks: list[int] = field(default_factory=list)
     seconds: float = 0.0  # duration of the runs only
     single: bool = False  # whether some runs were executed one at a time
@@ -102,15 +101,6 @@ class Span:
     raised: bool = False
     seconds: float = 0.0
 
-    def agrees(self, other: Span) -> bool:
-        """Return whether another run of the same chunks gave the same results."""
-        fields = [
-            (each.last, each.raised, [place for place, _ in each.parts]) for each in (self, other)
-        ]
-        return fields[0] == fields[1] and all(
-            a.agrees(b) for (_, a), (_, b) in zip(self.parts, other.parts, strict=True)
-        )
-
 
 @task_lock()
 def run_span(
@@ -121,14 +111,6 @@ def run_span(
     With `again` the chunk that loses rounds is left out, because it will be run again. The outputs
     of chunks that begin before round `keep` are stored.
     """
-    with stage.ahead(first, last):
-        return _run_chunks(stage, events, keep, again, first, last)
-
-
-def _run_chunks(
-    stage: Stage, events: Sequence[Event], keep: int, again: bool, first: int, last: int
-) -> Span:
-    """Run the chunks of `run_span`."""
     started = perf_counter()
     counters = _counting_kernels(stage, events)
     parts: dict[int, Segment] = {}

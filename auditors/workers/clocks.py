@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
+
+from dpwitness.mechanisms.wrappers.programs.supervisor import below
 
 CLOCKS = ("wall", "cpu")
 _TREE_READS = 3  # most readings of the process tree, which is read again if a child ends meanwhile
@@ -44,17 +45,5 @@ def _of_ended_children() -> float:
 
 def _of_descendants() -> float:
     """Return the CPU time of all descendants that this process's record does not contain yet."""
-    children: dict[int, list[int]] = {}
-    ticks: dict[int, int] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, ValueError, IndexError):  # the process has ended
-            with open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()  # from field 3 of proc(5) on
-            ticks[int(name)] = sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
-            children.setdefault(int(fields[1]), []).append(int(name))
-    found, left = 0, [os.getpid()]
-    while left:
-        new = children.get(left.pop(), [])
-        found += sum(ticks[pid] for pid in new)
-        left += new
-    return found / os.sysconf("SC_CLK_TCK")
+    ticks = [sum(map(int, fields[11:15])) for fields in below(os.getpid()).values()]
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")  # utime, stime, cutime, cstime of proc(5)

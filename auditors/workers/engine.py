@@ -7,28 +7,24 @@ returned as outputs. A `Ledger` stores the answers, and stored answers are not c
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Generator as Generated
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, field, replace
-from multiprocessing.reduction import ForkingPickler
 from typing import Any, Protocol
 
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.workers.chunks import Segment, Span, require_complete_counts, run_span
 from dpwitness.auditors.workers.generator_locks import reset_generator_lock
-from dpwitness.auditors.workers.pair_files import pickle_reduction
 from dpwitness.auditors.workers.rounds import run_side
 from dpwitness.auditors.workers.stage import Phase, Sides, Stage
-from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.auditors.workers.streams import audit_key, stream
-from dpwitness.auditors.workers.worker_failures import explained
-from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -54,8 +50,13 @@ _SpanArguments = tuple[Stage, Sequence[Event], int, bool]  # the first arguments
 
 _MAX_WAITING = 16  # answers that may wait for an earlier answer, per task in flight
 _TICK = 0.25  # seconds between checks for late tasks
-
-ForkingPickler.register(Pair, pickle_reduction)  # for all process pools, also the user's
+# of Dask, recognized by name: Dask need not be installed
+_CONNECTION_ERRORS = (
+    "CommClosedError",
+    "ClosedClientError",
+    "FutureCancelledError",
+    "FuturesCancelledError",
+)
 
 
 class Ledger(Protocol):
@@ -129,15 +130,6 @@ def _segments_in_order(
         stage = replace(stage, single=True)  # used only if the loop was left early
 
 
-@dataclass(slots=True)
-class _Task:
-    """Chunks first, ..., last - 1, and whether a second run has been started."""
-
-    first: int
-    last: int
-    copied: bool = False
-
-
 class _Scheduler:
     """Scheduler of the tasks of a stage, from chunk `at` on."""
 
@@ -158,16 +150,15 @@ class _Scheduler:
         )
         self.borders = sorted(self.held)
         self.at = self.next = at  # the next chunk to yield, and the first chunk that is in no task
-        self.flying: dict[Future[Span], _Task] = {}
-        self.copies: dict[Future[Span], Span] = {}  # second runs whose answer is already known
+        self.flying: dict[Future[Span], tuple[int, int]] = {}  # first chunk, chunk after the last
         self.answered: queue.SimpleQueue[Future[Span]] = queue.SimpleQueue()
         self.ready: dict[int, Span] = {}
         self.since = time.monotonic()  # when the next task to yield became due
 
     @property
     def workers(self) -> int:
-        """Number of tasks that run at once; a cluster may grow."""
-        return worker_count(self.executor)
+        """Number of tasks that the executor runs at once; a cluster may grow."""
+        return max(1, int(getattr(self.executor, "_max_workers", None) or _DEFAULT_WORKERS))
 
     @property
     def window(self) -> int:
@@ -188,17 +179,11 @@ class _Scheduler:
         ):  # no task is cancelled, because a process pool may hang (CPython 3.11.2)
             if self.pace.stopped:
                 wait(self.flying, timeout=self.stage.time_limit)
-            self.pace.under_way = [
-                future for future in (*self.flying, *self.copies) if not future.done()
-            ]
+            self.pace.under_way = [future for future in self.flying if not future.done()]
             raise
         except BaseException:
-            self.pace.under_way = [
-                future for future in (*self.flying, *self.copies) if not future.cancel()
-            ]
+            self.pace.under_way = [future for future in self.flying if not future.cancel()]
             raise
-        finally:
-            self.pace.copies.update(self.copies)
 
     def _next_span(self) -> Span | None:
         """Return the next span in order if it is available."""
@@ -225,68 +210,32 @@ class _Scheduler:
                 self.next
                 + self.pace.chunks(self.stage, self.stage.chunks - self.next, self.workers),
             )
-            self._submit(_Task(self.next, last))
+            future = self.executor.submit(run_span, *self.asked, self.next, last)
+            self.flying[future] = self.next, last
+            future.add_done_callback(self.answered.put)
             self.next = last
 
-    def _submit(self, task: _Task) -> None:
-        """Submit a task to the executor."""
-        future = self.executor.submit(run_span, *self.asked, task.first, task.last)
-        self.flying[future] = task
-        future.add_done_callback(self.answered.put)
-
     def _receive(self) -> None:
-        """Wait for the next answer; if none arrives, check whether the next task is late."""
+        """Wait for the next answer. Raise MechanismFailed if none arrives, and the next task in
+        order is later than the time limit.
+        """
         try:
             future = self.answered.get(timeout=_TICK)
         except queue.Empty:
-            self._handle_late(next(task for task in self.flying.values() if task.first == self.at))
+            chunks = next(task for task in self.flying.values() if task[0] == self.at)
+            limit = self.pace.limit(self.stage, self.stage.size(*chunks))
+            if time.monotonic() - self.since > limit:
+                # the chunk that hangs may hold the lock of the global generators
+                reset_generator_lock()
+                raise MechanismFailed(_timeout_message(self.stage, limit)) from None
             return
-        if future in self.copies:
-            require_equal_runs(future, self.copies.pop(future))
-            return
-        task = self.flying.pop(future)
+        first, last = self.flying.pop(future)
         span = collect(future, self.stage)
         require_complete_counts(self.stage, span)
-        self.pace.took(span.seconds, self.stage.size(task.first, task.last))
-        for other in [other for other, same in self.flying.items() if same.first == task.first]:
-            del self.flying[other]
-            self.copies[other] = span
-        self.ready[task.first] = span
+        self.pace.took(span.seconds, self.stage.size(first, last))
+        self.ready[first] = span
         if self.ledger is not None:
             self.ledger.write(self.stage, span)
-
-    def _handle_late(self, task: _Task) -> None:
-        """Handle a late task: start a second run if a worker is free; raise MechanismFailed after
-        the time limit.
-        """
-        waited, rounds = time.monotonic() - self.since, self.stage.size(task.first, task.last)
-        limit = self.pace.limit(self.stage, rounds)
-        if waited > limit:
-            # the chunk that hangs may hold the lock of the global generators
-            reset_generator_lock()
-            raise MechanismFailed(_timeout_message(self.stage, limit))
-        free = len(self.flying) + len(self.copies) < self.workers
-        if (
-            free
-            and self.stage.repeatable
-            and not task.copied
-            and self.pace.straggles(rounds, waited)
-        ):
-            task.copied = True
-            self._submit(_Task(task.first, task.last, True))
-
-
-def require_equal_runs(future: Future[Span], span: Span) -> None:
-    """Raise Unfit if the second run of a span gave another result than the first, which is the one
-    that counts.
-    """
-    if future.cancelled() or future.exception() is not None:
-        return
-    if not future.result().agrees(span):
-        raise Unfit(
-            f"chunks {span.first} to {span.last - 1} gave different counts in two runs: the "
-            "mechanism is not a function of its seed"
-        )
 
 
 def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> Any:
@@ -327,6 +276,31 @@ def collect(future: Future[Any], stage: Stage, limit: float | None = None) -> An
         raise
 
 
+def explained(error: BaseException) -> str | None:
+    """Return a description of what happened to the workers, or None for an error of another kind.
+
+    Examples
+    --------
+    >>> from concurrent.futures import BrokenExecutor
+    >>> explained(BrokenExecutor("it is gone"))
+    'a worker process died while it ran the mechanism (it is gone)'
+    """
+    if isinstance(error, BrokenExecutor):
+        return f"a worker process died while it ran the mechanism ({' '.join(str(error).split())})"
+    kind, module = type(error).__name__, type(error).__module__.partition(".")[0]
+    if module == "distributed" and kind == "KilledWorker":
+        deaths = getattr(error, "allowed_failures", 0) + 1
+        return (
+            f"{deaths} worker processes died, one after the other, while they ran the same "
+            "rounds of the mechanism"
+        )
+    if isinstance(error, CancelledError | asyncio.CancelledError) or (
+        module == "distributed" and kind in _CONNECTION_ERRORS
+    ):
+        return "the cluster is lost: its scheduler no longer answers, or has cancelled the tasks"
+    return None
+
+
 def _timeout_message(stage: Stage, limit: float) -> str:
     """Return the message for a chunk that exceeds its time limit."""
     allowed = f"time_limit = {stage.time_limit:g} s" + (
@@ -343,8 +317,6 @@ TASK_SECONDS = 0.25  # target duration of a task, in seconds
 # longer
 _MAX_SERVED = 64
 _HUNG_FACTOR = 10  # multiple of the expected duration after which a task counts as hung
-# seconds, and multiple of the expected duration: beyond both, a task is started a second time
-_LATE_AFTER = (1.0, 4.0)
 _DEFAULT_WORKERS = 8  # assumed number of workers if the executor does not report it
 
 
@@ -360,8 +332,6 @@ class Pace:
     stopped: bool = False  # stopped early by an interim look: tasks in flight may finish
     # tasks that could not be cancelled when the stage ended
     under_way: list[Future[Any]] = field(default_factory=list)
-    # second runs of tasks that another worker has already answered
-    copies: dict[Future[Span], Span] = field(default_factory=dict)
 
     def took(self, seconds: float, rounds: int) -> None:
         """Add the duration of these rounds to the weighted totals."""
@@ -384,15 +354,6 @@ class Pace:
     def limit(self, stage: Stage, rounds: int) -> float:
         """Return the time limit of `rounds` rounds, in seconds."""
         return max(stage.time_limit, _HUNG_FACTOR * self.expected(rounds))
-
-    def straggles(self, rounds: int, seconds: float) -> bool:
-        """Return whether a task of `rounds` rounds is so late that a second run is worthwhile."""
-        return seconds > _LATE_AFTER[0] and seconds > _LATE_AFTER[1] * self.expected(rounds)
-
-
-def worker_count(executor: Executor) -> int:
-    """Return how many tasks an executor runs at once."""
-    return max(1, int(getattr(executor, "_max_workers", None) or _DEFAULT_WORKERS))
 
 
 def is_remote(executor: Executor) -> bool:

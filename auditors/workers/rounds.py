@@ -33,7 +33,6 @@ alpha at most.  []
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,6 +43,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs, concatenate, encode
 from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import copy_if_possible
 from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
 
 Run = Callable[[Any, int, Generator], Any]
@@ -172,7 +172,7 @@ class _SingleRuns:
             raw = (
                 raw[0]
                 if isinstance(raw[0], (*_IMMUTABLE, BaseException))
-                else _copy_if_possible(raw[0])
+                else copy_if_possible(raw[0])
             )
         else:
             raw = encode(raw, 1)
@@ -193,13 +193,3 @@ class _SingleRuns:
             else:
                 parts.append(encode(group if kind == "list" else np.concatenate(group), len(group)))
         return concatenate(parts).take(np.argsort(positions))
-
-
-def _copy_if_possible(item: Any) -> Any:
-    """Return a deep copy, because the mechanism may modify the item later; the item itself if it
-    cannot be copied.
-    """
-    try:
-        return copy.deepcopy(item)
-    except Exception:
-        return item

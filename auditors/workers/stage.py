@@ -10,7 +10,7 @@ between segments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,13 +23,12 @@ from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism, singl
 from dpwitness.auditors.workers.streams import streams
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
-from dpwitness.mechanisms.wrappers.programs.target import Target
 
 Sides = tuple[Outputs | None, Outputs | None]
 T = TypeVar("T")
 
 SEGMENTS = 1024  # maximum number of segments of a stage
-_MAX_MARKS = 2**15  # approximate maximum number of marks of a stage (see `repeats`)
+_MAX_MARKS = 2**15  # approximate maximum number of marks of a stage (see `statefulness`)
 
 
 class Phase:
@@ -73,9 +72,6 @@ class Stage:
     # thread at a time. In other stages, a chunk that draws from a global generator is run again in
     # this way, with the same streams. The decision does not depend on its outputs.
     shared: bool = False
-    # whether equal streams give equal outputs. Only then may a chunk be run twice: of two different
-    # answers the faster would be chosen, and speed may depend on the outputs.
-    repeatable: bool = True
 
     @property
     def chunks(self) -> int:
@@ -97,8 +93,8 @@ class Stage:
 
     @property
     def marked(self) -> int:
-        """Divisor of the marks that are stored (see `repeats`), so that their number is bounded for
-        long stages.
+        """Divisor of the marks that are stored (see `statefulness`), so that long stages store a
+        bounded number.
         """
         return int(2 ** max(0, (2 * self.chunks // _MAX_MARKS).bit_length()))
 
@@ -159,25 +155,6 @@ class Stage:
         size = self.size(index)
         ones = int(coins.binomial(size, 0.5))
         return (ones, size - ones), (0, 1) if coins.random() < 0.5 else (1, 0), rngs, coins
-
-    def ahead(self, first: int, last: int) -> AbstractContextManager[None]:
-        """Let a worker process receive the batches of chunks first, ..., last - 1 before `sample`
-        needs their outputs.
-        """
-        target = getattr(self.run, "__self__", None)
-        if self.single or last - first < 2 or not isinstance(target, Target):
-            return nullcontext()
-        datasets = (self.pair.d1, self.pair.d0)
-        plans = (self.sides(index) for index in range(first, last))
-        return target.pipelined(
-            (
-                (datasets[side], sizes[side], rngs[side])
-                for sizes, order, rngs, _ in plans
-                for side in order
-                if sizes[side]
-            ),
-            self.chunk,
-        )
 
     def flip(self, index: int) -> tuple[Sides, list[Generator]]:
         """Run a chunk and return its outputs (see `sample`), and the generators of its rounds in

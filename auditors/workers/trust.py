@@ -38,6 +38,7 @@ from dpwitness.core.values.class_registry import is_registered, known_class, pub
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import (
     Json,
+    anything,
     items,
     listing,
     nullable,
@@ -60,19 +61,17 @@ _OWN_FUNCTIONS = tuple(
     for room in ("", ".sensitivity", ".measured.sensitivity")
 )
 _INSTALL_FOLDERS = {"site-packages", "dist-packages"}
-_TARGET_RULE = record({"kwargs": items(lambda value, _: value)}, target=text(1000, empty=False))
+_TARGET_RULE = record({"kwargs": items(anything)}, target=text(1000, empty=False))
 _limit = number(lambda v: 0 <= v <= 1e9, "a number, at least 0")
-_sql = text(20_000)
-_any = items(lambda value, _: value)
 _QUERY_RULE = record(
     {
         "table": text(100),
-        "setup": _sql,
-        "claim": nullable(lambda v, _: v),
-        "domain": nullable(_any),
+        "setup": text(20_000),
+        "claim": anything,
+        "domain": nullable(items(anything)),
     },
     dsn=text(1000),
-    query=_sql,
+    query=text(20_000),
 )
 _MAX_SIZE = 200_000  # largest dimension, length or number of rounds of a mechanism
 
@@ -382,11 +381,10 @@ class Trust:
         """
         from dpwitness.mechanisms.wrappers.programs.environments import adapter_file, environments
 
-        free = items(lambda v, _: v)
         rule = record(
             {
                 "python": nullable(text(1000)),
-                "kwargs": free,
+                "kwargs": items(anything),
                 "time_limit": _limit,
                 "memory_limit": _limit,
             },

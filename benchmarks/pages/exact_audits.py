@@ -26,7 +26,7 @@ from dpwitness.benchmarks.pages.exact_rows import order_of_release
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.programs.declared import declarations, library_note
+from dpwitness.mechanisms.wrappers.programs.declared import declarations, note_on_library
 from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, adapter_file
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
@@ -104,7 +104,7 @@ def _newest(found: Sequence[Json]) -> list[Json]:
 def released(adapter: str, python: str) -> tuple[str, str]:
     """Return the name and the version of an adapter's library in an interpreter."""
     target = Target(adapter, "TARGETS", python, {}, _CALL_SECONDS)
-    library, _, version = library_note(target).partition(",")[0].rpartition(" ")
+    library, _, version = note_on_library(target).partition(",")[0].rpartition(" ")
     target.close()
     return library, version
 

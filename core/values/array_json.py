@@ -174,7 +174,7 @@ def _array_of_entries(entries: list[Any], dtype: np.dtype[Any], path: str) -> ND
         size = dtype.itemsize
         _require_all(
             entries,
-            lambda v: isinstance(v, str) and len(v) == 2 * size and _is_hex(v),
+            lambda v: isinstance(v, str) and len(v) == 2 * size and _HEX.fullmatch(v) is not None,
             f"{2 * size} hexadecimal digits",
             path,
         )
@@ -222,11 +222,6 @@ def _row_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 _NON_FINITE = [{"$type": "float", "value": word} for word in ("inf", "-inf", "nan")]
 _HEX = re.compile(r"[0-9a-f]*")
-
-
-def _is_hex(value: str) -> bool:
-    """Return whether a text holds lowercase hexadecimal digits only."""
-    return _HEX.fullmatch(value) is not None
 
 
 def _read_float(value: Any, path: str, index: int) -> float:

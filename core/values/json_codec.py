@@ -34,6 +34,7 @@ from dpwitness.core.values.json_reader import (
     Json,
     Rule,
     anything,
+    boolean,
     integer,
     items,
     listing,
@@ -372,23 +373,19 @@ def _spelled(pattern: str, longest: int) -> Rule:
     return rule
 
 
-def _by_type(one: Rule, other: Rule) -> Rule:
-    """Return a rule that applies `one` to texts and `other` to all other values."""
-    return lambda value, path: one(value, path) if isinstance(value, str) else other(value, path)
-
-
 _hex = text(2**25)
 _hexadecimal, _decimal = _spelled(r"-?(0x)?[0-9a-f]+", 60_000), _spelled(r"[-+.0-9A-Za-z]+", 1000)
 _shape = listing(integer(most=2**31), most=32)
-_bool = one_of(True, False)
-_name = nullable(_by_type(text(1000), integer(None)))
+_name = nullable(
+    lambda value, path: (text(1000) if isinstance(value, str) else integer(None))(value, path)
+)
 _COLUMN = record(
     name=_name,
     type=text(200),
     values=anything,
     missing=anything,
     categories=nullable(anything),
-    ordered=_bool,
+    ordered=boolean,
 )
 _SIMPLE: dict[str, Callable[[_Reader, Json, str], Any]] = {
     "float": lambda reader, fields, path: float(fields["value"]),
@@ -441,8 +438,8 @@ _TAGS: dict[str, Json] = {
     "dict": {"items": listing(_two_entries)},
     "scalar": {"dtype": text(40), "value": anything},
     "array": {"dtype": text(40), "shape": _shape, "value": listing(anything)},
-    "structured": {"shape": _shape, "columns": listing(_column, 1), "record": _bool},
-    "masked": {"data": anything, "mask": anything, "fill": anything, "hard": _bool},
+    "structured": {"shape": _shape, "columns": listing(_column, 1), "record": boolean},
+    "masked": {"data": anything, "mask": anything, "fill": anything, "hard": boolean},
     "object": {"class": text(400), "fields": items(anything)},
 }
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from typing import Any
 
@@ -242,30 +242,27 @@ class require:
 
     def positive(self, *names: str) -> require:
         """Raise InvalidArgument unless the fields are positive and finite. Return the validator."""
-        for name in names:
-            require_positive(name, getattr(self._instance, name), self._owner)
-        return self
+        return self._each(require_positive, names)
 
     def nonnegative(self, *names: str) -> require:
         """Raise InvalidArgument unless the fields are zero or more and finite. Return the
         validator.
         """
-        for name in names:
-            require_nonnegative(name, getattr(self._instance, name), self._owner)
-        return self
+        return self._each(require_nonnegative, names)
 
     def finite(self, *names: str) -> require:
         """Raise InvalidArgument unless the fields are finite numbers. Return the validator."""
-        for name in names:
-            require_finite(name, getattr(self._instance, name), self._owner)
-        return self
+        return self._each(require_finite, names)
 
     def probability(self, *names: str, zero: bool = False) -> require:
         """Raise InvalidArgument unless the fields lie in (0, 1), or in [0, 1) if `zero` is true.
         Return the validator.
         """
+        return self._each(require_probability, names, zero=zero)
+
+    def _each(self, check: Callable[..., Any], names: Collection[str], **options: Any) -> require:
         for name in names:
-            require_probability(name, getattr(self._instance, name), self._owner, zero=zero)
+            check(name, getattr(self._instance, name), self._owner, **options)
         return self
 
     def integer(self, *names: str, least: int = 1, most: int | None = None) -> require:

@@ -6,9 +6,8 @@ whose target file says ``import dpwitness``, the worker imports this folder in i
 ``dpwitness.wrap`` (`mechanisms/wrappers/programs/inside/worker`).
 """
 
-from .adversaries import Adversary
 from .estimators import from_estimator
-from .sessions import Session, interactive
+from .sessions import Adversary, Session, interactive
 from .single_runs import fresh, one_run
 
 __all__ = ["Adversary", "Session", "fresh", "from_estimator", "interactive", "one_run"]

@@ -8,9 +8,8 @@ from typing import Any, Callable, Optional, Union
 
 import numpy as np
 
+from .arguments import parts, seeding_notes, takes_labels
 from .errors import InvalidArgument, MechanismFailed, require_callable, short_repr
-from .features_and_labels import parts
-from .randomness import seeding_notes, takes_labels
 from .single_runs import PerRun, made, named, split
 
 

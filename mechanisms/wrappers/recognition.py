@@ -15,10 +15,9 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
+from .arguments import SEEDS, keyword, missing, parameters, parts, randomness_argument, takes_labels
 from .errors import InvalidArgument, MechanismFailed
 from .estimators import from_estimator
-from .features_and_labels import parts
-from .randomness import SEEDS, keyword, missing, parameters, randomness_argument, takes_labels
 from .single_runs import DECLARABLE_ATTRIBUTES, PerRun, fresh, one_run
 
 SIZES = (
@@ -301,11 +300,9 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
         raise _missing_argument_error(name, missing_names)
     if callable(getattr(found, "fit", None)):
         output = _learned_attributes(found, name, class_arguments, dataset)
-        note = (
-            "; y is the second part of the dataset, or its last column"
-            if _requires_labels(found)
-            else ""
-        )
+        fit = parameters(found.fit) or []
+        labeled = len(fit) > 2 and fit[2].default is inspect.Parameter.empty
+        note = "; y is the second part of the dataset, or its last column" if labeled else ""
         text = (
             f"{name} is fitted for each run, and {output} is its output{note}. To override: --as "
             "estimator.ATTRIBUTE"
@@ -363,12 +360,6 @@ def _takes_data(found: Any, key: str) -> bool:
     return accepted[0].name.lower() in DATA or (
         key in RELEASES and accepted[0].default is inspect.Parameter.empty
     )
-
-
-def _requires_labels(found: Any) -> bool:
-    """Return whether `fit` requires a second argument, the labels."""
-    fit = parameters(found.fit) or []
-    return len(fit) > 2 and fit[2].default is inspect.Parameter.empty
 
 
 def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> str:

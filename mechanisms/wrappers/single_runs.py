@@ -20,16 +20,16 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from .errors import InvalidArgument, MechanismFailed, require_callable, short_repr
-from .features_and_labels import parts
-from .randomness import (
+from .arguments import (
     bound,
     dataset_converter,
     parameters,
+    parts,
     randomness_argument,
     seeding_notes,
     takes_labels,
 )
+from .errors import InvalidArgument, MechanismFailed, require_callable, short_repr
 
 DECLARABLE_ATTRIBUTES = (
     *("claim", "domain", "seeded", "batch", "trials"),
@@ -110,13 +110,20 @@ class PerRun:
                 if type(value) in _FINISHED:
                     found.append(value)
                     continue
+                yields = inspect.isasyncgen(value) or inspect.isgenerator(value)
                 if inspect.isasyncgen(value):
-                    value = _async_generator_values(self._name, value)
-                elif inspect.isgenerator(value):
-                    value = _generator_values(self._name, value)
-                found.append(
-                    _tensor_to_array(loop.result(value) if inspect.isawaitable(value) else value)
-                )
+                    value = _async_values(value)
+                elif yields:
+                    value = list(itertools.islice(value, _MAX_VALUES + 1))
+                if inspect.isawaitable(value):
+                    value = loop.result(value)
+                if yields and len(value) > _MAX_VALUES:
+                    raise MechanismFailed(
+                        f"{self._name} yields more than {_MAX_VALUES:,} values in one run: let it "
+                        "end, or return a list"
+                    )
+                is_tensor = hasattr(value, "detach") and hasattr(value, "cpu")
+                found.append(value.detach().cpu().numpy() if is_tensor else value)
         if not found or type(found[0]) is not np.ndarray or not found[0].ndim:
             return found
         kinds = {(v.dtype, v.shape) if type(v) is np.ndarray else None for v in found}
@@ -330,29 +337,13 @@ def single_run_call(
 _MAX_VALUES = 10_000  # values that a generator may yield in one run
 
 
-def _generator_values(name: str, values: Any) -> List[Any]:
-    """Return the values of a generator as a list; raise MechanismFailed if it yields too many."""
-    found = list(itertools.islice(values, _MAX_VALUES + 1))
-    if len(found) > _MAX_VALUES:
-        raise MechanismFailed(
-            f"{name} yields more than {_MAX_VALUES:,} values in one run: let it end, or "
-            "return a list"
-        )
-    return found
-
-
-async def _async_generator_values(name: str, values: Any) -> List[Any]:
-    """Return the values of an asynchronous generator as a list; raise MechanismFailed if it yields
-    too many.
-    """
-    found = []
+async def _async_values(values: Any) -> List[Any]:
+    """Return the values of an asynchronous generator, at most one more than are allowed."""
+    found: List[Any] = []
     async for value in values:
         found.append(value)
         if len(found) > _MAX_VALUES:
-            raise MechanismFailed(
-                f"{name} yields more than {_MAX_VALUES:,} values in one run: let it end, or "
-                "return a list"
-            )
+            break
     return found
 
 
@@ -376,15 +367,6 @@ def _torch_call(module: Any) -> Once:
             return module(torch.as_tensor(np.array(dataset), dtype=kind))
 
     return call
-
-
-def _tensor_to_array(value: Any) -> Any:
-    """Return a tensor as an array, and any other value unchanged."""
-    return (
-        value.detach().cpu().numpy()
-        if hasattr(value, "detach") and hasattr(value, "cpu")
-        else value
-    )
 
 
 def unbound(found: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.workers.source_locations import place_of
+from dpwitness.auditors.workers.loading import place_of
 from dpwitness.core.values.json_reader import (
     TEXT,
     Json,

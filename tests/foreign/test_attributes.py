@@ -17,8 +17,7 @@ from dpwitness.mechanisms.wrappers.programs.inside.introspection import (
     attributes_of,
     check_attribute_names,
 )
-from dpwitness.mechanisms.wrappers.programs.manifest import require_attributes
-from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.target import Target, require_attributes
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 FILE = """

@@ -17,7 +17,7 @@ from dpwitness.auditors.workers.engine import run_side, stream
 from dpwitness.auditors.workers.statefulness import same_outputs
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms import LabelledVectors
-from dpwitness.mechanisms.wrappers.programs.inside import codec
+from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
 
 KINDS = [
     *(
@@ -138,11 +138,11 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
     for _ in range(2):
         for i, dataset in enumerate(data):
             assert target.sample(dataset, 1, np.random.default_rng(0))[0] == 10_000.0 * i
-    from dpwitness.mechanisms.wrappers.programs.python_worker import sent_as
+    from dpwitness.mechanisms.wrappers.programs.worker_pool import packed_as
     from dpwitness.mechanisms.wrappers.programs.worker_process import borrowed_worker
 
     with borrowed_worker(target._slot, 10.0) as worker:
-        part, sent = worker.dataset(sent_as(data[-1]))
+        part, sent = worker.dataset(packed_as(data[-1]))
         assert set(part) == {"key"} and sent == []
 
 
@@ -185,11 +185,19 @@ def test_the_worker_stands_alone(file):
         for n in ast.walk(tree)
         if isinstance(n, ast.ImportFrom) and id(n) not in for_types
     }
-    plain = (
-        "__init__ dataset_cache descriptions discovery examples introspection packages "
-        "parameter_uses plain_calls repairs"
-    )
+    plain = "__init__ descriptions discovery examples introspection parameter_uses repairs"
     plain += " supervisor unimported"
     assert ("numpy" in names) == (file.stem not in plain.split())
     assert not names & {"dpwitness", "pickle", "marshal", "shelve"}
     assert names - {"numpy"} <= set(sys.stdlib_module_names) | {"__future__"}
+
+
+def test_words_of_a_generator_leave_it_and_read_no_entropy():
+    rng = np.random.Generator(np.random.SFC64(1))
+    before, read = rng.bit_generator.state, global_generators.fingerprint()
+    words = global_generators.words_of(rng)
+    assert (
+        words
+        == np.random.Generator(np.random.SFC64(1)).integers(2**32, size=4, dtype=np.uint32).tolist()
+    )
+    assert str(rng.bit_generator.state) == str(before) and global_generators.fingerprint() == read

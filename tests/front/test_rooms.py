@@ -28,7 +28,7 @@ INSIDE = {  # the layers of each package, lowest first
     "dpwitness.mechanisms": "textbook papers wrappers wrappers.recording wrappers.programs",
     "dpwitness.auditors": (  # a module that stands above the rest of its folder is named
         "statistics workers.constants workers.memos workers.source_search workers.loading "
-        "workers.source_locations workers.trust events.arrays events.row_builder events.numbers "
+        "workers.trust events.arrays events.row_builder events.numbers "
         "events.leaves events density witnesses workers witnesses.audit_identity "
         "witnesses.serialization witnesses.store witnesses.audit_records search "
         "density.proved density.bounded_mean density.bounds "

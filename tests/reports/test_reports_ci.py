@@ -18,8 +18,7 @@ from report_schemas import JUNIT, SARIF
 
 from dpwitness import InvalidArgument, Pair, Target, audit, audit_sensitivity, certify
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.loading import describe_target
-from dpwitness.auditors.workers.source_locations import place_of
+from dpwitness.auditors.workers.loading import describe_target, place_of
 from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports import result_json
@@ -420,7 +419,7 @@ def test_places_of_all_kinds_of_mechanisms(monkeypatch, tmp_path):
     assert place_of(None, {"target": "own.py:f"}) == {"file": "own.py", "line": 3}
     told = subprocess.run(
         [sys.executable, "-c",
-            "from dpwitness.auditors.workers.source_locations import place_of\n"
+            "from dpwitness.auditors.workers.loading import place_of\n"
             "print(place_of(lambda: 0, None))"
             ],
         capture_output=True, text=True, check=True,

@@ -16,8 +16,14 @@ from typing import Any, ClassVar, Self
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec
-from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED, TargetError, loaded
+from dpwitness.mechanisms.wrappers.programs.target import Target, library_note
+from dpwitness.mechanisms.wrappers.programs.worker_pool import (
+    CONFINED,
+    TargetError,
+    answer_of,
+    interpreter_slot,
+    loaded,
+)
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
     WorkerDied,
     WorkerTimeout,
@@ -47,63 +53,26 @@ def declarations(
     TargetError
         If the file cannot be loaded, or TARGETS is malformed.
     """
-    target = Target(file, "TARGETS", python, {}, time_limit, memory_limit)
-    with loaded(target._slot, time_limit) as worker:
-        try:
-            reply, blobs = worker.ask({"op": "declarations"}, [], time_limit)
-        except WorkerDied as error:
-            raise TargetError(
-                f"{file}: TARGETS could not be read: the worker process {error}"
-            ) from None
+    reply, blobs, _ = answer_of(
+        interpreter_slot(file, python, memory_limit),
+        {"op": "declarations"},
+        [],
+        time_limit,
+        f"{file}: TARGETS could not be read",
+    )
     if "error" in reply:
         raise TargetError(f"{os.path.basename(file)}: {reply['error']}", reply["traceback"])
     found: dict[str, Json] = codec.unpack(reply["declared"], blobs)
     return found
 
 
-def require_declaration(
-    target: Target,
-    found: Json,
-    kind: str,
-    needed: Sequence[str],
-    keys: Sequence[str],
-    functions: Sequence[str],
-) -> None:
-    """Raise InvalidArgument unless the declaration is of this kind and has the needed keys; those
-    in `functions` name functions.
-    """
-    where = f"{os.path.basename(target.file)}:{target.name}"
-    if found.get("kind") != kind:
-        raise InvalidArgument(
-            f'{where}: kind must be "{kind}", got {short_repr(found.get("kind"))}'
-        )
-    for key in needed:
-        if key not in found:
-            raise InvalidArgument(
-                f"{where}: the kind {kind!r} needs the key {key!r}; its keys are {', '.join(keys)}"
-            )
-    for key in found:
-        if key not in keys and (near := difflib.get_close_matches(str(key), keys, 1, 0.85)):
-            raise InvalidArgument(f"{where}: key {key!r} is unknown; did you mean {near[0]!r}?")
-    for key in functions:
-        if not isinstance(found.get(key, ""), str):
-            raise InvalidArgument(
-                f"{where}: {key} must name a function of the file, got {short_repr(found[key])}"
-            )
-
-
-def library_note(target: Target) -> str:
+def note_on_library(target: Target) -> str:
     """Return library, version and interpreter of a target file for reports; an empty text if the
     file names no LIBRARY.
     """
     with loaded(target._slot, target.time_limit) as worker:
         found = worker.loaded | worker.versions
-    version = found["version"] or "of unknown version"
-    return (
-        f"{found['library']} {version}, Python {found['python']}, NumPy {found['numpy']}"
-        if found["library"]
-        else ""
-    )
+    return library_note(found) if found["library"] else ""
 
 
 @dataclass(slots=True)
@@ -137,15 +106,12 @@ class Calls:
                 batch = arguments[len(found) : len(found) + self._size]
                 begin = time.perf_counter()
                 found += self._batch(name, batch, keywords, marker.name)
-                self._adapt(time.perf_counter() - begin)
+                seconds = time.perf_counter() - begin
+                if seconds > _BATCH_SECONDS:
+                    self._size = max(1, self._size // 2)
+                elif seconds < _BATCH_SECONDS / 4:
+                    self._size = min(_MAX_BATCH, 2 * self._size)
         return found
-
-    def _adapt(self, seconds: float) -> None:
-        """Choose the size of the next batch from the duration of the last one."""
-        if seconds > _BATCH_SECONDS:
-            self._size = max(1, self._size // 2)
-        elif seconds < _BATCH_SECONDS / 4:
-            self._size = min(_MAX_BATCH, 2 * self._size)
 
     def _batch(
         self, name: str, batch: Sequence[Sequence[Any]], keywords: Sequence[str], marker: str
@@ -220,14 +186,26 @@ class Declared:
     calls: Calls = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_declaration(
-            self.target,
-            self.declaration,
-            self.KIND,
-            self.NEEDED,
-            ("kind", *self.KEYS),
-            self.FUNCTIONS,
-        )
+        found, keys = self.declaration, ("kind", *self.KEYS)
+        where = f"{os.path.basename(self.target.file)}:{self.target.name}"
+        if found.get("kind") != self.KIND:
+            raise InvalidArgument(
+                f'{where}: kind must be "{self.KIND}", got {short_repr(found.get("kind"))}'
+            )
+        for key in self.NEEDED:
+            if key not in found:
+                raise InvalidArgument(
+                    f"{where}: the kind {self.KIND!r} needs the key {key!r}; its keys are "
+                    f"{', '.join(keys)}"
+                )
+        for key in found:
+            if key not in keys and (near := difflib.get_close_matches(str(key), keys, 1, 0.85)):
+                raise InvalidArgument(f"{where}: key {key!r} is unknown; did you mean {near[0]!r}?")
+        for key in self.FUNCTIONS:
+            if not isinstance(found.get(key, ""), str):
+                raise InvalidArgument(
+                    f"{where}: {key} must name a function of the file, got {short_repr(found[key])}"
+                )
         object.__setattr__(self, "calls", Calls(self.target))
 
     @property

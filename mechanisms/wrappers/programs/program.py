@@ -87,11 +87,6 @@ class Command:
         return Program(self, time_limit)
 
 
-def command_slot(command: Sequence[str], cwd: str, memory_limit: float, text: str) -> Command:
-    """Return the worker slot of a program."""
-    return Command(tuple(command), cwd, round(memory_limit * 2**30), text)
-
-
 def resolved(command: Sequence[str], cwd: str) -> str:
     """Return the path of the program of a command.
 
@@ -203,26 +198,19 @@ class Program(Process):
         self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], time_limit: float
     ) -> list[Any]:
         """Return the answers to batches of these sizes: arrays, lists and exceptions."""
-        found: list[Any] = self.within(
-            time_limit, lambda deadline: self._run_batches(sent, sizes, seeds, deadline)
-        )
-        return found
-
-    def _run_batches(
-        self, sent: Sent, sizes: Sequence[int], seeds: Sequence[Sequence[int]], deadline: float
-    ) -> list[Any]:
-        """Send requests, up to 256 ahead of the answers, and return the answers."""
-        self.quiet()
-        number, parts = self.dataset(sent)
         found: list[Any] = []
-        for first in range(0, len(sizes), _MAX_REQUESTS_AHEAD):
-            requested = range(first, min(first + _MAX_REQUESTS_AHEAD, len(sizes)))
-            self.send(
-                [*parts, b"".join(run_line(number, sizes[i], seeds[i]) for i in requested)],
-                deadline,
-            )
-            found += [self.answer(sizes[i], deadline) for i in requested]
-            parts = []
+
+        def talk(deadline: float) -> None:
+            self.quiet()
+            number, parts = self.dataset(sent)
+            for first in range(0, len(sizes), _MAX_REQUESTS_AHEAD):
+                requested = range(first, min(first + _MAX_REQUESTS_AHEAD, len(sizes)))
+                lines = b"".join(run_line(number, sizes[i], seeds[i]) for i in requested)
+                self.send([*parts, lines], deadline)
+                found.extend(self.answer(sizes[i], deadline) for i in requested)
+                parts = []
+
+        self.within(time_limit, talk)
         return found
 
     def dataset(self, sent: Sent) -> tuple[int, list[Any]]:

@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
@@ -148,22 +147,6 @@ def run_line(number: int, size: int, seed: Sequence[int]) -> bytes:
 def line_of(message: Json) -> bytes:
     """Return a message as a line, without blanks and with the keys in their given order."""
     return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-
-
-def joined(answers: list[Any]) -> list[Any]:
-    """Return the answers of single runs, with consecutive answers of one kind joined to an array or
-    list.
-    """
-
-    def kind(part: Any) -> Any:
-        return (part.dtype, part.shape) if isinstance(part, np.ndarray) else "list"
-
-    as_lists: list[Any] = [[part] if isinstance(part, Exception) else part for part in answers]
-    grouped = ((key, list(same)) for key, same in groupby(as_lists, kind))
-    return [
-        list(chain.from_iterable(same)) if key == "list" else np.concatenate(same)
-        for key, same in grouped
-    ]
 
 
 def parse_message(line: bytes, what: str) -> Json:

@@ -152,7 +152,7 @@ class Query:
                 raise MechanismFailed(f"the query must only read: {error_text(error)}") from None
             raise MechanismFailed(f"the query cannot be run: {error_text(error)}") from None
 
-    def _database(self, columns: dict[str, list[Any]]) -> _Base:
+    def _database(self, columns: dict[str, list[Any]]) -> _SQLite | _DuckDB:
         """Return the database with the dataset loaded, cached for the next batches of
         this thread.
         """
@@ -161,11 +161,11 @@ class Query:
                 "a query needs a dataset with columns, got none: give a frame, or columns as a dict"
             )
         kept, fingerprint = _THREAD.__dict__.setdefault("kept", []), pickle.dumps(columns)
-        for query, known, base in kept:
+        for query, known, loaded in kept:
             if query is self and known == fingerprint:
-                return cast(_Base, base)
+                return cast(_SQLite, loaded)
         engine, _, file = self.dsn.partition(":///")
-        base = (_SQLite if engine == "sqlite" else _DuckDB)(file)
+        base: _SQLite | _DuckDB = (_SQLite if engine == "sqlite" else _DuckDB)(file)
         try:
             base.run(self.setup)
         except Exception as error:
@@ -193,16 +193,11 @@ class RefusedStatement(Exception):
 
 
 class _Base:
-    """Base class of in-memory databases."""
-
-    def __init__(self, file: str) -> None:
-        raise NotImplementedError
+    """Base class of in-memory databases; `run` runs several statements, and `lock` refuses all
+    writes from then on.
+    """
 
     held: Any
-
-    def run(self, statements: str) -> None:
-        """Run several statements."""
-        raise NotImplementedError
 
     def rows(self, query: str) -> Rows:
         """Return the rows of a query."""
@@ -216,10 +211,6 @@ class _Base:
         except Exception:
             return False
         return True
-
-    def lock(self) -> None:
-        """Refuse all writes from now on."""
-        raise NotImplementedError
 
     def check(self, query: str) -> None:
         """Raise RefusedStatement unless the query is one SELECT."""

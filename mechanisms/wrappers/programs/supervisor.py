@@ -47,23 +47,27 @@ def descendants(root: int) -> list[int]:
     Ended processes are omitted, but their children are followed: the first thread of a process can
     be shown as ended while its other threads still end.
     """
-    children: dict[int, list[int]] = {}
-    ended = set()
+    return [pid for pid, fields in below(root).items() if fields[0] != b"Z"]
+
+
+def below(root: int) -> dict[int, list[bytes]]:
+    """Return the fields of ``/proc/PID/stat``, from the third on, of all descendants of a process,
+    also of ended ones.
+    """
+    children: dict[int, dict[int, list[bytes]]] = {}
     with contextlib.suppress(OSError):
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                with contextlib.suppress(OSError, ValueError, IndexError):
-                    with open(f"/proc/{name}/stat", "rb") as file:
-                        state, parent = file.read().rpartition(b")")[2].split()[:2]
-                    children.setdefault(int(parent), []).append(int(name))
-                    if state == b"Z":
-                        ended.add(int(name))
-    found, left = [], [root]
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError, ValueError, IndexError):  # the process has ended
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+                children.setdefault(int(fields[1]), {})[int(name)] = fields
+    found: dict[int, list[bytes]] = {}
+    left = [root]
     while left:
-        new = children.get(left.pop(), [])
-        found += new
+        new = children.get(left.pop(), {})
+        found.update(new)
         left += new
-    return [pid for pid in found if pid not in ended]
+    return found
 
 
 def kill_all(worker: int) -> None:

@@ -36,36 +36,40 @@ of its fields. The dataset is a fresh copy in every batch and must not be change
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
+from dpwitness.core import domains
+from dpwitness.core.claims import Claim, parse_claim
 from dpwitness.core.protocols.mechanism import MechanismFailed, Parts, TookTooLong
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require
+from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
-from dpwitness.mechanisms.wrappers.programs.manifest import DescribedTarget
-from dpwitness.mechanisms.wrappers.programs.pipeline import pipelined
-from dpwitness.mechanisms.wrappers.programs.program import Command, command_script, command_slot
+from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import joined
+from dpwitness.mechanisms.wrappers.programs.inside.introspection import Unfit, attributes_of
+from dpwitness.mechanisms.wrappers.programs.program import Command, command_script
 from dpwitness.mechanisms.wrappers.programs.program_messages import (
     ProtocolViolation,
-    joined,
     plain_fields,
+    program_note,
     sent_as,
 )
-from dpwitness.mechanisms.wrappers.programs.python_worker import BatchRequest, Interpreter
-from dpwitness.mechanisms.wrappers.programs.python_worker import sent_as as packed_as
 from dpwitness.mechanisms.wrappers.programs.worker_pool import (
+    Interpreter,
     TargetError,
     TargetState,
+    Worker,
+    answer_of,
+    build_domain,
     interpreter_slot,
-    loaded,
+    packed_as,
 )
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
     P,
@@ -75,6 +79,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_process import (
     borrowed_worker,
     close_all,
 )
+from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 Answer = TypeVar("Answer")
 # minimum time for imports and a trial call, also on a loaded machine
@@ -82,7 +87,7 @@ _MIN_RECOGNITION_SECONDS = 30.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Target(DescribedTarget):
+class Target:
     """Mechanism that runs in a separate interpreter, or is a separate program.
 
     Parameters
@@ -222,7 +227,8 @@ class Target(DescribedTarget):
     def sample_each(self, dataset: Any, size: int, rng: np.random.Generator) -> Any:
         """Return the outputs or exceptions of `size` single runs, in order."""
         if self.command:
-            return Parts(joined(self._run(dataset, [1] * size, rng)))
+            answers = self._run(dataset, [1] * size, rng)
+            return Parts(joined([[a] if isinstance(a, Exception) else a for a in answers]))
         return self._read(*self._sample(dataset, size, rng, each=True))
 
     def _read(self, reply: Json, blobs: codec.Blobs) -> Any:
@@ -307,25 +313,104 @@ class Target(DescribedTarget):
         state = self._state
         with state.lock:
             if state.about is None:
-                state.about = self._describe_program() if self.command else self._describe()
+                state.about = self._describe()
             return state.about
+
+    @property
+    def claim(self) -> Claim | None:
+        """Claim of the target file. Raises TargetError if the library itself reports an infinite
+        claim.
+        """
+        text = self.describe()["claim"]
+        if text is None:
+            return None
+        numbers = [part.strip().lower() for part in str(text).partition(":")[2].split(",")]
+        if any(number in ("inf", "infinity", "+inf", "nan") for number in numbers):
+            raise TargetError(
+                f"{self.__name__}: claim must be finite, the target reports {text!r}, which "
+                "cannot be refuted"
+            )
+        try:
+            return parse_claim(text)
+        except InvalidArgument as error:
+            raise TargetError(f"{self.__name__}: {error}") from None
+
+    @property
+    def domain(self) -> domains.Domain | None:
+        """Declared domain, built from its kind and arguments."""
+        found = self.describe()["domain"]
+        if found is not None and "own" in found:
+            raise TargetError(
+                f"{self.__name__}: its domain is a user-defined class, {found['own']}; use "
+                "it in this process: --in-process"
+            )
+        return None if found is None else build_domain(found, self.__name__)
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the library takes a seed. Without a seed, no count can be reproduced."""
+        return bool(self.describe()["seeded"])
+
+    @property
+    def expected_failures(self) -> dict[str, str]:
+        """Names of the checks that are known to fail, with the reasons."""
+        return dict(self.describe()["expected_failures"])
+
+    @property
+    def expected_findings(self) -> dict[str, str]:
+        """Kinds of trace findings that are known not to be faults, with the reasons."""
+        return dict(self.describe()["expected_findings"])
+
+    @property
+    def guessed(self) -> str:
+        """Parts of claim, relation or domain that a scan guessed; empty if a person or the library
+        states the claim.
+        """
+        return str(self.describe().get("guessed") or "")
+
+    @property
+    def batch(self) -> int | None:
+        """Largest number of runs in one batch; None without a limit."""
+        found: int | None = self.describe()["batch"]
+        return found
+
+    @property
+    def trials(self) -> int | None:
+        """Default number of runs of an audit; None if the target declares none."""
+        found: int | None = self.describe()["trials"]
+        return found
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for reports: library and version, a version outside the tested range, a library
+        without seeds.
+        """
+        found = self.describe()
+        notes = []
+        if self.command:
+            notes.append(program_note(found, self.text))
+        elif found["library"]:
+            notes.append(library_note(found))
+        if (
+            found["tested"]
+            and found["version"]
+            and not _is_tested_version(found["version"], found["tested"])
+        ):
+            notes.append(
+                f"{found['library']} {found['version']} is outside the tested range "
+                f"{found['tested']}"
+            )
+        notes += found["notes"]
+        if not found["seeded"]:
+            notes.append(
+                "not reproducible: the library takes no seed, so the same seed gives other counts"
+            )
+        return tuple(notes)
 
     def state(self, claim: str | None, domain: Json | None) -> None:
         """Set the claim and the domain that the user states for a program that declares none."""
         stated = {"claim": claim, "domain": domain}
         self.describe().update({key: value for key, value in stated.items() if value is not None})
-
-    def _describe_program(self) -> Json:
-        """Return the program's description of itself. Raise TargetError if the program cannot be
-        started.
-        """
-        try:
-            with borrowed_worker(self.slot_of_program, self.time_limit) as worker:
-                return worker.about
-        except WorkerDied as error:
-            raise TargetError(f"{self.__name__} {error}") from None
-        except InvalidArgument as error:
-            raise TargetError(str(error)) from None
 
     def recognize(self, dataset: Any = None) -> Json:
         """Return form and name of the function or class, and how it is run; a trial call on
@@ -334,26 +419,28 @@ class Target(DescribedTarget):
         sent: codec.Blobs = []
         request = self._request("recognize", sent) | {"dataset": codec.pack(dataset, sent)}
         limit = max(self.time_limit, _MIN_RECOGNITION_SECONDS)  # imports are not a run
-        with loaded(self._slot, self.time_limit) as worker:
-            try:
-                reply, _ = worker.ask(request, sent, limit)
-            except (WorkerTimeout, WorkerDied) as error:
-                raise TargetError(
-                    f"{self.__name__} could not be tried: the worker process {error}"
-                ) from None
+        tried = f"{self.__name__} could not be tried"
+        reply, _, _ = answer_of(self._slot, request, sent, self.time_limit, tried, limit=limit)
         if "error" in reply:
             raise TargetError(reply["error"], reply["traceback"])
         return reply
 
     def _describe(self) -> Json:
-        with loaded(self._slot, self.time_limit) as worker:
+        if self.command:
             try:
-                reply, blobs = worker.ask(self._request("describe", []), [], self.time_limit)
+                with borrowed_worker(self.slot_of_program, self.time_limit) as program:
+                    return program.about
             except WorkerDied as error:
-                raise TargetError(
-                    f"{self.__name__} could not be described: the worker process {error}"
-                ) from None
-            about = worker.loaded | worker.versions | reply
+                raise TargetError(f"{self.__name__} {error}") from None
+            except InvalidArgument as error:
+                raise TargetError(str(error)) from None
+        reply, blobs, about = answer_of(
+            self._slot,
+            self._request("describe", []),
+            [],
+            self.time_limit,
+            f"{self.__name__} could not be described",
+        )
         if "error" in reply:
             raise TargetError(
                 f"{reply.get('what', self.__name__)}: {reply['error']}".removeprefix(
@@ -361,11 +448,8 @@ class Target(DescribedTarget):
                 ),
                 reply["traceback"],
             )
-        about["domain"], about["queries"] = (
-            codec.unpack(about["domain"], blobs),
-            codec.unpack(about["queries"], blobs),
-        )
-        return about
+        unpacked = {key: codec.unpack(reply[key], blobs) for key in ("domain", "queries")}
+        return about | reply | unpacked
 
     def _sent(self, dataset: Any) -> Any:
         """Return a dataset as the function receives it: plain types, because a target file does not
@@ -399,7 +483,8 @@ class Target(DescribedTarget):
     @property
     def slot_of_program(self) -> Command:
         """Worker slot of a target that is a program."""
-        return command_slot(self.command, self.cwd or "", self.memory_limit, self.text)
+        memory = round(self.memory_limit * 2**30)
+        return Command(tuple(self.command), self.cwd or "", memory, self.text)
 
     def _run(self, dataset: Any, sizes: list[int], rng: np.random.Generator) -> list[Any]:
         """Return the answers of a program to batches of these sizes: arrays, lists and
@@ -416,28 +501,6 @@ class Target(DescribedTarget):
     def _sample(
         self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False
     ) -> tuple[Json, codec.Blobs]:
-        request = self._batch_request(dataset, size, rng, each)
-
-        def ask(worker: Any, limit: float) -> tuple[Json, codec.Blobs]:
-            if "error" in worker.loaded:
-                raise MechanismFailed(
-                    f"a worker could not load the target again: {worker.loaded['error']}"
-                )
-            worker.send_batch(request, limit)
-            return cast(tuple[Json, codec.Blobs], worker.take(limit))
-
-        reply, found = self._ask_worker(size, self._slot, ask, request)
-        if "failed" in reply or "error" in reply:
-            raise MechanismFailed(reply.get("failed") or reply["error"])
-        self._state.add(reply["cpu"])
-        self._state.warned.update(dict.fromkeys(reply["warned"]))
-        if "rng" in reply:
-            rng.bit_generator.state = codec.state_from_json(reply["rng"])
-        return reply, found
-
-    def _batch_request(
-        self, dataset: Any, size: int, rng: np.random.Generator, each: bool = False
-    ) -> BatchRequest:
         # the generator itself goes to the worker and comes back: what is drawn is what would be
         # drawn here
         fields = self._request("sample", []) | {
@@ -447,44 +510,37 @@ class Target(DescribedTarget):
         }
         if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
             fields["rng"] = codec.words(rng.bit_generator.state)
-        return BatchRequest(fields, packed_as(self._sent(dataset)))
+        sent = packed_as(self._sent(dataset))
 
-    def pipelined(
-        self, batches: Iterable[tuple[Any, int, np.random.Generator]], largest: int
-    ) -> AbstractContextManager[None]:
-        """Send batches (dataset, size, generator) of at most `largest` runs to a worker ahead of
-        the calls of `sample` in the block.
-        """
-        requests = (self._batch_request(*batch) for batch in batches)
-        return (
-            nullcontext()
-            if self.command
-            else pipelined(self._state, self._slot, self.time_limit, requests, largest)
-        )
+        def ask(worker: Worker, limit: float) -> tuple[Json, codec.Blobs]:
+            if "error" in worker.loaded:
+                raise MechanismFailed(
+                    f"a worker could not load the target again: {worker.loaded['error']}"
+                )
+            part, blobs = worker.dataset(sent)
+            return worker.ask(fields | part, blobs, limit)
 
-    def _ask_worker(
-        self,
-        size: int,
-        slot: Slot[P],
-        ask: Callable[[P, float], Answer],
-        sent: BatchRequest | None = None,
-    ) -> Answer:
+        reply, found = self._ask_worker(size, self._slot, ask)
+        if "failed" in reply or "error" in reply:
+            raise MechanismFailed(reply.get("failed") or reply["error"])
+        self._state.add(reply["cpu"])
+        self._state.warned.update(dict.fromkeys(reply["warned"]))
+        if "rng" in reply:
+            rng.bit_generator.state = codec.state_from_json(reply["rng"])
+        return reply, found
+
+    def _ask_worker(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer]) -> Answer:
         """Return the answer of a worker. If the worker dies, run the batch once more in a new
         worker, with the same seed.
         """
         crash, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
         for attempt in range(2):
             try:
-                started = time.perf_counter()
-                found: Any = (
-                    None if sent is None or attempt else self._state.current.answer(sent, limit)
-                )
-                if found is None:
-                    with borrowed_worker(slot, self.time_limit, fresh=attempt > 0) as worker:
-                        started = time.perf_counter()
-                        found = ask(worker, limit)
+                with borrowed_worker(slot, self.time_limit, fresh=attempt > 0) as worker:
+                    started = time.perf_counter()
+                    found = ask(worker, limit)
                 self._state.took(time.perf_counter() - started, size)
-                return cast(Answer, found)
+                return found
             except WorkerTimeout as error:
                 raise TookTooLong(f"a batch of {size} runs {error}") from None
             except ProtocolViolation as error:
@@ -498,6 +554,12 @@ class Target(DescribedTarget):
         raise MechanismFailed(
             f"the worker process {crash} (a batch of {size} runs, tried twice with the same seed)"
         )
+
+
+def library_note(found: Json) -> str:
+    """Return library, version and interpreter of a target file for reports."""
+    version = found["version"] or "of unknown version"
+    return f"{found['library']} {version}, Python {found['python']}, NumPy {found['numpy']}"
 
 
 class Isolated(Target):
@@ -517,3 +579,34 @@ class Isolated(Target):
 
     def _sent(self, dataset: Any) -> Any:
         return dataset
+
+
+def _is_tested_version(version: str, tested: str) -> bool:
+    """Return whether a version lies in the tested range; False if the version is not comparable."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion
+
+    try:
+        return SpecifierSet(tested).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        raise TargetError(
+            f"TESTED must be a range of versions such as '>=1.2,<2', got {short_repr(tested)}"
+        ) from None
+    except InvalidVersion:  # the library's version number does not follow the standard
+        return False
+
+
+def require_attributes(mechanism: Any) -> None:
+    """Raise InvalidArgument if an attribute of a function, or of a mechanism of single runs, is
+    invalid.
+
+    Targets in worker processes are checked there by the same rules. Classes are not checked,
+    because they may use these names for parameters.
+    """
+    if inspect.isfunction(mechanism) or isinstance(mechanism, PerRun):
+        try:
+            attributes_of(mechanism)
+        except Unfit as error:
+            raise InvalidArgument(
+                f"{getattr(mechanism, '__name__', 'mechanism')}: {error}"
+            ) from None

@@ -1,4 +1,4 @@
-"""Worker processes of targets: start, time limits, termination, and reuse. `interpreter` and
+"""Worker processes of targets: start, time limits, termination, and reuse. `worker_pool` and
 `program` know the messages.
 """
 

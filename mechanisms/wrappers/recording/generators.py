@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from .recorder import here
+from .recorder import calling_place, here
 
 GENERATOR, STATE = "numpy.random.Generator.", "numpy.random.RandomState."
 _Generator = np.random.Generator
@@ -140,7 +140,7 @@ def _own_seed(name: str) -> Any:
     if recorder is None:
         return None
     if here.inside is None:
-        recorder.unseeded.append((name, recorder.caller()))
+        recorder.unseeded.append((name, calling_place()))
     recorder.made += 1
     return [*recorder.words, recorder.made]
 

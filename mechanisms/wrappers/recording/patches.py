@@ -1,5 +1,5 @@
-"""Patches that replace names in all loaded modules while a trace runs, and restore them afterward,
-even if sessions overlap.
+"""Patches that replace names in all loaded modules while a trace runs, and restore them
+afterward.
 """
 
 from __future__ import annotations
@@ -15,45 +15,29 @@ from .calls import BoundPrimitive
 from .primitives import WrongPrimitive
 from .recorder import passed
 
-lock = threading.RLock()  # held while a session patches
+lock = threading.RLock()  # held by the session whose patches are in force
 _MISSING = object()
-_layers: dict[tuple[int, str], list[Patch]] = {}  # patches of each attribute, oldest first
 
 
 class Patch:
     """A replacement of one attribute of a module or class, until `undo`."""
 
-    def __init__(
-        self, holder: Any, name: str, new: Any, made: BoundPrimitive | None = None
-    ) -> None:
-        self.holder, self.name, self.new, self.made = holder, name, new, made
-        with lock:
-            # a class may inherit the replaced attribute; a closure cell has no dict
-            self.own = (
-                vars(holder).get(name, _MISSING)
-                if hasattr(holder, "__dict__")
-                else getattr(holder, name)
-            )
-            setattr(holder, name, new)
-            _layers.setdefault((id(holder), name), []).append(self)
+    def __init__(self, holder: Any, name: str, new: Any) -> None:
+        self.holder, self.name, self.new = holder, name, new
+        # a class may inherit the replaced attribute; a closure cell has no dict
+        self.own = (
+            vars(holder).get(name, _MISSING)
+            if hasattr(holder, "__dict__")
+            else getattr(holder, name)
+        )
+        setattr(holder, name, new)
 
     def undo(self) -> None:
-        """Restore the original; a later patch of the same attribute stays in force."""
-        with lock:
-            layers = _layers[id(self.holder), self.name]
-            place = layers.index(self)
-            layers.remove(self)
-            if place < len(layers):
-                next_layer = layers[place]
-                next_layer.own = self.own
-                if next_layer.made is not None and self.made is not None:
-                    next_layer.made.original = self.made.original
-            elif self.own is _MISSING:
-                delattr(self.holder, self.name)
-            else:
-                setattr(self.holder, self.name, self.own)
-            if not layers:
-                del _layers[id(self.holder), self.name]
+        """Restore the original. Patches are undone in the reverse order."""
+        if self.own is _MISSING:
+            delattr(self.holder, self.name)
+        else:
+            setattr(self.holder, self.name, self.own)
 
 
 def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str, Any]:
@@ -74,20 +58,15 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
         holder, rest = home, parts
     else:
         holder, rest = _import_module(name, parts, imports)
-    for part in rest[:-1]:
+    found = holder
+    for part in rest:
+        holder = found
         if not hasattr(holder, part):
             raise WrongPrimitive(
                 f"primitives must name an existing function, got {name!r}: "
                 f"{_holder_text(holder)} has no {part!r}"
             )
-        holder = getattr(holder, part)
-    last = rest[-1]
-    if not hasattr(holder, last):
-        raise WrongPrimitive(
-            f"primitives must name an existing function, got {name!r}: "
-            f"{_holder_text(holder)} has no {last!r}"
-        )
-    found = getattr(holder, last)
+        found = getattr(holder, part)
     if not callable(found):
         raise WrongPrimitive(
             f"primitives must be callable, {name!r} is of type {type(found).__name__}"
@@ -97,7 +76,7 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
             f"primitives must be functions or methods, but {name!r} is a class: name the "
             "method that draws"
         )
-    return holder, last, found
+    return holder, rest[-1], found
 
 
 def _import_module(name: str, parts: Any, imports: bool) -> tuple[Any, Any]:
@@ -189,15 +168,14 @@ def patch(
             if isinstance(raw, classmethod)
             else call
         )
-        locations = [(holder, name)]
-    else:
-        found, locations = getattr(holder, name), [(holder, name)]
-        if inspect.ismodule(holder):
-            locations = known[id(found)] if id(found) in known else locations_of([found])[id(found)]
+    locations = [(holder, name)]
+    if inspect.ismodule(holder):
+        found = getattr(holder, name)
+        locations = (known if id(found) in known else locations_of([found]))[id(found)]
     done: list[Patch] = []
     try:
         for place, attribute in locations or [(holder, name)]:
-            done.append(Patch(place, attribute, new, made))
+            done.append(Patch(place, attribute, new))
     except (TypeError, AttributeError):
         for each in done:
             each.undo()

@@ -1,5 +1,6 @@
-"""The recording or replay of one run: every call of a primitive, in the order in which its stream
-of work makes it.
+"""The recording or replay of one run: every call of a primitive, in order.
+
+Calls of other threads than that of the run are not recorded.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 import types
-from typing import Any, Callable, Iterator, Tuple
+from typing import Any, Iterator
 
 import numpy as np
 
@@ -35,18 +36,13 @@ class Stopped(BaseException):
 
 
 _ITERATORS = (types.GeneratorType, zip, map, filter)
-Stream = Tuple[Any, ...]
 
 
 class _ThreadState(threading.local):
-    """State of a thread: its recorder, its stream of work, and the inner draws of the primitive
-    that it is calling.
-    """
+    """State of a thread: its recorder, and the inner draws of the primitive that it is calling."""
 
     recorder: Any = None
-    stream: Stream = ()
     inside: Any = None
-    pooling: bool = False
 
 
 here = _ThreadState()
@@ -70,19 +66,15 @@ class Recorder:
         self.made = 0  # number of generators that the run made without a seed
         # name and place of each generator made without a seed
         self.unseeded: list[tuple[str, Any]] = []
-        self.streams: dict[Stream, list[Call]] = {}
-        self.children: dict[Stream, int] = {}
+        self.calls: list[Call] = []
         self.deadline, self.played, self.shifts, self.left_out = (
             deadline,
             played,
             shifts or {},
             left_out,
         )
-        self.differences: list[tuple[str, Stream, int, str]] = []
-        self.lost: set[Stream] = set()  # streams that no longer follow the record
-        self.count = 0
-        self.above: Any = None  # the recorder of an enclosing trace
-        self.lock = threading.Lock()
+        self.differences: list[tuple[str, int, str]] = []  # kind, index of the call, text
+        self.lost = False  # whether the calls no longer follow the record
 
     def call(self, made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
         """Return the output of a call: drawn and recorded, or replayed."""
@@ -100,9 +92,11 @@ class Recorder:
                 inside.append((made.primitive.law, read[INPUT], read[SCALE], copied(output)))
                 return output
             return made.original(*args, **kwargs)
-        self.count += 1
-        if self.count & 63 == 0:
-            self._check_limits()
+        if len(self.calls) & 63 == 63:
+            if len(self.calls) >= MOST:
+                raise Stopped(f"more than {MOST:,} calls of primitives in one run")
+            if time.monotonic() > self.deadline:
+                raise Stopped("time limit")
         copied_args = _copied_values(args, made.place)
         copied_kwargs = {k: copied(v) for k, v in kwargs.items()} if kwargs else kwargs
         if made.primitive.codes:  # attributes may change after the call, so they are read now
@@ -112,26 +106,14 @@ class Recorder:
                 copied_args,
                 copied_kwargs,
                 read,
-                _calling_place(args[0] if made.place and args else None),
+                calling_place(args[0] if made.place and args else None),
             )
         else:
-            call = Call(made, copied_args, copied_kwargs, None, _calling_place())
-        stream = here.stream
-        current = self.streams.get(stream)
-        if current is None:
-            with self.lock:
-                current = self.streams.setdefault(stream, [])
-        current.append(call)
-        if self.played is None or stream in self.lost:
+            call = Call(made, copied_args, copied_kwargs, None, calling_place())
+        self.calls.append(call)
+        if self.played is None or self.lost:
             return self._draw(call, args, kwargs)
-        return self._replay(call, stream, len(current) - 1, args, kwargs)
-
-    def _check_limits(self) -> None:
-        """Raise Stopped after too many calls or after the deadline."""
-        if self.count > MOST:
-            raise Stopped(f"more than {MOST:,} calls of primitives in one run")
-        if time.monotonic() > self.deadline:
-            raise Stopped("time limit")
+        return self._replay(call, len(self.calls) - 1, args, kwargs)
 
     def _draw(self, call: Call, args: Any, kwargs: Any) -> Any:
         """Return the output of the original callable, and record it."""
@@ -152,45 +134,38 @@ class Recorder:
         call.output = copied(output)
         return output
 
-    def _replay(self, call: Call, stream: Stream, index: int, args: Any, kwargs: Any) -> Any:
+    def _replay(self, call: Call, index: int, args: Any, kwargs: Any) -> Any:
         """Return the recorded output of a call, or draw a new one once the calls no longer match
         the record.
         """
         assert self.played is not None
-        recorded = self.played.streams.get(stream, [])
-        if index >= len(recorded):
-            self._add_difference(
-                "more calls", stream, index, f"{call.primitive.name} is called once more than on D1"
-            )
-            self.lost.add(stream)
-            return self._draw(call, args, kwargs)
-        then = recorded[index]
-        if then.primitive.name != call.primitive.name:
-            self._add_difference(
-                "other call",
-                stream,
-                index,
-                f"{call.primitive.name} is called where {then.primitive.name} was on D1",
-            )
-            self.lost.add(stream)
-            return self._draw(call, args, kwargs)
-        output, fits = self._compare_with_record(then, call, stream, index)
-        call.inner = then.inner
-        if not fits:
-            self.lost.add(stream)
+        name, then = call.primitive.name, None
+        if index >= len(self.played.calls):
+            self.differences.append(("more calls", index, f"{name} is called once more than on D1"))
+        else:
+            then = self.played.calls[index]
+            if then.primitive.name != name:
+                text = f"{name} is called where {then.primitive.name} was on D1"
+                self.differences.append(("other call", index, text))
+                then = None
+        output: Any = None
+        if then is not None:
+            output, fits = self._compare_with_record(then, call, index)
+            call.inner = then.inner
+            then = then if fits else None
+        if then is None:
+            self.lost = True
             return self._draw(call, args, kwargs)
         if then.raised is not None:
             raise then.raised
-        offset = self.shifts.get((stream, index))
+        offset = self.shifts.get(index)
         output = copied(output) if offset is None else _shifted(output, offset)
         call.output = copied(output)
         if then.once:
             return iter(output)
         return call.made.writes(output, args, kwargs) if call.made.writes is not None else output
 
-    def _compare_with_record(
-        self, then: Call, call: Call, stream: Stream, index: int
-    ) -> tuple[Any, bool]:
+    def _compare_with_record(self, then: Call, call: Call, index: int) -> tuple[Any, bool]:
         """Return the recorded output and whether it fits this call; add the differences to the
         list.
         """
@@ -200,61 +175,37 @@ class Recorder:
             if shorter is not None:
                 return shorter, True
         found = compared(then, call)
-        for kind, text in found:
-            self._add_difference(kind, stream, index, text)
+        self.differences += [(kind, index, text) for kind, text in found]
         return output, not any(
             text.startswith(f"{primitive.name}: size ") for kind, text in found if kind == "shape"
         )
 
-    def _add_difference(self, kind: str, stream: Stream, index: int, text: str) -> None:
-        """Add a difference to the list."""
-        with self.lock:
-            self.differences.append((kind, stream, index, text))
-
     def finished(self) -> None:
         """Add the recorded calls that this run did not make to the differences."""
-        if self.played is None:
-            return
-        for stream, recorded in self.played.streams.items():
-            done = len(self.streams.get(stream, ()))
-            if stream not in self.lost and done < len(recorded):
-                text = (
-                    f"{recorded[done].primitive.name} is not called: only {done} of the "
-                    f"{len(recorded)} calls recorded on D1 are repeated"
-                )
-                self._add_difference("fewer calls", stream, done, text)
-
-    def caller(self) -> Any:
-        """Return (file, line) of the calling code."""
-        return _calling_place()
-
-    def child(self, kind: str) -> Stream:
-        """Return the name of the stream of work for the next thread or task that this thread
-        starts.
-        """
-        with self.lock:
-            number = self.children.get(here.stream, 0)
-            self.children[here.stream] = number + 1
-        return (*here.stream, f"{kind}{number}")
+        recorded, done = [] if self.played is None else self.played.calls, len(self.calls)
+        if not self.lost and done < len(recorded):
+            text = (
+                f"{recorded[done].primitive.name} is not called: only {done} of the "
+                f"{len(recorded)} calls recorded on D1 are repeated"
+            )
+            self.differences.append(("fewer calls", done, text))
 
 
-def varies(first: Recorder, second: Recorder, left_out: Any = None) -> set[tuple[str, Stream, int]]:
-    """Return where two recordings differ in more than the drawn values: kind, stream and index."""
-    found: set[tuple[str, Stream, int]] = set()
-    for stream in {**first.streams, **second.streams}:
-        left, right = first.streams.get(stream, []), second.streams.get(stream, [])
-        if len(left) != len(right):
-            found.add(("calls", stream, min(len(left), len(right))))
-        for index, (then, call) in enumerate(zip(left, right)):
-            if then.primitive.name != call.primitive.name:
-                found.add(("calls", stream, index))
-                break
-            if (
-                left_out is None
-                or not then.primitive.source
-                or without_record(then, call, *left_out) is None
-            ):
-                found.update((kind, stream, index) for kind, _ in compared(then, call))
+def varies(first: Recorder, second: Recorder, left_out: Any = None) -> set[tuple[str, int]]:
+    """Return where two recordings differ in more than the drawn values: kind and index."""
+    found: set[tuple[str, int]] = set()
+    if len(first.calls) != len(second.calls):
+        found.add(("calls", min(len(first.calls), len(second.calls))))
+    for index, (then, call) in enumerate(zip(first.calls, second.calls)):
+        if then.primitive.name != call.primitive.name:
+            found.add(("calls", index))
+            break
+        if (
+            left_out is None
+            or not then.primitive.source
+            or without_record(then, call, *left_out) is None
+        ):
+            found.update((kind, index) for kind, _ in compared(then, call))
     return found
 
 
@@ -278,7 +229,7 @@ def _shifted(output: Any, by: Any) -> Any:
     return type(output)(output + step)
 
 
-def _calling_place(owner: Any = None) -> Any:
+def calling_place(owner: Any = None) -> Any:
     """Return (file, line) of the nearest frame outside of this folder, and outside of the methods
     of the called object.
     """
@@ -321,50 +272,18 @@ def passed(made: BoundPrimitive, args: Any, kwargs: Any) -> Any:
     """Return the output of a patched call, recorded if this thread's run belongs to the session
     that made the patch.
     """
-    recorder = current = here.recorder
-    while recorder is not None and recorder.owner is not made.owner:
-        recorder = recorder.above
-    if recorder is None:
+    recorder = here.recorder
+    if recorder is None or recorder.owner is not made.owner:
         return made.original(*args, **kwargs)
-    if recorder is current:
-        return recorder.call(made, args, kwargs)
-    inside = here.inside
-    here.recorder, here.inside = recorder, None  # the enclosing trace sees the call as its own
-    try:
-        return recorder.call(made, args, kwargs)
-    finally:
-        here.recorder, here.inside = current, inside
+    return recorder.call(made, args, kwargs)
 
 
 @contextlib.contextmanager
 def running(recorder: Recorder) -> Iterator[None]:
-    """Assign the work of this thread inside the block to `recorder`."""
-    before = here.recorder, here.stream, here.inside
-    # a trace inside a run of another trace
-    recorder.above = here.recorder if here.inside is None else None
-    here.recorder, here.stream, here.inside = recorder, (), None
+    """Assign the calls of this thread inside the block to `recorder`."""
+    before = here.recorder, here.inside
+    here.recorder, here.inside = recorder, None
     try:
         yield
     finally:
-        here.recorder, here.stream, here.inside = before
-
-
-def as_stream(work: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """Return `work` for another thread, as a separate stream of this run; unchanged if no run is
-    active.
-    """
-    recorder = here.recorder
-    if recorder is None or here.pooling:
-        return work
-    stream, inside = recorder.child(kind), here.inside
-
-    @functools.wraps(work)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        before = here.recorder, here.stream, here.inside
-        here.recorder, here.stream, here.inside = recorder, stream, inside
-        try:
-            return work(*args, **kwargs)
-        finally:
-            here.recorder, here.stream, here.inside = before
-
-    return run
+        here.recorder, here.inside = before

@@ -4,7 +4,6 @@ compared call by call.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import copy
 import ctypes
@@ -19,8 +18,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Tuple
 import numpy as np
 
 from . import generators
-from .calls import BoundPrimitive
-from .comparison import Raised, differences, outcome, output_difference, place_of, table
+from .calls import BoundPrimitive, Raised, differences, outcome, output_difference, place_of, table
 from .patches import (
     Patch,
     attributes,
@@ -33,15 +31,18 @@ from .patches import (
     unbound,
 )
 from .primitives import Primitive, WrongPrimitive, parameters_of
-from .recorder import Recorder, Stopped, as_stream, here, running, varies
+from .recorder import Recorder, Stopped, running, varies
 from .values import copied, difference, leaves
 
 # name, properties, whether it is a generator's method, whether it must exist
 Entry = Tuple[str, Dict[str, Any], bool, bool]
 
+_WAIT_SECONDS = 600.0  # seconds to wait for the end of a session of another thread
+
 
 class Session:
-    """A mechanism whose primitives are patched inside a ``with`` block.
+    """A mechanism whose primitives are patched inside a ``with`` block, one session at a time in a
+    process; a session inside a run of another one is not part of the record of that run.
 
     Parameters
     ----------
@@ -89,20 +90,20 @@ class Session:
         self.kernels: list[Any] = []  # compiled functions that are replaced by their Python source
 
     def __enter__(self) -> Session:
+        if not lock.acquire(timeout=_WAIT_SECONDS):
+            raise RuntimeError("another trace in this process does not end")
         try:
-            with lock:
-                self._patch_generators()
-                self._patch_threads()
-                self._patch_all()
+            self._patch_generators()
+            self._patch_all()
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: Any) -> None:
-        with lock:
-            for each in reversed(self.patches):
-                each.undo()
+        for each in reversed(self.patches):
+            each.undo()
+        lock.release()
         self.patches.clear()
         # a compilation that failed beside replaced functions would fail ever after
         for kernel in self.kernels:
@@ -149,36 +150,8 @@ class Session:
             if new is not None:
                 self.patches.append(Patch(cell, "cell_contents", new))
 
-    def _patch_threads(self) -> None:
-        """Patch threads and thread pools so that their work is part of the run."""
-        start, pool = threading.Thread.start, concurrent.futures.ThreadPoolExecutor
-        submit = pool.submit
-
-        def started(thread: threading.Thread) -> None:
-            thread.run = as_stream(thread.run, "thread ")  # type: ignore[method-assign]
-            start(thread)
-
-        def submitted(executor: Any, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-            work = as_stream(work, "task ")
-            # the pool's worker threads are not streams of the run
-            before, here.pooling = here.pooling, True
-            try:
-                return submit(executor, work, *args, **kwargs)
-            finally:
-                here.pooling = before
-
-        self.patches += [
-            Patch(threading.Thread, "start", started),
-            Patch(pool, "submit", submitted),
-        ]
-
-    def _install_patches(self) -> None:
-        """Patch every primitive that exists and is not patched yet."""
-        with lock:
-            self._patch_all()
-
     def _patch_all(self) -> None:
-        """Patch every primitive that exists and is not patched yet; the caller holds the lock."""
+        """Patch every primitive that exists and is not patched yet."""
         bound: dict[str, Any] = {}
         missing = [each for each in self.primitives if each[0].name not in self.patched]
         missing = [
@@ -259,7 +232,7 @@ class Session:
         """Run on a dataset, and record its calls and draws under the number ``key`` of
         the result.
         """
-        self._install_patches()  # the run before may have imported modules with primitives
+        self._patch_all()  # the run before may have imported modules with primitives
         before = len(sys.modules)
         recorder, output, seconds = self._run_once(
             dataset, seed, Recorder(self, time.monotonic() + self.time_limit)
@@ -267,7 +240,7 @@ class Session:
         if (
             len(sys.modules) > before and not self.recorders
         ):  # the imported modules may contain primitives, and importing them may have drawn
-            self._install_patches()
+            self._patch_all()
             recorder, output, seconds = self._run_once(
                 dataset, seed, Recorder(self, time.monotonic() + self.time_limit)
             )
@@ -276,7 +249,7 @@ class Session:
         unseeded = [f"{name} at {place_of(where)}" for name, where in recorder.unseeded]
         return {
             "key": key,
-            "calls": recorder.count,
+            "calls": len(recorder.calls),
             "seconds": seconds,
             "unseeded": unseeded,
             **outcome(output),
@@ -301,8 +274,8 @@ class Session:
             Dataset of this run.
         seed : int
             Seed of the draws that are not replayed.
-        shifts : list of (stream, index, array), optional
-            Shifts added to these outputs.
+        shifts : list of (index, array), optional
+            Shifts added to the outputs of these calls.
         left_out : (int, int), optional
             Number of records, and the index of the record that is missing here. Draws for each
             record omit that of the missing one.
@@ -315,19 +288,17 @@ class Session:
             Output, differences, number of calls and duration, and the table of calls.
         """
         recorded = self.recorders[key]
-        moved = {
-            (tuple(filter(None, stream.split("/"))), index): by
-            for stream, index, by in shifts or ()
-        }
-        played = Recorder(self, time.monotonic() + self.time_limit, recorded, moved, left_out)
+        played = Recorder(
+            self, time.monotonic() + self.time_limit, recorded, dict(shifts or ()), left_out
+        )
         recorder, output, seconds = self._run_once(dataset, seed, played)
         recorder.finished()
         report = output_difference(self.outputs[key], output)
         found = {
             "seconds": seconds,
-            "calls": recorder.count,
+            "calls": len(recorder.calls),
             "output": report,
-            "lost": bool(recorder.lost),
+            "lost": recorder.lost,
             "differences": differences(recorder),
             **outcome(output),
         }
@@ -338,15 +309,14 @@ class Session:
         seeds.
         """
         report = []
-        for stream, calls in self.recorders[first].streams.items():
-            for i, call in enumerate(calls):
-                numbers, _ = leaves(call.output) if call.primitive.source else (np.zeros(0), [])
-                real = numbers.size and (numbers != np.round(numbers)).any()
-                if not real and not (numbers.size > 8 and len(set(numbers.tolist())) > 4):
-                    continue
-                again = [self.recorders[key].streams.get(stream, []) for key in others]
-                if all(len(c) > i and not difference(c[i].output, call.output) for c in again):
-                    report.append(f"{call.primitive.name} at {place_of(call.where)}")
+        again = [self.recorders[key].calls for key in others]
+        for i, call in enumerate(self.recorders[first].calls):
+            numbers, _ = leaves(call.output) if call.primitive.source else (np.zeros(0), [])
+            real = numbers.size and (numbers != np.round(numbers)).any()
+            if not real and not (numbers.size > 8 and len(set(numbers.tolist())) > 4):
+                continue
+            if all(len(c) > i and not difference(c[i].output, call.output) for c in again):
+                report.append(f"{call.primitive.name} at {place_of(call.where)}")
         return sorted(set(report))
 
     def varies(self, first: int, others: list[int], left_out: Any = None) -> list[list[Any]]:
@@ -358,7 +328,7 @@ class Session:
             for key in others
             for each in varies(self.recorders[first], self.recorders[key], left_out)
         }
-        return [[kind, "/".join(stream), index] for kind, stream, index in sorted(found)][:10_000]
+        return [list(each) for each in sorted(found)][:10_000]
 
     def _run_once(self, dataset: Any, seed: int, recorder: Recorder) -> tuple[Recorder, Any, float]:
         """Run once with a recorder. Return the recorder, the output and the CPU time in seconds."""
@@ -384,7 +354,9 @@ class Session:
         # by `type`: a dead weak proxy raises on access to its class
         kinds = (np.random.BitGenerator, random.Random)
         known = [
-            g for g in gc.get_objects() if issubclass(type(g), kinds) and not _is_system_random(g)
+            g
+            for g in gc.get_objects()
+            if issubclass(type(g), kinds) and not isinstance(g, random.SystemRandom)
         ]
         words = np.random.SeedSequence(seed).generate_state(4).tolist()
         self.seed(words)
@@ -422,11 +394,6 @@ def _cell_content(cell: Any) -> Any:
         return cell.cell_contents
     except ValueError:  # the cell is empty
         return None
-
-
-def _is_system_random(generator: Any) -> bool:
-    """Return whether a generator draws from the operating system."""
-    return isinstance(generator, random.SystemRandom)
 
 
 def _generator_state(generator: Any) -> Any:
@@ -477,12 +444,9 @@ def _watched(seconds: float) -> Iterator[None]:
             remaining = 0.5
 
     watch = threading.Thread(target=wait, daemon=True)
-    before = here.pooling
     try:
         try:  # the watch may fire before it has been started, from this thread's point of view
-            here.pooling = True
             watch.start()
-            here.pooling = before
             yield
         finally:
             # again below, in case the exception arrives here: otherwise the watch would raise it
@@ -492,7 +456,6 @@ def _watched(seconds: float) -> Iterator[None]:
         while True:
             try:
                 over.set()
-                here.pooling = before
                 if watch.ident is not None:
                     watch.join()
                 # a pending exception is raised and caught here. Canceling it would leave the

@@ -1,6 +1,4 @@
-"""Sessions of the gray box: patches are removed whatever happens, and threads do not disturb each
-other.
-"""
+"""Sessions of the gray box: patches are removed whatever happens, also by several threads."""
 
 import random
 import subprocess
@@ -47,12 +45,7 @@ def places():
         random.Random.random,
         random.SystemRandom.getrandbits,
     ]
-    return [
-        *kept,
-        traced.laplace_mechanism,
-        traced.Ledger.__dict__["charge"],
-        threading.Thread.start,
-    ]
+    return [*kept, traced.laplace_mechanism, traced.Ledger.__dict__["charge"]]
 
 
 def raising(data, size, rng):
@@ -89,7 +82,7 @@ def test_everything_is_put_back_after_a_wrong_name():
 
 
 @pytest.mark.slow
-def test_traces_in_two_threads_and_within_one_another_keep_apart():
+def test_traces_in_two_threads_wait_for_each_other():
     found = {}
 
     def work(k):
@@ -109,15 +102,7 @@ def test_traces_in_two_threads_and_within_one_another_keep_apart():
         kinds(found[k, "weak_noise"]) == {"NOISE", "LOSS"} and kinds(found[k, "right"]) == set()
         for k in range(3)
     )
-
-    def outer(data, size, rng):
-        inner = dpw.trace(traced.right, PAIR, "pure:1", traced.PRIMITIVES, confirm=False)
-        assert inner.findings == () and inner.calls[0].primitive.endswith("laplace_mechanism")
-        return traced.right(data, size, rng)
-
-    result = dpw.trace(outer, PAIR, "pure:1", traced.PRIMITIVES, confirm=False)
     assert all(a is b for a, b in zip(before, places(), strict=True))
-    assert result.verdict is not dpw.Verdict.ERROR
 
 
 def test_a_session_forgets_what_it_recorded():

@@ -3,8 +3,6 @@ primitives are replaced in their module.
 """
 
 import random
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -114,31 +112,6 @@ def weighted(data, rng, weight):
     return laplace_mechanism(0.0, 1.0, EPSILON, rng, weights)
 
 
-def in_threads(data, rng):
-    found = {}
-
-    def work(k):
-        found[k] = laplace_mechanism(3 * total(data) if k else 0.0, 1.0, EPSILON / 2, rng)
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found[0] + found[1]
-
-
-def in_a_pool(data, rng):
-    lock = threading.Lock()
-
-    def work(k):
-        with lock:
-            return laplace_mechanism(total(data), 1.0, EPSILON / 4, rng)
-
-    with ThreadPoolExecutor(3) as pool:
-        return sum(pool.map(work, range(4)))
-
-
 def raises_if(data, rng, wrong):
     if wrong:
         raise ValueError("refused")
@@ -192,7 +165,6 @@ FAULTS = {  # name: run, kinds of which one must be found
         {"PARAMETER", "SCALE"},
     ),
     "data_scale": (lambda d, r: total(d) + r.laplace(0.0, 1.0 + float(np.std(d))), {"SCALE"}),
-    "in_threads": (in_threads, {"SENSITIVITY"}),
     "raises_on_one": (lambda d, r: raises_if(d, r, d[0] > 0.9), {"EXCEPTION"}),
     "missed_counter": (lambda d, r: with_counter(d, r, EPSILON / 2), {"ACCOUNT"}),
     "charges_the_largest": (
@@ -217,7 +189,6 @@ TWINS = {  # the same without the fault; that of some is `right`
         laplace_mechanism(total(d), 1.0, EPSILON / 3, r) for _ in range(3)
     ),
     "clipped_early": lambda d, r: total(d) + r.laplace(0.0, 1 / EPSILON),
-    "in_a_pool": in_a_pool,
     "raises_on_none": lambda d, r: raises_if(d, r, len(d) == 0),
     "charged_counter": lambda d, r: with_counter(d, r, EPSILON / 2, EPSILON / 4),
     "charges_the_sum": lambda d, r: [

@@ -2,13 +2,11 @@
 leaves no process behind.
 """
 
-import gc
 import importlib.util
 import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -17,8 +15,7 @@ import numpy as np
 import pytest
 
 import dpwitness as dpw
-from dpwitness.auditors.workers.engine import MechanismFailed
-from dpwitness.auditors.workers.worker_failures import explained
+from dpwitness.auditors.workers.engine import MechanismFailed, explained
 from dpwitness.executors import pools as cluster_module
 from dpwitness.executors.specs import FORMS, parse
 from dpwitness.mechanisms import Laplace
@@ -157,22 +154,6 @@ def test_an_extra_that_is_missing_is_named(spec, extra, monkeypatch):
     with pytest.raises(dpw.InvalidArgument) as told:
         dpw.executors.executor(spec)
     assert str(told.value).startswith(f"--executor {spec} needs the extra dpwitness[{extra}]")
-
-
-@pytest.mark.slow
-def test_a_large_pair_is_read_once_by_each_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
-    with dpw.executors.executor("processes:1") as executor:
-        found = dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3, executor=executor)
-        package = "__import__('dpwitness.auditors.workers.pair_files').auditors.workers.pair_files"
-        hits, misses, *_ = executor.submit(eval, f"tuple({package}.read.cache_info())").result()
-    assert misses == 1 and hits > 4
-    assert counted(found) == counted(dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3))
-    assert len(list(tmp_path.glob("dpwitness-pair-*"))) == 1
-    del pair, found
-    gc.collect()
-    assert not list(tmp_path.glob("dpwitness-pair-*"))
 
 
 @pytest.mark.slow_cases("dask-local:2")

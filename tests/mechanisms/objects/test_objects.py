@@ -22,7 +22,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.mechanisms.wrappers.adversaries import answer_kind
+from dpwitness.mechanisms.wrappers.sessions import answer_kind
 from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
 PAIR = dpw.Pair(np.zeros(4), np.array([1.0, 0, 0, 0]), relation="replace-one")

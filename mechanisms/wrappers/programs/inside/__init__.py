@@ -2,5 +2,5 @@
 because dpwitness may be missing there.
 
 `worker` is started as a script and loads the other modules by their paths; the controller imports
-`wire` for its end of the pipe.
+`codec` for its end of the pipe.
 """

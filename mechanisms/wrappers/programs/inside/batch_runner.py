@@ -1,5 +1,6 @@
 """Runs of one batch, made one by one if necessary, with their results, exceptions, random draws and
-warnings.
+warnings; and the datasets of a worker: large ones travel once, and each batch gets a fresh copy,
+whose changes are noticed.
 
 `worker` loads this module too, so the module uses only the standard library and NumPy (Python 3.8
 or later).
@@ -11,11 +12,22 @@ import contextlib
 import copy
 import itertools
 import os
+import sys
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING or __name__ != "dpwitness_batch_runner":
+    from dpwitness.core.values import dataframe_backends
+    from dpwitness.mechanisms.wrappers.programs.inside import codec, introspection
+else:  # in a worker, which has loaded these modules before
+    codec, introspection = sys.modules["dpwitness_codec"], sys.modules["dpwitness_introspection"]
+    dataframe_backends = codec.dataframe_backends
+
+_WATCHED_BATCHES = 8  # batches after which a frame is no longer checked for changes
 
 
 def generator(state: Any, seed: list[int]) -> Any:
@@ -58,13 +70,6 @@ class Parts(list):  # type: ignore[type-arg]
     """Results of runs made one by one: arrays, lists and lists of exceptions, in order."""
 
 
-class Raised:
-    """Result of a call that raised an exception."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error.with_traceback(None)
-
-
 def one_by_one(
     run: Callable[..., Any], dataset: Any, size: int, rng: Any, kwargs: dict[str, Any]
 ) -> Any:
@@ -87,11 +92,23 @@ def one_by_one(
         except Exception as error:
             if is_failure(error):
                 raise
-            done.append(Raised(error))
+            done.append([error.with_traceback(None)])
         draws.append(random_words_drawn(rng) - at)
-    return Parts(
-        _join(kind, list(same)) for kind, same in itertools.groupby(done, _join_key)
-    ), draws
+    return Parts(joined(done)), draws
+
+
+def joined(results: list[Any]) -> list[Any]:
+    """Return the results of single runs, with consecutive arrays of one kind, and consecutive
+    lists, joined.
+    """
+    found: list[Any] = []
+    for kind, same in itertools.groupby(results, _join_key):
+        each = list(same)
+        if isinstance(kind, tuple):
+            found.append(np.concatenate(each))
+        else:
+            found.append([item for part in each for item in part] if kind is list else each[0])
+    return found
 
 
 def _copied(value: Any) -> Any:
@@ -104,6 +121,13 @@ def _copied(value: Any) -> Any:
         and isinstance(value[0], (float, int, str, bytes, type(None)))
     ):
         return value[:]
+    return copy_if_possible(value)
+
+
+def copy_if_possible(value: Any) -> Any:
+    """Return a deep copy, because the mechanism may modify the value later; the value itself if it
+    cannot be copied.
+    """
     try:
         return copy.deepcopy(value)
     except Exception:
@@ -114,16 +138,7 @@ def _join_key(part: Any) -> Any:
     """Return a key; consecutive results with equal keys can be joined."""
     if isinstance(part, np.ndarray) and part.shape[:1] == (1,):
         return part.dtype, part.shape
-    return type(part) if type(part) in (Raised, list) else id(part)
-
-
-def _join(kind: Any, parts: list[Any]) -> Any:
-    """Return consecutive results of one kind as one result."""
-    if kind is Raised:
-        return [part.error for part in parts]
-    if kind is list:
-        return [item for part in parts for item in part]
-    return np.concatenate(parts) if isinstance(kind, tuple) else parts[0]
+    return list if type(part) is list else id(part)
 
 
 def random_words_drawn(rng: Any) -> int:
@@ -132,3 +147,52 @@ def random_words_drawn(rng: Any) -> int:
     """
     state = rng.bit_generator.state
     return int(state["state"]["state"][3]) if state["bit_generator"] == "SFC64" else 0
+
+
+class DatasetCache:
+    """Received datasets, by key, and the frames that were built from them."""
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[str, tuple[Any, codec.Blobs]] = OrderedDict()
+        self.ready: dict[str, tuple[Any, Any]] = {}  # frames, and their state before the first run
+        self.watched: dict[str, int] = {}
+
+    def copy(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any]:
+        """Return a fresh copy of a request's dataset, and its state before the run; None for the
+        state if it is no longer checked.
+        """
+        key: str = header.get("key", "")
+        if "data" in header:
+            found = header["data"], blobs
+            if key:
+                self.entries[key] = found
+                if len(self.entries) > codec.CACHE_SIZE:
+                    gone, _ = self.entries.popitem(last=False)
+                    self.ready.pop(gone, None)
+        else:
+            found = self.entries[key]
+        # changes of a copy cannot affect the next batch, so only the first calls are checked
+        if key in self.ready:
+            built, before = self.ready[key]
+            self.watched[key] += 1
+            return dataframe_backends.shallow_copy(built), before if self.watched[
+                key
+            ] < _WATCHED_BATCHES else None
+        try:
+            dataset = codec.unpack(*found)
+        except dataframe_backends.UnsupportedData as error:
+            raise introspection.Unfit(f"the dataset cannot be built here: {error}") from None
+        before, light = dataset_state(dataset), dataframe_backends.shallow_copy(dataset)
+        if key and light is not None:
+            self.ready[key], self.watched[key] = (dataset, before), 0
+            return light, before
+        return dataset, before
+
+
+def dataset_state(dataset: Any) -> Any:
+    """Return the packed form of a dataset, for comparison after a run."""
+    blobs: codec.Blobs = []
+    try:
+        return codec.pack_dataset(dataset, blobs), blobs
+    except dataframe_backends.UnsupportedData as error:
+        return str(error), []

@@ -49,11 +49,8 @@ if TYPE_CHECKING:
     from dpwitness.mechanisms.wrappers.programs.inside import (
         batch_runner,
         codec,
-        dataset_cache,
         global_generators,
         introspection,
-        packages,
-        plain_calls,
     )
 else:
 
@@ -68,20 +65,20 @@ else:
         spec.loader.exec_module(module)
         return module
 
-    introspection, batch_runner = _load_sibling("introspection"), _load_sibling("batch_runner")
-    codec, global_generators = _load_sibling("codec"), _load_sibling("global_generators")
-    dataset_cache, packages, plain_calls = (
-        _load_sibling("dataset_cache"),
-        _load_sibling("packages"),
-        _load_sibling("plain_calls"),
+    codec, introspection = _load_sibling("codec"), _load_sibling("introspection")
+    batch_runner, global_generators = (
+        _load_sibling("batch_runner"),
+        _load_sibling("global_generators"),
     )
 
 
+# folder of this package's wrappers, which are loaded by path: the interpreter may have no dpwitness
+_WRAPPERS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
 _MAX_PROCESSES = 32  # most processes that may still run after a batch
 
 
-class Worker(plain_calls.PlainCalls):
+class Worker:
     """Server of requests, one at a time. The method `do_<op>` answers the request `op`."""
 
     def __init__(self) -> None:
@@ -92,7 +89,7 @@ class Worker(plain_calls.PlainCalls):
         self.looks = 8
         self.hears = 16  # remaining batches whose warnings are reported
         self.rng: Any = None
-        self.datasets = dataset_cache.DatasetCache()
+        self.datasets = batch_runner.DatasetCache()
         self.session: Any = None
         # a pipe, in which a forked child reports that it has returned
         self.returned: tuple[int, int] | None = None
@@ -142,7 +139,7 @@ class Worker(plain_calls.PlainCalls):
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
         with self._user_code("is not importable", **introspection.install_declarations(self.place)):
-            packages.provide_dpwitness()
+            _provide_dpwitness()
             if self.place.endswith(".py"):
                 spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
                 self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(
@@ -193,7 +190,7 @@ class Worker(plain_calls.PlainCalls):
                 "text": f"{base} is created for each run, and its method {method} is called",
             }
         with self._user_code(f"{header['name']} fails in a trial call"):
-            form, description = packages.recognition().recognize(
+            form, description = _load_recognition().recognize(
                 found, header["name"], kwargs, dataset
             )
         return {"form": form, "name": header["name"], "text": description}
@@ -246,7 +243,7 @@ class Worker(plain_calls.PlainCalls):
         dataset, before = self.datasets.copy(header, blobs)
         state = codec.state_from_json(header["rng"]) if "rng" in header else None
         rng = self.rng = batch_runner.generator(state, header["seed"])
-        size, draws = header["size"], []
+        size, draws, raised = header["size"], [], None
         global_generators.seed(header["seed"])
         started, at = time.process_time(), batch_runner.random_words_drawn(rng)
         warned: list[str] = []
@@ -270,7 +267,7 @@ class Worker(plain_calls.PlainCalls):
         except Exception as error:
             if batch_runner.is_failure(error):
                 return {"failed": codec.text_of(error, str)}
-            value = batch_runner.Raised(error)
+            value, raised = None, error.with_traceback(None)
         seconds, words, self.hears = (
             time.process_time() - started,
             batch_runner.random_words_drawn(rng) - at,
@@ -287,75 +284,61 @@ class Worker(plain_calls.PlainCalls):
                 "the mechanism forks, and the child returns from the call too: only results "
                 "of the parent process are audited"
             )
-        if before is not None and dataset_cache.dataset_state(dataset) != before:
+        if before is not None and batch_runner.dataset_state(dataset) != before:
             return {
                 "failed": "mechanism changes its dataset in place; the dataset must stay unchanged"
             }
-        if self._is_output_reused(value):
+        if raised is None and self._is_output_reused(value):
             reason = "an output changes with the next call; return a new array each time"
             return {"failed": "mechanism returns the same buffer in every call: " + reason}
+        reply = {"cpu": seconds, "words": words, "draws": draws, "warned": warned}
         try:
-            if isinstance(value, batch_runner.Raised):
-                return {
-                    "raised": codec.pack(value.error, out),
-                    "cpu": seconds,
-                    "words": words,
-                    "warned": warned,
-                }
-            parts = isinstance(value, batch_runner.Parts)
-            packed = [codec.pack(part, out) for part in value] if parts else codec.pack(value, out)
+            if raised is not None:
+                reply["raised"] = codec.pack(raised, out)
+            elif isinstance(value, batch_runner.Parts):
+                reply["parts"] = [codec.pack(part, out) for part in value]
+            else:
+                reply["value"] = codec.pack(value, out)
         except RecursionError:
             return {
                 "failed": "mechanism returned an output that is nested too deeply to be read, or "
                 "contains itself"
             }
-        return {
-            "parts" if parts else "value": packed,
-            "cpu": seconds,
-            "words": words,
-            "draws": draws,
-            "warned": warned,
-        }
+        return reply
 
     def do_trace(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
-        recording = packages.recording()
+        recording = _load_recording()
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
             if step == "open":
-                self._open_session(recording, header, arguments)
+                found, run, kwargs = self._find_sampler(header, blobs)
+                own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
+                entries = [tuple(entry) for entry in arguments["entries"]]
+                entries += [e for each in own for e in recording.primitives.entries_of(each)]
+                session = recording.session.Session(
+                    functools.partial(run, **kwargs) if kwargs else run,
+                    entries,
+                    seed=global_generators.seed,
+                    snapshot=global_generators.snapshot,
+                    home=self.module,
+                    time_limit=arguments["limit"],
+                )
+                self.session = session.__enter__()
                 return {"value": None}
             if step == "close":
-                session, self.session = self.session, None
-                if session is not None:
-                    session.__exit__()
+                if self.session is not None:
+                    self.session.__exit__()
+                self.session = None
                 return {"value": None}
-            if "data" in header or "key" in header:
+            if "data" in header:
                 arguments["dataset"] = self.datasets.copy(header, blobs)[0]
             return {"value": codec.pack(getattr(self.session, step)(**arguments), out)}
         except recording.recorder.Stopped as stopped:
             return {"stopped": str(stopped) or "time limit"}
         except recording.primitives.WrongPrimitive as wrong:
             return {"error": str(wrong), "traceback": ""}
-
-    def _open_session(
-        self, recording: Any, header: codec.Message, arguments: dict[str, Any]
-    ) -> None:
-        found, run, kwargs = self._find_sampler(header, [])
-        own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
-        entries = [tuple(entry) for entry in arguments["entries"]]
-        entries += [entry for each in own for entry in recording.primitives.entries_of(each)]
-        session = recording.session.Session(
-            functools.partial(run, **kwargs) if kwargs else run,
-            entries,
-            seed=global_generators.seed,
-            snapshot=global_generators.snapshot,
-            home=self.module,
-            time_limit=arguments["limit"],
-        )
-        session.__enter__()
-        self.session = session
 
     def do_features(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
@@ -373,11 +356,78 @@ class Worker(plain_calls.PlainCalls):
         except Exception as error:
             return {"raised": codec.pack(error, out)}
 
+    def do_declarations(
+        self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
+    ) -> codec.Message:
+        """Return TARGETS of the target file."""
+        found = getattr(self.module, "TARGETS", None)
+        if found is None or not hasattr(self.module, "__file__"):
+            found = {}
+        if not isinstance(found, dict):
+            raise introspection.Unfit(
+                "TARGETS must be a dict of names and declarations, got "
+                f"{introspection.short_repr(found)}"
+            )
+        for name, declaration in found.items():
+            if not isinstance(name, str) or not name.isidentifier():
+                raise introspection.Unfit(
+                    f"TARGETS: a name must be an identifier, got {introspection.short_repr(name)}"
+                )
+            if not isinstance(declaration, dict) or not isinstance(declaration.get("kind"), str):
+                raise introspection.Unfit(
+                    f"TARGETS: {name} must be a dict with a kind, got "
+                    f"{introspection.short_repr(declaration)}"
+                )
+        return {"declared": codec.pack(found, out)}
+
+    def do_call(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
+        """Call a function with each list of arguments, and return values and exceptions; `marker`
+        is a file for the current position.
+        """
+        function = self._lookup(header["name"])
+        if not callable(function) or isinstance(function, types.ModuleType):
+            raise introspection.Unfit(
+                f"{header['name']} must be a function, got {introspection.short_repr(function)}"
+            )
+        marker = os.open(header["marker"], os.O_WRONLY)
+        try:
+            outcomes = [
+                self._outcome(function, header, i, marker, blobs, out)
+                for i in range(len(header["calls"]))
+            ]
+            return {"outcomes": outcomes}
+        finally:
+            os.close(marker)
+
+    def _outcome(
+        self,
+        function: Any,
+        header: codec.Message,
+        i: int,
+        marker: int,
+        blobs: codec.Blobs,
+        out: codec.Blobs,
+    ) -> Any:
+        """Return the packed value of a call, or its exception."""
+        arguments, keywords = codec.unpack(header["calls"][i], blobs), header["keywords"]
+        os.pwrite(marker, b"%20d" % i, 0)
+        kept = len(out)
+        try:
+            value = function(**dict(zip(keywords, arguments))) if keywords else function(*arguments)
+            return {"value": codec.pack_dataset(value, out)}
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # native code may raise a BaseException
+            del out[kept:]
+            with contextlib.suppress(Exception):
+                return {"raised": codec.pack(error.with_traceback(None), out)}
+            return {"raised": codec.pack(RuntimeError(type(error).__name__), out)}
+
     def _is_output_reused(self, value: Any) -> bool:
         """Return whether the output of the previous call has changed since. Only a worker's first
         calls are checked.
         """
-        if self.looks == 0 or isinstance(value, (batch_runner.Raised, batch_runner.Parts)):
+        if self.looks == 0 or isinstance(value, batch_runner.Parts):
             return False
         self.looks -= 1
         before, self.last = self.last, None
@@ -408,7 +458,7 @@ class Worker(plain_calls.PlainCalls):
         key = f"{name} {kwargs!r}"
         if form and key not in self.built:
             with self._user_code(f"{base} cannot be taken as {form}"):
-                self.built[key] = packages.recognition().formed(found, kwargs, form)
+                self.built[key] = _load_recognition().formed(found, kwargs, form)
         if not isinstance(found, type) and not form:
             return found
         if key not in self.built:
@@ -455,6 +505,41 @@ class Worker(plain_calls.PlainCalls):
             raise introspection.Wrong(
                 f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
             ) from None
+
+
+def _load_package(name: str, folder: str) -> Any:
+    """Load a folder as the package `name`."""
+    spec: Any = importlib.util.spec_from_file_location(
+        name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+    )
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _load_recording() -> Any:
+    """Return the package that records primitives."""
+    name = "dpwitness_recording"
+    found = sys.modules.get(name) or _load_package(name, os.path.join(_WRAPPERS, "recording"))
+    for part in ("primitives", "recorder", "session"):
+        importlib.import_module(f"{name}.{part}")
+    return found
+
+
+def _load_recognition() -> Any:
+    """Return the module that recognizes functions of one run, objects and estimators."""
+    if "dpwitness_objects" not in sys.modules:
+        _load_package("dpwitness_objects", _WRAPPERS)
+    return importlib.import_module("dpwitness_objects.recognition")
+
+
+def _provide_dpwitness() -> None:
+    """Make the folder `wrappers` importable as dpwitness and dpwitness.wrap in an interpreter
+    without dpwitness, for target files.
+    """
+    if importlib.util.find_spec("dpwitness") is None:
+        found = _load_package("dpwitness", _WRAPPERS)
+        found.wrap = sys.modules["dpwitness.wrap"] = found
 
 
 def _is_own_file(file: str) -> bool:

@@ -1,4 +1,4 @@
-"""The randomness that a function receives by name: the parameter, and the kind of object.
+"""The arguments that a function receives in a run: its dataset, labels, and randomness.
 
 Only a parameter with one of the names in `SEEDS` receives randomness. The caller provides all other
 arguments.
@@ -6,6 +6,7 @@ arguments.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import random
 import sys
@@ -13,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from .errors import InvalidArgument
+from .errors import InvalidArgument, MechanismFailed
 
 GENERATORS = ("rng", "generator", "random_generator", "prng", "gen", "np_random")
 SEEDS = ("rng", "random_state", "seed", *GENERATORS[1:], "rs", "key")
@@ -166,8 +167,6 @@ def bound(
     """Return the function with its arguments bound. Raises InvalidArgument for an unknown name, or
     a required argument that is missing.
     """
-    import functools
-
     taken = parameters(function)
     if taken is not None:
         names = [p.name for p in taken if p.kind in _KEYWORD_KINDS]
@@ -188,3 +187,44 @@ def bound(
             f"named {', '.join(SEEDS)} receives randomness"
         )
     return found
+
+
+def parts(dataset: Any, label: Optional[int], labeled: bool = False) -> Tuple[Any, Any]:
+    """Return X and y of a dataset; y is None without labels. With `labeled`, the last column of an
+    array is y.
+    """
+    fields = (
+        dataset
+        if isinstance(dataset, dict)
+        else {key: getattr(dataset, key) for key in ("x", "y") if hasattr(dataset, key)}
+    )
+    if {"x", "y"} <= set(fields):
+        counts = fields.get("multiplicity", getattr(dataset, "multiplicity", None))
+        x, y = np.asarray(fields["x"]), np.asarray(fields["y"])
+        return (x, y) if counts is None else (np.repeat(x, counts, axis=0), np.repeat(y, counts))
+    if (
+        isinstance(dataset, (tuple, list))
+        and len(dataset) == 2
+        and all(isinstance(part, np.ndarray) for part in dataset)
+    ):
+        return dataset[0], dataset[1]
+    if labeled and label is None and hasattr(dataset, "iloc") and getattr(dataset, "ndim", 0) == 2:
+        return dataset.iloc[:, :-1], dataset.iloc[:, -1]
+    rows = np.array(dataset)
+    if rows.ndim == 1:
+        rows = rows[:, None]
+    if labeled and label is None:
+        if rows.shape[1] < 2:
+            raise MechanismFailed(
+                "labels are required: give rows with the label in the last column, or (X, "
+                f"y); got shape {rows.shape}"
+            )
+        label = -1
+    if label is None:
+        return rows, None
+    if not -rows.shape[1] <= label < rows.shape[1]:
+        raise MechanismFailed(
+            f"from_estimator: label must be a column of the dataset, got {label} for shape "
+            f"{rows.shape}"
+        )
+    return np.delete(rows, label, axis=1), rows[:, label]
