@@ -251,7 +251,7 @@ def _certified(request: _Request, started: float) -> CertifyResult:
         note = f"{error} (false-alarm probability at most {FALSE_ALARM:g})"
     except (ConvergenceError, ArithmeticError) as error:
         verdict, note = Verdict.ERROR, f"the mechanism raises {type(error).__name__}: {error}"
-    found = Found("none", (), (), *[np.empty(0)] * 3)
+    found = Found("none", (), (), np.empty(0), np.empty(0), np.empty(0))
     nothing = _Decision(
         verdict, End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), (note,)
     )

@@ -190,10 +190,10 @@ def _with_atoms(part: LossLaw, rest: EnclosedLaw) -> EnclosedLaw:
             max(0.0, u - float(m.sum())) if u else 0.0
             for u, m in ((law.unseen_p, part.p), (law.unseen_q, part.q))
         ]
-        joined = (
+        loss, p, q = (
             np.concatenate([getattr(law, name), getattr(part, name)]) for name in ("loss", "p", "q")
         )
-        return LossLaw.of(*joined, unseen[0], unseen[1], extremes)
+        return LossLaw.of(loss, p, q, unseen[0], unseen[1], extremes)
 
     def refine(losses: Sequence[float]) -> EnclosedLaw:
         return _with_atoms(part, rest.refined(losses))

@@ -41,7 +41,7 @@ from dpwitness.core.domains import Domain
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require_one_of
-from dpwitness.mechanisms.wrappers.programs.declared import Declared, declarations, library_note
+from dpwitness.mechanisms.wrappers.programs.declared import Declared, declarations, note_on_library
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain, loaded
 
@@ -141,7 +141,7 @@ class DeclaredTransformation(DeclaredFunction):
 
 def _library(target: Target) -> tuple[str, ...]:
     """Return a note on the library of a target file, if the file names one."""
-    return tuple(filter(None, [library_note(target)]))
+    return tuple(filter(None, [note_on_library(target)]))
 
 
 @dataclass(frozen=True, eq=False)

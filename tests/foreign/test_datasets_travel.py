@@ -11,7 +11,7 @@ import dpwitness as dpw
 from dpwitness.auditors.witnesses.parquet_files import ENTRIES, has_frame_files
 from dpwitness.auditors.witnesses.witness_reader import load_json
 from dpwitness.core.values.json_codec import from_jsonable
-from dpwitness.mechanisms.wrappers.programs import python_worker
+from dpwitness.mechanisms.wrappers.programs import worker_pool
 from dpwitness.reports.audit.document import read_document
 from dpwitness.reports.audit.report import write_document, write_report
 
@@ -73,13 +73,13 @@ def big(rows=100_000):
 def test_a_frame_of_many_rows_is_one_transfer_a_worker(target, monkeypatch):
     """2.9 MB each: two datasets are sent once each, however many batches are run on them."""
     sent = []
-    send = python_worker.Worker.send
+    send = worker_pool.Worker.send
 
     def counted(self, parts, deadline):
         sent.append(sum(len(part) for part in parts))
         return send(self, parts, deadline)
 
-    monkeypatch.setattr(python_worker.Worker, "send", counted)
+    monkeypatch.setattr(worker_pool.Worker, "send", counted)
     frame = big()
     pair = dpw.Pair(frame, frame[frame.user != 7], "add-remove", unit="user")
     found = target("total")

@@ -81,7 +81,8 @@ class LargestLossBounds(Side):
 
     def supremum(self) -> Span:
         """Enclose the largest privacy loss."""
-        return self.cells.supremum()
+        found: Span = self.cells.supremum()
+        return found
 
     def epsilon(self, delta: float, relative: float = 0.0, edge: float | None = None) -> Span:
         """Enclose epsilon at `delta`: pure DP implies approximate DP, so epsilon is at most the

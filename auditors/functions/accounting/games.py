@@ -121,7 +121,7 @@ def _laws(seed: int) -> Iterator[Point]:
 def _error_of_tool(call: Call, at: Point) -> tuple[float, list[str]]:
     """Return the exact error probability at one law of the scores, and the problems of calls."""
     total = at["canaries"]
-    pairs = list(itertools.product(range(total + 1), repeat=2))
+    pairs = list(itertools.product(range(total + 1), range(total + 1)))
     scores = [[1.0] * count + [0.0] * (total - count) for count in range(total + 1)]
     answers = call(
         [
