@@ -48,7 +48,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import logsumexp
-from scipy.stats import binom
 
 from dpwitness.core.protocols.mechanism import FloatArray
 
@@ -209,6 +208,8 @@ def median_limits(values: FloatArray, alpha: float) -> tuple[float, float]:
     too few values.
     """
     n = len(values)
+    from scipy.stats import binom  # half a second, and few audits need it
+
     rank = int(binom.ppf(alpha, n, 0.5))  # least k with P(Bin <= k) >= alpha, so P(Bin < k) < alpha
     if rank < 1:
         return -math.inf, math.inf
