@@ -30,7 +30,7 @@ _LEARNED = (
 
 
 def test_every_case_has_a_golden_result_and_every_kind_of_audit_has_a_case():
-    assert list(EXPECTED) == list(CASES)
+    assert set(EXPECTED) == set(CASES)
     assert {name.partition("/")[0] for name in CASES} >= {
         "zoo", "paper", "notion", "output", "domain", "audit", "sequential", "outputs", "certify", "trace", "canaries", "sensitivity",
         "utility", "stability", "accountant", "metamorphic", "plan", "search", "session",
