@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from dpwitness import InvalidArgument, Verdict, certify, compare, suites
+from dpwitness import InvalidArgument, Verdict, certify, suites
 from dpwitness.auditors.witnesses.audit_result import BitLevel
 from dpwitness.cli import main
 from dpwitness.mechanisms import Truth, paper_zoo, zoo
 from dpwitness.option_values.parsers import matches
 from dpwitness.reports import write_report
-from dpwitness.suites import Case, Suite, run_case, suite
+from dpwitness.suites import Case, Suite, compare, run_case, suite
 
 
 @pytest.mark.parametrize(
