@@ -12,7 +12,7 @@ from dpwitness.core.values.json_reader import read_json
 OLD = sorted((Path(__file__).parent / "witnesses").glob("*.json"))
 
 
-@pytest.mark.slow_cases("binned", "threshold", "utility", "white-box", "white-box-rows")
+@pytest.mark.slow_cases("threshold", "utility", "white-box", "white-box-rows")
 @pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
 def test_an_old_witness_replays(path, capsys):
     allowed = ["--allow", "numpy:mean"] if path.stem == "sensitivity" else []
@@ -24,7 +24,6 @@ def test_an_old_witness_replays(path, capsys):
 def test_every_kind_is_there_under_old_names():
     assert {path.stem for path in OLD} >= {
         "atoms",
-        "binned",
         "claim",
         "intervals",
         "low-bits",

@@ -175,7 +175,7 @@ def test_a_large_pair_is_read_once_by_each_process(tmp_path, monkeypatch):
     pair = dpw.Pair(np.zeros(10_000), np.r_[1.0, np.zeros(9_999)])
     with dpw.executors.executor("processes:1") as executor:
         found = dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3, executor=executor)
-        package = "__import__('dpwitness.auditors.workers.pair_files').auditors.running.pair_files"
+        package = "__import__('dpwitness.auditors.workers.pair_files').auditors.workers.pair_files"
         hits, misses, *_ = executor.submit(eval, f"tuple({package}.read.cache_info())").result()
     assert misses == 1 and hits > 4
     assert counted(found) == counted(dpw.audit(Laplace(1.0), pair=pair, trials=4_000, seed=3))
