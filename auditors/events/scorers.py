@@ -271,10 +271,15 @@ def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
         aligned = data.matrix[:, at] - data.label[:, None] * shift[at - 1]
     if not np.isfinite(aligned).all():
         return []
-    center, spread = np.median(aligned, axis=0), aligned.std(axis=0)
-    scale, moves = np.abs(aligned - center).mean(axis=0), shift[at - 1]
-    # equal numbers may have a spread by rounding
-    used = np.flatnonzero((np.minimum(spread, scale) > 0) & (center + moves != center))
+    moves = shift[at - 1]
+    with np.errstate(over="ignore", invalid="ignore"):  # near the largest float: no spread
+        center, spread = np.median(aligned, axis=0), aligned.std(axis=0)
+        scale = np.abs(aligned - center).mean(axis=0)
+        # equal numbers may have a spread by rounding
+        moved = center + moves != center
+    used = np.flatnonzero(
+        (np.minimum(spread, scale) > 0) & np.isfinite(spread) & np.isfinite(scale) & moved
+    )
     used = np.sort(
         used[np.argsort(-np.abs(moves[used]) / spread[used], kind="stable")[:_MAX_SHIFTED]]
     )

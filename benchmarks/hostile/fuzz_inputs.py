@@ -249,7 +249,7 @@ def signals(seed: int, count: int) -> Iterator[Run]:
     slow = ["audit", "hostile.py:fine", *PAIR[:-1], "1e10"]
     commands = [
         [*slow, "--workers", "2"], [*slow, "--workers", "2", "--in-process"], slow, [*slow, "--in-process", "--report", "out"],
-        ["audit", "hostile.py:act", "--kwargs", '{"how": "deaf"}', *PAIR[:-1], "1e10", "--workers", "2", "--in-process"],
+        ["audit", "hostile.py:act", "--kwargs", '{"how": "deaf"}', *PAIR[:-1], "1e10", "--workers", "2"],
         ["claims", "check", "all", "--quick", "--workers", "2"], ["audit", *LAPLACE[1:-1], "1e11", "--workers", "2"],
     ]  # fmt: skip
     for i in range(count):

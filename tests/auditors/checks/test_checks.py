@@ -208,7 +208,7 @@ class Poisson:
     def __init__(self, relation="add-remove", scalar=False):
         self.domain, self.claim, self.scalar = (
             Records(3, relation=relation),
-            ApproxDP(3.0, 1e-3),
+            ApproxDP(2.5, 1e-3),
             scalar,
         )
 

@@ -135,7 +135,9 @@ def test_equal_laws_are_not_accused(name):
     """And the loss is exact where the law of the noise is known."""
     run, loss = SOUND[name]
     result = traced(run, "gdp:1" if "normal" in name else "pure:1", confirm=False)
-    assert result.findings == () and result.verdict is dpw.Verdict.NOT_REFUTED
+    different = name == "another sampler"  # runs that differ may have equal laws by chance
+    expected = dpw.Verdict.INCONCLUSIVE if different else dpw.Verdict.NOT_REFUTED
+    assert result.findings == () and result.verdict is expected, result.headline()
     if loss is not None:
         assert result.loss == pytest.approx(loss, rel=1e-6)
 

@@ -85,7 +85,7 @@ def test_published_witnesses_are_read(path):
 OLD = sorted((Path(__file__).parent / "witnesses").glob("*.json"))
 
 
-@pytest.mark.slow_cases("binned", "threshold", "utility", "white-box", "white-box-rows")
+@pytest.mark.slow_cases("threshold", "utility", "white-box", "white-box-rows")
 @pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
 def test_an_old_witness_replays(path, capsys):
     allowed = ["--allow", "numpy:mean"] if path.stem == "sensitivity" else []
@@ -97,7 +97,6 @@ def test_an_old_witness_replays(path, capsys):
 def test_every_kind_is_there_under_old_names():
     assert {path.stem for path in OLD} >= {
         "atoms",
-        "binned",
         "claim",
         "intervals",
         "low-bits",

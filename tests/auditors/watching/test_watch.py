@@ -197,7 +197,7 @@ def test_the_scripts_of_the_workflows_run(tmp_path, monkeypatch, capsys):
     for number, script in enumerate(scripts(), start=1):
         words = shlex.split(script.replace("\\\n", " "))
         assert words.pop(0) == "dpwitness"
-        assert main([*words, "--trials", "3000"]) == 1
+        assert main([*words, "--trials", "12000"]) == 1
         out = capsys.readouterr().out.splitlines()
         assert out[0].startswith("release.py:noisy_mean   NOT REFUTED")
         assert f"{number} calls" in out[0]
