@@ -337,6 +337,7 @@ def parse_claim(text: str) -> Claim:
 
     Examples
     --------
+    >>> from dpwitness.core.claims.claim import parse_claim
     >>> parse_claim("rdp:2,0.3")
     RDP(alpha=2.0, epsilon=0.3)
     >>> print(parse_claim("rdp:2=0.3,4=0.7"), parse_claim("group:3,gdp:0.5").on(None))
@@ -407,6 +408,7 @@ def exact_claim(text: str, numbers: Sequence[float]) -> Claim:
 
     Examples
     --------
+    >>> from dpwitness.core.claims.claim import exact_claim
     >>> exact_claim("pure:1", [1.00000049, 0.0])
     PureDP(epsilon=1.00000049)
     """
@@ -433,6 +435,7 @@ def exact_text(claim: Claim) -> str:
 
     Examples
     --------
+    >>> from dpwitness.core.claims.claim import exact_text, parse_claim
     >>> exact_text(parse_claim("approx:0.5,1e-5")), exact_text(parse_claim("pure:1.00000049"))
     ('approx:0.5,1e-05', 'pure:1.00000049')
     """

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from flint import ctx
 
+from dpwitness import suites
 from dpwitness.benchmarks.pages.papers.claims_page import checks_page, page, write
 from dpwitness.cli import main
 from dpwitness.proofs_checks.engine import (
@@ -21,7 +22,6 @@ from dpwitness.proofs_checks.engine import (
     ledger,
     settle,
 )
-from dpwitness.suites import claims
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE.parents[1] / "reports" / "published"
@@ -243,14 +243,14 @@ def test_check_one(capsys, tmp_path):
 
 
 def test_an_interrupted_run_keeps_what_was_checked(monkeypatch, capsys, tmp_path):
-    real = claims._check_claim
+    real = suites._check_claim
 
     def checked(id, **options):
         if id != "CM-01":
             raise KeyboardInterrupt
         return real(id, **options)
 
-    monkeypatch.setattr(claims, "_check_claim", checked)
+    monkeypatch.setattr(suites, "_check_claim", checked)
     assert main(["claims", "check", "all", "--report", str(tmp_path / "out")]) == 3
     said = capsys.readouterr().out
     assert (
