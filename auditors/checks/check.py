@@ -34,6 +34,7 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 CONFIDENCE = 1 - 1e-9  # of every statistical check
 LEAST = 1000  # smallest number of runs of an audit
 _CALLS = 16  # calls of each dataset among the rounds of `require_indistinguishable`
+_TRIED = 4  # pairs of which a mechanism must run on some dataset
 FEW = 0.002  # default share of all runs, for checks that need a few runs only
 
 Labels = NDArray[np.int64]
@@ -55,6 +56,7 @@ class Subject:
     executor: Executor | None = None
     audits: dict[str, AuditResult] = dataclasses.field(default_factory=dict)
     runs: int = 0
+    raised: list[str] = dataclasses.field(default_factory=list)  # found once, for all checks
 
     def few(self, most: int) -> int:
         """Return `most`, or the number of runs of the current check if smaller; at least 2."""
@@ -87,6 +89,20 @@ class Subject:
         random stream.
         """
         return run_side(self.run, dataset, size, stream(self.seed, *key))
+
+    def always_raises(self) -> str:
+        """Return what every run raises on both datasets of the first pairs; an empty text if some
+        run returns an output.
+        """
+        if not self.raised:
+            found: list[str] = []
+            for dataset in (d for pair in self.pairs[:_TRIED] for d in (pair.d1, pair.d0)):
+                found += self.outputs(dataset, 2, 9).structures()
+                if not found[-1].startswith("raises "):
+                    break
+            raises = all(name.startswith("raises ") for name in found)
+            self.raised.append(found[0] if raises else "")
+        return self.raised[0]
 
     def audit(self, pairs: list[Pair], trials: int, *, bits: bool = False) -> AuditResult:
         """Audit the claim on these pairs, with a false-alarm probability of 1e-9."""
@@ -215,11 +231,15 @@ class Check:
 
     def __call__(self, subject: Subject) -> None:
         """Run the check on `subject` with a copy of its pairs. Raise Skip if `subject` does not
-        meet a requirement.
+        meet a requirement, and CheckFailed if every run raises: outputs that do not exist pass no
+        check.
         """
         for tag in self.needs:
             if not tag.is_met_by(subject):
                 raise Skip(tag.value)
+        needs_outputs = Tag.PARAMETERS not in self.needs and self.group != CLAIM
+        if needs_outputs and (raised := subject.always_raises()):
+            raise CheckFailed(f"every run {raised}")
         # one check must not affect another
         self.function(dataclasses.replace(subject, pairs=copy.deepcopy(subject.pairs)))
 

@@ -1,14 +1,15 @@
 """Commands: each command ends with each of its exit codes, and says why in its first line."""
 
 import contextlib
-import io
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from dpwitness.cli import main
+sys.path.insert(0, str(Path(__file__).parent))
+from command_line import run
 
 DOCS = Path(__file__).parents[2] / "docs" / "examples"
 TARGETS = """
@@ -101,6 +102,7 @@ CALLS = {  # name: command, exit code, a text of its answer
     "canaries, columns": ("canaries accepted.toml --claim pure:1", 2, "accepted.toml"),
     "check, passed": ("check noisy.py:sound -k shape --trials 2000", 0, "1 passed"),
     "check, failed": ("check noisy.py:weak -k claim --trials 8000", 1, "VIOLATED"),
+    "check, broken, outputs": ("check noisy.py:broken -k shape --trials 2000", 3, "every run raises RuntimeError"),
     "check, broken": ("check noisy.py:broken -k claim --trials 2000", 3, "always raises RuntimeError"),
     "check, no such check": ("check noisy.py:sound -k nothing", 2, "nothing"),
     "report, shown": ("report stored --show", 0, "VIOLATED in 1 of 1 audit: weak"),
@@ -132,7 +134,7 @@ CALLS = {  # name: command, exit code, a text of its answer
     "plan": ("plan --claim pure:1 --find 2", 0, "1,000 runs find a violation of pure:1"),
     "plan, nothing to find": ("plan --claim pure:1", 2, "find or trials must be given"),
     "plan, no violation": ("plan --claim pure:1 --find 0.5", 2, "find"),
-    "watch, violated": ("watch noisy.py:weak --store watch.db --seconds 1", 1, "VIOLATED"),
+    "watch, violated": ("watch noisy.py:weak --store watch.db --trials 12000", 1, "VIOLATED"),
     "watch, no store": ("watch noisy.py:weak", 2, "--store"),
     "store, list": ("store ls stored.db", 0, "weak"),
     "store, no file": ("store ls none.db", 2, "none.db"),
@@ -144,19 +146,6 @@ CALLS = {  # name: command, exit code, a text of its answer
     "no such command": ("audti", 2, "audti"),
     "version": ("--version", 0, "0.1.0"),
 }  # fmt: skip
-
-
-def run(line):
-    """Run a command in this process; return exit code, standard output and standard error."""
-    with (
-        contextlib.redirect_stdout(io.StringIO()) as out,
-        contextlib.redirect_stderr(io.StringIO()) as err,
-    ):
-        try:
-            code = main(line.split())
-        except SystemExit as end:
-            code = end.code
-    return code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -173,8 +162,8 @@ def folder(tmp_path_factory):
         entry = f'name = "weak"\nclaim = "pure:1"\nreason = "a test"\nexpires = {year}-01-01\n'
         (place / f"{name}.toml").write_text(f"[[accepted]]\n{entry}")
     with contextlib.chdir(place):
-        run(f"audit noisy.py:weak {ONE} --store stored.db --report stored")
-        run("audit noisy.py:weak --claim pure:9 --trials 2000 --in-process --report kept")
+        run(*f"audit noisy.py:weak {ONE} --store stored.db --report stored".split())
+        run(*f"audit noisy.py:weak --claim pure:9 {ONE} --report kept".split())
         witness = json.loads(Path("stored/witness-weak.json").read_text())
         Path("edited.json").write_text(json.dumps(witness | {"bound": 9.0}))
     return place
@@ -184,7 +173,7 @@ def folder(tmp_path_factory):
 def test_a_command_ends_with_its_exit_code_and_says_why(folder, name):
     line, expected, text = CALLS[name]
     with contextlib.chdir(folder):
-        code, out, err = run(line)
+        code, out, err = run(*line.split())
     assert code == expected, (code, out, err)
     assert text in out + err, (out, err)
     assert "Traceback" not in err and "unexpected error" not in err

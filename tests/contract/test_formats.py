@@ -3,15 +3,17 @@ when damaged.
 """
 
 import contextlib
-import io
 import json
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
 import dpwitness as dpw
-from dpwitness.cli import main
+
+sys.path.insert(0, str(Path(__file__).parent))
+from command_line import run
 
 TARGETS = """
 import math
@@ -71,16 +73,6 @@ KINDS = {  # command, exit code, verdict
     "metamorphic": (["audit", "mine.py:rows"], 1, "VIOLATED"),
     "canaries": (["canaries", "scores.csv", "--claim", "approx:0.5,1e-5"], 1, "VIOLATED"),
 }
-
-
-def run(*arguments):
-    """Run a command in this process; return exit code, standard output and standard error."""
-    with (
-        contextlib.redirect_stdout(io.StringIO()) as out,
-        contextlib.redirect_stderr(io.StringIO()) as err,
-    ):
-        code = main([str(argument) for argument in arguments])
-    return code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")
