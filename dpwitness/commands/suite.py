@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.reports.comparison.accepted import apply_accepted, unaccepted_rules
     from dpwitness.reports.phrasing.summary import acceptance_text
     from dpwitness.suites import suite_of
+    from dpwitness.suites.parallel import run_cases_in_parallel
 
     known = common.prepare(args)
     found = suite_of(args.name)
@@ -78,8 +79,15 @@ def run(args: argparse.Namespace) -> int:
         "confidence": args.confidence,
         "seed": args.seed,
     }
+    one_case_per_worker = (
+        args.store is None and args.executor is None and 1 < args.workers <= len(ready)
+    )
     with suppress(KeyboardInterrupt):
-        for audited in _run_in_turn(args, found, ready, options):
+        for audited in (
+            run_cases_in_parallel(found, ready, args.workers, **options)
+            if one_case_per_worker
+            else _run_in_turn(args, found, ready, options)
+        ):
             note_count = len(audited.json["notes"])
             outcome = replace(audited, json=apply_accepted([audited.json], known or ()).results[0])
             outcomes.append(outcome)
@@ -91,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
             )
             for line in [*accepted_now, *outcome.json["notes"][note_count:]]:
                 print(plain(f"{'':<{width}}  {line}"), file=out, flush=True)
+    outcomes.sort(key=lambda outcome: ready.index(outcome.case))
     data = [outcome.json for outcome in outcomes]
     results = [outcome.result for outcome in outcomes]
     report, write_failed = common.write_outputs(args, data, f"Suite {found.name}", results)

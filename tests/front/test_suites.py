@@ -159,3 +159,15 @@ def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
     assert "WRONG: it only keeps epsilon = 2, the violation was missed" in out
     assert "1 cases: 0 right, 1 wrong (too-good)" in out
     assert json.loads((tmp_path / "audit.json").read_text())["results"][0]["name"] == "too-good"
+
+
+def test_cases_in_parallel_have_the_counts_and_the_order_of_cases_in_turn(capsys):
+    found = []
+    for workers in ("1", "2"):
+        arguments = ["suite", "zoo", "-k", "svt1 or svt5 or laplace", "--trials", "3000", "--json"]
+        main([*arguments, "--workers", workers])
+        found.append(json.loads(capsys.readouterr().out))
+    in_turn, parallel = (
+        [(each["name"], each["verdict"], each.get("tally")) for each in data] for data in found
+    )
+    assert in_turn == parallel and len(in_turn) > 2
