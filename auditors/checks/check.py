@@ -95,13 +95,12 @@ class Subject:
         run returns an output.
         """
         if not self.raised:
-            found: list[str] = []
+            tried: list[Outputs] = []
             for dataset in (d for pair in self.pairs[:_TRIED] for d in (pair.d1, pair.d0)):
-                found += self.outputs(dataset, 2, 9).structures()
-                if not found[-1].startswith("raises "):
+                tried.append(self.outputs(dataset, 2, 9))
+                if not all_raise(tried[-1]):
                     break
-            raises = all(name.startswith("raises ") for name in found)
-            self.raised.append(found[0] if raises else "")
+            self.raised.append(tried[0].structures()[0] if all_raise(tried[-1]) else "")
         return self.raised[0]
 
     def audit(self, pairs: list[Pair], trials: int, *, bits: bool = False) -> AuditResult:
@@ -147,6 +146,11 @@ class Subject:
         # equal outputs on special data are not a fault
         if result.verdict is not Verdict.NOT_REFUTED and result.exercised is not False:
             raise CheckFailed(f"{why}: {result.headline()}", result)
+
+
+def all_raise(outputs: Outputs) -> bool:
+    """Return whether every one of these runs raised an exception."""
+    return all(name.startswith("raises ") for name in outputs.structures())
 
 
 class Skip(Exception):

@@ -23,6 +23,7 @@ from dpwitness.auditors.checks.check import (
     Skip,
     Subject,
     Tag,
+    all_raise,
     check,
     require_indistinguishable,
     words_drawn,
@@ -94,7 +95,7 @@ def check_values_outside_domain(subject: Subject) -> None:
     ordinary = subject.outputs(_longer_dataset(base), 32, 7)
     for name, changed in _with_values(base, _values_outside(domain)):
         outputs = subject.outputs(changed, 32, 7)
-        if _always_raises(outputs):
+        if all_raise(outputs):
             continue
         if getattr(domain, "missing" if np.isnan(changed).any() else "outside", False):
             admitted.append(_changed_pair(domain, base, name, changed))
@@ -219,11 +220,7 @@ def _words_of_batch(subject: Subject, dataset: Any, size: int) -> int:
 
 def _is_refused(subject: Subject, dataset: Any) -> bool:
     """Return whether all of a few runs on `dataset` raise."""
-    return _always_raises(subject.outputs(dataset, 8, 7))
-
-
-def _always_raises(outputs: Outputs) -> bool:
-    return all(name.startswith("raises ") for name in outputs.structures())
+    return all_raise(subject.outputs(dataset, 8, 7))
 
 
 def _breaks_numbers(ordinary: Outputs, special: Outputs) -> bool:
