@@ -72,9 +72,14 @@ def _run_in_worker(suite: str, name: str, options: dict[str, Any]) -> Outcome:
 
 def _error_outcome(case: Case, suite: Suite, why: str) -> Outcome:
     """Return the outcome of a case whose worker died."""
-    claim = case.claim or case.mechanism.claim
-    trials = case.trials or suite.trials
     result = AuditResult(
-        case.name, claim, Verdict.ERROR, suite.confidence, suite.seed, 0, trials, notes=(why,)
+        name=case.name,
+        claim=case.claim or case.mechanism.claim,
+        verdict=Verdict.ERROR,
+        confidence=suite.confidence,
+        seed=suite.seed,
+        notes=(why,),
+        trials=0,
+        requested=case.trials or suite.trials,
     )
     return Outcome(case, result, result_json(result), None)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from dpwitness.cli import main
 from dpwitness.mechanisms import Truth, paper_zoo, zoo
 from dpwitness.option_values.parsers import matches
 from dpwitness.reports import write_report
-from dpwitness.suites import Case, Suite, compare, run_case, suite
+from dpwitness.suites import Case, Suite, compare, parallel, run_case, suite
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,19 @@ def test_cases_in_parallel_have_the_counts_and_the_order_of_cases_in_turn(capsys
         arguments = ["suite", "zoo", "-k", "svt1 or svt5 or laplace", "--trials", "3000", "--json"]
         main([*arguments, "--workers", workers])
         found.append(json.loads(capsys.readouterr().out))
-    in_turn, parallel = (
+    in_turn, at_once = (
         [(each["name"], each["verdict"], each.get("tally")) for each in data] for data in found
     )
-    assert in_turn == parallel and len(in_turn) > 2
+    assert in_turn == at_once and len(in_turn) > 2
+
+
+def test_a_case_whose_worker_dies_is_an_error(monkeypatch):
+    monkeypatch.setattr(parallel, "_run_in_worker", _die)
+    case = Case("dies", zoo()["laplace"])
+    (outcome,) = parallel.run_cases_in_parallel(suites.suite_of("zoo"), [case], 2)
+    assert outcome.result.verdict is Verdict.ERROR and outcome.right is None
+    assert "terminated abruptly" in outcome.result.notes[0]
+
+
+def _die(*_):
+    os._exit(1)
