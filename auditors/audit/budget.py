@@ -12,8 +12,6 @@ SCREEN_SHARE = 0.25  # share of the runs for the first looks at more pairs than 
 # minimum number of runs per pair of an audit that looks for more than gross violations
 MIN_RUNS_PER_PAIR = 1000
 SHORT_PAIRS = 3  # number of pairs that audits with few runs try
-# minimum number of runs per pair if more pairs are tried: its probe and pilots take about 500
-_RUNS_PER_TRIED_PAIR = 2000
 TRAIN_VALUES = 2**23  # maximum number of values stored for training
 MAX_CHUNK_ROUNDS = 2**19  # maximum number of rounds in a chunk
 LOOKS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -25,32 +23,20 @@ LOOK_ALPHA_SHARE = EARLY_ALPHA / len(LOOKS)
 LOOK_SHARES = {look: LOOK_ALPHA_SHARE if look < 1 else 1 - EARLY_ALPHA for look in LOOKS}
 # rounds that train the event of the look during the training, and rounds that test it
 EARLY_LOOK_ROUNDS = (2**12, 2**13)
-_MIN_PROBE_ROUNDS = 16  # minimum number of rounds in a probe's chunk
-# the same in an audit with a time budget for less than `MIN_RUNS_PER_PAIR` runs
-_SHORT_PROBE_ROUNDS = 8
-_PROBE_SHARE = 0.05  # maximum share of the runs for probes; above it their chunks are smaller
-_BIT_SHARE = 0.1
-_BIT_ROUNDS = 2**16  # leaks in the low bits are large: more rounds would only slow the audit
-# share of a small budget; it falls with the fourth root, because more data improve tests more than
-# events
-_TRAIN_SHARE = 0.3
-_FULL_SHARE_BUDGET = 20_000  # budget up to which _TRAIN_SHARE applies unchanged
-# share that trains the first of two events if the order of outputs is easy to learn
-_EASY_SHARE = 0.2
 TRAIN_ROUNDS = 2**18  # maximum number of rounds that train an event
 # budget up to which the first test also trains a better event; above it, only if the event is rare
 MAX_STAGED_BUDGET = 100_000
 MIN_FIRST_TEST_ROUNDS = 500  # minimum number of rounds in such a first test
 # number of guesses in the training outputs below which more outputs improve the choice of an event
 RARE_GUESSES = 400.0
-_TARGET_CHUNKS = 512  # target number of chunks in a stage
 
 
 def tried_pairs(planned: int) -> int:
     """Return the maximum number of pairs that get a probe and pilots; the others have a look of few
     runs only.
     """
-    return max(min(SHORT_PAIRS, planned // MIN_RUNS_PER_PAIR), planned // _RUNS_PER_TRIED_PAIR)
+    # each of more pairs gets 2000 runs, of which its probe and pilots take about 500
+    return max(min(SHORT_PAIRS, planned // MIN_RUNS_PER_PAIR), planned // 2000)
 
 
 def probe_chunk(planned: int, pairs: int) -> int:
@@ -58,15 +44,17 @@ def probe_chunk(planned: int, pairs: int) -> int:
     each pair.
     """
     if planned < MIN_RUNS_PER_PAIR:
-        return _SHORT_PROBE_ROUNDS
-    return max(_MIN_PROBE_ROUNDS, min(PROBE, int(_PROBE_SHARE / 4 * planned / pairs)))
+        return 8  # only a time budget allows for so few runs
+    # smaller chunks where the probes would take more than 5 % of the runs
+    return max(16, min(PROBE, int(0.05 / 4 * planned / pairs)))
 
 
 def bit_rounds(budget: int, pairs: int) -> int:
     """Return the number of rounds of the low-bit audit, which runs only if outputs have
     low bits.
     """
-    return min(int(_BIT_SHARE * budget), _BIT_ROUNDS * min(pairs, 4))
+    # leaks in the low bits are large: more rounds would only slow the audit
+    return min(int(0.1 * budget), 2**16 * min(pairs, 4))
 
 
 def training_rounds(budget: int, width: int, *, easy: bool = False) -> int:
@@ -74,9 +62,10 @@ def training_rounds(budget: int, width: int, *, easy: bool = False) -> int:
     two if few outputs teach their order.
     """
     share = (
-        _EASY_SHARE
+        0.2
         if easy
-        else _TRAIN_SHARE * min(1.0, _FULL_SHARE_BUDGET / max(budget, 1)) ** 0.25
+        # falls with the fourth root of a large budget: more data improve tests more than events
+        else 0.3 * min(1.0, 20_000 / max(budget, 1)) ** 0.25
     )
     return int(min(share * budget, TRAIN_ROUNDS, TRAIN_VALUES // width))
 
@@ -95,5 +84,6 @@ def chunk_size(rounds: int, width: int) -> int:
     chunk take a few megabytes. The number does not depend on the speed of the mechanism, which
     determines only the number of chunks per task (`Pace`).
     """
-    wanted = 2 ** int(math.log2(max(rounds / _TARGET_CHUNKS, 128)))
+    # about 512 chunks in a stage
+    wanted = 2 ** int(math.log2(max(rounds / 512, 128)))
     return int(min(wanted, MAX_CHUNK_ROUNDS, max(256, 2 ** int(math.log2(2**21 / max(width, 1))))))

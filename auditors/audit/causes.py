@@ -37,12 +37,7 @@ from dpwitness.auditors.workers.engine import Phase, Segment
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _EXTRA_SHARE = 0.2  # runs of this stage beyond the plan, at most, as a share of the plan
-# runs of this stage after a sequential audit that ends earlier, if its limits allow for them
-_LEAST_SEQUENTIAL = 4_000
 _MIN_OUTPUTS = 20  # training outputs of each dataset from which an event on values is learned
-# share of the outputs that are not exceptions which must not hold repeated values; otherwise these
-# are not a part
-_MIN_SHARE = 0.01
 _MAX_SHOWN = 3  # values named in the description of a part
 _EVERYTHING = Intervals(0, np.empty(0), np.ones(1), 1)  # guesses D1 on every output
 
@@ -102,7 +97,8 @@ def _affordable(runner: RoundRunner, options: AuditOptions) -> int:
     """
     if options.find is None:
         return int(min(runner.done, max(runner.remaining, _EXTRA_SHARE * runner.planned)))
-    wanted = max(runner.done, min(_LEAST_SEQUENTIAL, options.trials - runner.done))
+    # at least 4,000 runs after a sequential audit that ends earlier, if its limits allow for them
+    wanted = max(runner.done, min(4_000, options.trials - runner.done))
     if options.seconds is None:
         return wanted
     left = max(options.seconds - runner.spent, _EXTRA_SHARE * options.seconds)
@@ -159,7 +155,8 @@ def _repeated_values(outputs: Outputs, first: int) -> tuple[Event, str] | None:
     if not blocks:
         return None
     event = Threshold(WeightedScore(outputs.values.shape[1], tuple(blocks)), -np.inf, 0.5)
-    if np.count_nonzero(event.guess(outputs) == 0) < _MIN_SHARE * len(outputs):
+    # repeated values are no part if they occur in all but 1 % of the outputs
+    if np.count_nonzero(event.guess(outputs) == 0) < 0.01 * len(outputs):
         return None
     more = f" and {len(words) - _MAX_SHOWN} more" if len(words) > _MAX_SHOWN else ""
     return event, ", ".join(words[:_MAX_SHOWN]) + more

@@ -39,7 +39,6 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _FORKS = "the mechanism forks"  # first words of a note that explains why no output changes
-_ENDING = 5.0  # seconds to wait for running tasks after their target is closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ def conclude(runner: RoundRunner, options: AuditOptions, stages: Iterator[Findin
         runner.close()
         if (interrupted or failure) and isinstance(options.mechanism, Target):
             options.mechanism.close()  # stop busy workers
-            wait(runner.pace.under_way, timeout=_ENDING)
+            wait(runner.pace.under_way, timeout=5.0)  # running tasks end with their target
             options.mechanism.close()  # stop workers that a running task has started since
         if runner.ledger is not None:
             runner.ledger.flush()

@@ -27,12 +27,8 @@ from dpwitness.auditors.witnesses.audit_result import BitLevel, PairScore
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Phase
 
-# maximum number of rounds in the first look at every pair, and in later looks at the best pairs
-_LOOK_ROUNDS = (2**13, 2**16, 2**16)
 _MIN_LOOK_ROUNDS = 200
 _FINALISTS = 5  # number of pairs in the second look, unless the first look has few rounds
-# looks of a pair, in the mean, if half of the pairs have a second look and a quarter a third
-_LOOKS = 1.75
 # rounds per pair in the first look below which the better half has a second look, and of many pairs
 # a third
 _FEW_ROUNDS = 1000
@@ -140,11 +136,13 @@ def _rank(
     """
     scores: dict[int, float] = {}
     known, every = dict(before or {}), dict[int, Sequence[BothSides]]()
-    room = max(SHORT_PAIRS, int(budget / (_LOOKS * _MIN_LOOK_ROUNDS)))
+    # 1.75 looks of a pair in the mean: half of the pairs have a second look, and a quarter a third
+    room = max(SHORT_PAIRS, int(budget / (1.75 * _MIN_LOOK_ROUNDS)))
     left, found = [k for k in range(len(pairs)) if k < room or k in head], None
     few = budget / len(phases) / len(left) < _FEW_ROUNDS
     first, end = int(len(left) <= _FINALISTS), 3 if few and len(left) > 2 * _FINALISTS else 2
-    looks = list(zip(phases, _LOOK_ROUNDS, strict=True))[first:end]
+    # most rounds in the first look at every pair, and in later looks at the best pairs
+    looks = list(zip(phases, (2**13, 2**16, 2**16), strict=True))[first:end]
     for phase, most in looks:
         rounds = int(
             max(

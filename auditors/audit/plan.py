@@ -38,11 +38,7 @@ from dpwitness.core.values.validation import (
 )
 
 OWN = "own"  # the mechanism's own loss law
-_TABLE_FACTORS = (0.1, 0.3, 1.0, 3.0, 10.0)  # numbers of runs in the table, as factors
 _RELATIVE_TOLERANCE = 1e-6  # relative tolerance between a law's parameter and the claim's
-# power from which the target itself counts as leaking; time limit of rehearsals, in seconds
-_MIN_POWER, _MAX_SECONDS = 0.05, 20.0
-_MAX_LAWS = 16  # largest number of pairs whose law is computed
 # smallest relative excess over the claim, and halvings of the interval, in the search
 _SMALLEST_EXCESS, _HALVINGS = 1e-6, 14
 
@@ -281,12 +277,12 @@ def _need_of_leaking_target(
     if (
         runs is None
         or runs > REHEARSED
-        or cost.run * runs * REPEATS >= _MAX_SECONDS
+        or cost.run * runs * REPEATS >= 20.0  # seconds
         or question.claim.bounds_renyi
     ):
         return need
     rehearsals = Rehearsals(mechanism, question.claim, pairs, question.confidence, executor)
-    if rehearsals.chance(runs) <= _MIN_POWER:
+    if rehearsals.chance(runs) <= 0.05:
         return need
     runs = rehearsals.needed(runs, question.power) or runs
     # rows state the power that rehearsals of this target found, not the power of the easiest law
@@ -309,7 +305,10 @@ def _table_sizes(question: _Question, trials: int | None, needed: int | None) ->
     """Return the numbers of runs of the table's rows."""
     center = trials or needed or (10**6 if question.own else MOST)
     return sorted(
-        {min(max(_round_to_three_digits(center * part), LEAST), MOST) for part in _TABLE_FACTORS}
+        {
+            min(max(_round_to_three_digits(center * part), LEAST), MOST)
+            for part in (0.1, 0.3, 1.0, 3.0, 10.0)
+        }
         | {center}
     )
 
@@ -345,7 +344,7 @@ def _own_law(mechanism: Any, pairs: Sequence[Pair], claim: Claim) -> LossLaw | N
     """Return the loss law of the pair with the largest parameter among the first pairs; None if the
     law of some pair is unknown.
     """
-    laws = [loss_law(mechanism, pair) for pair in pairs[:_MAX_LAWS]]
+    laws = [loss_law(mechanism, pair) for pair in pairs[:16]]
     known = [law for law in laws if law is not None]
     return (
         max(known, key=lambda law: parameter_of(claim, law))

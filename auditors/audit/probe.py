@@ -45,10 +45,7 @@ from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import warning_l
 from dpwitness.mechanisms.wrappers.programs.inside.codec import text_of
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
-_CALLS_BETWEEN = (1, 2)  # number of calls before each replay
 _CALL_RUNS = 8  # maximum number of runs per call
-_MAX_WARNINGS = 4  # maximum number of warnings in the notes
-_LAST_BITS = 1e-9  # relative difference up to which outputs differ in their last bits only
 
 _STATE_FAULT = (
     "keeps state between rounds or ignores rng "
@@ -210,9 +207,7 @@ def _run_foreign_probe(stage: Stage, seeded: bool) -> ProbeResult:
         if isinstance(owner, Target)
         else [warning_line(each) for each in caught_warnings or ()]
     )
-    return replace(
-        result, notes=(*result.notes, *list(dict.fromkeys(warning_texts))[:_MAX_WARNINGS])
-    )
+    return replace(result, notes=(*result.notes, *list(dict.fromkeys(warning_texts))[:4]))
 
 
 def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
@@ -233,7 +228,7 @@ def _run_probe(stage: Stage, seeded: bool, runs_before: int = 0) -> ProbeResult:
         # before the replays, which a slow exception makes expensive
         _check_output(stage, rounds, sides[0], sides[1])
     runs = min(_CALL_RUNS, stage.rounds // 2)
-    for calls in _CALLS_BETWEEN:
+    for calls in (1, 2):  # before each replay
         rounds += _check_buffer(stage, calls, runs)
         for call in range(calls):
             batches[0].append(
@@ -316,7 +311,7 @@ def _compare_runs(
 def _differ_in_last_bits(a: Outputs, b: Outputs) -> bool:
     """Return whether two batches are equal up to a relative difference of 1e-9 in their values."""
     same = a.values.shape == b.values.shape and np.array_equal(a.codes, b.codes)
-    return same and np.allclose(a.values, b.values, rtol=_LAST_BITS, atol=0.0, equal_nan=True)
+    return same and np.allclose(a.values, b.values, rtol=1e-9, atol=0.0, equal_nan=True)
 
 
 def _check_buffer(stage: Stage, call: int, runs: int) -> int:

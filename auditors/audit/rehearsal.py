@@ -42,7 +42,6 @@ REPEATS = 8
 MOST = 400_000
 # outputs per side, with a density and without
 _OUTPUTS_WITH_DENSITY, _OUTPUTS_WITHOUT_DENSITY = 4096, 2**14
-_CAUTION = 0.5  # standard errors by which counted rates are lowered
 _SEED = 7_000_003
 _EXTREME = 1e-12
 
@@ -124,7 +123,8 @@ class Rehearsals:
         )
         made = float(np.mean(guess != 0))
         if not has_capability(self.mechanism, WhiteBox) and made > 0:
-            right -= _CAUTION * math.sqrt(right * (made - right) / made / len(outputs))
+            # counted rates are lowered by half a standard error
+            right -= 0.5 * math.sqrt(right * (made - right) / made / len(outputs))
         return BestEvent(
             right, made - right, event.directions, 1.0 if right > made - right else 0.0
         )

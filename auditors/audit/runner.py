@@ -51,8 +51,6 @@ from dpwitness.mechanisms.wrappers.single_runs import PerRun
 T = TypeVar("T")
 
 _CHANGED = 1.5  # factor on the number of remaining runs from which they are planned again
-# seconds for the choice of a pair in a sequential audit with a smaller time budget
-_MIN_CHOICE = 1.0
 FIRST_CHUNK = "first "  # prefix of the keys of digests of first chunks
 
 
@@ -376,9 +374,8 @@ def runs_to_choose(runner: RoundRunner, options: AuditOptions, pairs: Sequence[P
             FEWEST,
             min(
                 runs,
-                int(
-                    max(options.seconds, _MIN_CHOICE) / measure_cost(runner, options, pairs[0]).run
-                ),
+                # at least one second for the choice of a pair
+                int(max(options.seconds, 1.0) / measure_cost(runner, options, pairs[0]).run),
             ),
         )
 

@@ -27,17 +27,9 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 
-_MIN_ROUNDS = 8  # minimum number of rounds per pair in the first look
-# the same in an audit with less than `MIN_RUNS_PER_PAIR` runs, which finds gross violations only
-_SHORT_SHARE, _SHORT_MIN_ROUNDS = 0.4, 4
-_MOST_ROUNDS = 512  # rounds of a pair after which more would not change its rank
 _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their random streams
 _PSEUDO_COUNT = 0.5  # added to each count before a log-ratio
-# maximum number of standard deviations by which a log-ratio is reduced, since the largest of many
-# is chance
-_MOST_DEVIATIONS = 2.0
-_SPREAD_RUNS = 4.0  # pseudo-runs that shrink the distance between two medians
-_MAX_DISTANCE = 100.0  # cap of this distance, in units of the spread
+_MAX_DISTANCE = 100.0  # cap of the distance of two medians, in units of the spread
 # maximum number of columns that are compared: those that vary most between datasets
 _MAX_COLUMNS = 512
 
@@ -152,9 +144,9 @@ def _look_size(planned: int) -> tuple[float, int]:
     pair.
     """
     return (
-        (SCREEN_SHARE, _MIN_ROUNDS)
+        (SCREEN_SHARE, 8)
         if planned >= MIN_RUNS_PER_PAIR
-        else (_SHORT_SHARE, _SHORT_MIN_ROUNDS)
+        else (0.4, 4)  # an audit with fewer runs finds gross violations only
     )
 
 
@@ -177,7 +169,8 @@ class _Looks:
         share, least = _look_size(self._runner.planned)
         budget = share * self._runner.planned / looks
         for look in range(looks):
-            rounds = int(min(max(budget / len(left), least), _MOST_ROUNDS))
+            # more than 512 rounds of a pair would not change its rank
+            rounds = int(min(max(budget / len(left), least), 512))
             usable = [k for k in left if self._look(look, k, rounds)]
             scores = self._scores(usable)
             if not usable:
@@ -289,7 +282,7 @@ def score(one: FloatArray, zero: FloatArray, spread: FloatArray) -> float:
         distance = np.nan_to_num(
             np.abs(_median(one) - _median(zero)) / spread, nan=0.0, posinf=_MAX_DISTANCE
         )
-    shrink = min(n, m) / (min(n, m) + _SPREAD_RUNS)
+    shrink = min(n, m) / (min(n, m) + 4.0)  # four pseudo-runs
     return float(np.max(ratios + 0.5 * shrink * np.minimum(distance, _MAX_DISTANCE)))
 
 
@@ -300,7 +293,8 @@ def _log_ratio(a: FloatArray, b: FloatArray, n: int, m: int) -> FloatArray:
     The more runs, the more standard deviations below the estimate: from a few runs, even a large
     loss is hardly larger than chance.
     """
-    deviations = min(_MOST_DEVIATIONS, math.log10(max(n + m, 1)))
+    # at most two: the largest of many log-ratios is chance
+    deviations = min(2.0, math.log10(max(n + m, 1)))
 
     def bound(a: FloatArray, b: FloatArray) -> FloatArray:
         a, b = a + _PSEUDO_COUNT, b + _PSEUDO_COUNT

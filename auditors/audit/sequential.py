@@ -37,10 +37,6 @@ from dpwitness.core.values.json_reader import Json
 
 FIRST_EPOCH = 64  # rounds that train the first event
 GROWTH = 4  # factor between the rounds before an epoch and before the next
-_LOOKS_PER_EPOCH = 64  # chunks of a short epoch, after each of which the evidence is looked at
-_LOOK_GROWTH = 1.02  # growth of an epoch's rounds between two looks
-_MIN_CHUNK = 16
-_CHECK_GROWTH = 1.2  # growth of an epoch's rounds between two checks of what its event can show
 
 
 class SequentialTest:
@@ -145,7 +141,8 @@ class SequentialTest:
     def _count(self, number: int, rounds: int, test: EventTest) -> Iterator[EventTest]:
         """Count the event in the rounds of an epoch, and look at the evidence on the way."""
         runner, options = self.runner, self.options
-        chunk = max(_MIN_CHUNK, min(rounds // _LOOKS_PER_EPOCH, chunk_size(rounds, options.width)))
+        # a short epoch has 64 chunks, after each of which the evidence is looked at
+        chunk = max(16, min(rounds // 64, chunk_size(rounds, options.width)))
         stage = runner.stage(test.pair, Phase.EXTENSION + number, test.index, rounds, chunk)
         learning = self.rows + rounds <= self.most_trained
         runner.planned = min(options.trials, runner.done + rounds)
@@ -164,7 +161,7 @@ class SequentialTest:
             pictured += sides if len(pictured) * chunk < PICTURE_ROUNDS else []
             done = part.tally.rounds
             used_up = self._used_up(chunk)
-            if done >= looked * _LOOK_GROWTH or used_up:
+            if done >= looked * 1.02 or used_up:  # an epoch's rounds grow by 2 % between looks
                 looked = done
                 test = replace(test, stopped=self._settled(test) or used_up)
             yield test
@@ -208,7 +205,7 @@ class SequentialTest:
         found a violation of this size.
         """
         options, claim, part = self.options, self.options.claim, test.parts[-1]
-        if part.tally.rounds < self.checked * _CHECK_GROWTH:
+        if part.tally.rounds < self.checked * 1.2:  # checks are slow
             return False
         self.checked = part.tally.rounds
         least = find * claim.parameter

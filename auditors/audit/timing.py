@@ -28,30 +28,13 @@ LEAST = 1000  # minimum number of runs that may be requested for an audit
 # minimum number of runs of an audit with a time budget: these certify gross violations only, such
 # as exceptions
 FEWEST = 100
-_MAX_TRIALS = 10**10  # maximum number of runs for a time budget
 _MAX_BATCH = 2**14  # maximum number of rounds in a timed batch
-_BATCH_TIME_SHARE = 0.02  # share of the time budget for one timed batch
-_ESTIMATE_ROWS = 2**12  # rows of each side from which learning is timed without a time budget
-# batch size up to which the fixed cost of a batch is measured, because batches of an audit are at
-# least as large
-_MIN_BATCH = 128
-# seconds that a further batch may take to measure the fixed cost, without a time budget
-_MAX_EXTRA_SECONDS = 3.0
-_MAX_EXTRA_SHARE = 0.1  # the same limit, as a share of the time budget
-_SLOW_RUN = 10.0  # duration of a run above which it is timed only once, without a time budget
 _CHEAP_RUN = 2e-5  # seconds per run below which counting costs as much as running
-_FINAL_LEARNING_FACTOR = 4  # learning of the tested event takes this multiple of the timed learning
 # wall time of a batch, as a multiple of its minimum duration, after which a batch without CPU time
 # is not repeated
 _IDLE_FACTOR = 20
-_GROWTH_FACTOR = 1.5  # ratio of costs that counts as growth
 # maximum number of pairs on which runs are timed, to see whether some are much slower
 _COMPARED = 8
-_COMPARED_SHARE = 0.03  # share of the time budget for these timings
-# seconds below which a timing of a pair is left out: CPU time is counted in hundredths of a second
-_LEAST_COMPARED = 0.02
-_LEAST_TIMED = 0.1  # seconds of runs from which the cost of a run on the chosen pair is known
-_MUCH_SLOWER = 2.0  # ratio of the costs of two pairs up to which they count as equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +54,7 @@ class RunCost:
         """
         return (
             None
-            if seconds < _LEAST_TIMED or self.run < _CHEAP_RUN
+            if seconds < 0.1 or self.run < _CHEAP_RUN
             else replace(self, run=seconds / runs, seconds=0.0)
         )
 
@@ -87,7 +70,8 @@ class RunCost:
         return (
             trials * self.run
             + pilot
-            + self.learning * _FINAL_LEARNING_FACTOR * self._relative_cost(0.3 * trials)
+            # learning of the tested event takes four times as long as the timed learning
+            + self.learning * 4 * self._relative_cost(0.3 * trials)
         )
 
     def _relative_cost(self, rows: float) -> float:
@@ -97,7 +81,7 @@ class RunCost:
     def trials(self, seconds: float, pairs: int) -> int:
         """Return the number of runs that fit into a time budget, rounded down to three digits."""
         found = bisect_right(
-            range(_MAX_TRIALS), seconds - self.seconds, key=lambda trials: self.time(trials, pairs)
+            range(10**10), seconds - self.seconds, key=lambda trials: self.time(trials, pairs)
         )
         return found - found % int(10 ** max(0, len(str(found)) - 3))
 
@@ -116,10 +100,11 @@ def price(
     rounds are not counted. All durations are those of `clock`.
     """
     now, waited = read_clock(clock), read_clock("wall")
-    min_duration = 0.05 if seconds is None else min(max(_BATCH_TIME_SHARE * seconds, 0.02), 0.5)
+    min_duration = 0.05 if seconds is None else min(max(0.02 * seconds, 0.02), 0.5)
     workers = getattr(executor, "_max_workers", 1)
     start, runs, size, run_seconds, single, duration = now(), 0, 1, math.inf, False, 0.0
-    extra_seconds = _MAX_EXTRA_SECONDS if seconds is None else _MAX_EXTRA_SHARE * seconds
+    # for a further batch, which measures the fixed cost of a batch
+    extra_seconds = 3.0 if seconds is None else 0.1 * seconds
     max_size = stage(_MAX_BATCH).chunk
     sides: list[Outputs] = []
     while True:
@@ -141,7 +126,8 @@ def price(
         # dominates, such as starting a program
         fixed_cost_dominates = (
             duration < 3 * previous_duration
-            and size < min(_MIN_BATCH, max_size)
+            # batches of an audit have at least 128 rounds
+            and size < min(128, max_size)
             and 4 * duration < extra_seconds
         )
         # The first call may load libraries and compile code, so that its duration is not used.
@@ -154,7 +140,7 @@ def price(
         ):
             break
         # too slow to time again
-        if size == 1 and duration > (_SLOW_RUN if seconds is None else seconds):
+        if size == 1 and duration > (10.0 if seconds is None else seconds):
             break
         size = min(4 * size, max_size)
     ranking = learning = 0.0
@@ -162,7 +148,7 @@ def price(
     # for an estimate, events of one number cost nothing
     if run_seconds < _CHEAP_RUN and (seconds is not None or not one_number):
         if seconds is None:  # an estimate is enough
-            sides = [side.take(np.arange(min(len(side), _ESTIMATE_ROWS))) for side in sides]
+            sides = [side.take(np.arange(min(len(side), 2**12))) for side in sides]
         # loads libraries
         learn(
             sides[0].take(np.arange(1)),
@@ -204,8 +190,9 @@ def slowdown(
     Runs on the first pair may be cheap because they raise at once, and a budget priced by them
     would last for hours.
     """
-    limit = _COMPARED_SHARE * seconds / _COMPARED
-    if len(pairs) < 2 or limit < _LEAST_COMPARED:
+    limit = 0.03 * seconds / _COMPARED
+    # CPU time is counted in hundredths of a second
+    if len(pairs) < 2 or limit < 0.02:
         return 1.0, 1.0
     chosen = [
         pairs[place]
@@ -213,7 +200,8 @@ def slowdown(
     ]
     costs = [_cost_on(pair, stage, executor, limit, clock) for pair in chosen]
     known = [cost for cost in costs if cost > 0]
-    if not known or max(known) <= _MUCH_SLOWER * costs[0]:
+    # costs of two pairs up to a factor of two count as equal
+    if not known or max(known) <= 2.0 * costs[0]:
         return 1.0, 1.0
     first = max(costs[0], 1e-9)
     return float(np.mean(known)) / first, max(known) / first
@@ -354,7 +342,7 @@ class Costs:
             if quarter < 2 or self.seconds[of] < 0.2:
                 continue
             first, last = np.array(series[:quarter]), np.array(series[-quarter:])
-            if np.quantile(last, 0.1) > _GROWTH_FACTOR * np.quantile(first, 0.9):
+            if np.quantile(last, 0.1) > 1.5 * np.quantile(first, 0.9):
                 cost = [format_duration(float(np.median(part))) for part in (first, last)]
                 note = (
                     f"the cost of a run grew from {cost[0]} to {cost[1]} during the audit: the "

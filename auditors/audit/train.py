@@ -44,11 +44,8 @@ from dpwitness.core.claims import Claim
 
 BothSides = tuple[Outputs, Outputs]  # outputs on (D1, D0), without batches that raised
 
-_LEAST_BUDGET = 256  # minimum number of runs that train and test an event
 # share of the claim's parameter that an event must be expected to certify for its test to count
 _LEAST_EXPECTED = 0.01
-_MOST_CHANCE = 0.003  # share of chance in a model's score from which more outputs improve its order
-_WEIGHT_OF_NOISE = 0.01  # factor on the squared weight of the test of an event below this share
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +92,8 @@ def train(
     rounds of the first event also train a better event. Renyi rules (RDP, zCDP) are tested once,
     because they have no p-value at a parameter that is cheap to combine.
     """
-    # probes of many pairs may take all planned runs
-    budget = max(runner.remaining, min(_LEAST_BUDGET, runner.planned // 2))
+    # probes of many pairs may take all planned runs; 256 can still train and test an event
+    budget = max(runner.remaining, min(256, runner.planned // 2))
     plain, single = not options.claim.bounds_renyi, training_rounds(budget, options.width)
     staged = plain and is_staged(budget, options.width)
     easy = staged and runner.settled(f"easy {probed.index}", lambda: _is_easy(options, probed))
@@ -114,9 +111,9 @@ def train(
         *sides, options.claim, alpha=error, rounds=rounds, near=options.near, shift=options.shift
     )
     few = sum(learned.rates) * sum(map(len, sides)) < RARE_GUESSES
+    # more outputs improve the order of a model whose score is chance to more than 0.3 %
     few = few or (
-        learned.chance > _MOST_CHANCE
-        and learned.expected > _LEAST_EXPECTED * options.claim.parameter
+        learned.chance > 0.003 and learned.expected > _LEAST_EXPECTED * options.claim.parameter
     )
     more = (
         plain
@@ -136,9 +133,7 @@ def first_weight(expected: float, claim: Claim, share: float) -> float:
     """Return the weight of the first of two tests, by its share of the rounds. It is small if the
     event is noise: the test only trains.
     """
-    return math.sqrt(
-        share * (_WEIGHT_OF_NOISE if expected < _LEAST_EXPECTED * claim.parameter else 1.0)
-    )
+    return math.sqrt(share * (0.01 if expected < _LEAST_EXPECTED * claim.parameter else 1.0))
 
 
 def _is_easy(options: AuditOptions, probed: ProbedPair) -> bool:

@@ -66,8 +66,6 @@ from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 
-# the probe has the same streams in all calls: equal outputs show that the target has not changed
-_PROBE_SEED = 0
 # parts of the identity of a release
 _PARTS = ("target", "source", "pair", "claim", "batch", "version of NumPy", "version of Python")
 
@@ -237,7 +235,8 @@ def _run_slice(
         claim,
         MOST_TRIALS,
         1 - alpha,
-        _PROBE_SEED,
+        # seed of the probe in all calls: equal outputs show that the target has not changed
+        0,
         executor,
         watched.name,
         time_limit,

@@ -41,7 +41,6 @@ _CALL_ROUNDS = 128  # rounds of the two calls of a chunk
 _SECONDS, _SHARE = 0.5, 0.05
 # modules of mechanisms that keep nothing between runs
 _REFERENCE = ("dpwitness.mechanisms.textbook.", "dpwitness.mechanisms.papers.")
-_MOST_FRESH = 64  # runs in a fresh state
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +142,7 @@ def _against_fresh_states(runner: RoundRunner, counted: Sequence[Counted], secon
     than each other.
     """
     expected = seconds / max(_seconds_of(runner, STATES), 1e-9)
-    runs = PIECE * int(min(max(expected // PIECE, 1), _MOST_FRESH // PIECE))
+    runs = PIECE * int(min(max(expected // PIECE, 1), 64 // PIECE))  # in each fresh state
     stage = replace(
         runner.stage(counted[0].pair, Phase.FRESH, counted[0].index, STATES * runs, runs),
         chunk=runs,

@@ -17,9 +17,7 @@ from dpwitness.auditors.workers.pair_exercise import difference, exercised
 from dpwitness.core.domains import Domain
 from dpwitness.core.values.validation import InvalidArgument
 
-_WIDENING_FACTORS = (10.0, 100.0, 10_000.0)
 _WIDER_PAIRS, _WIDER_ROUNDS, _WIDER_LEVEL = 6, 400, 1e-6
-_WIDER_PHASE = 1_000_000  # phase number in the stages' keys, above those of all extensions
 
 
 def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain) -> None:
@@ -37,7 +35,8 @@ def suggest_wider_domain(runner: RoundRunner, findings: Findings, domain: Domain
     runs = 0
     for wide, text in _wider_domains(domain):
         for number, pair in enumerate(pairs_for(wide)[:_WIDER_PAIRS]):
-            stage = runner.stage(pair, _WIDER_PHASE, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
+            # a phase number above those of all extensions
+            stage = runner.stage(pair, 1_000_000, number, _WIDER_ROUNDS, _WIDER_ROUNDS)
             runs += _WIDER_ROUNDS
             try:
                 sides = [side for found in outputs(stage, runner.executor) for side in found.sides]
@@ -78,7 +77,7 @@ def _wider_domains(domain: Domain) -> Iterator[tuple[Domain, str]]:
     given: Any = domain
     low, high = getattr(domain, "low", None), getattr(domain, "high", None)
     features = getattr(domain, "features", None)
-    for factor in _WIDENING_FACTORS:
+    for factor in (10.0, 100.0, 10_000.0):
         for down in (False, True):
             if (
                 isinstance(low, int | float)
