@@ -40,8 +40,6 @@ from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 REPEATS = 8
 # largest number of runs of a rehearsed audit: learning from more outputs takes too long
 MOST = 400_000
-# outputs per side, with a density and without
-_OUTPUTS_WITH_DENSITY, _OUTPUTS_WITHOUT_DENSITY = 4096, 2**14
 _SEED = 7_000_003
 _EXTREME = 1e-12
 
@@ -137,10 +135,7 @@ class Rehearsals:
         """
         if id(pair) not in self._output_cache:
             has_density = has_capability(self.mechanism, WhiteBox)
-            size, rng = (
-                _OUTPUTS_WITH_DENSITY if has_density else _OUTPUTS_WITHOUT_DENSITY,
-                np.random.default_rng(_SEED),
-            )
+            size, rng = 4096 if has_density else 2**14, np.random.default_rng(_SEED)
             run = getattr(self.mechanism, "sample", self.mechanism)
             raw = [run(dataset, size, rng) for dataset in (pair.d1, pair.d0)]
             side = np.repeat([1.0, 0.0], size)

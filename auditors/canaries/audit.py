@@ -43,12 +43,7 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 
-# shares of canaries with revealed coins: middle scores, and random canaries
-_MIDDLE_SHARE, _RANDOM_SHARE = 0.55, 0.02
 _MAX_FITTED = 20_000  # largest number of coins in the regression
-# prior standard deviations: of the log-odds at the middle; of the slope, with prior mean 0.25; of
-# the difference of the two sides' slopes
-_PRIOR = np.array([0.02, 0.12, 0.02])
 _CLIP = 12.0  # bound on log-odds, and on standardized distances from the middle
 
 
@@ -79,9 +74,9 @@ def ordered(scores: FloatArray, coins: np.ndarray, rng: np.random.Generator) -> 
     shuffled = rng.permutation(scores.size)
     order = shuffled[np.argsort(scores[shuffled], kind="stable")]
     revealed = np.zeros(scores.size, dtype=bool)
-    margin = int(scores.size * (1 - _MIDDLE_SHARE) / 2)
+    margin = int(scores.size * (1 - 0.55) / 2)  # on either side of the middle scores
     revealed[order[margin : scores.size - margin]] = True
-    revealed |= rng.random(scores.size) < _RANDOM_SHARE
+    revealed |= rng.random(scores.size) < 0.02
     training = order[revealed[order]]
     features = _features(scores, order)
     sample = (
@@ -111,7 +106,9 @@ def _features(scores: FloatArray, order: np.ndarray) -> FloatArray:
 
 def _fit(features: FloatArray, coins: np.ndarray) -> FloatArray:
     """Return the posterior mode of a logistic regression, by Newton's method."""
-    center, precision = np.array([0.0, 0.25, 0.0]), 1 / _PRIOR**2
+    # prior standard deviations: of the log-odds at the middle; of the slope, with prior mean 0.25;
+    # of the difference of the two sides' slopes
+    center, precision = np.array([0.0, 0.25, 0.0]), 1 / np.array([0.02, 0.12, 0.02]) ** 2
     mode = center.copy()
     for _ in range(30):
         p = 1 / (1 + np.exp(-np.clip(features @ mode, -30, 30)))
@@ -126,12 +123,6 @@ def _fit(features: FloatArray, coins: np.ndarray) -> FloatArray:
 
 _OWNER = "audit_canaries"
 _HISTOGRAM_CELLS = 60  # cells of each histogram
-_PICTURE_POINTS = 24  # numbers of guesses in the picture
-# possible errors of the fitted log-odds, as factors; the number of guesses is best on average over
-# them
-_ODDS_FACTORS = (0.5, 1.0, 2.0)
-# factor on the recursion's number of guesses, near which the bound of Steinke et al. is best
-_STEINKE_FACTOR = 0.4
 
 ASSUMED = (
     "assumed: each canary was included by a fair coin, independent of all other coins and of "
@@ -361,15 +352,17 @@ def _planned_guesses(theorem: Theorem, guessed: Guesses, alpha: float) -> list[t
     # choose by the expected bound, which does not use the coins of the guessed canaries
     if theorem.method == "counting":
         numbers, expected = sizes(most), guessed.expected()
+        # the number of guesses is best on average over possible errors of the fitted log-odds
         bounds = [
             epsilons_refuted(guessed.expected(factor)[numbers], numbers, theorem.delta, size, alpha)
-            for factor in _ODDS_FACTORS
+            for factor in (0.5, 1.0, 2.0)
         ]
         # breaks ties where every expected bound is zero
         expected_z = (expected[numbers] - numbers / 2) / np.sqrt(numbers)
         return [(int(numbers[np.lexsort((expected_z, np.sum(bounds, axis=0)))[-1]]), alpha)]
     if theorem.method == "steinke":
-        return [(max(1, round(_STEINKE_FACTOR * schedule(size, most, alpha)[0][0])), alpha)]
+        # the bound of Steinke et al. is best near 0.4 times the recursion's number of guesses
+        return [(max(1, round(0.4 * schedule(size, most, alpha)[0][0])), alpha)]
     return schedule(size, most, alpha, claim.guess_mu)
 
 
@@ -398,7 +391,7 @@ def _course(
     """
     if theorem.claim.costly:
         return ()
-    guesses = np.unique(np.geomspace(1, most, _PICTURE_POINTS).astype(int))
+    guesses = np.unique(np.geomspace(1, most, 24).astype(int))
     rights = right[guesses].tolist()
     bounds = replace(theorem, fixed=True).refuted(rights, guesses.tolist(), alpha)
     return tuple(zip(guesses.tolist(), rights, bounds, strict=True))

@@ -102,9 +102,6 @@ from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
 
-# smallest share of the error for delta, and a typical v w_v
-_MIN_DELTA_SHARE, _TYPICAL_WEIGHT = 0.01, 2.0
-
 
 def log_mass(right: ArrayLike, guesses: ArrayLike, epsilon: ArrayLike) -> FloatArray:
     """Return log w_v, the log-probability of v under Bin(r, e^epsilon / (1 + e^epsilon))."""
@@ -161,7 +158,8 @@ def p_value(
     upper_tail = tail(v, r, eps)
     if delta == 0:
         return upper_tail
-    delta_share = max(_MIN_DELTA_SHARE, canaries * delta / (canaries * delta + _TYPICAL_WEIGHT))
+    # 2 is a typical v w_v
+    delta_share = max(0.01, canaries * delta / (canaries * delta + 2.0))
     at_least_one = np.maximum(v, 1)
     with np.errstate(divide="ignore"):
         log_delta_term = (
@@ -246,8 +244,6 @@ _MAX_EPSILON = 200.0  # largest epsilon of the search
 # share of the error for the best number of guesses under Gaussian noise; a smaller and a larger
 # number share the rest
 _MAIN_SHARE = 0.98
-_OTHER_FACTORS = (1 / 6, 6.0)  # factors of the smaller and the larger number of guesses
-_WEAK_MU = 0.329  # mu below which more guesses are better
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,10 +384,11 @@ def schedule(canaries: int, most: int, alpha: float, mu: float = 1.0) -> list[tu
     >>> schedule(5000, 2900, 0.05, mu=0.2)[0][0]
     589
     """
+    # more guesses are better where mu is below 0.329
     main = max(
-        1, min(most, round(0.45 * canaries), int(33 * canaries**0.28 * max(1.0, _WEAK_MU / mu)))
+        1, min(most, round(0.45 * canaries), int(33 * canaries**0.28 * max(1.0, 0.329 / mu)))
     )
-    others = sorted({max(1, min(most, round(part * main))) for part in _OTHER_FACTORS} - {main})
+    others = sorted({max(1, min(most, round(part * main))) for part in (1 / 6, 6.0)} - {main})
     share = (1 - _MAIN_SHARE) * alpha / len(others) if others else 0.0
     return [
         (main, _MAIN_SHARE * alpha if others else alpha),

@@ -38,15 +38,7 @@ from dpwitness.core.values.validation import InvalidArgument
 
 _OWNER = "audit_canaries"
 _MIN_BITS = 30.0  # 2^-30 is below 1e-9
-_MIN_NATS = _MIN_BITS * math.log(2)
 _MIN_SIZE = 60  # canaries of a run, or shared names, from which a pair alone can be refused
-# distances of ranks in T: the smallest count, as equal scores may make neighbors alternate
-_LAGS = range(1, 9)
-_T_FACTOR = 0.7  # factor on T: probabilities may vary from rank to rank
-_COPY_RATIO = 0.25  # largest H / T of copies
-# share of a run's scores in another run, above the half that runs share if scores depend on the
-# coin only
-_SHARED_PART = 0.75
 _DIGITS = 9  # decimals of standardized scores in a table
 _ADVICE = "pass each training once, and draw new coins for each"
 Run = tuple[FloatArray, np.ndarray]  # standardized scores, coins
@@ -156,7 +148,8 @@ def _require_independent_parts(runs: Sequence[Run], given: Sequence[FloatArray])
     )
     shared = (present @ present.T).tocoo()
     for i, j, count in zip(*shared.coords, shared.data, strict=True):
-        if i < j and count >= max(_MIN_SIZE, _SHARED_PART * min(sizes[i], sizes[j])):
+        # runs share half of their scores if these depend on the coin only
+        if i < j and count >= max(_MIN_SIZE, 0.75 * min(sizes[i], sizes[j])):
             both, first, second = np.intersect1d(
                 singles[i][0], singles[j][0], assume_unique=True, return_indices=True
             )
@@ -185,10 +178,11 @@ def _require_independent_ranks(runs: Sequence[Run], run_numbers: Sequence[int], 
             expected = 0.5 * (changes[:i] + changes[i])
             for row in (ranked[i], ranked[i, ::-1]):
                 differ = np.maximum(0.5 * (size - ranked[:i] @ row), 0.0)
-                improbable = _log_improbability(
-                    differ, _T_FACTOR * expected
-                ) > _MIN_NATS + math.log(pairs)
-                copies = np.flatnonzero(improbable & (differ <= _COPY_RATIO * expected))
+                # 0.7 T: probabilities may vary from rank to rank
+                improbable = _log_improbability(differ, 0.7 * expected) > (
+                    _MIN_BITS * math.log(2) + math.log(pairs)
+                )
+                copies = np.flatnonzero(improbable & (differ <= 0.25 * expected))
                 if copies.size:
                     j = int(copies[0])
                     which = f"runs {run_numbers[group[j]]} and {run_numbers[group[i]]}"
@@ -207,8 +201,10 @@ def _changes_of_coin(signs: FloatArray) -> float:
     distances.
     """
     size = signs.size
+    # distances of ranks in T: the smallest count, as equal scores may make neighbors alternate
     return min(
-        float(np.count_nonzero(signs[lag:] != signs[:-lag])) * size / (size - lag) for lag in _LAGS
+        float(np.count_nonzero(signs[lag:] != signs[:-lag])) * size / (size - lag)
+        for lag in range(1, 9)
     )
 
 

@@ -17,9 +17,6 @@ from dpwitness.core.values.validation import (
     require_one_of,
 )
 
-# distance of an extreme record from the ends of a column, in ranges of the column
-_EXTREME_RANGES = 3.0
-
 
 @dataclass(frozen=True, eq=False)
 class GradientCanaries:
@@ -186,7 +183,7 @@ def canary_records(
     if kind == "blank":
         return np.zeros((count, table.shape[1])), random_labels
     low, high = table.min(axis=0), table.max(axis=0)
-    distance = _EXTREME_RANGES * np.where(high > low, high - low, 1.0)
+    distance = 3.0 * np.where(high > low, high - low, 1.0)
     return np.where(
         rng.random((count, table.shape[1])) < 0.5, low - distance, high + distance
     ), random_labels

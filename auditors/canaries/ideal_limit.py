@@ -34,8 +34,6 @@ from dpwitness.core.values.validation import (
 
 _SIZES = 40  # numbers of guesses that are compared
 _MAX_EPSILON = 64.0  # largest epsilon of the search
-_GUESSED_SHARE = 0.43  # share of canaries that may be guessed
-_ERROR_SHARE = 0.8  # share of the error, as the number of guesses is not known in advance
 MOST = 10**7  # canaries
 
 
@@ -246,7 +244,7 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
     The true law is Gaussian noise, or randomized response if `delta` is 0.
     """
     lines = claim.tangents() if by_curve else None
-    most = round(_GUESSED_SHARE * canaries)
+    most = round(0.43 * canaries)  # that may be guessed
 
     def missed(epsilon: float) -> bool:
         guesses, p = (
@@ -259,7 +257,8 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
             return not bool(
                 (
                     p_value(right, guesses, claim.parameter, delta, canaries)
-                    <= _ERROR_SHARE * alpha
+                    # the number of guesses is not known in advance
+                    <= 0.8 * alpha
                 ).any()
             )
         for r, share in schedule(canaries, most, alpha, claim.guess_mu):

@@ -26,7 +26,6 @@ from dpwitness.core.values.validation import (
 
 _SIDES = ("scores_in", "scores_out")
 _OPTIONAL = ("ids_in", "ids_out", "groups")
-_ROW_COLUMNS = ("score", "included", "id", "group", "run")
 _TRUE, _FALSE = ("1", "1.0", "true", "in", "yes"), ("0", "0.0", "false", "out", "no")
 
 
@@ -54,7 +53,9 @@ def read_score_file(path: str | Path) -> dict[str, Any]:
             f"canaries: {path.name} must be readable: {type(error).__name__}: {str(error)[:200]}"
         ) from None
     if all(side in columns for side in _SIDES):
-        other = next((name for name in _ROW_COLUMNS if name in columns), None)
+        other = next(
+            (name for name in ("score", "included", "id", "group", "run") if name in columns), None
+        )
         if other is not None:
             raise InvalidArgument(
                 f"canaries: {path.name} must have {', '.join(_OPTIONAL)} as well as "
@@ -168,15 +169,8 @@ def _split_by_side(columns: Mapping[str, Any], name: str) -> dict[str, Any]:
 LEAST = 10  # canaries of a run
 _MIN_PROBABILITY = 1e-6  # probability under fair coins below which the coins are refused
 _OWNER = "audit_canaries"
-_HUGE = 1e300  # beyond which differences may overflow
-_TIED_SHARE = 0.1  # share of tied scores above which a note mentions them
 _CORRECT_CALL = "pass scores[included] as scores_in and scores[~included] as scores_out"
 _LOG_COINCIDENCE = math.log(1e-9)  # log-probability below which equal sides are not a coincidence
-# scores of a side from which a side of 0 and 1 counts as a mask if the other side holds whole
-# numbers
-_MIN_MASK_SIZE = 100
-# share of scores that occur once from which a shared value means a shared canary
-_DISTINCT_SHARE = 0.9
 _MIN_LEVELS = 30  # distinct scores whose counts all share a factor with probability below 1e-9
 
 
@@ -316,7 +310,7 @@ def _standardized(scores: FloatArray) -> FloatArray:
     """Return the scores in units of the middle half around the median, which makes runs
     comparable.
     """
-    if np.abs(scores).max() > _HUGE:
+    if np.abs(scores).max() > 1e300:  # differences may overflow
         scores = scores * 2.0**-60
     low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
     unit = (high - low) or float(np.std(scores)) or float(np.ptp(scores)) or 1.0
@@ -367,7 +361,7 @@ def _tie_notes(scores: FloatArray) -> list[str]:
     """Return a note on tied scores, if there are many."""
     _, times = np.unique(scores, return_counts=True)
     tied = int(times[times > 1].sum())
-    if tied <= _TIED_SHARE * scores.size:
+    if tied <= 0.1 * scores.size:
         return []
     return [
         f"{tied} of {scores.size} scores occur more than once: equal scores are ordered at "
@@ -485,7 +479,8 @@ def _require_distinct_canaries(sides: list[FloatArray], which: str) -> None:
     small, large = sorted(sides, key=lambda side: side.size)
     if (
         small.size >= _MIN_LEVELS
-        and min(_share_of_singles(small), _share_of_singles(large)) >= _DISTINCT_SHARE
+        # where nearly all scores occur once, a shared value means a shared canary
+        and min(_share_of_singles(small), _share_of_singles(large)) >= 0.9
         and np.isin(small, large).all()
     ):
         name, other = (
@@ -540,7 +535,8 @@ def _is_mask(own: FloatArray, other: FloatArray) -> bool:
     if np.any(other != np.round(other)):
         return True
     near_half = abs(own.mean() - 0.5) < 2.5 / math.sqrt(len(own))
-    return bool(own.size == other.size >= _MIN_MASK_SIZE and near_half)
+    # fewer scores of 0 and 1 may be chance if the other side holds whole numbers
+    return bool(own.size == other.size >= 100 and near_half)
 
 
 def _is_index(raw: np.ndarray | None, own: FloatArray, other: FloatArray) -> bool:

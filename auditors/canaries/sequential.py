@@ -49,7 +49,6 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 
-_DELTA_SHARE = 0.1  # share of alpha for the flags of a claim without a delta of its own
 _FIRST = 16  # coins that are revealed without a guess, to learn what scores mean
 _PRECISION = np.array([1e-4, 1e-2])  # prior precisions of the constant and the slope
 
@@ -118,9 +117,8 @@ class CanaryMonitor:
         self.claim = claim
         self.canaries = require_integer("canaries", canaries, "CanaryMonitor", least=1)
         alpha = 1 - require_probability("confidence", confidence, "CanaryMonitor")
-        self.delta = (
-            claim.delta_budget if claim.bounds_epsilon else _DELTA_SHARE * alpha / self.canaries
-        )
+        # a tenth of alpha for the flags of a claim without a delta of its own
+        self.delta = claim.delta_budget if claim.bounds_epsilon else 0.1 * alpha / self.canaries
         self.epsilon = claim.epsilon_at(self.delta)
         self.error = alpha - self.canaries * self.delta
         if self.error <= 0:

@@ -27,7 +27,6 @@ from dpwitness.core.values.validation import (
 from dpwitness.mechanisms.textbook.gradient_steps import GradientSteps, step_epsilon
 
 _OWNER = "implied_training"
-_MIN_NOISE_FACTOR = 1e-3  # factor on the claimed noise, below which noise is negligible
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +178,8 @@ def _noise_at(epsilon: float, step: GradientSteps) -> float:
     def excess(noise: float) -> float:
         return step_epsilon(noise, step.sampling_probability, step.delta) - epsilon
 
-    high, low = step.noise_multiplier, _MIN_NOISE_FACTOR * step.noise_multiplier
+    # less than a thousandth of the claimed noise is negligible
+    high, low = step.noise_multiplier, 1e-3 * step.noise_multiplier
     if excess(high) >= 0:
         return high
     return low if excess(low) < 0 else float(brentq(excess, low, high, xtol=1e-9))

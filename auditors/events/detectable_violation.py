@@ -43,8 +43,6 @@ TAIL_RELEARNING_LOSS = 2.8
 CELL_RELEARNING_LOSS = 4.0  # standard errors lost by relearning cells, their losses and an order
 _KNOWN_COUNT = 30.0  # training outputs in an event, from which its mass counts as known
 _TAIL_SHARE = 0.1  # share of the outputs in each tail whose slope extrapolates the loss
-# prior standard deviation of the tail slope, relative to the overall slope
-_TAIL_SLOPE_PRIOR = 0.25
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +122,8 @@ def _tail_slope(table: Table, outer: NDArray[np.bool_]) -> float:
         _fit_cells(table, part, scale) for part in (np.full(outer.size, True), outer)
     )
     slope, tail_estimate = float(all_cells.weights[1]), float(tail_mass.weights[1])
-    prior_variance, variance = (_TAIL_SLOPE_PRIOR * slope) ** 2, float(tail_mass.variances()[1])
+    # prior standard deviation of the tail slope, relative to the overall slope
+    prior_variance, variance = (0.25 * slope) ** 2, float(tail_mass.variances()[1])
     return (tail_estimate * prior_variance + slope * variance) / (prior_variance + variance) / scale
 
 

@@ -42,7 +42,6 @@ Columns = NDArray[np.int64]
 
 REPEATED_VALUES_GROUP = "repeated values"  # name of the group of exact values in continuous columns
 CURVED_GROUP = "curved"  # name of the group of ramps between quantiles
-_SAMPLE_ROWS = 50_000  # rows from which the parameters of blocks are estimated
 _QUANTILE_LEVELS = [
     0.003,
     0.01,
@@ -60,20 +59,10 @@ _QUANTILE_LEVELS = [
     0.99,
     0.997,
 ]
-_FEW_QUANTILE_LEVELS = [0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99]  # for many columns
-# distance from the center, in interquartile ranges, beyond which a logarithmic scale is used
-_HEAVY_TAIL = 60.0
 # maximum number of columns for each kind of block
 MAX_CURVED, _MAX_SQUARED, _MAX_SORTED, _MAX_NEIGHBORS, _MAX_PLACED = 8, 10, 16, 64, 64
-_MAX_SHARED_CURVES = 24  # maximum number of columns that share a curve
-_MAX_CROSSES = 40  # maximum number of crosses of two columns
-_MAX_PROJECTED = 6  # maximum number of columns of which a linear combination is sought
 # number of columns above which only the columns that differ most get their own blocks
 _MAX_DETAILED = 40
-_MIN_NUMERIC_ROWS = 8  # minimum number of outputs from which the parameters of blocks are estimated
-# number of levels up to which all columns with few values get their own blocks, however many they
-# are
-_MAX_LEVELS = 160
 
 
 class Block(ABC):
@@ -336,7 +325,8 @@ def propose_blocks(
     """Return blocks that fit these outputs, by name of their group. The blocks of a group have a
     common prior.
     """
-    step = -(-len(matrix) // _SAMPLE_ROWS)
+    # the parameters of blocks are estimated from at most 50,000 rows
+    step = -(-len(matrix) // 50_000)
     return {
         name: blocks for name, blocks in _groups(matrix[::step], label[::step], values) if blocks
     }
@@ -351,9 +341,8 @@ def _groups(
         distance_of = {j: total_variation(matrix[:, j], label) for j in categories}
         ranked = sorted(categories, key=lambda j: -distance_of[j])
         levels = np.cumsum([len(values[j][0]) - 1 for j in ranked])
-        categories = sorted(
-            ranked[: max(_MAX_DETAILED, int(np.count_nonzero(levels <= _MAX_LEVELS)))]
-        )
+        # all columns with few values get their own blocks if they have at most 160 levels
+        categories = sorted(ranked[: max(_MAX_DETAILED, int(np.count_nonzero(levels <= 160)))])
     continuous = [j for j, (_, is_complete) in values.items() if not is_complete]
     # the first value is the baseline
     yield "levels", [Levels(j, values[j][0][1:]) for j in categories if len(values[j][0]) > 1]
@@ -376,7 +365,7 @@ def _groups(
     complete = regular.all(axis=1)
     if complete.sum() < 20:  # almost every output misses a number in some column
         numeric, complete = _fill_missing(numeric, regular), np.ones(len(numeric), dtype=np.bool_)
-    if numeric.shape[1] and complete.sum() >= _MIN_NUMERIC_ROWS:
+    if numeric.shape[1] and complete.sum() >= 8:
         yield from _numeric_groups(
             numeric[complete], label[complete], np.array(continuous + ordered), len(continuous)
         )
@@ -400,7 +389,8 @@ def _rotated_groups(
     """Yield the groups in other coordinates than the columns; `z` and the medians of both sides are
     in units of the columns' scale.
     """
-    if z.shape[1] <= _MAX_PROJECTED and (direction := find_direction(z, label)) is not None:
+    # a linear combination of many columns takes long to find
+    if z.shape[1] <= 6 and (direction := find_direction(z, label)) is not None:
         knots = np.unique(np.quantile(z @ direction, _QUANTILE_LEVELS))
         if len(knots) > 2:
             yield "projected", [ProjectedRamps(*columns, direction, knots)]
@@ -442,7 +432,7 @@ def _crosses(
     crosses: list[Block] = [
         _cross(i, j, a, b) for i, j in pairs for a in cuts[i].tolist() for b in cuts[j].tolist()
     ]
-    return crosses[:_MAX_CROSSES]
+    return crosses[:40]
 
 
 def _cross(i: int, j: int, a: float, b: float) -> Trees:
@@ -483,7 +473,8 @@ def _numeric_groups(
     scale = np.where(spread > 0, spread, 1.0)
     center = 0.5 * one + 0.5 * zero
     with np.errstate(over="ignore"):
-        heavy = bool((np.abs((x - center) / scale) > _HEAVY_TAIL).any())
+        # in interquartile ranges
+        heavy = bool((np.abs((x - center) / scale) > 60.0).any())
     if len(at) > _MAX_DETAILED:
         keep = np.sort(np.argsort(-np.abs(rank_shift(x, label)), kind="stable")[:_MAX_DETAILED])
         continuous = int(np.count_nonzero(keep < continuous))
@@ -507,8 +498,12 @@ def _numeric_groups(
         )
     numbers = [(int(j), x[:, k]) for k, j in enumerate(at[:continuous])]
     yield "clipped", [Ramps(j, -1, two_knots(column, label)) for j, column in numbers]
-    if len(numbers) <= _MAX_SHARED_CURVES:
-        levels = _QUANTILE_LEVELS if len(numbers) <= MAX_CURVED else _FEW_QUANTILE_LEVELS
+    if len(numbers) <= 24:
+        levels = (
+            _QUANTILE_LEVELS
+            if len(numbers) <= MAX_CURVED
+            else [0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99]
+        )
         curves = [
             (j, np.unique(without_overflow(lambda x: np.quantile(x, levels), column)))
             for j, column in numbers

@@ -16,8 +16,6 @@ from dpwitness.core.values.json_reader import Json
 _BINS = 40
 _TAIL_SHARE = 0.002  # share of the outputs in each of the outermost bins
 _OVERFLOW = 1e300  # magnitude beyond which differences may overflow
-# distance, in bin widths, within which an edge is replaced by a threshold of the event
-_MERGE_WIDTH = 0.2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +93,8 @@ def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:
     uniform = np.linspace(low, high, _BINS + 1)
     kept_edges = uniform[
         [
-            not len(visible) or np.abs(visible - edge).min() > _MERGE_WIDTH * width
+            # an edge near a threshold of the event is replaced by the threshold
+            not len(visible) or np.abs(visible - edge).min() > 0.2 * width
             for edge in uniform
         ]
     ]

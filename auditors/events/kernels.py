@@ -27,7 +27,6 @@ Slots = tuple[Keys, Cells, np.uint64, np.uint64, int]
 _MAX_SCANNED = 8  # maximum number of edges for a linear scan
 _GRID_CELLS = 4096
 _CUT = 2  # marker of a grid cell in or near which an edge lies
-_MAX_SUMMED = 128  # maximum length of the blocks that NumPy sums without recursion
 
 _MIX, _SPREAD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x9E3779B97F4A7C15)
 _NAN_BITS = np.uint64(0x7FF8000000000000)
@@ -311,7 +310,8 @@ def ball_kernel(center: FloatArray, inner: float, outer: float, inside: int) -> 
     """
     return (
         (count_ball, (np.asarray(center), float(inner), float(outer), inside))
-        if len(center) <= _MAX_SUMMED
+        # NumPy sums longer blocks by recursion
+        if len(center) <= 128
         else None
     )
 

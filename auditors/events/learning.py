@@ -56,10 +56,6 @@ from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _MIN_GAIN = 0.01  # relative gain in the expected certificate that justifies a more complex order
-# factor on the number of posterior draws if atoms are few: one of them may be rare, and certify in
-# few draws only
-_FEW_ATOMS_DRAWS = 6
-_MIN_MODELED_ATOMS = 6  # minimum number of distinct outputs whose odds have a model as prior
 _RANK_ROWS = 2**14  # maximum number of outputs used to rank pairs
 # outputs up to which pairs are ranked by what about as many runs would certify: beyond these, noise
 # leads the order; with more outputs, weights can be fitted to all features
@@ -288,7 +284,8 @@ def _candidates(
         prior = None
         if (
             few_atoms
-            and len(atoms[0]) >= _MIN_MODELED_ATOMS
+            # fewer distinct outputs have no model as prior of their odds
+            and len(atoms[0]) >= 6
             and (few := fit_model(data, start=start)) is not None
         ):
             # atoms in an order, or with parts in common, borrow strength from each other
@@ -429,7 +426,8 @@ def _atom_candidate(
         order, draws = draw_atoms(
             ones[seen],
             total[seen],
-            np.clip(np.tile(prior[:, seen], (_FEW_ATOMS_DRAWS if few else 1, 1)), 1e-6, 1 - 1e-6),
+            # one of few atoms may be rare, and certify in few draws only
+            np.clip(np.tile(prior[:, seen], (6 if few else 1, 1)), 1e-6, 1 - 1e-6),
             rng,
         )
         return seen[order], draws

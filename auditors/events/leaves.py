@@ -44,7 +44,6 @@ from dpwitness.mechanisms.wrappers.programs.inside.object_tree import (
 _TABLES = ("DataFrame", "Series", "Table", "RecordBatch")
 _MIN_ROWS = 8  # fewest rows of a table whose columns are summarized
 _MAX_TEXT = 60  # characters of a text that are stored for printing
-_MAX_DECIMAL_BITS = 4096  # bits of an integer key above which Python refuses decimal digits
 # types of dict keys that the structure text can contain
 _KEY_TYPES = (str, bytes, int, np.integer, bool, np.bool_, type(None))
 
@@ -279,9 +278,8 @@ def _key_text(key: Any) -> str:
     if base is None or isinstance(key, bool | np.generic):
         return _repr(key)
     content = plain(key, base)
-    text = (
-        hex(content) if base is int and content.bit_length() > _MAX_DECIMAL_BITS else repr(content)
-    )
+    # Python refuses the decimal digits of huge integers
+    text = hex(content) if base is int and content.bit_length() > 4096 else repr(content)
     return text if type(key) is base else f"{type(key).__name__} {text}"
 
 

@@ -35,11 +35,7 @@ _SCALAR_NAMES[np.bool_] = "numpy bool"
 _BLOCK_ROWS = 4096  # rows that are hashed at a time: they fit in the processor's cache
 # minimum number of rows per distinct row from which rows are described by counts
 MIN_ROWS_PER_ATOM = 4
-_MAX_NAMES = 4096  # maximum number of structures and texts stored for printing
 _MAX_COMPARED = 4096  # maximum number of outputs of a side whose texts are compared
-_MIN_TEXTS = 20  # minimum number of texts in a column for a conclusion
-_MAX_SIGN_COLUMNS = 64  # maximum number of columns whose signs of zeros are compared in pairs
-_MAX_SINGLE_SHARE = 0.25  # maximum share of the texts in a column that may occur only once
 
 
 class WrongShape(ValueError):
@@ -233,7 +229,7 @@ def _encode_objects(items: Sequence[Any]) -> Outputs:
         codes[i] = code
         rows.append(leaves.row())
         opaque |= leaves.opaque
-        if len(names) < _MAX_NAMES:
+        if len(names) < 4096:  # for printing
             names |= leaves.printable
     values = np.full((len(items), max(map(len, rows), default=0)), np.nan)
     for i, numbers in enumerate(rows):
@@ -268,7 +264,7 @@ def _signs_correlate(
     """Return whether correlations of signs of zeros, with each other or with large numbers, differ
     between the sides.
     """
-    if minus.shape[1] > _MAX_SIGN_COLUMNS or not minus.any():
+    if minus.shape[1] > 64 or not minus.any():
         return False
     signs = np.where(zero, np.where(minus, 1.0, -1.0), 0.0)
     above_median = np.nan_to_num(
@@ -340,9 +336,8 @@ def _unrepeated_kinds(side: Outputs) -> Iterator[str]:
     for (kind, _), parts in columns.items():
         entries = np.concatenate(parts)
         _, counts = np.unique(entries, return_counts=True)
-        if len(entries) >= _MIN_TEXTS and np.count_nonzero(counts == 1) > _MAX_SINGLE_SHARE * len(
-            entries
-        ):
+        # fewer texts allow for no conclusion; a quarter of them may occur only once
+        if len(entries) >= 20 and np.count_nonzero(counts == 1) > 0.25 * len(entries):
             yield kind
 
 

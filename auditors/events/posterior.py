@@ -39,15 +39,11 @@ from dpwitness.auditors.statistics.regression import evidence, fit_logistic
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_DRAW_COUNT, _THRESHOLD_COUNT = 48, 44
-_ROUGH_COUNTS = (8, 16)
 _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over one octave
 # the same in the tails, with log prior weights: tails rarely bend
 _TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))
 _PLAIN_PRECISION = np.array([1e-4, 1e-2])  # prior precision of the level and of the slope
 _DOUBT = 1.0  # standard errors by which the gain of a minimum share must exceed 0
-# candidate minimum shares of the outputs on which an event guesses
-_MIN_MASSES = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
 
 
 def _atom_priors() -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -89,10 +85,8 @@ class CertificateGoal:
         expensive to compute.
         """
         if self.rough:
-            return _ROUGH_COUNTS
-        return (
-            (16, 20) if self.claim.coarse() is not self.claim else (_DRAW_COUNT, _THRESHOLD_COUNT)
-        )
+            return (8, 16)
+        return (16, 20) if self.claim.coarse() is not self.claim else (48, 44)
 
     def value(
         self, right: FloatArray, wrong: FloatArray, directions: FloatArray | int
@@ -306,7 +300,8 @@ def validated_choice(
     """
     halves, found = [draw(0), draw(1)], list[tuple[float, float, float]]()
     plain: FloatArray | None = None
-    for least in _MIN_MASSES:
+    # minimum shares of the outputs on which an event guesses
+    for least in (0.0, 0.003, 0.01, 0.03, 0.1, 0.3):
         rates, directions = np.zeros((2, goal.thresholds[0])), 1
         for (own_order, draws), (other_order, other_draws) in (halves, halves[::-1]):
             choice = _best_choice(draws, goal, least)

@@ -50,18 +50,9 @@ from dpwitness.auditors.statistics.design_matrices import SHARED_CURVES, share
 from dpwitness.auditors.statistics.regression import Expansion, fit_grouped
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_MIN_FIT_ROWS = 30_000  # minimum number of rows to fit, if available
-# rows times squared number of features: the cost of one step of the fit
-_MAX_FIT_WORK, _MAX_FIT_VALUES = 2**28, 2**22
-# standard deviation of the indicators of a position below which they get no weight
-_MIN_POSITION_SPREAD = 0.05
 _FOLDS = 4
-_UNUSED_PRECISION = 1e5  # prior precision of a group that was not selected
-# least weight of a cross, relative to the largest of all features, in units of their spread
-_LEAST_CROSS = 0.1
 _MAX_ATOMS = 8192
 MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
-_MAX_SHIFTED = 512  # maximum number of columns with a shift that a trace proposes
 
 
 class Scorer(Protocol):
@@ -170,16 +161,15 @@ def fit_model(
     if not blocks:
         return None
     size = sum(block.columns(data.matrix[:1]).shape[1] for _, block in blocks)
-    rows, ones, zeros = _rows_to_fit(
-        data, repeated(values), max(_MIN_FIT_ROWS, _MAX_FIT_WORK // size**2)
-    )
+    # rows times squared number of features are the cost of one step of the fit
+    rows, ones, zeros = _rows_to_fit(data, repeated(values), max(30_000, 2**28 // size**2))
     parts = [block.columns(data.matrix[rows]) for _, block in blocks]
     features, total, starts = (
         np.concatenate(parts, axis=1),
         ones + zeros,
         np.cumsum([0, *(part.shape[1] for part in parts)]),
     )
-    step = -(-features.size // _MAX_FIT_VALUES)
+    step = -(-features.size // 2**22)
     features, ones, zeros, total = features[::step], ones[::step], zeros[::step], total[::step]
     center, spread = moments(features, total)
     keys, used = (
@@ -199,7 +189,8 @@ def fit_model(
     known_precision = precision or start or {}
     begin = np.array(
         [
-            known_precision.get(name, _UNUSED_PRECISION if precision or start else 10.0)
+            # large for a group that was not selected
+            known_precision.get(name, 1e5 if precision or start else 10.0)
             for name in names.tolist()
         ]
     )
@@ -218,7 +209,8 @@ def fit_model(
         float(average.weights[0] - weights @ center),
         list[tuple[Block, FloatArray]](),
     )
-    least = _LEAST_CROSS * float(np.abs(weights * spread).max())
+    # least weight of a cross, relative to the largest of all features, in units of their spread
+    least = 0.1 * float(np.abs(weights * spread).max())
     for (_, block), first, end in zip(blocks, starts, starts[1:], strict=False):
         own_part = weights[first:end]
         if np.abs(own_part * spread[first:end]).max(initial=0.0) > (
@@ -280,9 +272,7 @@ def fit_shift(data: Training, shift: FloatArray) -> list[ModelScorer]:
     used = np.flatnonzero(
         (np.minimum(spread, scale) > 0) & np.isfinite(spread) & np.isfinite(scale) & moved
     )
-    used = np.sort(
-        used[np.argsort(-np.abs(moves[used]) / spread[used], kind="stable")[:_MAX_SHIFTED]]
-    )
+    used = np.sort(used[np.argsort(-np.abs(moves[used]) / spread[used], kind="stable")[:512]])
     if not len(used):
         return []
     at, center, spread, scale, moves = (
@@ -349,9 +339,8 @@ def _usable(
     """Return whether each feature gets a weight: whether it varies, and is neither a rare position
     nor a step of one of many curves.
     """
-    least = np.repeat(
-        [_MIN_POSITION_SPREAD if isinstance(block, Places) else 0.0 for _, block in blocks], sizes
-    )
+    # indicators of a rare position get no weight
+    least = np.repeat([0.05 if isinstance(block, Places) else 0.0 for _, block in blocks], sizes)
     # these have shared weights only
     many_curves = sum(name == CURVED_GROUP for name, _ in blocks) > MAX_CURVED
     skipped = np.repeat([many_curves and name == CURVED_GROUP for name, _ in blocks], sizes)

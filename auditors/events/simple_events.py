@@ -30,11 +30,6 @@ FEW_ALPHA = 1e-5
 # maximum number of cells of a column, between whose ends lie the intervals that are compared
 _SCANNED_CELLS = 40
 _MAX_SCANNED = 64  # maximum number of columns whose intervals are compared
-# maximum number of entries of a pair's outputs in which values of one side only are sought
-_MAX_POOLED = 2**20
-# standard deviations by which the share of right guesses from such values is reduced: the best of
-# many is chance
-_POOLED_DEVIATIONS = 1.5
 
 
 def floating(outputs1: Outputs, outputs0: Outputs, first: int = 0) -> bool:
@@ -161,7 +156,7 @@ def best_one_sided(data: Training, goal: CertificateGoal) -> float:
     """
     # not the structure: each set of keys is another one
     varying = [j for j in data.varying if j > 0]
-    matrix = data.matrix[: _MAX_POOLED // max(len(varying), 1), varying]
+    matrix = data.matrix[: 2**20 // max(len(varying), 1), varying]
     label = data.label[: len(matrix)]
     _, value = np.unique(np.where(np.isnan(matrix), np.inf, matrix), return_inverse=True)
     value = value.reshape(matrix.shape)
@@ -181,7 +176,8 @@ def best_one_sided(data: Training, goal: CertificateGoal) -> float:
         right, wrong = (
             np.count_nonzero(side[:, None] >= least, axis=0) for side in (toward, other)
         )
-        share = wilson_lower(right / (right + wrong), right + wrong, _POOLED_DEVIATIONS)
+        # 1.5 standard deviations below the estimate: the best of many values is chance
+        share = wilson_lower(right / (right + wrong), right + wrong, 1.5)
         rate = (right + wrong) / len(matrix)
         best = max(best, float(goal.value(rate * share, rate * (1 - share), 1).max(initial=0.0)))
     return best

@@ -46,7 +46,6 @@ from dpwitness.mechanisms.wrappers.sessions import (
 _SCORE_RUNS, _FINALIST_RUNS = 1000, 3000  # runs per side, to score a candidate and a finalist
 _FINALISTS, _PARENTS, _MAX_PAIRS = 5, 4, 6
 _SINGLE_QUERIES = 24  # queries of a list that are first each tried alone
-_MAX_STAGES = 12
 EVALUATIONS = 300  # default number of evaluations
 _STREAM_KEY = 0xAD  # first word of the keys of random streams; no audit uses this key
 
@@ -312,7 +311,7 @@ class _Search:
         if choice < 0.4:
             at = int(rng.integers(len(stage)))
             stage[at] = self.queries.near(stage[at], rng)
-        elif choice < 0.7 and len(stages) < _MAX_STAGES:
+        elif choice < 0.7 and len(stages) < 12:
             if len(stages) == 1:
                 usual = self.kind(rng)
             last = stages[-1][-1]

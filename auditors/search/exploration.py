@@ -96,7 +96,6 @@ def search_lattice(
 STEPS = 0.6  # RESTARTS for domains of categories, over which CMA-ES cannot optimize
 # share of the evaluations reserved for random pairs and random steps from the best of them
 RESTARTS = 0.15
-MAX_IDLE_STEPS = 100  # steps without improvement after which the next restart begins
 
 Score = Callable[[Pair, FloatArray], tuple[float, FloatArray | None]]
 
@@ -377,7 +376,8 @@ class _Run:
             given, starts, idle_steps = starts, [], 0
             while (
                 moves is not None
-                and idle_steps < MAX_IDLE_STEPS
+                # after so many steps without improvement, the next restart begins
+                and idle_steps < 100
                 and best.value < math.inf
                 and self.found.evaluations < most
             ):

@@ -29,8 +29,6 @@ from dpwitness.core.values.validation import (
     require_positive,
 )
 
-_FAR_MULTIPLES = np.array([1.0, 10.0, 1000.0])
-
 
 class LossScore:
     """Largest privacy loss of a pair over a few outputs.
@@ -109,7 +107,8 @@ class LossScore:
         length = float(np.linalg.norm(shift))
         if length == 0 or not np.isfinite(length):
             return rows
-        reach = (_FAR_MULTIPLES * float(np.linalg.norm(self._scale)) / length)[:, None] * shift
+        far = np.array([1.0, 10.0, 1000.0]) * float(np.linalg.norm(self._scale))
+        reach = (far / length)[:, None] * shift
         return np.vstack([rows, first[0] + reach, second[0] - reach])
 
 

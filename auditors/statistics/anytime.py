@@ -92,7 +92,6 @@ _INFORMED = 0.9
 _FIRST_WEIGHT, _WEIGHT, _WEIGHTED = 0.3, 0.1, 6  # w_0, w_1 = ... = w_6; later epochs share the rest
 _PRICE = 3.0  # nats that priors and weights cost in a long audit, measured
 _BISECTIONS = 45
-_LEAST_LOG_ALPHA = -690.0
 _INFINITE = 2000.0  # parameters above this count as infinite
 
 
@@ -284,9 +283,7 @@ def anytime_p_value(claim: Claim, epochs: Sequence[Part]) -> float:
     if not is_refuted(claim, epochs, claim.parameter, 1.0 - 1e-9):
         return 1.0
     log_alpha = -_largest(
-        lambda log: is_refuted(claim, epochs, claim.parameter, math.exp(-log)),
-        1e-9,
-        -_LEAST_LOG_ALPHA,
+        lambda log: is_refuted(claim, epochs, claim.parameter, math.exp(-log)), 1e-9, 690.0
     )
     return math.exp(log_alpha)
 

@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _MAX_CATEGORIES = 32  # a column with at most this many values is a category
-_MAX_REPEATED = 64  # exact values of a continuous column that get their own level, at most
 # size, in interquartile ranges, at which a column is cut to estimate its correlation with others
 _MAX_WHITENED = 10.0
-# correlation of two columns, in standard errors, from which distances without correlation are added
-_CLEAR_CORRELATION = 5.0
 HALF = float(np.finfo(float).max) / 2
 
 
@@ -58,9 +55,8 @@ def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
     # at an end, the counts of its neighbors count twice
     regular = median_filter(counts.astype(float), 21, mode="mirror")
     repeated = np.flatnonzero((counts >= 4) & (counts > 6 * regular + 4))
-    return keys[
-        np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:_MAX_REPEATED]])
-    ], False
+    # at most 64 values of a continuous column get their own level
+    return keys[np.sort(repeated[np.argsort(-counts[repeated], kind="stable")[:64]])], False
 
 
 def two_knots(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray:
@@ -147,7 +143,8 @@ def whitening_matrix(z: FloatArray) -> FloatArray | None:
         return None
     correlation = covariance / np.outer(deviation, deviation)
     if (
-        np.max(np.abs(np.triu(correlation, 1))) < _CLEAR_CORRELATION / np.sqrt(len(z))
+        # in standard errors
+        np.max(np.abs(np.triu(correlation, 1))) < 5.0 / np.sqrt(len(z))
         or np.linalg.eigvalsh(correlation)[0] < 1e-8
     ):
         return None
@@ -169,7 +166,6 @@ _CELLS = 32
 _RANDOM = 8  # random directions for each column
 # sizes of the moves of a direction of length 1
 _STEPS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
-_CLEAR_GAIN = 1.1, 10.0  # factor and difference by which a direction must beat the best column
 
 
 def find_direction(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray | None:
@@ -212,8 +208,7 @@ def find_direction(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray | None
                 found = _difference(*sides, moved)
                 if found > value:
                     value, direction = found, moved
-    factor, least = _CLEAR_GAIN
-    return direction if value > factor * best_column + least else None
+    return direction if value > 1.1 * best_column + 10.0 else None
 
 
 def _unit(direction: FloatArray) -> FloatArray:

@@ -32,7 +32,6 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 # variance of a count beyond the binomial, in units of the binomial variance at the mean size
 _EXCESS = 4.0 ** np.arange(-1, 10)
-_MOST_SPREAD = 10.0  # maximum of 1 / concentration: shares of groups are near 0 and 1
 
 
 def log_dependence(*sides: ArrayLike) -> float:
@@ -77,8 +76,8 @@ def _log_ratios(counts: FloatArray, sizes: FloatArray) -> FloatArray:
     """
     total, ones = sizes.sum(), counts.sum()
     null = float(xlogy(ones, ones / total) + xlogy(total - ones, 1 - ones / total))
-    # 1 / concentration of the shares of groups
-    within = np.minimum(_EXCESS[:, None] / max(float(sizes.mean()) - 1.0, 1.0), _MOST_SPREAD)
+    # 1 / concentration of the shares of groups; at most 10, where shares are near 0 and 1
+    within = np.minimum(_EXCESS[:, None] / max(float(sizes.mean()) - 1.0, 1.0), 10.0)
     weights = 1 / (within + 1 / sizes)
     known = 1 + _before(weights)
     mean, spread = (0.5 + _before(weights * counts / sizes)) / known, within + 1 / known

@@ -21,11 +21,6 @@ from numpy.typing import NDArray
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _TAIL = 0.12  # share of the outputs in each tail
-# central shares of the outputs outside of which a plain curve is flat
-_PLAIN_SHARES = (0.1, 0.3, 0.5, 1.0)
-# minimum number of outputs beyond a step; its log prior weight
-_LEAST_LEAK, _LEAK_WEIGHT = 12, -4.0
-_UNUSUAL = 3.0  # standard deviations of chance by which the counts beyond a step must differ
 
 
 def plain_curves(
@@ -39,7 +34,8 @@ def plain_curves(
     among these.
     """
     share = (np.cumsum(total) - total / 2) / total.sum()
-    for central in _PLAIN_SHARES:
+    # a plain curve is flat outside of a central share of the outputs
+    for central in (0.1, 0.3, 0.5, 1.0):
         low, high = (
             np.interp([(1 - central) / 2, (1 + central) / 2], share, x)
             if central < 1
@@ -51,13 +47,13 @@ def plain_curves(
         if spread > 0:
             yield np.column_stack([np.ones(len(x)), clipped / spread]), 0.0
     rate, size = ones.sum() / total.sum(), float(total.sum())
-    for beyond in np.exp2(-np.arange(4, max(5, np.log2(max(size / _LEAST_LEAK, 16))), 0.5)):
+    # at least 12 outputs beyond a step
+    for beyond in np.exp2(-np.arange(4, max(5, np.log2(max(size / 12, 16))), 0.5)):
         for outside in (share < beyond, share > 1 - beyond):
             number = float(total[outside].sum())
-            if abs(ones[outside].sum() - rate * number) > _UNUSUAL * np.sqrt(
-                rate * (1 - rate) * number
-            ):
-                yield np.column_stack([np.ones(len(x)), outside]), _LEAK_WEIGHT
+            # in standard deviations of chance
+            if abs(ones[outside].sum() - rate * number) > 3.0 * np.sqrt(rate * (1 - rate) * number):
+                yield np.column_stack([np.ones(len(x)), outside]), -4.0
 
 
 def bent_curves(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int, int]]:
@@ -120,13 +116,8 @@ def _symmetric_design(design: FloatArray, inner: int, outer: int) -> FloatArray:
     return np.column_stack([line, *(upper - lower[:, ::-1] for lower, upper in halves)])
 
 
-# groups with one feature for each column or level
-_SIGNED_KEYS = ("levels/0", "linear/0", "clipped/0", "products/0")
 # names of the weights that curves of several columns share
 SHARED_CURVES = ("shared curve", "shared shift", "shared size")
-_MIN_FEATURES = 3  # minimum number of features that share a sign
-# size of the outer knots, in medians of all knots, from which a logarithmic scale is used
-_LONG_TAIL = 30.0
 # part of a large difference (this quantile of all) that a column must reach to share its sign
 _SIMILAR, _LARGE = 0.25, 0.9
 _FOLDS = 4
@@ -190,9 +181,10 @@ def _shared_groups(
     A group with the same sign in all columns has a single row of columns.
     """
     size = len(keys)
-    for key in _SIGNED_KEYS:
+    # groups with one feature for each column or level
+    for key in ("levels/0", "linear/0", "clipped/0", "products/0"):
         own = np.flatnonzero(keys == key)
-        if len(own) >= _MIN_FEATURES:
+        if len(own) >= 3:
             yield f"shared {key}", features[:, own], partial(_placed, np.eye(size)[:, own])
     ramps = [
         (first, knots)
@@ -225,7 +217,8 @@ def _steps_of_size(knots: FloatArray) -> FloatArray:
     with np.errstate(over="ignore"):
         size = np.abs(knots / 2 - knots[len(knots) // 2] / 2)
     size = size / max(float(np.median(size)), 1e-300)
-    return np.asarray(np.diff(np.log1p(size) if size.max() > _LONG_TAIL else size))
+    # in medians of all knots
+    return np.asarray(np.diff(np.log1p(size) if size.max() > 30.0 else size))
 
 
 def _common_curve(steps: Sequence[NDArray[np.intp]], size: int, signs: FloatArray) -> FloatArray:

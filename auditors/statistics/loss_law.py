@@ -28,9 +28,6 @@ from numpy.typing import ArrayLike
 
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_ROUNDING_MASS = 1e-11  # unseen mass up to this size counts as rounding error
-_UNEXPLAINED_MASS = 1e-10  # mass that quadrature may leave out in addition to its estimated errors
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossLaw:
@@ -91,7 +88,8 @@ class LossLaw:
         if delta <= 0:
             return (
                 max(0.0, self.supremum)
-                if self.extremes is not None or self.unseen_p <= _ROUNDING_MASS
+                # so little unseen mass counts as rounding error
+                if self.extremes is not None or self.unseen_p <= 1e-11
                 else math.inf
             )
         if self.p[np.isposinf(self.loss)].sum() + self.unseen_p > delta:
@@ -202,7 +200,8 @@ def unaccounted_mass(lower: LossLaw, upper: LossLaw) -> float:
     for mass, unseen in ((lower.p, upper.unseen_p), (lower.q, upper.unseen_q)):
         gap = max(0.0, 1 - math.fsum(mass))
         missing = max(missing, gap - max(0.0, unseen - gap))
-    return missing if missing > _UNEXPLAINED_MASS else 0.0
+    # quadrature may leave out so little in addition to its estimated errors
+    return missing if missing > 1e-10 else 0.0
 
 
 def atoms(log_p: FloatArray, log_q: FloatArray) -> LossLaw:

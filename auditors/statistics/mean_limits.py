@@ -55,8 +55,6 @@ from dpwitness.core.protocols.mechanism import FloatArray
 _STAKE_MULTIPLES = np.array([0.6, 1.0, 1.6])
 # bisections in the search for a limit; the conservative end of the last interval is returned
 _BISECTIONS = 24
-# shares of the largest allowed stake: 1/mean for upward bets, 1/bound for downward bets
-_MAX_UP_SHARE, _MAX_DOWN_SHARE = 0.5, 0.9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,9 +74,10 @@ class Stakes:
         mean = max(float(pilot.mean()), 0.1 * bound / size)
         spread = max(float(pilot.var()), (0.05 * mean) ** 2, 1e-300)
         stake = math.sqrt(2 * math.log(1 / alpha) / (size * spread))
+        # the largest allowed stakes are 1/mean for upward bets, 1/bound for downward bets
         return cls(
-            np.minimum(stake * _STAKE_MULTIPLES, _MAX_UP_SHARE / mean),
-            np.minimum(stake * _STAKE_MULTIPLES, _MAX_DOWN_SHARE / bound),
+            np.minimum(stake * _STAKE_MULTIPLES, 0.5 / mean),
+            np.minimum(stake * _STAKE_MULTIPLES, 0.9 / bound),
         )
 
 

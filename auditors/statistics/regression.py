@@ -256,11 +256,6 @@ def fit_grouped(
     return fit, found
 
 
-_GROUP_COST = 2.0  # log prior odds against a group
-_LEAST_SHARE = 0.01  # share of the average below which a subset is left out
-_START_PRECISION = 100.0  # largest prior precision at which a group starts
-# maximum number of rounds; change of the logarithm of a precision at which they stop
-_ROUNDS, _STOP_CHANGE = 8, 0.2
 _Chosen = tuple[int, ...]
 
 
@@ -348,11 +343,12 @@ class Expansion:
 
         Two searches add and remove one group at a time: from no group, and from all groups.
         """
-        begin = np.minimum(self.precision, _START_PRECISION)
+        begin = np.minimum(self.precision, 100.0)
         for start in ((), tuple(range(len(begin)))):
             self._climb(start, begin)
         values = {chosen: model.log_evidence for chosen, (model, _) in self._known.items()}
-        least = logsumexp(list(values.values())) + np.log(_LEAST_SHARE)
+        # a share of the average of at least 1 %
+        least = logsumexp(list(values.values())) + np.log(0.01)
         likely = [chosen for chosen, value in values.items() if value >= least]
         return tuple(
             {self.names[each]: float(self._known[chosen][1][each]) for each in chosen}
@@ -377,7 +373,7 @@ class Expansion:
         from `start`.
         """
         if chosen not in self._known:
-            model, precision = self._maximized(chosen, start[list(chosen)], _ROUNDS)
+            model, precision = self._maximized(chosen, start[list(chosen)], 8)
             everywhere = start.copy()
             everywhere[list(chosen)] = precision
             self._known[chosen] = model, everywhere
@@ -408,7 +404,8 @@ class Expansion:
                 self._offset
                 + 0.5 * float(linear @ weights)
                 - 0.5 * log_determinant
-                - _GROUP_COST * len(chosen)
+                # log prior odds against each group
+                - 2.0 * len(chosen)
             )
             determined = np.maximum(
                 size - precision * np.bincount(place, np.diag(inverse)[1:], len(chosen)), 0.0
@@ -417,7 +414,7 @@ class Expansion:
                 best = value, precision, weights, float(determined.sum())
             square = np.bincount(place, weights[1:] ** 2, len(chosen))
             new = np.clip((determined + 0.02) / (square + 2e-6), MIN_PRECISION, MAX_PRECISION)
-            if np.max(np.abs(np.log(new / precision)), initial=0.0) < _STOP_CHANGE:
+            if np.max(np.abs(np.log(new / precision)), initial=0.0) < 0.2:
                 break
             precision = new
         assert best is not None

@@ -20,7 +20,6 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.recording.primitives import LOCATION_LAWS
 
 _ROUNDING = 1e-9  # relative tolerance of a sensitivity or a scale
-_SELECTS = ("permutation", "poisson_sample")
 _ADDITIVE = ("laplace", "geometric", "gaussian", "discrete_gaussian")
 
 
@@ -108,7 +107,9 @@ class Calls:
         """
         for i in range(len(self)):
             law = self.law(i)
-            if law in _SELECTS or (law == "choice" and math.isnan(self.table["linf"][i])):
+            if law in ("permutation", "poisson_sample") or (
+                law == "choice" and math.isnan(self.table["linf"][i])
+            ):
                 return True
             coins = law in ("uniform", "binomial") and self.source(i)
             if coins and records is not None and self.table["size"][i] == records > 1:

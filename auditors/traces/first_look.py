@@ -37,9 +37,7 @@ from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 SECONDS, SHARE = 2.0, 0.05
 _MOST_SECONDS = 5.0  # limit of the CPU time with a time budget
 _PAIRS_SHARE = 0.4  # share of these limits for the comparison of pairs
-_MAX_TRACED = 24  # maximum number of pairs that are traced
 _WAITING = 4.0  # limit of the wall time, as a multiple of the limit of the CPU time
-_MAX_HEAD = 2  # maximum number of pairs that a trace moves to the head
 # maximum number of draws that are shifted to see whether they reach the output
 _MAX_COORDINATES = 12
 _REPLAYS = 2  # recordings in which the draws must reach the output
@@ -107,7 +105,7 @@ def worst_pairs(
     """Return the numbers of pairs on which one traced run and its replay exceed the claim or
     diverge, and whether the time was not enough.
 
-    The worst pair comes first; there are at most `_MAX_HEAD`. A pair whose runs cannot be traced
+    The worst pair comes first; there are at most two. A pair whose runs cannot be traced
     has no score, and the others keep theirs.
     """
     scores: dict[int, float] = {}
@@ -115,13 +113,13 @@ def worst_pairs(
     limits = Limits(int(_PAIRS_SHARE * limits.runs), _PAIRS_SHARE * limits.seconds)
     # an optional look must not end the audit, whose own runs report faults of the mechanism
     with suppress(Exception), _recorder(mechanism, seed, limits, time_limit) as recorder:
-        for k, pair in enumerate(pairs[:_MAX_TRACED]):
+        for k, pair in enumerate(pairs[:24]):
             try:
                 scores[k] = glance(recorder, pair, claim)
             except (Stopped, Exception) as error:
                 late |= isinstance(error, TooLate)
     order = sorted(scores, key=lambda k: -scores[k])
-    return [k for k in order if scores[k] > 1 + 1e-3][:_MAX_HEAD], late
+    return [k for k in order if scores[k] > 1 + 1e-3][:2], late
 
 
 def worst_evidence(

@@ -37,12 +37,7 @@ from dpwitness.core.values.json_reader import Json
 
 _RECORDINGS = 3
 _LONG_RUN = 20_000  # runs with more calls are recorded once only
-_LEVEL = 1e-4  # probability under the claim below which an observation is not chance
 _MAX_RECORDINGS = 21  # largest number of recordings per side to rule out chance
-_DIVERGENCE_SCORE = 1.5  # score of a pair on which the runs diverge, in units of the claim
-# the same where the data alone do not cause it: one dataset may have an output that the other
-# cannot have
-_FREE_DIVERGENCE_SCORE = 1.01
 NOT_RECORDED = "no call of a noise primitive was recorded"
 UNFAITHFUL = (
     "two runs on one dataset with the same draws differ: a part of the noise is not recorded"
@@ -72,11 +67,13 @@ def glance(recorder: Recorder, pair: Pair, promise: Claim) -> float:
     reached = evidence.loss / runs.claim.parameter
     worst = 0.0 if math.isnan(reached) else min(reached, 1e6)
     if not loose and (replayed["differences"] or replayed["output"]):
-        worst = max(worst, _DIVERGENCE_SCORE)
+        worst = max(worst, 1.5)  # the runs diverge
     elif (replayed["output"] or replayed["differences"]) and not evidence.calls.moved:
         # only the distance of the outputs is left as a score
         a, b = (np.asarray(side["numbers"], dtype=float) for side in (recorded, replayed))
-        worst = max(worst, _FREE_DIVERGENCE_SCORE * bool(replayed["differences"]))
+        # if the data alone do not cause it, one dataset may have an output that the other cannot
+        # have
+        worst = max(worst, 1.01 * bool(replayed["differences"]))
         worst += (
             float(np.tanh(np.nan_to_num(np.abs(a - b)).max(initial=0.0))) * 1e-3
             if a.shape == b.shape
@@ -410,7 +407,8 @@ def _rounds_needed(claim: Claim) -> tuple[int, bool]:
     epsilon = claim.parameter if claim.bounds_epsilon else max(1.0, claim.parameter)
     p = min(1.0, 0.5 * math.exp(min(epsilon, 50.0)))
     most = p * (1 - p * math.exp(-min(epsilon, 50.0)))
-    need = math.ceil(math.log(_LEVEL) / math.log(most)) if most < 1 else _MAX_RECORDINGS + 1
+    # an observation of probability 1e-4 under the claim is not chance
+    need = math.ceil(math.log(1e-4) / math.log(most)) if most < 1 else _MAX_RECORDINGS + 1
     return min(max(need, _RECORDINGS), _MAX_RECORDINGS), need <= _MAX_RECORDINGS
 
 

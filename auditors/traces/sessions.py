@@ -35,8 +35,6 @@ from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 from dpwitness.mechanisms.wrappers.recording.session import Entry, Session
 
 _TABLES = Path(recorded_primitives.__file__).with_name("tables")
-# seconds added to the time limit of a run, for the comparison of recordings
-_COMPARISON_SECONDS = 30.0
 
 # ``step(name, **arguments)`` calls this method of a `Session`
 Steps = Callable[..., Any]
@@ -237,7 +235,8 @@ def _opened_in_worker(target: Target, entries: list[Entry], time_limit: float) -
                 request["data"] = codec.pack_dataset(dataset, blobs)
             request["arguments"] = codec.pack(arguments, blobs)
             try:
-                reply, found = worker.ask(request, blobs, time_limit + _COMPARISON_SECONDS)
+                # 30 seconds more, for the comparison of recordings
+                reply, found = worker.ask(request, blobs, time_limit + 30.0)
             except WorkerTimeout:
                 raise Stopped("time limit") from None
             except WorkerDied as error:

@@ -41,8 +41,6 @@ from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
 TRIALS = 40_000  # default number of runs of the confirming audit
 _EXTRA_PAIRS = 2  # further pairs that the confirming audit may use
-_DEFAULT_PAIRS = 8  # default number of pairs of a domain
-_UNCONFIRMED = ("SOURCE",)  # kinds of findings that no audit of outputs can confirm
 
 
 def trace(
@@ -163,7 +161,9 @@ def trace(
     evidence = replace(evidence, notes=(*evidence.notes, *claim_notes))
     result: AuditResult | None = None
     if confirm and any(
-        f.kind not in _UNCONFIRMED for f in (*evidence.findings, *evidence.suspicions)
+        # no audit of outputs can confirm these
+        f.kind != "SOURCE"
+        for f in (*evidence.findings, *evidence.suspicions)
     ):
         audit_options: Json = {
             "trace": False,
@@ -261,7 +261,7 @@ def _choose_pairs(
         if found:
             return [found[0].pair, *(c.pair for c in found[1:] if c.value > 1)]
     if domain is not None:
-        candidates = pairs_for(domain)[: most or _DEFAULT_PAIRS]
+        candidates = pairs_for(domain)[: most or 8]
     if len(candidates) == 1:
         return candidates
     scores = [score(pair) for pair in candidates]

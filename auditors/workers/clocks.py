@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dpwitness.mechanisms.wrappers.programs.supervisor import below
 
 CLOCKS = ("wall", "cpu")
-_TREE_READS = 3  # most readings of the process tree, which is read again if a child ends meanwhile
 
 
 def read_clock(clock: str) -> Callable[[], float]:
@@ -31,7 +30,7 @@ def cpu_seconds() -> float:
     if not has_cpu_clock():
         return 0.0
     ended = _of_ended_children()
-    for _ in range(_TREE_READS):
+    for _ in range(3):  # the process tree is read again if a child ends meanwhile
         running, before, ended = _of_descendants(), ended, _of_ended_children()
         if ended == before:
             break

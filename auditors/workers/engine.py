@@ -46,10 +46,7 @@ __all__ = [
     "stream",
 ]
 
-_SpanArguments = tuple[Stage, Sequence[Event], int, bool]  # the first arguments of `run_span`
 
-_MAX_WAITING = 16  # answers that may wait for an earlier answer, per task in flight
-_TICK = 0.25  # seconds between checks for late tasks
 # of Dask, recognized by name: Dask need not be installed
 _CONNECTION_ERRORS = (
     "CommClosedError",
@@ -134,7 +131,12 @@ class _Scheduler:
     """Scheduler of the tasks of a stage, from chunk `at` on."""
 
     def __init__(
-        self, asked: _SpanArguments, executor: Executor, pace: Pace, ledger: Ledger | None, at: int
+        self,
+        asked: tuple[Stage, Sequence[Event], int, bool],  # the first arguments of `run_span`
+        executor: Executor,
+        pace: Pace,
+        ledger: Ledger | None,
+        at: int,
     ) -> None:
         self.asked, self.stage, self.executor, self.pace, self.ledger = (
             asked,
@@ -158,7 +160,8 @@ class _Scheduler:
     @property
     def workers(self) -> int:
         """Number of tasks that the executor runs at once; a cluster may grow."""
-        return max(1, int(getattr(self.executor, "_max_workers", None) or _DEFAULT_WORKERS))
+        # 8 if the executor does not report it
+        return max(1, int(getattr(self.executor, "_max_workers", None) or 8))
 
     @property
     def window(self) -> int:
@@ -198,7 +201,8 @@ class _Scheduler:
         """Submit tasks until enough are in flight, or too many answers wait for an
         earlier answer.
         """
-        while len(self.flying) < self.window and len(self.ready) < _MAX_WAITING * self.window:
+        # up to 16 answers per task in flight may wait for an earlier answer
+        while len(self.flying) < self.window and len(self.ready) < 16 * self.window:
             while self.next in self.held:
                 self.next = self.held[self.next]
             if self.next >= self.stage.chunks:
@@ -220,7 +224,7 @@ class _Scheduler:
         order is later than the time limit.
         """
         try:
-            future = self.answered.get(timeout=_TICK)
+            future = self.answered.get(timeout=0.25)  # until the next check for late tasks
         except queue.Empty:
             chunks = next(task for task in self.flying.values() if task[0] == self.at)
             limit = self.pace.limit(self.stage, self.stage.size(*chunks))
@@ -312,14 +316,6 @@ def _timeout_message(stage: Stage, limit: float) -> str:
     )
 
 
-TASK_SECONDS = 0.25  # target duration of a task, in seconds
-# workers that one coordinator can serve with tasks of this duration; with more workers, tasks are
-# longer
-_MAX_SERVED = 64
-_HUNG_FACTOR = 10  # multiple of the expected duration after which a task counts as hung
-_DEFAULT_WORKERS = 8  # assumed number of workers if the executor does not report it
-
-
 @dataclass(slots=True)
 class Pace:
     """Duration of the rounds so far, weighted toward recent ones, and the tasks that are still
@@ -345,15 +341,14 @@ class Pace:
         """Return the number of chunks for the next task."""
         chunk_seconds = self.expected(stage.chunk)
         wanted_chunks = (
-            int(TASK_SECONDS * max(1.0, workers / _MAX_SERVED) / chunk_seconds)
-            if chunk_seconds > 0
-            else 1
+            # one coordinator can serve 64 workers with tasks of 0.25 seconds
+            int(0.25 * max(1.0, workers / 64) / chunk_seconds) if chunk_seconds > 0 else 1
         )
         return max(1, min(wanted_chunks, left // (2 * workers), 4096))
 
     def limit(self, stage: Stage, rounds: int) -> float:
         """Return the time limit of `rounds` rounds, in seconds."""
-        return max(stage.time_limit, _HUNG_FACTOR * self.expected(rounds))
+        return max(stage.time_limit, 10 * self.expected(rounds))
 
 
 def is_remote(executor: Executor) -> bool:

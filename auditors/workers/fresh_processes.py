@@ -44,9 +44,6 @@ T = TypeVar("T")
 STATES = 8
 PIECE = 4  # runs between two looks at the clock
 _START_SECONDS = 20.0  # time limit for the start of an interpreter and the imports of the mechanism
-# restarts of the worker process of a library or program, which may be slow to start
-_LEAST_STATES = 2
-_IDLE_SECONDS = 60.0  # an interpreter without requests ends
 _INSIDE = "DPWITNESS_FRESH"  # environment variable of a new interpreter, which starts no others
 _SERVE = "from dpwitness.auditors.workers.fresh_processes import serve; serve()"
 
@@ -124,7 +121,8 @@ def _in_new_workers(stage: Stage, target: Target, seconds: float) -> list[Sides]
     """Run each state in a new worker process of the library or program."""
     found, until = list[Sides](), time.perf_counter() + seconds
     for index in range(stage.chunks):
-        if index >= _LEAST_STATES and time.perf_counter() > until:
+        # at least two, as a library or program may be slow to start
+        if index >= 2 and time.perf_counter() > until:
             break
         target.close()
         found.append(_state(stage, index, seconds / STATES))
@@ -289,7 +287,8 @@ def serve() -> None:
             answers.flush()
         answers.write(pickle.dumps(None))
         answers.flush()
-        if not hasattr(os, "fork") or not select.select([requests], [], [], _IDLE_SECONDS)[0]:
+        # an interpreter without requests ends after a minute
+        if not hasattr(os, "fork") or not select.select([requests], [], [], 60.0)[0]:
             break
     os._exit(0)
 

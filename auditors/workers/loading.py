@@ -34,7 +34,6 @@ from dpwitness.mechanisms.wrappers.sessions import Adversary, Interactive
 # as files name a target of another interpreter, wherever its class lies
 FOREIGN = "dpwitness.mechanisms.foreign:Target"
 QUERY = "dpwitness.mechanisms.wrappers.programs.sql:Query"
-_INSTALLED = ("site-packages", "dist-packages")
 
 
 def relative(path: str | Path) -> str:
@@ -351,7 +350,8 @@ def _place_of_name(text: str) -> tuple[Path | None, int | None, str]:
 
 def _display_path(file: Path, module: str, here: Path) -> str:
     path = file.resolve()
-    installed = next((i for i, part in enumerate(path.parts) if part in _INSTALLED), None)
+    folders = ("site-packages", "dist-packages")
+    installed = next((i for i, part in enumerate(path.parts) if part in folders), None)
     if installed is not None:
         return "/".join(path.parts[installed + 1 :])
     if path.is_relative_to(here):

@@ -16,7 +16,6 @@ from typing import Any
 
 from numpy.random import SFC64, Generator
 
-_MOST_OBJECTS = 5_000  # objects that are visited
 _MOST_CONTAINERS = 32  # containers that are tried
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
@@ -113,7 +112,7 @@ def _reachable(run: Callable[..., Any]) -> tuple[list[Any], list[_Container]]:
     """
     seen, waiting = set[int](), [run]
     kept, caches, containers = list[Any](), list[Any](), list[_Container]()
-    while waiting and len(seen) < _MOST_OBJECTS:
+    while waiting and len(seen) < 5_000:
         found = waiting.pop()
         if id(found) in seen or isinstance(found, str | bytes | int | float | complex | type(None)):
             continue

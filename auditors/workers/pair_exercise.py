@@ -38,8 +38,6 @@ _MAX_ROWS, _MAX_COLUMNS, _MAX_VALUES = (2**15, 32, 64)
 # cap of the total variation distance, because large claims would make the power look better than it
 # is
 _MAX_DISTANCE = 0.1
-_CERTAIN = 1e-12  # p-value of a difference that no number of further batches makes doubtful
-_ZERO_EPSILON = PureDP(1e-12)
 
 ADVICE = (
     "try a pair whose values change the result, the pairs of a domain (--domain), or a search "
@@ -62,7 +60,8 @@ class OutputComparison:
     def add(self, one: Outputs, zero: Outputs) -> None:
         """Compare a batch of outputs on D1 with a batch on D0."""
         self.batches += 1
-        if self.p_value > _CERTAIN:
+        # no number of further batches makes a difference of a smaller p-value doubtful
+        if self.p_value > 1e-12:
             self.p_value = min(self.p_value, difference(one, zero))
         self.fewest = min(self.fewest or 2**62, len(one) + len(zero))
         if self.only is not None:
@@ -135,7 +134,7 @@ def exercised(
     if not rounds or not seen.batches or claim.parameter <= 0:
         return None, ""
     if (
-        combined_p_value(_ZERO_EPSILON, parts) < LEVEL / 2
+        combined_p_value(PureDP(1e-12), parts) < LEVEL / 2
         or seen.p_value * seen.batches < LEVEL / 2
     ):
         return True, ""

@@ -19,7 +19,6 @@ from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed, Parts
 
 _TEST_OUTPUTS = 64  # test outputs of each dataset
-_SINGLE_OUTPUTS = 4  # number of these outputs that are also scored one at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +115,7 @@ def _column_problems(score: Score, raw: Any, size: int) -> Iterator[tuple[Key, s
         found = columns_of(score.function(guarded(raw)), size)
         second_call = columns_of(score.function(guarded(raw)), size)
         single_calls = [
-            columns_of(score.function(guarded(raw[i : i + 1])), 1)
-            for i in range(min(size, _SINGLE_OUTPUTS))
+            columns_of(score.function(guarded(raw[i : i + 1])), 1) for i in range(min(size, 4))
         ]
     except MechanismFailed:
         raise

@@ -37,14 +37,6 @@ class Unfit(MechanismFailed):
 
 
 _ALARM_PROBABILITY = 1e-10
-_MAX_CORRELATION_RUNS = 2**17  # number of runs tested for correlation
-_MAX_BLOCK_ROWS = 2**14  # rows that are compared in blocks
-_MOST_COPIES = 0.33  # maximum of P(N = c) / P(N > 0) over c > 1 and the means of a Poisson number N
-# rows that differ from the most frequent row, from which a batch counts as random
-_MIN_DIFFERENT = 8
-# sequence lengths: the first is enough for numbers, the second for labels and bits
-_LENGTHS = (24, 256)
-_MIN_ENTROPY = 52.0
 _MAX_MARKS = 2**15
 
 
@@ -78,7 +70,7 @@ def check_training(chunks: Sequence[tuple[Outputs, Outputs]]) -> None:
             if not np.array_equal(first[:n], second[:n]):
                 continue
             _, counts = np.unique(first[:n], return_counts=True)
-            if n - counts.max() >= _MIN_DIFFERENT:
+            if n - counts.max() >= 8:  # otherwise, nearly all rows are equal
                 raise Unfit(
                     f"mechanism ignores rng: two calls on {name} with different streams "
                     "returned identical outputs"
@@ -115,7 +107,7 @@ def _check_serial(
     The tested signal is whether an output is the most frequent one; if few outputs are equal, it is
     the rank of the first number.
     """
-    flat = np.concatenate(keys)[:_MAX_CORRELATION_RUNS] if keys else np.empty(0, dtype=np.uint64)
+    flat = np.concatenate(keys)[: 2**17] if keys else np.empty(0, dtype=np.uint64)
     values, counts = np.unique(flat, return_counts=True)
     _check_copies(counts, name)
     if len(flat) < 200:
@@ -144,16 +136,15 @@ def _check_copies(counts: NDArray[np.int64], name: str) -> None:
     how often each occurs.
 
     If outputs are independent and their number is Poisson, an output that occurs has a given number
-    of occurrences above 1 with probability below `_MOST_COPIES`, whatever its probability. A fixed
+    of occurrences above 1 with probability below 0.33, whatever its probability. A fixed
     number of outputs multiplies probabilities by sqrt(2 pi n) at most.
     """
     times, outputs = np.unique(counts, return_counts=True)
     most = int(outputs[times > 1].max(initial=0))
     if (
         most
-        and bdtrc(most - 1, len(counts), _MOST_COPIES)
-        * np.sqrt(2 * np.pi * counts.sum())
-        * len(times)
+        # 0.33 is the maximum of P(N = c) / P(N > 0) over c > 1 and the means of a Poisson number N
+        and bdtrc(most - 1, len(counts), 0.33) * np.sqrt(2 * np.pi * counts.sum()) * len(times)
         < _ALARM_PROBABILITY
     ):
         often = int(times[times > 1][np.argmax(outputs[times > 1])])
@@ -171,7 +162,7 @@ def check_rows(sides: Sequence[Outputs], event: Event) -> None:
     exchangeable. That costs a factor of n + 1 for each dataset, the inverse of the least
     probability of the most probable number of guesses.
     """
-    guesses = [event.guess(side.take(np.arange(min(len(side), _MAX_BLOCK_ROWS)))) for side in sides]
+    guesses = [event.guess(side.take(np.arange(min(len(side), 2**14)))) for side in sides]
     cells = [
         np.column_stack([guess == value for value in np.unique(np.concatenate(guesses))]).astype(
             float
@@ -216,7 +207,8 @@ def mark(outputs: Outputs) -> int | None:
     """Return a hash of the first rows; None if too few of them differ to distinguish repetition
     from chance.
     """
-    for length in _LENGTHS:
+    # the first length is enough for numbers, the second for labels and bits
+    for length in (24, 256):
         if len(outputs) < length:
             return None
         codes, values = outputs.codes[:length], outputs.values[:length]
@@ -226,7 +218,7 @@ def mark(outputs: Outputs) -> int | None:
         if len(different) < length or np.isnan(values[:, 0]).any():
             keys = row_keys(np.column_stack([codes, values]))
             _, counts = np.unique(keys, return_counts=True)
-            if float(np.sum(counts * np.log(length / counts))) < _MIN_ENTROPY:
+            if float(np.sum(counts * np.log(length / counts))) < 52.0:
                 continue
         content = codes.tobytes() + np.ascontiguousarray(values).tobytes()
         return int.from_bytes(hashlib.blake2b(content, digest_size=16).digest())

@@ -12,7 +12,6 @@ from numpy.random.bit_generator import ISpawnableSeedSequence
 from numpy.typing import NDArray
 
 _SEED_WORDS = 3  # 64-bit words that seed an SFC64
-_FRESH_BITS = 48  # every JSON reader represents integers of this size exactly
 
 
 def audit_key(name: str) -> int:
@@ -26,7 +25,8 @@ def fresh_seed() -> int:
     """Return a seed from the operating system's entropy, which nobody can know or choose in
     advance.
     """
-    return secrets.randbits(_FRESH_BITS)
+    # every JSON reader represents integers of this size exactly
+    return secrets.randbits(48)
 
 
 def stream(seed: int, *key: int) -> Generator:

@@ -60,7 +60,6 @@ _OWN_FUNCTIONS = tuple(
     f"dpwitness.auditors{room}:feature_distance"
     for room in ("", ".sensitivity", ".measured.sensitivity")
 )
-_INSTALL_FOLDERS = {"site-packages", "dist-packages"}
 _TARGET_RULE = record({"kwargs": items(anything)}, target=text(1000, empty=False))
 _limit = number(lambda v: 0 <= v <= 1e9, "a number, at least 0")
 _QUERY_RULE = record(
@@ -297,7 +296,7 @@ class Trust:
             return False
         library = Path(sysconfig.get_path("stdlib")).resolve()
         return not (
-            _INSTALL_FOLDERS & set(real.relative_to(folder).parts)
+            {"site-packages", "dist-packages"} & set(real.relative_to(folder).parts)
         ) and not real.is_relative_to(library)
 
     def check_object(self, found: Any, plan: PlannedTarget) -> None:
