@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.audit.budget import MAX_CHUNK_ROUNDS
+from dpwitness.auditors.audit.options import MAX_CHUNK_ROUNDS
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.workers.chunks import run_span
 from dpwitness.auditors.workers.engine import Inline, Pace, Phase, Stage, counts

@@ -20,8 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.audit.budget import chunk_size
-from dpwitness.auditors.audit.options import AuditOptions
+from dpwitness.auditors.audit.options import AuditOptions, chunk_size
 from dpwitness.auditors.audit.probe import ProbedPair
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.train import BothSides, both_sides

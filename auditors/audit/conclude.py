@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dpwitness.auditors.audit.budget import EARLY_ALPHA
 from dpwitness.auditors.audit.final.independence import Counted, require_independent
-from dpwitness.auditors.audit.options import AuditOptions
+from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.test import EventTest
 from dpwitness.auditors.events.detectable_violation import detectable

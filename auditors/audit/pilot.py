@@ -8,14 +8,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dpwitness.auditors.audit.budget import (
+from dpwitness.auditors.audit.options import (
     PILOT_SHARE,
     SHORT_PAIRS,
     TRAIN_VALUES,
+    AuditOptions,
     bit_rounds,
     chunk_size,
 )
-from dpwitness.auditors.audit.options import AuditOptions
 from dpwitness.auditors.audit.probe import ProbedPair
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.train import BothSides, both_sides, training_outputs

@@ -1,6 +1,6 @@
 """Power of an audit with a given number of runs, if the law of the privacy loss is known.
 
-The shares of the budget are the audit's (`budget.py`): probes, low bits, a pilot if there
+The shares of the budget are the audit's (`options.py`): probes, low bits, a pilot if there
 are several pairs, and training. The event is the best event that training can find. Its power is
 the power of its exact binomial test at the error that remains for the last look. Earlier looks are
 not counted, and neither is the training value of pilots. Learning an event costs standard errors,
@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from dpwitness.auditors.audit.budget import (
+from dpwitness.auditors.audit.options import (
     EARLY_ALPHA,
     PILOT_SHARE,
     SCREEN_SHARE,

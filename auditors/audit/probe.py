@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from dpwitness.auditors.audit.budget import SHORT_PAIRS, probe_chunk, tried_pairs
-from dpwitness.auditors.audit.options import AuditOptions
+from dpwitness.auditors.audit.options import SHORT_PAIRS, AuditOptions, probe_chunk, tried_pairs
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.screening import screen
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes

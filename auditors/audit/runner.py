@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dpwitness.auditors.audit.budget import MIN_RUNS_PER_PAIR
-from dpwitness.auditors.audit.options import AuditOptions
+from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, AuditOptions
 from dpwitness.auditors.audit.timing import (
     FEWEST,
     LEAST,

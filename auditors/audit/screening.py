@@ -16,8 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpwitness.auditors.audit.budget import MIN_RUNS_PER_PAIR, SCREEN_SHARE
-from dpwitness.auditors.audit.options import AuditOptions
+from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, SCREEN_SHARE, AuditOptions
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs

@@ -13,8 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpwitness.auditors.audit.budget import TRAIN_ROUNDS, TRAIN_VALUES, chunk_size
-from dpwitness.auditors.audit.options import AuditOptions
+from dpwitness.auditors.audit.options import TRAIN_ROUNDS, TRAIN_VALUES, AuditOptions, chunk_size
 from dpwitness.auditors.audit.probe import ProbedPair, repeat_probe
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.test import PICTURE_ROUNDS, EventTest, gross_bound

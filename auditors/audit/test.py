@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.audit.budget import LOOK_SHARES, chunk_size
-from dpwitness.auditors.audit.options import AuditOptions
+from dpwitness.auditors.audit.options import LOOK_SHARES, AuditOptions, chunk_size
 from dpwitness.auditors.audit.probe import ProbedPair, repeat_probe
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.train import BothSides, Training, both_sides, complete_sides

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpwitness.auditors.audit.budget import (
+from dpwitness.auditors.audit.options import (
     EARLY_ALPHA,
     EARLY_LOOK_ROUNDS,
     LOOK_ALPHA_SHARE,
@@ -18,11 +18,11 @@ from dpwitness.auditors.audit.budget import (
     PROBE,
     RARE_GUESSES,
     TRAIN_ROUNDS,
+    AuditOptions,
     chunk_size,
     is_staged,
     training_rounds,
 )
-from dpwitness.auditors.audit.options import AuditOptions
 from dpwitness.auditors.audit.probe import ProbedPair
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.events.event import Event

@@ -26,10 +26,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpwitness.auditors.audit.audit import MOST_TRIALS
-from dpwitness.auditors.audit.budget import MIN_RUNS_PER_PAIR
 from dpwitness.auditors.audit.conclude import Findings, build_result
 from dpwitness.auditors.audit.final.independence import Counted, require_independent
-from dpwitness.auditors.audit.options import validated_options
+from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, validated_options
 from dpwitness.auditors.audit.pilot import select_pair
 from dpwitness.auditors.audit.probe import ProbedPair, run_probes
 from dpwitness.auditors.audit.runner import RoundRunner

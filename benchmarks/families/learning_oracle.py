@@ -17,7 +17,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dpwitness.auditors.audit.budget import EARLY_ALPHA, RARE_GUESSES, is_staged, training_rounds
+from dpwitness.auditors.audit.options import EARLY_ALPHA, RARE_GUESSES, is_staged, training_rounds
 from dpwitness.auditors.events.posterior import (
     CertificateGoal,
     Draws,

@@ -13,7 +13,7 @@ from audit_rows import NEAR, TALLY, report, row
 import dpwitness as dpw
 from dpwitness import audit_sensitivity, audit_utility
 from dpwitness.auditors import MeanBound
-from dpwitness.auditors.audit import budget
+from dpwitness.auditors.audit import options
 from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports.comparison import intervals as limits
@@ -57,7 +57,7 @@ def test_two_events_that_show_the_same_move_less_often_than_stated():
 
 
 def test_all_looks_are_paid_for():
-    assert len(budget.LOOKS) == limits.LOOKS
+    assert len(options.LOOKS) == limits.LOOKS
     found = intervals(row(bits="VIOLATED") | {"bit_level": {"verdict": "VIOLATED", "tally": TALLY}})
     with_looks, without = found[VALUE], found[BITS]
     assert with_looks.guesses.error == pytest.approx(

@@ -7,7 +7,7 @@ import pytest
 
 from dpwitness import Pair, audit, parse_claim
 from dpwitness.auditors.audit import train
-from dpwitness.auditors.audit.budget import EARLY_LOOK_ROUNDS, LOOK_ALPHA_SHARE, LOOK_SHARES
+from dpwitness.auditors.audit.options import EARLY_LOOK_ROUNDS, LOOK_ALPHA_SHARE, LOOK_SHARES
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.certificate import certified
 from dpwitness.auditors.workers.chunks import Segment

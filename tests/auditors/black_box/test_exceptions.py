@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, Verdict, audit, audit_outputs, trace
-from dpwitness.auditors.audit.budget import PROBE
+from dpwitness.auditors.audit.options import PROBE
 from dpwitness.auditors.workers.environment_errors import (
     is_environment_fault,
     names_environment_fault,
