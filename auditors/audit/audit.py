@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.auditors.audit.causes import separate_causes
-from dpwitness.auditors.audit.conclude import Findings, conclude
-from dpwitness.auditors.audit.final.wider_bounds import suggest_categories, suggest_wider_domain
+from dpwitness.auditors.audit.conclude import (
+    Findings,
+    conclude,
+    suggest_categories,
+    suggest_wider_domain,
+)
 from dpwitness.auditors.audit.options import AuditOptions, Progress, require_find, validated_options
 from dpwitness.auditors.audit.pilot import Known, audit_low_bits, select_pair
 from dpwitness.auditors.audit.probe import ProbedPair, probe_pair, run_probes
@@ -31,6 +34,7 @@ from dpwitness.auditors.audit.sequential import SequentialTest
 from dpwitness.auditors.audit.test import extend, run_test, single_event
 from dpwitness.auditors.audit.timing import LEAST, RunCost, require_seconds
 from dpwitness.auditors.audit.train import BothSides, Training, train
+from dpwitness.auditors.audit.violations import separate_causes
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import Learned

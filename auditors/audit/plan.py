@@ -15,9 +15,8 @@ from scipy.special import ndtr, ndtri
 
 from dpwitness.auditors.audit.audit import timed
 from dpwitness.auditors.audit.plan_result import MOST, Plan, Row
-from dpwitness.auditors.audit.power import FEW, chance, error_of, split_budget
-from dpwitness.auditors.audit.rehearsal import MOST as REHEARSED
-from dpwitness.auditors.audit.rehearsal import REPEATS, Rehearsals
+from dpwitness.auditors.audit.power import FEW, REPEATS, Rehearsals, chance, error_of, split_budget
+from dpwitness.auditors.audit.power import MOST as REHEARSED
 from dpwitness.auditors.audit.timing import LEAST, RunCost, format_duration
 from dpwitness.auditors.density.limit import limit_of_law
 from dpwitness.auditors.density.reference_laws import SHAPES, law_with_parameter, parameter_of

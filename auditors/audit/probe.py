@@ -34,8 +34,8 @@ from dpwitness.auditors.workers.environment_errors import (
     is_environment_fault,
     what_to_try,
 )
-from dpwitness.auditors.workers.generator_locks import current_lock, task_lock
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
+from dpwitness.auditors.workers.stage import current_lock, task_lock
 from dpwitness.auditors.workers.statefulness import Unfit, check_structure, digest, same_outputs
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, MechanismFailed

@@ -26,7 +26,7 @@ from dpwitness.auditors.audit.timing import (
 )
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence
+from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
 from dpwitness.auditors.workers import clocks, engine
 from dpwitness.auditors.workers.chunks import Tables
@@ -80,7 +80,7 @@ class RoundRunner:
         self.pace, self.costs, self.repeats = Pace(), Costs(), RepeatDetector()
         # counts of each event in each segment, by key of the stage
         self.calls: dict[tuple[int, int, int], list[Tables]] = {}
-        # log-evidence that the runs of each stage depend on each other (`statistics/dependence`)
+        # log-evidence that the runs of each stage depend on each other (`statistics/anytime`)
         self.dependence: list[float] = []
         self.seen = OutputComparison()
         # durations of earlier sessions up to the restored records

@@ -19,7 +19,7 @@ from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.test import PICTURE_ROUNDS, EventTest, gross_bound
 from dpwitness.auditors.audit.train import BothSides, both_sides, complete_sides, training_outputs
 from dpwitness.auditors.events.detectable_violation import ScoreLaw, detectable
-from dpwitness.auditors.events.histogram import picture
+from dpwitness.auditors.events.event import picture
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.anytime import (

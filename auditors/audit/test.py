@@ -19,8 +19,7 @@ from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.train import BothSides, Training, both_sides, complete_sides
 from dpwitness.auditors.events.detectable_violation import ScoreLaw
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
-from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.events.histogram import EventHistogram, picture
+from dpwitness.auditors.events.event import Event, EventHistogram, picture
 from dpwitness.auditors.events.learning import Learned
 from dpwitness.auditors.events.rule_reader import columns_of, read_event
 from dpwitness.auditors.statistics.certificate import Part, Tally

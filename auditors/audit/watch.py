@@ -27,7 +27,6 @@ from typing import Any
 
 from dpwitness.auditors.audit.audit import MOST_TRIALS
 from dpwitness.auditors.audit.conclude import Findings, build_result
-from dpwitness.auditors.audit.final.independence import Counted, require_independent
 from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, validated_options
 from dpwitness.auditors.audit.pilot import select_pair
 from dpwitness.auditors.audit.probe import ProbedPair, run_probes
@@ -43,22 +42,23 @@ from dpwitness.auditors.audit.slices import (
     write_slice,
 )
 from dpwitness.auditors.audit.test import EventTest
+from dpwitness.auditors.audit.violations import Counted, require_independent
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.statistics.anytime import (
     anytime_bound,
     e_discoveries,
     is_refuted,
+    log_dependence,
     log_e_value,
 )
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY
-from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.auditors.witnesses.audit_identity import Identity, identity_of
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.store import Entry, Store
 from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.stage import fresh_seed
 from dpwitness.auditors.workers.statefulness import Unfit
-from dpwitness.auditors.workers.streams import fresh_seed
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed

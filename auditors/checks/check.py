@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.auditors.statistics.certificate import certified
-from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Inline, Stage, collect, run_side, stream

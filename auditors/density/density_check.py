@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.density.density_bets import LogDensity, Side, fitted_normal, log_capital_won
-from dpwitness.auditors.statistics.dependence import log_dependence
+from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
 from dpwitness.core.protocols.mechanism import FloatArray

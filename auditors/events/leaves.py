@@ -19,17 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.events.arrays import Extras, Floats, columns_of, summary, text_hash
 from dpwitness.auditors.events.numbers import (
+    Extras,
+    Floats,
+    Leaves,
+    Texts,
     add_decimal,
     add_fraction,
     add_integer,
     add_time,
+    columns_of,
     negative_zero,
     split_numbers,
+    summary,
     text_columns,
+    text_hash,
 )
-from dpwitness.auditors.events.row_builder import Leaves, Texts
 from dpwitness.mechanisms.wrappers.programs.inside.codec import Opaque, bare, opened, text_of
 from dpwitness.mechanisms.wrappers.programs.inside.object_tree import (
     array_in,

@@ -16,9 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.auditors.events.arrays import EXACT_LIMIT, Extras, columns_of, floats, text_hash
 from dpwitness.auditors.events.leaves import walk
-from dpwitness.auditors.events.row_builder import Leaves, Texts
+from dpwitness.auditors.events.numbers import (
+    EXACT_LIMIT,
+    Extras,
+    Leaves,
+    Texts,
+    columns_of,
+    floats,
+    text_hash,
+)
 from dpwitness.core.protocols.mechanism import FloatArray, Parts
 
 ONE_RUN_ADVICE = (

@@ -8,8 +8,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dpwitness.auditors.events.event import Event
-from dpwitness.auditors.events.histogram import EventHistogram
+from dpwitness.auditors.events.event import Event, EventHistogram
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.statistics.certificate import CertifiedPoint, Part, Tally, certified_point
 from dpwitness.auditors.witnesses.causes import Cause

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.events.numbers import Texts
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.events.row_builder import Texts
 from dpwitness.auditors.workers.chunks import Segment, Span
 from dpwitness.auditors.workers.stage import Sides
 

@@ -21,10 +21,15 @@ from typing import Any, Protocol
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.workers.chunks import Segment, Span, require_complete_counts, run_span
-from dpwitness.auditors.workers.generator_locks import reset_generator_lock
 from dpwitness.auditors.workers.rounds import run_side
-from dpwitness.auditors.workers.stage import Phase, Sides, Stage
-from dpwitness.auditors.workers.streams import audit_key, stream
+from dpwitness.auditors.workers.stage import (
+    Phase,
+    Sides,
+    Stage,
+    audit_key,
+    reset_generator_lock,
+    stream,
+)
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument
 

@@ -32,9 +32,8 @@ from threading import Timer
 from typing import Any, TypeVar
 
 from dpwitness.auditors.events.outputs import Outputs, WrongShape, concatenate
-from dpwitness.auditors.workers.generator_locks import task_lock
 from dpwitness.auditors.workers.memos import memos_of
-from dpwitness.auditors.workers.stage import Sides, Stage
+from dpwitness.auditors.workers.stage import Sides, Stage, task_lock
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 T = TypeVar("T")

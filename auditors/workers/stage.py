@@ -5,24 +5,181 @@ run do not depend on the number of workers, on the order or speed of their answe
 interruptions. The plan is a formula: chunk i holds rounds i c, ..., (i + 1) c - 1, and segment k of
 S begins with chunk floor(k n / S). Within a segment counts are only added; interim looks are
 between segments.
+
+A lock keeps chunks apart that draw from the process's global generators: either one chunk draws
+from them, or any number of chunks run for which no draw from them is known.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import secrets
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.random import Generator
+from numpy.random import SFC64, Generator, SeedSequence
+from numpy.random.bit_generator import ISpawnableSeedSequence
+from numpy.typing import NDArray
 
 from dpwitness.auditors.events.outputs import Outputs
-from dpwitness.auditors.workers.generator_locks import current_lock
 from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism, singles
-from dpwitness.auditors.workers.streams import streams
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+
+
+class GlobalGeneratorLock:
+    """Lock that keeps chunks that seed the global generators separate from all other chunks.
+
+    A chunk that unexpectedly draws from the global generators would take numbers from another
+    chunk's seeded stream. When the other chunk restores the generators, the draw could not be
+    detected.
+    """
+
+    def __init__(self) -> None:
+        self.free = threading.Condition()
+        self.watched = self.wanted = 0
+        self.holder: int | None = None  # the thread that seeds the generators
+        self.abandoned = False
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Hold the lock for a chunk that is not known to draw from the global generators; chunks
+        waiting to seed them go first.
+        """
+        with self.free:
+            self.free.wait_for(lambda: self.holder is None and not self.wanted)
+            self.watched += 1
+        try:
+            yield
+        finally:
+            with self.free:
+                self.watched -= 1
+                self.free.notify_all()
+
+    @contextmanager
+    def seeding(self) -> Iterator[None]:
+        """Hold the lock exclusively, for work that draws from the global generators; a thread may
+        hold it several times.
+
+        An abandoned task that wakes up finds generators that others have used, and must not seed
+        them.
+        """
+        if self.abandoned:
+            raise RuntimeError("the task took too long and was abandoned")
+        if self.holder == threading.get_ident():
+            yield
+            return
+        with self.free:
+            self.wanted += 1
+            self.free.wait_for(lambda: self.holder is None and not self.watched)
+            self.wanted -= 1
+            self.holder = threading.get_ident()
+        try:
+            yield
+        finally:
+            with self.free:
+                self.holder = None
+                self.free.notify_all()
+
+
+_PROCESS_LOCK = [GlobalGeneratorLock()]
+_THREAD_STATE = threading.local()
+
+
+def current_lock() -> GlobalGeneratorLock:
+    """Return the lock of the task that this thread runs, or else of this process."""
+    lock: GlobalGeneratorLock | None = getattr(_THREAD_STATE, "lock", None)
+    return lock or _PROCESS_LOCK[0]
+
+
+@contextmanager
+def task_lock() -> Iterator[None]:
+    """Use one lock for all chunks of a task.
+
+    After `reset_generator_lock`, an abandoned task keeps its old lock, so its later chunks do not
+    block other tasks.
+    """
+    _THREAD_STATE.lock = current_lock()
+    try:
+        yield
+    finally:
+        _THREAD_STATE.lock = None
+
+
+def reset_generator_lock() -> None:
+    """Replace the process's lock, because its holders hang: their tasks are abandoned."""
+    _PROCESS_LOCK[0].abandoned = True
+    _new_process_lock()
+
+
+def _new_process_lock() -> None:
+    """Replace the process's lock, because its holders are not in this process."""
+    _PROCESS_LOCK[0] = GlobalGeneratorLock()
+
+
+os.register_at_fork(after_in_child=_new_process_lock)
+
+
+_SEED_WORDS = 3  # 64-bit words that seed an SFC64
+
+
+def audit_key(name: str) -> int:
+    """Return a 64-bit number for an audit's name, the same in every process."""
+    return int.from_bytes(
+        hashlib.blake2b(name.encode(errors="backslashreplace"), digest_size=8).digest()
+    )
+
+
+def fresh_seed() -> int:
+    """Return a seed from the operating system's entropy, which nobody can know or choose in
+    advance.
+    """
+    # every JSON reader represents integers of this size exactly
+    return secrets.randbits(48)
+
+
+def stream(seed: int, *key: int) -> Generator:
+    """Return the generator of a seed and a key."""
+    return Generator(SFC64(SeedSequence(entropy=seed, spawn_key=key)))
+
+
+class _FixedSeed(ISpawnableSeedSequence):
+    """Seed of one generator from given words: faster than one SeedSequence per generator, which
+    would dominate the cost of a chunk.
+    """
+
+    __slots__ = ("words",)
+
+    def __init__(self, words: NDArray[Any]) -> None:
+        self.words = words
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
+        if n_words == _SEED_WORDS and np.dtype(dtype) == np.uint64:
+            return self.words
+        return SeedSequence(self.words.tolist()).generate_state(n_words, dtype)
+
+    def spawn(self, n_children: int) -> list[Any]:
+        return SeedSequence(self.words.tolist()).spawn(n_children)
+
+
+def streams(seed: int, key: tuple[int, ...], count: int) -> tuple[list[Generator], list[int]]:
+    """Return `count` generators of one key from one seed sequence, and four further
+    32-bit words.
+    """
+    words = SeedSequence(entropy=seed, spawn_key=key).generate_state(
+        _SEED_WORDS * count + 2, np.uint64
+    )
+    seeds: list[Any] = [
+        _FixedSeed(words[_SEED_WORDS * i : _SEED_WORDS * (i + 1)]) for i in range(count)
+    ]
+    generators = [Generator(SFC64(seed)) for seed in seeds]
+    return generators, words[-2:].view(np.uint32).tolist()
+
 
 Sides = tuple[Outputs | None, Outputs | None]
 T = TypeVar("T")

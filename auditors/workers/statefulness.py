@@ -26,7 +26,7 @@ from scipy.special import bdtrc
 
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import Outputs, row_keys
-from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence, total_evidence
+from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence, total_evidence
 from dpwitness.core.protocols.mechanism import MechanismFailed
 
 
@@ -189,7 +189,7 @@ def check_calls(logs: Sequence[float]) -> float:
     """Raise Unfit if counts vary between calls or processes beyond chance; otherwise return the
     evidence that they do.
 
-    `logs` holds the log-evidence of each stage (`statistics/dependence`), in the order of the
+    `logs` holds the log-evidence of each stage (`statistics/anytime`), in the order of the
     stages.
     """
     evidence = total_evidence(logs)

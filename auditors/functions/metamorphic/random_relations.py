@@ -10,8 +10,8 @@ import numpy as np
 
 from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.functions.metamorphic.relations import Cases, Outcome, Raised, outcome
+from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
-from dpwitness.auditors.statistics.dependence import log_dependence
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.environment_errors import names_environment_fault
 from dpwitness.core.claims import ApproxDP, PureDP

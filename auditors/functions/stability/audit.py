@@ -40,7 +40,7 @@ from dpwitness.auditors.functions.stability.search import (
     sweep,
     walks,
 )
-from dpwitness.auditors.workers.constants import constants_of
+from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.validation import (

@@ -41,8 +41,8 @@ from dpwitness.auditors.functions.stability.search import (
     Found,
     Search,
 )
+from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
-from dpwitness.auditors.statistics.dependence import log_dependence, mean_evidence
 from dpwitness.auditors.workers.fresh_processes import STATES, in_new_processes
 from dpwitness.auditors.workers.memos import memos_of
 from dpwitness.core.protocols.mechanism import FloatArray

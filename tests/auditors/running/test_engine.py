@@ -23,9 +23,13 @@ from dpwitness.auditors.workers.engine import (
     counts,
     outputs,
 )
-from dpwitness.auditors.workers.generator_locks import current_lock, reset_generator_lock
-from dpwitness.auditors.workers.stage import SEGMENTS
-from dpwitness.auditors.workers.streams import stream, streams
+from dpwitness.auditors.workers.stage import (
+    SEGMENTS,
+    current_lock,
+    reset_generator_lock,
+    stream,
+    streams,
+)
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 EVENT = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))

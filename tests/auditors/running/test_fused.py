@@ -43,8 +43,8 @@ from dpwitness.auditors.events.rules import (
     lattice,
 )
 from dpwitness.auditors.workers import chunks
+from dpwitness.auditors.workers.chunks import counter
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
-from dpwitness.auditors.workers.fused_counts import counter
 from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism
 from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.core.numerics.draws import state_of

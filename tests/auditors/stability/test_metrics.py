@@ -24,7 +24,7 @@ from dpwitness.auditors.functions.stability.metrics import (
     metric_named,
     rounds,
 )
-from dpwitness.auditors.workers.constants import constants_of
+from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.stability import Atom, FrameOf, ScalarOf, Step, VectorOf, audit_chains, space_of
