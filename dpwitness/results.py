@@ -1,6 +1,6 @@
 """Results of audits, and the highest bound that any test could certify."""
 
-from dpwitness.auditors.audit.plan_result import Plan
+from dpwitness.auditors.audit.plan import Plan
 from dpwitness.auditors.density.limit import limit
 from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult
 from dpwitness.auditors.functions.bounds.utility import UtilityResult

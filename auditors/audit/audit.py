@@ -19,7 +19,14 @@ from dpwitness.auditors.audit.conclude import (
     suggest_wider_domain,
 )
 from dpwitness.auditors.audit.options import AuditOptions, Progress, require_find, validated_options
-from dpwitness.auditors.audit.pilot import Known, audit_low_bits, select_pair
+from dpwitness.auditors.audit.pilot import (
+    BothSides,
+    Known,
+    Training,
+    audit_low_bits,
+    select_pair,
+    train,
+)
 from dpwitness.auditors.audit.probe import ProbedPair, probe_pair, run_probes
 from dpwitness.auditors.audit.resume import extension_totals, require_same_chunks, resume
 from dpwitness.auditors.audit.runner import (
@@ -30,10 +37,8 @@ from dpwitness.auditors.audit.runner import (
     runs_to_choose,
 )
 from dpwitness.auditors.audit.screening import trace_evidence, traced_pairs
-from dpwitness.auditors.audit.sequential import SequentialTest
-from dpwitness.auditors.audit.test import extend, run_test, single_event
+from dpwitness.auditors.audit.test import SequentialTest, extend, run_test, single_event
 from dpwitness.auditors.audit.timing import LEAST, RunCost, require_seconds
-from dpwitness.auditors.audit.train import BothSides, Training, train
 from dpwitness.auditors.audit.violations import separate_causes
 from dpwitness.auditors.events.divergence import Binned
 from dpwitness.auditors.events.event import Event

@@ -43,10 +43,9 @@ from dpwitness.auditors.audit.options import (
     tried_pairs,
     validated_options,
 )
-from dpwitness.auditors.audit.pilot import audit_low_bits, select_pair
+from dpwitness.auditors.audit.pilot import audit_low_bits, select_pair, train, training_outputs
 from dpwitness.auditors.audit.probe import run_probes
 from dpwitness.auditors.audit.runner import RoundRunner
-from dpwitness.auditors.audit.train import train, training_outputs
 from dpwitness.auditors.density.limit import BestEvent, best_event
 from dpwitness.auditors.events.detectable_violation import CELL_RELEARNING_LOSS
 from dpwitness.auditors.events.divergence import CELL_QUANTILES, expected_renyi_bound

@@ -26,16 +26,15 @@ from numpy.random import Generator
 from dpwitness.auditors.audit.options import SHORT_PAIRS, AuditOptions, probe_chunk, tried_pairs
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.screening import screen
+from dpwitness.auditors.events.learning import floating
 from dpwitness.auditors.events.outputs import ONE_RUN_ADVICE, Outputs, encode, opaque_type_notes
-from dpwitness.auditors.events.simple_events import floating
 from dpwitness.auditors.workers.engine import Phase, Sides, Stage, run_side, stream
 from dpwitness.auditors.workers.environment_errors import (
     check_one_sided,
     is_environment_fault,
     what_to_try,
 )
-from dpwitness.auditors.workers.rounds import is_builtin_mechanism
-from dpwitness.auditors.workers.stage import current_lock, task_lock
+from dpwitness.auditors.workers.rounds import current_lock, is_builtin_mechanism, task_lock
 from dpwitness.auditors.workers.statefulness import Unfit, check_structure, digest, same_outputs
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, MechanismFailed

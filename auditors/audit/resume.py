@@ -22,7 +22,7 @@ from dpwitness.auditors.audit.test import EventTest, single_event
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
 from dpwitness.auditors.witnesses.recompute import recompute_bounds
 from dpwitness.auditors.workers.engine import Phase, Sides, Stage
-from dpwitness.auditors.workers.stage import task_lock
+from dpwitness.auditors.workers.rounds import task_lock
 from dpwitness.auditors.workers.statefulness import digest
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_reader import Json

@@ -34,9 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.audit.options import AuditOptions, chunk_size
+from dpwitness.auditors.audit.pilot import BothSides, both_sides
 from dpwitness.auditors.audit.probe import ProbedPair
 from dpwitness.auditors.audit.runner import RoundRunner
-from dpwitness.auditors.audit.train import BothSides, both_sides
 from dpwitness.auditors.events.event import Event, Restricted
 from dpwitness.auditors.events.features import Block, Levels
 from dpwitness.auditors.events.learning import learn

@@ -31,7 +31,6 @@ from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, validated_option
 from dpwitness.auditors.audit.pilot import select_pair
 from dpwitness.auditors.audit.probe import ProbedPair, run_probes
 from dpwitness.auditors.audit.runner import RoundRunner
-from dpwitness.auditors.audit.sequential import SequentialTest
 from dpwitness.auditors.audit.slices import (
     FOUND,
     Release,
@@ -41,7 +40,7 @@ from dpwitness.auditors.audit.slices import (
     write_begun,
     write_slice,
 )
-from dpwitness.auditors.audit.test import EventTest
+from dpwitness.auditors.audit.test import EventTest, SequentialTest
 from dpwitness.auditors.audit.violations import Counted, require_independent
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.search.catalogue import audited_pairs
@@ -57,7 +56,7 @@ from dpwitness.auditors.witnesses.audit_identity import Identity, identity_of
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.store import Entry, Store
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.stage import fresh_seed
+from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair

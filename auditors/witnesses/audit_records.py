@@ -16,7 +16,7 @@ from dpwitness.auditors.witnesses.store import Entry, Store, insert_statement, s
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
 from dpwitness.auditors.workers.chunks import Span
 from dpwitness.auditors.workers.loading import place_of
-from dpwitness.auditors.workers.stage import Stage
+from dpwitness.auditors.workers.rounds import Stage
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument
 

@@ -40,8 +40,8 @@ from dpwitness.auditors.witnesses.witness_reader import (
     read_pair,
 )
 from dpwitness.auditors.workers.loading import FOREIGN, describe_target, relative
+from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.auditors.workers.source_search import sha256_of
-from dpwitness.auditors.workers.stage import fresh_seed
 from dpwitness.auditors.workers.trust import PlannedTarget, Trust
 from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.protocols.mechanism import name_of

@@ -15,7 +15,7 @@ import numpy as np
 from dpwitness.auditors.events.numbers import Texts
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.workers.chunks import Segment, Span
-from dpwitness.auditors.workers.stage import Sides
+from dpwitness.auditors.workers.rounds import Sides
 
 JSON, ARCHIVE = b"J", b"Z"  # first byte, which tells the format
 

@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.workers.rounds import Run, is_builtin_mechanism
-from dpwitness.auditors.workers.stage import Sides, Stage, task_lock
+from dpwitness.auditors.workers.rounds import Run, Sides, Stage, is_builtin_mechanism, task_lock
 from dpwitness.auditors.workers.statefulness import Unfit, mark, same_outputs
 from dpwitness.core.numerics.draws import Draws, state_of
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed

@@ -21,13 +21,13 @@ from typing import Any, Protocol
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.workers.chunks import Segment, Span, require_complete_counts, run_span
-from dpwitness.auditors.workers.rounds import run_side
-from dpwitness.auditors.workers.stage import (
+from dpwitness.auditors.workers.rounds import (
     Phase,
     Sides,
     Stage,
     audit_key,
     reset_generator_lock,
+    run_side,
     stream,
 )
 from dpwitness.core.protocols.mechanism import MechanismFailed

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness replay`` and return the exit code."""
     from dpwitness.auditors.witnesses.replay import prepare_replay, target_arguments
     from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json
-    from dpwitness.auditors.workers.stage import fresh_seed
+    from dpwitness.auditors.workers.rounds import fresh_seed
     from dpwitness.option_values.targets import load, workers
     from dpwitness.reports.audit.report import check_writable
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.events.features import Levels, Ramps
-from dpwitness.auditors.events.learning import learn
+from dpwitness.auditors.events.learning import learn, learn_float_bits
 from dpwitness.auditors.events.outputs import WrongShape, concatenate, encode, row_keys
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import (
@@ -23,7 +23,6 @@ from dpwitness.auditors.events.rules import (
     lattice,
     lowest_bit_exponents,
 )
-from dpwitness.auditors.events.simple_events import learn_float_bits
 from dpwitness.mechanisms import ApproxDP, InvalidArgument, PureDP, Records
 
 

@@ -23,7 +23,7 @@ from dpwitness.auditors.workers.engine import (
     counts,
     outputs,
 )
-from dpwitness.auditors.workers.stage import (
+from dpwitness.auditors.workers.rounds import (
     SEGMENTS,
     current_lock,
     reset_generator_lock,
