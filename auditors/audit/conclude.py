@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import BrokenExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
+_Found = TypeVar("_Found", BitLevel, Cause)
 _FORKS = "the mechanism forks"  # first words of a note that explains why no output changes
 
 
@@ -282,7 +283,7 @@ def build_result(
         seed=options.seed,
         trials=runner.done,
         requested=runner.planned,
-        bit_level=_suspected(findings.bit_level, guess),
+        bit_level=findings.bit_level and _suspected(findings.bit_level, guess),
         pairs=findings.pairs,
         trace=findings.trace,
         notes=tuple(runner.notes),
@@ -330,7 +331,7 @@ def build_result(
         picture=test.picture,
         exercised=moved,
         notes=notes,
-        causes=_suspected_causes(findings.causes or (), guess),
+        causes=tuple(_suspected(each, guess) for each in findings.causes or ()),
     )
 
 
@@ -346,21 +347,10 @@ def guess_of(mechanism: object) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _suspected(level: BitLevel | None, guess: str) -> BitLevel | None:
-    """Return the bit level, with the verdict SUSPECT for a violation of a guessed claim."""
-    if level is None or not guess or level.verdict is not Verdict.VIOLATED:
-        return level
-    return replace(level, verdict=Verdict.SUSPECT)
-
-
-def _suspected_causes(causes: tuple[Cause, ...], guess: str) -> tuple[Cause, ...]:
-    """Return the causes, with the verdict SUSPECT for violations of a guessed claim."""
-    return tuple(
-        replace(each, verdict=Verdict.SUSPECT)
-        if guess and each.verdict is Verdict.VIOLATED
-        else each
-        for each in causes
-    )
+def _suspected(found: _Found, guess: str) -> _Found:
+    """Return the bit level or cause; the verdict on a violation of a guessed claim is SUSPECT."""
+    suspect = guess and found.verdict is Verdict.VIOLATED
+    return replace(found, verdict=Verdict.SUSPECT) if suspect else found
 
 
 def _verdict(

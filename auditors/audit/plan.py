@@ -316,9 +316,11 @@ def plan(
     )
     if cost and shape is None and not question.own:
         need = _need_of_leaking_target(question, need, cost, mechanism, pairs, executor)
+    center = trials or need.runs or (10**6 if question.own else MOST)
+    sizes = {_round_to_three_digits(center * part) for part in (0.1, 0.3, 1.0, 3.0, 10.0)}
     rows = tuple(
         _row(question, need, cost, trials, runs)
-        for runs in _table_sizes(question, trials, need.runs)
+        for runs in sorted({min(max(size, LEAST), MOST) for size in sizes} | {center})
     )
     given = next((row for row in rows if row.trials == trials), None)
     expected_runs = trials or need.runs
@@ -475,18 +477,6 @@ def _shortfall(question: _Question, law: LossLaw, rehearsals: Rehearsals, runs: 
     """Return by how many standard errors rehearsals fall short of the law's power."""
     return max(
         0.0, _as_deviations(question.chance(runs, law)) - _as_deviations(rehearsals.chance(runs))
-    )
-
-
-def _table_sizes(question: _Question, trials: int | None, needed: int | None) -> list[int]:
-    """Return the numbers of runs of the table's rows."""
-    center = trials or needed or (10**6 if question.own else MOST)
-    return sorted(
-        {
-            min(max(_round_to_three_digits(center * part), LEAST), MOST)
-            for part in (0.1, 0.3, 1.0, 3.0, 10.0)
-        }
-        | {center}
     )
 
 

@@ -142,7 +142,18 @@ def probe_pair(runner: RoundRunner, options: AuditOptions, pair: Pair, index: in
             "not reproducible: the mechanism declares that it takes no seed, so a second "
             "audit gives other counts"
         )
-    settings = runner.settled(f"probe {index}", lambda: _settings(found, options.score_columns))
+    settings = runner.settled(
+        f"probe {index}",
+        lambda: {  # for later stages
+            "single": found.single,
+            "shared": found.shared,
+            "width": max(1, *(side.values.shape[1] for side in found.sides)),
+            "floats": bool(floating(*found.sides, first=options.score_columns)),
+            "outputs": ""
+            if any("last bits" in note for note in found.notes)
+            else digest(found.sides),
+        },
+    )
     if (
         runner.ledger is not None
         and options.seeded
@@ -155,17 +166,6 @@ def probe_pair(runner: RoundRunner, options: AuditOptions, pair: Pair, index: in
     return ProbedPair(
         pair, index, stage, found, settings["width"], settings["floats"], settings["outputs"]
     )
-
-
-def _settings(found: ProbeResult, score_columns: int) -> dict[str, Any]:
-    """Return the settings that a probe determines for later stages."""
-    return {
-        "single": found.single,
-        "shared": found.shared,
-        "width": max(1, *(side.values.shape[1] for side in found.sides)),
-        "floats": bool(floating(found.sides[0], found.sides[1], first=score_columns)),
-        "outputs": "" if any("last bits" in note for note in found.notes) else digest(found.sides),
-    }
 
 
 def repeat_probe(runner: RoundRunner, probed: ProbedPair) -> None:
@@ -293,7 +293,13 @@ def _compare_runs(
     """
     for a, b in zip(first, replayed, strict=True):
         if a is None or b is None or not same_outputs(a, b):
-            if a is not None and b is not None and _differ_in_last_bits(a, b):
+            if (
+                a is not None
+                and b is not None
+                and a.values.shape == b.values.shape
+                and np.array_equal(a.codes, b.codes)
+                and np.allclose(a.values, b.values, rtol=1e-9, atol=0.0, equal_nan=True)
+            ):
                 return [
                     "outputs under one seed differ in their last bits: counts may not be reproduced"
                 ]
@@ -304,12 +310,6 @@ def _compare_runs(
             f"mechanism {_STATE_FAULT}"
         )
     return []
-
-
-def _differ_in_last_bits(a: Outputs, b: Outputs) -> bool:
-    """Return whether two batches are equal up to a relative difference of 1e-9 in their values."""
-    same = a.values.shape == b.values.shape and np.array_equal(a.codes, b.codes)
-    return same and np.allclose(a.values, b.values, rtol=1e-9, atol=0.0, equal_nan=True)
 
 
 def _check_buffer(stage: Stage, call: int, runs: int) -> int:

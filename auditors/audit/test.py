@@ -255,7 +255,7 @@ def _count(
     yield test
     kept: list[BothSides] = []
     cells = np.zeros((2, len(binned.loss) if binned else 0), dtype=np.int64)
-    share = test.alpha * (0.5 if binned else 1.0)
+    share, parameter = test.alpha * (0.5 if binned else 1.0), options.claim.parameter
     looks = {max(1, round(look * stage.segments)): share * part for look, part in spent.items()}
     pictured = PICTURE_ROUNDS if phase != Phase.FIRST_TEST else stage.rounds
     segments = runner.counts(stage, [event, binned] if binned else [event], pictured)
@@ -271,7 +271,10 @@ def _count(
             test = test.look(options.claim, looks[number], options.alpha, runner.done)
             yield test
             runner.report_look(options.claim.symbol, test.lower)
-            if _stops(options, test.lower):
+            if test.lower > parameter and (
+                options.stop == "violation"
+                or (options.stop == "gross" and test.lower > gross_bound(parameter))
+            ):
                 runner.pace.stopped, test = True, replace(test, stopped=True)
                 break
     lost = test.parts[-1].lost
@@ -290,14 +293,6 @@ def _count(
         )
     yield test
     return test, [] if test.stopped else kept
-
-
-def _stops(options: AuditOptions, lower: float) -> bool:
-    """Return whether a certified bound stops the test before its end."""
-    parameter = options.claim.parameter
-    return lower > parameter and (
-        options.stop == "violation" or (options.stop == "gross" and lower > gross_bound(parameter))
-    )
 
 
 def gross_bound(parameter: float) -> float:
@@ -466,7 +461,10 @@ class SequentialTest:
             kept += sides if learning else []
             pictured += sides if len(pictured) * chunk < PICTURE_ROUNDS else []
             done = part.tally.rounds
-            used_up = self._used_up(chunk)
+            # the runs or the time do not allow for another chunk
+            used_up = runner.done + chunk > options.trials or (
+                options.seconds is not None and runner.spent >= options.seconds
+            )
             if done >= looked * 1.02 or used_up:  # an epoch's rounds grow by 2 % between looks
                 looked = done
                 test = replace(test, stopped=self._settled(test) or used_up)
@@ -482,15 +480,6 @@ class SequentialTest:
         test = test.look(options.claim, options.alpha, options.alpha, runner.done)
         runner.report_look(options.claim.symbol, test.lower)
         yield test
-
-    def _used_up(self, rounds: int) -> bool:
-        """Return whether the runs or the time of the audit do not allow for `rounds`
-        more rounds.
-        """
-        runner, options = self.runner, self.options
-        return runner.done + rounds > options.trials or (
-            options.seconds is not None and runner.spent >= options.seconds
-        )
 
     def _settled(self, test: EventTest) -> bool:
         """Return whether the claim is violated, or the event cannot show a violation of the size

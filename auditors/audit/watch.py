@@ -247,7 +247,13 @@ def _run_slice(
         pairs = audited_pairs(mechanism, watched.pair)
         runner.planned = MIN_RUNS_PER_PAIR * len(pairs)
         options, probed = run_probes(runner, options, pairs)
-        identity = _identity(options.target, mechanism, pairs, claim, probed)
+        parts = identity_of(mechanism, options.target, pairs, [], None, claim=claim.identity)
+        # the outputs under one seed show changes outside of the source file
+        identity = {
+            "kind": "watch",
+            **{name: parts[name] for name in _PARTS},
+            "outputs": " ".join(each.digest for each in probed),
+        }
         call.release = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[
             :16
         ]
@@ -262,24 +268,6 @@ def _run_slice(
     finally:
         runner.close()
     return call
-
-
-def _identity(
-    target: Json | None,
-    mechanism: Any,
-    pairs: Sequence[Pair],
-    claim: Claim,
-    probed: Sequence[ProbedPair],
-) -> Identity:
-    """Return the parts that identify a release; the outputs under one seed show changes outside of
-    the source file.
-    """
-    parts = identity_of(mechanism, target, pairs, [], None, claim=claim.identity)
-    return {
-        "kind": "watch",
-        **{name: parts[name] for name in _PARTS},
-        "outputs": " ".join(each.digest for each in probed),
-    }
 
 
 def _entry(

@@ -173,7 +173,14 @@ def _require_independent_ranks(runs: Sequence[Run], run_numbers: Sequence[int], 
             ]
         )
         ranked = ranked.astype(np.float32)
-        changes = np.array([_changes_of_coin(row) for row in ranked])
+        # T: the smallest count over distances, as equal scores may make neighbors alternate
+        changes = np.min(
+            [
+                np.count_nonzero(ranked[:, lag:] != ranked[:, :-lag], axis=1) * size / (size - lag)
+                for lag in range(1, 9)
+            ],
+            axis=0,
+        )
         for i in range(1, len(group)):
             expected = 0.5 * (changes[:i] + changes[i])
             for row in (ranked[i], ranked[i, ::-1]):
@@ -194,18 +201,6 @@ def _require_independent_ranks(runs: Sequence[Run], run_numbers: Sequence[int], 
                         f"{_OWNER}: runs must be independent, {proof}, where independent "
                         f"coins differ at about {expected[j]:.0f}: {_ADVICE}"
                     )
-
-
-def _changes_of_coin(signs: FloatArray) -> float:
-    """Return the number of ranks whose coin differs from the coin of a nearby rank, minimized over
-    distances.
-    """
-    size = signs.size
-    # distances of ranks in T: the smallest count, as equal scores may make neighbors alternate
-    return min(
-        float(np.count_nonzero(signs[lag:] != signs[:-lag])) * size / (size - lag)
-        for lag in range(1, 9)
-    )
 
 
 def _log_improbability(found: FloatArray, mean: FloatArray) -> FloatArray:

@@ -289,7 +289,12 @@ def _read_run(
             f"together, got {size}"
         )
     _require_scores(scores_in, scores_out, sides, which)
-    _require_fair(size_in, size, which)
+    if binomtest(size_in, size, 0.5).pvalue < _MIN_PROBABILITY:
+        raise InvalidArgument(
+            f"{_OWNER}: scores_in{which} must be near half of the canaries, each included by "
+            f"a fair coin, got {size_in} of {size}. "
+            "Pass scores[included] and scores[~included], and draw one coin for each canary"
+        )
     scores = np.concatenate(sides)
     # a small run among others may be constant by chance
     if not which and scores.min() == scores.max():
@@ -315,16 +320,6 @@ def _standardized(scores: FloatArray) -> FloatArray:
     low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
     unit = (high - low) or float(np.std(scores)) or float(np.ptp(scores)) or 1.0
     return np.asarray((scores - middle) / unit)
-
-
-def _require_fair(included: int, size: int, which: str) -> None:
-    """Raise InvalidArgument if the number of included canaries is improbable under fair coins."""
-    if binomtest(included, size, 0.5).pvalue < _MIN_PROBABILITY:
-        raise InvalidArgument(
-            f"{_OWNER}: scores_in{which} must be near half of the canaries, each included by "
-            f"a fair coin, got {included} of {size}. "
-            "Pass scores[included] and scores[~included], and draw one coin for each canary"
-        )
 
 
 def _require_unique_ids(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which: str) -> None:

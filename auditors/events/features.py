@@ -127,10 +127,7 @@ class NumericBlock(Block):
         """Return the columns in units of their scale, clipped at `most`, whose square is still a
         float; 0 for NaN.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(
-                np.clip(np.nan_to_num((matrix[:, self.at] - self.center) / self.scale), -most, most)
-            )
+        return _in_units(matrix[:, self.at], self.center, self.scale, most)
 
 
 class Affine(NumericBlock):
@@ -371,12 +368,14 @@ def _groups(
         )
 
 
-def _in_units(x: FloatArray, center: FloatArray, scale: FloatArray) -> FloatArray:
+def _in_units(
+    x: FloatArray, center: FloatArray, scale: FloatArray, most: float = 1e100
+) -> FloatArray:
     """Return columns in units of their scale, cut where they are so large that a sum of their
     squares would overflow.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.asarray(np.clip(np.nan_to_num((x - center) / scale), -1e100, 1e100))
+        return np.asarray(np.clip(np.nan_to_num((x - center) / scale), -most, most))
 
 
 def _rotated_groups(

@@ -136,18 +136,14 @@ def floats(flat: NDArray[Any]) -> tuple[Floats, Extras]:
             return high, [(width, None)]
         residual = (flat - np.vectorize(int, otypes=[object])(high)).astype(np.float64)
         return high, [(width, np.where(residual == 0, np.nan, residual))]
+    has_negative_zero = (high.view(np.int64) == np.iinfo(np.int64).min).any()
     signs = (
         width,
-        np.where((high == 0) & np.signbit(high), 1.0, np.nan) if _has_negative_zero(high) else None,
+        np.where((high == 0) & np.signbit(high), 1.0, np.nan) if has_negative_zero else None,
     )
     if flat.dtype.itemsize <= 8:
         return high, [signs]
     return high, [*_long_double_extras(flat, high), signs]
-
-
-def _has_negative_zero(values: Floats) -> bool:
-    """Return whether an array holds -0.0."""
-    return bool((values.view(np.int64) == np.iinfo(np.int64).min).any())
 
 
 def _long_double_extras(flat: NDArray[Any], high: Floats) -> Extras:

@@ -172,10 +172,15 @@ def fit_model(
     step = -(-features.size // 2**22)
     features, ones, zeros, total = features[::step], ones[::step], zeros[::step], total[::step]
     center, spread = moments(features, total)
-    keys, used = (
-        _prior_names(blocks, np.diff(starts)),
-        _usable(blocks, np.diff(starts), center, spread),
+    # the name of the prior of each feature's weight: the block's group and the feature's kind
+    keys = np.array(
+        [
+            f"{name}/{kind}"
+            for (name, block), part in zip(blocks, parts, strict=True)
+            for kind in block.kinds(part.shape[1])
+        ]
     )
+    used = _usable(blocks, np.diff(starts), center, spread)
     if not used.any():
         return None
     curves = [
@@ -317,19 +322,6 @@ def _is_used(name: str, precision: dict[str, float]) -> bool:
     """
     return any(
         f"{name}/" in key or (name == CURVED_GROUP and key in SHARED_CURVES) for key in precision
-    )
-
-
-def _prior_names(blocks: list[tuple[str, Block]], sizes: NDArray[np.intp]) -> NDArray[np.str_]:
-    """Return the name of the prior of each feature's weight: the block's group and the kind of the
-    feature.
-    """
-    return np.array(
-        [
-            f"{name}/{kind}"
-            for (name, block), size in zip(blocks, sizes, strict=True)
-            for kind in block.kinds(int(size))
-        ]
     )
 
 

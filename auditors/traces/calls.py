@@ -230,7 +230,11 @@ class Calls:
         shared noise.
         """
         reported: set[tuple[str, str, str]] = set()
-        for i in self._suspects():
+        declared = np.array([float(np.max(v)) for v in self.table["sensitivity"]], dtype=float)
+        for i in sorted(  # largest change of input first
+            np.flatnonzero(~np.isnan(declared)).tolist(),
+            key=lambda i: -float(np.nan_to_num(self.table["linf"][i])),
+        ):
             for finding in (
                 self._sensitivity_finding(i),
                 self._noise_finding(i),
@@ -255,16 +259,6 @@ class Calls:
             f"{self.name(i)}: {int(inner[2])} draw for {int(inner[3])} numbers: they share "
             "their noise",
             self.where(i),
-        )
-
-    def _suspects(self) -> list[int]:
-        """Return the calls that declare a sensitivity, largest change of input first."""
-        declares = ~np.isnan(
-            np.array([float(np.max(v)) for v in self.table["sensitivity"]], dtype=float)
-        )
-        return sorted(
-            np.flatnonzero(declares).tolist(),
-            key=lambda i: -float(np.nan_to_num(self.table["linf"][i])),
         )
 
     def _sensitivity_finding(self, i: int) -> Finding | None:

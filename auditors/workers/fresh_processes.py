@@ -543,13 +543,13 @@ def define(name: str, sources: Sequence[tuple[str, str]], module: types.ModuleTy
                 } - set(dir(builtins))
                 open_names += sorted(used - needed)
                 needed |= used
-    kept = [each for place, each in enumerate(statements) if place in chosen or _is_future(each)]
+    kept = [
+        each
+        for place, each in enumerate(statements)
+        if place in chosen or (isinstance(each, ast.ImportFrom) and each.module == "__future__")
+    ]
     module.__dict__["__file__"] = sources[0][0] if sources else None
     exec(compile(ast.Module(kept, []), sources[0][0] if sources else "", "exec"), module.__dict__)
-
-
-def _is_future(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
 
 
 def _bound_names(statement: ast.stmt) -> set[str]:

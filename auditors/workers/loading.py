@@ -299,7 +299,9 @@ def _place_of_object(found: Any) -> tuple[Path | None, int | None, str]:
                 (
                     getattr(found, name)
                     for name in ("func", "__func__", "py_func", "__wrapped__")
-                    if _wraps(found, name)
+                    if callable(getattr(found, name, None))
+                    # the objects of users may have an attribute `func`
+                    and (name != "func" or isinstance(found, functools.partial))
                 ),
                 None,
             )
@@ -315,17 +317,6 @@ def _place_of_object(found: Any) -> tuple[Path | None, int | None, str]:
     ):  # a user's object may raise anything, and a missing place must not lose the verdict
         return None, None, ""
     return (file, line, str(owner.__module__ or "")) if file.is_file() else (None, None, "")
-
-
-def _wraps(found: Any, name: str) -> bool:
-    """Return whether an attribute is the wrapped callable.
-
-    `func` counts only for a partial, since user-defined objects may have an attribute of this
-    name.
-    """
-    return callable(getattr(found, name, None)) and (
-        name != "func" or isinstance(found, functools.partial)
-    )
 
 
 def _place_of_name(text: str) -> tuple[Path | None, int | None, str]:

@@ -302,9 +302,13 @@ class Trust:
     def check_object(self, found: Any, plan: PlannedTarget) -> None:
         """Raise InvalidArgument for an object that an importable module merely re-exports."""
         home = defining_module(found)
-        if isinstance(found, types.ModuleType) or (
-            standard(home) and not _is_user_script(home, plan)
-        ):
+        # a file of the user may have the name of a standard module
+        is_user_script = (
+            plan.file is not None
+            and home == plan.file.stem
+            and getattr(sys.modules.get(home), "__file__", None) == str(plan.file)
+        )
+        if isinstance(found, types.ModuleType) or (standard(home) and not is_user_script):
             raise InvalidArgument(
                 f"{plan.argument} {short_json(plan.target)} is built in or in the standard "
                 "library, which a witness may not run"
@@ -396,7 +400,12 @@ class Trust:
         place, name, python = fields["file"], fields["name"], fields.get("python")
         split_target(f"{place}:{name}", plan.argument)
         known = python is None or python in environments()
-        if not known and not any(_same_path(python, one) for one in (*self.allow, sys.executable)):
+        # paths are compared as written: an environment's interpreter is a link, and its packages
+        # lie next to the link
+        if not known and not any(
+            python == one or (os.sep in python and os.path.abspath(python) == os.path.abspath(one))
+            for one in (*self.allow, sys.executable)
+        ):
             raise NeedsPermission(
                 f"{plan.argument} runs in the interpreter {short_json(python)}, which is not "
                 "an environment of `dpwitness targets`",
@@ -470,25 +479,6 @@ def _require_small_sizes(kwargs: Any, path: str) -> None:
                     f"{short_json(value)}; for larger sizes, pass the mechanism"
                 )
             left.append((f"{here}.{key[:60]}", value))
-
-
-def _same_path(one: str, other: str) -> bool:
-    """Return whether two paths are equal as written, without resolving links.
-
-    An environment's interpreter is a link, and its packages lie next to the link.
-    """
-    return one == other or (os.sep in one and os.path.abspath(one) == os.path.abspath(other))
-
-
-def _is_user_script(home: str, plan: PlannedTarget) -> bool:
-    """Return whether a user's file has the name of a standard module that was not loaded from the
-    library.
-    """
-    return (
-        plan.file is not None
-        and home == plan.file.stem
-        and getattr(sys.modules.get(home), "__file__", None) == str(plan.file)
-    )
 
 
 def _short_path(path: Path) -> str:
