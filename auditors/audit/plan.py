@@ -22,6 +22,7 @@ from dpwitness.auditors.density.reference_laws import SHAPES, law_with_parameter
 from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.statistics.loss_law import LossLaw
+from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, strict
 from dpwitness.core.claims import Claim, promised, resolved
 from dpwitness.core.datasets.pairs import Pair
@@ -216,8 +217,6 @@ def _format_violation(value: float) -> str:
 
 OWN = "own"  # the mechanism's own loss law
 _RELATIVE_TOLERANCE = 1e-6  # relative tolerance between a law's parameter and the claim's
-# smallest relative excess over the claim, and halvings of the interval, in the search
-_SMALLEST_EXCESS, _HALVINGS = 1e-6, 14
 
 
 def plan(
@@ -546,7 +545,7 @@ def _smallest_parameter(
     def found(excess: float) -> bool:
         return chance_of(law_with_parameter(shape, claim, claim.parameter * (1 + excess))) >= power
 
-    low, high = 0.0, _SMALLEST_EXCESS
+    low, high = 0.0, 1e-6  # relative excess over the claim
     try:
         while not found(high):
             low, high = high, 4 * high
@@ -554,9 +553,7 @@ def _smallest_parameter(
         if low == 0.0:
             raise
         return math.inf
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if found(middle) else (middle, high)
+    _, high = bracket(lambda excess: not found(excess), low, high, 14)
     return claim.parameter * (1 + high)
 
 

@@ -57,6 +57,7 @@ from dpwitness.auditors.statistics.certificate import (
     frequency_error,
 )
 from dpwitness.auditors.statistics.loss_law import LossLaw
+from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.workers.engine import Phase
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
@@ -167,15 +168,13 @@ def _chance_of_cells(law: LossLaw, claim: Claim, rounds: int, error: float) -> f
     p, q = (np.add.reduceat(side, starts) for side in (law.p, law.q))
     if expected_renyi_bound(claim, p, q, rounds, error) <= claim.parameter:
         return 0.0
-    low, high = 0.0, 20.0
-    for _ in range(12):
-        middle = 0.5 * (low + high)
-        low, high = (
-            (middle, high)
-            if expected_renyi_bound(claim, p, q, rounds, error, middle) > claim.parameter
-            else (low, middle)
-        )
-    return float(ndtr(low * math.sqrt(2) - CELL_RELEARNING_LOSS))
+    most, _ = bracket(
+        lambda z: expected_renyi_bound(claim, p, q, rounds, error, z) > claim.parameter,
+        0.0,
+        20.0,
+        12,
+    )
+    return float(ndtr(most * math.sqrt(2) - CELL_RELEARNING_LOSS))
 
 
 REPEATS = 8

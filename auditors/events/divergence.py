@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.events.event import Event, Guesses
 from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 
@@ -168,12 +169,11 @@ def _mean_lower_limit(values: FloatArray, counts: FloatArray, bet: float, alpha:
     """Return a lower confidence limit of the mean of a variable in [0, 1] that took each of
     `values` `counts` times.
     """
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        wealth = float(counts @ np.log1p(bet * (values - middle)))
-        low, high = (middle, high) if wealth >= np.log(1 / alpha) else (low, middle)
-    return low
+
+    def rejected(mean: float) -> bool:
+        return float(counts @ np.log1p(bet * (values - mean))) >= np.log(1 / alpha)
+
+    return bracket(rejected, 0.0, 1.0, 60)[0]
 
 
 def renyi_lower_bound(

@@ -62,6 +62,11 @@ def check_event(event: Event, path: str) -> None:
         if not condition:
             raise InvalidArgument(f"{path}.{field}")
 
+    if isinstance(event, Intervals | Lattice | LowBits):
+        require(
+            _is_integer(event.column, 0, COLUMNS),
+            f"column must be a whole number, between 0 and {COLUMNS}",
+        )
     _CHECKS[type(event)](event, require, path)
 
 
@@ -114,11 +119,7 @@ def _is_increasing(value: Any) -> bool:
 
 
 def _check_intervals(rule: Intervals, require: Check, path: str) -> None:
-    """Check the fields of `Intervals`."""
-    require(
-        _is_integer(rule.column, 0, COLUMNS),
-        f"column must be a whole number, between 0 and {COLUMNS}",
-    )
+    """Check the other fields of `Intervals`."""
     require(_is_increasing(rule.edges), "edges must be a list of increasing numbers")
     require(
         _is_guess_array(rule.guesses, len(rule.edges) + 1),
@@ -133,11 +134,7 @@ def _check_threshold(rule: Threshold, require: Check, path: str) -> None:
     require(_is_number(rule.low), "low must be a number")
     require(_is_number(rule.high), "high must be a number")
     require(rule.low <= rule.high, "low must not exceed high")
-    _check_score(rule.score, require)
-
-
-def _check_score(score: Any, require: Check) -> None:
-    """Check the structures, width, offset, blocks and weights of a weighted score."""
+    score = rule.score
     has_structures = isinstance(score.structures, tuple) and all(
         isinstance(s, tuple) and len(s) == 2 and isinstance(s[0], str) and _is_number(s[1])
         for s in score.structures
@@ -309,11 +306,7 @@ def _check_atoms(rule: Atoms, require: Check, path: str) -> None:
 
 
 def _check_lattice(rule: Lattice, require: Check, path: str) -> None:
-    """Check the fields of `Lattice`."""
-    require(
-        _is_integer(rule.column, 0, COLUMNS),
-        f"column must be a whole number, between 0 and {COLUMNS}",
-    )
+    """Check the other fields of `Lattice`."""
     require(
         _is_float_array(rule.rows, 2) and len(rule.rows) and rule.rows.shape[1] == 2,
         "rows must be pairs of exponents",
@@ -325,11 +318,7 @@ def _check_lattice(rule: Lattice, require: Check, path: str) -> None:
 
 
 def _check_low_bits(rule: LowBits, require: Check, path: str) -> None:
-    """Check the fields of `LowBits`."""
-    require(
-        _is_integer(rule.column, 0, COLUMNS),
-        f"column must be a whole number, between 0 and {COLUMNS}",
-    )
+    """Check the other fields of `LowBits`."""
     require(_is_number(rule.below), "below must be a number")
     require(_is_integer(rule.side, -1, 1) and rule.side, "side must be -1 or 1")
 

@@ -15,6 +15,7 @@ from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.exploration import explore
+from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.auditors.workers.engine import run_side, stream
 from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
@@ -171,17 +172,15 @@ class ProfileScore:
             if np.mean(p_losses == np.inf) > claim.delta_budget:
                 return math.inf
             finite = p_losses[np.isfinite(p_losses)]
-            low, high = 0.0, float(max(finite.max(initial=0.0), 0.0))
-            for _ in range(60):
-                middle = (low + high) / 2
-                if (
-                    float(np.mean(-np.expm1(np.minimum(middle - p_losses, 0.0))))
+            return bracket(
+                lambda epsilon: (
+                    float(np.mean(-np.expm1(np.minimum(epsilon - p_losses, 0.0))))
                     > claim.delta_budget
-                ):
-                    low = middle
-                else:
-                    high = middle
-            return low
+                ),
+                0.0,
+                float(finite.max(initial=0.0)),
+                60,
+            )[0]
         if len(p_losses) < 20:
             return 0.0
         thresholds = np.sort(p_losses)[::-1][9::8]

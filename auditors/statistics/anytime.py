@@ -85,7 +85,7 @@ averaged.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -98,6 +98,7 @@ from dpwitness.auditors.statistics.certificate import (
     frequency_error,
     parameter_from_rates,
 )
+from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
@@ -252,16 +253,6 @@ def lower_limit(
     return low
 
 
-def _largest(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the largest number between `low` and `high` at which a decreasing condition, true at
-    `low`, holds, rounded down.
-    """
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low
-
-
 def is_refuted(claim: Claim, epochs: Sequence[Part], x: float, alpha: float) -> bool:
     """Return whether the evidence refutes "the parameter is at most x" at error `alpha` (Theorem
     2).
@@ -289,7 +280,7 @@ def anytime_bound(claim: Claim, epochs: Sequence[Part], alpha: float) -> float:
         low, high = high, 2 * high
         if high > _INFINITE:
             return math.inf
-    return _largest(lambda x: is_refuted(claim, epochs, x, alpha), low, high)
+    return bracket(lambda x: is_refuted(claim, epochs, x, alpha), low, high, _BISECTIONS)[0]
 
 
 def anytime_p_value(claim: Claim, epochs: Sequence[Part]) -> float:
@@ -298,10 +289,13 @@ def anytime_p_value(claim: Claim, epochs: Sequence[Part]) -> float:
     """
     if not is_refuted(claim, epochs, claim.parameter, 1.0 - 1e-9):
         return 1.0
-    log_alpha = -_largest(
-        lambda log: is_refuted(claim, epochs, claim.parameter, math.exp(-log)), 1e-9, 690.0
+    least, _ = bracket(
+        lambda log: is_refuted(claim, epochs, claim.parameter, math.exp(-log)),
+        1e-9,
+        690.0,
+        _BISECTIONS,
     )
-    return math.exp(log_alpha)
+    return math.exp(-least)
 
 
 def shown_at_most(claim: Claim, part: Part, beta: float) -> float:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.protocols.mechanism import FloatArray
 
 
@@ -97,11 +98,8 @@ class LossLaw:
         if self.hockey_stick(0.0) <= delta:
             return 0.0
         finite = self.loss[np.isfinite(self.loss)]
-        low, high = 0.0, float(finite.max(initial=0.0))
-        for _ in range(64):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self.hockey_stick(middle) > delta else (low, middle)
-        return high
+        most = float(finite.max(initial=0.0))
+        return bracket(lambda e: bool(self.hockey_stick(e) > delta), 0.0, most, 64)[1]
 
     def swapped(self) -> LossLaw:
         """Return the law of the same pair in the other order."""
