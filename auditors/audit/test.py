@@ -485,7 +485,7 @@ class SequentialTest:
         """Return whether the claim is violated, or the event cannot show a violation of the size
         that the audit looks for.
         """
-        options, claim = self.options, self.options.claim
+        options, claim, part = self.options, self.options.claim, test.parts[-1]
         if options.stop == "never":
             return False
         parameter = claim.parameter
@@ -493,17 +493,9 @@ class SequentialTest:
             return options.stop == "violation" or is_refuted(
                 claim, test.parts, gross_bound(parameter), options.alpha
             )
-        return options.find is not None and self._shows_too_little(test, options.find)
-
-    def _shows_too_little(self, test: EventTest, find: float) -> bool:
-        """Return whether the event shows no violation of size `find`, although this test would have
-        found a violation of this size.
-        """
-        options, claim, part = self.options, self.options.claim, test.parts[-1]
-        if part.tally.rounds < self.checked * 1.2:  # checks are slow
+        if options.find is None or part.tally.rounds < self.checked * 1.2:  # checks are slow
             return False
-        self.checked = part.tally.rounds
-        least = find * claim.parameter
+        self.checked, least = part.tally.rounds, options.find * parameter
         most = shown_at_most(claim, part, options.alpha * epoch_weight(len(test.parts) - 1))
         if (
             most >= least
@@ -512,8 +504,7 @@ class SequentialTest:
             return False
         self.runner.note(
             f"the tested event shows {claim.symbol} <= {most:.4g} at most (confidence "
-            f"{1 - options.alpha:.12g}), "
-            f"less than {find:g} times the claim; this ended the audit. Other events are not "
-            "excluded"
+            f"{1 - options.alpha:.12g}), less than {options.find:g} times the claim; this ended "
+            "the audit. Other events are not excluded"
         )
         return True

@@ -289,8 +289,12 @@ def _repeated_values(outputs: Outputs, first: int) -> tuple[Event, str] | None:
         if not np.isnan(outputs.values[:, column]).all()
     ]
     for column in columns:
-        keys = _repeated_keys(outputs.values[:, column])
-        if len(keys):
+        numbers = outputs.values[:, column]
+        keys, is_complete = exact_values(numbers)
+        # NaN counts as infinity, and infinity as a repeated value
+        infinite = np.where(np.isnan(numbers), np.inf, numbers)[~np.isfinite(numbers)]
+        keys = np.union1d(keys, np.unique(infinite))
+        if len(keys) and not is_complete:  # the column holds other numbers too
             blocks.append((Levels(column + 1, keys), np.ones(len(keys))))
             prefix = f"output {column} = " if len(columns) > 1 else ""
             names = outputs.names | {np.inf: "inf or missing"}
@@ -303,18 +307,6 @@ def _repeated_values(outputs: Outputs, first: int) -> tuple[Event, str] | None:
         return None
     more = f" and {len(words) - _MAX_SHOWN} more" if len(words) > _MAX_SHOWN else ""
     return event, ", ".join(words[:_MAX_SHOWN]) + more
-
-
-def _repeated_keys(column: FloatArray) -> FloatArray:
-    """Return the repeated values of a column that holds other numbers too. NaN counts as infinity,
-    and infinity as a repeated value.
-    """
-    keys, is_complete = exact_values(column)
-    if is_complete:
-        return keys[:0]
-    return np.union1d(
-        keys, np.unique(np.where(np.isnan(column), np.inf, column)[~np.isfinite(column)])
-    )
 
 
 def _learn(

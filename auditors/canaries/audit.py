@@ -234,7 +234,11 @@ def audit_canaries(
             f"{_OWNER}: inclusion must be 0.5, the probability that the theorems are proved "
             f"for, got {inclusion!r}"
         )
-    claim, delta, method, notes = _claim_to_test(claim, delta, method)
+    claim = claim.for_canaries(_OWNER)
+    delta = (
+        claim.delta_budget if claim.bounds_epsilon else require_probability("delta", delta, _OWNER)
+    )
+    method, claim, notes = _choose_method(method, claim)
     canaries = read(scores_in, scores_out, ids_in, ids_out, groups)
     size = canaries.scores.size
     rng = np.random.default_rng([seed, size])
@@ -279,20 +283,6 @@ def audit_canaries(
         target=target,
         seconds=time.perf_counter() - begin,
     )
-
-
-def _claim_to_test(
-    claim: Claim, delta: float, method: str
-) -> tuple[Claim, float, str, tuple[str, ...]]:
-    """Return the claim or curve to test, the delta of the reported epsilon, the method, and notes
-    on a replaced claim.
-    """
-    claim = claim.for_canaries(_OWNER)
-    delta = (
-        claim.delta_budget if claim.bounds_epsilon else require_probability("delta", delta, _OWNER)
-    )
-    method, claim, notes = _choose_method(method, claim)
-    return claim, delta, method, notes
 
 
 def result_of_counts(theorem: Theorem, tested: Sequence[GuessTest], **fields: Any) -> CanaryResult:

@@ -230,9 +230,23 @@ def read(
             else ""
         )
         raise InvalidArgument(f"{error}{hint}") from None
-    _require_scores_not_coins(
-        *(np.concatenate([np.asarray(each, dtype=float) for each in side]) for side in (ins, outs))
-    )
+    values = [
+        set(np.unique(np.concatenate([np.asarray(each, dtype=float) for each in side])).tolist())
+        for side in (ins, outs)
+    ]
+    if all(len(each) == 1 for each in values) and values[0] | values[1] in (
+        {0.0, 1.0},
+        {-1.0, 1.0},
+    ):
+        advice = (
+            "score what the training released, for example with prediction_scores; if these are "
+            "scores, multiply them by 2"
+        )
+        got = (
+            f"{values[0].pop():g} for each included canary and {values[1].pop():g} for each "
+            "other one"
+        )
+        raise InvalidArgument(f"{_OWNER}: scores must not be the coins, got {got}: {advice}")
     names = [
         None if a is None else [*np.asarray(a).tolist(), *np.asarray(b).tolist()]
         for a, b in zip(*ids_by_side, strict=True)
@@ -495,26 +509,6 @@ def _require_distinct_canaries(sides: list[FloatArray], which: str) -> None:
             f"{_OWNER}: scores{which} must hold each canary once, every score occurs {times} "
             f"times or a multiple: {advice}"
         )
-
-
-def _require_scores_not_coins(scores_in: FloatArray, scores_out: FloatArray) -> None:
-    """Raise InvalidArgument if the scores of all runs are the coins themselves: 0 and 1, or -1 and
-    1, by side.
-    """
-    values = [set(np.unique(side).tolist()) for side in (scores_in, scores_out)]
-    if all(len(each) == 1 for each in values) and values[0] | values[1] in (
-        {0.0, 1.0},
-        {-1.0, 1.0},
-    ):
-        advice = (
-            "score what the training released, for example with prediction_scores; if these are "
-            "scores, multiply them by 2"
-        )
-        got = (
-            f"{values[0].pop():g} for each included canary and {values[1].pop():g} for each "
-            "other one"
-        )
-        raise InvalidArgument(f"{_OWNER}: scores must not be the coins, got {got}: {advice}")
 
 
 def _is_mask(own: FloatArray, other: FloatArray) -> bool:

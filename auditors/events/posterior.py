@@ -114,7 +114,7 @@ class Table:
     """
 
     bounds: FloatArray  # thresholds between adjacent cells
-    mean: FloatArray  # mean score of each cell, up to a factor: see `_score_unit`
+    mean: FloatArray  # mean score of each cell, up to a power of two
     ones: FloatArray
     total: FloatArray
     cell: NDArray[np.intp]  # cell of each output
@@ -135,7 +135,11 @@ class Table:
         middle = 0.5 * below + 0.5 * above
         starts = np.append(0, ranks)
         total = np.diff(np.append(starts, n)).astype(float)
-        unit = _score_unit(pooled)
+        # scores are divided by a power of two if their squares or sums would leave the range of
+        # floats
+        size = float(np.abs(pooled[np.isfinite(pooled)]).max(initial=0.0))
+        extreme = size != 0 and not 1e-120 < size < 1e120
+        unit = float(2.0 ** np.clip(np.frexp(size)[1], -1000, 1000)) if extreme else 1.0
         mean = np.add.reduceat(pooled / unit, starts) / total
         if unit != 1:  # means that round to the same number stay in order
             mean = mean + 1e-9 * np.arange(len(mean))
@@ -420,18 +424,6 @@ def draw_shares(table: Table, goal: CertificateGoal, rng: Generator) -> FloatArr
         if number
     ]
     return np.concatenate(share)
-
-
-def _score_unit(x: FloatArray) -> float:
-    """Return a power of two by which scores are divided if their squares or sums would leave the
-    range of floats; otherwise 1.
-    """
-    size = float(np.abs(x[np.isfinite(x)]).max(initial=0.0))
-    return (
-        1.0
-        if size == 0 or 1e-120 < size < 1e120
-        else float(2.0 ** np.clip(np.frexp(size)[1], -1000, 1000))
-    )
 
 
 def fitted_odds(table: Table, claim: Claim, rng: Generator) -> FloatArray:

@@ -421,18 +421,16 @@ def partial_bound(
     frequency = (
         np.ones(()) if claim.is_pure else clopper_pearson_lower(guesses - lost, tally.rounds, gamma)
     )
-    right = theta * _discount(within, lost, alpha * SHARE_FOR_FREQUENCY, side)
+    # rho, from two limits
+    low, beyond = (
+        float(clopper_pearson_lower(count, max(sum(within) + lost, 1), alpha * SHARE_FOR_FREQUENCY))
+        for count in within
+    )
+    high = 1 - beyond
+    ratios = {1: [beyond / high if high else 0.0], -1: [low / (1 - low) if low < 1 else 1.0]}
+    right = theta * min(1.0, *ratios.get(side, ratios[1] + ratios[-1]))
     return float(
         parameter_from_rates(
             claim, frequency, right / np.maximum(right + 1 - theta, 1e-300), tally.directions
         )
     )
-
-
-def _discount(within: Within, lost: int, gamma: float, side: int) -> float:
-    """Return rho, from two limits at error `gamma` each."""
-    rounds = sum(within) + lost
-    low, beyond = (float(clopper_pearson_lower(count, max(rounds, 1), gamma)) for count in within)
-    high = 1 - beyond
-    ratios = {1: [beyond / high if high else 0.0], -1: [low / (1 - low) if low < 1 else 1.0]}
-    return min(1.0, *ratios.get(side, ratios[1] + ratios[-1]))

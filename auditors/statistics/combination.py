@@ -194,13 +194,10 @@ def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
             )
         )
 
-    return _limit(lambda x: _excess(claim, parts, x, alpha))
+    def excess(x: float) -> float:
+        return _excess(claim, parts, x, alpha)
 
-
-def _limit(excess: Callable[[float], float]) -> float:
-    """Return the parameter at which a decreasing function is 0, rounded down; 0 if it is negative
-    everywhere.
-    """
+    # the parameter at which this decreasing function is 0, rounded down
     if excess(0.0) <= 0:
         return 0.0
     high = 1.0
@@ -260,11 +257,9 @@ def _excess(claim: Claim, parts: Sequence[Part], x: float, alpha: float) -> floa
     )
 
 
-def _p_values(claim: Claim, part: Part, x: float, gamma: float) -> tuple[FloatArray, FloatArray]:
-    """Return the probabilities of more right guesses than in this stage and of at least as many, if
-    the parameter is `x`.
-
-    The second array holds their complements, which are exact where a probability is close to 1.
+def _scores(claim: Claim, part: Part, x: float, gamma: float) -> tuple[float, float]:
+    """Return the normal scores z = Phi^-1(1 - u) of both ends of the stage's p-value, that of more
+    right guesses first, if the parameter is `x`.
     """
     right, wrong = part.tally.correct, part.tally.wrong
     frequency = (
@@ -277,16 +272,9 @@ def _p_values(claim: Claim, part: Part, x: float, gamma: float) -> tuple[FloatAr
     with np.errstate(invalid="ignore"):
         tails, rests = betainc(ones, zeros, theta), betainc(zeros, ones, 1 - theta)
     sure, never = ones == 0, zeros == 0
-    return np.where(sure, 1.0, np.where(never, 0.0, tails)), np.where(
-        sure, 0.0, np.where(never, 1.0, rests)
-    )
-
-
-def _scores(claim: Claim, part: Part, x: float, gamma: float) -> tuple[float, float]:
-    """Return the normal scores z = Phi^-1(1 - u) of both ends of the stage's p-value, that of more
-    right guesses first.
-    """
-    tails, rests = _p_values(claim, part, x, gamma)
+    tails = np.where(sure, 1.0, np.where(never, 0.0, tails))
+    # the complements are exact where a probability is close to 1
+    rests = np.where(sure, 0.0, np.where(never, 1.0, rests))
     more, as_many = np.clip(
         np.where(tails < 0.5, -ndtri(tails), ndtri(rests)), _LEAST_SCORE, _MOST_SCORE
     ).tolist()

@@ -230,9 +230,22 @@ def cheapest_shift(
     """Return the cheapest shift of draws of these laws that moves the output by `goal`, within the
     laws' support, or None.
     """
+    # of normal noise, the smallest length in units of the noise's standard deviations
     if all(law in ("gaussian", "discrete_gaussian") for law in laws):
-        return _least_squares(jacobian, goal, scales)
-    return _least_loss(jacobian, goal, scales, _smallest_values(laws) - drawn)
+        with np.errstate(all="ignore"):
+            steps, *_ = np.linalg.lstsq(jacobian * scales, goal, rcond=1e-10)
+        return steps * scales if np.isfinite(steps).all() else None
+    # of other noise, the smallest sum of |shift| / scale within the support
+    size, lowest = max(largest(goal), 1e-300), _smallest_values(laws) - drawn
+    down = [(0.0, None if low == -np.inf else max(-low, 0.0) / size) for low in lowest]
+    found = linprog(
+        np.tile(1 / scales, 2),
+        A_eq=np.hstack([jacobian, -jacobian]),
+        b_eq=goal / size,
+        bounds=[(0.0, None)] * len(scales) + down,
+        method="highs",
+    )
+    return (found.x[: len(scales)] - found.x[len(scales) :]) * size if found.status == 0 else None
 
 
 def _smallest_values(laws: Sequence[str]) -> FloatArray:
@@ -260,34 +273,6 @@ def scale_of(calls: Calls, i: int) -> FloatArray:
     if calls.law(i) == "one_sided_geometric":
         scale = 1 / -np.log1p(-np.clip(scale, 0.0, 1 - 1e-15))
     return np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
-
-
-def _least_squares(jacobian: FloatArray, goal: FloatArray, scales: FloatArray) -> FloatArray | None:
-    """Return the shift of normal noise with the smallest length in units of the noise's standard
-    deviations, or None.
-    """
-    with np.errstate(all="ignore"):
-        found, *_ = np.linalg.lstsq(jacobian * scales, goal, rcond=1e-10)
-    return found * scales if np.isfinite(found).all() else None
-
-
-def _least_loss(
-    jacobian: FloatArray, goal: FloatArray, scales: FloatArray, lowest: FloatArray
-) -> FloatArray | None:
-    """Return the shift with the smallest sum of |shift| / scale within the support of the noise, or
-    None.
-    """
-    size = max(largest(goal), 1e-300)
-    down = [(0.0, None if low == -np.inf else max(-low, 0.0) / size) for low in lowest]
-    bounds = [(0.0, None)] * len(scales) + down
-    found = linprog(
-        np.tile(1 / scales, 2),
-        A_eq=np.hstack([jacobian, -jacobian]),
-        b_eq=goal / size,
-        bounds=bounds,
-        method="highs",
-    )
-    return (found.x[: len(scales)] - found.x[len(scales) :]) * size if found.status == 0 else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
