@@ -64,7 +64,13 @@ def resume(
     if findings.test is not None:
         findings = findings.on(findings.test.pair, runner)
         yield findings
-    _require_counts_agree(runner, findings)
+    assert runner.ledger is not None
+    try:
+        recompute_bounds(replace(build_result(runner, findings), mechanism=None).to_json())
+    except InvalidArgument as error:
+        raise InvalidArgument(
+            f"store is damaged or edited, got {runner.ledger.store.path}: {error}"
+        ) from None
     return findings, probed
 
 
@@ -125,19 +131,6 @@ def _require_same_rates(runner: RoundRunner, ledger: AuditLedger, test: EventTes
 def _sample_first_chunk(stage: Stage) -> Sides:
     """Return the outputs of a stage's first chunk."""
     return stage.sample(0)
-
-
-def _require_counts_agree(runner: RoundRunner, findings: Findings) -> None:
-    """Raise InvalidArgument unless bounds and verdict of a restored audit follow from
-    its counts.
-    """
-    assert runner.ledger is not None
-    try:
-        recompute_bounds(replace(build_result(runner, findings), mechanism=None).to_json())
-    except InvalidArgument as error:
-        raise InvalidArgument(
-            f"store is damaged or edited, got {runner.ledger.store.path}: {error}"
-        ) from None
 
 
 def extension_totals(ledger: AuditLedger, longer: int) -> list[int]:

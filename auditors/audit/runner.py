@@ -304,25 +304,6 @@ def measure_cost(runner: RoundRunner, options: AuditOptions, pair: Pair) -> RunC
     )
 
 
-def _on_slow_pairs(
-    cost: RunCost, runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair], seconds: float
-) -> RunCost:
-    """Return the cost with runs as slow as on some pairs in the mean, if one of these is much
-    slower than the first.
-    """
-    now = clocks.read_clock(options.clock)
-    stage, started = partial(runner.stage, pairs[0], Phase.TIMING, 0), now()
-    ratio, most = slowdown(
-        lambda size: stage(size, size), pairs, runner.executor, seconds, options.clock
-    )
-    if most > 1:
-        runner.note(
-            f"runs take up to {most:.3g} times as long on other pairs as on the first, "
-            f"{ratio:.3g} times in the mean of some"
-        )
-    return replace(cost, run=cost.run * ratio, seconds=cost.seconds + now() - started)
-
-
 def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]) -> AuditOptions:
     """Fix the number of runs before the plan begins, and announce the expected cost. Raise
     InvalidArgument if the time is too short.
@@ -332,7 +313,17 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
         return options
     cost, of = measure_cost(runner, options, pairs[0]), of_clock(options.clock)
     if seconds is not None:
-        cost = _on_slow_pairs(cost, runner, options, pairs, seconds)
+        now = clocks.read_clock(options.clock)
+        stage, started = partial(runner.stage, pairs[0], Phase.TIMING, 0), now()
+        ratio, most = slowdown(
+            lambda size: stage(size, size), pairs, runner.executor, seconds, options.clock
+        )
+        if most > 1:
+            runner.note(
+                f"runs take up to {most:.3g} times as long on other pairs as on the first, "
+                f"{ratio:.3g} times in the mean of some"
+            )
+        cost = replace(cost, run=cost.run * ratio, seconds=cost.seconds + now() - started)
     each = f"{format_duration(cost.run)}{of} each"
     if seconds is not None:
         trials = runner.settled("trials", lambda: cost.trials(seconds, len(pairs)))

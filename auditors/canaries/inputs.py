@@ -315,25 +315,26 @@ def _read_run(
         raise InvalidArgument(f"{_OWNER}: scores must differ, all {size} are {scores[0]:g}")
     _require_distinct_canaries(sides, which)
     _require_unique_ids(ids_in, ids_out, (size_in, size_out), which)
-    coins = np.arange(size) < size_in
-    notes = [*_tie_notes(scores), *_group_notes(groups, coins, which)]
+    coins, notes = np.arange(size) < size_in, list[str]()
+    _, times = np.unique(scores, return_counts=True)
+    tied = int(times[times > 1].sum())
+    if tied > 0.1 * size:
+        notes.append(
+            f"{tied} of {size} scores occur more than once: equal scores are ordered at random; if "
+            "one canary was entered several times, the coins are not independent"
+        )
+    notes += _group_notes(groups, coins, which)
     if size_in == size_out and size >= 1000:
         notes.append(
             "as many canaries were included as left out: treated as chance; always including "
             "exactly half is not a fair coin"
         )
-    return Canaries(_standardized(scores), coins, 1, tuple(notes))
-
-
-def _standardized(scores: FloatArray) -> FloatArray:
-    """Return the scores in units of the middle half around the median, which makes runs
-    comparable.
-    """
+    # in units of the middle half around the median, runs are comparable
     if np.abs(scores).max() > 1e300:  # differences may overflow
         scores = scores * 2.0**-60
     low, middle, high = np.quantile(scores, [0.25, 0.5, 0.75])
     unit = (high - low) or float(np.std(scores)) or float(np.ptp(scores)) or 1.0
-    return np.asarray((scores - middle) / unit)
+    return Canaries(np.asarray((scores - middle) / unit), coins, 1, tuple(notes))
 
 
 def _require_unique_ids(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which: str) -> None:
@@ -364,19 +365,6 @@ def _require_unique_ids(ids_in: Any, ids_out: Any, sizes: tuple[int, int], which
                     f"{short_repr(each)} again"
                 )
             seen.add(each)
-
-
-def _tie_notes(scores: FloatArray) -> list[str]:
-    """Return a note on tied scores, if there are many."""
-    _, times = np.unique(scores, return_counts=True)
-    tied = int(times[times > 1].sum())
-    if tied <= 0.1 * scores.size:
-        return []
-    return [
-        f"{tied} of {scores.size} scores occur more than once: equal scores are ordered at "
-        "random; if one canary was entered several "
-        "times, the coins are not independent"
-    ]
 
 
 def _group_notes(groups: Any, coins: np.ndarray, which: str) -> list[str]:

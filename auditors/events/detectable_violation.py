@@ -98,7 +98,15 @@ def _extrapolate_tail(law: ScoreLaw, table: Table, delta: float) -> ScoreLaw:
         1,
         w=np.sqrt(tail_mass[outer]),
     )
-    slope = _tail_slope(table, outer)
+    # the slope of the loss in the score beyond the training data is that of the outer cells, shrunk
+    # toward the overall slope where these hold few outputs
+    scale = float(np.ptp(table.mean)) or 1.0
+    all_cells, outer_cells = (
+        _fit_cells(table, part, scale) for part in (np.full(outer.size, True), outer)
+    )
+    overall, estimate = float(all_cells.weights[1]), float(outer_cells.weights[1])
+    prior_variance, variance = (0.25 * overall) ** 2, float(outer_cells.variances()[1])
+    slope = (estimate * prior_variance + overall * variance) / (prior_variance + variance) / scale
     if line[0] >= 0 or slope <= 0:
         return law
     masses = np.append(
@@ -109,22 +117,6 @@ def _extrapolate_tail(law: ScoreLaw, table: Table, delta: float) -> ScoreLaw:
     return ScoreLaw(
         np.append(law.mass[:-1], -np.diff(masses)), np.append(law.loss[:-1], loss), law.size
     )
-
-
-def _tail_slope(table: Table, outer: NDArray[np.bool_]) -> float:
-    """Estimate the slope of the loss in the score beyond the training data.
-
-    The estimate is the slope of the outer cells, shrunk toward the overall slope where the outer
-    cells hold few outputs.
-    """
-    scale = float(np.ptp(table.mean)) or 1.0
-    all_cells, tail_mass = (
-        _fit_cells(table, part, scale) for part in (np.full(outer.size, True), outer)
-    )
-    slope, tail_estimate = float(all_cells.weights[1]), float(tail_mass.weights[1])
-    # prior standard deviation of the tail slope, relative to the overall slope
-    prior_variance, variance = (0.25 * slope) ** 2, float(tail_mass.variances()[1])
-    return (tail_estimate * prior_variance + slope * variance) / (prior_variance + variance) / scale
 
 
 def _fit_cells(table: Table, part: NDArray[np.bool_], scale: float) -> Fit:

@@ -36,63 +36,6 @@ class _ThresholdExceeded(Exception):
     """
 
 
-def search_lattice(
-    domain: Domain,
-    score: Callable[[Pair], float],
-    above: float,
-    *,
-    examples: int,
-    seconds: float,
-    random_seed: int,
-) -> tuple[Pair | None, float]:
-    """Return the simplest lattice pair whose score exceeds `above`, or None, with the highest score
-    seen.
-    """
-    pairs = domain.lattice()
-    if pairs is None:
-        return None, -math.inf
-    best: list[tuple[Pair, float]] = []
-    highest = -math.inf
-    deadline = time.monotonic() + seconds
-
-    @seed(random_seed)
-    @settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        phases=(Phase.generate, Phase.target, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-        report_multiple_bugs=False,
-        print_blob=False,
-    )
-    @given(pairs)
-    def attempt(pair: Pair) -> None:
-        nonlocal highest
-        if time.monotonic() > deadline:  # let the remaining examples pass without a score
-            return
-        value = score(pair)
-        highest = max(highest, value)
-        if math.isfinite(value):
-            target(value)
-        if value > above:
-            best[:] = [(pair, value)]
-            raise _ThresholdExceeded
-
-    try:
-        attempt()
-    except _ThresholdExceeded:
-        pass
-    except BaseExceptionGroup as group:
-        if not all(isinstance(error, _ThresholdExceeded) for error in group.exceptions):
-            raise
-    except Exception as error:
-        # Past the deadline a failing example no longer fails, and Hypothesis reports it as flaky.
-        # The pair remains valid.
-        if type(error).__name__ not in ("Flaky", "FlakyFailure", "FlakyReplay") or not best:
-            raise
-    return best[0] if best else (None, highest)
-
-
 STEPS = 0.6  # RESTARTS for domains of categories, over which CMA-ES cannot optimize
 # share of the evaluations reserved for random pairs and random steps from the best of them
 RESTARTS = 0.15
@@ -417,20 +360,48 @@ class _Run:
     def lattice(self) -> None:
         """Add the simplest lattice pair that exceeds the best value so far, if there is one."""
         remaining = min(self.deadline - time.monotonic(), 0.15 * self.seconds)
-        if remaining <= 0 or self.over:
+        pairs = self.domain.lattice()
+        if remaining <= 0 or self.over or pairs is None:
             return
-        tail = np.zeros(self.extra)
-        examples = int(np.clip(self.budget // 20, 20, 400))
-        best = self.found.best
-        pair, value = search_lattice(
-            self.domain,
-            lambda p: self.evaluate(p, tail)[0],
-            best + 1e-3 * abs(best) if math.isfinite(best) else 0.0,
-            examples=examples,
-            seconds=remaining,
-            random_seed=self.seed,
+        tail, best = np.zeros(self.extra), self.found.best
+        above = best + 1e-3 * abs(best) if math.isfinite(best) else 0.0
+        deadline = time.monotonic() + remaining
+        simplest: list[tuple[Pair, float]] = []
+
+        @seed(self.seed)
+        @settings(
+            max_examples=int(np.clip(self.budget // 20, 20, 400)),
+            deadline=None,
+            database=None,
+            phases=(Phase.generate, Phase.target, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
+            report_multiple_bugs=False,
+            print_blob=False,
         )
-        if pair is not None:
+        @given(pairs)
+        def attempt(pair: Pair) -> None:
+            if time.monotonic() > deadline:  # let the remaining examples pass without a score
+                return
+            value, _ = self.evaluate(pair, tail)
+            if math.isfinite(value):
+                target(value)
+            if value > above:
+                simplest[:] = [(pair, value)]
+                raise _ThresholdExceeded
+
+        try:
+            attempt()
+        except _ThresholdExceeded:
+            pass
+        except BaseExceptionGroup as group:
+            if not all(isinstance(error, _ThresholdExceeded) for error in group.exceptions):
+                raise
+        except Exception as error:
+            # Past the deadline a failing example no longer fails, and Hypothesis reports it as
+            # flaky. The pair remains valid.
+            if type(error).__name__ not in ("Flaky", "FlakyFailure", "FlakyReplay") or not simplest:
+                raise
+        for pair, value in simplest:
             self.settled(pair, None, value, "simplest found on a lattice")
 
     def simplify(self) -> None:

@@ -70,7 +70,11 @@ class Losses:
             return math.nan
         if claim.is_pure:
             return self.pure()
-        parts = self._laws_with_counts()
+        parts = [(_exact_law(_noise_law(law, e)), n) for (law, e), n in self._grouped().items()]
+        if self.squares:
+            parts.append((_exact_law(gaussian(math.sqrt(self.squares))), 1))
+        parts += [(_exact_law(law), 1) for law in self.laws]
+        parts += [(_exact_law(_worst_law(e, d)), 1) for e, d in self.bounded]
         if not parts:
             return 0.0
         known = claim.gaussian_parameter(self.squares) if len(parts) == 1 and self.squares else None
@@ -79,14 +83,6 @@ class Losses:
             if known is not None
             else float(bounds_from_law(compose(parts), claim).lowers[0].value)
         )
-
-    def _laws_with_counts(self) -> list[tuple[EnclosedLaw, int]]:
-        """Return the laws of all losses with their numbers of calls."""
-        parts = [(_exact_law(_noise_law(law, e)), n) for (law, e), n in self._grouped().items()]
-        if self.squares:
-            parts.append((_exact_law(gaussian(math.sqrt(self.squares))), 1))
-        parts += [(_exact_law(law), 1) for law in self.laws]
-        return parts + [(_exact_law(_worst_law(e, d)), 1) for e, d in self.bounded]
 
     def _grouped(self) -> Counter[tuple[str, float]]:
         """Return the epsilons in at most `_GROUPS` groups, each rounded down to a law with a

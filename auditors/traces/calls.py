@@ -118,15 +118,8 @@ class Calls:
 
     def call(self, i: int) -> Call:
         """Return the numbers of one call, from the table and the shifts of the noise."""
-        if i not in self._known_calls:
-            self._known_calls[i] = self._make_call(i)
-        return self._known_calls[i]
-
-    @cached_property
-    def _known_calls(self) -> dict[int, Call]:
-        return {}
-
-    def _make_call(self, i: int) -> Call:
+        if i in self._known_calls:
+            return self._known_calls[i]
         t, moved, norm = (self.table, self.moved.get(i), self.norm(i))
         if moved is not None:
             moves = np.abs(moved)
@@ -143,7 +136,7 @@ class Calls:
             value if isinstance(value, float) else float(np.max(value)) for value in declared
         )
         description = float(moves[0]) if moves.size == 1 else distance(moves, norm)
-        return Call(
+        found = Call(
             moves,
             description,
             scale,
@@ -153,6 +146,12 @@ class Calls:
             inputs=t["inputs"][i],
             alone=int(t["alone"][i]),
         )
+        self._known_calls[i] = found
+        return found
+
+    @cached_property
+    def _known_calls(self) -> dict[int, Call]:
+        return {}
 
     @cached_property
     def losses(self) -> tuple[Losses, list[float]]:

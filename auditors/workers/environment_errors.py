@@ -159,7 +159,11 @@ def check_one_sided(
     ):
         if not (raised and all(raised)) or (raised_on_other and all(raised_on_other)):
             continue
-        error = _exception_of_run(run, dataset)
+        error: Exception | None = None
+        try:
+            run(dataset, 1, np.random.default_rng(0))
+        except Exception as raised_again:
+            error = raised_again
         message = "" if error is None else error_text(error)
         if error is not None and is_environment_fault(error):
             raise environment_failure(name, message)
@@ -198,12 +202,3 @@ def type_of(dataset: Any) -> str:
         )
         return f"{type(dataset).__name__} of {fields}"
     return type(dataset).__name__
-
-
-def _exception_of_run(run: Callable[..., Any], dataset: Any) -> Exception | None:
-    """Run the mechanism once more and return its exception; None if the run does not raise."""
-    try:
-        run(dataset, 1, np.random.default_rng(0))
-    except Exception as error:
-        return error
-    return None
