@@ -244,19 +244,19 @@ def audit(
         target,
         near,
     )
-    searched = (
-        None
+    options = replace(
+        options,
+        stop=stop,
+        bits=bool(bits),
+        causes=bool(causes),
+        seconds=seconds,
+        clock=clock,
+        announce=announce,
+        searched=None
         if pair is not None
         else getattr(mechanism, "domain", None)
         if domain is None
-        else domain
-    )
-    options = replace(
-        options, stop=stop, bits=bool(bits), causes=bool(causes), seconds=seconds, clock=clock
-    )
-    options = replace(options, announce=announce, searched=searched)
-    options = replace(
-        options,
+        else domain,
         find=require_find(find, bool(sequential), extend_to),
         trace=bool(trace) and is_traceable(mechanism),
     )

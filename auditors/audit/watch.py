@@ -356,7 +356,14 @@ def _run_known(
     claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5)
     bound = anytime_bound(claim, parts_now, options.alpha) if parts_now else 0.0
     if now_test is not None and is_refuted(claim, parts_now, claim.parameter, discovery):
-        runner.dependence += _between_slices(known, counts)
+        # slices of an epoch, each of a process of its own, may have other frequencies of guesses
+        slices: dict[str, list[list[int]]] = {}
+        for epoch, correct, wrong, rounds, missed in [
+            *(row for each in known.slices for row in each.counts),
+            *counts,
+        ]:
+            slices.setdefault(epoch, []).append([rounds - correct - wrong, correct, wrong - missed])
+        runner.dependence += [log_dependence(each) for each in slices.values() if len(each) > 1]
         lost = now_test.parts[-1].lost
         if doubt := require_independent(
             runner, [Counted(now_test.pair, now_test.index, now_test.event, now_test.tally, lost)]
@@ -367,19 +374,6 @@ def _run_known(
     call.known = read_release(store, entry)
     if interrupted:
         raise KeyboardInterrupt
-
-
-def _between_slices(known: Release, new: Sequence[tuple[str, int, int, int, int]]) -> list[float]:
-    """Return the log-evidence that the slices of an epoch, each of a process of its own, have other
-    frequencies of guesses, per epoch.
-    """
-    slices: dict[str, list[list[int]]] = {}
-    for name, correct, wrong, rounds, lost in [
-        *(row for each in known.slices for row in each.counts),
-        *new,
-    ]:
-        slices.setdefault(name, []).append([rounds - correct - wrong, correct, wrong - lost])
-    return [log_dependence(counts) for counts in slices.values() if len(counts) > 1]
 
 
 def _added(known: Release, parts: dict[str, Any]) -> list[tuple[str, int, int, int, int]]:

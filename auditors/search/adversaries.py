@@ -244,7 +244,8 @@ class _Search:
         random_adversary = Adversary(
             [[self.queries.draw(rng) for _ in range(self.rounds)]], self.rounds
         )
-        run, kind_counts = _runner(against(self.mechanism, random_adversary)), Counter[str]()
+        session, kind_counts = against(self.mechanism, random_adversary), Counter[str]()
+        run = getattr(session, "sample", session)
         for i, dataset in enumerate((self.pairs[0].d0, self.pairs[0].d1)):
             try:
                 # transcripts from which the kinds of answers are collected
@@ -368,7 +369,8 @@ class _Search:
         """Yield the transcripts on D1, then those on D0. If a side raises, its transcripts are
         replaced by the exception.
         """
-        run, selected = _runner(against(self.mechanism, adversary)), self.pairs[pair]
+        session, selected = against(self.mechanism, adversary), self.pairs[pair]
+        run = getattr(session, "sample", session)
         for i, dataset in enumerate((selected.d1, selected.d0)):
             rng = stream(self.seed, _STREAM_KEY, part, i)
             try:
@@ -413,8 +415,3 @@ def against(mechanism: Any, adversary: Adversary) -> Any:
     if isinstance(mechanism, Target):
         return replace(mechanism, kwargs={**mechanism.kwargs, "adversary": adversary.to_dict()})
     return mechanism.against(adversary)
-
-
-def _runner(mechanism: Any) -> Any:
-    """Return the function that runs the mechanism."""
-    return getattr(mechanism, "sample", mechanism)

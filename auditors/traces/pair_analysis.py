@@ -110,7 +110,15 @@ def examine(
         if evidence.calls.loose()
         else _with_strict_findings(evidence, pairs)
     )
-    evidence = _with_worst_loss(runs, evidence, pairs, scales)
+    others = (
+        []
+        if evidence.calls.moved
+        else [Evidence(Calls(b["table"], drawn_scale=scales)).with_loss(runs) for _, b in pairs[1:]]
+    )
+    evidence = evidence.with_loss(runs)
+    for other in others:  # the largest loss of all replays
+        if other.priced and np.nan_to_num(other.loss) > np.nan_to_num(evidence.loss):
+            evidence = replace(evidence, calls=other.calls, loss=other.loss)
     for finding in evidence.calls.findings():
         evidence = evidence.with_finding(finding.kind, finding.message, finding.where)
     evidence = _with_coupled_confirmed(runs, evidence.with_loss_findings(runs.claim), recordings)
@@ -181,28 +189,6 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
     ):
         difference = "the outputs of two replays on the other dataset"
     return again, pairs, difference
-
-
-def _with_worst_loss(
-    runs: PairSession, evidence: Evidence, pairs: list[Run], scales: dict[tuple[str, str], float]
-) -> Evidence:
-    """Return the evidence with the largest loss of all replays."""
-    others = (
-        []
-        if evidence.calls.moved
-        else [Evidence(Calls(b["table"], drawn_scale=scales)).with_loss(runs) for _, b in pairs[1:]]
-    )
-    evidence = evidence.with_loss(runs)
-    worst = max((other for other in others if other.priced), key=_known_loss, default=evidence)
-    return (
-        replace(evidence, calls=worst.calls, loss=worst.loss)
-        if _known_loss(worst) > _known_loss(evidence)
-        else evidence
-    )
-
-
-def _known_loss(evidence: Evidence) -> float:
-    return float(np.nan_to_num(evidence.loss))
 
 
 def _with_unseen_draws(

@@ -156,7 +156,12 @@ def trace(
                 recorder, worst, promise, asked, seeded=bool(getattr(mechanism, "seeded", True))
             )
         except (MechanismFailed, Stopped) as error:
-            return _failed(error, time_limit, fields | {"claim": promise} | _costs(recorder, begin))
+            timed_out = isinstance(error, Stopped) and str(error) in ("", "time limit")
+            late = f"a run took longer than time_limit = {time_limit:g} s"
+            fields |= {"claim": promise, "pair": None, "findings": (), "calls": ()}
+            fields |= {"loss": math.nan, "charged": math.nan, **_costs(recorder, begin)}
+            notes = (late if timed_out else str(error),)
+            return TraceResult(verdict=Verdict.ERROR, notes=notes, **fields)
     fields["claim"], claim_notes = resolved(promise, worst)
     evidence = replace(evidence, notes=(*evidence.notes, *claim_notes))
     result: AuditResult | None = None
@@ -184,20 +189,6 @@ def trace(
             **audit_options,
         )
     return _make_result(evidence, worst, result, fields | _costs(recorder, begin))
-
-
-def _failed(error: MechanismFailed | Stopped, time_limit: float, fields: Json) -> TraceResult:
-    """Return the result of a trace that a failing run ended."""
-    timed_out = isinstance(error, Stopped) and str(error) in ("", "time limit")
-    message = f"a run took longer than time_limit = {time_limit:g} s" if timed_out else str(error)
-    nothing: Json = {
-        "pair": None,
-        "findings": (),
-        "calls": (),
-        "loss": math.nan,
-        "charged": math.nan,
-    }
-    return TraceResult(verdict=Verdict.ERROR, notes=(message,), **nothing, **fields)
 
 
 def _costs(recorder: Recorder, begin: float) -> Json:

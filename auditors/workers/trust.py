@@ -330,16 +330,13 @@ class Trust:
                 )
             return
         expected = plan.file.stem if plan.place.endswith(".py") else plan.place
-        if home != expected and not self._allowed(plan.place, plan.name, plan.file):
-            self._check_defining_module(home, plan)
-
-    def _check_defining_module(self, home: str, plan: PlannedTarget) -> None:
-        """Check the module that defines an object, if this is not the module that names
-        the object.
-        """
-        if home.partition(".")[0] == "dpwitness" and _OWN_MODULE.fullmatch(home):
-            return
-        if not all(self._in_user_folder(file) for file in module_files(home, self.folder)):
+        # the module that defines the object may be another than the module that names it
+        if (
+            home != expected
+            and not self._allowed(plan.place, plan.name, plan.file)
+            and not _OWN_MODULE.fullmatch(home)
+            and not all(self._in_user_folder(file) for file in module_files(home, self.folder))
+        ):
             reason = (
                 f"{plan.argument} {short_json(plan.target)} is defined in the module {home}, "
                 "outside the current folder"
