@@ -2,7 +2,7 @@
 
 A document may have been edited by anyone. Where a document holds counts, its bounds and its
 verdict must follow from them. The same function for canaries is
-`dpwitness.auditors.canaries.replay.recompute_canaries`.
+`dpwitness.auditors.canaries.audit.recompute_canaries`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.audit.audit import Progress, confirm
-from dpwitness.auditors.canaries.replay import recompute_witness
+from dpwitness.auditors.canaries.audit import recompute_witness
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.events.scores import Score, collect_scores, suggested_score
 from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult

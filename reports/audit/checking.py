@@ -196,7 +196,7 @@ def _check_result(result: Json) -> bool:
 
 
 def _check_canaries(result: Json) -> bool:
-    from dpwitness.auditors.canaries.replay import recompute_canaries
+    from dpwitness.auditors.canaries.audit import recompute_canaries
 
     return "tested" in result and "fixed" in result and not recompute_canaries(result).unchecked
 

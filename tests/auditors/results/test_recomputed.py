@@ -13,7 +13,7 @@ import dpwitness as dpw
 from dpwitness import PureDP, Verdict
 from dpwitness.auditors import AuditResult
 from dpwitness.auditors.audit.test import EventTest
-from dpwitness.auditors.canaries.replay import recompute_canaries
+from dpwitness.auditors.canaries.audit import recompute_canaries
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound
 from dpwitness.auditors.statistics.certificate import Part, Tally
