@@ -216,7 +216,6 @@ def _format_violation(value: float) -> str:
 
 
 OWN = "own"  # the mechanism's own loss law
-_RELATIVE_TOLERANCE = 1e-6  # relative tolerance between a law's parameter and the claim's
 
 
 def plan(
@@ -378,11 +377,7 @@ class _Question:
         law = own or (law_with_parameter(shape, claim, find) if find is not None else None)
         if own:
             find = parameter_of(claim, own)
-            find = (
-                min(find, claim.parameter)
-                if find <= claim.parameter * (1 + _RELATIVE_TOLERANCE)
-                else find
-            )
+            find = min(find, claim.parameter) if find <= claim.parameter * (1 + 1e-6) else find
         floats = shape in ("laplace", "gaussian") or mechanism is not None
         return cls(claim, shape, find, law, max(1, len(pairs)), floats, power, confidence)
 

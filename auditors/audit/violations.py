@@ -180,7 +180,6 @@ def _against_fresh_states(runner: RoundRunner, counted: Sequence[Counted], secon
 
 
 _EXTRA_SHARE = 0.2  # runs of this stage beyond the plan, at most, as a share of the plan
-_MIN_OUTPUTS = 20  # training outputs of each dataset from which an event on values is learned
 _MAX_SHOWN = 3  # values named in the description of a part
 _EVERYTHING = Intervals(0, np.empty(0), np.ones(1), 1)  # guesses D1 on every output
 
@@ -322,7 +321,7 @@ def _learn(
             return []
         one, zero = (side.take(part.rows(side)) for side in sides)
         cause = Cause(part.kind, part.words, alpha=options.alpha / PARTS)
-        if is_last and min(len(one), len(zero)) < _MIN_OUTPUTS:
+        if is_last and min(len(one), len(zero)) < 20:
             causes.append(
                 replace(cause, words=f"too few outputs on D{int(len(one) < len(zero))} to compare")
             )

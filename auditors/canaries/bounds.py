@@ -196,9 +196,6 @@ def steinke_chance(right: int, guesses: int, epsilon: float, delta: float, canar
     return float(min(1.0, upper_tail + 2 * canaries * delta * gain))
 
 
-_ROUNDING = 1e-9  # relative rounding error of the sums: a refutation must exceed the bound by more
-
-
 def refutes(
     right: int, guesses: int, canaries: int, epsilons: FloatArray, deltas: FloatArray, alpha: float
 ) -> bool:
@@ -219,7 +216,8 @@ def _exceeds(
 ) -> bool:
     """Return whether the recursion exceeds r / m. `slopes` are exp(-epsilon) of the lines."""
     a, b, j = v * alpha / m, (r - v) * alpha / m, 0
-    most = r / m * (1 + _ROUNDING)
+    # a refutation must exceed the bound by more than the rounding error of the sums
+    most = r / m * (1 + 1e-9)
     c = v
     while c >= 1:
         while j + 1 < slopes.size and slopes[j + 1] * (a - deltas[j + 1]) >= slopes[j] * (

@@ -39,7 +39,6 @@ from dpwitness.core.values.validation import InvalidArgument
 _OWNER = "audit_canaries"
 _MIN_BITS = 30.0  # 2^-30 is below 1e-9
 _MIN_SIZE = 60  # canaries of a run, or shared names, from which a pair alone can be refused
-_DIGITS = 9  # decimals of standardized scores in a table
 _ADVICE = "pass each training once, and draw new coins for each"
 Run = tuple[FloatArray, np.ndarray]  # standardized scores, coins
 
@@ -113,9 +112,7 @@ def _table(scores: FloatArray, coins: np.ndarray) -> tuple[Hashable, float]:
     The bits are a lower bound on minus log2 of the probability that an independent run has the same
     table.
     """
-    values, where, sizes = np.unique(
-        np.round(scores, _DIGITS), return_inverse=True, return_counts=True
-    )
+    values, where, sizes = np.unique(np.round(scores, 9), return_inverse=True, return_counts=True)
     inside = np.bincount(where, weights=coins, minlength=sizes.size)
     single = inside[sizes == 1] > 0
     share = inside / sizes

@@ -32,8 +32,6 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 
-_SIZES = 40  # numbers of guesses that are compared
-_MAX_EPSILON = 64.0  # largest epsilon of the search
 MOST = 10**7  # canaries
 
 
@@ -213,7 +211,7 @@ def shares(truth: Claim, canaries: int) -> tuple[np.ndarray, np.ndarray]:
     if truth.is_pure:  # randomized response is equally informative about all coins
         return (guesses := sizes(canaries)), np.full(guesses.size, expit(truth.parameter))
     mu = truth.parameter
-    guesses = np.unique(np.geomspace(4, canaries, _SIZES).astype(int))
+    guesses = np.unique(np.geomspace(4, canaries, 40).astype(int))
     grid = np.linspace(mu / 2, mu / 2 + 12, 4_000)  # thresholds of the guess "in"
     guessed_share = 0.5 * (ndtr(-grid) + ndtr(mu - grid))
     at = np.interp(-guesses / (2 * canaries), -guessed_share, grid)
@@ -268,4 +266,4 @@ def detectable(claim: Claim, canaries: int, alpha: float, delta: float, by_curve
         return True
 
     low = claim.epsilon_at(delta)
-    return math.inf if missed(_MAX_EPSILON) else largest(missed, low)
+    return math.inf if missed(64.0) else largest(missed, low)

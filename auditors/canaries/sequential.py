@@ -49,9 +49,6 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 
-_FIRST = 16  # coins that are revealed without a guess, to learn what scores mean
-_PRECISION = np.array([1e-4, 1e-2])  # prior precisions of the constant and the slope
-
 
 @dataclass(frozen=True, slots=True)
 class CanaryProgress:
@@ -193,15 +190,17 @@ class CanaryMonitor:
         """Return guesses (1, -1, or 0 to abstain), where a model of the revealed coins expects more
         right guesses than the claim allows.
         """
-        if len(self._coins) < _FIRST or self._coins.all() or not self._coins.any():
+        # the first coins are revealed without a guess, to learn what scores mean
+        if len(self._coins) < 16 or self._coins.all() or not self._coins.any():
             return np.zeros(len(scores), dtype=np.int8)
         center, scale = float(np.median(self._scores)), float(np.std(self._scores)) or 1.0
         known, new = (
             np.column_stack([np.ones(len(each)), (each - center) / scale])
             for each in (self._scores, scores)
         )
+        precision = np.array([1e-4, 1e-2])  # of the priors of the constant and the slope
         fit = fit_logistic(
-            known, self._coins.astype(float), (~self._coins).astype(float), _PRECISION
+            known, self._coins.astype(float), (~self._coins).astype(float), precision
         )
         share = expit(new @ fit.weights)
         confident = np.maximum(share, 1 - share) > expit(self.epsilon)

@@ -42,7 +42,6 @@ LEARNING = 0.8  # standard errors lost by relearning the event; measured, see ab
 TAIL_RELEARNING_LOSS = 2.8
 CELL_RELEARNING_LOSS = 4.0  # standard errors lost by relearning cells, their losses and an order
 _KNOWN_COUNT = 30.0  # training outputs in an event, from which its mass counts as known
-_TAIL_SHARE = 0.1  # share of the outputs in each tail whose slope extrapolates the loss
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +88,7 @@ def _extrapolate_tail(law: ScoreLaw, table: Table, delta: float) -> ScoreLaw:
     """
     total = table.total
     tail_mass = np.cumsum(total[::-1])[::-1] / table.size  # at or beyond each cell
-    outer = tail_mass <= _TAIL_SHARE
+    outer = tail_mass <= 0.1  # whose slope extrapolates the loss
     if outer.sum() < 8 or total[-1] > 8:  # the top cell is an atom, which has no tail
         return law
     line = np.polyfit(

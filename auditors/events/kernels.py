@@ -24,7 +24,6 @@ Keys = NDArray[np.uint64]
 Cells = NDArray[np.int8]
 Slots = tuple[Keys, Cells, np.uint64, np.uint64, int]
 
-_MAX_SCANNED = 8  # maximum number of edges for a linear scan
 _GRID_CELLS = 4096
 _CUT = 2  # marker of a grid cell in or near which an edge lies
 
@@ -42,7 +41,8 @@ def intervals_kernel(column: int, edges: FloatArray, guesses: FloatArray, missin
     signs = np.sign(guesses).astype(np.int8)
     first, table, low, scale = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int8), 0.0, 0.0
     with np.errstate(over="ignore"):
-        gridded = len(edges) > _MAX_SCANNED and 1e-290 < np.ptp(edges) < np.inf
+        # a linear scan is faster for few edges
+        gridded = len(edges) > 8 and 1e-290 < np.ptp(edges) < np.inf
     if gridded:
         low, scale = float(edges[0]), _GRID_CELLS / float(edges[-1] - edges[0])
         # cell c + 1 begins at low + c / scale; rounding may put a number in an adjacent cell, so

@@ -75,14 +75,12 @@ from dpwitness.auditors.statistics.certificate import certified, wilson_lower
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_MAX_COLUMNS = 8  # columns of a wide output that are searched, at most
 _MAX_ROWS = 2**16
 # error probability of these certificates: so small that the largest of many pairs and events is
 # seldom due to chance
 FEW_ALPHA = 1e-5
 # maximum number of cells of a column, between whose ends lie the intervals that are compared
 _SCANNED_CELLS = 40
-_MAX_SCANNED = 64  # maximum number of columns whose intervals are compared
 
 
 def floating(outputs1: Outputs, outputs0: Outputs, first: int = 0) -> bool:
@@ -109,9 +107,9 @@ def learn_float_bits(
     `alpha`.
     """
     best: tuple[float, Event] | None = None
-    for column in range(
-        first, min(outputs1.values.shape[1], outputs0.values.shape[1], first + _MAX_COLUMNS)
-    ):
+    # at most 8 columns of a wide output are searched
+    end = min(outputs1.values.shape[1], outputs0.values.shape[1], first + 8)
+    for column in range(first, end):
         x1, x0 = outputs1.values[:_MAX_ROWS, column], outputs0.values[:_MAX_ROWS, column]
         if not (_has_bits(x1) or _has_bits(x0)):
             continue
@@ -174,7 +172,7 @@ def best_interval(data: Training, claim: Claim, rounds: int) -> float:
     """
     rates = [np.zeros((2, 0))]
     sides = [np.flatnonzero(data.label), np.flatnonzero(~data.label)]
-    for column in data.matrix[:, data.varying[:_MAX_SCANNED]].T:
+    for column in data.matrix[:, data.varying[:64]].T:
         _, value = np.unique(np.where(np.isnan(column), np.inf, column), return_inverse=True)
         rank = np.cumsum(np.bincount(value))
         levels = (

@@ -26,8 +26,6 @@ Floats = NDArray[np.float64]
 # blocks of extra columns: width and values; None if all values are NaN
 Extras = list[tuple[int, Floats | None]]
 
-# most distinct values of a table's column for which the set of values is hashed
-_MAX_CATEGORIES = 32
 EXACT_LIMIT = 2.0**53  # integers up to this one are exact floats
 
 
@@ -76,9 +74,9 @@ def summary(cells: Floats) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.where(seen, cells, 0.0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
     distinct = [np.unique(column[here]) for column, here in zip(cells.T, seen.T, strict=True)]
+    # the set of the values of a table's column is hashed if there are few
     codes = [
-        text_hash(repr(values.tolist())) if len(values) <= _MAX_CATEGORIES else np.nan
-        for values in distinct
+        text_hash(repr(values.tolist())) if len(values) <= 32 else np.nan for values in distinct
     ]
     missing_count = (~seen).sum(axis=0)
     return np.concatenate(
@@ -253,14 +251,12 @@ class Leaves:
         )
 
 
-_EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _CONTEXT = Context(prec=400, Emax=10**9, Emin=-(10**9), traps=[])
 _LIMB = 52  # bits per column of a huge integer
 _LIMBS = 64  # most columns of a huge integer; a hash represents the rest
 # most digits of a decimal that is determined by its nearest float and the rounding error
 _DIGITS = 30
-_BITS = 50  # most bits of the terms of a fraction that is determined in the same way
 _NUMBER = re.compile(
     r"(?<!\w)0[xX][\da-fA-F]+|(?:(?<![\w.)])[-+])?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII
 )
@@ -314,7 +310,8 @@ def add_fraction(item: Fraction, leaves: Leaves) -> str:
         nearest, residual = math.copysign(math.inf, item), text_hash(str(hash(item)))
     leaves.numbers.extend((nearest, residual if residual else math.nan))
     terms = item.numerator, item.denominator
-    large = max(term.bit_length() for term in terms) > _BITS
+    # smaller terms are determined by the nearest float and the rounding error
+    large = max(term.bit_length() for term in terms) > 50
     leaves.extra(*(text_hash(hex(term)) if large else math.nan for term in terms))
     for term in terms if large else ():
         _add_limbs(term, leaves)
@@ -410,7 +407,7 @@ def add_time(item: Any, leaves: Leaves) -> str:
     elif isinstance(item, datetime.time):
         ticks = ((item.hour * 60 + item.minute) * 60 + item.second) * 10**6 + item.microsecond
     elif isinstance(item, datetime.datetime):
-        ticks = (item.replace(tzinfo=None) - _EPOCH) // _MICROSECOND
+        ticks = (item.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)) // _MICROSECOND
     else:
         ticks = item.toordinal()
     nearest = float(ticks)

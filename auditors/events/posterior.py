@@ -43,7 +43,6 @@ _BULK_BENDS = (0.1, 1.0)  # standard deviations of a bend of the log-odds over o
 # the same in the tails, with log prior weights: tails rarely bend
 _TAIL_BENDS = ((0.01, 0.0), (0.05, -1.0), (0.2, -4.0), (0.6, -7.0))
 _PLAIN_PRECISION = np.array([1e-4, 1e-2])  # prior precision of the level and of the slope
-_DOUBT = 1.0  # standard errors by which the gain of a minimum share must exceed 0
 
 
 def _atom_priors() -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -320,7 +319,8 @@ def validated_choice(
         value = goal.value(rates[0], rates[1], directions)
         plain = value if plain is None else plain
         gain = value - plain
-        found.append((float(gain.mean() - _DOUBT * gain.std()), float(value.mean()), least))
+        # the gain of a minimum share must exceed 0 by a standard error
+        found.append((float(gain.mean() - gain.std()), float(value.mean()), least))
     _, best, least_mass = max(found, key=lambda each: each[0])
     order, draws = draw(None)
     return replace(_best_choice(draws, goal, least_mass), expected=best), order

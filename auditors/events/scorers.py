@@ -51,7 +51,6 @@ from dpwitness.auditors.statistics.regression import Expansion, fit_grouped
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _FOLDS = 4
-_MAX_ATOMS = 8192
 MAX_PLAIN_ATOMS = 16  # maximum number of distinct outputs for which counts alone are enough
 
 
@@ -471,7 +470,7 @@ def find_atoms(
     size = len(found.first)
     if not always and size > 64 and len(data.label) < MIN_ROWS_PER_ATOM * size:
         return None
-    keep = np.sort(np.argsort(-found.counts, kind="stable")[:_MAX_ATOMS])
+    keep = np.sort(np.argsort(-found.counts, kind="stable")[:8192])
     place = np.full(size, -1, dtype=np.intp)
     place[keep] = np.arange(len(keep))
     return data.matrix[found.first[keep]], place[found.place]

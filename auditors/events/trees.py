@@ -22,11 +22,7 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 # with fewer rows, trees find no further interactions, and loading LightGBM takes a second
 MIN_TREE_ROWS = 4000
-_MAX_VALUES = 2**21
-_MAX_ROUNDS = 80
-_PATIENCE = 8
 _FOLDS = 4
-_MIN_GAIN = 4.0  # minimum gain in the total log-likelihood of held-out outputs
 _MAX_MAGNITUDE = 1e300  # replaces NaN and infinities
 _OPTIONAL_LIBRARIES = ("sklearn", "pandas", "pyarrow", "matplotlib", "graphviz", "dask")
 _PARAMETERS: dict[str, Any] = {
@@ -59,7 +55,7 @@ def boost(
         return None
     x = np.clip(np.nan_to_num(matrix, nan=_MAX_MAGNITUDE), -_MAX_MAGNITUDE, _MAX_MAGNITUDE)
     fold = np.arange(len(label)) % _FOLDS
-    first = _grow(x, label, score, fold != 0, _MAX_ROUNDS, fold == 0)
+    first = _grow(x, label, score, fold != 0, 80, fold == 0)
     if not (rounds := first.best_iteration):
         return None
     parts = [first, *(_grow(x, label, score, fold != k, rounds) for k in range(1, _FOLDS))]
@@ -68,7 +64,8 @@ def boost(
         added[fold == k] = part.predict(
             x[fold == k], raw_score=True, num_iteration=rounds, num_threads=1
         )
-    if (_log_loss(score, label) - _log_loss(score + added, label)).sum() < _MIN_GAIN:
+    # the gain in the total log-likelihood of held-out outputs
+    if (_log_loss(score, label) - _log_loss(score + added, label)).sum() < 4.0:
         return None
     return _node_table(_grow(x, label, score, fold >= 0, rounds).dump_model()["tree_info"]), added
 
@@ -87,7 +84,7 @@ def _grow(
     iteration improves their loss.
     """
     lightgbm = _load_lightgbm()
-    rows = np.flatnonzero(training)[:: -(-int(training.sum()) * x.shape[1] // _MAX_VALUES)]
+    rows = np.flatnonzero(training)[:: -(-int(training.sum()) * x.shape[1] // 2**21)]
     data = lightgbm.Dataset(x[rows], label[rows], init_score=score[rows])
     if validation is None:
         return lightgbm.train(_PARAMETERS, data, rounds)
@@ -101,7 +98,7 @@ def _grow(
         record(env)
         found = losses["valid_0"]["binary_logloss"]
         best = int(np.argmin(found))
-        if len(found) - 1 - best >= _PATIENCE or len(found) == rounds:
+        if len(found) - 1 - best >= 8 or len(found) == rounds:
             raise lightgbm.EarlyStopException(best, env.evaluation_result_list)
 
     booster = lightgbm.train(

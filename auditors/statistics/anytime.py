@@ -109,7 +109,6 @@ _INFORMED = 0.9
 _FIRST_WEIGHT, _WEIGHT, _WEIGHTED = 0.3, 0.1, 6  # w_0, w_1 = ... = w_6; later epochs share the rest
 _PRICE = 3.0  # nats that priors and weights cost in a long audit, measured
 _BISECTIONS = 45
-_INFINITE = 2000.0  # parameters above this count as infinite
 
 
 def log_evidence(
@@ -278,7 +277,7 @@ def anytime_bound(claim: Claim, epochs: Sequence[Part], alpha: float) -> float:
     low, high = 0.0, 1.0
     while is_refuted(claim, epochs, high, alpha):
         low, high = high, 2 * high
-        if high > _INFINITE:
+        if high > 2000.0:  # counts as infinite
             return math.inf
     return bracket(lambda x: is_refuted(claim, epochs, x, alpha), low, high, _BISECTIONS)[0]
 

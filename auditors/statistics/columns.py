@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_MAX_CATEGORIES = 32  # a column with at most this many values is a category
 # size, in interquartile ranges, at which a column is cut to estimate its correlation with others
 _MAX_WHITENED = 10.0
 HALF = float(np.finfo(float).max) / 2
@@ -46,7 +45,8 @@ def exact_values(column: FloatArray) -> tuple[FloatArray, bool]:
     far more often than adjacent values.
     """
     keys, counts = np.unique(np.where(np.isnan(column), np.inf, column), return_counts=True)
-    if len(keys) <= min(_MAX_CATEGORIES, max(2, len(column) // 8)):
+    # a column with few values is a category
+    if len(keys) <= min(32, max(2, len(column) // 8)):
         return keys, True
     if counts.max() <= 10:  # the condition below, with a median of at least 1
         return keys[:0], False
@@ -161,13 +161,6 @@ def moments(features: FloatArray, weights: FloatArray) -> tuple[FloatArray, Floa
     )
 
 
-_ROWS = 2**13  # maximum number of rows compared
-_CELLS = 32
-_RANDOM = 8  # random directions for each column
-# sizes of the moves of a direction of length 1
-_STEPS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
-
-
 def find_direction(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray | None:
     """Return the direction whose projections differ most between the rows with and without the
     label, or None if one column is as good.
@@ -185,7 +178,7 @@ def find_direction(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray | None
     >>> np.abs(find_direction(x, label)).round(1)
     array([0.6, 0.8])
     """
-    step = -(-len(x) // _ROWS)
+    step = -(-len(x) // 2**13)
     sides = np.clip(x[::step], -1e6, 1e6), label[::step]
     width = x.shape[1]
     rng = np.random.default_rng(width)
@@ -197,11 +190,13 @@ def find_direction(x: FloatArray, label: NDArray[np.bool_]) -> FloatArray | None
     starts = [
         *np.eye(width),
         _unit(shift),
-        *map(_unit, rng.standard_normal((_RANDOM * width, width))),
+        # eight random directions for each column
+        *map(_unit, rng.standard_normal((8 * width, width))),
     ]
     values = [_difference(*sides, each) for each in starts]
     best_column, value, direction = max(values[:width]), max(values), starts[int(np.argmax(values))]
-    for size in _STEPS:
+    # moves of a direction of length 1
+    for size in (0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002):
         for move in np.linalg.qr(rng.standard_normal((width, width)))[0]:
             for sign in (1.0, -1.0):
                 moved = _unit(direction + sign * size * move)
@@ -222,7 +217,7 @@ def _difference(x: FloatArray, label: NDArray[np.bool_], direction: FloatArray) 
     projection.
     """
     ordered = label[np.argsort(x @ direction)]
-    ends = np.linspace(0, len(ordered), _CELLS + 1).astype(int)
+    ends = np.linspace(0, len(ordered), 33).astype(int)
     ones = np.diff(np.append(0, np.cumsum(ordered))[ends])
     total, share = np.diff(ends), ordered.mean()
     return float(

@@ -114,9 +114,7 @@ _GUARD, _LEAST_LEVEL, _MOST_SHARE = 2.0**-24, 2.0**-140, 0.98
 _MAX_NORMAL = 10.0
 # range of the normal scores of p-values
 _LEAST_SCORE, _MOST_SCORE = -40.0, float(-ndtri(_LEAST_LEVEL))
-_NODES = 256  # nodes of the quadrature over an interval
 _TOLERANCE = 1e-10  # tolerance of a limit, which is rounded down
-_INFINITE = 2000.0  # parameters above this count as infinite
 
 
 def extension_share(number: int) -> float:
@@ -203,7 +201,7 @@ def combined_bound(claim: Claim, parts: Sequence[Part], alpha: float) -> float:
     high = 1.0
     while excess(high) > 0:
         high *= 2
-        if high > _INFINITE:
+        if high > 2000.0:  # counts as infinite
             return math.inf
     root = _zero(excess, 0.0 if high == 1.0 else high / 2, high)
     return max(0.0, root * (1 - _TOLERANCE) - _TOLERANCE)
@@ -313,5 +311,5 @@ def _conditional_error(level: float, more: float, as_many: float, share: float) 
 @cache
 def _quadrature() -> tuple[FloatArray, FloatArray]:
     """Return nodes and weights of Gauss-Legendre quadrature on [-1, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = np.polynomial.legendre.leggauss(256)
     return nodes, weights

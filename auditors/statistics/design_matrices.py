@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_TAIL = 0.12  # share of the outputs in each tail
-
 
 def plain_curves(
     x: FloatArray, ones: FloatArray, total: FloatArray
@@ -71,7 +69,7 @@ def bent_curves(x: FloatArray, total: FloatArray) -> list[tuple[FloatArray, int,
         np.clip(np.searchsorted(rank, octave_ranks), 1, len(x) - 2), return_index=True
     )
     place = octave_ranks[which] / n
-    above, tail = place >= 0.5, np.minimum(place, 1 - place) <= _TAIL
+    above, tail = place >= 0.5, np.minimum(place, 1 - place) <= 0.12
     hinges = []
     for k, bend in enumerate(x[at]):
         if above[k]:

@@ -129,9 +129,6 @@ def upper_mean(x: FloatArray, bound: float, stakes: Stakes, alpha: float) -> flo
     return bracket(rejected, bound, float(x.mean()), _BISECTIONS)[0] if rejected(bound) else bound
 
 
-_PILOT_SHARE = 0.1
-
-
 def range_limits(
     values: FloatArray, low: float, high: float | None, alpha: float
 ) -> tuple[float, float]:
@@ -139,7 +136,7 @@ def range_limits(
     is infinite without `high`.
     """
     x = values - low
-    first = max(1, int(_PILOT_SHARE * len(x)))
+    first = max(1, int(0.1 * len(x)))
     pilot, rest = x[:first], x[first:]
     scale = (high - low) if high is not None else max(float(pilot.max()), 1e-300)
     stakes = Stakes.plan(pilot, scale, len(rest), alpha)

@@ -23,8 +23,6 @@ from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _NEWTON_STEPS, _EVIDENCE_ROUNDS = 25, 40
-# relative gains of a step: below the first, stop; below the second, reuse the curvature
-_STOP_GAIN, _REUSE_GAIN = 1e-8, 1e-5
 _MAX_STEP = 4.0  # maximum change of the logarithm of a precision in a round
 CONSTANT_PRECISION = 1e-4
 MIN_PRECISION, MAX_PRECISION = 1e-2, 1e6  # range of the prior precision of a group of weights
@@ -123,9 +121,10 @@ def _newton(
         for j in range(size):
             weights[j] = found[j]
         gain, loss = loss - new, new
-        if gain > _REUSE_GAIN * (1 + abs(loss)):
+        # after a step of a small relative gain, the curvature is reused
+        if gain > 1e-5 * (1 + abs(loss)):
             known = _curvature(features, total, rates, scaled)
-        elif gain < _STOP_GAIN * (1 + abs(loss)):
+        elif gain < 1e-8 * (1 + abs(loss)):
             break
     _factorize(known, precision, factor)
     return weights, factor, loss, known

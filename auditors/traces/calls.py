@@ -19,7 +19,6 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.recording.primitives import LOCATION_LAWS
 
-_ROUNDING = 1e-9  # relative tolerance of a sensitivity or a scale
 _ADDITIVE = ("laplace", "geometric", "gaussian", "discrete_gaussian")
 
 
@@ -264,9 +263,8 @@ class Calls:
         """Return a finding if the input moves by more than the declared sensitivity."""
         call = self.call(i)
         moved = {"l1": call.moves.size, "l2": math.sqrt(call.moves.size)}.get(self.norm(i), 1.0)
-        if not call.moves.size or not call.distance > call.sensitivity * (
-            1 + _ROUNDING
-        ) + moved * float(self.table["rounding"][i]):
+        most = call.sensitivity * (1 + 1e-9) + moved * float(self.table["rounding"][i])
+        if not call.moves.size or not call.distance > most:
             return None
         description = (
             f"input moves by {call.distance:.6g} ({self.norm(i)}), declared {call.sensitivity:.6g}"

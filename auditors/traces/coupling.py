@@ -29,7 +29,6 @@ from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 
-_REPEATS = 12  # recordings that must agree before a shift counts as more than chance
 Run = tuple[Json, Json]  # a recording, and its replay on the other dataset
 # begin of the message of a finding that rests on the composed loss
 CHARGED = "the accountants were charged epsilon"
@@ -205,7 +204,7 @@ def alignment_repeats(runs: PairSession, evidence: Evidence) -> bool:
 
     Two recordings may agree by chance.
     """
-    recordings = [runs.record() for _ in range(_REPEATS)]
+    recordings = [runs.record() for _ in range(12)]
     pairs = [(recorded, runs.replay(recorded)) for recorded in recordings]
     gaps = [np.asarray(a["numbers"], float) - np.asarray(b["numbers"], float) for a, b in pairs]
     if all(gap.shape == gaps[0].shape and close(gap, gaps[0]) for gap in gaps):

@@ -35,7 +35,6 @@ from dpwitness.mechanisms.wrappers.recording.recorder import Stopped
 
 # limits of the CPU time of traced runs, and as a share of a time budget and of the audit's runs
 SECONDS, SHARE = 2.0, 0.05
-_MOST_SECONDS = 5.0  # limit of the CPU time with a time budget
 _PAIRS_SHARE = 0.4  # share of these limits for the comparison of pairs
 _WAITING = 4.0  # limit of the wall time, as a multiple of the limit of the CPU time
 # maximum number of draws that are shifted to see whether they reach the output
@@ -53,9 +52,7 @@ class Limits:
     @classmethod
     def of(cls, trials: int, seconds: float | None) -> Limits:
         """Return the limits for an audit with this budget."""
-        return cls(
-            int(SHARE * trials), SECONDS if seconds is None else min(_MOST_SECONDS, SHARE * seconds)
-        )
+        return cls(int(SHARE * trials), SECONDS if seconds is None else min(5.0, SHARE * seconds))
 
 
 class TooLate(Stopped):

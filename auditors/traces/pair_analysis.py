@@ -36,7 +36,6 @@ from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 
 _RECORDINGS = 3
-_LONG_RUN = 20_000  # runs with more calls are recorded once only
 _MAX_RECORDINGS = 21  # largest number of recordings per side to rule out chance
 NOT_RECORDED = "no call of a noise primitive was recorded"
 UNFAITHFUL = (
@@ -175,7 +174,8 @@ def _recordings(runs: PairSession) -> tuple[Json, list[Run], str]:
     again = runs.recorder.replay(recorded, runs.first)
     pairs = [(recorded, runs.replay(recorded))]
     difference = _describe_replay_difference(again)
-    for _ in range(0 if recorded["calls"] > _LONG_RUN else _RECORDINGS - 1):
+    # long runs are recorded once only
+    for _ in range(0 if recorded["calls"] > 20_000 else _RECORDINGS - 1):
         recorded = runs.record()
         pairs.append((recorded, runs.replay(recorded)))
         difference = difference or _describe_replay_difference(

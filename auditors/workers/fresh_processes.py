@@ -236,7 +236,6 @@ T = TypeVar("T")
 # 2^-8 at most
 STATES = 8
 PIECE = 4  # runs between two looks at the clock
-_START_SECONDS = 20.0  # time limit for the start of an interpreter and the imports of the mechanism
 _INSIDE = "DPWITNESS_FRESH"  # environment variable of a new interpreter, which starts no others
 _SERVE = "from dpwitness.auditors.workers.fresh_processes import serve; serve()"
 
@@ -403,7 +402,8 @@ class _Interpreter:
         """Return the answers to a request; None if the interpreter ended before the first."""
         worker, found, is_complete = self.process, list[Any](), False
         assert worker.stdin is not None and worker.stdout is not None
-        timer = Timer(_START_SECONDS + 4 * seconds, worker.kill)
+        # the interpreter may take 20 seconds to start and to import the mechanism
+        timer = Timer(20.0 + 4 * seconds, worker.kill)
         timer.start()
         try:
             worker.stdin.write(self._unsent + request)

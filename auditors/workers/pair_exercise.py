@@ -35,9 +35,6 @@ CLAIM_FRACTION = 0.1  # fraction of the claim's parameter
 LEARNING = 0.4  # standard errors lost by learning the event
 # maximum rows and columns compared; number of distinct values up to which each value is tested
 _MAX_ROWS, _MAX_COLUMNS, _MAX_VALUES = (2**15, 32, 64)
-# cap of the total variation distance, because large claims would make the power look better than it
-# is
-_MAX_DISTANCE = 0.1
 
 ADVICE = (
     "try a pair whose values change the result, the pairs of a domain (--domain), or a search "
@@ -174,4 +171,5 @@ def _total_variation(claim: Claim, share: float) -> float:
         )
     except (InvalidArgument, ValueError):
         return 0.0
-    return min(_MAX_DISTANCE if share < 1 else 1.0, float(np.sum(np.maximum(law.p - law.q, 0.0))))
+    # capped, because large claims would make the power look better than it is
+    return min(0.1 if share < 1 else 1.0, float(np.sum(np.maximum(law.p - law.q, 0.0))))

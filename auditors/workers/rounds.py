@@ -365,7 +365,6 @@ Sides = tuple[Outputs | None, Outputs | None]
 T = TypeVar("T")
 
 SEGMENTS = 1024  # maximum number of segments of a stage
-_MAX_MARKS = 2**15  # approximate maximum number of marks of a stage (see `statefulness`)
 
 
 class Phase:
@@ -433,7 +432,8 @@ class Stage:
         """Divisor of the marks that are stored (see `statefulness`), so that long stages store a
         bounded number.
         """
-        return int(2 ** max(0, (2 * self.chunks // _MAX_MARKS).bit_length()))
+        # a stage has about 2^15 marks at most
+        return int(2 ** max(0, (2 * self.chunks // 2**15).bit_length()))
 
     def size(self, first: int, last: int | None = None) -> int:
         """Return the number of rounds in chunk `first`, or in chunks first, ..., last - 1."""

@@ -152,9 +152,6 @@ def line_of(file: Path, name: str) -> int | None:
     return line
 
 
-_MOST = 60  # constants that a search uses
-_DEPTH = 4  # nesting of functions whose constants are read
-_MAX_BYTES = 2_000_000  # largest source file that is read
 _COMMON = (0, 1, 2, -1, True, False, None, "")
 
 
@@ -167,11 +164,12 @@ def constants_of(transformation: Any) -> list[Any]:
     found = (
         _constants_of_file(file)
         if isinstance(file, str) and file.endswith(".py")
-        else _constants_of_object(transformation, _DEPTH)
+        # of functions nested up to four times
+        else _constants_of_object(transformation, 4)
     )
     kept: dict[tuple[type, Any], Any] = {}
     for value in found:
-        if isinstance(value, int | float | str) and value not in _COMMON and len(kept) < _MOST:
+        if isinstance(value, int | float | str) and value not in _COMMON and len(kept) < 60:
             kept[type(value), value] = value
     return list(kept.values())
 
@@ -221,7 +219,7 @@ def _constants_of_file(file: str) -> Iterator[Any]:
     """Yield the constants in a source file, without docstrings."""
     path = Path(file)
     try:
-        if path.stat().st_size > _MAX_BYTES:
+        if path.stat().st_size > 2_000_000:
             return
         tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):

@@ -37,7 +37,6 @@ class Unfit(MechanismFailed):
 
 
 _ALARM_PROBABILITY = 1e-10
-_MAX_MARKS = 2**15
 
 
 def same_outputs(a: Outputs, b: Outputs) -> bool:
@@ -246,7 +245,7 @@ class RepeatDetector:
             if value in self._seen:
                 return True
             self._seen.add(value)
-            if len(self._seen) > _MAX_MARKS:
+            if len(self._seen) > 2**15:
                 self._step *= 2
                 self._seen = {kept for kept in self._seen if kept % self._step == 0}
         return False
