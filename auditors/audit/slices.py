@@ -178,11 +178,6 @@ def _sum(slices: Sequence[Slice], epochs: dict[str, Json]) -> dict[str, Part]:
     return {name: read_part(part.to_json()) for name, part in parts.items()}  # checks the numbers
 
 
-def write_begun(store: Store, entry: Entry, number: int, name: str, now: float) -> None:
-    """Record that a call has begun, so that a call that is killed is not forgotten."""
-    store.write("facts", entry.id, f"{BEGUN}{number} {name}", json.dumps(round(now, 1)))
-
-
 def write_slice(store: Store, entry: Entry, new: Slice, epochs: dict[str, Json]) -> None:
     """Add a slice with the epochs that it begins, and remove the mark that it has begun, in one
     transaction.

@@ -32,12 +32,12 @@ from dpwitness.auditors.audit.pilot import select_pair
 from dpwitness.auditors.audit.probe import ProbedPair, run_probes
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.slices import (
+    BEGUN,
     FOUND,
     Release,
     Slice,
     epoch_id,
     read_release,
-    write_begun,
     write_slice,
 )
 from dpwitness.auditors.audit.test import EventTest, SequentialTest
@@ -323,7 +323,8 @@ def _run_known(
     if known.found:
         return
     number, name = (known.slices[-1].number if known.slices else 0) + 1, f"{options.seed:x}"
-    write_begun(store, entry, number, name, now)
+    # a call that is killed is not forgotten
+    store.write("facts", entry.id, f"{BEGUN}{number} {name}", json.dumps(round(now, 1)))
     runner.seed = options.seed
     if start is None:
         selected, outputs, scores = select_pair(runner, options, probed)

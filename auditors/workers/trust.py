@@ -222,8 +222,14 @@ class Trust:
         plan = PlannedTarget(fields["target"], place, name, fields.get("kwargs", {}), self, what)
         if fields["target"] == FOREIGN:
             return self._plan_foreign(plan)
-        if fields["target"] == QUERY:
-            return self._plan_query(plan)
+        if fields["target"] == QUERY:  # may read files: the user names its database and its text
+            query = _QUERY_RULE(plan.kwargs, f"{what}.kwargs")
+            parts = [query["dsn"], query["query"], *filter(None, [query.get("setup")])]
+            if (word := " ".join(parts)) not in self.allow:
+                raise NeedsPermission(
+                    f"{what} is a database query, which runs only if it is named", word
+                )
+            return plan
         if place.partition(".")[0] == "dpwitness" and not place.endswith(".py"):
             if not _OWN_MODULE.fullmatch(place) and fields["target"] not in _OWN_FUNCTIONS:
                 raise InvalidArgument(
@@ -358,22 +364,6 @@ class Trust:
         if not isinstance(found, type):
             raise InvalidArgument(f"{path} must name a class, got {short_json(name)}")
         return found
-
-    def _plan_query(self, plan: PlannedTarget) -> PlannedTarget:
-        """Check a database query, which may read files: the user must name its database and its
-        text.
-        """
-        query_fields = _QUERY_RULE(plan.kwargs, f"{plan.argument}.kwargs")
-        parts = [
-            query_fields["dsn"],
-            query_fields["query"],
-            *filter(None, [query_fields.get("setup")]),
-        ]
-        if (word := " ".join(parts)) not in self.allow:
-            raise NeedsPermission(
-                f"{plan.argument} is a database query, which runs only if it is named", word
-            )
-        return plan
 
     def _plan_foreign(self, plan: PlannedTarget) -> PlannedTarget:
         """Check a target that runs in a separate interpreter: its file, its name and the
