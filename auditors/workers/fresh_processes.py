@@ -370,11 +370,10 @@ def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> li
 
 def _user_modules() -> list[tuple[str, str, int]]:
     """Return name, file and time of change of every loaded module of the user."""
-    installed = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
     found = []
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file and not file.startswith(installed) and not name.startswith("dpwitness"):
+        if file and not file.startswith(_LIBRARIES) and not name.startswith("dpwitness"):
             with contextlib.suppress(OSError):
                 found.append((name, file, os.stat(file).st_mtime_ns))
     return found
