@@ -114,7 +114,7 @@ class RecomputedBounds:
     verdict: Verdict  # the document's verdict
     # computed number for each key of the document that was checked
     values: dict[str, float] = field(default_factory=dict)
-    # keys whose value the document's counts do not determine, as in documents of earlier versions
+    # keys whose value the document's counts do not determine
     unchecked: tuple[str, ...] = ()
 
 
@@ -218,10 +218,10 @@ def _check_black_box(document: Json, verdict: Verdict) -> RecomputedBounds:
         exact_claim(document["claim"], document["claim_numbers"]),
         float(document["parameter_lower"]),
     )
-    error, unchecked = 1 - float(document["confidence"]), tuple[str, ...]()
-    if document.get("tally") is None:
+    error = 1 - float(document["confidence"])
+    if document.get("basis") is None:
         require_stated_value(document, "parameter_lower", 0.0)
-    elif "basis" in document:
+    else:
         basis, event = Basis.from_json(document["basis"]), read_event(document["event"])
         for alpha in (basis.alpha, *([basis.cells_alpha] if basis.cells else [])):
             require_allowed_error(document, alpha, error)
@@ -230,8 +230,6 @@ def _check_black_box(document: Json, verdict: Verdict) -> RecomputedBounds:
             values["p_value"] = basis.p_value(claim, error)
         for key, found in values.items():
             require_stated_value(document, key, found)
-    else:
-        unchecked = _check_without_basis(document, claim, values)
     require_verdict(
         document, verdict, lower > claim.parameter, f"a bound of {lower:.6g} against {claim}"
     )
@@ -258,37 +256,7 @@ def _check_black_box(document: Json, verdict: Verdict) -> RecomputedBounds:
             claim,
             error,
         )
-    return RecomputedBounds(verdict, values, unchecked)
-
-
-def _check_without_basis(document: Json, claim: Claim, values: dict[str, float]) -> tuple[str, ...]:
-    """Check a document of an earlier version, and return the keys that cannot be checked.
-
-    Such a document holds the counts of the last interim look only. An earlier look may have
-    certified more.
-    """
-    parts = [read_part(part) for part in document.get("stages") or [document["tally"]]]
-    alpha, lower = float(document["alpha"]), float(document["parameter_lower"])
-    event = read_event(document["event"]) if document.get("event") else None
-    looks = [float(bound) for _, bound in document.get("looks", [])]
-    if looks and not math.isclose(lower, max(looks), rel_tol=_BOUND_TOLERANCE, abs_tol=1e-9):
-        _raise_contradiction(
-            document, f"its interim looks certified {max(looks):.6g}, but it states {lower:.6g}"
-        )
-    if isinstance(event, Binned) or not 0 < alpha < 1:
-        return ("parameter_lower", "epsilon_lower")
-    found = combined_bound(claim, parts, alpha)
-    if lower > found * (1 + _BOUND_TOLERANCE) + 1e-9 and (
-        len(looks) < 2 or looks[-2] != max(looks)
-    ):
-        _raise_contradiction(
-            document,
-            f"its counts give at most parameter_lower = {found:.6g}, but it states {lower:.6g}",
-        )
-    if math.isclose(lower, found, rel_tol=_BOUND_TOLERANCE, abs_tol=1e-9):
-        values["parameter_lower"] = found
-        return ()
-    return ("parameter_lower", "epsilon_lower")
+    return RecomputedBounds(verdict, values)
 
 
 def _check_bit_level(document: Json, claim: Claim, error: float, values: dict[str, float]) -> None:
@@ -297,10 +265,10 @@ def _check_bit_level(document: Json, claim: Claim, error: float, values: dict[st
         "name": f"{document.get('name', '')} (bit level)",
         "guessed": document.get("guessed"),
     } | document["bit_level"]
-    stated, counts, found = float(level["epsilon_lower"]), level.get("tally"), 0.0
+    counts, found = level.get("tally"), 0.0
     refuted = False
     if counts is not None:
-        tally, alpha = read_part(counts).tally, float(level.get("alpha", error))
+        tally, alpha = read_part(counts).tally, float(level["alpha"])
         require_allowed_error(document, alpha, error)
         numbers = (
             tally.correct,
@@ -308,19 +276,14 @@ def _check_bit_level(document: Json, claim: Claim, error: float, values: dict[st
             tally.rounds,
             alpha,
             tally.directions,
-            level.get("lost", 0),
+            level["lost"],
         )
         found = float(certified(claim.at_delta, *numbers))
         refuted = float(certified(claim, *numbers)) > claim.parameter
-    if "alpha" in level or counts is None or stated > found:
-        require_stated_value(level, "epsilon_lower", found)
-        require_verdict(
-            level, Verdict(level["verdict"]), refuted, f"a bound of {found:.6g} against {claim}"
-        )
-    elif not refuted:  # documents of earlier versions lack the number of lost rounds
-        require_verdict(
-            level, Verdict(level["verdict"]), False, f"a bound of {found:.6g} against {claim}"
-        )
+    require_stated_value(level, "epsilon_lower", found)
+    require_verdict(
+        level, Verdict(level["verdict"]), refuted, f"a bound of {found:.6g} against {claim}"
+    )
     values["bit_level.epsilon_lower"] = found
 
 
