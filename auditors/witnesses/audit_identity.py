@@ -27,8 +27,6 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 
 Identity = dict[str, str]
 
-_MAX_TEXT = 60  # characters of a part beyond which its hash replaces its text
-
 
 def identity_of(
     mechanism: Any,
@@ -54,7 +52,17 @@ def identity_of(
         "version of NumPy": np.__version__,
         "version of Python": ".".join(platform.python_version_tuple()[:2]),
     }
-    return {name: _text_or_hash(value) for name, value in parts.items()}
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        for name, value in parts.items()
+    }
+    # the hash of a long text replaces it
+    return {
+        name: text
+        if len(text) <= 60
+        else f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        for name, text in texts.items()
+    }
 
 
 def identity_hash(identity: Identity) -> str:
@@ -84,16 +92,6 @@ def _package_hash() -> str:
         for file in sorted(folder.rglob("*.py")):
             found.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
     return f"sha256 {found.hexdigest()[:16]}"
-
-
-def _text_or_hash(value: Any) -> str:
-    """Return a value as text, or the hash of a long text."""
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    return (
-        text
-        if len(text) <= _MAX_TEXT
-        else f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    )
 
 
 def _source_hash(mechanism: Any, target: Json | None) -> str:

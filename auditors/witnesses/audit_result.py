@@ -62,13 +62,6 @@ class PairScore:
     expected: float
     confirmed: bool
 
-    def to_json(self) -> Json:
-        return {
-            "why": self.pair.why,
-            "expected": strict(self.expected),
-            "confirmed": self.confirmed,
-        }
-
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class AuditResult(ClaimResult):
@@ -274,7 +267,14 @@ class AuditResult(ClaimResult):
             "picture": self.picture.to_json() if self.picture else None,
             "certified_point": asdict(self.point) if self.point else None,
             "bit_level": self.bit_level.to_json() if self.bit_level else None,
-            "pairs": [score.to_json() for score in self.pairs],
+            "pairs": [
+                {
+                    "why": score.pair.why,
+                    "expected": strict(score.expected),
+                    "confirmed": score.confirmed,
+                }
+                for score in self.pairs
+            ],
             "trials": self.trials,
             "requested": self.requested,
             "seed": self.seed,

@@ -30,10 +30,6 @@ class GuessTest:
     alpha: float
     lower: float
 
-    def to_json(self) -> Json:
-        found: Json = strict(asdict(self))
-        return found
-
 
 @dataclass(frozen=True, slots=True)
 class CanaryPicture:
@@ -47,10 +43,6 @@ class CanaryPicture:
     # number of guesses, number of right guesses, and the parameter that this number of guesses
     # alone would refute
     course: tuple[tuple[int, int, float], ...]
-
-    def to_json(self) -> Json:
-        found: Json = strict(asdict(self))
-        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -206,8 +198,8 @@ class CanaryResult(ClaimResult):
             "guesses": self.guesses,
             "guessed_right": self.right,
             "alpha": self.alpha,
-            "tested": [each.to_json() for each in self.tested],
-            "picture": self.picture.to_json() if self.picture else None,
+            "tested": [strict(asdict(each)) for each in self.tested],
+            "picture": strict(asdict(self.picture)) if self.picture else None,
             "seed": self.seed,
         }
         return claim_document(self, "canaries", fields)

@@ -84,15 +84,15 @@ def decide(lowers: Sequence[End], uppers: Sequence[End], edge: float) -> tuple[V
     """
     high, low = min(uppers, key=_value), max(lowers, key=_value)
     refuting = [end for end in lowers if end.sound and end.value > edge]
+    certifying = [end for end in uppers if end.sound and end.value <= edge]
     if refuting:
         sound = max(refuting, key=_value)
         if low.value > sound.value * (1 + 1e-9):
             low = replace(low, why=f"{sound.why} up to {sound.value:.6g}, {low.grade} beyond")
         else:
             low = sound
-        return Verdict.VIOLATED, low, _raised_upper(high, low)
-    certifying = [end for end in uppers if end.sound and end.value <= edge]
-    if certifying:
+        verdict = Verdict.VIOLATED
+    elif certifying:
         best = min(certifying, key=_value)
         return (
             Verdict.CERTIFIED,
@@ -101,18 +101,14 @@ def decide(lowers: Sequence[End], uppers: Sequence[End], edge: float) -> tuple[V
             else replace(low, value=best.value, epsilon=best.epsilon),
             best,
         )
-    if low.value > edge or not high.value <= edge:
-        return Verdict.INCONCLUSIVE, low, _raised_upper(high, low)
-    return Verdict.SUPPORTED, low, _raised_upper(high, low)
+    else:
+        undecided = low.value > edge or not high.value <= edge
+        verdict = Verdict.INCONCLUSIVE if undecided else Verdict.SUPPORTED
+    # the lower bound of another route may be larger than the upper bound
+    high = replace(high, value=max(high.value, low.value), epsilon=max(high.epsilon, low.epsilon))
+    return verdict, low, high
 
 
 def _value(end: End) -> float:
     """Return the value of a bound."""
     return end.value
-
-
-def _raised_upper(high: End, low: End) -> End:
-    """Return the upper bound, raised to the lower bound of another route where that one
-    is larger.
-    """
-    return replace(high, value=max(high.value, low.value), epsilon=max(high.epsilon, low.epsilon))

@@ -71,19 +71,12 @@ def _all_columns(frame: Json) -> list[Json]:
     return [*frame["columns"], *([frame["index"]] if frame["index"] is not None else [])]
 
 
-def _column_names(frame: Json) -> list[str]:
-    """Return the names of the columns of a Parquet file."""
-    return [
-        *(str(column["name"]) for column in frame["columns"]),
-        *(["(index)"] if frame["index"] is not None else []),
-    ]
-
-
 def _write_frame(frame: Json, folder: Path) -> Json | None:
     """Write a frame to a Parquet file and return the reference to it; None for a frame that stays
     in the JSON.
     """
-    names = _column_names(frame)
+    names = [str(column["name"]) for column in frame["columns"]]
+    names += ["(index)"] if frame["index"] is not None else []
     if frame["rows"] * len(names) <= ENTRIES or len(set(names)) < len(names):
         return None
     try:

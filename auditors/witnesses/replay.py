@@ -25,7 +25,7 @@ from dpwitness.auditors.witnesses.certify_result import CertifyResult
 from dpwitness.auditors.witnesses.rerun_witnesses import (
     RERUN,
     RerunResult,
-    read_measurement_witness,
+    read_measurement,
     remeasure,
     rerun,
 )
@@ -267,9 +267,9 @@ class Replay:
         kind, name = self.raw.get("kind"), self._mechanism_name(mechanism)
         if kind in KINDS:
             with _naming_file(self.file):
-                measured = read_measurement_witness(self.raw, self.trust)
+                measurement = read_measurement(self.raw, self.trust)
             return (
-                remeasure(measured, mechanism, confidence, seed, name),
+                remeasure(measurement, mechanism, confidence, seed, name),
                 f"replay of a {kind} witness",
                 (),
             )
@@ -277,12 +277,20 @@ class Replay:
             if kind in RERUN:
                 return *rerun(self.raw, mechanism, self.trust, seed, name), ()
             if kind == "trace":
-                found = "; ".join(f["kind"] for f in self.raw["findings"])
-                return (
-                    self._trace_again(mechanism, confidence, seed),
-                    f"replay of a trace with the recorded findings {found}",
-                    (),
+                recorded = "; ".join(f["kind"] for f in self.raw["findings"])
+                # nothing that the primitives name is imported
+                traced = trace(
+                    mechanism,
+                    read_pair(self.raw["pair"], self.trust.resolve_class),
+                    exact_claim(self.raw["claim"], self.raw["claim_numbers"]),
+                    validate_primitives(self.raw["primitives"], "replay", required=False),
+                    confidence=confidence,
+                    seed=seed,
+                    confirm=False,
+                    name=name,
+                    target=self._target_record(mechanism),
                 )
+                return traced, f"replay of a trace with the recorded findings {recorded}", ()
             witness = read_checked_witness(self.raw, self.file, self.trust.resolve_class)
             claims = _claim_notes(witness, mechanism)
         text = (
@@ -293,28 +301,6 @@ class Replay:
             self._test_again(witness, mechanism, trials, confidence, seed, executor, progress),
             text,
             claims,
-        )
-
-    def _trace_again(self, mechanism: Any, confidence: float, seed: int) -> TraceResult:
-        """Trace the pair of a trace witness again. Nothing that its primitives name is imported."""
-        pair, claim = (
-            read_pair(self.raw["pair"], self.trust.resolve_class),
-            exact_claim(self.raw["claim"], self.raw["claim_numbers"]),
-        )
-        primitives = validate_primitives(self.raw["primitives"], "replay", required=False)
-        names: Json = {
-            "name": self._mechanism_name(mechanism),
-            "target": self._target_record(mechanism),
-        }
-        return trace(
-            mechanism,
-            pair,
-            claim,
-            primitives,
-            confidence=confidence,
-            seed=seed,
-            confirm=False,
-            **names,
         )
 
     def _test_again(
@@ -388,14 +374,15 @@ class Replay:
 
     def _target_record(self, mechanism: Any) -> Json | None:
         """Return the target record of the mechanism that runs."""
-        if self.plan is None:
+        plan = self.plan
+        if plan is None:
             return describe_target(mechanism)
-        if self.plan.place.endswith(".py") and self.plan.file is not None:
-            return {
-                "target": f"{relative(self.plan.file)}:{self.plan.name}",
-                **_target_kwargs(self.plan),
-            }
-        return {"target": self.raw["target"]["target"], **_target_kwargs(self.plan)}
+        place = (
+            f"{relative(plan.file)}:{plan.name}"
+            if plan.place.endswith(".py") and plan.file is not None
+            else self.raw["target"]["target"]
+        )
+        return {"target": place, **({"kwargs": plan.kwargs} if plan.kwargs else {})}
 
     def _confidence_notes(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
         """Return notes on the confidence of this replay, and on the seed that was drawn for it."""
@@ -441,11 +428,6 @@ def _naming_file(file: str) -> Iterator[None]:
         raise InvalidArgument(f"replay: {file}: {text}") from None
 
 
-def _target_kwargs(plan: PlannedTarget) -> Json:
-    """Return the keywords of a target as a record; empty if there are none."""
-    return {"kwargs": plan.kwargs} if plan.kwargs else {}
-
-
 def target_arguments(target: Json | None) -> Json:
     """Return the arguments of a recorded target.
 
@@ -482,31 +464,24 @@ def prepare_replay(
         None if isinstance(witness, dict) else Path(witness).parent,
     )
     with _naming_file(file):
-        return _build_replay(
-            raw, file, trust, mechanism, called, collect_scores(scores, None, "replay")
+        given, plan = collect_scores(scores, None, "replay"), None
+        dataset_classes = unregistered_classes(raw)
+        if raw.get("kind") not in (*KINDS, *RERUN, "trace", "canaries") and not dataset_classes:
+            read_checked_witness(raw, file)  # report errors of the file before errors of its target
+        for name in dataset_classes:
+            trust.plan({"target": name}, "class")
+        if mechanism is None and raw.get("kind") != "canaries":
+            if raw["target"] is None:
+                raise InvalidArgument(
+                    "mechanism must be given, the witness names no importable target"
+                )
+            plan = trust.plan(raw["target"])
+        resolved = tuple(
+            _resolve_score(recorded, i, trust, given)
+            for i, recorded in enumerate(raw.get("scores", []))
+            if not recorded["suggested"]
         )
-
-
-def _build_replay(
-    raw: Json, file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]
-) -> Replay:
-    """Build a Replay from a document: check its classes, its target and its scores."""
-    dataset_classes = unregistered_classes(raw)
-    if raw.get("kind") not in (*KINDS, *RERUN, "trace", "canaries") and not dataset_classes:
-        read_checked_witness(raw, file)  # report errors of the file before errors of its target
-    for name in dataset_classes:
-        trust.plan({"target": name}, "class")
-    plan = None
-    if mechanism is None and raw.get("kind") != "canaries":
-        if raw["target"] is None:
-            raise InvalidArgument("mechanism must be given, the witness names no importable target")
-        plan = trust.plan(raw["target"])
-    scores = tuple(
-        _resolve_score(recorded, i, trust, given)
-        for i, recorded in enumerate(raw.get("scores", []))
-        if not recorded["suggested"]
-    )
-    return Replay(raw, file, trust, mechanism, plan, called, scores)
+        return Replay(raw, file, trust, mechanism, plan, called, resolved)
 
 
 def _resolve_score(

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dpwitness.auditors.functions.accounting.audit import AccountantResult
-from dpwitness.auditors.functions.bounds.sensitivity import Norm, SensitivityResult, sensitivity_at
+from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult, sensitivity_at
 from dpwitness.auditors.functions.bounds.utility import UtilityResult, audit_utility
 from dpwitness.auditors.functions.bounds.utility_claims import Scaling, UtilityClaim
 from dpwitness.auditors.functions.declared_targets import (
@@ -22,7 +22,6 @@ from dpwitness.auditors.functions.metamorphic.audit import MetamorphicResult
 from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.auditors.witnesses.witness_reader import read_pair
 from dpwitness.auditors.workers.trust import Trust
-from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json, refuse
 from dpwitness.core.values.validation import InvalidArgument
@@ -51,21 +50,13 @@ _MATH_FUNCTIONS: dict[str, Callable[..., float]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Witness of a sensitivity or utility audit, read from JSON.
-
-    A sensitivity witness has a pair and a norm. A utility witness has a claim.
-    """
-
-    raw: Json
-    pair: Pair | None
-    norm: Norm
-    claim: UtilityClaim | None
+# function, confidence, seed and name -> result
+Measurement = Callable[[Callable[..., Any], float, int, str], SensitivityResult | UtilityResult]
 
 
-def read_measurement_witness(raw: Json, trust: Trust) -> Measured:
-    """Return the sensitivity or utility witness in a checked JSON document.
+def read_measurement(raw: Json, trust: Trust) -> Measurement:
+    """Return the measurement of a sensitivity or utility witness: the pair is evaluated again, or
+    the error is measured again.
 
     A recorded norm or transform that is a function passes the same trust rules as any other
     target.
@@ -81,7 +72,10 @@ def read_measurement_witness(raw: Json, trust: Trust) -> Measured:
             if recorded == "inf"
             else int(recorded)
         )
-        return Measured(raw, read_pair(raw["pair"], trust.resolve_class), norm, None)
+        pair = read_pair(raw["pair"], trust.resolve_class)
+        return lambda function, confidence, seed, name: sensitivity_at(
+            function, raw["bound"], pair, norm, name=name
+        )
     claim = from_jsonable(raw["claim"], "claim")
     if not isinstance(claim, UtilityClaim):
         refuse("claim", "be a claim about an error", raw["claim"])
@@ -89,7 +83,9 @@ def read_measurement_witness(raw: Json, trust: Trust) -> Measured:
         if not isinstance(claim, Scaling):
             refuse("transform", "be null: only a scaling claim has one", raw["transform"])
         claim = replace(claim, transform=_load_function(raw["transform"], "transform", trust))
-    return Measured(raw, None, 2, claim)
+    return lambda function, confidence, seed, name: audit_utility(
+        function, claim, runs=raw["runs"], confidence=confidence, seed=seed, name=name
+    )
 
 
 def _load_function(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
@@ -108,21 +104,13 @@ def _load_function(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
 
 
 def remeasure(
-    measured: Measured, function: Callable[..., Any], confidence: float, seed: int, name: str
+    measurement: Measurement, function: Any, confidence: float, seed: int, name: str
 ) -> SensitivityResult | UtilityResult:
-    """Evaluate the pair of a sensitivity witness again, or measure the error of a utility claim
-    again under `seed`.
-    """
+    """Return the result of the measurement of a witness on `function`."""
     if not callable(function):
         raise InvalidArgument(f"replay: target must be a function, got {type(function).__name__}")
-    raw = measured.raw
     try:
-        if measured.pair is not None:
-            return sensitivity_at(function, raw["bound"], measured.pair, measured.norm, name=name)
-        assert measured.claim is not None
-        return audit_utility(
-            function, measured.claim, runs=raw["runs"], confidence=confidence, seed=seed, name=name
-        )
+        return measurement(function, confidence, seed, name)
     except InvalidArgument:
         raise
     except Exception as error:  # the user's function may raise anything on the file's data

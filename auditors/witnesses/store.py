@@ -169,25 +169,15 @@ class Store:
             (row for row, intact in self._checked_rows("audits") if intact),
             key=lambda row: (row[4], row[0]),
         )
-        content = [
-            (
+        return [
+            Entry(
                 *row[:3],
-                self._parse_json(row[3]),
+                json.loads(row[3]),
                 *row[4:9],
-                None if row[9] is None else self._parse_json(row[9]),
+                None if row[9] is None else json.loads(row[9]),
             )
             for row in rows
         ]
-        return [Entry(*row) for row in content]
-
-    def _parse_json(self, text: str) -> Any:
-        """Return the value of a JSON text. Raise InvalidArgument if the text is damaged."""
-        try:
-            return json.loads(text)
-        except ValueError as error:  # possible in a store of version 1, whose rows had no checksums
-            raise InvalidArgument(
-                f"store is damaged, got {self.path}: a text of table audits is not JSON ({error})"
-            ) from None
 
     def damage(self, *, spans: bool = False) -> list[Damage]:
         """Return the rows whose checksum is wrong. Rows of spans take long to read and are included
@@ -197,7 +187,7 @@ class Store:
         for table in ("audits", "facts", "looks", "stages", *(["spans"] if spans else [])):
             for row, intact in self._checked_rows(table):
                 if not intact:
-                    place = {"audits": row[0], "stages": row[1], "spans": row[0]}.get(table, row[0])
+                    place = row[1] if table == "stages" else row[0]
                     if table == "spans" and isinstance(place, int):
                         place = place // 2**29
                     found.append(
@@ -334,12 +324,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     except BaseException:
         os.close(lock)
         raise
-    try:
-        _with_path_in_errors(path, lambda: _prepare(store))
-    except BaseException:
-        store.close()
-        raise
-    return store
+    return _opened(store, _prepare)
 
 
 def read_store(path: str | os.PathLike[str]) -> Store:
@@ -349,13 +334,7 @@ def read_store(path: str | os.PathLike[str]) -> Store:
     path = Path(path)
     if not path.is_file():
         raise InvalidArgument(f"store must be an existing file, got {path}")
-    store = Store(path, _connect(path, "ro"), None)
-    try:
-        _with_path_in_errors(path, lambda: _require_version(store))
-    except BaseException:
-        store.close()
-        raise
-    return store
+    return _opened(Store(path, _connect(path, "ro"), None), _require_version)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -426,14 +405,20 @@ def _require_version(store: Store) -> None:
         )
 
 
-def _with_path_in_errors(path: Path, work: Callable[[], None]) -> None:
-    """Call `work`, and raise InvalidArgument with the path for an error of SQLite."""
+def _opened(store: Store, prepare: Callable[[Store], None]) -> Store:
+    """Return the store after `prepare`. If `prepare` raises, close the store; raise InvalidArgument
+    with the path for an error of SQLite.
+    """
     try:
-        work()
-    except (sqlite3.Error, UnicodeError) as error:
-        raise InvalidArgument(
-            f"store must be an intact file that can be written, got {path}: {error}"
-        ) from None
+        prepare(store)
+    except BaseException as error:
+        store.close()
+        if isinstance(error, sqlite3.Error | UnicodeError):
+            raise InvalidArgument(
+                f"store must be an intact file that can be written, got {store.path}: {error}"
+            ) from None
+        raise
+    return store
 
 
 APPLICATION = 0x6470776E  # "dpwn", in the file's header
@@ -498,7 +483,15 @@ def insert_statement(
     table: str, *values: Any, how: str = "OR REPLACE"
 ) -> tuple[str, tuple[Any, ...]]:
     """Return the statement that inserts a row with its checksum, and its values."""
-    row = tuple(map(_to_sqlite, values))
+    # as SQLite returns them: NumPy's numbers become Python's
+    row = tuple(
+        int(value)
+        if isinstance(value, numbers.Integral)
+        else float(value)
+        if isinstance(value, numbers.Real)
+        else value
+        for value in values
+    )
     return f"INSERT {how} INTO {table} VALUES ({', '.join('?' * (len(row) + 1))})", (
         *row,
         checksum(row),
@@ -509,10 +502,3 @@ def described(table: str, row: tuple[Any, ...]) -> str:
     """Return a text that names a row by its table and key."""
     keys = zip(COLUMNS[table][: _KEYS[table]], row, strict=False)
     return f"table {table}, " + ", ".join(f"{name} {str(value)[:40]!r}" for name, value in keys)
-
-
-def _to_sqlite(value: Any) -> Any:
-    """Return a value as SQLite returns it: NumPy's numbers become Python's."""
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    return float(value) if isinstance(value, numbers.Real) else value
