@@ -32,7 +32,7 @@ from dpwitness.auditors.events.outputs import Outputs, concatenate
 from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
 from dpwitness.auditors.statistics.certificate import PARTS
 from dpwitness.auditors.statistics.columns import exact_values
-from dpwitness.auditors.witnesses.causes import Cause
+from dpwitness.auditors.witnesses.recompute import Cause
 from dpwitness.auditors.workers.engine import Phase, Segment
 from dpwitness.core.protocols.mechanism import FloatArray
 

@@ -12,8 +12,7 @@ from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.histogram import EventHistogram
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.statistics.certificate import CertifiedPoint, Part, Tally, certified_point
-from dpwitness.auditors.witnesses.causes import Cause
-from dpwitness.auditors.witnesses.recompute import Basis
+from dpwitness.auditors.witnesses.recompute import Basis, Cause
 from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
 from dpwitness.auditors.witnesses.verdicts import Verdict, claim_document, strict
 from dpwitness.auditors.witnesses.witness import ClaimResult, build_witness

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from dpwitness.auditors.statistics.certificate import Part, error_of_counts, partial_bound
 from dpwitness.auditors.witnesses.audit_result import AuditResult
-from dpwitness.auditors.witnesses.causes import Cause
-from dpwitness.auditors.witnesses.recompute import Basis
+from dpwitness.auditors.witnesses.recompute import Basis, Cause
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import ApproxDP, Claim, exact_text
 from dpwitness.core.values.json_reader import Json

@@ -20,9 +20,8 @@ import numpy as np
 
 from dpwitness.auditors.search.catalogue import require_domain
 from dpwitness.auditors.search.exploration import explore
-from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness import named
+from dpwitness.auditors.witnesses.witness import FunctionResult, named
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.numerics.solvers import ConvergenceError

@@ -24,8 +24,8 @@ from dpwitness.auditors.functions.metamorphic.relations import (
 from dpwitness.auditors.functions.stability.inputs.neighbors import neighborhood
 from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
-from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.witnesses.witness import FunctionResult
 from dpwitness.auditors.workers.constants import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import name_of

@@ -23,9 +23,8 @@ from dpwitness.auditors.functions.stability.search import (
     Found,
     Search,
 )
-from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness import named
+from dpwitness.auditors.witnesses.witness import FunctionResult, named
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
