@@ -54,9 +54,9 @@ from dpwitness.auditors.statistics.anytime import (
 )
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY
 from dpwitness.auditors.statistics.dependence import log_dependence
-from dpwitness.auditors.witnesses.audit_identity import Identity, identity_of
+from dpwitness.auditors.witnesses.audit_records import identity_of
 from dpwitness.auditors.witnesses.audit_result import AuditResult
-from dpwitness.auditors.witnesses.store import Entry, Store
+from dpwitness.auditors.witnesses.store import Entry, Identity, Store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.auditors.workers.streams import fresh_seed

@@ -23,7 +23,7 @@ from dpwitness.auditors.density.search import Loss, WorstOutput, worst_output
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
-from dpwitness.auditors.witnesses.enclosure_bounds import End, Found
+from dpwitness.auditors.witnesses.certify_result import End, Found
 from dpwitness.core.claims import Claim
 from dpwitness.core.claims.renyi import ORDERS
 from dpwitness.core.datasets.pairs import Pair

@@ -40,8 +40,7 @@ from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.search import search
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
-from dpwitness.auditors.witnesses.certify_result import CertifyResult
-from dpwitness.auditors.witnesses.enclosure_bounds import End, Found, decide
+from dpwitness.auditors.witnesses.certify_result import CertifyResult, End, Found, decide
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.claims import Claim, promised, resolved

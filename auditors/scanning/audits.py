@@ -1,5 +1,5 @@
 """Audits of the entries of a target file within a time budget: deterministic ones first, then
-traces, then statistics.
+traces, then statistics. A violation of a guessed claim is a suspicion.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.functions.declared_targets import DECLARED, DeclaredRelations
 from dpwitness.auditors.functions.metamorphic.audit import check_relation
 from dpwitness.auditors.functions.metamorphic.relations import outcome
-from dpwitness.auditors.scanning.guessed_result import with_guess
 from dpwitness.auditors.scanning.trials import limits
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.store import Store
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, document
 from dpwitness.auditors.workers.clocks import read_clock
 from dpwitness.core.claims import ApproxDP
 from dpwitness.core.domains import Domain
@@ -31,6 +30,69 @@ from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GuessedResult(Result):
+    """Violation of a guessed claim about an accountant or a transformation.
+
+    Attributes
+    ----------
+    name : str
+        Name of the audited function.
+    guess : str
+        What a scan has guessed.
+    finding : Result
+        The violation, if the guess is right.
+    verdict : Verdict
+        SUSPECT.
+    """
+
+    name: str
+    guess: str
+    finding: Any
+    verdict: Verdict = field(default=Verdict.SUSPECT, init=False)
+
+    @property
+    def evidence(self) -> str:
+        """Return the evidence of the finding."""
+        return str(self.finding.evidence)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what is guessed, and the notes of the finding."""
+        return (f"not confirmed: {self.guess}", *self.finding.notes)
+
+    @property
+    def target(self) -> Json | None:
+        """Return the target of the finding."""
+        found: Json | None = self.finding.target
+        return found
+
+    @property
+    def seconds(self) -> float:
+        """Return the duration of the finding's audit, in seconds."""
+        return float(self.finding.seconds)
+
+    def headline(self) -> str:
+        """Return the finding in one line, as a suspicion."""
+        return f"SUSPECT: {self.finding.headline().removeprefix('VIOLATED: ')}, if {self.guess}"
+
+    def to_json(self) -> Json:
+        found = self.finding.to_json()
+        return document(
+            self, "guessed", found.get("claim"), {"guessed": self.guess, "finding": found}
+        )
+
+
+def with_guess(result: Result, guess: object) -> Result:
+    """Return the result, or a suspicion in place of a violation if something about the claim is
+    guessed.
+    """
+    if result.verdict is Verdict.VIOLATED and isinstance(guess, str) and guess:
+        return GuessedResult(result.name, guess, result)
+    return result
+
 
 # of one audit, whose learning takes a second or two however fast the mechanism is
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0

@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.scanning.audits import Audited
-from dpwitness.auditors.scanning.package_discovery import Discovered, discover
-from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
-from dpwitness.auditors.scanning.target_file import target_file
-from dpwitness.auditors.scanning.typed_search import (
+from dpwitness.auditors.scanning.package_discovery import (
+    Discovered,
     TypedEntries,
     TypedEntry,
+    discover,
     search,
     search_program,
 )
+from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
+from dpwitness.auditors.scanning.target_file import target_file
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpwitness.auditors.scanning.names import PublicName
+from dpwitness.auditors.scanning.package_discovery import TypedEntries
 from dpwitness.auditors.scanning.proposals import Proposal, relation_words
 from dpwitness.auditors.scanning.readings import Reading, returned_quantity
 from dpwitness.auditors.scanning.recipes import Recipe
@@ -20,7 +21,6 @@ from dpwitness.auditors.scanning.source import (
     open_epsilon,
     spent_source,
 )
-from dpwitness.auditors.scanning.typed_search import TypedEntries
 from dpwitness.auditors.scanning.vocabulary import SCALES, role
 from dpwitness.core.values.json_reader import Json
 

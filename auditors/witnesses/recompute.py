@@ -3,6 +3,9 @@
 A document may have been edited by anyone. Where a document holds counts, its bounds and its
 verdict must follow from them. The same function for canaries is
 `dpwitness.auditors.canaries.replay.recompute_canaries`.
+
+A cause of a violation is what one part of the outputs shows by itself, with the counts of its own
+test.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dpwitness.auditors.witnesses.audit_identity import Identity, differences, identity_hash
 from dpwitness.auditors.witnesses.recompute import recompute_bounds
 from dpwitness.core.values.json_reader import file_kind
 from dpwitness.core.values.validation import InvalidArgument
 
+Identity = dict[str, str]  # parts of an audit on which its counts depend, as text or hash
 _MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
 
 
@@ -289,6 +289,22 @@ class Store:
                 for row in (row for row, intact in rows if intact):
                     self.write(table, *row)
         return len(damaged & known)
+
+
+def identity_hash(identity: Identity) -> str:
+    """Return one hash of all parts."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def differences(there: Identity, here: Identity) -> str:
+    """Return a description of the parts that differ between a stored identity and the
+    present one.
+    """
+    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    return "; ".join(
+        f"{name}: {there.get(name, 'not stated')} there, {here.get(name, 'not stated')} here"
+        for name in names
+    )
 
 
 def stage_number(audit: int, phase: int, pair: int, single: bool) -> int:

@@ -1,5 +1,6 @@
-"""Results of audits of a claim, and construction of witnesses: JSON documents with all that is
-needed to test a violation again, and a hash of their content.
+"""Base classes of results of audits of a claim and of results about functions, and construction of
+witnesses: JSON documents with all that is needed to test a violation again, and a hash of their
+content.
 
 Each kind of result adds its own fields.
 """

@@ -29,12 +29,12 @@ INSIDE = {  # the layers of each package, lowest first
     "dpwitness.auditors": (  # a module that stands above the rest of its folder is named
         "statistics workers.constants workers.memos workers.source_search workers.loading "
         "workers.trust events.arrays events.row_builder events.numbers "
-        "events.leaves events density witnesses workers witnesses.audit_identity "
-        "witnesses.serialization witnesses.store witnesses.audit_records search "
+        "events.leaves events density witnesses workers "
+        "witnesses.store witnesses.audit_records search "
         "density.proved density.bounded_mean density.bounds "
         "density.certify traces audit traces.trace checks functions.bounds functions.accounting "
         "canaries functions.stability.inputs functions.stability functions.metamorphic functions "
-        "witnesses.rerun_witnesses witnesses.replay audit.plan_result audit.power audit.rehearsal "
+        "witnesses.replay audit.plan_result audit.power audit.rehearsal "
         "audit.plan audit.slices audit.watch scanning"
     ),
     "dpwitness.proofs_checks": "engine alignments claims",
