@@ -10,12 +10,7 @@ from itertools import groupby
 from typing import Any, ClassVar
 
 from dpwitness.auditors.functions.accounting.games import GAMES
-from dpwitness.auditors.functions.accounting.mechanisms import (
-    FIGURES,
-    GAME_FIGURES,
-    LOOSE,
-    Parameter,
-)
+from dpwitness.auditors.functions.accounting.mechanisms import FIGURES, GAME_FIGURES, Parameter
 from dpwitness.auditors.functions.accounting.search import (
     OWNER,
     Comparison,
@@ -387,7 +382,7 @@ def _notes(found: Found, returns: str) -> tuple[str, ...]:
             "and were skipped"
         )
     highest = found.highest
-    if highest is not None and highest.ratio > LOOSE:
+    if highest is not None and highest.ratio > 1.1:
         symbol = FIGURES[returns].symbol
         both = f"{symbol} = {highest.figure:.6g}, the exact one is {highest.exact:.6g}"
         notes.append(

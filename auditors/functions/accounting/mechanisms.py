@@ -284,10 +284,6 @@ def _gaussian(at: Point) -> Profile:
     return Gaussian(arb(at["sensitivity"]) * arb(at["steps"]).sqrt() / arb(at["sigma"]))
 
 
-def _laplace(at: Point) -> Profile:
-    return _repeated_laplace(at["sensitivity"], at["scale"], int(at["steps"]))
-
-
 @lru_cache(64)
 def _repeated_laplace(sensitivity: float, scale: float, steps: int) -> Profile:
     law = Laplace(arb(sensitivity) / arb(scale))
@@ -366,7 +362,11 @@ MECHANISMS: Mapping[str, Reference] = {
         (Parameter("order0", 1.01, 1000, "order"), Parameter("rdp", 1e-6, 100)),
         lambda at: RenyiBound(at["order0"], at["rdp"]),
     ),
-    "laplace": Reference((Parameter("scale", 0.05, 1e4), _SENSITIVITY, _FEW), _laplace, "scale"),
+    "laplace": Reference(
+        (Parameter("scale", 0.05, 1e4), _SENSITIVITY, _FEW),
+        lambda at: _repeated_laplace(at["sensitivity"], at["scale"], int(at["steps"])),
+        "scale",
+    ),
     "geometric": Reference(
         (Parameter("scale", 0.05, 1e4), _FEW),
         lambda at: Composition(((1 / at["scale"], 0.0),) * int(at["steps"])),
@@ -414,7 +414,6 @@ MECHANISMS: Mapping[str, Reference] = {
 
 
 RELATIVE = 1e-9  # a figure may be below the exact one by this fraction
-LOOSE = 1.1  # a figure above the exact one by this factor is called loose
 _BITS = PRECISION + 64
 _EPSILON, _DELTA = (
     Parameter("epsilon", 1e-3, 30),
@@ -423,7 +422,6 @@ _EPSILON, _DELTA = (
 _ORDER = Parameter("order", 1.01, 1000, "order")
 _ORDERS = [1 + 2.0**-30, *(1 + 2.0**k for k in range(-8, 15))]
 _EPSILONS = [0.0, *(2.0**k for k in range(-8, 7))]
-_LARGEST = 1e12  # largest exact figure that is located
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,7 +566,7 @@ def _largest(is_below: Callable[[float], bool], accuracy: float) -> float:
         low, high = 1.0, 2.0
         while is_below(high):
             low, high = high, 2 * high
-            if high > _LARGEST:
+            if high > 1e12:
                 return math.inf
     else:
         low, high = 0.5, 1.0

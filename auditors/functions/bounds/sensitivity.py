@@ -39,9 +39,7 @@ from dpwitness.mechanisms.papers.learner import Predictor
 
 Norm = float | Callable[[Any, Any], float]
 
-_ROUNDING = 1e-9  # relative error allowance for values without an error radius
 _ULPS = 4  # units in the last place by which a function may round its value
-_EXACT_SLACK = 1e-12  # slack for exact numbers, where only the norm is rounded
 _SLACK = 1e-7  # slack above 1 of the ratio, beyond any rounding of the bound and of the error radii
 
 
@@ -245,15 +243,18 @@ def audit_sensitivity(
     notes = (f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else ()
     if pair is None:
         notes = (f"the function converged on none of {found.evaluations} pairs: {found.reason}",)
-    fields: dict[str, Any] = {
-        "trace": tuple(found.trace),
-        "evaluations": found.evaluations,
-        "skipped": found.skipped,
-    }
-    return replace(
-        _result(measure, pair, bound, name, seed, notes=notes, **fields),
-        seconds=time.perf_counter() - begin,
+    result = _result(
+        measure,
+        pair,
+        bound,
+        name,
+        seed,
+        notes=notes,
+        trace=tuple(found.trace),
+        evaluations=found.evaluations,
+        skipped=found.skipped,
     )
+    return replace(result, seconds=time.perf_counter() - begin)
 
 
 def sensitivity_at(
@@ -297,7 +298,7 @@ def _result(
 ) -> SensitivityResult:
     size, error = measure(pair) if pair is not None else (math.nan, 0.0)
     lower = max(size - error, 0.0) / bound if pair is not None else math.nan
-    slack = _EXACT_SLACK if measure.exact else _SLACK
+    slack = 1e-12 if measure.exact else _SLACK  # of exact numbers, only the norm is rounded
     verdict_found = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
     if (
         pair is not None
@@ -371,7 +372,7 @@ class _Difference:
         cancelled = 4e-16 * largest  # the difference inherits the rounding of the values
         if r0 is None or r1 is None:
             self.rigorous = False
-            return size, 0.0 if self.exact else _ROUNDING * size + cancelled + rounding
+            return size, 0.0 if self.exact else 1e-9 * size + cancelled + rounding
         self.exact = False
         return size, r0 + r1 + cancelled
 

@@ -76,12 +76,13 @@ class UtilityResult(FunctionResult):
         if recorded is None or self.verdict is not Verdict.VIOLATED:
             return None
         claim, transform = recorded
-        numbers = {
+        return {
+            "claim": to_jsonable(claim),
+            "transform": transform,
             "runs": self.runs,
             "confidence": self.confidence,
             "estimate": strict(self.estimate),
         }
-        return {"claim": to_jsonable(claim), "transform": transform, **numbers}
 
     @property
     def evidence(self) -> str:
@@ -189,8 +190,7 @@ def audit_utility(
     try:
         found = claim.measure(error, count, confidence, seed)
     except ConvergenceError as problem:
-        notes = (f"a run did not converge: {problem}",)
-        found = {"verdict": Verdict.ERROR, "notes": notes}
+        found = {"verdict": Verdict.ERROR, "notes": (f"a run did not converge: {problem}",)}
     return UtilityResult(
         name=name or name_of(error),
         claim=claim,

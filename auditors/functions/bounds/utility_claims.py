@@ -227,11 +227,6 @@ class MeanBound(_Bound):
         estimate, spread = float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
         if self.deviation is not None:
             return estimate, *moment_limits(values, alpha, deviation=self.deviation), spread
-        self._require_in_range(values)
-        return estimate, *range_limits(values, self.low, self.high, alpha), spread
-
-    def _require_in_range(self, values: FloatArray) -> None:
-        """Raise InvalidArgument if an error is outside the range of the claim."""
         high = math.inf if self.high is None else self.high
         for outside, rule, end in (
             (values < self.low, "least", "low"),
@@ -247,6 +242,7 @@ class MeanBound(_Bound):
                     f"audit_utility: error must be at {rule} {end} = {getattr(self, end):g}, "
                     f"{advice}"
                 )
+        return estimate, *range_limits(values, self.low, self.high, alpha), spread
 
 
 @dataclass(frozen=True, slots=True)

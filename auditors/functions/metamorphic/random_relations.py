@@ -21,8 +21,6 @@ from dpwitness.core.protocols.mechanism import FloatArray, TookTooLong
 _NOTHING = 1e-9  # epsilon of a law that does not change
 _RAISING = 4  # runs that confirm an exception
 _CALLS = 32  # calls at each epsilon, of which half fix the distance
-# log-evidence from which the runs of a call are not taken as independent
-_MOST_DEPENDENCE = math.log(1000)
 
 
 def zero_epsilon_is_constant(
@@ -145,10 +143,10 @@ def more_epsilon_spreads_no_more(
         )
         beyond = [np.sum(x[train:] > distance, axis=1) for x in (once, twice)]
         counts, half = [int(each.sum()) for each in beyond], once[train:].size
-        if (
-            log_dependence(*(np.column_stack([each, once.shape[1] - each]) for each in beyond))
-            > _MOST_DEPENDENCE
-        ):
+        # evidence from which the runs of a call are not taken as independent
+        if log_dependence(
+            *(np.column_stack([each, once.shape[1] - each]) for each in beyond)
+        ) > math.log(1000):
             tried, failed = tried - 1, failed + 1
             continue
         alpha = (1 - confidence) / len(cases) / 2

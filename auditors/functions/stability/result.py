@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -127,7 +127,12 @@ class StabilityResult(FunctionResult):
         return _as_float(self.measured) ** (0.5 if self.output_metric.endswith("l2") else 1)
 
     def _witness_fields(self) -> Json | None:
-        if not self.finding or any(map(_is_text, (self.first, self.second))):
+        inputs = [_input_json(self.first), _input_json(self.second)]
+        # a witness of an input that has only a text as JSON could not be replayed
+        if not self.finding or any(
+            isinstance(written_input, str) and not isinstance(dataset, str)
+            for written_input, dataset in zip(inputs, (self.first, self.second), strict=True)
+        ):
             return None
         return {
             "finding": self.finding,
@@ -137,7 +142,7 @@ class StabilityResult(FunctionResult):
             "output_metric": self.output_metric,
             "d_in": written(self.d_in),
             "bound": written(self.bound),
-            "inputs": [_input_json(self.first), _input_json(self.second)],
+            "inputs": inputs,
             "outputs": [outcome_json(each) for each in self.outcomes],
             "verdict": self.verdict.value,
         }
@@ -221,12 +226,11 @@ class StabilityResult(FunctionResult):
         """Return the two inputs as a pair of a report; None without a finding."""
         if not self.finding:
             return None
-        why = f"at {self.input_metric} distance {format_number(self.d_in)}"
         return {
             "d0": _input_json(self.first),
             "d1": _input_json(self.second),
             "relation": self.input_metric,
-            "why": why,
+            "why": f"at {self.input_metric} distance {format_number(self.d_in)}",
         }
 
     def _statement(self) -> str:
@@ -251,7 +255,7 @@ class StabilityResult(FunctionResult):
             "input_metric": self.input_metric,
             "output_metric": self.output_metric,
             "space": self.space,
-            **({"law": self.law.to_json()} if self.law is not None else {}),
+            **({"law": asdict(self.law)} if self.law is not None else {}),
         }
 
 
@@ -263,11 +267,6 @@ def _input_json(dataset: Any) -> Any:
         return to_jsonable(dataset)
     except InvalidArgument:
         return short_repr(dataset)
-
-
-def _is_text(dataset: Any) -> bool:
-    """Return whether an input has only a text as JSON, so that a witness could not be replayed."""
-    return not isinstance(dataset, str) and isinstance(_input_json(dataset), str)
 
 
 def _as_float(value: Exact) -> float:
