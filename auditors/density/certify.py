@@ -57,14 +57,6 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 
-_EPSILON_TOLERANCE = 1e-9  # relative tolerance at a claimed epsilon
-# relative tolerance at a claimed mu or rho, which depend on relative errors in the tails
-_TAIL_TOLERANCE = 1e-6
-_MAX_CHECKED_RUNS = 100_000  # largest number of runs per side that compare density and sampler
-_DENSITY_FACTOR = 4  # runs that compare scale and center, as a multiple of the trials
-_MAX_DENSITY_RUNS = 400_000
-_MIN_CONFIRMING_RUNS = 200_000  # least number of runs that confirm an excess of a computed law
-
 
 def certify(
     mechanism: Any,
@@ -169,7 +161,7 @@ def certify(
     claim, claim_notes = resolved(claim, pair)
     declared = states_one_law(mechanism)
     if density_runs is None:
-        density_runs = 0 if declared else min(_DENSITY_FACTOR * trials, _MAX_DENSITY_RUNS)
+        density_runs = 0 if declared else min(4 * trials, 400_000)
     name, target = name or name_of(mechanism), target or describe_target(mechanism)
     request = _Request(
         mechanism,
@@ -208,14 +200,13 @@ class _Request:
     @property
     def checked_runs(self) -> int:
         """Return the number of runs per side that compare density and sampler."""
-        return min(self.trials, _MAX_CHECKED_RUNS)
+        return min(self.trials, 100_000)
 
     @property
     def edge(self) -> float:
         """Return the claimed parameter, with an allowance for rounding."""
-        return self.claim.parameter * (
-            1 + (_EPSILON_TOLERANCE if self.claim.bounds_epsilon else _TAIL_TOLERANCE)
-        )
+        # mu and rho depend on relative errors in the tails
+        return self.claim.parameter * (1 + (1e-9 if self.claim.bounds_epsilon else 1e-6))
 
 
 def _certified(request: _Request, started: float) -> CertifyResult:
@@ -328,7 +319,7 @@ def _confirm(
         return found.with_lower(loss, "statistical(0)", loss) if loss > edge else found, 0
     if law is None:
         return found, 0
-    trials = max(request.trials, _MIN_CONFIRMING_RUNS)
+    trials = max(request.trials, 200_000)
     laws = [law.lower, law.lower.swapped()]
     end = confirmed(
         request.mechanism, request.pair, claim, laws, trials, 1 - request.confidence, rng

@@ -293,8 +293,6 @@ def discrete_laplace(*shifts: int, epsilon: float = 1.0) -> LossLaw:
 SHAPES = ("coin", "laplace", "gaussian")
 
 _RATE_ROUNDING = 1e-9
-_MAX_RESOLVED_SHIFT = 8.0  # largest shift at which the rates of all events are resolved
-_MAX_SHIFT = 30.0  # largest shift or log-odds; larger ones show in every run
 
 
 def law_with_parameter(shape: str, claim: Claim, find: float) -> LossLaw:
@@ -355,12 +353,13 @@ def _gaussian_shift(claim: Claim, find: float) -> float:
         return known
     if claim.bounds_epsilon:
         return _root(lambda mu: float(GDP(mu).delta(find)) - claim.delta_budget, find)
-    return _root(lambda mu: parameter_of(claim, gaussian(mu)) - find, find, _MAX_RESOLVED_SHIFT)
+    # largest shift at which the rates of all events are resolved
+    return _root(lambda mu: parameter_of(claim, gaussian(mu)) - find, find, 8.0)
 
 
-def _root(excess: Callable[[float], float], find: float, largest: float = _MAX_SHIFT) -> float:
-    """Return the zero of an increasing function. Raise InvalidArgument if the zero exceeds
-    `largest`.
+def _root(excess: Callable[[float], float], find: float, largest: float = 30.0) -> float:
+    """Return the zero of an increasing function of a shift or log-odds. Raise InvalidArgument if
+    the zero exceeds `largest`: larger ones show in every run.
     """
     from scipy.optimize import brentq  # takes a tenth of a second to load
 

@@ -42,7 +42,6 @@ from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
 
 _MAX_LOG_DENSITY = 1e5  # log-densities beyond this size have too few digits to compute L
-_KINK_FACTOR = 20.0
 _MAX_MISSING = 1e-3  # largest unseen mass; with more, quadrature fails
 
 
@@ -173,7 +172,7 @@ class _Boxes:
             # geometric decay, they are about the square of the n-th coefficient; with slow decay,
             # as at a kink, the n-th coefficient itself is the estimate.
             tails = tails * np.minimum(
-                1.0, _KINK_FACTOR * tails / np.maximum(np.maximum(self.p, self.q), 1e-300)
+                1.0, 20.0 * tails / np.maximum(np.maximum(self.p, self.q), 1e-300)
             )
         self.error = tails.max(axis=0)
         with np.errstate(invalid="ignore"):
@@ -280,8 +279,7 @@ def _scores(boxes: _Boxes, heavy: NDArray[np.bool_], settings: _Settings, k: int
     else:
         fine = np.where(heavy & (mass > 1e-13 / settings.steps), step, 10 * step)
         spread_score = np.where(mass > 1e-290, np.minimum(spread, 1e6) / fine, 0.0)
-    score: FloatArray = np.maximum(boxes.error / settings.tolerance, spread_score)
-    return score
+    return np.asarray(np.maximum(boxes.error / settings.tolerance, spread_score))
 
 
 def _initial_boxes(rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> _Boxes:
@@ -383,7 +381,6 @@ def _split(middle: FloatArray, boxes: _Boxes) -> tuple[FloatArray, FloatArray, F
 
 # runs per side that show the form of outputs if the mechanism offers no support
 _SAMPLE_SIZE = 4096
-_NEGLIGIBLE = 1e-13  # rounding error of a sum of a thousand masses
 
 
 def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
@@ -456,7 +453,8 @@ def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) 
     law = atoms(*(log_density_at(mechanism, rows, d) for d in (d1, d0)))
     unseen_p, unseen_q = max(0.0, 1 - math.fsum(law.p)), max(0.0, 1 - math.fsum(law.q))
     unseen = max(unseen_p, unseen_q)
-    missing = unseen if unseen > _NEGLIGIBLE * max(1.0, 1e-3 * len(rows)) else 0.0
+    # rounding error of a sum of a thousand masses
+    missing = unseen if unseen > 1e-13 * max(1.0, 1e-3 * len(rows)) else 0.0
     label = "enclosure" if missing else "exact"
     return EnclosedLaw(
         law,
@@ -484,7 +482,14 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
     if not np.all(np.isfinite(rows)):
         return None
     if rows.shape[1] == 1:
-        at = np.unique(np.concatenate([atoms, _atoms_of(mechanism, rows[:, 0], d0, d1)]))
+        # known atoms, atoms that the mechanism names, and numbers that were drawn twice
+        named = (
+            [np.ravel(mechanism.atoms(d)) for d in (d0, d1)]
+            if has_capability(mechanism, HasAtoms)
+            else []
+        )
+        values, counts = np.unique(rows, return_counts=True)
+        at = np.unique(np.concatenate([atoms, values[counts > 1], *named]))
         others = rows[~np.isin(rows[:, 0], at)]
         if 0 < len(at) <= 64 and len(others) > len(rows) // 64:
             rest = _quadrature(mechanism, others, np.zeros(1, dtype=bool), d0, d1)
@@ -510,19 +515,6 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
     ):
         return None
     return _quadrature(mechanism, rows, discrete, d0, d1)
-
-
-def _atoms_of(mechanism: Any, column: FloatArray, d0: Any, d1: Any) -> FloatArray:
-    """Return the atoms of outputs that are one number: atoms that the mechanism names, and numbers
-    that were drawn twice.
-    """
-    named = (
-        [np.ravel(mechanism.atoms(d)) for d in (d0, d1)]
-        if has_capability(mechanism, HasAtoms)
-        else []
-    )
-    values, counts = np.unique(column, return_counts=True)
-    return np.unique(np.concatenate([values[counts > 1], *named]))
 
 
 def _with_atoms(part: LossLaw, rest: EnclosedLaw) -> EnclosedLaw:

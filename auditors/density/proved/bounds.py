@@ -277,8 +277,6 @@ def cells_on_axis(
 
 
 _CELLS = 30_000
-_PRECISION_BITS = 64  # precision; the width of the cells limits the accuracy
-_POINT_HALF_WIDTH = 1e-12  # half the side of the box around a point, relative to the point's size
 
 
 @dataclass(slots=True, eq=False)
@@ -296,7 +294,7 @@ class PlaneSearch:
         time allow.
         """
         if self.known is None:
-            with ctx.workprec(_PRECISION_BITS):
+            with ctx.workprec(64):  # the width of the cells limits the accuracy
                 self.known = self._search(relative)
         return self.known
 
@@ -351,7 +349,7 @@ class PlaneSearch:
 
     def _point_lower_bound(self, x: float, y: float) -> float:
         """Return a lower bound on the loss over a tiny box around (x, y)."""
-        half = _POINT_HALF_WIDTH * max(abs(x), abs(y), 1e-3)
+        half = 1e-12 * max(abs(x), abs(y), 1e-3)
         return self.loss.over(((x - half, x + half), (y - half, y + half)))[0]
 
 
@@ -376,10 +374,7 @@ def search_plane(
     return sides[0], sides[1]
 
 
-_PROFILE_SIZE = 25  # number of epsilon values of the privacy profile
 _MOST_PARTS = 2048  # largest number of independent parts that are composed
-_PROFILE_WIDTH = 1e-6  # relative width of the profile
-_TIGHT_WIDTH = 1e-2  # relative distance of two bounds that agree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -400,7 +395,7 @@ class ProvedBounds:
     @property
     def tight(self) -> bool:
         """Return whether the two bounds agree so well that other routes add no information."""
-        return self.parameter_upper <= self.parameter_lower * (1 + _TIGHT_WIDTH)
+        return self.parameter_upper <= self.parameter_lower * (1 + 1e-2)
 
 
 def proved_bounds(
@@ -438,12 +433,9 @@ def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> ProvedBounds
     top = max(
         1.5 * claim.at_delta.parameter, 1.2 * (epsilon[1] if math.isfinite(epsilon[1]) else 0.0)
     )
-    epsilons = np.linspace(0.0, min(top, 600.0), _PROFILE_SIZE)
+    epsilons = np.linspace(0.0, min(top, 600.0), 25)
     profile = np.array(
-        [
-            _maximum([side.hockey_stick(e, _PROFILE_WIDTH, 1e-14) for side in sides])
-            for e in epsilons.tolist()
-        ]
+        [_maximum([side.hockey_stick(e, 1e-6, 1e-14) for side in sides]) for e in epsilons.tolist()]
     )
     lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
     return ProvedBounds(method, *parameter, *epsilon, epsilons, lower, upper)

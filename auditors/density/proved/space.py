@@ -39,7 +39,6 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 # runs per side that locate the mass, and at which balls are compared with floats
 _SAMPLE_RUNS = 256
-_TOLERANCE = 1e-6  # relative distance allowed between a float log-density and the ball around it
 
 
 def cells_of(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells | None:
@@ -106,15 +105,14 @@ def _missing_mass(total: Ball) -> Ball:
     return arb(0).union(rest.upper()) if rest.upper() > 0 else arb(0)
 
 
-def sample_and_check_balls(
-    mechanism: Any, d1: Any, d0: Any, runs: int = _SAMPLE_RUNS
-) -> FloatArray:
+def sample_and_check_balls(mechanism: Any, d1: Any, d0: Any) -> FloatArray:
     """Return sampled outputs of both sides. Raise BadOracle if a float log-density there lies
     outside its ball.
     """
     rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(0xBA11,)))
     seen = [
-        np.asarray(mechanism.sample(d, runs, rng), dtype=float).reshape(runs, -1) for d in (d1, d0)
+        np.asarray(mechanism.sample(d, _SAMPLE_RUNS, rng), dtype=float).reshape(_SAMPLE_RUNS, -1)
+        for d in (d1, d0)
     ]
     for d, rows in zip((d1, d0), seen, strict=True):
         _require_floats_in_balls(
@@ -246,17 +244,13 @@ def _require_floats_in_balls(
     floats = log_density_at(mechanism, rows, dataset)
     for row, value, ball in zip(rows.tolist(), floats.tolist(), balls, strict=True):
         low, high = span(ball)
-        slack = _TOLERANCE * (1 + abs(value)) if math.isfinite(value) else 0.0
+        slack = 1e-6 * (1 + abs(value)) if math.isfinite(value) else 0.0
         if not low - slack <= value <= high + slack:
             raise BadOracle(
                 f"log_density gives {value!r} at {row}, outside of its own ball [{low!r}, {high!r}]"
             )
 
 
-_MAX_CELLS = 1 << 15  # largest number of cells of a product
-# largest number of pairs of cells that are multiplied in balls; beyond, floats rounded outwards are
-# used
-_MAX_BALL_PRODUCTS = 8192
 _CELLS_PER_PART = 1024  # cells of a part whose loss varies continuously
 # losses of listed outcomes that differ by less are treated as equal up to rounding
 _EQUAL_LOSS_WIDTH = 1e-12
@@ -325,7 +319,7 @@ def product_cells(parts: list[Cells]) -> Product:
     """Return cells that cover the joint outputs of all parts."""
     finite = [[x for cell in part.leaves for x in cell.loss if math.isfinite(x)] for part in parts]
     ranges = [(min(losses, default=0.0), max(losses, default=0.0)) for losses in finite]
-    buckets = min(_MAX_CELLS, _CELLS_PER_PART * len(parts))
+    buckets = min(1 << 15, _CELLS_PER_PART * len(parts))
     low, width = sum(a for a, _ in ranges), sum(b - a for a, b in ranges) / buckets
     whole = [Cell(arb(1), arb(1), (0.0, 0.0))]
     table: FloatArray | None = None  # used once the cells are too many for balls
@@ -336,7 +330,8 @@ def product_cells(parts: list[Cells]) -> Product:
                 _split_wide(part, (most - least) / _CELLS_PER_PART), _EQUAL_LOSS_WIDTH
             )
         outcomes = known[id(part)]
-        if table is None and len(whole) * len(outcomes) <= _MAX_BALL_PRODUCTS:
+        # more pairs of cells are multiplied in floats rounded outwards
+        if table is None and len(whole) * len(outcomes) <= 8192:
             whole = _merge_close(
                 [_product_cell(a, b) for a, b in itertools.product(whole, outcomes)],
                 _EQUAL_LOSS_WIDTH,
