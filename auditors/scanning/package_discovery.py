@@ -55,8 +55,6 @@ try:
 except ImportError:
     pass
 """  # noqa: E501
-_RESTARTS = 12  # modules that may end the process, before discovery gives up
-_LINE_BYTES = 2**24  # longest line of the process
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +203,7 @@ def discover(
     """
     deadline, skip, remarks, answered = time.monotonic() + seconds, list[str](), list[str](), False
     slot = DiscoverySlot(python, working_folder, memory)
-    for _ in range(_RESTARTS):
+    for _ in range(12):  # modules that may end the process, before discovery gives up
         request = {
             "package": package,
             "folder": os.path.abspath(folder) if folder else "",
@@ -234,10 +232,14 @@ def discover(
     remarks += [
         f"{each['module']} cannot be imported: {each['error']}" for each in lines.failed
     ] + lines.remarks
-    missing = tuple(sorted({str(each["missing"]) for each in lines.failed if each.get("missing")}))
-    found, examples, repairs = tuple(lines.objects), tuple(lines.examples), tuple(lines.repairs)
     return Discovered(
-        lines.about, found, tuple(dict.fromkeys(remarks)), answered, missing, examples, repairs
+        lines.about,
+        tuple(lines.objects),
+        tuple(dict.fromkeys(remarks)),
+        answered,
+        tuple(sorted({str(each["missing"]) for each in lines.failed if each.get("missing")})),
+        tuple(lines.examples),
+        tuple(lines.repairs),
     )
 
 
@@ -275,15 +277,11 @@ def next_line(process: Process, rest: bytes, deadline: float) -> tuple[bytes, by
     buffer = memoryview(bytearray(2**16))
     while b"\n" not in rest:
         count = process.some(buffer, deadline)
-        if count == 0 or len(rest) > _LINE_BYTES:
+        if count == 0 or len(rest) > 2**24:  # longest line of the process
             raise EOFError
         rest += bytes(buffer[:count])
     line, _, after = rest.partition(b"\n")
     return line, after
-
-
-_MOST_FINDINGS = 80  # entries of findings in one target file
-_GRACE = 30.0  # seconds after the search in which its process must end
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +379,8 @@ def search(
     """
     options = (str(program), "--seconds", f"{seconds:g}", "--seed", str(seed))
     process = DiscoverySlot(python, str(folder), memory, options).start(0.0)
-    deadline, rest, lines = time.monotonic() + seconds + _GRACE, b"", list[Json]()
+    # seconds after the search in which its process must end
+    deadline, rest, lines = time.monotonic() + seconds + 30.0, b"", list[Json]()
     remarks: list[str] = []
     try:
         while True:
@@ -408,8 +407,7 @@ def _read(lines: Sequence[Json], taken: set[str], remarks: list[str]) -> TypedEn
         if "header" in line:
             header = tuple(line["header"])
         elif "entry" in line and not (
-            line["entry"]["expected"]
-            and sum(bool(each.expected) for each in found) >= _MOST_FINDINGS
+            line["entry"]["expected"] and sum(bool(each.expected) for each in found) >= 80
         ):
             found.append(_entry(line["entry"], taken))
         elif "tried" in line:
@@ -428,15 +426,19 @@ def _entry(about: Json, taken: set[str]) -> TypedEntry:
         target, number = f"{stem}_{number}", number + 1
     taken.add(target)
     lines = [line.replace("{name}", target) for line in about["source"]]
-    declaration: Json = _named(about.get("declaration", {}), target)
+    # names of functions contain the name of the target
+    declaration: Json = {
+        key: value.replace("{name}", target) if isinstance(value, str) else value
+        for key, value in about.get("declaration", {}).items()
+    }
     if "claim" in about:
         lines += [
             "",
             "",
             f"{target}.claim = {about['claim'].replace('{name}', target)}",
             f"{target}.domain = {about['domain']!r}",
+            f"{target}.seeded = False  # the library draws its own randomness",
         ]
-        lines.append(f"{target}.seeded = False  # the library draws its own randomness")
     return TypedEntry(
         target,
         tuple(about["constructors"]),
@@ -445,11 +447,3 @@ def _entry(about: Json, taken: set[str]) -> TypedEntry:
         "\n".join(lines).strip("\n"),
         declaration,
     )
-
-
-def _named(declaration: Json, target: str) -> Json:
-    """Return a declaration whose function names contain the name of the target."""
-    return {
-        key: value.replace("{name}", target) if isinstance(value, str) else value
-        for key, value in declaration.items()
-    }

@@ -77,8 +77,13 @@ _OF_RECORDS = (
 
 def recipes_for(source: Source) -> list[Recipe]:
     """Return the proposed calls of a function or class, the most likely first."""
-    makers: Sequence[Callable[[Source], Iterator[Recipe]]]
-    makers = (synthesizers, estimators, objects, holders, fed_objects)
+    makers: Sequence[Callable[[Source], Iterator[Recipe]]] = (
+        synthesizers,
+        estimators,
+        objects,
+        holders,
+        fed_objects,
+    )
     if source.name.kind != "class":
         makers = (function_recipes,)
     elif _fit_method(source) is not None:  # other methods need the fitted object
@@ -101,11 +106,10 @@ def scaled(source: Source) -> list[Recipe]:
     if laplace == gauss:
         return []
     given = {"scale": "1.0", "sensitivity": "", "norm": ""}  # whatever their defaults are
-    changed = [
+    parameters = tuple(
         replace(p, example=given[role(p)], required=True) if role(p) in given else p
         for p in source.name.parameters or ()
-    ]
-    parameters = tuple(changed)
+    )
     found = recipes_for(replace(source, name=replace(source.name, parameters=parameters)))
     scale = next(p.word for p in parameters if role(p) == "scale")
     # that of Laplace noise of scale 1 is sqrt(2)
@@ -199,7 +203,14 @@ def estimators(source: Source) -> Iterator[Recipe]:
         return
     parameters, second = (
         source.name.parameters or (),
-        next((p for p in (fit.parameters or ())[1:] if _is_label(p)), None),
+        next(
+            (
+                p
+                for p in (fit.parameters or ())[1:]
+                if role(p) == "labels" or p.word in ("y_train", "train_y", "targets")
+            ),
+            None,
+        ),
     )
     labels = second is not None and (
         second.required or bool(re.search(r"class|regress|bayes", source.name.name, re.I))
@@ -259,10 +270,6 @@ def estimators(source: Source) -> Iterator[Recipe]:
                 everything,
                 how="estimator",
             )
-
-
-def _is_label(parameter: Parameter) -> bool:
-    return role(parameter) == "labels" or parameter.word in ("y_train", "train_y", "targets")
 
 
 _NOISE = frozenset(
@@ -554,8 +561,8 @@ def _mechanism_without_claim(name: PublicName) -> Reading | None:
             f"it spends from {accountant!r}",
             skip=f"its argument {accountant!r} is an object that the scan cannot build",
         )
+    why = "the claim is missing: no parameter of its signature is a privacy parameter"
     if _MECHANISM_NAME.search(name.name):
-        why = "the claim is missing: no parameter of its signature is a privacy parameter"
         return Reading(name, "mechanism", f"its name {name.name!r}", skip=why)
     released = next(
         (
@@ -566,7 +573,6 @@ def _mechanism_without_claim(name: PublicName) -> Reading | None:
         "",
     )
     if released:
-        why = "the claim is missing: no parameter of its signature is a privacy parameter"
         return Reading(name, "mechanism", f"its method {released!r}", skip=why)
     return None
 

@@ -22,9 +22,6 @@ from dpwitness.auditors.scanning.vocabulary import (
     role,
 )
 
-_MOST_FORMS = 16
-_MOST_METHODS = 3
-_STREAM = 100  # records of a long stream
 _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
 _MAKER = re.compile(r"(make|create|build|new)_")
 _SETTER = re.compile(r"^(set|with)_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
@@ -101,40 +98,26 @@ class Source:
 
 def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     """Return the ways of filling in arguments, the usual one first."""
-    optional_delta = any(role(p) == "delta" and not p.required for p in parameters)
-    gaussian = re.search(r"gauss", " ".join([name, *(str(p.default) for p in parameters)]), re.I)
-    first = Choice(delta=bool(gaussian) and optional_delta)
-    others = [replace(first, integer=True)]
-    others += (
-        [replace(first, fractions=True)]
-        if any(
-            p.required and (p.annotation or p.used) == "float" and role(p) == "other"
-            for p in parameters
-        )
-        else []
-    )
-    others += [replace(first, delta=not first.delta)] if optional_delta else []
-    others += [replace(first, edges=True)] if any("bins" in p.word for p in parameters) else []
-    others += (
-        [replace(first, usual=True)] if any(p.required and p.example for p in parameters) else []
-    )
-    others += (
-        [replace(first, shown=True)]
-        if any(not p.required and p.example and role(p) == "other" for p in parameters)
-        else []
-    )
     optional = {role(p) for p in parameters if not p.required}
-    others += (
-        [replace(first, bounded=False)]
-        if "sensitivity" in optional and optional & {"lower", "upper", "bounds"}
-        else []
+    gaussian = re.search(r"gauss", " ".join([name, *(str(p.default) for p in parameters)]), re.I)
+    first = Choice(delta=bool(gaussian) and "delta" in optional)
+    fractions = any(
+        p.required and (p.annotation or p.used) == "float" and role(p) == "other"
+        for p in parameters
     )
-    others += (
-        [replace(first, seeded=False)]
-        if any(role(p) == "seed" and not p.required for p in parameters)
-        else []
-    )
-    return [first, *others]
+    shown = any(p.example and role(p) == "other" for p in parameters if not p.required)
+    bounded = "sensitivity" in optional and optional & {"lower", "upper", "bounds"}
+    others: list[tuple[object, dict[str, bool]]] = [
+        (True, {"integer": True}),
+        (fractions, {"fractions": True}),
+        ("delta" in optional, {"delta": not first.delta}),
+        (any("bins" in p.word for p in parameters), {"edges": True}),
+        (any(p.required and p.example for p in parameters), {"usual": True}),
+        (shown, {"shown": True}),
+        (bounded, {"bounded": False}),
+        ("seed" in optional, {"seeded": False}),
+    ]
+    return [first, *(replace(first, **changes) for applies, changes in others if applies)]
 
 
 def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) -> Parameter | None:
@@ -178,7 +161,7 @@ def _variants(
         if place in source.classes
         for inner in source.classes[place].parameters or ()
     ]
-    forms = list(forms_for(data, others, source.name.name, text, source.convention))[:_MOST_FORMS]
+    forms = list(forms_for(data, others, source.name.name, text, source.convention))[:16]
     first, *rest = choices(source.name.name, parameters)
     made = [
         first,
@@ -295,7 +278,7 @@ def _release_methods(cls: PublicName) -> list[Method]:
                     method,
                 )
             )
-    return [method for *_, method in sorted(found, key=lambda each: each[:4])][:_MOST_METHODS]
+    return [method for *_, method in sorted(found, key=lambda each: each[:4])][:3]
 
 
 def objects(source: Source) -> Iterator[Recipe]:
@@ -318,15 +301,12 @@ def objects(source: Source) -> Iterator[Recipe]:
         and data_parameter(m.parameters or ()) is not None
     ]
     for method in sorted(static, key=lambda m: (not _spends(m), m.name not in RELEASE_METHODS)):
-        if data_parameter(method.parameters or ()) is None:
-            continue
-        doc = f"{method.doc}\n{cls.doc}"
         called = replace(
             cls,
             kind="function",
             name=f"{cls.name}.{method.name}",
             parameters=method.parameters,
-            doc=doc,
+            doc=f"{method.doc}\n{cls.doc}",
         )
         yield from function_recipes(replace(source, name=called))
 
@@ -431,7 +411,18 @@ def _setting(
     """Yield the lines that call the setters of `mechanism`, with their arguments; a method
     ``with_...`` may return another object.
     """
-    for setter in _chosen_setters(setters, choice):
+    names = [setter.name.partition("_")[2] for setter in setters]
+    # one for epsilon only
+    left_out = (
+        "epsilon"
+        if choice.delta and "epsilon_delta" in names
+        else "epsilon_delta"
+        if "epsilon" in names
+        else ""
+    )
+    order = ("epsilon", "epsilon_delta", "delta", "sensitivity", "bounds", "privacy")
+    chosen = [setter for setter, name in zip(setters, names, strict=True) if name != left_out]
+    for setter in sorted(chosen, key=lambda setter: order.index(setter.name.partition("_")[2])):
         arguments = fill(
             setter.parameters or (),
             form,
@@ -444,21 +435,6 @@ def _setting(
                 f"{'mechanism = ' * setter.name.startswith('with_')}mechanism.{setter.name}({arguments.spelled()})",  # noqa: E501
                 arguments,
             )
-
-
-def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:
-    """Return the setters to call, with one for epsilon only."""
-    names = [setter.name.partition("_")[2] for setter in setters]
-    left_out = (
-        "epsilon"
-        if choice.delta and "epsilon_delta" in names
-        else "epsilon_delta"
-        if "epsilon" in names
-        else ""
-    )
-    order = ("epsilon", "epsilon_delta", "delta", "sensitivity", "bounds", "privacy")
-    chosen = [setter for setter, name in zip(setters, names, strict=True) if name != left_out]
-    return sorted(chosen, key=lambda setter: order.index(setter.name.partition("_")[2]))
 
 
 def _with_kept_epsilon(
@@ -635,7 +611,7 @@ def _fed(
                 f"return [mechanism.{fed.name}(each) for each in {form.data}]",
             )
             # a sequential test may need more records
-            for size in (form.domain["size"], _STREAM) if form.many else ():
+            for size in (form.domain["size"], 100) if form.many else ():
                 longer = replace(
                     form,
                     what=f"{form.what}, one after the other",

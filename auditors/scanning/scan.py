@@ -227,14 +227,7 @@ def prepare(
             seconds=_DISCOVERY_SHARE * seconds,
             progress=lambda name: announce(f"import {name}"),
         )
-        options: Json = {
-            "python": python,
-            "preamble": found.preamble,
-            "root": str(found.about.get("root") or ""),
-            "memory": memory,
-        }
-        options["deadline"] = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
-        options["progress"] = lambda done, total, name: announce(f"{done + 1} of {total}: {name}")
+        deadline = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
         typed = typed_entries(
             found,
             python=python,
@@ -246,9 +239,17 @@ def prepare(
         readings = [
             reading for reading in readings_of(found) if reading.name.name not in typed.covered
         ]
-        earlier = written(
-            package, file, found, propose(readings, folder, **options), python, typed=typed
+        proposals = propose(
+            readings,
+            folder,
+            python=python,
+            preamble=found.preamble,
+            root=str(found.about.get("root") or ""),
+            memory=memory,
+            deadline=deadline,
+            progress=lambda done, total, name: announce(f"{done + 1} of {total}: {name}"),
         )
+        earlier = written(package, file, found, proposals, python, typed=typed)
     if trust:
         confirm(file, trust, earlier.rows)
     return earlier
@@ -268,13 +269,15 @@ def typed_entries(
     if program is None:
         return TypedEntries()
     taken = {name["name"] for name in found.objects if not name["name"].startswith("make_")}
-    options: Json = {
-        "python": python,
-        "folder": folder,
-        "memory": round(memory * 2**30),
-        "seconds": seconds,
-    }
-    return search(program, taken, **options, progress=progress)
+    return search(
+        program,
+        taken,
+        python=python,
+        folder=folder,
+        memory=round(memory * 2**30),
+        seconds=seconds,
+        progress=progress,
+    )
 
 
 def written(
@@ -292,15 +295,16 @@ def written(
     """
     about, root = found.about, str(found.about.get("root") or "")
     title = f"{about['distribution']} {about['version']}" if about.get("distribution") else package
-    relative = os.path.relpath(root, file.resolve().parent) if root else ""
-    options: Json = {
-        "about": about,
-        "python": python,
-        "root": relative,
-        "preamble": found.preamble,
-        "typed": typed,
-    }
-    text = target_file(proposals, title=title, file=file.name, **options)
+    text = target_file(
+        proposals,
+        title=title,
+        file=file.name,
+        about=about,
+        python=python,
+        root=os.path.relpath(root, file.resolve().parent) if root else "",
+        preamble=found.preamble,
+        typed=typed,
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
     places = {each["name"]: f"{each['module']}.{each['name']}" for each in found.objects}
@@ -344,13 +348,15 @@ def propose_one(package: str, name: str, file: Path, *, python: str | None) -> P
             raise InvalidArgument(
                 f"--from must name one public function or class of {package}, got {name!r}{what}"
             )
-        options: Json = {
-            "python": python,
-            "preamble": found.preamble,
-            "root": str(found.about.get("root") or ""),
-            "memory": 0.0,
-        }
-        (proposal,) = propose(same, folder, deadline=time.monotonic() + 60.0, **options)
+        (proposal,) = propose(
+            same,
+            folder,
+            python=python,
+            preamble=found.preamble,
+            root=str(found.about.get("root") or ""),
+            memory=0.0,
+            deadline=time.monotonic() + 60.0,
+        )
     written(package, file, found, [proposal], python, record=False)
     return proposal
 
@@ -500,14 +506,14 @@ def _audit_summary(own: Sequence[Audited], row: Row) -> Json:
         str(getattr(result, "claim", "") or ""),
         bool(getattr(result, "guessed", "") or getattr(result, "guess", "")),
     )
-    confidence = "confirmed" if row.guess and not guessed else row.confidence
-    found: Json = {
+    return {
         "audited": ", ".join(worst.how),
         "claim": claim,
         "guessed": guessed,
-        "confidence": confidence,
+        "confidence": "confirmed" if row.guess and not guessed else row.confidence,
+        "verdict": worst.verdict_name,
+        "why": why,
     }
-    return found | {"verdict": worst.verdict_name, "why": why}
 
 
 def budgets_of(outcomes: Sequence[Audited]) -> dict[str, Json]:
