@@ -320,9 +320,14 @@ def _confirm(
     if law is None:
         return found, 0
     trials = max(request.trials, 200_000)
-    laws = [law.lower, law.lower.swapped()]
     end = confirmed(
-        request.mechanism, request.pair, claim, laws, trials, 1 - request.confidence, rng
+        request.mechanism,
+        request.pair,
+        claim,
+        [law.lower, law.lower.swapped()],
+        trials,
+        1 - request.confidence,
+        rng,
     )
     if end is not None and end.value > edge:
         found = found.with_lower(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon))
@@ -360,8 +365,11 @@ def _decide(
     ):
         verdict = Verdict.INCONCLUSIVE
     elif verdict is Verdict.INCONCLUSIVE and low.value > request.edge:
-        why = "this number of samples does not confirm that it exceeds the claim"
-        notes = (f"{request.claim.symbol} is {low.value:.6g} by numerics alone: {why}", *notes)
+        notes = (
+            f"{request.claim.symbol} is {low.value:.6g} by numerics alone: this number of samples "
+            "does not confirm that it exceeds the claim",
+            *notes,
+        )
     decision = _Decision(verdict, low, high, notes)
     return decision if request.declared else _decision_on_sampler(decision, mismatch, request.edge)
 
@@ -391,8 +399,10 @@ def _decision_on_sampler(decision: _Decision, mismatch: Mismatch, edge: float) -
             "smaller than that of the density"
         )
     else:
-        runs = f"runs that would notice a noise scale that differs by {100 * TOLERANCE:g} %"
-        why = f"a certificate of the mechanism needs {runs}: raise trials"
+        why = (
+            "a certificate of the mechanism needs runs that would notice a noise scale that "
+            f"differs by {100 * TOLERANCE:g} %: raise trials"
+        )
     high = replace(
         high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}"
     )

@@ -116,8 +116,7 @@ def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:
     if not moving:
         constant = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
         return EnclosedLaw(constant, constant, "identical factors", "exact")
-    count = sum(times for _, times in moving)
-    step = _grid_step(moving, count)
+    step = _grid_step(moving, sum(times for _, times in moving))
     routes = sorted({law.route.split(",")[0].split(" of ")[0] for law, _ in moving})
     route = (
         f"composition of {factors} factors, privacy-loss distributions on a grid of {step:.3g}; "

@@ -442,9 +442,8 @@ def _check_total(
         k > 200
         or not np.all(np.isfinite(rows))
         or any(len(np.unique(column)) < cut // 2 for column in fit.T)
+        or not fills_space(mechanism, dataset, fit, np.ones(k, dtype=bool), rng)
     ):
-        return
-    if not fills_space(mechanism, dataset, fit, np.ones(k, dtype=bool), rng):
         return
     normal = fitted_normal(fit)
     if normal is None:

@@ -175,11 +175,10 @@ class Mismatch:
                 "the size of a mismatch of sampler and density that would have been noticed is "
                 "unknown"
             )
-        text = (
+        return (
             f"{' or '.join(parts)} would have been noticed with probability {POWER:g} (sampler "
             f"against density, {self.runs:,} runs)"
-        )
-        return text + (
+        ) + (
             f"; also {100 * self.odd:.2g} % of runs with a tenth of the noise"
             if math.isfinite(self.odd)
             else ""

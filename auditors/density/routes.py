@@ -455,12 +455,11 @@ def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) 
     unseen = max(unseen_p, unseen_q)
     # rounding error of a sum of a thousand masses
     missing = unseen if unseen > 1e-13 * max(1.0, 1e-3 * len(rows)) else 0.0
-    label = "enclosure" if missing else "exact"
     return EnclosedLaw(
         law,
         replace(law, unseen_p=unseen_p, unseen_q=unseen_q),
         f"{route} of {len(rows)} outputs",
-        label,
+        "enclosure" if missing else "exact",
         missing=missing,
     )
 
@@ -507,11 +506,13 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
             if len(seen) <= len(rows) // 8
             else None
         )
-    if np.count_nonzero(~discrete) > 3 or np.any(distinct[~discrete] < len(rows) // 2):
-        return None
-    if not all(
-        fills_space(mechanism, d, part.values, ~discrete, rng)
-        for d, part in zip((d0, d1), parts, strict=True)
+    if (
+        np.count_nonzero(~discrete) > 3
+        or np.any(distinct[~discrete] < len(rows) // 2)
+        or not all(
+            fills_space(mechanism, d, part.values, ~discrete, rng)
+            for d, part in zip((d0, d1), parts, strict=True)
+        )
     ):
         return None
     return _quadrature(mechanism, rows, discrete, d0, d1)

@@ -154,15 +154,12 @@ class FunctionResult(Result):
         return f"{self.verdict.value.replace('_', ' ')}: {self._summary()}"
 
     def to_json(self) -> Json:
-        return document(self, self.kind, self._statement(), {"seed": self.seed, **self._fields()})
+        fields = self._fields()
+        return document(self, self.kind, fields.pop("claim"), {"seed": self.seed, **fields})
 
     def _advice(self) -> str:
         """Return advice for a finding that is not a violation; an empty text without one."""
         return ""
-
-    @abstractmethod
-    def _statement(self) -> str:
-        """Return the audited claim in words."""
 
     @abstractmethod
     def _summary(self) -> str:
@@ -170,7 +167,9 @@ class FunctionResult(Result):
 
     @abstractmethod
     def _fields(self) -> Json:
-        """Return the measured values as plain JSON types."""
+        """Return the audited claim in words as `claim`, and the measured values, as plain JSON
+        types.
+        """
 
     @abstractmethod
     def _witness_fields(self) -> Json | None:

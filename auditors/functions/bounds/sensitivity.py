@@ -127,17 +127,14 @@ class SensitivityResult(FunctionResult):
             return (
                 f"the function moves by {times} times the claimed {self.bound:.6g} ({how}; {where})"
             )
-        found = (
+        return (
             f"largest ratio found {self.ratio:.6g} of the claimed {self.bound:.6g} in "
-            f"{self.evaluations} evaluations"
+            f"{self.evaluations} evaluations ({how}; {where})"
         )
-        return f"{found} ({how}; {where})"
-
-    def _statement(self) -> str:
-        return f"moves by at most {self.bound:.6g}"
 
     def _fields(self) -> Json:
         return {
+            "claim": f"moves by at most {self.bound:.6g}",
             "bound": self.bound,
             "norm": self.norm,
             "ratio": strict(self.ratio),
@@ -306,12 +303,10 @@ def _result(
         and measure.coarse
         and size / bound > 1 + _SLACK
     ):
-        excess = (
-            f"the function moves by {size / bound:.9g} times the claimed bound, an excess within "
-            f"the rounding of {measure.coarse}"
-        )
         note = (
-            f"{excess} ({error:.3g} at these values): add the rounding to the bound, or use float64"
+            f"the function moves by {size / bound:.9g} times the claimed bound, an excess within "
+            f"the rounding of {measure.coarse} ({error:.3g} at these values): add the rounding to "
+            "the bound, or use float64"
         )
         fields["notes"] = (*fields.get("notes", ()), note)
     return SensitivityResult(

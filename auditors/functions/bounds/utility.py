@@ -100,11 +100,9 @@ class UtilityResult(FunctionResult):
         assumption = f", {claim.assumption}" if claim.assumption else ""
         return f"{claim}: {claim.describe(self.estimate, self.runs)} ({limits}{assumption})"
 
-    def _statement(self) -> str:
-        return str(self.claim)
-
     def _fields(self) -> Json:
         return {
+            "claim": str(self.claim),
             "runs": self.runs,
             "confidence": self.confidence,
             "claimed": self.claim.limit_to_json(),

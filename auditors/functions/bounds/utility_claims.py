@@ -234,13 +234,10 @@ class MeanBound(_Bound):
         ):
             if outside.any():
                 run = int(np.flatnonzero(outside)[0])
-                advice = (
-                    f"got {values[run]:.6g} in run {run}; state its range, as in "
-                    f"MeanBound({self.bound:g}, low=..., high=...)"
-                )
                 raise InvalidArgument(
                     f"audit_utility: error must be at {rule} {end} = {getattr(self, end):g}, "
-                    f"{advice}"
+                    f"got {values[run]:.6g} in run {run}; state its range, as in "
+                    f"MeanBound({self.bound:g}, low=..., high=...)"
                 )
         return estimate, *range_limits(values, self.low, self.high, alpha), spread
 
@@ -346,11 +343,10 @@ class Scaling(UtilityClaim):
         return "assumed" if self.statistic == "mean" else "statistical"
 
     def describe(self, estimate: float, runs: int) -> str:
-        slope = (
+        return (
             f"slope {estimate:.4g} of the {self.statistic} error against the claimed "
-            f"{self.exponent:g}"
+            f"{self.exponent:g}, from {len(self.grid)} points of {runs} runs"
         )
-        return f"{slope}, from {len(self.grid)} points of {runs} runs"
 
     def describe_limits(self, lower: float, upper: float, confidence: float) -> str:
         return (
@@ -363,14 +359,17 @@ class Scaling(UtilityClaim):
         return {"kind": "scaling", "limit": self.exponent, "margin": _MARGIN}
 
     def points_to_json(self, points: Sequence[UtilityPoint]) -> Json:
-        listed = [
-            {
-                "regressor": self.regressor(p.value),
-                **{key: strict(value) for key, value in asdict(p).items()},
-            }
-            for p in points
-        ]
-        return {"exponent": self.exponent, "regressor": self.name, "points": listed}
+        return {
+            "exponent": self.exponent,
+            "regressor": self.name,
+            "points": [
+                {
+                    "regressor": self.regressor(p.value),
+                    **{key: strict(value) for key, value in asdict(p).items()},
+                }
+                for p in points
+            ],
+        }
 
     def for_witness(self) -> tuple[UtilityClaim, Json | None] | None:
         if self.transform is None:
@@ -417,10 +416,6 @@ class Scaling(UtilityClaim):
             if lower > self.exponent and slope > self.exponent + _MARGIN
             else Verdict.NOT_REFUTED
         )
-        notes = (
-            f"refuted by slopes above {self.exponent + max(_MARGIN, slope - lower):.4g}: "
-            f"{_MARGIN:g} is left for slower terms",
-        )
         return {
             "verdict": verdict,
             "estimate": slope,
@@ -429,7 +424,10 @@ class Scaling(UtilityClaim):
             "standard_error": spread,
             "points": tuple(points),
             "constant": float(np.exp(fit.intercept)),
-            "notes": notes,
+            "notes": (
+                f"refuted by slopes above {self.exponent + max(_MARGIN, slope - lower):.4g}: "
+                f"{_MARGIN:g} is left for slower terms",
+            ),
         }
 
     def _point(
@@ -462,10 +460,9 @@ class Scaling(UtilityClaim):
                 *limits,
             )
         if not (math.isfinite(point.error) and point.error > 0):
-            name = f"{self.statistic} error at {self.parameter} = {value:g}"
             raise InvalidArgument(
                 "audit_utility: error must be positive and finite for the regression, got "
-                f"{point.error!r} as the {name}"
+                f"{point.error!r} as the {self.statistic} error at {self.parameter} = {value:g}"
             )
         return point
 

@@ -177,8 +177,8 @@ class MetamorphicResult(FunctionResult):
             case = [to_jsonable(item) for item in self.case]
         except InvalidArgument:
             return None
-        more = {"output_metric": self.output_metric} if self.output_metric else {}
-        return more | {
+        return {
+            **({"output_metric": self.output_metric} if self.output_metric else {}),
             "relation": self.relation,
             "case": case,
             "finding": self.finding,
@@ -188,9 +188,6 @@ class MetamorphicResult(FunctionResult):
     def _advice(self) -> str:
         return "no change is needed on this evidence, which is not a proof"
 
-    def _statement(self) -> str:
-        return self.statement
-
     def _summary(self) -> str:
         if self.verdict is not Verdict.VIOLATED:
             return f"{self.statement}, in {self.tried} cases"
@@ -199,6 +196,7 @@ class MetamorphicResult(FunctionResult):
 
     def _fields(self) -> Json:
         return {
+            "claim": self.statement,
             "metamorphic_relation": self.relation,
             "finding": self.finding,
             "case": None if self.case is None else [_written(item) for item in self.case],

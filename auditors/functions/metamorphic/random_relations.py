@@ -81,10 +81,14 @@ def zero_epsilon_is_constant(
         tried += 1
         # SUSPECT if the mechanism's own claim, which is not audited, is a guess
         if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
-            finding = (
-                f"the laws on two datasets differ: epsilon > {found.epsilon_lower:.4g} certified"
+            return Outcome(
+                f"the laws on two datasets differ: epsilon > {found.epsilon_lower:.4g} certified",
+                tuple(case),
+                (),
+                1 - confidence,
+                tried,
+                failed,
             )
-            return Outcome(finding, tuple(case), (), 1 - confidence, tried, failed)
     return Outcome(tried=tried, failed=failed)
 
 
@@ -153,12 +157,16 @@ def more_epsilon_spreads_no_more(
         upper = 1 - float(clopper_pearson_lower(half - counts[0], half, alpha))
         lower = float(clopper_pearson_lower(counts[1], half, alpha))
         if lower > upper:
-            finding = (
+            return Outcome(
                 f"two outputs are more than {distance:.6g} apart in {counts[0]} of {half} "
                 f"pairs of runs at epsilon = {epsilon:g}, and in "
-                f"{counts[1]} at epsilon = {2 * epsilon:g}"
+                f"{counts[1]} at epsilon = {2 * epsilon:g}",
+                tuple(case),
+                tuple(counts),
+                1 - confidence,
+                tried,
+                failed,
             )
-            return Outcome(finding, tuple(case), tuple(counts), 1 - confidence, tried, failed)
     return Outcome(tried=tried, failed=failed)
 
 

@@ -304,9 +304,8 @@ def _confirmed(found: Found, search: Search) -> Found | None:
             again is None
             or again.kind != found.excess.kind
             or again.measured != found.excess.measured
+            or not (_same(left, found.outcomes[0]) and _same(right, found.outcomes[1]))
         ):
-            return None
-        if not (_same(left, found.outcomes[0]) and _same(right, found.outcomes[1])):
             return None
     return found
 

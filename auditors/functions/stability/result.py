@@ -187,17 +187,11 @@ class StabilityResult(FunctionResult):
             ).partition("; it last printed")[0]
             return f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
         if self.law is not None and self.finding == LAW:
-            further = (
-                f"further than the map, {format_number(self.bound)}, from all usual outputs of "
-                "the second input"
-            )
-            counts = (
-                f"{self.law.far:,} of {self.law.runs:,} outputs of the first input are "
-                f"{further}, and {self.law.near:,} of the second"
-            )
             return (
-                f"{counts} are new ({self.output_metric}, {self.where}, confidence "
-                f"{self.law.confidence:g})"
+                f"{self.law.far:,} of {self.law.runs:,} outputs of the first input are further "
+                f"than the map, {format_number(self.bound)}, from all usual outputs of the second "
+                f"input, and {self.law.near:,} of the second are new ({self.output_metric}, "
+                f"{self.where}, confidence {self.law.confidence:g})"
             )
         if self.finding:
             moved = (
@@ -210,17 +204,16 @@ class StabilityResult(FunctionResult):
                     f"{format_ratio(self.ratio)}"
                 )
             return f"{moved} for {self.where}: ratio {format_ratio(self.ratio)}"
-        distances = ", ".join(map(format_number, self.audited))
         if self.randomized:
             return (
                 f"no two inputs were found whose random outputs move too far, in {self.pairs:,} "
                 f"pairs with {self.inputs:,} runs"
             )
-        found = (
+        distances = ", ".join(map(format_number, self.audited))
+        return (
             f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of "
-            f"{self.inputs:,} inputs"
+            f"{self.inputs:,} inputs ({self.input_metric} distance {distances})"
         )
-        return f"{found} ({self.input_metric} distance {distances})"
 
     def pair_json(self) -> Json | None:
         """Return the two inputs as a pair of a report; None without a finding."""
@@ -233,11 +226,9 @@ class StabilityResult(FunctionResult):
             "why": f"at {self.input_metric} distance {format_number(self.d_in)}",
         }
 
-    def _statement(self) -> str:
-        return f"{self.output_metric} distance of outputs is at most map(d_in)"
-
     def _fields(self) -> Json:
         return {
+            "claim": f"{self.output_metric} distance of outputs is at most map(d_in)",
             "relation": self.input_metric,
             "finding": self.finding,
             "d_in": strict(float(self.d_in)) if self.d_in is not None else None,
@@ -476,8 +467,8 @@ def recheck(result: Json) -> bool:
     if finding == LAW and kind == EXCEEDS and LawTest.from_json(result.get("law") or {}).refuted:
         kind = LAW
     right = (kind, written(found.measured)) if found else ("", None)
-    if right != (finding, result.get("measured_exact")):
-        recorded = (finding, result.get("measured_exact"))
+    recorded = (finding, result.get("measured_exact"))
+    if right != recorded:
         raise InvalidArgument(
             f"result {name!r} is damaged or edited: finding and measured_exact must be "
             f"{right}, got {recorded}"

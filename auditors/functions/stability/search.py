@@ -67,9 +67,7 @@ class Excess:
 
 def outcome_of(value: Any) -> Any:
     """Return a value as it is, and an exception as a Failure."""
-    if not isinstance(value, BaseException):
-        return value
-    if isinstance(value, Unfinished):
+    if not isinstance(value, BaseException) or isinstance(value, Unfinished):
         return value
     if isinstance(value, Aborted):
         return Failure(ABORTS, str(value))
