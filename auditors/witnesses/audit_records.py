@@ -166,7 +166,19 @@ def pack(span: Span) -> bytes:
         "last": span.last,
         "raised": span.raised,
         "seconds": span.seconds,
-        "parts": [_part_json(p, s, arrays) for p, s in span.parts],
+        "parts": [
+            {
+                "segment": place,
+                "rounds": part.rounds,
+                "lost": part.lost,
+                "single": part.single,
+                "seconds": part.seconds,
+                "marks": [f"{mark:x}" for mark in part.marks],
+                "tables": [table.tolist() for table in part.tables],
+                "sides": [[_outputs_json(side, arrays) for side in sides] for sides in part.sides],
+            }
+            for place, part in span.parts
+        ],
     }
     text = json.dumps(head, separators=(",", ":")).encode()
     if not arrays:
@@ -194,35 +206,20 @@ def unpack(first: int, data: bytes) -> Span:
     return Span(first, int(head["last"]), parts, bool(head["raised"]), float(head["seconds"]))
 
 
-def _part_json(place: int, part: Segment, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return a part of a span as JSON, and add the numbers of its outputs to `arrays`."""
-    return {
-        "segment": place,
-        "rounds": part.rounds,
-        "lost": part.lost,
-        "single": part.single,
-        "seconds": part.seconds,
-        "marks": [f"{mark:x}" for mark in part.marks],
-        "tables": [table.tolist() for table in part.tables],
-        "sides": [[_outputs_json(side, arrays) for side in sides] for sides in part.sides],
-    }
-
-
 def _outputs_json(side: Outputs | None, arrays: dict[str, Any]) -> Any:
     """Return the outputs of one side as JSON, and add their numbers to `arrays`."""
     if side is None:
         return None
     number = len(arrays) // 2
     arrays[f"values{number}"], arrays[f"codes{number}"] = side.values, side.codes
-    texts = [
-        [code, [list(dataclasses.astuple(each)) for each in held]]
-        for code, held in side.texts.items()
-    ]
     return [
         number,
         [[code, name] for code, name in side.names.items()],
         sorted(side.opaque),
-        texts,
+        [
+            [code, [list(dataclasses.astuple(each)) for each in held]]
+            for code, held in side.texts.items()
+        ],
         side.signs,
     ]
 
@@ -245,14 +242,12 @@ def _part_from_json(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
         )
 
     sides: list[Sides] = [(outputs(one), outputs(zero)) for one, zero in part["sides"]]
-    marks = [int(mark, 16) for mark in part["marks"]]
-    tables = [np.array(table, dtype=np.int64) for table in part["tables"]]
     return Segment(
-        tables,
+        [np.array(table, dtype=np.int64) for table in part["tables"]],
         sides,
         int(part["rounds"]),
         int(part["lost"]),
-        marks,
+        [int(mark, 16) for mark in part["marks"]],
         float(part["seconds"]),
         bool(part["single"]),
     )
@@ -322,11 +317,11 @@ class AuditLedger:
         """
         self.flush()
         self._put(*insert_statement("facts", self.entry.id, f"end {number}", json.dumps(outcome)))
-        spans = (
+        self._put(
             "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND "
-            "substr(payload, 1, 1) = ?"
+            "substr(payload, 1, 1) = ?",
+            (self.entry.id, ARCHIVE),
         )
-        self._put(spans, (self.entry.id, ARCHIVE))
         self.flush()
         with suppress(sqlite3.Error):
             self.store.connection.executescript("PRAGMA incremental_vacuum")
@@ -350,19 +345,20 @@ class AuditLedger:
         try:
             return unpack(first, rows[0][4])
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            text = f"the chunks from {first} on of phase {stage.key[2]} cannot be read ({error})"
-            raise InvalidArgument(f"store must be whole, got {self.store.path}: {text}") from None
+            raise InvalidArgument(
+                f"store must be whole, got {self.store.path}: the chunks from {first} on of phase "
+                f"{stage.key[2]} cannot be read ({error})"
+            ) from None
 
     def write(self, stage: Stage, span: Span) -> None:
         """Add a span; the next transaction writes it."""
-        rounds = sum(part.rounds for _, part in span.parts)
         self._put(
             *insert_statement(
                 "spans",
                 self._stage(stage),
                 span.first,
                 span.last,
-                rounds,
+                sum(part.rounds for _, part in span.parts),
                 pack(span),
                 how="OR IGNORE",
             )
@@ -402,8 +398,10 @@ class AuditLedger:
                 "source": place_of(mechanism, target),
             }
             text = json.dumps(strict(content), allow_nan=False)
-            values = (time.time(), result.verdict.value, text, self.entry.id)
-            self._put("UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", values)
+            self._put(
+                "UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?",
+                (time.time(), result.verdict.value, text, self.entry.id),
+            )
         self.flush()
 
     def changed_outputs(self, rounds: int) -> InvalidArgument:

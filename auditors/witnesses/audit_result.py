@@ -223,7 +223,8 @@ class AuditResult(ClaimResult):
             "description": str(self.description) if value else event.describe(),
             "counts": counts,
             "trials": self.requested,
-        } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
+            **({"scores": [score.to_json() for score in self.scores]} if self.scores else {}),
+        }
         return build_witness(self, "value" if value else "bit", pair, bound, more)
 
     @property
@@ -279,10 +280,11 @@ class AuditResult(ClaimResult):
             "trials": self.trials,
             "requested": self.requested,
             "seed": self.seed,
-        } | ({"guessed": self.guessed} if self.guessed else {})
-        fields |= {"cpu_seconds": round(self.cpu_seconds, 3)} if self.cpu_seconds else {}
-        fields |= {"trace": self.trace.to_json()} if self.trace else {}
-        fields |= {"causes": [cause.to_json() for cause in self.causes]} if self.causes else {}
+            **({"guessed": self.guessed} if self.guessed else {}),
+            **({"cpu_seconds": round(self.cpu_seconds, 3)} if self.cpu_seconds else {}),
+            **({"trace": self.trace.to_json()} if self.trace else {}),
+            **({"causes": [cause.to_json() for cause in self.causes]} if self.causes else {}),
+        }
         return claim_document(self, "black box", fields) | (
             {"scores": [score.to_json() for score in self.scores]} if self.scores else {}
         )
@@ -294,15 +296,8 @@ def headline_of(
     """Return the headline of an audit from its numbers; `note` is the first of its notes."""
     symbol, confidence_text = claim.symbol, f"confidence {confidence:.12g}"
     if verdict is Verdict.VIOLATED:
-        if math.isinf(lower):
-            return (
-                f"VIOLATED: no finite {symbol} holds, certified against the claim {claim} "
-                f"({confidence_text})"
-            )
-        return (
-            f"VIOLATED: {symbol} > {lower:.4g} certified against the claim {claim} "
-            f"({confidence_text})"
-        )
+        bound = f"no finite {symbol} holds," if math.isinf(lower) else f"{symbol} > {lower:.4g}"
+        return f"VIOLATED: {bound} certified against the claim {claim} ({confidence_text})"
     if verdict is Verdict.SUSPECT:
         bound = f"no finite {symbol} holds" if math.isinf(lower) else f"{symbol} > {lower:.4g}"
         return (
@@ -313,8 +308,9 @@ def headline_of(
         found = (
             f"; a violation of {detectable:.4g} or more, of the same shape, would have been "
             "found 9 times in 10"
+            if math.isfinite(detectable)
+            else ""
         )
-        found = found if math.isfinite(detectable) else ""
         return (
             f"NOT REFUTED: no violation of {claim} found; {symbol} > {lower:.4g} certified "
             f"({confidence_text}){found}"
@@ -407,10 +403,9 @@ class TraceResult(ClaimResult):
             return self.audit.witness
         if not self.findings or self.pair is None:
             return None
-        found = [f.to_json() for f in self.findings]
         more = {
             "kind": "trace",
-            "findings": found,
+            "findings": [f.to_json() for f in self.findings],
             "runs": self.runs,
             "primitives": self.primitives,
         }
@@ -452,10 +447,9 @@ class TraceResult(ClaimResult):
             return f"INCONCLUSIVE: {found}{audit_text} ({self.runs} runs)"
         if self.doubt:
             return f"INCONCLUSIVE: {self.doubt} ({self._pair_name()}; {self.runs} runs)"
-        loss = self.describe_loss()
         return (
-            f"NOT REFUTED: the trace shows no violation on {self._pair_name()} ({loss}; "
-            f"{self.runs} runs; no proof over other pairs)"
+            f"NOT REFUTED: the trace shows no violation on {self._pair_name()} "
+            f"({self.describe_loss()}; {self.runs} runs; no proof over other pairs)"
         )
 
     def describe_loss(self) -> str:

@@ -124,13 +124,6 @@ class CanaryResult(ClaimResult):
         """
         if self.verdict is not Verdict.VIOLATED:
             return None
-        counts = {
-            "canaries": self.canaries,
-            "included": self.included,
-            "runs": self.runs,
-            "guesses": self.guesses,
-            "right": self.right,
-        }
         return seal(
             {
                 "schema_version": SCHEMA,
@@ -142,7 +135,13 @@ class CanaryResult(ClaimResult):
                 "method": self.method,
                 "fixed": self.fixed,
                 "delta": self.delta,
-                "counts": counts,
+                "counts": {
+                    "canaries": self.canaries,
+                    "included": self.included,
+                    "runs": self.runs,
+                    "guesses": self.guesses,
+                    "right": self.right,
+                },
                 "alpha": self.alpha,
                 "bound": strict(self.parameter_lower),
                 "confidence": self.confidence,
@@ -168,13 +167,11 @@ class CanaryResult(ClaimResult):
             return f"VIOLATED: {bound} against the claim {self.claim} ({confidence_text}; {of})"
         law = "Gaussian noise" if self.delta else "randomized response"
         found = (
-            f"{law} of epsilon = {self.detectable:.4g} on isolated canaries would have been "
+            f"with this few canaries, no epsilon of {law} would be found with probability 0.9"
+            if math.isinf(self.detectable)
+            else f"{law} of epsilon = {self.detectable:.4g} on isolated canaries would have been "
             "found with probability 0.9"
         )
-        if math.isinf(self.detectable):
-            found = (
-                f"with this few canaries, no epsilon of {law} would be found with probability 0.9"
-            )
         return (
             f"NOT REFUTED: no violation of {self.claim} found; {bound} ({confidence_text}; "
             f"{of}); {found}"

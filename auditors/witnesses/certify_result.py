@@ -212,9 +212,8 @@ class CertifyResult(ClaimResult):
                 "kind": worst.kind,
                 "loss": strict(worst.loss),
             }
-        event = {"kind": "loss", "above": strict(self.epsilon_lower), "output": output}
         more = {
-            "event": event,
+            "event": {"kind": "loss", "above": strict(self.epsilon_lower), "output": output},
             "description": self.event,
             "route": self.route,
             "trials": self.trials,
@@ -252,19 +251,21 @@ class CertifyResult(ClaimResult):
         evidence_text = (
             f"{self.about}; {self.route}; lower end: {self.lower_end}; upper end: {self.upper_end}"
         )
-        if self.verdict is Verdict.VIOLATED and math.isinf(self.parameter_lower):
-            return (
-                f"VIOLATED: no finite {symbol} holds on this pair, against the claim "
-                f"{self.claim} ({evidence_text})"
-            )
         if self.verdict is Verdict.VIOLATED:
+            bound = (
+                f"no finite {symbol} holds"
+                if math.isinf(self.parameter_lower)
+                else f"{symbol} is at least {self.parameter_lower:.5g}"
+            )
             return (
-                f"VIOLATED: {symbol} is at least {self.parameter_lower:.5g} on this pair, "
-                f"against the claim {self.claim} ({evidence_text})"
+                f"VIOLATED: {bound} on this pair, against the claim {self.claim} ({evidence_text})"
             )
         low, high = (f"{end:.5g}" for end in (self.parameter_lower, self.parameter_upper))
-        named = self.pair.why not in ("", "given")
-        scope = f"for the pair '{self.pair.why}' only" if named else "for this pair only"
+        scope = (
+            "for this pair only"
+            if self.pair.why in ("", "given")
+            else f"for the pair '{self.pair.why}' only"
+        )
         if (
             self.verdict is Verdict.CERTIFIED
             and low == high

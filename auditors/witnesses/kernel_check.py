@@ -134,16 +134,13 @@ def _with_problem(result: AuditResult, problem: str) -> AuditResult:
             f"the bound {result.parameter_lower:.12g} exceeds the claim by less than the "
             "rounding of the kernel: the claim is not refuted"
         )
-        epsilon = (
-            min(result.epsilon_lower, parameter)
-            if result.claim.bounds_epsilon
-            else result.epsilon_lower
-        )
         return replace(
             result,
             verdict=Verdict.NOT_REFUTED,
             parameter_lower=parameter,
-            epsilon_lower=epsilon,
+            epsilon_lower=min(result.epsilon_lower, parameter)
+            if result.claim.bounds_epsilon
+            else result.epsilon_lower,
             notes=(why, *result.notes),
         )
     bound, claim = (

@@ -151,11 +151,10 @@ class Basis:
     @classmethod
     def from_json(cls, data: Json) -> Basis:
         """Return the Basis that `to_json` wrote."""
-        cells = tuple(tuple(int(count) for count in side) for side in data.get("cells", ()))
         return cls(
             float(data.get("alpha", 0.0)),
             tuple(read_part(part, f"stages[{i}]") for i, part in enumerate(data["stages"])),
-            cells,
+            tuple(tuple(int(count) for count in side) for side in data.get("cells", ())),
             float(data.get("cells_alpha", 0.0)),
         )
 
@@ -247,9 +246,12 @@ def read_part(data: Json, path: str = "counts") -> Part:
         refuse(f"{path}.lost", f"be at most the wrong guesses, {data['wrong']}", lost)
     if not 0 <= weight <= 1:
         refuse(f"{path}.weight", "be in [0, 1]", weight)
-    tally = Tally(data["correct"], data["wrong"], data["rounds"], data["directions"])
-    prior = Prior(*map(float, data["prior"])) if "prior" in data else None
-    return Part(tally, float(weight), lost, prior)
+    return Part(
+        Tally(data["correct"], data["wrong"], data["rounds"], data["directions"]),
+        float(weight),
+        lost,
+        Prior(*map(float, data["prior"])) if "prior" in data else None,
+    )
 
 
 def require_stated_value(

@@ -223,14 +223,11 @@ class Replay:
         if self.raw.get("kind") == "canaries":
             with _naming_file(self.file):
                 counted = recompute_witness(self.raw, confidence)
-            text = (
-                "replay of a canary witness: its bound, recomputed from the counts in the file; "
-                "nothing was run"
-            )
             return replace(
                 counted,
                 notes=(
-                    text,
+                    "replay of a canary witness: its bound, recomputed from the counts in the "
+                    "file; nothing was run",
                     *self._confidence_notes(counted.confidence, None),
                     *notes,
                     *counted.notes,
@@ -242,7 +239,6 @@ class Replay:
         result, text, claims = self._run_kind(
             mechanism, trials, used_confidence, seed, executor, progress
         )
-        notes = (*claims, *notes)
         recorded = self.raw["name"]
         renamed = (
             "" if recorded == result.name else f"; the witness calls it {short_json(recorded)}"
@@ -252,6 +248,7 @@ class Replay:
             f"ran {self.describe()}{renamed}",
             *self._confidence_notes(used_confidence, seed if drawn else None),
             *([self.source_changed] if self.source_changed else []),
+            *claims,
             *notes,
         )
         # the first note of an error or an interrupted run is its cause, so these notes follow it
@@ -301,13 +298,10 @@ class Replay:
                 return traced, f"replay of a trace with the recorded findings {recorded}", ()
             witness = read_checked_witness(self.raw, self.file, self.trust.resolve_class)
             claims = _claim_notes(witness, mechanism)
-        text = (
-            f"replay of a witness at the {witness.level} level that certified "
-            f"{witness.claim.symbol} > {witness.bound:.4g}"
-        )
         return (
             self._test_again(witness, mechanism, trials, confidence, seed, executor, progress),
-            text,
+            f"replay of a witness at the {witness.level} level that certified "
+            f"{witness.claim.symbol} > {witness.bound:.4g}",
             claims,
         )
 
@@ -340,7 +334,6 @@ class Replay:
         }
         if found.event is None:
             return certify(mechanism, found.pair, trials=max(trials, 10_000), **common)
-        scores = self._recorded_scores(mechanism)
         return confirm(
             mechanism,
             found.event,
@@ -348,7 +341,7 @@ class Replay:
             trials=trials,
             executor=executor,
             progress=progress,
-            scores=scores,
+            scores=self._recorded_scores(mechanism),
             **common,
         )
 
@@ -545,8 +538,10 @@ def rerun(raw: Json, mechanism: Any, trust: Trust, seed: int, name: str) -> tupl
             raw, mechanism, name
         ), "replay of an accountant witness: the figure was computed again"
     if raw["kind"] == "metamorphic":
-        found = replay_relation(raw, mechanism, seed, name, trust.resolve_class)
-        return found, "replay of a metamorphic witness: the recorded case was run again"
+        return (
+            replay_relation(raw, mechanism, seed, name, trust.resolve_class),
+            "replay of a metamorphic witness: the recorded case was run again",
+        )
     return replay_pair(
         raw, mechanism, trust, name
     ), "replay of a stability witness: both inputs were run again"

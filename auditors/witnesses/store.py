@@ -231,32 +231,35 @@ class Store:
             if entry.name == name and self.renewed:
                 self.drop(entry.id)
             elif entry.name == name:
-                content = differences(entry.identity, identity)
                 raise InvalidArgument(
                     f"store must hold this audit or none of its name, got {self.path}, where "
-                    f"{name} has other content: {content}"
+                    f"{name} has other content: {differences(entry.identity, identity)}"
                 )
         return None
 
     def begin(self, identity: Identity, name: str, planned: int) -> Entry:
         """Add an audit and return its entry."""
         with self.transaction() as connection:
-            values = (
-                identity_hash(identity),
-                name,
-                json.dumps(identity),
-                time.time(),
-                planned,
-                0,
-                None,
-                None,
-                None,
-            )
             number = 1 + max(
                 (row[0] for row, _ in self._checked_rows("audits") if row[0] < _MAX_AUDIT_NUMBER),
                 default=0,
             )
-            connection.execute(*insert_statement("audits", number, *values, how=""))
+            connection.execute(
+                *insert_statement(
+                    "audits",
+                    number,
+                    identity_hash(identity),
+                    name,
+                    json.dumps(identity),
+                    time.time(),
+                    planned,
+                    0,
+                    None,
+                    None,
+                    None,
+                    how="",
+                )
+            )
         found = self.find(identity, name)
         assert found is not None
         return found
@@ -355,9 +358,12 @@ def read_store(path: str | os.PathLike[str]) -> Store:
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     """Return a connection to the file, in SQLite's mode ``rw`` or ``ro``."""
-    place = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(
-        place, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=10.0,
+        isolation_level=None,
+        check_same_thread=False,
     )
     # a damaged text is found by its checksum
     connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")

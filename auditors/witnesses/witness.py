@@ -41,9 +41,6 @@ def build_witness(result: ClaimResult, level: str, pair: Pair, bound: float, mor
     mechanism = getattr(result, "mechanism", None)
     source = source_of(mechanism, result.target) if mechanism is not None else None
     own = getattr(mechanism, "claim", None)
-    optional_fields = ({"source": source} if source else {}) | (
-        {"own_claim": own.on(pair) == result.claim} if isinstance(own, Claim) else {}
-    )
     found = {
         "schema_version": SCHEMA,
         "name": result.name,
@@ -56,8 +53,10 @@ def build_witness(result: ClaimResult, level: str, pair: Pair, bound: float, mor
         "confidence": result.confidence,
         "seed": result.seed,
         "versions": environment(),
+        **({"source": source} if source else {}),
+        **({"own_claim": own.on(pair) == result.claim} if isinstance(own, Claim) else {}),
     }
-    return seal(found | optional_fields | more)
+    return seal(found | more)
 
 
 def function_witness(name: str, function: Callable[..., Any], seed: int, more: Json) -> Json:
