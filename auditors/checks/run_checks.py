@@ -50,7 +50,6 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 
 # findings about the draws, after which the two runs no longer share their noise
 _CALLS = ("CALLS", "SHAPE")
-_TRACE_RUNS = 40  # runs of a trace of a few pairs
 
 
 @check(share=0.026)
@@ -195,11 +194,12 @@ def check_low_bits(subject: Subject) -> None:
         bit_notes = (note for note in result.notes if note.startswith("low bits"))
         raise Skip(next(bit_notes, "the outputs are not floating-point numbers"))
     if result.bit_level.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
-        reason = (
+        raise CheckFailed(
             f"the low bits certify epsilon > {result.bit_level.epsilon_lower:.4g} against "
-            f"{result.claim}"
+            f"{result.claim}",
+            result,
+            violation=True,
         )
-        raise CheckFailed(reason, result, violation=True)
 
 
 @check(Tag.CLAIM, share=0.004)
@@ -212,7 +212,7 @@ def check_noise_played_back(subject: Subject) -> None:
     """
     if isinstance(subject.mechanism, Target) and subject.mechanism.command:
         raise Skip("the noise of a program cannot be recorded")
-    subject.require(_TRACE_RUNS)
+    subject.require(40)  # runs of a trace of a few pairs
     result = trace(
         subject.mechanism,
         subject.pairs[:4],
@@ -275,9 +275,12 @@ def check_draws_do_not_tell(subject: Subject) -> None:
     one, many = (_words_of_batch(subject, subject.pairs[0].d1, size) for size in (1, 64))
     if many <= one:
         raise Skip("the mechanism draws from another generator, whose words cannot be counted")
-    what = "the number of draws, which is not an output, distinguishes the datasets"
     require_indistinguishable(
-        subject, _draw_labels, what, _DrawCounter(subject.mechanism), SideChannel
+        subject,
+        _draw_labels,
+        "the number of draws, which is not an output, distinguishes the datasets",
+        _DrawCounter(subject.mechanism),
+        SideChannel,
     )
 
 

@@ -32,8 +32,6 @@ from dpwitness.auditors.scanning.vocabulary import (
 from dpwitness.mechanisms.wrappers.arguments import GENERATORS
 
 EPSILON, DELTA, RHO = 1.0, 1e-5, 0.5  # privacy parameters of a proposed call
-# epsilon of a permanent randomized response, whose first report has a smaller epsilon
-PERMANENT = 2.0
 OUTPUT_FILE = '"output.csv"'  # expression of the path of a file that a call writes
 _DEPTH = 2  # objects inside of arguments of arguments
 
@@ -207,7 +205,8 @@ def _privacy_value(
         if not parameter.required and default is not None and 0 < default < 1:
             return default, None
         return (DELTA, repr(DELTA)) if parameter.required or choice.delta else (None, None)
-    number = PERMANENT if parameter.word == "eps_perm" else RHO if part == "rho" else EPSILON
+    # the first report of a permanent randomized response has a smaller epsilon
+    number = 2.0 if parameter.word == "eps_perm" else RHO if part == "rho" else EPSILON
     return number, repr(number)
 
 

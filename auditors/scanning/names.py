@@ -144,7 +144,6 @@ class PublicName:
     shadowed: bool = False
     enum: bool = False
     returns: str = ""
-    asynchronous: bool = False
     broken: str = ""
     compiled: bool = False
 
@@ -185,7 +184,6 @@ def read_name(found: Json) -> PublicName:
         shadowed=bool(found.get("shadowed")),
         enum=bool(found.get("enum")),
         returns=found.get("returns") or "",
-        asynchronous=bool(found.get("async")),
         broken=found.get("broken", ""),
         compiled=bool(found.get("compiled")),
     )

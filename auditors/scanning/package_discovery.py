@@ -377,8 +377,8 @@ def search(
     progress : callable, optional
         Called with a line for each entry.
     """
-    options = (str(program), "--seconds", f"{seconds:g}", "--seed", str(seed))
-    process = DiscoverySlot(python, str(folder), memory, options).start(0.0)
+    command = (str(program), "--seconds", f"{seconds:g}", "--seed", str(seed))
+    process = DiscoverySlot(python, str(folder), memory, command).start(0.0)
     # seconds after the search in which its process must end
     deadline, rest, lines = time.monotonic() + seconds + 30.0, b"", list[Json]()
     remarks: list[str] = []

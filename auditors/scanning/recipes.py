@@ -194,12 +194,11 @@ def function_recipes(source: Source) -> Iterator[Recipe]:
     for form, choice in _variants(source, data, parameters, source.text):
         matrix = form.domain["kind"] == "Rows"
         arguments = fill(parameters, form, data.name, choice, source.classes, matrix=matrix)
-        claim = read_claim(arguments.privacy, name.doc, name.name)
         yield Recipe(
             "function",
             (f"return {source.spelled}({arguments.spelled()})",),
             form,
-            claim,
+            read_claim(arguments.privacy, name.doc, name.name),
             arguments.missing,
             (*source.imports, *arguments.imports),
             data.name,
@@ -231,13 +230,11 @@ def _noise(source: Source, parameters: Sequence[Parameter]) -> Iterator[Recipe]:
     """Yield the sum of an answer and the noise that a function returns."""
     for form, choice in _variants(source, None, parameters, source.text):
         arguments = fill(parameters, form, None, choice, source.classes)
-        claim = read_claim(arguments.privacy, source.name.doc, source.name.name)
-        line = f"return {form.data} + {source.spelled}({arguments.spelled()})"
         yield Recipe(
             "noise",
-            (line,),
+            (f"return {form.data} + {source.spelled}({arguments.spelled()})",),
             form,
-            claim,
+            read_claim(arguments.privacy, source.name.doc, source.name.name),
             arguments.missing,
             (*source.imports, *arguments.imports),
             parameters=tuple(parameters),
@@ -458,14 +455,14 @@ def _with_kept_epsilon(
     ):
         return recipe
     kind = "metric" if METRIC.search(source.text) else "pure"
-    guess = (
-        f"the claim is {kind} with the attribute epsilon of {keeper.name}, under "
-        f"{recipe.form.relation}"
-    )
     return replace(
         recipe,
         spent=(*lines, f'return f"{kind}:{{float({kept}.epsilon)!r}}"'),
-        claim=ClaimReading("", guess=guess),
+        claim=ClaimReading(
+            "",
+            guess=f"the claim is {kind} with the attribute epsilon of {keeper.name}, under "
+            f"{recipe.form.relation}",
+        ),
     )
 
 
@@ -482,10 +479,15 @@ def object_recipe(
     """Return the recipe of a call that makes an object, with the form of its data and the claim in
     its arguments.
     """
-    claim = read_claim(arguments.privacy, text, source.name.name)
-    imports = (*source.imports, *form.imports, *arguments.imports)
     return Recipe(
-        how, body, form, claim, arguments.missing, imports, data, parameters=tuple(parameters)
+        how,
+        body,
+        form,
+        read_claim(arguments.privacy, text, source.name.name),
+        arguments.missing,
+        (*source.imports, *form.imports, *arguments.imports),
+        data,
+        parameters=tuple(parameters),
     )
 
 

@@ -69,9 +69,6 @@ class Row:
     seconds: float = 0.0
     confidence: str = ""
 
-    def to_json(self) -> Json:
-        return dataclasses.asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Scan:
@@ -119,10 +116,9 @@ class Scan:
             "about": self.about,
             "remarks": list(self.remarks),
             "budgets": dict(budgets),
+            "rows": [dataclasses.asdict(row) for row in self.rows],
         }
-        write_json(
-            self.file.parent / _RECORD, record | {"rows": [row.to_json() for row in self.rows]}
-        )
+        write_json(self.file.parent / _RECORD, record)
 
 
 def interpreter_path(python: str | None) -> str | None:

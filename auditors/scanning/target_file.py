@@ -232,12 +232,11 @@ def _relations(proposals: Sequence[Proposal], assign: str) -> str:
             ", and adds noise to its answer" if additive else ""
         )
         delta = re.fullmatch(r"approx:.*,(.*)", recipe.claim.text)
-        stated = {"delta": float(delta[1])} if delta else {}
         declaration = {
             "kind": "metamorphic",
             "at_epsilon": name,
             "only": only,
-            **stated,
+            **({"delta": float(delta[1])} if delta else {}),
             "guessed": guess,
         }
         lines.append(f"    '{name}_at_epsilon': {declaration!r},")
@@ -303,17 +302,14 @@ def accountant_entry(reading: Reading, target: str) -> AccountantEntry:
     spelled = name.name if name.shadowed else name.path
     arguments = ", ".join(f"{each}={each}" for each in used)
     source = (f"def {target}({', '.join(used)}):", f"    return {spelled}({arguments})")
-    guess = (
-        f"{name.name} returns {returns} of the {mechanism} mechanism, read from its name and "
-        "from the names of its arguments"
-    )
     declaration = {
         "kind": "accountant",
         "function": target,
         "mechanism": mechanism,
         "parameters": used,
         "returns": returns,
-        "guessed": guess,
+        "guessed": f"{name.name} returns {returns} of the {mechanism} mechanism, read from its "
+        "name and from the names of its arguments",
     }
     return AccountantEntry(declaration, source, missing)
 

@@ -42,7 +42,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from flint import acb, arb, ctx
@@ -233,8 +233,7 @@ class LargestLossBounds(Side):
 
     def supremum(self) -> Span:
         """Enclose the largest privacy loss."""
-        found: Span = self.cells.supremum()
-        return found
+        return cast(Span, self.cells.supremum())
 
     def epsilon(self, delta: float, relative: float = 0.0, edge: float | None = None) -> Span:
         """Enclose epsilon at `delta`: pure DP implies approximate DP, so epsilon is at most the

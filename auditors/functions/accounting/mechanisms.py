@@ -37,12 +37,9 @@ from dpwitness.auditors.functions.accounting.profiles import (
 from dpwitness.core.balls.ball import PRECISION, Ball, down
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_PRECISION = 128  # bits of the balls of masses
 _MASS_BITS = 100  # masses are rounded down to multiples of 2^-_MASS_BITS
 _TAIL = 1e-18  # mass of the tails that are left out
-_ITERATIONS = 10
 _AIM = 1e-5  # grid steps by which a cell's log-ratio is aimed past its grid point
-_MARGIN = 1e-9  # relative margin for floating-point rounding in the last sum
 
 
 # pair of laws on the line whose privacy loss log P/Q increases in the output and is bounded below
@@ -77,7 +74,8 @@ class Composed:
         """
         losses = origin + step * np.arange(len(masses))
         gap = losses - epsilon - 1e-12 * (1 + abs(epsilon) + np.abs(losses))
-        return float(np.sum(masses * -np.expm1(-np.clip(gap, 0.0, 700.0)))) * (1 - _MARGIN)
+        # with a relative margin for floating-point rounding in the sum
+        return float(np.sum(masses * -np.expm1(-np.clip(gap, 0.0, 700.0)))) * (1 - 1e-9)
 
     def renyi(self, order: Ball) -> Ball:
         return self.steps * self.base.renyi(order)
@@ -87,7 +85,7 @@ def compose(line: Line, base: Profile, steps: int) -> Composed:
     """Return the profile of `steps` independent steps of one pair on the line; `base` is the
     profile of one step.
     """
-    with ctx.workprec(_PRECISION):
+    with ctx.workprec(128):
         coarse = _cells(line, _first_grid_step(line), _AIM, steps)
         # largest number of grid points of one step
         step = max(_grid_step(coarse, steps), _range(coarse) / 40_000)
@@ -154,7 +152,7 @@ def _cell(
     """
     guess, slope, before = 2 * goal - loss, 0.5, None
     found = None
-    for _ in range(_ITERATIONS):
+    for _ in range(10):
         x = line.output_with_loss(guess)
         if x is None or (at is not None and not arb(x) > at):
             break
@@ -419,7 +417,6 @@ _EPSILON, _DELTA = (
     Parameter("epsilon", 1e-3, 30),
     Parameter("delta", 1e-12, 0.5, "log", 0.0, most=1.0),
 )
-_ORDER = Parameter("order", 1.01, 1000, "order")
 _ORDERS = [1 + 2.0**-30, *(1 + 2.0**k for k in range(-8, 15))]
 _EPSILONS = [0.0, *(2.0**k for k in range(-8, 7))]
 
@@ -436,7 +433,7 @@ class Figure:
 FIGURES: Mapping[str, Figure] = {
     "epsilon": Figure((_DELTA,), 1e-12, "epsilon"),
     "delta": Figure((_EPSILON,), 1e-15, "delta"),
-    "rdp": Figure((_ORDER,), 1e-12, "Rényi divergence"),
+    "rdp": Figure((Parameter("order", 1.01, 1000, "order"),), 1e-12, "Rényi divergence"),
     "zcdp": Figure((), 1e-12, "rho"),
     "mu": Figure((), 1e-12, "mu"),
     "lower-epsilon": Figure((), 0.0, "error probability of the bound"),

@@ -34,7 +34,6 @@ from dpwitness.core.values.validation import (
     short_repr,
 )
 
-_MIN_SPAN, _MIN_POINTS = 64.0, 4
 _MARGIN = 0.05  # excess of a slope that slower terms may explain
 
 
@@ -291,7 +290,7 @@ class Scaling(UtilityClaim):
             )
         require_callable("transform", self.transform, "Scaling", arguments=1, optional=True)
         values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
-        if len(values) < _MIN_POINTS or values[-1] < _MIN_SPAN * values[0] * (1 - 1e-12):
+        if len(values) < 4 or values[-1] < 64.0 * values[0] * (1 - 1e-12):
             found = f"{len(values)} spanning {values[-1] / values[0]:.6g}x" if values else "none"
             raise InvalidArgument(
                 "Scaling: grid must hold at least 4 different values that span at least "

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 _SIZES = (3, 5, 10, 2, 17, 33, 100, 8, 65, 130, 257)  # numbers of equal rows of the first datasets
-_COMBINED = 8  # number of adversarial values that are combined with each other
 _MAX_ROWS = 60  # largest number of rows of most random datasets
 
 
@@ -114,7 +113,7 @@ class InputSpace(ABC):
         values, and all values together.
         """
         values = self.values()
-        few = values[:_COMBINED]
+        few = values[:8]  # values that are combined with each other
         if self.size is not None:
             size = self.size
             yield from ([value] * size for value in values)
