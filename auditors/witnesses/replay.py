@@ -61,6 +61,8 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 
+# kinds of witnesses whose inputs are run again
+RERUN = ("stability", "accountant", "metamorphic")
 LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
 AnyResult = (
     AuditResult
@@ -526,9 +528,6 @@ def _claim_notes(found: Witness, mechanism: Any) -> tuple[str, ...]:
             f"{found.claim}; the witness or the mechanism was edited"
         )
     return (f"the witness is against {found.claim}; the mechanism itself claims {own}",)
-
-
-RERUN = ("stability", "accountant", "metamorphic")  # kinds of witnesses
 
 
 def rerun(raw: Json, mechanism: Any, trust: Trust, seed: int, name: str) -> tuple[AnyResult, str]:
