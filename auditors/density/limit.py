@@ -158,7 +158,12 @@ def best_event(law: LossLaw, claim: Claim, trials: int, alpha: float) -> BestEve
                 max(1, (first > 0) + (second > 0)),
                 float(found[i, j]),
             )
-        grids = [_indices_around(grid, int(k)) for grid, k in zip(grids, (i, j), strict=True)]
+        # between the neighbors of the best thresholds
+        ends = [
+            (grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)])
+            for grid, k in zip(grids, (int(i), int(j)), strict=True)
+        ]
+        grids = [_spread_indices(np.arange(low, high + 1), _THRESHOLDS) for low, high in ends]
     return best
 
 
@@ -216,12 +221,6 @@ def _spread_indices(index: NDArray[np.intp], most: int) -> NDArray[np.intp]:
     if len(index) <= most:
         return index
     return index[np.unique(np.linspace(0, len(index) - 1, most).astype(np.intp))]
-
-
-def _indices_around(grid: NDArray[np.intp], k: int) -> NDArray[np.intp]:
-    """Return threshold indices between the neighbors of entry k of the grid."""
-    low, high = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
-    return _spread_indices(np.arange(low, high + 1), _THRESHOLDS)
 
 
 def finite(p: ArrayLike, q: ArrayLike) -> LossLaw:

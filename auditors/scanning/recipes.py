@@ -297,7 +297,13 @@ def objects(source: Source) -> Iterator[Recipe]:
         and not _FACTORY.match(m.name)
         and data_parameter(m.parameters or ()) is not None
     ]
-    for method in sorted(static, key=lambda m: (not _spends(m), m.name not in RELEASE_METHODS)):
+    for method in sorted(
+        static,
+        key=lambda m: (
+            not any(role(p) in ("epsilon", "rho") for p in m.parameters or ()),
+            m.name not in RELEASE_METHODS,
+        ),
+    ):
         called = replace(
             cls,
             kind="function",
@@ -306,10 +312,6 @@ def objects(source: Source) -> Iterator[Recipe]:
             doc=f"{method.doc}\n{cls.doc}",
         )
         yield from function_recipes(replace(source, name=called))
-
-
-def _spends(method: Method) -> bool:
-    return any(role(p) in ("epsilon", "rho") for p in method.parameters or ())
 
 
 def _released(

@@ -81,7 +81,9 @@ def _cells_of_support(mechanism: Any, d1: Any, d0: Any, seconds: float) -> Cells
     if has_capability(mechanism, HasTailBall):
         outside = [mechanism.tail_ball(None, d) for d in (d1, d0)]
     else:
-        outside = [_missing_mass(sum((getattr(c, side) for c in leaves), arb(0))) for side in "pq"]
+        # the mass missing to 1, at least 0
+        rests = [1 - sum((getattr(c, side) for c in leaves), arb(0)) for side in "pq"]
+        outside = [arb(0).union(rest.upper()) if rest.upper() > 0 else arb(0) for rest in rests]
     if not all(mass.is_exact() and mass == 0 for mass in outside):
         leaves.append(Cell(outside[0], outside[1], (-math.inf, math.inf)))
     return Cells([cell for cell in leaves if not _has_no_mass(cell)], None, seconds)
@@ -97,12 +99,6 @@ def cells_of_draw(p: list[Ball], q: list[Ball], seconds: float) -> Cells:
         None,
         seconds,
     )
-
-
-def _missing_mass(total: Ball) -> Ball:
-    """Enclose the mass missing to 1, at least 0."""
-    rest = 1 - total
-    return arb(0).union(rest.upper()) if rest.upper() > 0 else arb(0)
 
 
 def sample_and_check_balls(mechanism: Any, d1: Any, d0: Any) -> FloatArray:
@@ -332,10 +328,20 @@ def product_cells(parts: list[Cells]) -> Product:
         outcomes = known[id(part)]
         # more pairs of cells are multiplied in floats rounded outwards
         if table is None and len(whole) * len(outcomes) <= 8192:
-            whole = _merge_close(
-                [_product_cell(a, b) for a, b in itertools.product(whole, outcomes)],
-                _EQUAL_LOSS_WIDTH,
-            )
+            products = [
+                Cell(
+                    a.p * b.p,
+                    a.q * b.q,
+                    (
+                        _add_rounded(a.loss[0], b.loss[0], -math.inf),
+                        _add_rounded(a.loss[1], b.loss[1], math.inf),
+                    ),
+                    (),
+                    a.rough or b.rough,
+                )
+                for a, b in itertools.product(whole, outcomes)
+            ]
+            whole = _merge_close(products, _EQUAL_LOSS_WIDTH)
             continue
         # `low` is the lowest full sum: the remaining parts can still move partial sums by their own
         # range
@@ -451,13 +457,6 @@ def _merge_close(cells: list[Cell], width: float) -> list[Cell]:
         else:
             merged[key] = cell
     return list(merged.values())
-
-
-def _product_cell(a: Cell, b: Cell) -> Cell:
-    """Return the product cell of two independent cells."""
-    low = _add_rounded(a.loss[0], b.loss[0], -math.inf)
-    high = _add_rounded(a.loss[1], b.loss[1], math.inf)
-    return Cell(a.p * b.p, a.q * b.q, (low, high), (), a.rough or b.rough)
 
 
 def _add_rounded(x: float, y: float, direction: float) -> float:
