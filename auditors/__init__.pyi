@@ -17,8 +17,8 @@ from .search.search import search as search
 from .statistics.loss_law import LossLaw as LossLaw
 from .traces.trace import trace as trace
 from .witnesses.audit_result import AuditResult as AuditResult
+from .witnesses.audit_result import TraceResult as TraceResult
 from .witnesses.certify_result import CertifyResult as CertifyResult
 from .witnesses.trace_evidence import Finding as Finding
-from .witnesses.trace_result import TraceResult as TraceResult
 from .witnesses.verdicts import Result as Result
 from .witnesses.verdicts import Verdict as Verdict

@@ -18,9 +18,8 @@ from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import mark_verdict
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.witnesses.audit_result import AuditResult
+    from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
     from dpwitness.auditors.witnesses.certify_result import CertifyResult
-    from dpwitness.auditors.witnesses.trace_result import TraceResult
     from dpwitness.auditors.witnesses.verdicts import Result, Verdict
     from dpwitness.reports.phrasing.facts import Entry
 
@@ -217,9 +216,8 @@ def describe(
     code, `next_step` the advice, and `report` the path of the report, if any. With `every`, and for
     traces, every line is shown instead of the six most important lines.
     """
-    from dpwitness.auditors.witnesses.audit_result import AuditResult
+    from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
     from dpwitness.auditors.witnesses.certify_result import CertifyResult
-    from dpwitness.auditors.witnesses.trace_result import TraceResult
     from dpwitness.auditors.witnesses.verdicts import Verdict
     from dpwitness.reports.phrasing.summary import acceptance_text
 

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.traces.trace import trace
-from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
 from dpwitness.auditors.witnesses.certify_result import CertifyResult
-from dpwitness.auditors.witnesses.trace_result import TraceResult
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.auditors.workers.trust import permissions_for

@@ -47,8 +47,7 @@ from dpwitness.auditors.events.rule_reader import columns_of
 from dpwitness.auditors.events.scores import Score, collect_scores
 from dpwitness.auditors.search.catalogue import audited_pairs, unverified_notes
 from dpwitness.auditors.traces.first_look import is_traceable
-from dpwitness.auditors.witnesses.audit_identity import identity_of
-from dpwitness.auditors.witnesses.audit_records import AuditLedger
+from dpwitness.auditors.witnesses.audit_records import AuditLedger, identity_of
 from dpwitness.auditors.witnesses.audit_result import AuditResult, BitLevel
 from dpwitness.auditors.witnesses.store import Store, open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict

@@ -27,8 +27,8 @@ from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import shares_spent
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
 from dpwitness.auditors.witnesses.audit_result import AuditResult, BitLevel, PairScore
-from dpwitness.auditors.witnesses.causes import Cause
 from dpwitness.auditors.witnesses.kernel_check import checked_by_kernel
+from dpwitness.auditors.witnesses.recompute import Cause
 from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, explained, outputs

@@ -17,8 +17,7 @@ from dpwitness.auditors.audit.audit import timed
 from dpwitness.auditors.audit.power import FEW, REPEATS, Rehearsals, chance, error_of, split_budget
 from dpwitness.auditors.audit.power import MOST as REHEARSED
 from dpwitness.auditors.audit.timing import LEAST, RunCost, format_duration
-from dpwitness.auditors.density.limit import limit_of_law
-from dpwitness.auditors.density.reference_laws import SHAPES, law_with_parameter, parameter_of
+from dpwitness.auditors.density.limit import SHAPES, law_with_parameter, limit_of_law, parameter_of
 from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.search.catalogue import audited_pairs
 from dpwitness.auditors.statistics.loss_law import LossLaw

@@ -45,7 +45,7 @@ from dpwitness.auditors.events.rules import Intervals, Threshold, WeightedScore
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.statistics.certificate import PARTS, Tally
 from dpwitness.auditors.statistics.columns import exact_values
-from dpwitness.auditors.witnesses.causes import Cause
+from dpwitness.auditors.witnesses.recompute import Cause
 from dpwitness.auditors.workers import engine
 from dpwitness.auditors.workers.engine import Phase, Segment, is_remote
 from dpwitness.auditors.workers.fresh_processes import PIECE, STATES, fresh_outputs

@@ -52,9 +52,9 @@ from dpwitness.auditors.statistics.anytime import (
     log_e_value,
 )
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY
-from dpwitness.auditors.witnesses.audit_identity import Identity, identity_of
+from dpwitness.auditors.witnesses.audit_records import identity_of
 from dpwitness.auditors.witnesses.audit_result import AuditResult
-from dpwitness.auditors.witnesses.store import Entry, Store
+from dpwitness.auditors.witnesses.store import Entry, Identity, Store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.auditors.workers.statefulness import Unfit

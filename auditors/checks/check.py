@@ -9,7 +9,7 @@ import dataclasses
 import enum
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -34,7 +34,6 @@ from dpwitness.mechanisms.wrappers.programs.target import Target
 CONFIDENCE = 1 - 1e-9  # of every statistical check
 LEAST = 1000  # smallest number of runs of an audit
 _CALLS = 16  # calls of each dataset among the rounds of `require_indistinguishable`
-_TRIED = 4  # pairs of which a mechanism must run on some dataset
 FEW = 0.002  # default share of all runs, for checks that need a few runs only
 
 Labels = NDArray[np.int64]
@@ -72,13 +71,11 @@ class Subject:
 
     @property
     def run(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(self.mechanism, "sample", self.mechanism)
-        return found
+        return cast(Callable[..., Any], getattr(self.mechanism, "sample", self.mechanism))
 
     @property
     def claim(self) -> Claim:
-        found: Claim = self.mechanism.claim
-        return found
+        return cast(Claim, self.mechanism.claim)
 
     @property
     def domain(self) -> Domain | None:
@@ -96,7 +93,7 @@ class Subject:
         """
         if not self.raised:
             tried: list[Outputs] = []
-            for dataset in (d for pair in self.pairs[:_TRIED] for d in (pair.d1, pair.d0)):
+            for dataset in (d for pair in self.pairs[:4] for d in (pair.d1, pair.d0)):
                 tried.append(self.outputs(dataset, 2, 9))
                 if not all_raise(tried[-1]):
                     break
@@ -349,11 +346,11 @@ def require_indistinguishable(
             claim = subject.claim.on(pair)
             lower = float(certified(claim, right, wrong, tested, alpha, lost=lost))
             if lower > claim.parameter:
-                reason = (
+                raise error(
                     f"{what}: it certifies {claim.symbol} > {lower:.4g} against {claim} on the "
-                    f"pair '{pair.why}'"
+                    f"pair '{pair.why}'",
+                    violation=True,
                 )
-                raise error(reason, violation=True)
     finally:
         if subject.executor is None:
             executor.shutdown(wait=False)

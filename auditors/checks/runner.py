@@ -17,7 +17,7 @@ from dpwitness.auditors.audit.timing import (
     require_enough_trials,
     require_seconds,
 )
-from dpwitness.auditors.checks import data_checks, run_checks
+from dpwitness.auditors.checks import run_checks
 from dpwitness.auditors.checks.check import (
     Check,
     CheckFailed,
@@ -59,13 +59,7 @@ __all__ = [
     "parametrize_with_checks",
 ]
 
-# all checks of these modules, by name
-CHECKS = {
-    name: found
-    for module in (run_checks, data_checks)
-    for name, found in vars(module).items()
-    if isinstance(found, Check)
-}
+CHECKS = {name: found for name, found in vars(run_checks).items() if isinstance(found, Check)}
 STATUSES = ("passed", "failed", "note", "skipped", "expected failure")
 TRIALS = 400_000
 

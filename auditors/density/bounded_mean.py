@@ -44,12 +44,7 @@ from dpwitness.core.protocols.mechanism import FloatArray
 
 _MIXTURE = (0.25, 0.15, 0.6)  # mixture weights of the three laws
 _MAX_WEIGHT = 1 / _MIXTURE[0]  # largest importance weight
-_PILOT_SHARE = 0.1  # share of the runs that fixes the shift and the stakes
 _SHIFT_UPDATES = 5  # updates of the shift
-_SEARCH_FLOOR = 0.98  # share of the pilot's epsilon below which no assumed upper limit is sought
-_GRID_SLACK = 1.02  # factor on bounds that come from a grid
-# a move, in units of the spread; largest change of a continuous log-density under it
-_TEST_MOVE, _CONTINUOUS_CHANGE = 1e-6, 1e-2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,13 +144,13 @@ class PairOrder:
         """Return which outputs may have positive mass: a move by a millionth of the spread changes
         their density.
         """
-        step = _TEST_MOVE * self.spread + 4 * np.spacing(np.abs(rows)) * self.continuous
+        step = 1e-6 * self.spread + 4 * np.spacing(np.abs(rows)) * self.continuous
         moved = rows + step * self.rng.uniform(0.5, 1.0, rows.shape) * self.rng.choice(
             [-1.0, 1.0], rows.shape
         )
         here, there = (log_density_at(self.mechanism, at, self.pair.d1) for at in (rows, moved))
         with np.errstate(invalid="ignore"):
-            return np.asarray(~(np.abs(here - there) <= _CONTINUOUS_CHANGE))
+            return np.asarray(~(np.abs(here - there) <= 1e-2))
 
     def _weight(self, rows: FloatArray, log_p: FloatArray) -> FloatArray:
         """Return the importance weights p/r."""
@@ -187,27 +182,23 @@ class PairOrder:
             if not order.continuous.any() or values.sum() <= 0 or not np.isfinite(ordered[-1]):
                 break
             on_target = epsilon == target_epsilon and order.shifted
-            order = order._moved_to(draws, values / values.sum(), contract=on_target)
+            share = values / values.sum()
+            middle = share @ draws.rows
+            contraction = np.ones_like(middle)
+            if on_target:  # contract to the spread of these outputs
+                spread = np.sqrt(share @ (draws.rows - middle) ** 2)
+                usual_spread = np.sqrt(
+                    draws.weight @ (draws.rows - order.center) ** 2 / len(draws.rows)
+                )
+                contraction = np.clip(1.3 * spread / np.maximum(usual_spread, 1e-300), 0.2, 1.0)
+            order = replace(
+                order,
+                shift=np.where(order.continuous, middle - order.center, 0.0),
+                scale=np.where(order.continuous & (contraction < 0.8), contraction, 1.0),
+            )
             if on_target:
                 break
         return order, target_epsilon
-
-    def _moved_to(self, draws: Draws, share: FloatArray, *, contract: bool) -> PairOrder:
-        """Return the sampler moved to the mean of the outputs with these weights, and contracted to
-        their spread.
-        """
-        middle = share @ draws.rows
-        contraction = np.ones_like(middle)
-        if contract:
-            spread = np.sqrt(share @ (draws.rows - middle) ** 2)
-            usual_spread = np.sqrt(draws.weight @ (draws.rows - self.center) ** 2 / len(draws.rows))
-            contraction = np.clip(1.3 * spread / np.maximum(usual_spread, 1e-300), 0.2, 1.0)
-        shift = np.where(self.continuous, middle - self.center, 0.0)
-        return replace(
-            self,
-            shift=shift,
-            scale=np.where(self.continuous & (contraction < 0.8), contraction, 1.0),
-        )
 
     def value_bound(self) -> Callable[[float], float]:
         """Return an assumed bound on X as a function of epsilon, which falls: the largest weight,
@@ -226,9 +217,8 @@ class PairOrder:
             loss = np.where(log_p > -700, log_p - log_q, -np.inf)
         weight = self._weight(points, log_p)
         grid = Draws(loss, weight, points, weight, np.zeros(len(points), dtype=bool))
-        return lambda epsilon: min(
-            _MAX_WEIGHT, _GRID_SLACK * float(grid.values(epsilon).max()) + 1e-12
-        )
+        # X may be a little larger between the points of the grid
+        return lambda epsilon: min(_MAX_WEIGHT, 1.02 * float(grid.values(epsilon).max()) + 1e-12)
 
 
 def continuous_columns(rows: FloatArray) -> NDArray[np.bool_]:
@@ -267,7 +257,8 @@ def limits_from_samples(
     `trials` includes pilots. `alphas` are the errors of epsilon's lower limit, its upper limit, the
     full profile, and the operating points.
     """
-    pilot = max(200, int(_PILOT_SHARE * trials / (_SHIFT_UPDATES + 1)))
+    # a tenth of the runs fixes the shift and the stakes
+    pilot = max(200, int(0.1 * trials / (_SHIFT_UPDATES + 1)))
     order, center = PairOrder.unmoved(mechanism, pair, rng).aimed(
         delta if delta > 0 else 1e-3, pilot
     )
@@ -292,18 +283,22 @@ def limits_from_samples(
         stakes = Stakes.plan(first.unweighted(epsilon), 1.0, plain, each)
         sound[i] = upper_mean(main.unweighted(epsilon), 1.0, stakes, each)
     points = _operating_points(first, main, alphas[3])
-    method = (
-        "outputs drawn from P, and from P moved to large losses and contracted"
-        if order.shifted
-        else "outputs drawn from P"
-    )
     # delta falls with epsilon, so its limits may be made monotone
     lower, sound, assumed = (
         np.maximum.accumulate(lower[::-1])[::-1],
         np.minimum.accumulate(sound),
         np.minimum.accumulate(assumed),
     )
-    return SampledLimits(*ends, lower, sound, assumed, points, method)
+    return SampledLimits(
+        *ends,
+        lower,
+        sound,
+        assumed,
+        points,
+        "outputs drawn from P, and from P moved to large losses and contracted"
+        if order.shifted
+        else "outputs drawn from P",
+    )
 
 
 def _epsilon_limits(
@@ -320,8 +315,9 @@ def _epsilon_limits(
     """
     size = len(main.loss)
     top = float(np.max(main.loss[np.isfinite(main.loss)], initial=0.0)) + 1.0
-    # the bound of X is computed here and holds for all larger epsilon
-    least = _SEARCH_FLOOR * center
+    # the bound of X is computed here and holds for all larger epsilon; no assumed upper limit is
+    # sought below
+    least = 0.98 * center
     bound, x = value_bound(least), first.values(center)
     goals = math.log(1 / alphas[0]), math.log(2 / alphas[1])
     up = Stakes.plan(x, bound, size, alphas[0]).up

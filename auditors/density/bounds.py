@@ -23,7 +23,7 @@ from dpwitness.auditors.density.search import Loss, WorstOutput, worst_output
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
-from dpwitness.auditors.witnesses.enclosure_bounds import End, Found
+from dpwitness.auditors.witnesses.certify_result import End, Found
 from dpwitness.core.claims import Claim
 from dpwitness.core.claims.renyi import ORDERS
 from dpwitness.core.datasets.pairs import Pair
@@ -33,7 +33,6 @@ from dpwitness.core.values.json_codec import same_value
 from dpwitness.core.values.validation import InvalidArgument
 
 _FPR = np.concatenate([[0.0], np.geomspace(1e-9, 1e-2, 36), np.linspace(0.02, 1.0, 50)])
-_PROFILE_SIZE = 41  # number of epsilon values of the privacy profile
 _NO_LARGER_LOSS = (
     "no output has a larger loss than the nodes of the quadrature and a search over outputs show"
 )
@@ -69,7 +68,7 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
             label = f"assumed: {_NO_LARGER_LOSS}"
     # the two bounds are rounded separately and may cross
     ends[1], parameters[1] = max(ends), max(parameters)
-    epsilons = profile_grid(claim, ends[1], _PROFILE_SIZE)
+    epsilons = profile_grid(claim, ends[1], 41)
     profiles = [
         np.max([side.hockey_stick(epsilons) for side in sides], axis=0) for sides in (lower, upper)
     ]
@@ -114,14 +113,19 @@ def with_worst_output(found: Found, worst: WorstOutput | None, law: EnclosedLaw 
     found = replace(found, worst=worst)
     if worst is None or (law is not None and law.label == "exact"):
         return found
-    uppers = tuple(end if end.sound else _raised(end, worst.loss) for end in found.uppers)
+    assumed = f"assumed: {_NO_LARGER_LOSS}"
+    # an upper bound without proof is at least the observed loss
+    uppers = tuple(
+        end
+        if end.sound
+        else End(
+            max(end.value, worst.loss),
+            assumed if math.isfinite(end.value) else end.why,
+            max(end.epsilon, worst.loss),
+        )
+        for end in found.uppers
+    )
     return replace(found, uppers=uppers).with_lower(worst.loss, "numerical", worst.loss)
-
-
-def _raised(end: End, loss: float) -> End:
-    """Return an upper bound without proof, raised to an observed loss."""
-    why = f"assumed: {_NO_LARGER_LOSS}" if math.isfinite(end.value) else end.why
-    return End(max(end.value, loss), why, max(end.epsilon, loss))
 
 
 def profile_grid(claim: Claim, upper: float, size: int) -> FloatArray:
@@ -186,14 +190,12 @@ def _best_attack(law: LossLaw) -> FloatArray:
     )
 
 
-_SAMPLED_PROFILE_SIZE = 13  # number of epsilon values of the privacy profile
 _GRID_ASSUMPTION = (
     "assumed: between the points of a grid, no output has a larger privacy loss than the outputs "
     "on the grid"
 )
 # radii of the balls around the worst output, in units of the spread
 _RADII = 10.0 ** -np.arange(0.0, 12.0)
-_REACHABLE_MASS = 1e-6  # least mass to which draws can be moved reliably
 _POINTS_PER_BALL = 64  # number of outputs drawn from each ball
 
 
@@ -212,9 +214,7 @@ def bounds_from_samples(
     """
     delta = claim.delta_budget
     pure_notion = claim.bounds_epsilon
-    epsilons = profile_grid(
-        claim, claim.parameter if pure_notion else math.inf, _SAMPLED_PROFILE_SIZE
-    )
+    epsilons = profile_grid(claim, claim.parameter if pure_notion else math.inf, 13)
     alphas = (0.2 * alpha, 0.4 * alpha, 0.1 * alpha, 0.05 * alpha)
     sides = [
         limits_from_samples(mechanism, order, delta, epsilons, trials // 2, alphas, stream)
@@ -242,10 +242,6 @@ def bounds_from_samples(
             End(best_parameter, statistical, low),
             [End(math.inf, statistical, highs[0])],
         )
-    note = (
-        "the lower end is the largest loss at an output that was sampled: it has positive mass "
-        "there"
-    )
     sound = bool(uppers[0].value <= claim.parameter or len(uppers) == 1)
     return Found(
         f"bounded mean, {sides[0].method}",
@@ -254,7 +250,12 @@ def bounds_from_samples(
         epsilons,
         np.max([side.delta_lower for side in sides], axis=0),
         np.max([side.delta_sound if sound else side.delta_assumed for side in sides], axis=0),
-        notes=(note,) if delta == 0 else (),
+        notes=(
+            "the lower end is the largest loss at an output that was sampled: it has positive mass "
+            "there",
+        )
+        if delta == 0
+        else (),
     )
 
 
@@ -397,7 +398,8 @@ def _confirm_renyi(
 
     orders = claim.orders_among(ORDERS[ORDERS < 64].tolist())
     found = [moments(a) for a in orders]
-    near = [float(law.hockey_stick(middle)) > _REACHABLE_MASS for _, _, middle in found]
+    # least mass to which draws can be moved reliably
+    near = [float(law.hockey_stick(middle)) > 1e-6 for _, _, middle in found]
     if any(near):  # prefer orders for which draws can be moved reliably
         orders = [a for a, use in zip(orders, near, strict=True) if use]
         found = [moment for moment, use in zip(found, near, strict=True) if use]

@@ -40,8 +40,7 @@ from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.search import search
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
-from dpwitness.auditors.witnesses.certify_result import CertifyResult
-from dpwitness.auditors.witnesses.enclosure_bounds import End, Found, decide
+from dpwitness.auditors.witnesses.certify_result import CertifyResult, End, Found, decide
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.claims import Claim, promised, resolved
@@ -57,14 +56,6 @@ from dpwitness.core.values.validation import (
     require_probability,
     require_type,
 )
-
-_EPSILON_TOLERANCE = 1e-9  # relative tolerance at a claimed epsilon
-# relative tolerance at a claimed mu or rho, which depend on relative errors in the tails
-_TAIL_TOLERANCE = 1e-6
-_MAX_CHECKED_RUNS = 100_000  # largest number of runs per side that compare density and sampler
-_DENSITY_FACTOR = 4  # runs that compare scale and center, as a multiple of the trials
-_MAX_DENSITY_RUNS = 400_000
-_MIN_CONFIRMING_RUNS = 200_000  # least number of runs that confirm an excess of a computed law
 
 
 def certify(
@@ -170,7 +161,7 @@ def certify(
     claim, claim_notes = resolved(claim, pair)
     declared = states_one_law(mechanism)
     if density_runs is None:
-        density_runs = 0 if declared else min(_DENSITY_FACTOR * trials, _MAX_DENSITY_RUNS)
+        density_runs = 0 if declared else min(4 * trials, 400_000)
     name, target = name or name_of(mechanism), target or describe_target(mechanism)
     request = _Request(
         mechanism,
@@ -209,14 +200,13 @@ class _Request:
     @property
     def checked_runs(self) -> int:
         """Return the number of runs per side that compare density and sampler."""
-        return min(self.trials, _MAX_CHECKED_RUNS)
+        return min(self.trials, 100_000)
 
     @property
     def edge(self) -> float:
         """Return the claimed parameter, with an allowance for rounding."""
-        return self.claim.parameter * (
-            1 + (_EPSILON_TOLERANCE if self.claim.bounds_epsilon else _TAIL_TOLERANCE)
-        )
+        # mu and rho depend on relative errors in the tails
+        return self.claim.parameter * (1 + (1e-9 if self.claim.bounds_epsilon else 1e-6))
 
 
 def _certified(request: _Request, started: float) -> CertifyResult:
@@ -329,10 +319,15 @@ def _confirm(
         return found.with_lower(loss, "statistical(0)", loss) if loss > edge else found, 0
     if law is None:
         return found, 0
-    trials = max(request.trials, _MIN_CONFIRMING_RUNS)
-    laws = [law.lower, law.lower.swapped()]
+    trials = max(request.trials, 200_000)
     end = confirmed(
-        request.mechanism, request.pair, claim, laws, trials, 1 - request.confidence, rng
+        request.mechanism,
+        request.pair,
+        claim,
+        [law.lower, law.lower.swapped()],
+        trials,
+        1 - request.confidence,
+        rng,
     )
     if end is not None and end.value > edge:
         found = found.with_lower(end.value, end.why, max(end.epsilon, found.lowers[0].epsilon))
@@ -370,8 +365,11 @@ def _decide(
     ):
         verdict = Verdict.INCONCLUSIVE
     elif verdict is Verdict.INCONCLUSIVE and low.value > request.edge:
-        why = "this number of samples does not confirm that it exceeds the claim"
-        notes = (f"{request.claim.symbol} is {low.value:.6g} by numerics alone: {why}", *notes)
+        notes = (
+            f"{request.claim.symbol} is {low.value:.6g} by numerics alone: this number of samples "
+            "does not confirm that it exceeds the claim",
+            *notes,
+        )
     decision = _Decision(verdict, low, high, notes)
     return decision if request.declared else _decision_on_sampler(decision, mismatch, request.edge)
 
@@ -401,8 +399,10 @@ def _decision_on_sampler(decision: _Decision, mismatch: Mismatch, edge: float) -
             "smaller than that of the density"
         )
     else:
-        runs = f"runs that would notice a noise scale that differs by {100 * TOLERANCE:g} %"
-        why = f"a certificate of the mechanism needs {runs}: raise trials"
+        why = (
+            "a certificate of the mechanism needs runs that would notice a noise scale that "
+            f"differs by {100 * TOLERANCE:g} %: raise trials"
+        )
     high = replace(
         high, why=f"assumed: the sampler follows the density, whose upper end is {high.why}"
     )

@@ -89,18 +89,23 @@ def _content(value: Any) -> Any:
 
 _TAIL = 1e-15  # total mass that truncations may move, in either direction
 _FOURIER_ERROR = 1e-13  # numerical error of Fourier transforms, as unseen mass of the upper law
-_RESOLUTION = 1500  # grid steps per standard deviation of the composed loss
 # largest numbers of atoms of a factor, and of a product, that are multiplied out
 _FEW_ATOMS, _MANY_ATOMS = 64, 4096
-# sum of the factors' squared grid steps, over the standard deviation of the composed loss
-_MAX_SQUARES = 4e-4
 
 
 def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:
     """Enclose the law of a sum of independent losses; each part is a law and the number of its
     occurrences.
     """
-    moving = _multiply_small([(law, times) for law, times in parts if not _is_constant(law)])
+    moving = _multiply_small(
+        [
+            (law, times)
+            for law, times in parts
+            # a loss that is always zero changes nothing
+            if law.lower.extremes not in (None, (0.0, 0.0))
+            or not np.all(np.abs(law.upper.loss) < 1e-15)
+        ]
+    )
     factors = sum(times for _, times in parts)
     if len(moving) == 1 and moving[0][1] == 1:
         return (
@@ -111,8 +116,7 @@ def compose(parts: Sequence[tuple[EnclosedLaw, int]]) -> EnclosedLaw:
     if not moving:
         constant = LossLaw(np.zeros(1), np.ones(1), np.ones(1))
         return EnclosedLaw(constant, constant, "identical factors", "exact")
-    count = sum(times for _, times in moving)
-    step = _grid_step(moving, count)
+    step = _grid_step(moving, sum(times for _, times in moving))
     routes = sorted({law.route.split(",")[0].split(" of ")[0] for law, _ in moving})
     route = (
         f"composition of {factors} factors, privacy-loss distributions on a grid of {step:.3g}; "
@@ -161,8 +165,16 @@ def _multiply_small(parts: Sequence[tuple[EnclosedLaw, int]]) -> list[tuple[Encl
 
 
 def _product(first: EnclosedLaw, second: EnclosedLaw) -> EnclosedLaw:
-    """Return the law of the sum of two independent losses, multiplied out."""
-    lower = _outer(first.lower, second.lower)
+    """Return the law of the sum of two independent losses, multiplied out. Atoms whose losses agree
+    to rounding are merged.
+    """
+    one, other = first.lower, second.lower
+    loss = np.add.outer(one.loss, other.loss).ravel()
+    p, q = np.multiply.outer(one.p, other.p).ravel(), np.multiply.outer(one.q, other.q).ravel()
+    order = np.argsort(loss, kind="stable")
+    loss, p, q = loss[order], p[order], q[order]
+    starts = np.flatnonzero(np.append(True, np.diff(loss) > 1e-12))
+    lower = LossLaw(loss[starts], np.add.reduceat(p, starts), np.add.reduceat(q, starts))
     upper = replace(
         lower,
         unseen_p=first.upper.unseen_p + second.upper.unseen_p,
@@ -176,24 +188,6 @@ def _product(first: EnclosedLaw, second: EnclosedLaw) -> EnclosedLaw:
         max(first.dimension, second.dimension),
         first.missing + second.missing,
     )
-
-
-def _outer(first: LossLaw, second: LossLaw) -> LossLaw:
-    """Return the product law. Atoms whose losses agree to rounding are merged."""
-    loss = np.add.outer(first.loss, second.loss).ravel()
-    p, q = (
-        np.multiply.outer(first.p, second.p).ravel(),
-        np.multiply.outer(first.q, second.q).ravel(),
-    )
-    order = np.argsort(loss, kind="stable")
-    loss, p, q = loss[order], p[order], q[order]
-    starts = np.flatnonzero(np.append(True, np.diff(loss) > 1e-12))
-    return LossLaw(loss[starts], np.add.reduceat(p, starts), np.add.reduceat(q, starts))
-
-
-def _is_constant(law: EnclosedLaw) -> bool:
-    """Return whether the loss is always zero."""
-    return law.lower.extremes in (None, (0.0, 0.0)) and bool(np.all(np.abs(law.upper.loss) < 1e-15))
 
 
 def _grid_step(parts: Sequence[tuple[EnclosedLaw, int]], count: int) -> float:
@@ -213,7 +207,9 @@ def _grid_step(parts: Sequence[tuple[EnclosedLaw, int]], count: int) -> float:
             largest = max(largest, float(np.abs(tops).max(initial=0.0)))
         variance += times * max(variances)
     spread = math.sqrt(variance) or largest or 1.0
-    step = min(spread / _RESOLUTION, math.sqrt(_MAX_SQUARES * spread / count))
+    # 1500 steps per standard deviation of the composed loss, over which the sum of the factors'
+    # squared steps is at most 4e-4
+    step = min(spread / 1500, math.sqrt(4e-4 * spread / count))
     return largest / math.ceil(largest / step) if largest else step
 
 

@@ -44,11 +44,7 @@ _SCREEN, _LEARN = 6144, 32768
 _FINALISTS, _BACKED = 24, 5
 _SCALES = np.exp(np.array([0.02, 0.04, 0.06, 0.1, 0.16, 0.3, 0.6, 1.2]))
 _SHIFTS = np.array([0.02, 0.04, 0.08, 0.16, 0.3, 0.6])  # in units of the spread
-# noise of odd runs, in units of the regular noise
-_NOISES = np.array([1e-6, 1e-3, 1e-2, 0.1, 0.3, 3.0, 10.0, 100.0])
 _ODD_SHARES = (0.003, 0.01, 0.03, 0.1)
-_TILTS = np.array([-0.4, -0.15, -0.05, -0.02, 0.02, 0.05, 0.15, 0.4])
-_MAX_ATOMS = 5000  # largest number of repeated outputs whose frequencies are bet on
 _CROWD, _PLACES = 20_000, 4000  # numbers of outputs, and of places, in the search for crowds
 _MAX_COLUMNS = 8  # largest number of columns that are scaled, shifted or flipped separately
 
@@ -243,7 +239,8 @@ def _alternatives(sides: list[Side], known: list[dict[bytes, float]]) -> list[Be
                 for h in [*_SHIFTS, *-_SHIFTS]
                 if np.any(direction)
             ]
-        for noise in _NOISES:
+        # noise of odd runs, in units of the regular noise
+        for noise in (1e-6, 1e-3, 1e-2, 0.1, 0.3, 3.0, 10.0, 100.0):
             for about in (centers, modes):
                 ratio = mapped(np.full(k, 1 / noise), zero, about)
                 bets += [
@@ -283,7 +280,7 @@ def _frequency_ratio(
     for side, logs in zip(sides, known, strict=True):
         rest = 1 - math.fsum(math.exp(min(value, 0.0)) for value in logs.values())
         # too many repeated outputs, or densities instead of masses: no bet
-        if not logs or len(logs) > _MAX_ATOMS or rest < -1e-9:
+        if not logs or len(logs) > 5000 or rest < -1e-9:
             tables[id(side.density)] = {}, 0.0
             continue
         counts = dict.fromkeys(logs, 0.5)
@@ -337,7 +334,10 @@ def _flip_factors(sides: list[Side]) -> list[Callable[[Side], FloatArray]]:
             inside = ((column == a) | (column == b)) & ~np.isnan(log_odds) & (log_odds != 0)
             return np.where(inside, (log_odds > 0) - chance, 0.0)
 
-        found += [lambda part, f=likelier, b=float(tilt): np.log1p(b * f(part)) for tilt in _TILTS]  # type: ignore[misc]
+        found += [
+            lambda part, f=likelier, b=tilt: np.log1p(b * f(part))  # type: ignore[misc]
+            for tilt in (-0.4, -0.15, -0.05, -0.02, 0.02, 0.05, 0.15, 0.4)
+        ]
     return found
 
 

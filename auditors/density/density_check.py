@@ -29,8 +29,6 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
 from dpwitness.core.protocols.mechanism import FloatArray
 
-_MOVE = 1e-7  # size of a move, relative to the spread of a column
-
 
 def _column_spread(rows: FloatArray) -> FloatArray:
     """Return the distance between the 10 and the 90 % quantile of each column; the size of the
@@ -49,7 +47,7 @@ def _moved(
     """Return rows that are slightly moved in `columns`, by at least a few units in the
     last place.
     """
-    step = (_MOVE * spread + 8 * np.spacing(np.abs(rows))) * columns
+    step = (1e-7 * spread + 8 * np.spacing(np.abs(rows))) * columns
     return np.asarray(
         rows + step * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
     )
@@ -95,11 +93,9 @@ FALSE_ALARM = 1e-6  # probability of a false alarm of all tests of one oracle to
 _MASS_TOLERANCE = 1e-6  # tolerance of a total mass that was summed or integrated
 # calls among which rows are divided, if there are at least so many rows
 _CALLS, _LEAST_ROWS = 32, 512
-_DEPENDENCE_ALARM = 1e-10  # probability of a false alarm of one test of independence
 _PARTS = 8  # parts of the output space, by the log-ratio
 # error of the bets of `density_bets`, of those on scale and center, and of other tests
 _BET_ALARM, SCALE_ALARM, _OTHER_ALARM = 0.5 * FALSE_ALARM, 0.2 * FALSE_ALARM, 0.3 * FALSE_ALARM
-_LOG_UNDERFLOW = -690.0  # smaller log-densities may be logarithms of numbers that underflow
 
 
 class BadOracle(ValueError):
@@ -133,7 +129,7 @@ def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -
     ]
     # the cells are chosen from the same rows
     evidence = max(log_dependence(table) for table in tables) - math.log(size + 1)
-    if evidence > -math.log(_DEPENDENCE_ALARM):
+    if evidence > -math.log(1e-10):  # probability of a false alarm of one test
         raise BadOracle(
             "sample must draw fresh noise for each run: the runs of a call are more alike "
             "than those of different calls"
@@ -313,7 +309,8 @@ def _check_zeros(side: Side, other: Side, name: str) -> None:
         there = np.isfinite(value)
         last = np.where(there, value, last)
         start, end = np.where(there[:, None], middle, start), np.where(there[:, None], end, middle)
-    if np.any(last < _LOG_UNDERFLOW):
+    # smaller log-densities may be logarithms of numbers that underflow
+    if np.any(last < -690.0):
         raise Underflow(
             f"log_density on {name} falls to {last.min():.4g} and is minus infinity from "
             "there on: give it without underflow"
@@ -417,12 +414,10 @@ def _check_ratio(logs: list[tuple[FloatArray, FloatArray]], level: float) -> Non
         if _means_differ(first, second, level):
             with np.errstate(over="ignore"):
                 ratio = float(np.exp(-losses[0]).mean())
-            bridge = (
-                f"{float(first.mean()):.4g} must equal {float(second.mean()):.4g} (bridge identity)"
-            )
             raise BadOracle(
                 f"log_density disagrees with the sampler: q/p averages {ratio:.4g} on D1, it "
-                f"may average at most 1; {bridge}"
+                f"may average at most 1; {float(first.mean()):.4g} must equal "
+                f"{float(second.mean()):.4g} (bridge identity)"
             )
 
 
@@ -447,9 +442,8 @@ def _check_total(
         k > 200
         or not np.all(np.isfinite(rows))
         or any(len(np.unique(column)) < cut // 2 for column in fit.T)
+        or not fills_space(mechanism, dataset, fit, np.ones(k, dtype=bool), rng)
     ):
-        return
-    if not fills_space(mechanism, dataset, fit, np.ones(k, dtype=bool), rng):
         return
     normal = fitted_normal(fit)
     if normal is None:

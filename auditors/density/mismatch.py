@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from dpwitness.auditors.density.density_bets import TESTED, Bet, Side
@@ -37,10 +36,7 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _CHUNK = 100_000  # outputs in memory at a time
-_MIN_OUTPUTS = 1000  # smallest number of earlier outputs per side that maps may move
-_CHANGE_DEVIATIONS = 7.0  # size of the smallest detectable change, in standard errors
 _TEST_CHANGE = 1e-3  # change at which the Fisher information is estimated
-_MAX_CHANGE = 0.5  # largest change of an alternative
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +62,7 @@ def check_scale(
     """
     if size <= 0 or not all(
         side.continuous.any()
-        and np.count_nonzero(~side.alone) >= _MIN_OUTPUTS
+        and np.count_nonzero(~side.alone) >= 1000
         and side.alone.mean() <= 0.01
         for side in checked.sides
     ):
@@ -79,9 +75,14 @@ def check_scale(
             own = log_density_on(mechanism, rows, dataset, ("D1", "D0")[i])
             # `check_oracle` tests for impossible outputs
             rows, own = rows[np.isfinite(own)], own[np.isfinite(own)]
-            part = Side(
-                rows, own, own, side.density, side.continuous, _may_be_atoms(side, rows, own, rng)
+            # a map would mistake atoms for a density: repeated outputs, and outputs next to which
+            # the density differs
+            jumps = density_jumps(side.density, rows, own, side.continuous, rng)
+            _, at, counts = np.unique(
+                rows[:, int(np.argmax(side.continuous))], return_inverse=True, return_counts=True
             )
+            atoms = jumps | (counts[at] > 1)
+            part = Side(rows, own, own, side.density, side.continuous, atoms)
             sums = [bet.factors(part, {}).sum() if i in bet.which else 0.0 for bet in scale_bets]
             log_capital += np.nan_to_num(sums, nan=-np.inf)
     total = float(logsumexp(log_capital)) - math.log(len(scale_bets))
@@ -92,20 +93,6 @@ def check_scale(
             "where a right one wins e^0"
         )
     return ScaleBets(size, steps, math.log(len(scale_bets) / SCALE_ALARM))
-
-
-def _may_be_atoms(
-    side: Side, rows: FloatArray, own: FloatArray, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Return which outputs may be atoms, which a map would mistake for a density.
-
-    These are repeated outputs, and outputs next to which the density differs.
-    """
-    jumps = density_jumps(side.density, rows, own, side.continuous, rng)
-    _, at, counts = np.unique(
-        rows[:, int(np.argmax(side.continuous))], return_inverse=True, return_counts=True
-    )
-    return np.asarray(jumps | (counts[at] > 1))
 
 
 def _alternatives(checked: CheckedOracle, size: int) -> tuple[tuple[float, ...], list[Bet]]:
@@ -127,7 +114,8 @@ def _alternatives(checked: CheckedOracle, size: int) -> tuple[tuple[float, ...],
         scores = np.concatenate([np.clip(ratio(some[i]), -1, 1) for i in which])
         information = float(np.mean(scores**2)) / _TEST_CHANGE**2
         runs = size * len(which)
-        return min(_MAX_CHANGE, 2 * _CHANGE_DEVIATIONS / math.sqrt(max(information, 1e-12) * runs))
+        # seven standard errors, at twice the change
+        return min(0.5, 14.0 / math.sqrt(max(information, 1e-12) * runs))
 
     scale = smallest_change(mapped(math.exp(_TEST_CHANGE), none), (0, 1))
     steps = tuple(sign * times * scale for times in (1.0, 2.0) for sign in (1.0, -1.0))
@@ -156,11 +144,8 @@ POWER = 0.9  # probability that a mismatch of the stated size would have been no
 TOLERANCE = 0.02
 _ROWS = 4096  # outputs per side from which capitals are predicted
 _DEVIATIONS = 1.2816  # standard errors for probability `POWER`
-# log of the number of alternatives, in two blocks, that share the capital
-_LOG_ALTERNATIVES = math.log(30.0)
 _SCALE_ERRORS = np.exp(np.linspace(math.log(0.001), math.log(2.0), 60))
 _ODD_SHARES = np.exp(np.linspace(math.log(0.0005), math.log(0.5), 25))
-_ODD_SCALE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +175,10 @@ class Mismatch:
                 "the size of a mismatch of sampler and density that would have been noticed is "
                 "unknown"
             )
-        text = (
+        return (
             f"{' or '.join(parts)} would have been noticed with probability {POWER:g} (sampler "
             f"against density, {self.runs:,} runs)"
-        )
-        return text + (
+        ) + (
             f"; also {100 * self.odd:.2g} % of runs with a tenth of the noise"
             if math.isfinite(self.odd)
             else ""
@@ -231,7 +215,8 @@ def smallest_mismatch(
     """
     sides = [_sample_side(side, rng) for side in checked.sides]
     first = len(checked.sides[0].rows)
-    size, needed = TESTED * first, checked.threshold + _LOG_ALTERNATIVES
+    # about 30 alternatives, in two blocks, share the capital
+    size, needed = TESTED * first, checked.threshold + math.log(30.0)
     scale = odd = math.inf
     if all(side.continuous.any() and len(side.rows) > 100 for side in sides):
         scale = max(_smallest_scale_error(sides, size, needed, sign) for sign in (1.0, -1.0))
@@ -305,11 +290,11 @@ def _smallest_scale_error(
 
 
 def _smallest_odd_share(sides: list[Side], size: float, needed: float) -> float:
-    """Return the smallest share of runs with `_ODD_SCALE` of the noise that is predicted to be
+    """Return the smallest share of runs with a tenth of the noise that is predicted to be
     noticed.
     """
     none = np.zeros(sides[0].rows.shape[1])
-    odd = [side.mapped(side.center, none + 1 / _ODD_SCALE, none) for side in sides]
+    odd = [side.mapped(side.center, none + 10.0, none) for side in sides]
     for value in _ODD_SHARES.tolist():
         excess = [value * np.expm1(np.minimum(logs, 50.0)) for logs in odd]
         log_gains = [np.log1p(x) for x in excess]

@@ -1,20 +1,30 @@
 """Choice of the strongest route from a mechanism and a pair to the law of the privacy loss:
 enumeration, composition, quadrature.
+
+**Quadrature** in one to three dimensions is adaptive. The output space is cut into boxes. Each box
+has its masses under P and Q by a Gauss-Legendre product rule, and the smallest and largest loss at
+the nodes. Boxes are halved until the last Legendre coefficients of both densities, and the spread
+of the loss, are small. This criterion finds kinks and jumps; at known breakpoints the boxes are cut
+from the start. The sizes of the boxes grow geometrically outwards, so that tails need no
+transformation.
+
+The following is numerical and not rigorous. The error of each rule is estimated from the decay of
+its Legendre coefficients, and the range of L in a box is the range at the nodes. The estimated
+errors, and the mass outside the boxes, count as unseen mass of the upper law.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.auditors.density.composition import compose, content_key
-from dpwitness.auditors.density.cubature import integrate
 from dpwitness.auditors.density.density_check import fills_space
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw, atoms, unaccounted_mass
@@ -29,9 +39,348 @@ from dpwitness.core.protocols.capabilities import (
 )
 from dpwitness.core.protocols.mechanism import FloatArray, WhiteBox
 
+LogDensities = Callable[[FloatArray, NDArray[np.intp]], tuple[FloatArray, FloatArray]]
+
+_MAX_LOG_DENSITY = 1e5  # log-densities beyond this size have too few digits to compute L
+_MAX_MISSING = 1e-3  # largest unseen mass; with more, quadrature fails
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Settings of the integration in a given dimension."""
+
+    nodes: int
+    tolerance: float  # largest error of one box
+    steps: int  # range of the loss, divided by the largest spread in one box
+    light: float  # boxes with less mass may have any spread
+    evaluations: int
+
+
+_SETTINGS = {
+    1: _Settings(12, 1e-15, 3000, 1e-16, 1_500_000),
+    2: _Settings(7, 1e-10, 1000, 1e-9, 1_500_000),
+    3: _Settings(5, 1e-8, 200, 1e-7, 2_500_000),
+}
+_EDGE_DISTANCES = {
+    1: np.concatenate([[0.0], 2.0 ** np.arange(-2, 41), 2.0 ** np.arange(45, 350, 5)]),
+    2: np.array([0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 48.0]),
+    3: np.array([0.0, 0.5, 1.5, 5.0, 20.0]),
+}
+
+
+class _Rule:
+    """Gauss-Legendre product rule on [-1, 1]^k, with the functionals of the last two Legendre
+    coefficients along each axis.
+    """
+
+    def __init__(self, nodes: int, k: int) -> None:
+        x, w = np.polynomial.legendre.leggauss(nodes)
+        self.points = np.stack(np.meshgrid(*[x] * k, indexing="ij"), axis=-1).reshape(-1, k)
+        axes = [w / 2] * k
+        self.weights = _product(axes)
+        last = [
+            np.polynomial.legendre.Legendre.basis(nodes - j)(x) * (2 * (nodes - j) + 1) * w / 2
+            for j in (1, 2)
+        ]
+        self.tails = np.array(
+            [[_product([*axes[:a], row, *axes[a + 1 :]]) for row in last] for a in range(k)]
+        )
+        if k == 1:
+            # A jump between the last node and the end of a box would be missed: compare the ends
+            # with the prediction from the nodes.
+            ends = np.array([-1.0, 1.0]) * (1 - 1e-6)
+            predicted = [
+                [np.prod((end - np.delete(x, i)) / (x[i] - np.delete(x, i))) for i in range(nodes)]
+                for end in ends
+            ]
+            gap = (1 - x[-1]) / 2
+            self.points = np.append(x, ends)[:, None]
+            self.weights = np.append(self.weights, [0.0, 0.0])
+            plain = np.pad(self.tails[0], ((0, 0), (0, 2)))
+            self.tails = np.concatenate(
+                [plain, gap * np.hstack([-np.array(predicted), np.eye(2)])]
+            )[None]
+
+
+def _product(axes: list[FloatArray]) -> FloatArray:
+    """Return the outer product of the axes, flattened."""
+    out = np.ones(1)
+    for axis in axes:
+        out = np.multiply.outer(out, axis).ravel()
+    return out
+
+
+class _Boxes:
+    """Boxes [low, high] with the rule's results for each box."""
+
+    def __init__(self, low: FloatArray, high: FloatArray, which: NDArray[np.intp]) -> None:
+        self.low, self.high, self.which = low, high, which
+        n = len(low)
+        self.p, self.q, self.error = np.zeros(n), np.zeros(n), np.zeros(n)
+        self.least, self.most = np.full(n, np.inf), np.full(n, -np.inf)
+        self.axis = np.zeros(n, dtype=np.intp)
+        self.sure_least, self.sure_most = np.full(n, np.inf), np.full(n, -np.inf)
+
+    def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> _Boxes:
+        """Return the boxes at `index`."""
+        out = _Boxes.__new__(_Boxes)
+        out.__dict__.update({name: values[index] for name, values in self.__dict__.items()})
+        return out
+
+    def join(self, other: _Boxes) -> _Boxes:
+        """Return these boxes and the other boxes together."""
+        out = _Boxes.__new__(_Boxes)
+        out.__dict__.update(
+            {
+                name: np.concatenate([values, other.__dict__[name]])
+                for name, values in self.__dict__.items()
+            }
+        )
+        return out
+
+    def halved(self) -> _Boxes:
+        """Return the two halves of each box, cut along the box's `axis`."""
+        rows = np.arange(len(self.low))
+        middle = 0.5 * (self.low[rows, self.axis] + self.high[rows, self.axis])
+        first, second = self.high.copy(), self.low.copy()
+        first[rows, self.axis] = second[rows, self.axis] = middle
+        return _Boxes(
+            np.concatenate([self.low, second]),
+            np.concatenate([first, self.high]),
+            np.tile(self.which, 2),
+        )
+
+    def evaluate(self, f: LogDensities, rule: _Rule, tolerance: float) -> _Boxes:
+        """Apply the rule to all boxes, store masses, errors and ranges of the loss, and return the
+        boxes.
+        """
+        n, k = self.low.shape
+        m = len(rule.points)
+        half = 0.5 * (self.high - self.low)
+        points = (0.5 * (self.high + self.low))[:, None, :] + half[:, None, :] * rule.points
+        log_p, log_q = (v.reshape(n, m) for v in f(points.reshape(-1, k), np.repeat(self.which, m)))
+        volume = np.prod(2 * half, axis=1)
+        p, q = np.exp(log_p), np.exp(log_q)
+        self.p, self.q = volume * (p @ rule.weights), volume * (q @ rule.weights)
+        # (axis, n): sizes of the last coefficients, summed over both densities
+        tails = (
+            sum(np.abs(np.einsum("nm,ajm->ajn", f_, rule.tails)).sum(axis=1) for f_ in (p, q))
+            * volume
+        )
+        if k > 1:
+            # The error of a Gauss rule of n nodes is given by the coefficients from 2n on. With
+            # geometric decay, they are about the square of the n-th coefficient; with slow decay,
+            # as at a kink, the n-th coefficient itself is the estimate.
+            tails = tails * np.minimum(
+                1.0, 20.0 * tails / np.maximum(np.maximum(self.p, self.q), 1e-300)
+            )
+        self.error = tails.max(axis=0)
+        with np.errstate(invalid="ignore"):
+            loss = log_p - log_q
+        seen = ~np.isnan(loss)
+        self.least = np.min(loss, axis=1, where=seen, initial=np.inf)
+        self.most = np.max(loss, axis=1, where=seen, initial=-np.inf)
+        high, low = np.maximum(log_p, log_q), np.minimum(log_p, log_q)
+        sure = seen & (high > -_MAX_LOG_DENSITY) & ~((low <= -_MAX_LOG_DENSITY) & np.isfinite(loss))
+        # exclude densities that underflowed before the logarithm was taken
+        sure &= ~(((low > -745.2) & (low < -707.0)) | ((high < -707.0) & np.isinf(loss)))
+        self.sure_least = np.min(loss, axis=1, where=sure, initial=np.inf)
+        self.sure_most = np.max(loss, axis=1, where=sure, initial=-np.inf)
+        if k > 1:
+            cube = np.nan_to_num(loss, nan=0.0, posinf=1e3, neginf=-1e3).reshape(
+                n, *[round(m ** (1 / k))] * k
+            )
+            spread = np.array(
+                [np.ptp(cube, axis=a + 1).reshape(n, -1).mean(axis=1) for a in range(k)]
+            )
+            score = np.where(
+                self.error > tolerance, tails / np.maximum(tails.max(axis=0), 1e-300), spread
+            )
+            self.axis = np.argmax(score + 1e-9 * half.T, axis=0)
+        return self
+
+
+def integrate(
+    f: LogDensities, rows: FloatArray, prefixes: int, breaks: FloatArray | None
+) -> EnclosedLaw | None:
+    """Enclose the law of the privacy loss by adaptive quadrature; None if the required number of
+    boxes is too large.
+
+    `f` returns log p and log q at points, given the index of the combination of discrete columns
+    (`prefixes` in number). `rows` are sampled outputs of both datasets, continuous columns only;
+    they show where the mass is. One-dimensional densities have kinks or jumps at `breaks`.
+    """
+    k = rows.shape[1]
+    settings, rule = _SETTINGS[k], _Rule(_SETTINGS[k].nodes, k)
+    boxes = _initial_boxes(rows, prefixes, breaks).evaluate(f, rule, settings.tolerance)
+    spent = len(boxes.low) * len(rule.points)
+    finished_boxes: _Boxes | None = None
+    for _ in range(200):
+        heavy = (boxes.p > settings.light) | (boxes.q > settings.light)
+        if not heavy.any():
+            break
+        score = _scores(boxes, heavy, settings, k)
+        width = np.max(boxes.high - boxes.low, axis=1)
+        thin = width <= 1e-14 * np.maximum(1.0, np.max(np.abs(boxes.low), axis=1))
+        more = (score > 1) & ~thin
+        finished = boxes.take(~more)
+        finished_boxes = finished if finished_boxes is None else finished_boxes.join(finished)
+        boxes = boxes.take(more)
+        room = (settings.evaluations - spent) // (2 * len(rule.points))
+        if len(boxes.low) == 0 or room <= 0:
+            break
+        if len(boxes.low) > room:
+            order = np.argsort(-score[more])
+            finished_boxes, boxes = (
+                finished_boxes.join(boxes.take(order[room:])),
+                boxes.take(order[:room]),
+            )
+        boxes = boxes.halved().evaluate(f, rule, settings.tolerance)
+        spent += len(boxes.low) * len(rule.points)
+    boxes = boxes if finished_boxes is None else finished_boxes.join(boxes)
+    found = _enclosure(boxes, k)
+    if found is None or k > 1:
+        return found
+
+    def refine(losses: Sequence[float]) -> EnclosedLaw:
+        """Return a finer law: for each t in `losses`, every box in which the loss takes the value t
+        is bisected down to rounding.
+        """
+        cells = boxes
+        for t in losses:
+            for _ in range(60):
+                width = cells.high[:, 0] - cells.low[:, 0]
+                crossed = (
+                    (cells.least < t) & (cells.most > t) & (np.maximum(cells.p, cells.q) > 1e-18)
+                )
+                crossed &= width > 1e-15 * np.maximum(1.0, np.abs(cells.low[:, 0]))
+                if not crossed.any() or np.count_nonzero(crossed) > 1000:
+                    break
+                cells = cells.take(~crossed).join(
+                    cells.take(crossed).halved().evaluate(f, rule, settings.tolerance)
+                )
+        return _enclosure(cells, k) or found
+
+    return replace(found, refine=refine)
+
+
+def _scores(boxes: _Boxes, heavy: NDArray[np.bool_], settings: _Settings, k: int) -> FloatArray:
+    """Return a score for each box; boxes with a score above 1 have too large an error or too wide a
+    range of losses, and are halved.
+    """
+    top, bottom = boxes.most[heavy], boxes.least[heavy]
+    scale = np.ptp(np.concatenate([top[np.isfinite(top)], bottom[np.isfinite(bottom)], [0.0]]))
+    step = max(scale, 1e-9) / settings.steps
+    with np.errstate(invalid="ignore"):
+        spread = np.where(boxes.most > boxes.least, boxes.most - boxes.least, 0.0)
+    mass = np.maximum(boxes.p, boxes.q)
+    if k > 1:
+        spread_score = (np.minimum(spread, 10 * scale) / step) ** 2 * mass * settings.steps
+    else:
+        fine = np.where(heavy & (mass > 1e-13 / settings.steps), step, 10 * step)
+        spread_score = np.where(mass > 1e-290, np.minimum(spread, 1e6) / fine, 0.0)
+    return np.asarray(np.maximum(boxes.error / settings.tolerance, spread_score))
+
+
+def _initial_boxes(rows: FloatArray, prefixes: int, breaks: FloatArray | None) -> _Boxes:
+    """Return boxes whose sizes grow geometrically with the distance from the sampled outputs."""
+    k = rows.shape[1]
+    edges = []
+    for column in rows.T:
+        low, middle, high = np.quantile(column, [0.1, 0.5, 0.9])
+        distances = (high - low or 1.0) * _EDGE_DISTANCES[k]
+        grid = [middle - distances, middle + distances]
+        if k == 1:
+            grid.append(np.quantile(column, np.linspace(0.0, 1.0, 33)))
+            if breaks is not None:
+                grid.append(breaks)
+        else:
+            far = max(abs(column.max() - middle), abs(column.min() - middle)) * 3
+            grid = [g[np.abs(g - middle) <= 2 * far] for g in grid]
+        edges.append(np.unique(np.concatenate(grid)))
+    lows = np.stack(np.meshgrid(*[e[:-1] for e in edges], indexing="ij"), axis=-1).reshape(-1, k)
+    highs = np.stack(np.meshgrid(*[e[1:] for e in edges], indexing="ij"), axis=-1).reshape(-1, k)
+    which = np.repeat(np.arange(prefixes), len(lows))
+    return _Boxes(np.tile(lows, (prefixes, 1)), np.tile(highs, (prefixes, 1)), which)
+
+
+def _enclosure(boxes: _Boxes, k: int) -> EnclosedLaw | None:
+    """Return lower and upper laws from the boxes, or None if the unseen mass is too large."""
+    error_sum = float(boxes.error.sum()) if k > 1 else float(boxes.error[boxes.error > 1e-14].sum())
+    unseen_p, unseen_q = (
+        max(0.0, 1 - float(mass.sum())) + error_sum for mass in (boxes.p, boxes.q)
+    )
+    if max(unseen_p, unseen_q) > _MAX_MISSING and error_sum > 0.1 * _MAX_MISSING:
+        return None
+    sure_least, sure_most = (
+        float(boxes.sure_least.min(initial=np.inf)),
+        float(boxes.sure_most.max(initial=-np.inf)),
+    )
+    some = (boxes.p > 0) | (boxes.q > 0)
+    boxes = boxes.take(some)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = np.log(boxes.p) - np.log(boxes.q)
+    # A mass that underflows is not zero: use the loss at the nodes, on the safe side for the order
+    # of the pair in which the cell counts.
+    faint = (
+        (np.minimum(boxes.p, boxes.q) < 1e-290) & np.isfinite(boxes.least) & np.isfinite(boxes.most)
+    )
+    ahead = boxes.p >= boxes.q
+    middle = np.where(faint, np.where(ahead, boxes.least, boxes.most), middle)
+    lower = LossLaw.of(middle, boxes.p, boxes.q, 0.0, 0.0, (sure_least, sure_most))
+    middle = np.where(faint, np.where(ahead, boxes.most, boxes.least), middle)
+    boxes.least, boxes.most = (
+        np.where(faint, middle, boxes.least),
+        np.where(faint, middle, boxes.most),
+    )
+    growing = (_loss_grows(boxes, -1) if sure_least > -np.inf else False, _loss_grows(boxes, +1))
+    extremes = (-math.inf if growing[0] else sure_least, math.inf if growing[1] else sure_most)
+    upper = LossLaw.of(*_split(middle, boxes), unseen_p, unseen_q, extremes)
+    route = f"quadrature in {k} dimension{'s' if k > 1 else ''}, {len(boxes.p)} cells"
+    return EnclosedLaw(lower, upper, route, "enclosure", k, unaccounted_mass(lower, upper))
+
+
+def _loss_grows(boxes: _Boxes, sign: int) -> bool:
+    """Return whether the loss still grows where both densities are almost zero. Then its supremum
+    is assumed to be infinite.
+    """
+    value = boxes.sure_most if sign > 0 else -boxes.sure_least
+    mass = np.maximum(boxes.p, boxes.q)
+    near = value[mass > 1e-12].max(initial=-np.inf)
+    return bool(value.max(initial=-np.inf) > 1.05 * near + 1e-6)
+
+
+def _split(middle: FloatArray, boxes: _Boxes) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return each box as two atoms at the ends of the box's loss, with the same total masses."""
+    low, high = np.minimum(boxes.least, middle), np.maximum(boxes.most, middle)
+    with np.errstate(invalid="ignore"):
+        spread = high - low
+    p_high, q_high = np.zeros_like(middle), np.zeros_like(middle)
+    plain = np.isfinite(low) & np.isfinite(high) & (spread > 1e-13)
+    # p_high + p_low = p and p_high e^-high + p_low e^-low = q
+    share = np.expm1(low[plain] - middle[plain]) / np.expm1(low[plain] - high[plain])
+    p_high[plain] = np.clip(share, 0.0, 1.0) * boxes.p[plain]
+    q_high[plain] = p_high[plain] * np.exp(-high[plain])
+    flat = ~plain & (spread <= 1e-13)
+    p_high[flat], q_high[flat] = boxes.p[flat], boxes.q[flat]
+    one_sided = np.isinf(middle)
+    high = np.where(one_sided, middle, high)
+    p_high[one_sided], q_high[one_sided] = boxes.p[one_sided], boxes.q[one_sided]
+    # a jump to a one-sided region inside a box: the region may hold all of the box's P-mass, or all
+    # of its Q-mass
+    jump = ~(plain | flat | one_sided)
+    high = np.where(jump, np.inf, high)
+    low = np.where(jump, -np.inf, low)
+    p_high[jump] = boxes.p[jump]
+    return (
+        np.concatenate([high, low]),
+        np.concatenate([p_high, boxes.p - p_high]),
+        np.concatenate([q_high, np.maximum(boxes.q - q_high, 0)]),
+    )
+
+
 # runs per side that show the form of outputs if the mechanism offers no support
 _SAMPLE_SIZE = 4096
-_NEGLIGIBLE = 1e-13  # rounding error of a sum of a thousand masses
 
 
 def loss_law(mechanism: Any, pair: Pair) -> LossLaw | None:
@@ -104,13 +453,13 @@ def _enumerated(mechanism: Any, rows: FloatArray, d0: Any, d1: Any, route: str) 
     law = atoms(*(log_density_at(mechanism, rows, d) for d in (d1, d0)))
     unseen_p, unseen_q = max(0.0, 1 - math.fsum(law.p)), max(0.0, 1 - math.fsum(law.q))
     unseen = max(unseen_p, unseen_q)
-    missing = unseen if unseen > _NEGLIGIBLE * max(1.0, 1e-3 * len(rows)) else 0.0
-    label = "enclosure" if missing else "exact"
+    # rounding error of a sum of a thousand masses
+    missing = unseen if unseen > 1e-13 * max(1.0, 1e-3 * len(rows)) else 0.0
     return EnclosedLaw(
         law,
         replace(law, unseen_p=unseen_p, unseen_q=unseen_q),
         f"{route} of {len(rows)} outputs",
-        label,
+        "enclosure" if missing else "exact",
         missing=missing,
     )
 
@@ -132,7 +481,14 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
     if not np.all(np.isfinite(rows)):
         return None
     if rows.shape[1] == 1:
-        at = np.unique(np.concatenate([atoms, _atoms_of(mechanism, rows[:, 0], d0, d1)]))
+        # known atoms, atoms that the mechanism names, and numbers that were drawn twice
+        named = (
+            [np.ravel(mechanism.atoms(d)) for d in (d0, d1)]
+            if has_capability(mechanism, HasAtoms)
+            else []
+        )
+        values, counts = np.unique(rows, return_counts=True)
+        at = np.unique(np.concatenate([atoms, values[counts > 1], *named]))
         others = rows[~np.isin(rows[:, 0], at)]
         if 0 < len(at) <= 64 and len(others) > len(rows) // 64:
             rest = _quadrature(mechanism, others, np.zeros(1, dtype=bool), d0, d1)
@@ -150,27 +506,16 @@ def _integrated(mechanism: Any, d0: Any, d1: Any, atoms: FloatArray) -> Enclosed
             if len(seen) <= len(rows) // 8
             else None
         )
-    if np.count_nonzero(~discrete) > 3 or np.any(distinct[~discrete] < len(rows) // 2):
-        return None
-    if not all(
-        fills_space(mechanism, d, part.values, ~discrete, rng)
-        for d, part in zip((d0, d1), parts, strict=True)
+    if (
+        np.count_nonzero(~discrete) > 3
+        or np.any(distinct[~discrete] < len(rows) // 2)
+        or not all(
+            fills_space(mechanism, d, part.values, ~discrete, rng)
+            for d, part in zip((d0, d1), parts, strict=True)
+        )
     ):
         return None
     return _quadrature(mechanism, rows, discrete, d0, d1)
-
-
-def _atoms_of(mechanism: Any, column: FloatArray, d0: Any, d1: Any) -> FloatArray:
-    """Return the atoms of outputs that are one number: atoms that the mechanism names, and numbers
-    that were drawn twice.
-    """
-    named = (
-        [np.ravel(mechanism.atoms(d)) for d in (d0, d1)]
-        if has_capability(mechanism, HasAtoms)
-        else []
-    )
-    values, counts = np.unique(column, return_counts=True)
-    return np.unique(np.concatenate([values[counts > 1], *named]))
 
 
 def _with_atoms(part: LossLaw, rest: EnclosedLaw) -> EnclosedLaw:

@@ -25,7 +25,6 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 
-_ROUNDING = 1e-15  # relative to a log-density, which has few terms of its magnitude
 # below, a density that was computed before its logarithm is subnormal and has lost digits
 _LOG_SUBNORMAL = -707.0
 _LOG_SMALLEST = -745.2  # logarithm of the smallest positive number
@@ -90,7 +89,8 @@ class Loss:
         faint = ((first > _LOG_SMALLEST) & (first < _LOG_SUBNORMAL)) | (
             (second > _LOG_SMALLEST) & (second < _LOG_SUBNORMAL)
         )
-        rounding = np.where(faint, 1.0, 0.0) + _ROUNDING * (
+        # relative to a log-density, which has few terms of its magnitude
+        rounding = np.where(faint, 1.0, 0.0) + 1e-15 * (
             np.abs(np.where(np.isfinite(first), first, 0))
             + np.abs(np.where(np.isfinite(second), second, 0))
         )
@@ -114,7 +114,7 @@ class Loss:
         return share if share > 0.1 else 0.0
 
 
-def search_atoms(loss: Loss, rows: FloatArray, heads: int = 4) -> tuple[FloatArray, float]:
+def search_atoms(loss: Loss, rows: FloatArray) -> tuple[FloatArray, float]:
     """Return the output with the largest loss found by coordinate search, and its loss.
 
     The search starts from the best outputs. A column may take any value seen in this column, or a
@@ -128,7 +128,7 @@ def search_atoms(loss: Loss, rows: FloatArray, heads: int = 4) -> tuple[FloatArr
     if k > 1 and np.all(rows >= 0) and np.ptp(totals) <= 1e-9 * abs(totals[0]):
         rows = np.vstack([rows, totals[0] * np.eye(k)])
     values = loss(rows)
-    order = np.argsort(-values)[:heads]
+    order = np.argsort(-values)[:4]
     best, top = rows[int(order[0])], float(values[int(order[0])])
     for i in order:
         point, value = rows[int(i)].copy(), float(values[int(i)])
@@ -356,7 +356,17 @@ def _search_locally(
     before = float(values.max())
     if len(best) > 12:
         if top <= before * (1 + 1e-6):
-            consider(_cma(lambda y: -loss(y), best, spread, int(rng.integers(1, 2**31))))
+            from dpwitness.core.numerics.cma_es import minimize_cma_es
+
+            start = best
+            found = minimize_cma_es(
+                lambda zs: -loss(start + np.sinh(zs) * spread),
+                np.zeros(len(start)),
+                0.7,
+                seed=int(rng.integers(1, 2**31)),
+                evaluations=300 + 60 * len(start),
+            )
+            consider(start + np.sinh(found) * spread)
             consider(_bfgs(lambda y: -loss(y), best, spread))
         return best
     for scale in (0.3, 1e-3):
@@ -450,20 +460,6 @@ def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> Float
         options=options,
     )
     return np.asarray(start + result.x * unit)
-
-
-def _cma(objective: Batch, start: FloatArray, unit: FloatArray, seed: int) -> FloatArray:
-    """Minimize by CMA-ES, for many columns."""
-    from dpwitness.core.numerics.cma_es import minimize_cma_es
-
-    found = minimize_cma_es(
-        lambda zs: objective(start + np.sinh(zs) * unit),
-        np.zeros(len(start)),
-        0.7,
-        seed=seed,
-        evaluations=300 + 60 * len(start),
-    )
-    return np.asarray(start + np.sinh(found) * unit)
 
 
 def _mode(loss: Loss, side: int, sample: FloatArray, spread: FloatArray) -> FloatArray:

@@ -412,10 +412,9 @@ def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> Non
             f"inputs must have a {raw['input_metric']} distance: {error}"
         ) from None
     if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
-        found = format_number(distance)
         raise InvalidArgument(
             f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
-            f"they are {found} apart"
+            f"they are {format_number(distance)} apart"
         )
 
 

@@ -5,7 +5,7 @@ tables of usual names.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpwitness.auditors.scanning.data_forms import CATEGORIES, Form
@@ -32,8 +32,6 @@ from dpwitness.auditors.scanning.vocabulary import (
 from dpwitness.mechanisms.wrappers.arguments import GENERATORS
 
 EPSILON, DELTA, RHO = 1.0, 1e-5, 0.5  # privacy parameters of a proposed call
-# epsilon of a permanent randomized response, whose first report has a smaller epsilon
-PERMANENT = 2.0
 OUTPUT_FILE = '"output.csv"'  # expression of the path of a file that a call writes
 _DEPTH = 2  # objects inside of arguments of arguments
 
@@ -51,7 +49,6 @@ _SHORT = {"cfg": "config", "conf": "config", "mech": "mechanism", "params": "par
 _TWO = re.compile(r"Callable\[\[[^\]]*,")  # a function of two arguments or more
 _SUMMED = ("np.array(dataset)", "dataset.tolist()", "[int(value)")  # data whose sum is a number
 TEXTS = re.compile(r"(typing\.|collections\.abc\.)?(List|list|Sequence|Iterable)\[str\]")
-_FRAMES = ("df", "dataframe", "data_frame")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +150,13 @@ def fill(
         elif form.labels and (part == "labels" or parameter.name == form.second):
             expression = form.labels
         elif not parameter.required and (
-            _is_left_out(part, parts, choice) or (part == "delta" and pure_by_default(parameters))
+            (part == "rho" and "epsilon" in parts)
+            or (part in ("lower", "upper", "bounds") and not choice.bounded)
+            # the default of a parameter chooses a noise without delta, as in mechanism="laplace"
+            or (
+                part == "delta"
+                and any(PURE_CHOICES.search(str(p.default)) for p in parameters if not p.required)
+            )
         ):
             expression = None
         elif part == "epsilon" and parameter.word.endswith("_delta"):  # both in one argument
@@ -191,22 +194,6 @@ def fill(
     return replace(found, values=tuple(values))
 
 
-def pure_by_default(parameters: Sequence[Parameter]) -> bool:
-    """Return whether the default of a parameter chooses a noise without delta, such as
-    ``mechanism="laplace"``.
-    """
-    return any(PURE_CHOICES.search(str(p.default)) for p in parameters if not p.required)
-
-
-def _is_left_out(part: str, parts: Collection[str], choice: Choice) -> bool:
-    """Return whether to omit an optional parameter: rho if the call has an epsilon, and bounds if
-    the choice omits bounds.
-    """
-    return (part == "rho" and "epsilon" in parts) or (
-        part in ("lower", "upper", "bounds") and not choice.bounded
-    )
-
-
 def _privacy_value(
     parameter: Parameter, part: str, choice: Choice
 ) -> tuple[float | None, str | None]:
@@ -218,7 +205,8 @@ def _privacy_value(
         if not parameter.required and default is not None and 0 < default < 1:
             return default, None
         return (DELTA, repr(DELTA)) if parameter.required or choice.delta else (None, None)
-    number = PERMANENT if parameter.word == "eps_perm" else RHO if part == "rho" else EPSILON
+    # the first report of a permanent randomized response has a smaller epsilon
+    number = 2.0 if parameter.word == "eps_perm" else RHO if part == "rho" else EPSILON
     return number, repr(number)
 
 
@@ -277,7 +265,9 @@ def _value(
             (each for each in parameter.choices if re.search("laplace|pure|epsilon", each, re.I)),
             parameter.choices[0],
         )
-        return pure, Arguments(imports=_module_of(pure))
+        # the module of an enumeration member
+        module = re.fullmatch(r"([A-Za-z_][\w.]*)\.\w+", pure)
+        return pure, Arguments(imports=(module[1].rpartition(".")[0],) if module else ())
     if OUTPUTS.match(parameter.word):
         return OUTPUT_FILE, Arguments()
     if "Callable" in parameter.hint or (
@@ -298,7 +288,11 @@ def _value(
         return made
     if WEIGHTS.match(parameter.word) and re.search("array|ndarray", parameter.annotation):
         return "np.zeros(2)", Arguments()
-    if parameter.word in _FRAMES:  # public, as another argument receives the data
+    if parameter.word in (
+        "df",
+        "dataframe",
+        "data_frame",
+    ):  # public, as another argument receives the data
         return f'pandas.DataFrame({{"{COLUMN}": list(range({CATEGORIES}))}})', Arguments(
             imports=("pandas",)
         )
@@ -538,12 +532,3 @@ def maker_in(arguments: Arguments) -> str:
         for _, value in arguments.values
     )
     return next((match[1] for match in found if match), "")
-
-
-def _module_of(expression: str) -> tuple[str, ...]:
-    """Return the module in the dotted expression of an enumeration member."""
-    return (
-        (expression.rpartition(".")[0].rpartition(".")[0],)
-        if re.fullmatch(r"[A-Za-z_][\w.]*\.\w+", expression)
-        else ()
-    )

@@ -1,5 +1,5 @@
 """Audits of the entries of a target file within a time budget: deterministic ones first, then
-traces, then statistics.
+traces, then statistics. A violation of a guessed claim is a suspicion.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.functions.declared_targets import DECLARED, DeclaredRelations
 from dpwitness.auditors.functions.metamorphic.audit import check_relation
 from dpwitness.auditors.functions.metamorphic.relations import outcome
-from dpwitness.auditors.scanning.guessed_result import with_guess
 from dpwitness.auditors.scanning.trials import limits
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.store import Store
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict, document
 from dpwitness.auditors.workers.clocks import read_clock
 from dpwitness.core.claims import ApproxDP
 from dpwitness.core.domains import Domain
@@ -32,22 +31,75 @@ from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GuessedResult(Result):
+    """Violation of a guessed claim about an accountant or a transformation.
+
+    Attributes
+    ----------
+    name : str
+        Name of the audited function.
+    guess : str
+        What a scan has guessed.
+    finding : Result
+        The violation, if the guess is right.
+    verdict : Verdict
+        SUSPECT.
+    """
+
+    name: str
+    guess: str
+    finding: Any
+    verdict: Verdict = field(default=Verdict.SUSPECT, init=False)
+
+    @property
+    def evidence(self) -> str:
+        """Return the evidence of the finding."""
+        return str(self.finding.evidence)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what is guessed, and the notes of the finding."""
+        return (f"not confirmed: {self.guess}", *self.finding.notes)
+
+    @property
+    def target(self) -> Json | None:
+        """Return the target of the finding."""
+        found: Json | None = self.finding.target
+        return found
+
+    @property
+    def seconds(self) -> float:
+        """Return the duration of the finding's audit, in seconds."""
+        return float(self.finding.seconds)
+
+    def headline(self) -> str:
+        """Return the finding in one line, as a suspicion."""
+        return f"SUSPECT: {self.finding.headline().removeprefix('VIOLATED: ')}, if {self.guess}"
+
+    def to_json(self) -> Json:
+        found = self.finding.to_json()
+        return document(
+            self, "guessed", found.get("claim"), {"guessed": self.guess, "finding": found}
+        )
+
+
+def with_guess(result: Result, guess: object) -> Result:
+    """Return the result, or a suspicion in place of a violation if something about the claim is
+    guessed.
+    """
+    if result.verdict is Verdict.VIOLATED and isinstance(guess, str) and guess:
+        return GuessedResult(result.name, guess, result)
+    return result
+
+
 # of one audit, whose learning takes a second or two however fast the mechanism is
 _LEAST_SECONDS, _MOST_SECONDS = 5.0, 64.0
-# of the remaining time, and most of one, for brief audits of all targets before longer ones
-_BRIEF_SHARE, _BRIEF_SECONDS = 0.3, 10.0
 # of both audits of a target together, and error probability of the brief one
 _CONFIDENCE, _BRIEF_ERROR = 0.99, 0.002
-_TRACE_SHARE = 0.2  # share of the remaining time for traces
-_TRACE_SECONDS = 10.0
-_FLAGGED = 3  # weight of an entry whose trace has findings
 # kind of a declared target -> its audit
 _KINDS = {"transformation": "stability", "accountant": "accounting", "metamorphic": "relations"}
-# of one entry, and of the time for all entries
-_DETERMINISTIC_SECONDS, _DETERMINISTIC_SHARE = 10.0, 0.5
-# of the time, for declared relations, and for exceptions on neighboring datasets
-_RELATIONS_SHARE, _ERRORS_SHARE = 0.1, 0.05
-_ERROR_PAIRS = 12  # largest number of neighboring datasets whose exceptions are compared
 # runs of a relation: timed, on each dataset, and number of datasets
 _TIMED, _LEAST_RUNS, _MOST_RUNS, _SAMPLES = 8, 1000, 8000, 16
 _WORST_FIRST = (
@@ -177,17 +229,17 @@ def audit_entries(
         ]
         for name in exact:
             announce(f"{name}: {declared[name].get('kind')}")
-            yield _audit_declared(
-                plan, name, declared[name], _DETERMINISTIC_SHARE * plan.seconds / len(exact)
-            )
+            # half of the time for all entries together
+            yield _audit_declared(plan, name, declared[name], 0.5 * plan.seconds / len(exact))
         for name in names:
             announce(f"{name}: exceptions on neighboring datasets")
-            yield from _audit_errors(plan, name, _ERRORS_SHARE * plan.seconds / len(names))
+            yield from _audit_errors(plan, name, 0.05 * plan.seconds / len(names))
         yield from _audit_relations(
             plan, {name: each for name, each in declared.items() if name not in exact}, announce
         )
         traced = {}
-        trace_deadline = plan.now() + _TRACE_SHARE * max(deadline - plan.now(), 0.0)
+        # share of the remaining time for traces
+        trace_deadline = plan.now() + 0.2 * max(deadline - plan.now(), 0.0)
         for name in names:
             if plan.now() < trace_deadline:
                 announce(f"{name}: trace")
@@ -200,11 +252,12 @@ def _audit_declared(plan: AuditPlan, name: str, declaration: Json, seconds: floa
     `auditors.accounting` audit.
     """
     kind, target = str(declaration.get("kind")), plan.target(name)
-    options: Json = {"seconds": max(min(_DETERMINISTIC_SECONDS, seconds), 0.5), "seed": plan.seed}
     if kind not in DECLARED:
         return Audited(name, why=f"its kind {kind!r} is unknown")
     try:
-        (result,) = DECLARED[kind].of(target).audit(**options)
+        (result,) = (
+            DECLARED[kind].of(target).audit(seconds=max(min(10.0, seconds), 0.5), seed=plan.seed)
+        )
     except (InvalidArgument, MechanismFailed) as error:
         return Audited(name, why=_line(error))
     return Audited(name, (_KINDS[kind],), (with_guess(result, declaration.get("guessed")),))
@@ -219,7 +272,7 @@ def _audit_errors(plan: AuditPlan, name: str, seconds: float) -> Iterator[Audite
         claim, domain = target.claim, target.domain
         if not isinstance(claim, ApproxDP) or domain is None:
             return
-        cases, begin = [(pair.d0, pair.d1) for pair in pairs_for(domain)[:_ERROR_PAIRS]], plan.now()
+        cases, begin = [(pair.d0, pair.d1) for pair in pairs_for(domain)[:12]], plan.now()
         outcome(target.sample, cases[0][0], 1, np.random.default_rng(plan.seed))
         fitting = int(seconds / max(plan.now() - begin, 1e-9) / 2)
         options: Json = {"epsilon": claim.epsilon, "delta": claim.delta_budget, "seed": plan.seed}
@@ -243,7 +296,7 @@ def _audit_relations(
     """Yield the outcomes of declared relations, those of a mechanism under its name, until their
     share of the time is spent.
     """
-    deadline = plan.now() + _RELATIONS_SHARE * plan.seconds
+    deadline = plan.now() + 0.1 * plan.seconds
     for position, (name, declaration) in enumerate(declared.items()):
         share = (deadline - plan.now()) / (len(declared) - position)
         announce(f"{name}: relations")
@@ -293,9 +346,7 @@ def _trace(plan: AuditPlan, name: str) -> tuple[str, ...]:
     """
     target = plan.target(name)
     try:
-        found = trace(
-            target, pairs=2, seed=plan.seed, confirm=False, time_limit=_TRACE_SECONDS, name=name
-        )
+        found = trace(target, pairs=2, seed=plan.seed, confirm=False, time_limit=10.0, name=name)
     except (InvalidArgument, MechanismFailed):
         return ()
     return tuple(
@@ -318,10 +369,11 @@ def _audit_statistically(
     If the time allows, all targets have a brief audit first, so that a target without a finding
     does not delay the finding of another one.
     """
-    weights = {name: _FLAGGED if traced.get(name) else 1 for name in names}
+    weights = {name: 3 if traced.get(name) else 1 for name in names}
     order, confidence = sorted(names, key=lambda name: -weights[name]), _CONFIDENCE
     brief = [name for name in order if name not in plan.budgets]
-    seconds = min(_BRIEF_SHARE * (deadline - plan.now()) / max(len(brief), 1), _BRIEF_SECONDS)
+    # share of the remaining time for brief audits of all targets before longer ones
+    seconds = min(0.3 * (deadline - plan.now()) / max(len(brief), 1), 10.0)
     if len(brief) > 1 and seconds >= _LEAST_SECONDS:
         confidence += _BRIEF_ERROR
         for name in brief:
@@ -391,10 +443,10 @@ def _audit_one(
         "time_limit": 60.0,
         "confidence": confidence,
         **budget,
+        # low bits leak in nearly all floating-point noise, and do not count for the exit code
+        "bits": False,
+        "name": f"{name} ({what})" if what else name,
     }
-    # low bits leak in nearly all floating-point noise, and do not count for the exit code
-    options["bits"] = False
-    options["name"] = f"{name} ({what})" if what else name
     try:
         try:
             result = audit(target, store=plan.store, **options)

@@ -12,8 +12,6 @@ from dpwitness.auditors.scanning.arguments import EPSILON
 from dpwitness.auditors.scanning.data_forms import Form
 from dpwitness.auditors.scanning.vocabulary import APPROXIMATE, GAUSSIAN_NOTION, METRIC, PURE
 
-_QUOTE = 110  # characters of a quotation
-
 
 @dataclass(frozen=True, slots=True)
 class ClaimReading:
@@ -122,23 +120,12 @@ def quote(doc: str, parameter: str) -> str:
         if re.match(
             rf"\s*[-*]?\s*(:param (\w+ )?)?`*{re.escape(parameter)}`*\s*(\(|:|--?\s)", line
         ):
-            text = " ".join(part.strip() for part in lines[number : number + 3] if part.strip())
-            text = (
-                re.sub(r"^(:param )?(.*?)\s*:\s*(?=\S)", r"\2: ", text, count=1)
-                if ":param" in text
-                else text
-            )
             following = [
                 part.strip()
                 for part in lines[number + 1 : number + 2]
                 if part[:1].isspace() and part.strip()
             ]
-            text = (
-                ": ".join([line.strip().removeprefix(":param "), *following])
-                if following
-                else line.strip().removeprefix(":param ")
-            )
-            return _shortened(text)
+            return _shortened(": ".join([line.strip().removeprefix(":param "), *following]))
     sentence = next(
         (
             part
@@ -152,4 +139,4 @@ def quote(doc: str, parameter: str) -> str:
 
 def _shortened(text: str) -> str:
     plain = " ".join(text.replace('"', "'").split())
-    return plain if len(plain) <= _QUOTE else plain[: _QUOTE - 3] + "..."
+    return plain if len(plain) <= 110 else plain[:107] + "..."

@@ -96,8 +96,14 @@ def answer(
 
 def count(low: int = 0, high: int = 100) -> Form:
     """Return the form of one true count."""
-    domain = {"kind": "Counts", "length": 1, "low": low, "high": high, "relation": "l1"}
-    return Form("a true count", "int(dataset[0])", domain, low, high, integer=True)
+    return Form(
+        "a true count",
+        "int(dataset[0])",
+        {"kind": "Counts", "length": 1, "low": low, "high": high, "relation": "l1"},
+        low,
+        high,
+        integer=True,
+    )
 
 
 def records(
@@ -124,35 +130,31 @@ def records(
 
 def category(count: int = CATEGORIES, data: str = "int(dataset[0])") -> Form:
     """Return the form of one person's category."""
-    domain = {
-        "kind": "Records",
-        "size": 1,
-        "low": 0,
-        "high": count - 1,
-        "categories": True,
-        "relation": "replace-one",
-    }
     return Form(
-        f"the category of one person, among {count}", data, domain, 0, count - 1, integer=True
+        f"the category of one person, among {count}",
+        data,
+        {
+            "kind": "Records",
+            "size": 1,
+            "low": 0,
+            "high": count - 1,
+            "categories": True,
+            "relation": "replace-one",
+        },
+        0,
+        count - 1,
+        integer=True,
     )
 
 
 def _texts_of_many(count: int) -> Form:
     """Return the form of an array of texts, one for each of six persons."""
-    domain = {
-        "kind": "Records",
-        "size": 6,
-        "low": 0,
-        "high": count - 1,
-        "categories": True,
-        "relation": "replace-one",
-    }
     letters = ["no", "yes"] if count == 2 else list("abcd"[:count])
     spelled = "[" + ", ".join(f'"{letter}"' for letter in letters) + "]"
     return Form(
         f"an array of {count} categories, one for each of 6 persons",
         f"np.array([{spelled}[int(value)] for value in dataset])",
-        domain,
+        category(count).domain | {"size": 6},
         0,
         count - 1,
         integer=True,
@@ -170,9 +172,12 @@ def _listed(form: Form) -> Form:
 
 def one_value(low: float = 0.0, high: float = 1.0) -> Form:
     """Return the form of one person's number."""
-    domain = {"kind": "Records", "size": 1, "low": low, "high": high, "relation": "replace-one"}
     return Form(
-        f"the number of one person, in [{low:g}, {high:g}]", "float(dataset[0])", domain, low, high
+        f"the number of one person, in [{low:g}, {high:g}]",
+        "float(dataset[0])",
+        {"kind": "Records", "size": 1, "low": low, "high": high, "relation": "replace-one"},
+        low,
+        high,
     )
 
 
@@ -198,21 +203,21 @@ def rows(relation: str, labels: bool = False, high: float = 1.0) -> Form:
 def table(relation: str) -> Form:
     """Return the form of a data frame with two columns of numbers, one row for each person."""
     form = rows(relation)
-    data = 'pandas.DataFrame(np.array(dataset), columns=["a", "b"])'
-    return replace(form, what=f"{form.what}, in a DataFrame", data=data, imports=("pandas",))
-
-
-def _text_file(relation: str) -> Form:
-    """Return the form of a file with one number in each line."""
-    form = records(relation)
-    data = '(np.savetxt("records.txt", np.array(dataset)) or "records.txt")'
-    return replace(form, what=f"{form.what}, in the lines of a file", data=data)
+    return replace(
+        form,
+        what=f"{form.what}, in a DataFrame",
+        data='pandas.DataFrame(np.array(dataset), columns=["a", "b"])',
+        imports=("pandas",),
+    )
 
 
 def file_of(form: Form) -> Form:
     """Return the form of a data frame as the name of a file with its records."""
-    data = f'({form.data}.to_csv("records.csv", index=False) or "records.csv")'
-    return replace(form, what=f"{form.what}, in a CSV file", data=data)
+    return replace(
+        form,
+        what=f"{form.what}, in a CSV file",
+        data=f'({form.data}.to_csv("records.csv", index=False) or "records.csv")',
+    )
 
 
 def framed(form: Form, note: str, kind: str = "DataFrame") -> Form:
@@ -221,17 +226,11 @@ def framed(form: Form, note: str, kind: str = "DataFrame") -> Form:
     """
     library = "polars" if re.search(r"\bpl\.|polars|lazyframe", note) else "pandas"
     kind = "LazyFrame" if "lazyframe" in note else kind
-    if kind == "LazyFrame":
-        return replace(
-            form,
-            what=f"{form.what}, in a {kind}",
-            data=f'polars.LazyFrame({{"{COLUMN}": {form.data}}})',
-            imports=(library,),
-        )
+    # the library of a LazyFrame is polars
     data = (
-        f'{library}.DataFrame({{"{COLUMN}": {form.data}}})'
-        if kind == "DataFrame"
-        else f"{library}.Series({form.data})"
+        f"{library}.Series({form.data})"
+        if kind == "Series"
+        else f'{library}.{kind}({{"{COLUMN}": {form.data}}})'
     )
     return replace(form, what=f"{form.what}, in a {kind}", data=data, imports=(library,))
 
@@ -309,7 +308,12 @@ def forms_for(
     if FILES.match(data.word):
         yield file_of(framed(records(relation), ""))
         yield file_of(table(relation))
-        yield _text_file(relation)
+        form = records(relation)
+        yield replace(
+            form,
+            what=f"{form.what}, in the lines of a file",
+            data='(np.savetxt("records.txt", np.array(dataset)) or "records.txt")',
+        )
         return
     if role(data) == "utility":
         yield from _keyed(note, "linf", relation)
@@ -331,7 +335,23 @@ def forms_for(
         )
         return
     if any(p.word in ("lst_k", "list_k", "domain_sizes") for p in others):
-        yield _categories_of_one()
+        # with 2 and 3 categories
+        domain: Json = {
+            "kind": "Rows",
+            "size": 1,
+            "features": [[0, 1], [0, 2]],
+            "integer": [0, 1],
+            "categories": [0, 1],
+            "relation": "replace-one",
+        }
+        yield Form(
+            "the categories of one person in 2 attributes",
+            "[int(value) for value in dataset[0]]",
+            domain,
+            0,
+            1,
+            integer=True,
+        )
         return
     if re.search(r"(list|sequence|iterable)\[tuple\[str, *(int|float)\]", note):
         named = {"kind": "Counts", "length": 3, "low": 0, "high": 100, "relation": "l1"}
@@ -421,27 +441,6 @@ def _is_second(data: Parameter, other: Parameter) -> bool:
     )
     return (data.word, other.word) == ("x", "y") or any(
         data.word.endswith(a) and other.word == data.word[: -len(a)] + b for a, b in pairs
-    )
-
-
-def _categories_of_one() -> Form:
-    """Return the form of one person's categories in two attributes, with 2 and 3 categories."""
-    features = [[0, 1], [0, 2]]
-    domain: Json = {
-        "kind": "Rows",
-        "size": 1,
-        "features": features,
-        "integer": [0, 1],
-        "categories": [0, 1],
-        "relation": "replace-one",
-    }
-    return Form(
-        "the categories of one person in 2 attributes",
-        "[int(value) for value in dataset[0]]",
-        domain,
-        0,
-        1,
-        integer=True,
     )
 
 

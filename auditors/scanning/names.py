@@ -144,7 +144,6 @@ class PublicName:
     shadowed: bool = False
     enum: bool = False
     returns: str = ""
-    asynchronous: bool = False
     broken: str = ""
     compiled: bool = False
 
@@ -185,7 +184,6 @@ def read_name(found: Json) -> PublicName:
         shadowed=bool(found.get("shadowed")),
         enum=bool(found.get("enum")),
         returns=found.get("returns") or "",
-        asynchronous=bool(found.get("async")),
         broken=found.get("broken", ""),
         compiled=bool(found.get("compiled")),
     )
@@ -341,7 +339,15 @@ def spelled_parameters(doc: str, name: str, owner: str = "") -> tuple[Parameter,
             ]
         )
         if read is not None:
-            found.append(read[1:] if read and _is_instance(read[0], owner) else read)
+            # the instance: by its name, or by its type if it has no name of its own
+            is_method = read and (
+                read[0].name == "self"
+                or (
+                    read[0].name == "arg1"
+                    and read[0].annotation.rpartition(".")[2] in ("object", owner)
+                )
+            )
+            found.append(read[1:] if is_method else read)
     return max(found, key=len, default=None)
 
 
@@ -361,15 +367,6 @@ def _read_parts(parts: Sequence[str]) -> tuple[Parameter, ...] | None:
         else:
             return None
     return tuple(found)
-
-
-def _is_instance(parameter: Parameter, owner: str) -> bool:
-    """Return whether the first parameter of a method is the instance: by its name, or by its type
-    if it has no name of its own.
-    """
-    return parameter.name == "self" or (
-        parameter.name == "arg1" and parameter.annotation.rpartition(".")[2] in ("object", owner)
-    )
 
 
 def _split(text: str) -> list[str]:
@@ -487,7 +484,11 @@ def with_makers(names: Sequence[PublicName]) -> list[PublicName]:
         ordered = sorted(fitting, key=lambda each: each.kind != "class")
         return tuple(
             replace(
-                each, parameters=tuple(_like(p, own.get(p.name, p)) for p in each.parameters or ())
+                each,
+                parameters=tuple(
+                    replace(own.get(p.name, p), required=p.required, default=p.default, kind=p.kind)
+                    for p in each.parameters or ()
+                ),
             )
             for each in ordered
         )
@@ -504,13 +505,6 @@ def with_makers(names: Sequence[PublicName]) -> list[PublicName]:
         else name
         for name in names
     ]
-
-
-def _like(parameter: Parameter, known: Parameter) -> Parameter:
-    """Return a parameter with the type and the uses of another of the same name."""
-    return replace(
-        known, required=parameter.required, default=parameter.default, kind=parameter.kind
-    )
 
 
 def _stem(name: str) -> str:

@@ -26,12 +26,10 @@ from dpwitness.auditors.scanning.trials import (
 )
 from dpwitness.auditors.scanning.vocabulary import METRIC, PRIVACY_WORDS
 
-_MOST_RECIPES = 60  # recipes of one name that are tried
 # in the summary of a package
 _PRIVATE = re.compile(
     r"differential(ly)?[ -]priva|privacy mechanism|geo-?indistinguish|\bl?dp\b", re.I
 )
-_ABSTRACT = "NotImplementedError"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +96,8 @@ class Proposal:
         )
 
 
-def readings_of(found: Discovered, only: str = "") -> list[Reading]:
-    """Return the readings of all discovered names, or of the one with the dotted name `only`."""
+def readings_of(found: Discovered) -> list[Reading]:
+    """Return the readings of all discovered names."""
     names = with_makers(with_examples([read_name(each) for each in found.objects], found.examples))
     classes: dict[str, PublicName] = {}
     for each, name in zip(found.objects, names, strict=True):
@@ -107,13 +105,10 @@ def readings_of(found: Discovered, only: str = "") -> list[Reading]:
             classes[name.path] = name
             classes.setdefault(each["defined"].replace(":", "."), name)
     convention, summary = convention_of(names), str(found.about.get("summary", ""))
-    chosen_names = [name for name in names if not only or only in (name.path, name.name)]
     if metric := METRIC.search(summary.partition("\n")[0]):  # the claim of the package as a whole
-        chosen_names = [
-            replace(name, doc=f"{name.doc}\n\nPackage: {metric[0]}") for name in chosen_names
-        ]
+        names = [replace(name, doc=f"{name.doc}\n\nPackage: {metric[0]}") for name in names]
     private = bool(_PRIVATE.search(summary))
-    return [read(name, classes, convention, private) for name in chosen_names]
+    return [read(name, classes, convention, private) for name in names]
 
 
 def propose(
@@ -168,12 +163,12 @@ def propose(
 
 
 def callable_recipes(reading: Reading) -> list[Recipe]:
-    """Return the recipes without missing parts."""
+    """Return the recipes without missing parts, as many as are tried."""
     return [
         recipe
         for recipe in reading.recipes
         if not recipe.missing and (recipe.claim.text or recipe.spent)
-    ][:_MOST_RECIPES]
+    ][:60]
 
 
 def conclude(
@@ -206,7 +201,7 @@ def conclude(
     ):
         because = Counter(trial.why for trial in trials).most_common(1)[0][0]
         return Proposal(replace(reading, role="other", skip=because), why=because)
-    if all(_ABSTRACT in trial.why or "Must implement" in trial.why for trial in trials):
+    if all("NotImplementedError" in trial.why or "Must implement" in trial.why for trial in trials):
         return Proposal(
             replace(reading, role="other", skip="abstract: its method is not implemented"),
             why="abstract: its method is not implemented",
@@ -247,11 +242,10 @@ def _guess(reading: Reading, recipe: Recipe) -> str:
     """
     if recipe.spent:
         return recipe.claim.guess
-    parameter = reading.because
     words = f" ({recipe.claim.words})" if recipe.claim.words else ""
     return (
         f"the claim is {recipe.claim.text} under {recipe.form.relation}, read from "
-        f"{parameter}{words}"
+        f"{reading.because}{words}"
     )
 
 

@@ -22,9 +22,6 @@ from dpwitness.auditors.scanning.vocabulary import (
     role,
 )
 
-_MOST_FORMS = 16
-_MOST_METHODS = 3
-_STREAM = 100  # records of a long stream
 _FACTORY = re.compile(r"^(create|from_|make|build|of$|for_)")
 _MAKER = re.compile(r"(make|create|build|new)_")
 _SETTER = re.compile(r"^(set|with)_(epsilon(_delta)?|sensitivity|bounds|delta|privacy)$")
@@ -101,40 +98,26 @@ class Source:
 
 def choices(name: str, parameters: Sequence[Parameter]) -> list[Choice]:
     """Return the ways of filling in arguments, the usual one first."""
-    optional_delta = any(role(p) == "delta" and not p.required for p in parameters)
-    gaussian = re.search(r"gauss", " ".join([name, *(str(p.default) for p in parameters)]), re.I)
-    first = Choice(delta=bool(gaussian) and optional_delta)
-    others = [replace(first, integer=True)]
-    others += (
-        [replace(first, fractions=True)]
-        if any(
-            p.required and (p.annotation or p.used) == "float" and role(p) == "other"
-            for p in parameters
-        )
-        else []
-    )
-    others += [replace(first, delta=not first.delta)] if optional_delta else []
-    others += [replace(first, edges=True)] if any("bins" in p.word for p in parameters) else []
-    others += (
-        [replace(first, usual=True)] if any(p.required and p.example for p in parameters) else []
-    )
-    others += (
-        [replace(first, shown=True)]
-        if any(not p.required and p.example and role(p) == "other" for p in parameters)
-        else []
-    )
     optional = {role(p) for p in parameters if not p.required}
-    others += (
-        [replace(first, bounded=False)]
-        if "sensitivity" in optional and optional & {"lower", "upper", "bounds"}
-        else []
+    gaussian = re.search(r"gauss", " ".join([name, *(str(p.default) for p in parameters)]), re.I)
+    first = Choice(delta=bool(gaussian) and "delta" in optional)
+    fractions = any(
+        p.required and (p.annotation or p.used) == "float" and role(p) == "other"
+        for p in parameters
     )
-    others += (
-        [replace(first, seeded=False)]
-        if any(role(p) == "seed" and not p.required for p in parameters)
-        else []
-    )
-    return [first, *others]
+    shown = any(p.example and role(p) == "other" for p in parameters if not p.required)
+    bounded = "sensitivity" in optional and optional & {"lower", "upper", "bounds"}
+    others: list[tuple[object, dict[str, bool]]] = [
+        (True, {"integer": True}),
+        (fractions, {"fractions": True}),
+        ("delta" in optional, {"delta": not first.delta}),
+        (any("bins" in p.word for p in parameters), {"edges": True}),
+        (any(p.required and p.example for p in parameters), {"usual": True}),
+        (shown, {"shown": True}),
+        (bounded, {"bounded": False}),
+        ("seed" in optional, {"seeded": False}),
+    ]
+    return [first, *(replace(first, **changes) for applies, changes in others if applies)]
 
 
 def data_parameter(parameters: Sequence[Parameter], *, positional: bool = True) -> Parameter | None:
@@ -178,7 +161,7 @@ def _variants(
         if place in source.classes
         for inner in source.classes[place].parameters or ()
     ]
-    forms = list(forms_for(data, others, source.name.name, text, source.convention))[:_MOST_FORMS]
+    forms = list(forms_for(data, others, source.name.name, text, source.convention))[:16]
     first, *rest = choices(source.name.name, parameters)
     made = [
         first,
@@ -211,12 +194,11 @@ def function_recipes(source: Source) -> Iterator[Recipe]:
     for form, choice in _variants(source, data, parameters, source.text):
         matrix = form.domain["kind"] == "Rows"
         arguments = fill(parameters, form, data.name, choice, source.classes, matrix=matrix)
-        claim = read_claim(arguments.privacy, name.doc, name.name)
         yield Recipe(
             "function",
             (f"return {source.spelled}({arguments.spelled()})",),
             form,
-            claim,
+            read_claim(arguments.privacy, name.doc, name.name),
             arguments.missing,
             (*source.imports, *arguments.imports),
             data.name,
@@ -248,13 +230,11 @@ def _noise(source: Source, parameters: Sequence[Parameter]) -> Iterator[Recipe]:
     """Yield the sum of an answer and the noise that a function returns."""
     for form, choice in _variants(source, None, parameters, source.text):
         arguments = fill(parameters, form, None, choice, source.classes)
-        claim = read_claim(arguments.privacy, source.name.doc, source.name.name)
-        line = f"return {form.data} + {source.spelled}({arguments.spelled()})"
         yield Recipe(
             "noise",
-            (line,),
+            (f"return {form.data} + {source.spelled}({arguments.spelled()})",),
             form,
-            claim,
+            read_claim(arguments.privacy, source.name.doc, source.name.name),
             arguments.missing,
             (*source.imports, *arguments.imports),
             parameters=tuple(parameters),
@@ -295,7 +275,7 @@ def _release_methods(cls: PublicName) -> list[Method]:
                     method,
                 )
             )
-    return [method for *_, method in sorted(found, key=lambda each: each[:4])][:_MOST_METHODS]
+    return [method for *_, method in sorted(found, key=lambda each: each[:4])][:3]
 
 
 def objects(source: Source) -> Iterator[Recipe]:
@@ -317,22 +297,21 @@ def objects(source: Source) -> Iterator[Recipe]:
         and not _FACTORY.match(m.name)
         and data_parameter(m.parameters or ()) is not None
     ]
-    for method in sorted(static, key=lambda m: (not _spends(m), m.name not in RELEASE_METHODS)):
-        if data_parameter(method.parameters or ()) is None:
-            continue
-        doc = f"{method.doc}\n{cls.doc}"
+    for method in sorted(
+        static,
+        key=lambda m: (
+            not any(role(p) in ("epsilon", "rho") for p in m.parameters or ()),
+            m.name not in RELEASE_METHODS,
+        ),
+    ):
         called = replace(
             cls,
             kind="function",
             name=f"{cls.name}.{method.name}",
             parameters=method.parameters,
-            doc=doc,
+            doc=f"{method.doc}\n{cls.doc}",
         )
         yield from function_recipes(replace(source, name=called))
-
-
-def _spends(method: Method) -> bool:
-    return any(role(p) in ("epsilon", "rho") for p in method.parameters or ())
 
 
 def _released(
@@ -431,7 +410,18 @@ def _setting(
     """Yield the lines that call the setters of `mechanism`, with their arguments; a method
     ``with_...`` may return another object.
     """
-    for setter in _chosen_setters(setters, choice):
+    names = [setter.name.partition("_")[2] for setter in setters]
+    # one for epsilon only
+    left_out = (
+        "epsilon"
+        if choice.delta and "epsilon_delta" in names
+        else "epsilon_delta"
+        if "epsilon" in names
+        else ""
+    )
+    order = ("epsilon", "epsilon_delta", "delta", "sensitivity", "bounds", "privacy")
+    chosen = [setter for setter, name in zip(setters, names, strict=True) if name != left_out]
+    for setter in sorted(chosen, key=lambda setter: order.index(setter.name.partition("_")[2])):
         arguments = fill(
             setter.parameters or (),
             form,
@@ -444,21 +434,6 @@ def _setting(
                 f"{'mechanism = ' * setter.name.startswith('with_')}mechanism.{setter.name}({arguments.spelled()})",  # noqa: E501
                 arguments,
             )
-
-
-def _chosen_setters(setters: Sequence[Method], choice: Choice) -> list[Method]:
-    """Return the setters to call, with one for epsilon only."""
-    names = [setter.name.partition("_")[2] for setter in setters]
-    left_out = (
-        "epsilon"
-        if choice.delta and "epsilon_delta" in names
-        else "epsilon_delta"
-        if "epsilon" in names
-        else ""
-    )
-    order = ("epsilon", "epsilon_delta", "delta", "sensitivity", "bounds", "privacy")
-    chosen = [setter for setter, name in zip(setters, names, strict=True) if name != left_out]
-    return sorted(chosen, key=lambda setter: order.index(setter.name.partition("_")[2]))
 
 
 def _with_kept_epsilon(
@@ -482,14 +457,14 @@ def _with_kept_epsilon(
     ):
         return recipe
     kind = "metric" if METRIC.search(source.text) else "pure"
-    guess = (
-        f"the claim is {kind} with the attribute epsilon of {keeper.name}, under "
-        f"{recipe.form.relation}"
-    )
     return replace(
         recipe,
         spent=(*lines, f'return f"{kind}:{{float({kept}.epsilon)!r}}"'),
-        claim=ClaimReading("", guess=guess),
+        claim=ClaimReading(
+            "",
+            guess=f"the claim is {kind} with the attribute epsilon of {keeper.name}, under "
+            f"{recipe.form.relation}",
+        ),
     )
 
 
@@ -506,10 +481,15 @@ def object_recipe(
     """Return the recipe of a call that makes an object, with the form of its data and the claim in
     its arguments.
     """
-    claim = read_claim(arguments.privacy, text, source.name.name)
-    imports = (*source.imports, *form.imports, *arguments.imports)
     return Recipe(
-        how, body, form, claim, arguments.missing, imports, data, parameters=tuple(parameters)
+        how,
+        body,
+        form,
+        read_claim(arguments.privacy, text, source.name.name),
+        arguments.missing,
+        (*source.imports, *form.imports, *arguments.imports),
+        data,
+        parameters=tuple(parameters),
     )
 
 
@@ -635,7 +615,7 @@ def _fed(
                 f"return [mechanism.{fed.name}(each) for each in {form.data}]",
             )
             # a sequential test may need more records
-            for size in (form.domain["size"], _STREAM) if form.many else ():
+            for size in (form.domain["size"], 100) if form.many else ():
                 longer = replace(
                     form,
                     what=f"{form.what}, one after the other",

@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.scanning.audits import Audited
-from dpwitness.auditors.scanning.package_discovery import Discovered, discover
-from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
-from dpwitness.auditors.scanning.target_file import target_file
-from dpwitness.auditors.scanning.typed_search import (
+from dpwitness.auditors.scanning.package_discovery import (
+    Discovered,
     TypedEntries,
     TypedEntry,
+    discover,
     search,
     search_program,
 )
+from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
+from dpwitness.auditors.scanning.target_file import target_file
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
@@ -67,9 +68,6 @@ class Row:
     why: str = ""
     seconds: float = 0.0
     confidence: str = ""
-
-    def to_json(self) -> Json:
-        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +116,9 @@ class Scan:
             "about": self.about,
             "remarks": list(self.remarks),
             "budgets": dict(budgets),
+            "rows": [dataclasses.asdict(row) for row in self.rows],
         }
-        write_json(
-            self.file.parent / _RECORD, record | {"rows": [row.to_json() for row in self.rows]}
-        )
+        write_json(self.file.parent / _RECORD, record)
 
 
 def interpreter_path(python: str | None) -> str | None:
@@ -226,14 +223,7 @@ def prepare(
             seconds=_DISCOVERY_SHARE * seconds,
             progress=lambda name: announce(f"import {name}"),
         )
-        options: Json = {
-            "python": python,
-            "preamble": found.preamble,
-            "root": str(found.about.get("root") or ""),
-            "memory": memory,
-        }
-        options["deadline"] = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
-        options["progress"] = lambda done, total, name: announce(f"{done + 1} of {total}: {name}")
+        deadline = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
         typed = typed_entries(
             found,
             python=python,
@@ -245,9 +235,17 @@ def prepare(
         readings = [
             reading for reading in readings_of(found) if reading.name.name not in typed.covered
         ]
-        earlier = written(
-            package, file, found, propose(readings, folder, **options), python, typed=typed
+        proposals = propose(
+            readings,
+            folder,
+            python=python,
+            preamble=found.preamble,
+            root=str(found.about.get("root") or ""),
+            memory=memory,
+            deadline=deadline,
+            progress=lambda done, total, name: announce(f"{done + 1} of {total}: {name}"),
         )
+        earlier = written(package, file, found, proposals, python, typed=typed)
     if trust:
         confirm(file, trust, earlier.rows)
     return earlier
@@ -267,13 +265,15 @@ def typed_entries(
     if program is None:
         return TypedEntries()
     taken = {name["name"] for name in found.objects if not name["name"].startswith("make_")}
-    options: Json = {
-        "python": python,
-        "folder": folder,
-        "memory": round(memory * 2**30),
-        "seconds": seconds,
-    }
-    return search(program, taken, **options, progress=progress)
+    return search(
+        program,
+        taken,
+        python=python,
+        folder=folder,
+        memory=round(memory * 2**30),
+        seconds=seconds,
+        progress=progress,
+    )
 
 
 def written(
@@ -291,15 +291,16 @@ def written(
     """
     about, root = found.about, str(found.about.get("root") or "")
     title = f"{about['distribution']} {about['version']}" if about.get("distribution") else package
-    relative = os.path.relpath(root, file.resolve().parent) if root else ""
-    options: Json = {
-        "about": about,
-        "python": python,
-        "root": relative,
-        "preamble": found.preamble,
-        "typed": typed,
-    }
-    text = target_file(proposals, title=title, file=file.name, **options)
+    text = target_file(
+        proposals,
+        title=title,
+        file=file.name,
+        about=about,
+        python=python,
+        root=os.path.relpath(root, file.resolve().parent) if root else "",
+        preamble=found.preamble,
+        typed=typed,
+    )
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
     places = {each["name"]: f"{each['module']}.{each['name']}" for each in found.objects}
@@ -343,13 +344,15 @@ def propose_one(package: str, name: str, file: Path, *, python: str | None) -> P
             raise InvalidArgument(
                 f"--from must name one public function or class of {package}, got {name!r}{what}"
             )
-        options: Json = {
-            "python": python,
-            "preamble": found.preamble,
-            "root": str(found.about.get("root") or ""),
-            "memory": 0.0,
-        }
-        (proposal,) = propose(same, folder, deadline=time.monotonic() + 60.0, **options)
+        (proposal,) = propose(
+            same,
+            folder,
+            python=python,
+            preamble=found.preamble,
+            root=str(found.about.get("root") or ""),
+            memory=0.0,
+            deadline=time.monotonic() + 60.0,
+        )
     written(package, file, found, [proposal], python, record=False)
     return proposal
 
@@ -499,14 +502,14 @@ def _audit_summary(own: Sequence[Audited], row: Row) -> Json:
         str(getattr(result, "claim", "") or ""),
         bool(getattr(result, "guessed", "") or getattr(result, "guess", "")),
     )
-    confidence = "confirmed" if row.guess and not guessed else row.confidence
-    found: Json = {
+    return {
         "audited": ", ".join(worst.how),
         "claim": claim,
         "guessed": guessed,
-        "confidence": confidence,
+        "confidence": "confirmed" if row.guess and not guessed else row.confidence,
+        "verdict": worst.verdict_name,
+        "why": why,
     }
-    return found | {"verdict": worst.verdict_name, "why": why}
 
 
 def budgets_of(outcomes: Sequence[Audited]) -> dict[str, Json]:

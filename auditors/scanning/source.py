@@ -16,9 +16,6 @@ from dpwitness.auditors.scanning.arguments import EPSILON, OUTPUT_FILE
 from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.vocabulary import COLUMN, role
 
-_MOST_COLUMNS = 12
-
-
 PUBLIC_VALUE = '''_made = {}
 
 
@@ -36,20 +33,6 @@ def public_value(make):
             np.random.set_state(states[1])
     return _made[code]
 '''  # noqa: E501
-
-
-def import_lines(imports: Sequence[str]) -> list[str]:
-    """Return the import statements of modules, and of names that another name hides
-    (``module:name``).
-    """
-    lines = {
-        f"from {each.partition(':')[0]} import {each.partition(':')[2]}"
-        if ":" in each
-        else f"import {each}"
-        for each in imports
-        if each
-    }
-    return sorted(lines)
 
 
 def file_header(
@@ -85,22 +68,27 @@ def file_header(
             f"{root!r}))",
         ]
     lines += ["", preamble, ""] if preamble else []
-    for line in import_lines(imports):
+    # of modules, and of names that another name hides (``module:name``)
+    statements = {
+        f"from {each.partition(':')[0]} import {each.partition(':')[2]}"
+        if ":" in each
+        else f"import {each}"
+        for each in imports
+        if each
+    }
+    for line in sorted(statements):
         lines += ["try:", f"    {line}", "except Exception:", "    pass"] if safe else [line]
     return "\n".join(lines) + "\n"
 
 
-def function_source(
-    name: str, recipe: Recipe, docstring: str = "", comments: Sequence[str] = ()
-) -> str:
+def function_source(name: str, recipe: Recipe, comments: Sequence[str] = ()) -> str:
     """Return the source of a target function ``name(dataset, size, rng)`` for a recipe, with an
     argument `epsilon` if possible.
     """
     body = open_epsilon(recipe)
-    lines = [f"# {comment}" for comment in comments]
-    lines += [f"def {name}(dataset, size, rng{f', epsilon={EPSILON!r}' if body else ''}):"]
-    lines += [f'    """{docstring}"""', ""] if docstring else []
-    lines += [
+    lines = [
+        *(f"# {comment}" for comment in comments),
+        f"def {name}(dataset, size, rng{f', epsilon={EPSILON!r}' if body else ''}):",
         "    def run():",
         *(f"        {line}" for line in body or recipe.body),
         "",
@@ -145,17 +133,8 @@ def open_epsilon(recipe: Recipe) -> tuple[str, ...]:
 
 def spent_source(name: str, recipe: Recipe) -> str:
     """Return the source of the function that returns the claim as the library computes it."""
-    body = [f"    {line}" for line in recipe.spent]
-    return (
-        "\n".join(
-            [
-                f"def _{name}_claim():",
-                '    """Return the claim that the library computes."""',
-                *body,
-            ]
-        )
-        + "\n"
-    )
+    lines = [f"def _{name}_claim():", '    """Return the claim that the library computes."""']
+    return "\n".join([*lines, *(f"    {line}" for line in recipe.spent)]) + "\n"
 
 
 _NAMED = re.compile(
@@ -174,13 +153,6 @@ _TEXTS = re.compile(
     r"(^|_)(type|name|categor\w*|city|country|region|state|gender|sex|status|label|class|group|code|zip|job|race)($|_)",
     re.I,
 )
-
-
-def has_frame(recipe: Recipe) -> bool:
-    """Return whether the call receives a data frame, to which columns can be added."""
-    return recipe.form.data.startswith("pandas.DataFrame(") and any(
-        recipe.form.data in line for line in recipe.body
-    )
 
 
 def missing_columns(error: str) -> tuple[str, ...]:
@@ -254,15 +226,15 @@ def adapted(recipe: Recipe, outcome: str) -> Recipe | None:
     >>> _with_listed_value(("return f(x, rate=1.0)",), "ValueError: rate must lie between 0 and 1")
     ('return f(x, rate=0.5)',)
     """
+    # a data frame, to which columns can be added
     columns = (
         [each for each in missing_columns(outcome) if f"{each!r}: " not in recipe.form.data]
-        if has_frame(recipe)
+        if recipe.form.data.startswith("pandas.DataFrame(")
+        and any(recipe.form.data in line for line in recipe.body)
         else []
     )
     if columns:
-        return (
-            with_columns(recipe, columns) if recipe.form.data.count(": ") <= _MOST_COLUMNS else None
-        )
+        return with_columns(recipe, columns) if recipe.form.data.count(": ") <= 12 else None
     *before, last = recipe.body
     call = last.strip().removeprefix("return ")
     if "<coroutine object" in outcome:
@@ -308,7 +280,6 @@ def adapted(recipe: Recipe, outcome: str) -> Recipe | None:
 _LISTED = re.compile(
     r"(?i)\b(one of|must be|either|among|in|supported|available|valid|allowed|expected|choose|options?|use)\b(?P<rest>.*)"  # noqa: E501
 )
-_CHOICE = re.compile(r"['\"`]([A-Za-z_][\w .\-]{0,40})['\"`]")
 _INTERVAL = re.compile(
     r"(?i)(?:between|\bin\b|range)\D{0,12}?(?P<low>-?\d+(?:\.\d+)?)\s*(?:and|,|to)\s*(?P<high>-?\d+(?:\.\d+)?)"
 )
@@ -354,7 +325,7 @@ def _with_listed_value(body: Sequence[str], error: str) -> tuple[str, ...]:
             listed = _LISTED.search(error)
             options = [
                 each
-                for each in _CHOICE.findall(listed["rest"] if listed else "")
+                for each in _QUOTED.findall(listed["rest"] if listed else "")
                 if each not in (old, keyword.arg)
             ]
             new = next(

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpwitness.auditors.scanning.names import PublicName
+from dpwitness.auditors.scanning.package_discovery import TypedEntries
 from dpwitness.auditors.scanning.proposals import Proposal, relation_words
 from dpwitness.auditors.scanning.readings import Reading, returned_quantity
-from dpwitness.auditors.scanning.recipes import Recipe
 from dpwitness.auditors.scanning.source import (
     PUBLIC_VALUE,
     file_header,
@@ -20,11 +20,9 @@ from dpwitness.auditors.scanning.source import (
     open_epsilon,
     spent_source,
 )
-from dpwitness.auditors.scanning.typed_search import TypedEntries
 from dpwitness.auditors.scanning.vocabulary import SCALES, role
 from dpwitness.core.values.json_reader import Json
 
-_WIDTH = 118
 _HEADER = """Targets of {title}, proposed by `dpwitness scan`.
 
 Each function makes `size` runs and returns one output each. Its attribute `claim` is what an audit tests, and `domain` says which datasets
@@ -93,10 +91,9 @@ def target_file(
     """
     running = [p for p in proposals if p.runs and p.recipe is not None]
     needed = {each for p in running if p.recipe is not None for each in p.recipe.imports}
-    imports = sorted(
-        needed
-        | {_import_of(p.reading.name) for p in proposals if p.role == "accountant" and p.target}
-    )
+    accountants = [p for p in proposals if p.role == "accountant" and p.target]
+    counted = [p.reading.name for p in accountants]
+    imports = sorted(needed | {f"{n.module}:{n.name}" if n.shadowed else n.module for n in counted})
     option = f" --python {python}" if python else ""
     parts = [
         file_header(
@@ -120,7 +117,6 @@ def target_file(
     )
     parts += [_declared(p) for p in proposals if p.reading.declared and p.runs]
     parts += [entry(p) for p in running]
-    accountants = [p for p in proposals if p.role == "accountant" and p.target]
     found = {p.target: accountant_entry(p.reading, p.target) for p in accountants}
     complete = [p for p in accountants if not found[p.target].missing]
     parts += _accountants(found, complete) if complete else []
@@ -134,13 +130,6 @@ def target_file(
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
-def _import_of(name: PublicName) -> str:
-    """Return the module to import for a name, or the name itself if another name hides
-    the module.
-    """
-    return f"{name.module}:{name.name}" if name.shadowed else name.module
-
-
 def _declared(proposal: Proposal) -> str:
     """Return the import of an object that declares its own claim and domain."""
     name = proposal.reading.name
@@ -152,7 +141,7 @@ def _declared(proposal: Proposal) -> str:
 
 def _comment(text: str) -> list[str]:
     """Return comment lines without the leading ``# ``."""
-    return textwrap.wrap(text, _WIDTH, break_long_words=False)
+    return textwrap.wrap(text, 118, break_long_words=False)
 
 
 def entry(proposal: Proposal) -> str:
@@ -195,23 +184,17 @@ def skeleton(proposal: Proposal) -> str:
         *_comment(f"read as a {proposal.role}, because of its {reading.because}."),
     ]
     recipe = proposal.recipe
-    body = recipe.body if recipe is not None else (f"return {reading.name.path}(...)",)
-    source = (
+    lines += (
         function_source(name, recipe).splitlines()
         if recipe is not None
-        else [f"def {name}(dataset, size, rng):", f"    {body[0]}"]
+        else [f"def {name}(dataset, size, rng):", f"    return {reading.name.path}(...)"]
     )
-    lines += source
+    claim = recipe.claim.text if recipe is not None and recipe.claim.text else "..."
     lines += [
-        f'{name}.claim = "{claim_text(recipe)}"',
+        f'{name}.claim = "{claim}"',
         f"{name}.domain = {recipe.form.domain if recipe else '...'!r}",
     ]
     return "\n".join(f"# {line}".rstrip() for line in lines) + "\n"
-
-
-def claim_text(recipe: Recipe | None) -> str:
-    """Return the claim of a recipe, or a placeholder."""
-    return recipe.claim.text if recipe is not None and recipe.claim.text else "..."
 
 
 def _accountants(found: Mapping[str, AccountantEntry], proposals: Sequence[Proposal]) -> list[str]:
@@ -249,12 +232,11 @@ def _relations(proposals: Sequence[Proposal], assign: str) -> str:
             ", and adds noise to its answer" if additive else ""
         )
         delta = re.fullmatch(r"approx:.*,(.*)", recipe.claim.text)
-        stated = {"delta": float(delta[1])} if delta else {}
         declaration = {
             "kind": "metamorphic",
             "at_epsilon": name,
             "only": only,
-            **stated,
+            **({"delta": float(delta[1])} if delta else {}),
             "guessed": guess,
         }
         lines.append(f"    '{name}_at_epsilon': {declaration!r},")
@@ -320,17 +302,14 @@ def accountant_entry(reading: Reading, target: str) -> AccountantEntry:
     spelled = name.name if name.shadowed else name.path
     arguments = ", ".join(f"{each}={each}" for each in used)
     source = (f"def {target}({', '.join(used)}):", f"    return {spelled}({arguments})")
-    guess = (
-        f"{name.name} returns {returns} of the {mechanism} mechanism, read from its name and "
-        "from the names of its arguments"
-    )
     declaration = {
         "kind": "accountant",
         "function": target,
         "mechanism": mechanism,
         "parameters": used,
         "returns": returns,
-        "guessed": guess,
+        "guessed": f"{name.name} returns {returns} of the {mechanism} mechanism, read from its "
+        "name and from the names of its arguments",
     }
     return AccountantEntry(declaration, source, missing)
 

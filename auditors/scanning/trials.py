@@ -32,9 +32,6 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED, build_d
 _RUNS, _LEAST_RUNS = 12, 3  # of one batch: fewer where one run is slow
 _BATCH_SECONDS = 5.0
 _FAR = 1e4  # distance from the bounds of records at which a call is asked whether it clips
-_PAIRS = 5  # pairs of a domain on which a call is tried
-_TRIAL_SECONDS = 20.0  # of one call
-_NAME_SECONDS = 40.0  # of all calls of one name
 _LEAKS_RAISE = """import warnings
 
 warnings.filterwarnings("error", message="(?is).*(leak|privacy is lost|loss of privacy|not (differentially )?private|no longer private)")
@@ -52,9 +49,6 @@ def adapted(dataset, size, rng, call="", source="", imports=()):
     return scope[call](dataset, size, rng)
 '''
 _SHOWN = 160
-_MOST_ADAPTATIONS = 6  # changes of one call
-_MOST_EQUAL_FAILURES = 8  # of one method on different data, after which the method is given up
-_MOST_CRASHES = 2  # crashes and time-outs after which a name is given up
 _TRUTH = re.compile(
     r"(?i)(?<![a-z])(?:true|original|actual|raw|exact|real|unnoised|non_?private)(?![a-z])"
 )  # names of values without noise
@@ -157,7 +151,7 @@ class TrialFile:
     memory: float
 
     def target(self, name: str, **kwargs: Any) -> Target:
-        return Target(str(self.path), name, self.python, kwargs, _TRIAL_SECONDS, self.memory)
+        return Target(str(self.path), name, self.python, kwargs, 20.0, self.memory)
 
 
 def try_recipes(
@@ -172,17 +166,19 @@ def try_recipes(
     """
     found: list[tuple[Recipe, Trial]] = []
     seen: dict[str, tuple[Recipe, Trial]] = {}
-    deadline = min(deadline, time.monotonic() + _NAME_SECONDS)
+    deadline = min(deadline, time.monotonic() + 40.0)
     follows, failures = False, defaultdict[str, Counter[str]](Counter)
     for number, recipe in enumerate(recipes):
+        # crashes and time-outs after which a name is given up
         if (
             time.monotonic() > deadline
-            or sum("took longer" in t.why or "killed" in t.why for _, t in found) >= _MOST_CRASHES
+            or sum("took longer" in t.why or "killed" in t.why for _, t in found) >= 2
         ):
             break
+        # equal failures on different data after which a method is given up
         if (follows and not _is_answer(recipe)) or max(
             failures[_call(recipe)].values(), default=0
-        ) >= _MOST_EQUAL_FAILURES:
+        ) >= 8:
             continue
         key = "\n".join(recipe.body) + repr(recipe.form.domain)
         if key not in seen:
@@ -238,7 +234,7 @@ def _tried_and_adapted(
     the last.
     """
     trial, first = _tried(file.target(name), recipe), recipe
-    for number in range(_MOST_ADAPTATIONS):
+    for number in range(6):
         changed = None if trial.works or recipe.spent else adapted(recipe, trial.outcome)
         if changed is None or time.monotonic() > deadline:
             break
@@ -334,7 +330,7 @@ def _outputs_on_pair(target: Target, recipe: Recipe) -> tuple[list[list[Any]], b
     pairs = (
         pair for pair in build_domain(recipe.form.domain, "scan").catalogue() if pair is not None
     )
-    for pair in itertools.islice(pairs, _PAIRS):
+    for pair in itertools.islice(pairs, 5):
         single, seconds = _timed(target, pair.d0)
         if seconds > _BATCH_SECONDS / _RUNS and not isinstance(single[0], Exception):
             single, seconds = _timed(target, pair.d0)  # the first run may load a library

@@ -10,16 +10,73 @@ from dpwitness.auditors.scanning.names import Parameter
 from dpwitness.mechanisms.wrappers.arguments import LABELS, SEEDS
 from dpwitness.mechanisms.wrappers.recognition import DATA, RELEASES
 
-EPSILON = re.compile(
-    r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε|(eps|epsilon)_delta)"
-    r"(_total|_dp|_budget|_value|_perm|_[a-z0-9]|_per_(query|release|call|report|user|answer|column))?$"
-)
-DELTA = re.compile(r"^(total_|target_|dp_|privacy_|budget_)?delta(_total|_dp)?$")
-RHO = re.compile(r"^(total_|zcdp_|target_)?rho$")
-# of Gaussian differential privacy, where the docstring names the notion
-MU = re.compile(r"^(gdp_)?mu(_gdp)?$")
-SENSITIVITY = re.compile(
-    r"^(.*_)?(sensitivity|sensitivities|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$"
+# role of a parameter, and the names that have it; the first that fits counts
+_ROLES = (
+    (
+        "epsilon",
+        re.compile(
+            r"^(.*_)?(eps|epsilon|epsilons|privacy_budget|privacy_param|privacy_parameter|ε|(eps|epsilon)_delta)"
+            r"(_total|_dp|_budget|_value|_perm|_[a-z0-9]|_per_(query|release|call|report|user|answer|column))?$"
+        ),
+    ),
+    ("delta", re.compile(r"^(total_|target_|dp_|privacy_|budget_)?delta(_total|_dp)?$")),
+    ("rho", re.compile(r"^(total_|zcdp_|target_)?rho$")),
+    # of Gaussian differential privacy, where the docstring names the notion
+    ("mu", re.compile(r"^(gdp_)?mu(_gdp)?$")),
+    (
+        "sensitivity",
+        re.compile(
+            r"^(.*_)?(sensitivity|sensitivities|sens|delta_f|l1_sens|l2_sens)(_l1|_l2|_bound)?$"
+        ),
+    ),
+    (
+        "lower",
+        re.compile(
+            r"^(lower|lower_bound|lo|low|lb|min|minimum|min_val|min_value|value_min|lower_limit|min_bound|clip_min|clip_lower|range_min|l_bound|a_min)$"
+        ),
+    ),
+    (
+        "upper",
+        re.compile(
+            r"^(upper|upper_bound|hi|high|ub|max|maximum|max_val|max_value|value_max|upper_limit|max_bound|clip_max|clip_upper|range_max|u_bound|a_max)$"
+        ),
+    ),
+    (
+        "bounds",
+        re.compile(
+            r"^((x|data|value|feature)_(bounds|range)|bounds|range|clip_range|clipping_range|clip_bounds|clamp_range|limits|interval|domain_bounds|bounds_x|bounds_y|bound)$"
+        ),
+    ),
+    (
+        "norm",
+        re.compile(
+            r"^(data_norm|norm|max_norm|clip|clipping|clip_norm|clipping_norm|l2_clip|l2_norm_clip|norm_bound|clipping_bound|clip_threshold|max_grad_norm|l2_norm)$"
+        ),
+    ),
+    (
+        "categories",
+        re.compile(
+            r"^(d|k|domain_size|size_domain|n_categories|num_categories|n_items|num_items|n_values|num_values|k_values|num_classes|n_classes|alphabet_size|n_options|num_options|card|cardinality|universe_size)$"
+        ),
+    ),
+    (
+        "category list",
+        re.compile(
+            r"^(categories|candidates|options|choices|values_domain|alphabet|universe|classes|outputs|output_set|items_domain|domain|domain_values|all_values|possible_values|vocabulary|vocab|dictionary|valid_values|possible_outputs)$"
+        ),
+    ),
+    (
+        "utility",
+        re.compile(
+            r"^(utility|utilities|scores|score_list|quality_scores|qualities|quality|utility_scores)$"
+        ),
+    ),
+    (
+        "accountant",
+        re.compile(
+            r"^(accountant|budget_accountant|budget_tracker|budget_manager|ledger|odometer|privacy_accountant|budget)$"
+        ),
+    ),
 )
 SCALES = (
     "scale",
@@ -42,24 +99,6 @@ SCALES = (
     "noise_variance",
 )
 VARIANCES = ("sigma_squared", "sigma2", "variance", "noise_variance")
-LOWER = re.compile(
-    r"^(lower|lower_bound|lo|low|lb|min|minimum|min_val|min_value|value_min|lower_limit|min_bound|clip_min|clip_lower|range_min|l_bound|a_min)$"
-)
-UPPER = re.compile(
-    r"^(upper|upper_bound|hi|high|ub|max|maximum|max_val|max_value|value_max|upper_limit|max_bound|clip_max|clip_upper|range_max|u_bound|a_max)$"
-)
-BOUNDS = re.compile(
-    r"^((x|data|value|feature)_(bounds|range)|bounds|range|clip_range|clipping_range|clip_bounds|clamp_range|limits|interval|domain_bounds|bounds_x|bounds_y|bound)$"
-)
-NORM = re.compile(
-    r"^(data_norm|norm|max_norm|clip|clipping|clip_norm|clipping_norm|l2_clip|l2_norm_clip|norm_bound|clipping_bound|clip_threshold|max_grad_norm|l2_norm)$"
-)
-CATEGORIES = re.compile(
-    r"^(d|k|domain_size|size_domain|n_categories|num_categories|n_items|num_items|n_values|num_values|k_values|num_classes|n_classes|alphabet_size|n_options|num_options|card|cardinality|universe_size)$"
-)
-CATEGORY_LISTS = re.compile(
-    r"^(categories|candidates|options|choices|values_domain|alphabet|universe|classes|outputs|output_set|items_domain|domain|domain_values|all_values|possible_values|vocabulary|vocab|dictionary|valid_values|possible_outputs)$"
-)
 COUNTS = (
     "n",
     "size",
@@ -76,9 +115,6 @@ COUNTS = (
     "row_count",
     "record_count",
 )
-ACCOUNTANTS = re.compile(
-    r"^(accountant|budget_accountant|budget_tracker|budget_manager|ledger|odometer|privacy_accountant|budget)$"
-)
 BUDGETS = re.compile(
     r"(budget|accountant|ledger|odometer|composition|(?<!bloom)(?<!bloom_)filter|tracker|spent|spend)",
     re.I,
@@ -89,9 +125,6 @@ PURE_CHOICES = re.compile(
 )
 QUERIES = re.compile(
     r"^(query|queries_fn|(query|aggregation|agg|stat|statistic)_(fn|func|function)|func|function|fn|f|statistic|stat|aggregat\w*|agg|q)$"
-)
-UTILITY = re.compile(
-    r"^(utility|utilities|scores|score_list|quality_scores|qualities|quality|utility_scores)$"
 )
 
 SINGLE = (
@@ -109,99 +142,101 @@ SINGLE = (
     "output",
     "scalar",
 )
-MORE_DATA = (
-    *(
-        "column",
-        "input_data",
-        "sample",
-        "vector",
-        "vec",
-        "gradient",
-        "gradients",
-        "grad",
-        "gradient_vector",
-        "responses",
-        "response",
-        "item",
-        "word",
-    ),
-    *(
-        "hist",
-        "histogram",
-        "counts",
-        "true_counts",
-        "original_value",
-        "raw_value",
-        "raw_data",
-        "sensitive_value",
-        "user_value",
-        "user_data",
-        "series",
-    ),
-    *(
-        "user_item",
-        "report",
-        "points",
-        "point",
-        "location",
-        "text",
-        "v",
-        "arr",
-        "data_frame",
-        "dataframe",
-        "bit",
-        "true_bit",
-        "binary_value",
-        "entries",
-    ),
-    *(
-        "observations",
-        "obs",
-        "data_point",
-        "datapoint",
-        "query_answer",
-        "query_value",
-        "private_data",
-        "sensitive_data",
-        "condition_count",
-        "stream",
-    ),
-    *(
-        "numbers",
-        "elements",
-        "element",
-        "category",
-        "label_value",
-        "private_value",
-        "real_value",
-        "exact_value",
-        "real_data",
-        "input_value",
-        "input_array",
-    ),
-    *(
-        "num",
-        "measurement",
-        "measurements",
-        "values_list",
-        "data_list",
-        "noisy_input",
-        "original",
-        "param",
-        "params",
-        "weights_vector",
-        "input_tuple",
-        "f_x",
-        "grads",
-        "per_example_grads",
-        "per_sample_grads",
-        "per_example_gradients",
-        "per_sample_gradients",
-        "updates",
-        "client_updates",
-    ),
+DATA_WORDS = frozenset(
+    (
+        *(*DATA, *SINGLE, "X", "array_like"),
+        *(
+            "column",
+            "input_data",
+            "sample",
+            "vector",
+            "vec",
+            "gradient",
+            "gradients",
+            "grad",
+            "gradient_vector",
+            "responses",
+            "response",
+            "item",
+            "word",
+        ),
+        *(
+            "hist",
+            "histogram",
+            "counts",
+            "true_counts",
+            "original_value",
+            "raw_value",
+            "raw_data",
+            "sensitive_value",
+            "user_value",
+            "user_data",
+            "series",
+        ),
+        *(
+            "user_item",
+            "report",
+            "points",
+            "point",
+            "location",
+            "text",
+            "v",
+            "arr",
+            "data_frame",
+            "dataframe",
+            "bit",
+            "true_bit",
+            "binary_value",
+            "entries",
+        ),
+        *(
+            "observations",
+            "obs",
+            "data_point",
+            "datapoint",
+            "query_answer",
+            "query_value",
+            "private_data",
+            "sensitive_data",
+            "condition_count",
+            "stream",
+        ),
+        *(
+            "numbers",
+            "elements",
+            "element",
+            "category",
+            "label_value",
+            "private_value",
+            "real_value",
+            "exact_value",
+            "real_data",
+            "input_value",
+            "input_array",
+        ),
+        *(
+            "num",
+            "measurement",
+            "measurements",
+            "values_list",
+            "data_list",
+            "noisy_input",
+            "original",
+            "param",
+            "params",
+            "weights_vector",
+            "input_tuple",
+            "f_x",
+            "grads",
+            "per_example_grads",
+            "per_sample_grads",
+            "per_example_gradients",
+            "per_sample_gradients",
+            "updates",
+            "client_updates",
+        ),
+    )
 )
-DATA_WORDS = frozenset((*DATA, *MORE_DATA, *SINGLE, "X", "array_like"))
 RELEASE_METHODS = (
     *RELEASES,
     *(
@@ -378,7 +413,6 @@ OTHERS: tuple[tuple[str, str], ...] = (  # words of other parameters, and their 
     (r"alpha|level|prob|probability|p|rate|fraction|ratio", "0.5"),
     (r"(.*_)?(id|name|label|title|description|salt)|city|country|locale", '"a"'),
 )
-MAX_TOLERANCE = 1e-3  # a default epsilon below this is a numerical tolerance
 
 
 def role(parameter: Parameter) -> str:
@@ -386,26 +420,11 @@ def role(parameter: Parameter) -> str:
     bounds, norm and others.
     """
     word = parameter.word
-    patterns = (
-        ("epsilon", EPSILON),
-        ("delta", DELTA),
-        ("rho", RHO),
-        ("mu", MU),
-        ("sensitivity", SENSITIVITY),
-        ("lower", LOWER),
-        ("upper", UPPER),
-        ("bounds", BOUNDS),
-        ("norm", NORM),
-        ("categories", CATEGORIES),
-        ("category list", CATEGORY_LISTS),
-        ("utility", UTILITY),
-        ("accountant", ACCOUNTANTS),
-    )
     if word in ("budget", "total_budget") and parameter.hint in ("float", "number"):
         return "epsilon"
     if word in SEEDS or word in ("random_seed", "rand", "random", "secure_rng", "prf", "numpy_rng"):
         return "seed"
-    for name, pattern in patterns:
+    for name, pattern in _ROLES:
         if pattern.match(word):
             return (
                 "bounds"
@@ -445,4 +464,4 @@ def default_number(parameter: Parameter) -> float | None:
 def is_tolerance(parameter: Parameter) -> bool:
     """Return whether a parameter that is named epsilon is a numerical tolerance, by its default."""
     found = default_number(parameter)
-    return found is not None and 0 <= found <= MAX_TOLERANCE
+    return found is not None and 0 <= found <= 1e-3

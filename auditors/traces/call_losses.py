@@ -18,7 +18,7 @@ from scipy.special import softmax
 
 from dpwitness.auditors.density.bounds import bounds_from_law
 from dpwitness.auditors.density.composition import compose
-from dpwitness.auditors.density.reference_laws import discrete_laplace, finite, gaussian, laplace
+from dpwitness.auditors.density.limit import discrete_laplace, finite, gaussian, laplace
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray

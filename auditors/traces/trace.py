@@ -17,8 +17,7 @@ from dpwitness.auditors.search.exploration import explore
 from dpwitness.auditors.traces.coupling import Evidence
 from dpwitness.auditors.traces.pair_analysis import examine, glance
 from dpwitness.auditors.traces.sessions import Recorder, opened, validate_primitives
-from dpwitness.auditors.witnesses.audit_result import AuditResult
-from dpwitness.auditors.witnesses.trace_result import TraceResult
+from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.claims import Claim, promised, resolved

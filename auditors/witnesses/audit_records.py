@@ -1,24 +1,257 @@
-"""Ledger of one audit in a store: its settled facts, its counts, and its interim looks."""
+"""Ledger of one audit in a store: its identity, its settled facts, its counts, and its interim
+looks.
+
+The identity holds the parts on which the counts depend, as text or hash. A span of chunks is stored
+as bytes: JSON for counts, a NumPy archive if outputs are included. Reading never executes code from
+the bytes.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
+import io
 import json
+import platform
 import sqlite3
 import time
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeVar
 
-from dpwitness.auditors.witnesses.audit_identity import Identity
-from dpwitness.auditors.witnesses.serialization import ARCHIVE, pack, unpack
-from dpwitness.auditors.witnesses.store import Entry, Store, insert_statement, stage_number
+import numpy as np
+
+from dpwitness import auditors, mechanisms
+from dpwitness.auditors.events.numbers import Texts
+from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.witnesses.store import (
+    Entry,
+    Identity,
+    Store,
+    insert_statement,
+    stage_number,
+)
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
-from dpwitness.auditors.workers.chunks import Span
-from dpwitness.auditors.workers.loading import place_of
-from dpwitness.auditors.workers.rounds import Stage
+from dpwitness.auditors.workers.chunks import Segment, Span
+from dpwitness.auditors.workers.loading import place_of, source_of
+from dpwitness.auditors.workers.rounds import Sides, Stage
+from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.json_codec import to_jsonable
+from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.programs.target import Target
+
+
+def identity_of(
+    mechanism: Any,
+    target: Json | None,
+    pairs: Sequence[Pair],
+    scores: Sequence[Score],
+    near: Any,
+    **settings: Any,
+) -> Identity:
+    """Return the parts by name: the target and its source, pairs, scores, settings, and versions of
+    code that affect counts.
+    """
+    parts: dict[str, Any] = {
+        "target": target or getattr(mechanism, "__qualname__", type(mechanism).__qualname__),
+        "source": _source_hash(mechanism, target),
+        "pair": [pair.to_json() for pair in pairs],
+        "scores": [[score.to_json(), _code_hash(score.function)] for score in scores],
+        "near": None if near is None else to_jsonable(near),
+        "batch": mechanism.batch if isinstance(mechanism, Target) else None,
+        **settings,
+        "version of dpwitness": version("dpwitness"),
+        "source of dpwitness": _package_hash(),
+        "version of NumPy": np.__version__,
+        "version of Python": ".".join(platform.python_version_tuple()[:2]),
+    }
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+        for name, value in parts.items()
+    }
+    # the hash of a long text replaces it
+    return {
+        name: text
+        if len(text) <= 60
+        else f"sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        for name, text in texts.items()
+    }
+
+
+@functools.cache
+def _package_hash() -> str:
+    """Return a hash of the code that draws, learns and counts, so that counts of other code are not
+    mixed with its counts.
+    """
+    found = hashlib.sha256()
+    for package in (mechanisms, auditors):
+        folder = Path(package.__path__[0])
+        for file in sorted(folder.rglob("*.py")):
+            found.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes())
+    return f"sha256 {found.hexdigest()[:16]}"
+
+
+def _source_hash(mechanism: Any, target: Json | None) -> str:
+    """Return the hash of a target's source file, or of its code if it has no source file."""
+    found = source_of(mechanism, target)
+    if found is not None:
+        return f"sha256 {found['sha256'][:16]}"
+    return _code_hash(mechanism) if target is None else "of an installed package"
+
+
+def _code_hash(found: Any) -> str:
+    """Return a hash of a function's code, defaults and closure, or of the fields and sampling
+    method of another object.
+    """
+    parts: list[Any] = []
+    while isinstance(found, functools.partial):
+        parts += [found.args, found.keywords]
+        found = found.func
+    function = getattr(found, "py_func", getattr(found, "__func__", found))
+    if not isinstance(function, types.FunctionType):
+        parts.append(getattr(function, "__dict__", None))
+        function = getattr(type(function), "sample", vars(type(function)).get("__call__"))
+    code = getattr(function, "__code__", None)
+    closed = [
+        cell.cell_contents
+        for cell in getattr(function, "__closure__", None) or ()
+        if cell != types.CellType()
+    ]
+    parts += [
+        getattr(function, "__defaults__", None),
+        getattr(function, "__kwdefaults__", None),
+        closed,
+    ]
+    content = (
+        _code_bytes(code)
+        + json.dumps([_json_or_class_name(part) for part in parts], sort_keys=True).encode()
+    )
+    return f"sha256 {hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def _code_bytes(code: types.CodeType | None) -> bytes:
+    """Return bytecode, constants and names of a code object and of the code objects inside it."""
+    if code is None:
+        return b""
+    inner = b"".join(
+        _code_bytes(part) if isinstance(part, types.CodeType) else repr(part).encode()
+        for part in code.co_consts
+    )
+    return code.co_code + inner + " ".join(code.co_names).encode()
+
+
+def _json_or_class_name(value: Any) -> Any:
+    """Return a value as JSON; the name of its class if it has no JSON form."""
+    try:
+        return to_jsonable(value)
+    except InvalidArgument:
+        return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+JSON, ARCHIVE = b"J", b"Z"  # first byte, which tells the format
+
+
+def pack(span: Span) -> bytes:
+    """Return a span as bytes."""
+    arrays: dict[str, Any] = {}
+    head = {
+        "last": span.last,
+        "raised": span.raised,
+        "seconds": span.seconds,
+        "parts": [
+            {
+                "segment": place,
+                "rounds": part.rounds,
+                "lost": part.lost,
+                "single": part.single,
+                "seconds": part.seconds,
+                "marks": [f"{mark:x}" for mark in part.marks],
+                "tables": [table.tolist() for table in part.tables],
+                "sides": [[_outputs_json(side, arrays) for side in sides] for sides in part.sides],
+            }
+            for place, part in span.parts
+        ],
+    }
+    text = json.dumps(head, separators=(",", ":")).encode()
+    if not arrays:
+        return JSON + text
+    file = io.BytesIO()
+    np.savez(file, head=np.frombuffer(text, dtype=np.uint8), **arrays)
+    return ARCHIVE + file.getvalue()
+
+
+def unpack(first: int, data: bytes) -> Span:
+    """Return the span that begins at chunk `first`, from its bytes.
+
+    Raise ValueError, KeyError or TypeError if `data` are not the bytes of a span.
+    """
+    kind, rest = data[:1], data[1:]
+    if kind == JSON:
+        head, arrays = json.loads(rest), {}
+    elif kind == ARCHIVE:
+        with np.load(io.BytesIO(rest), allow_pickle=False) as archive:
+            arrays = dict(archive)
+        head = json.loads(arrays["head"].tobytes())
+    else:
+        raise ValueError(f"no span begins with {kind!r}")
+    parts = [(int(part["segment"]), _part_from_json(part, arrays)) for part in head["parts"]]
+    return Span(first, int(head["last"]), parts, bool(head["raised"]), float(head["seconds"]))
+
+
+def _outputs_json(side: Outputs | None, arrays: dict[str, Any]) -> Any:
+    """Return the outputs of one side as JSON, and add their numbers to `arrays`."""
+    if side is None:
+        return None
+    number = len(arrays) // 2
+    arrays[f"values{number}"], arrays[f"codes{number}"] = side.values, side.codes
+    return [
+        number,
+        [[code, name] for code, name in side.names.items()],
+        sorted(side.opaque),
+        [
+            [code, [list(dataclasses.astuple(each)) for each in held]]
+            for code, held in side.texts.items()
+        ],
+        side.signs,
+    ]
+
+
+def _part_from_json(part: dict[str, Any], arrays: dict[str, Any]) -> Segment:
+    """Return a part of a span from its JSON and the arrays of its outputs."""
+
+    def outputs(fields: Any) -> Outputs | None:
+        if fields is None:
+            return None
+        number, names, opaque, texts, signs = fields
+        held = {code: tuple(Texts(*each) for each in several) for code, several in texts}
+        return Outputs(
+            arrays[f"values{number}"],
+            arrays[f"codes{number}"],
+            dict(map(tuple, names)),
+            held,
+            frozenset(opaque),
+            signs,
+        )
+
+    sides: list[Sides] = [(outputs(one), outputs(zero)) for one, zero in part["sides"]]
+    return Segment(
+        [np.array(table, dtype=np.int64) for table in part["tables"]],
+        sides,
+        int(part["rounds"]),
+        int(part["lost"]),
+        [int(mark, 16) for mark in part["marks"]],
+        float(part["seconds"]),
+        bool(part["single"]),
+    )
+
 
 T = TypeVar("T")
 
@@ -84,11 +317,11 @@ class AuditLedger:
         """
         self.flush()
         self._put(*insert_statement("facts", self.entry.id, f"end {number}", json.dumps(outcome)))
-        spans = (
+        self._put(
             "DELETE FROM spans WHERE stage IN (SELECT id FROM stages WHERE audit = ?) AND "
-            "substr(payload, 1, 1) = ?"
+            "substr(payload, 1, 1) = ?",
+            (self.entry.id, ARCHIVE),
         )
-        self._put(spans, (self.entry.id, ARCHIVE))
         self.flush()
         with suppress(sqlite3.Error):
             self.store.connection.executescript("PRAGMA incremental_vacuum")
@@ -112,19 +345,20 @@ class AuditLedger:
         try:
             return unpack(first, rows[0][4])
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            text = f"the chunks from {first} on of phase {stage.key[2]} cannot be read ({error})"
-            raise InvalidArgument(f"store must be whole, got {self.store.path}: {text}") from None
+            raise InvalidArgument(
+                f"store must be whole, got {self.store.path}: the chunks from {first} on of phase "
+                f"{stage.key[2]} cannot be read ({error})"
+            ) from None
 
     def write(self, stage: Stage, span: Span) -> None:
         """Add a span; the next transaction writes it."""
-        rounds = sum(part.rounds for _, part in span.parts)
         self._put(
             *insert_statement(
                 "spans",
                 self._stage(stage),
                 span.first,
                 span.last,
-                rounds,
+                sum(part.rounds for _, part in span.parts),
                 pack(span),
                 how="OR IGNORE",
             )
@@ -164,8 +398,10 @@ class AuditLedger:
                 "source": place_of(mechanism, target),
             }
             text = json.dumps(strict(content), allow_nan=False)
-            values = (time.time(), result.verdict.value, text, self.entry.id)
-            self._put("UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?", values)
+            self._put(
+                "UPDATE audits SET ended = ?, verdict = ?, result = ? WHERE id = ?",
+                (time.time(), result.verdict.value, text, self.entry.id),
+            )
         self.flush()
 
     def changed_outputs(self, rounds: int) -> InvalidArgument:

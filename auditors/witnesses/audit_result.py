@@ -1,5 +1,7 @@
-"""Result of a black-box audit: a verdict, its certified bound and confidence, and a witness of a
-violation.
+"""Results of a black-box audit and of a gray-box trace.
+
+A black-box audit has a verdict, its certified bound and confidence, and a witness of a violation. A
+trace has the calls of primitives on a pair, the differences found, and the composed loss.
 """
 
 from __future__ import annotations
@@ -11,9 +13,8 @@ from typing import Any
 from dpwitness.auditors.events.event import Event, EventHistogram
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.statistics.certificate import CertifiedPoint, Part, Tally, certified_point
-from dpwitness.auditors.witnesses.causes import Cause
-from dpwitness.auditors.witnesses.recompute import Basis
-from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
+from dpwitness.auditors.witnesses.recompute import Basis, Cause
+from dpwitness.auditors.witnesses.trace_evidence import Finding, TracedCall, TraceEvidence
 from dpwitness.auditors.witnesses.verdicts import Verdict, claim_document, strict
 from dpwitness.auditors.witnesses.witness import ClaimResult, build_witness
 from dpwitness.core.claims import Claim
@@ -60,13 +61,6 @@ class PairScore:
     pair: Pair
     expected: float
     confirmed: bool
-
-    def to_json(self) -> Json:
-        return {
-            "why": self.pair.why,
-            "expected": strict(self.expected),
-            "confirmed": self.confirmed,
-        }
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -228,7 +222,8 @@ class AuditResult(ClaimResult):
             "description": str(self.description) if value else event.describe(),
             "counts": counts,
             "trials": self.requested,
-        } | ({"scores": [score.to_json() for score in self.scores]} if self.scores else {})
+            **({"scores": [score.to_json() for score in self.scores]} if self.scores else {}),
+        }
         return build_witness(self, "value" if value else "bit", pair, bound, more)
 
     @property
@@ -273,14 +268,22 @@ class AuditResult(ClaimResult):
             "picture": self.picture.to_json() if self.picture else None,
             "certified_point": asdict(self.point) if self.point else None,
             "bit_level": self.bit_level.to_json() if self.bit_level else None,
-            "pairs": [score.to_json() for score in self.pairs],
+            "pairs": [
+                {
+                    "why": score.pair.why,
+                    "expected": strict(score.expected),
+                    "confirmed": score.confirmed,
+                }
+                for score in self.pairs
+            ],
             "trials": self.trials,
             "requested": self.requested,
             "seed": self.seed,
-        } | ({"guessed": self.guessed} if self.guessed else {})
-        fields |= {"cpu_seconds": round(self.cpu_seconds, 3)} if self.cpu_seconds else {}
-        fields |= {"trace": self.trace.to_json()} if self.trace else {}
-        fields |= {"causes": [cause.to_json() for cause in self.causes]} if self.causes else {}
+            **({"guessed": self.guessed} if self.guessed else {}),
+            **({"cpu_seconds": round(self.cpu_seconds, 3)} if self.cpu_seconds else {}),
+            **({"trace": self.trace.to_json()} if self.trace else {}),
+            **({"causes": [cause.to_json() for cause in self.causes]} if self.causes else {}),
+        }
         return claim_document(self, "black box", fields) | (
             {"scores": [score.to_json() for score in self.scores]} if self.scores else {}
         )
@@ -292,15 +295,8 @@ def headline_of(
     """Return the headline of an audit from its numbers; `note` is the first of its notes."""
     symbol, confidence_text = claim.symbol, f"confidence {confidence:.12g}"
     if verdict is Verdict.VIOLATED:
-        if math.isinf(lower):
-            return (
-                f"VIOLATED: no finite {symbol} holds, certified against the claim {claim} "
-                f"({confidence_text})"
-            )
-        return (
-            f"VIOLATED: {symbol} > {lower:.4g} certified against the claim {claim} "
-            f"({confidence_text})"
-        )
+        bound = f"no finite {symbol} holds," if math.isinf(lower) else f"{symbol} > {lower:.4g}"
+        return f"VIOLATED: {bound} certified against the claim {claim} ({confidence_text})"
     if verdict is Verdict.SUSPECT:
         bound = f"no finite {symbol} holds" if math.isinf(lower) else f"{symbol} > {lower:.4g}"
         return (
@@ -311,10 +307,183 @@ def headline_of(
         found = (
             f"; a violation of {detectable:.4g} or more, of the same shape, would have been "
             "found 9 times in 10"
+            if math.isfinite(detectable)
+            else ""
         )
-        found = found if math.isfinite(detectable) else ""
         return (
             f"NOT REFUTED: no violation of {claim} found; {symbol} > {lower:.4g} certified "
             f"({confidence_text}){found}"
         )
     return f"{verdict.value}: {note or 'no verdict'}"
+
+
+_CONFIRMED = (Verdict.VIOLATED, Verdict.SUSPECT)  # verdicts that an audit has confirmed
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
+class TraceResult(ClaimResult):
+    """Result of a gray-box trace.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        VIOLATED only where an audit on the pair has certified the violation. INCONCLUSIVE where
+        findings were not confirmed, or the recorded calls do not account for the outputs (`doubt`);
+        NOT_REFUTED where there are no findings, ERROR where the mechanism could not be traced.
+    findings : tuple of Finding
+        The findings.
+    calls : tuple of TracedCall
+        The calls on the pair, first to last.
+    loss : float
+        Parameter of the claim's notion to which the losses of these calls compose, at the claim's
+        delta. It holds for this pair and this trace, and is exact where inputs are functions of
+        earlier noise. It is not a bound over other pairs. NaN where a law is not known.
+    charged : float
+        Loss that the library's own accountant recorded in this run; NaN if it has no known
+        accountant.
+    doubt : str
+        Why the calls do not account for the outputs: none was recorded, or no draw reaches the
+        output. Empty if they do.
+    audit : AuditResult or None
+        The audit that tried to confirm the findings.
+    runs : int
+        Runs of the mechanism for the trace, without those of the audit.
+    primitives : dict
+        Primitives that the user declared, by name.
+    claim, pair, confidence, seed, name, target, mechanism
+        Arguments of `dpwitness.trace`; `pair` is the pair of `calls`.
+    notes : tuple of str
+        Remarks for the reader.
+    seconds, cpu_seconds : float
+        Duration and processor time, in seconds.
+    """
+
+    pair: Pair | None
+    findings: tuple[Finding, ...]
+    calls: tuple[TracedCall, ...]
+    loss: float
+    charged: float
+    runs: int
+    primitives: Json = field(default_factory=dict)
+    doubt: str = ""
+    audit: AuditResult | None = None
+    cpu_seconds: float = 0.0
+    mechanism: Any = None
+
+    @property
+    def evidence(self) -> str:
+        """Return ``statistical`` where an audit has confirmed the findings, otherwise ``one
+        trace``.
+        """
+        return "statistical" if self.verdict in _CONFIRMED else "one trace"
+
+    @property
+    def epsilon_lower(self) -> float:
+        """Return the audit's certified lower bound on epsilon at the claim's delta; 0 without an
+        audit.
+        """
+        return self.audit.epsilon_lower if self.audit is not None else 0.0
+
+    @property
+    def parameter_lower(self) -> float:
+        """Return the audit's certified lower bound on the claim's own parameter; 0 without an
+        audit.
+        """
+        return self.audit.parameter_lower if self.audit is not None else 0.0
+
+    @property
+    def witness(self) -> Json | None:
+        """Return the audit's witness if the audit confirmed a violation.
+
+        Otherwise return pair and findings, which `dpwitness.replay` traces again; None without
+        findings.
+        """
+        if self.verdict in _CONFIRMED and self.audit is not None:
+            return self.audit.witness
+        if not self.findings or self.pair is None:
+            return None
+        more = {
+            "kind": "trace",
+            "findings": [f.to_json() for f in self.findings],
+            "runs": self.runs,
+            "primitives": self.primitives,
+        }
+        return build_witness(self, "trace", self.pair, self.claim.parameter, more)
+
+    @property
+    def advice(self) -> str:
+        """Return the recommended next step in one line."""
+        if self.verdict is Verdict.INCONCLUSIVE and self.audit is not None:
+            return "look at the lines that the findings name; more --trials may confirm them"
+        if self.verdict is Verdict.INCONCLUSIVE and not self.findings:
+            return (
+                "dpwitness audit tests the outputs; primitives name functions that draw noise, "
+                "another pair may show more"
+            )
+        if self.verdict is Verdict.INCONCLUSIVE:
+            return "look at the lines that the findings name"
+        return (
+            "no change is needed on this evidence; dpwitness audit tests the outputs, --pairs "
+            "looks at more pairs"
+        )
+
+    def headline(self) -> str:
+        """Return the findings, whether an audit confirmed them, and the number of runs, in one
+        line.
+        """
+        if self.verdict is Verdict.ERROR:
+            return f"ERROR: {self.notes[0] if self.notes else 'no trace'}"
+        kinds = list(dict.fromkeys(f.kind for f in self.findings))
+        found = f"TRACE {', '.join(kinds)}: {self.findings[0].message}" if kinds else ""
+        if self.verdict in _CONFIRMED and self.audit is not None:
+            return f"{self.audit.headline()}; {found} ({self.runs} runs)"
+        if kinds:
+            audit_text = (
+                " and was not confirmed by an audit"
+                if self.audit is not None
+                else ", which was not tried by an audit"
+            )
+            return f"INCONCLUSIVE: {found}{audit_text} ({self.runs} runs)"
+        if self.doubt:
+            return f"INCONCLUSIVE: {self.doubt} ({self._pair_name()}; {self.runs} runs)"
+        return (
+            f"NOT REFUTED: the trace shows no violation on {self._pair_name()} "
+            f"({self.describe_loss()}; {self.runs} runs; no proof over other pairs)"
+        )
+
+    def describe_loss(self) -> str:
+        """Return a description of the composed loss of the trace."""
+        if math.isnan(self.loss):
+            return "the privacy loss of some calls is unknown"
+        delta = self.claim.delta_budget
+        text = f"its calls compose to {self.claim.symbol} = {self.loss:.4g}" + (
+            f" at delta = {delta:g}" if delta else ""
+        )
+        return f"{text}, claimed {self.claim.parameter:.4g}"
+
+    def _pair_name(self) -> str:
+        """Return the name of the pair for a headline."""
+        return (
+            f"the pair '{self.pair.why}'"
+            if self.pair is not None and self.pair.why
+            else "this pair"
+        )
+
+    def to_json(self) -> Json:
+        fields = {
+            "parameter": self.claim.symbol,
+            "findings": [f.to_json() for f in self.findings],
+            "calls": [call.to_json() for call in self.calls],
+            "loss": strict(self.loss),
+            "charged": strict(self.charged),
+            "doubt": self.doubt,
+            "runs": self.runs,
+            "primitives": self.primitives,
+            "epsilon_lower": strict(self.epsilon_lower),
+            "parameter_lower": strict(self.parameter_lower),
+            "audit": self.audit.to_json() if self.audit is not None else None,
+            "pair": self.pair.to_json() if self.pair is not None else None,
+            "seed": self.seed,
+            "confidence": self.confidence,
+        }
+        return claim_document(self, "trace", fields) | {"cpu_seconds": round(self.cpu_seconds, 3)}

@@ -30,10 +30,6 @@ class GuessTest:
     alpha: float
     lower: float
 
-    def to_json(self) -> Json:
-        found: Json = strict(asdict(self))
-        return found
-
 
 @dataclass(frozen=True, slots=True)
 class CanaryPicture:
@@ -47,10 +43,6 @@ class CanaryPicture:
     # number of guesses, number of right guesses, and the parameter that this number of guesses
     # alone would refute
     course: tuple[tuple[int, int, float], ...]
-
-    def to_json(self) -> Json:
-        found: Json = strict(asdict(self))
-        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -132,13 +124,6 @@ class CanaryResult(ClaimResult):
         """
         if self.verdict is not Verdict.VIOLATED:
             return None
-        counts = {
-            "canaries": self.canaries,
-            "included": self.included,
-            "runs": self.runs,
-            "guesses": self.guesses,
-            "right": self.right,
-        }
         return seal(
             {
                 "schema_version": SCHEMA,
@@ -150,7 +135,13 @@ class CanaryResult(ClaimResult):
                 "method": self.method,
                 "fixed": self.fixed,
                 "delta": self.delta,
-                "counts": counts,
+                "counts": {
+                    "canaries": self.canaries,
+                    "included": self.included,
+                    "runs": self.runs,
+                    "guesses": self.guesses,
+                    "right": self.right,
+                },
                 "alpha": self.alpha,
                 "bound": strict(self.parameter_lower),
                 "confidence": self.confidence,
@@ -176,13 +167,11 @@ class CanaryResult(ClaimResult):
             return f"VIOLATED: {bound} against the claim {self.claim} ({confidence_text}; {of})"
         law = "Gaussian noise" if self.delta else "randomized response"
         found = (
-            f"{law} of epsilon = {self.detectable:.4g} on isolated canaries would have been "
+            f"with this few canaries, no epsilon of {law} would be found with probability 0.9"
+            if math.isinf(self.detectable)
+            else f"{law} of epsilon = {self.detectable:.4g} on isolated canaries would have been "
             "found with probability 0.9"
         )
-        if math.isinf(self.detectable):
-            found = (
-                f"with this few canaries, no epsilon of {law} would be found with probability 0.9"
-            )
         return (
             f"NOT REFUTED: no violation of {self.claim} found; {bound} ({confidence_text}; "
             f"{of}); {found}"
@@ -206,8 +195,8 @@ class CanaryResult(ClaimResult):
             "guesses": self.guesses,
             "guessed_right": self.right,
             "alpha": self.alpha,
-            "tested": [each.to_json() for each in self.tested],
-            "picture": self.picture.to_json() if self.picture else None,
+            "tested": [strict(asdict(each)) for each in self.tested],
+            "picture": strict(asdict(self.picture)) if self.picture else None,
             "seed": self.seed,
         }
         return claim_document(self, "canaries", fields)

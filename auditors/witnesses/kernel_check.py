@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from dpwitness.auditors.statistics.certificate import Part, error_of_counts, partial_bound
 from dpwitness.auditors.witnesses.audit_result import AuditResult
-from dpwitness.auditors.witnesses.causes import Cause
-from dpwitness.auditors.witnesses.recompute import Basis
+from dpwitness.auditors.witnesses.recompute import Basis, Cause
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import ApproxDP, Claim, exact_text
 from dpwitness.core.values.json_reader import Json
@@ -135,16 +134,13 @@ def _with_problem(result: AuditResult, problem: str) -> AuditResult:
             f"the bound {result.parameter_lower:.12g} exceeds the claim by less than the "
             "rounding of the kernel: the claim is not refuted"
         )
-        epsilon = (
-            min(result.epsilon_lower, parameter)
-            if result.claim.bounds_epsilon
-            else result.epsilon_lower
-        )
         return replace(
             result,
             verdict=Verdict.NOT_REFUTED,
             parameter_lower=parameter,
-            epsilon_lower=epsilon,
+            epsilon_lower=min(result.epsilon_lower, parameter)
+            if result.claim.bounds_epsilon
+            else result.epsilon_lower,
             notes=(why, *result.notes),
         )
     bound, claim = (

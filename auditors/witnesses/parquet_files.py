@@ -20,7 +20,6 @@ from dpwitness.core.values.json_reader import Json, read_bytes, record, text
 from dpwitness.core.values.validation import InvalidArgument, error_text
 
 ENTRIES = 10_000
-_MAX_BYTES = 2**28  # largest size of a file
 _REFERENCE_RULE = record(file=text(60), sha256=text(64))
 
 
@@ -71,19 +70,12 @@ def _all_columns(frame: Json) -> list[Json]:
     return [*frame["columns"], *([frame["index"]] if frame["index"] is not None else [])]
 
 
-def _column_names(frame: Json) -> list[str]:
-    """Return the names of the columns of a Parquet file."""
-    return [
-        *(str(column["name"]) for column in frame["columns"]),
-        *(["(index)"] if frame["index"] is not None else []),
-    ]
-
-
 def _write_frame(frame: Json, folder: Path) -> Json | None:
     """Write a frame to a Parquet file and return the reference to it; None for a frame that stays
     in the JSON.
     """
-    names = _column_names(frame)
+    names = [str(column["name"]) for column in frame["columns"]]
+    names += ["(index)"] if frame["index"] is not None else []
     if frame["rows"] * len(names) <= ENTRIES or len(set(names)) < len(names):
         return None
     try:
@@ -94,9 +86,9 @@ def _write_frame(frame: Json, folder: Path) -> Json | None:
     for name, column in zip(names, _all_columns(frame), strict=True):
         values = from_jsonable(column["values"])
         plain = values.view(np.int64) if values.dtype.kind in "mM" else values
-        missing_mask = None if column["missing"] is None else from_jsonable(column["missing"])
         arrow_columns[name] = arrow.array(
-            plain.tolist() if plain.dtype.kind == "U" else plain, mask=missing_mask
+            plain.tolist() if plain.dtype.kind == "U" else plain,
+            mask=None if column["missing"] is None else from_jsonable(column["missing"]),
         )
     stream = io.BytesIO()
     parquet.write_table(arrow.table(arrow_columns), stream)
@@ -133,7 +125,7 @@ def _read_frame(reference: Json, folder: Path) -> Json:
         if name != f"frame-{digest[:16]}.parquet" or not digest.isalnum():
             raise InvalidArgument(f"parquet.file must be named by its content, got {name!r}")
         try:
-            content = read_bytes(folder / name, most=_MAX_BYTES)
+            content = read_bytes(folder / name, most=2**28)
         except InvalidArgument as error:
             raise InvalidArgument(f"{name}, the Parquet file of a frame, {error}") from None
         if hashlib.sha256(content).hexdigest() != digest:

@@ -3,32 +3,116 @@
 A document may have been edited by anyone. Where a document holds counts, its bounds and its
 verdict must follow from them. The same function for canaries is
 `dpwitness.auditors.canaries.audit.recompute_canaries`.
+
+A cause of a violation is what one part of the outputs shows by itself, with the counts of its own
+test.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
+from dpwitness.auditors.events.event import Event, Restricted
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.certificate import (
     PARTS,
     Part,
     Prior,
     Tally,
+    Within,
     certified,
     clopper_pearson_lower,
+    partial_bound,
 )
 from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value
-from dpwitness.auditors.witnesses.causes import Cause
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import Claim, exact_claim
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json, refuse
 from dpwitness.core.values.validation import InvalidArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Verdict on the events of one part of the outputs (`statistics/certificate.py`).
+
+    Attributes
+    ----------
+    kind : {"exceptions", "repeated values", "values"}
+        Part of the outputs. Repeated values are exact values of positive probability among numbers
+        that do not repeat otherwise.
+    words : str
+        Description of the part.
+    verdict : Verdict
+        VIOLATED if events on this part violate the claim. INCONCLUSIVE if there are too few outputs
+        to learn an event.
+    lower : float
+        Certified lower bound on the claim's parameter, both of the mechanism, and of the mechanism
+        given that no part before this one occurs.
+    event, tally, alpha, lost : Event, Tally, float, int
+        Tested event, its counts, the error of the test, and the number of wrong guesses that are
+        lost rounds.
+    within : tuple of int or None
+        Numbers of rounds on D1 and on D0 in which no part before this one occurs; None for the
+        first part.
+    """
+
+    kind: str
+    words: str
+    verdict: Verdict = Verdict.INCONCLUSIVE
+    lower: float = 0.0
+    event: Event | None = None
+    tally: Tally | None = None
+    alpha: float = 0.0
+    lost: int = 0
+    within: Within | None = None
+
+    def judged(self, claim: Claim) -> Self:
+        """Return the cause with the bound and the verdict that follow from its counts."""
+        if self.tally is None:
+            return self
+        side = self.event.side if isinstance(self.event, Restricted) else 0
+        lower = partial_bound(claim, self.tally, self.alpha, self.lost, self.within, side)
+        return replace(
+            self,
+            lower=lower,
+            verdict=Verdict.VIOLATED if lower > claim.parameter else Verdict.NOT_REFUTED,
+        )
+
+    def to_json(self) -> Json:
+        return {
+            "kind": self.kind,
+            "words": self.words,
+            "verdict": self.verdict.value,
+            "parameter_lower": strict(self.lower),
+            "event": self.event.to_json() if self.event else None,
+            "tally": self.tally and asdict(self.tally),
+            "alpha": to_jsonable(self.alpha),
+            "lost": self.lost,
+            "within": self.within and list(self.within),
+        }
+
+    @classmethod
+    def from_json(cls, data: Json) -> Self:
+        """Return the cause that `to_json` wrote."""
+        within, tally = data["within"], data["tally"]
+        return cls(
+            data["kind"],
+            data["words"],
+            Verdict(data["verdict"]),
+            float(data["parameter_lower"]),
+            None if data["event"] is None else read_event(data["event"]),
+            None if tally is None else Tally(**tally),
+            float(from_jsonable(data["alpha"])),
+            data["lost"],
+            None if within is None else (int(within[0]), int(within[1])),
+        )
+
 
 _BOUND_TOLERANCE = 1e-6  # relative difference between a stated bound and a computed one
 # amount by which a sensitivity must exceed its bound, as the bound itself is rounded
@@ -67,11 +151,10 @@ class Basis:
     @classmethod
     def from_json(cls, data: Json) -> Basis:
         """Return the Basis that `to_json` wrote."""
-        cells = tuple(tuple(int(count) for count in side) for side in data.get("cells", ()))
         return cls(
             float(data.get("alpha", 0.0)),
             tuple(read_part(part, f"stages[{i}]") for i, part in enumerate(data["stages"])),
-            cells,
+            tuple(tuple(int(count) for count in side) for side in data.get("cells", ())),
             float(data.get("cells_alpha", 0.0)),
         )
 
@@ -163,9 +246,12 @@ def read_part(data: Json, path: str = "counts") -> Part:
         refuse(f"{path}.lost", f"be at most the wrong guesses, {data['wrong']}", lost)
     if not 0 <= weight <= 1:
         refuse(f"{path}.weight", "be in [0, 1]", weight)
-    tally = Tally(data["correct"], data["wrong"], data["rounds"], data["directions"])
-    prior = Prior(*map(float, data["prior"])) if "prior" in data else None
-    return Part(tally, float(weight), lost, prior)
+    return Part(
+        Tally(data["correct"], data["wrong"], data["rounds"], data["directions"]),
+        float(weight),
+        lost,
+        Prior(*map(float, data["prior"])) if "prior" in data else None,
+    )
 
 
 def require_stated_value(
@@ -270,14 +356,7 @@ def _check_bit_level(document: Json, claim: Claim, error: float, values: dict[st
     if counts is not None:
         tally, alpha = read_part(counts).tally, float(level["alpha"])
         require_allowed_error(document, alpha, error)
-        numbers = (
-            tally.correct,
-            tally.wrong,
-            tally.rounds,
-            alpha,
-            tally.directions,
-            level["lost"],
-        )
+        numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, level["lost"])
         found = float(certified(claim.at_delta, *numbers))
         refuted = float(certified(claim, *numbers)) > claim.parameter
     require_stated_value(level, "epsilon_lower", found)

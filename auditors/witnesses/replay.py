@@ -1,11 +1,16 @@
-"""Replay of a witness: the same pair, event and claim are tested with fresh randomness."""
+"""Replay of a witness: the same pair, event and claim are tested with fresh randomness.
+
+Witnesses about functions (stability, accountants, metamorphic relations, sensitivity and utility)
+hold inputs, which are run again.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,21 +20,22 @@ from dpwitness.auditors.audit.audit import Progress, confirm
 from dpwitness.auditors.canaries.audit import recompute_witness
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.events.scores import Score, collect_scores, suggested_score
-from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult
-from dpwitness.auditors.functions.bounds.utility import UtilityResult
+from dpwitness.auditors.functions.accounting.audit import AccountantResult
+from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult, sensitivity_at
+from dpwitness.auditors.functions.bounds.utility import UtilityResult, audit_utility
+from dpwitness.auditors.functions.bounds.utility_claims import Scaling, UtilityClaim
+from dpwitness.auditors.functions.declared_targets import (
+    replay_figure,
+    replay_pair,
+    replay_relation,
+)
+from dpwitness.auditors.functions.metamorphic.audit import MetamorphicResult
+from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.auditors.traces.sessions import validate_primitives
 from dpwitness.auditors.traces.trace import trace
-from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
 from dpwitness.auditors.witnesses.canary_result import CanaryResult
 from dpwitness.auditors.witnesses.certify_result import CertifyResult
-from dpwitness.auditors.witnesses.rerun_witnesses import (
-    RERUN,
-    RerunResult,
-    read_measurement_witness,
-    remeasure,
-    rerun,
-)
-from dpwitness.auditors.witnesses.trace_result import TraceResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import (
     KINDS,
@@ -45,8 +51,8 @@ from dpwitness.auditors.workers.source_search import sha256_of
 from dpwitness.auditors.workers.trust import PlannedTarget, Trust
 from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.protocols.mechanism import name_of
-from dpwitness.core.values.json_codec import unregistered_classes
-from dpwitness.core.values.json_reader import Json, short_json
+from dpwitness.core.values.json_codec import from_jsonable, unregistered_classes
+from dpwitness.core.values.json_reader import Json, refuse, short_json
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,
@@ -55,13 +61,17 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 
+# kinds of witnesses whose inputs are run again
+RERUN = ("stability", "accountant", "metamorphic")
 LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
 AnyResult = (
     AuditResult
     | CertifyResult
     | SensitivityResult
     | UtilityResult
-    | RerunResult
+    | StabilityResult
+    | AccountantResult
+    | MetamorphicResult
     | TraceResult
     | CanaryResult
 )
@@ -215,14 +225,11 @@ class Replay:
         if self.raw.get("kind") == "canaries":
             with _naming_file(self.file):
                 counted = recompute_witness(self.raw, confidence)
-            text = (
-                "replay of a canary witness: its bound, recomputed from the counts in the file; "
-                "nothing was run"
-            )
             return replace(
                 counted,
                 notes=(
-                    text,
+                    "replay of a canary witness: its bound, recomputed from the counts in the "
+                    "file; nothing was run",
                     *self._confidence_notes(counted.confidence, None),
                     *notes,
                     *counted.notes,
@@ -234,7 +241,6 @@ class Replay:
         result, text, claims = self._run_kind(
             mechanism, trials, used_confidence, seed, executor, progress
         )
-        notes = (*claims, *notes)
         recorded = self.raw["name"]
         renamed = (
             "" if recorded == result.name else f"; the witness calls it {short_json(recorded)}"
@@ -244,6 +250,7 @@ class Replay:
             f"ran {self.describe()}{renamed}",
             *self._confidence_notes(used_confidence, seed if drawn else None),
             *([self.source_changed] if self.source_changed else []),
+            *claims,
             *notes,
         )
         # the first note of an error or an interrupted run is its cause, so these notes follow it
@@ -267,9 +274,9 @@ class Replay:
         kind, name = self.raw.get("kind"), self._mechanism_name(mechanism)
         if kind in KINDS:
             with _naming_file(self.file):
-                measured = read_measurement_witness(self.raw, self.trust)
+                measurement = read_measurement(self.raw, self.trust)
             return (
-                remeasure(measured, mechanism, confidence, seed, name),
+                remeasure(measurement, mechanism, confidence, seed, name),
                 f"replay of a {kind} witness",
                 (),
             )
@@ -277,44 +284,27 @@ class Replay:
             if kind in RERUN:
                 return *rerun(self.raw, mechanism, self.trust, seed, name), ()
             if kind == "trace":
-                found = "; ".join(f["kind"] for f in self.raw["findings"])
-                return (
-                    self._trace_again(mechanism, confidence, seed),
-                    f"replay of a trace with the recorded findings {found}",
-                    (),
+                recorded = "; ".join(f["kind"] for f in self.raw["findings"])
+                # nothing that the primitives name is imported
+                traced = trace(
+                    mechanism,
+                    read_pair(self.raw["pair"], self.trust.resolve_class),
+                    exact_claim(self.raw["claim"], self.raw["claim_numbers"]),
+                    validate_primitives(self.raw["primitives"], "replay", required=False),
+                    confidence=confidence,
+                    seed=seed,
+                    confirm=False,
+                    name=name,
+                    target=self._target_record(mechanism),
                 )
+                return traced, f"replay of a trace with the recorded findings {recorded}", ()
             witness = read_checked_witness(self.raw, self.file, self.trust.resolve_class)
             claims = _claim_notes(witness, mechanism)
-        text = (
-            f"replay of a witness at the {witness.level} level that certified "
-            f"{witness.claim.symbol} > {witness.bound:.4g}"
-        )
         return (
             self._test_again(witness, mechanism, trials, confidence, seed, executor, progress),
-            text,
+            f"replay of a witness at the {witness.level} level that certified "
+            f"{witness.claim.symbol} > {witness.bound:.4g}",
             claims,
-        )
-
-    def _trace_again(self, mechanism: Any, confidence: float, seed: int) -> TraceResult:
-        """Trace the pair of a trace witness again. Nothing that its primitives name is imported."""
-        pair, claim = (
-            read_pair(self.raw["pair"], self.trust.resolve_class),
-            exact_claim(self.raw["claim"], self.raw["claim_numbers"]),
-        )
-        primitives = validate_primitives(self.raw["primitives"], "replay", required=False)
-        names: Json = {
-            "name": self._mechanism_name(mechanism),
-            "target": self._target_record(mechanism),
-        }
-        return trace(
-            mechanism,
-            pair,
-            claim,
-            primitives,
-            confidence=confidence,
-            seed=seed,
-            confirm=False,
-            **names,
         )
 
     def _test_again(
@@ -346,7 +336,6 @@ class Replay:
         }
         if found.event is None:
             return certify(mechanism, found.pair, trials=max(trials, 10_000), **common)
-        scores = self._recorded_scores(mechanism)
         return confirm(
             mechanism,
             found.event,
@@ -354,7 +343,7 @@ class Replay:
             trials=trials,
             executor=executor,
             progress=progress,
-            scores=scores,
+            scores=self._recorded_scores(mechanism),
             **common,
         )
 
@@ -388,14 +377,15 @@ class Replay:
 
     def _target_record(self, mechanism: Any) -> Json | None:
         """Return the target record of the mechanism that runs."""
-        if self.plan is None:
+        plan = self.plan
+        if plan is None:
             return describe_target(mechanism)
-        if self.plan.place.endswith(".py") and self.plan.file is not None:
-            return {
-                "target": f"{relative(self.plan.file)}:{self.plan.name}",
-                **_target_kwargs(self.plan),
-            }
-        return {"target": self.raw["target"]["target"], **_target_kwargs(self.plan)}
+        place = (
+            f"{relative(plan.file)}:{plan.name}"
+            if plan.place.endswith(".py") and plan.file is not None
+            else self.raw["target"]["target"]
+        )
+        return {"target": place, **({"kwargs": plan.kwargs} if plan.kwargs else {})}
 
     def _confidence_notes(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
         """Return notes on the confidence of this replay, and on the seed that was drawn for it."""
@@ -441,11 +431,6 @@ def _naming_file(file: str) -> Iterator[None]:
         raise InvalidArgument(f"replay: {file}: {text}") from None
 
 
-def _target_kwargs(plan: PlannedTarget) -> Json:
-    """Return the keywords of a target as a record; empty if there are none."""
-    return {"kwargs": plan.kwargs} if plan.kwargs else {}
-
-
 def target_arguments(target: Json | None) -> Json:
     """Return the arguments of a recorded target.
 
@@ -482,31 +467,24 @@ def prepare_replay(
         None if isinstance(witness, dict) else Path(witness).parent,
     )
     with _naming_file(file):
-        return _build_replay(
-            raw, file, trust, mechanism, called, collect_scores(scores, None, "replay")
+        given, plan = collect_scores(scores, None, "replay"), None
+        dataset_classes = unregistered_classes(raw)
+        if raw.get("kind") not in (*KINDS, *RERUN, "trace", "canaries") and not dataset_classes:
+            read_checked_witness(raw, file)  # report errors of the file before errors of its target
+        for name in dataset_classes:
+            trust.plan({"target": name}, "class")
+        if mechanism is None and raw.get("kind") != "canaries":
+            if raw["target"] is None:
+                raise InvalidArgument(
+                    "mechanism must be given, the witness names no importable target"
+                )
+            plan = trust.plan(raw["target"])
+        resolved = tuple(
+            _resolve_score(recorded, i, trust, given)
+            for i, recorded in enumerate(raw.get("scores", []))
+            if not recorded["suggested"]
         )
-
-
-def _build_replay(
-    raw: Json, file: str, trust: Trust, mechanism: Any, called: str, given: tuple[Score, ...]
-) -> Replay:
-    """Build a Replay from a document: check its classes, its target and its scores."""
-    dataset_classes = unregistered_classes(raw)
-    if raw.get("kind") not in (*KINDS, *RERUN, "trace", "canaries") and not dataset_classes:
-        read_checked_witness(raw, file)  # report errors of the file before errors of its target
-    for name in dataset_classes:
-        trust.plan({"target": name}, "class")
-    plan = None
-    if mechanism is None and raw.get("kind") != "canaries":
-        if raw["target"] is None:
-            raise InvalidArgument("mechanism must be given, the witness names no importable target")
-        plan = trust.plan(raw["target"])
-    scores = tuple(
-        _resolve_score(recorded, i, trust, given)
-        for i, recorded in enumerate(raw.get("scores", []))
-        if not recorded["suggested"]
-    )
-    return Replay(raw, file, trust, mechanism, plan, called, scores)
+        return Replay(raw, file, trust, mechanism, plan, called, resolved)
 
 
 def _resolve_score(
@@ -550,3 +528,94 @@ def _claim_notes(found: Witness, mechanism: Any) -> tuple[str, ...]:
             f"{found.claim}; the witness or the mechanism was edited"
         )
     return (f"the witness is against {found.claim}; the mechanism itself claims {own}",)
+
+
+def rerun(raw: Json, mechanism: Any, trust: Trust, seed: int, name: str) -> tuple[AnyResult, str]:
+    """Run the inputs of a witness again, and return the result and a note on what was run."""
+    if raw["kind"] == "accountant":
+        return replay_figure(
+            raw, mechanism, name
+        ), "replay of an accountant witness: the figure was computed again"
+    if raw["kind"] == "metamorphic":
+        return (
+            replay_relation(raw, mechanism, seed, name, trust.resolve_class),
+            "replay of a metamorphic witness: the recorded case was run again",
+        )
+    return replay_pair(
+        raw, mechanism, trust, name
+    ), "replay of a stability witness: both inputs were run again"
+
+
+_MATH_FUNCTIONS: dict[str, Callable[..., float]] = {
+    f"math:{name}": getattr(math, name)
+    for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "cbrt", "fabs", "dist")
+}
+
+
+# function, confidence, seed and name -> result
+Measurement = Callable[[Callable[..., Any], float, int, str], SensitivityResult | UtilityResult]
+
+
+def read_measurement(raw: Json, trust: Trust) -> Measurement:
+    """Return the measurement of a sensitivity or utility witness: the pair is evaluated again, or
+    the error is measured again.
+
+    A recorded norm or transform that is a function passes the same trust rules as any other
+    target.
+    """
+    if raw["kind"] == "sensitivity":
+        if not float(raw["ratio"]) > 1:
+            refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
+        recorded = raw["norm"]
+        norm = (
+            _load_function(recorded, "norm", trust)
+            if isinstance(recorded, dict)
+            else math.inf
+            if recorded == "inf"
+            else int(recorded)
+        )
+        pair = read_pair(raw["pair"], trust.resolve_class)
+        return lambda function, confidence, seed, name: sensitivity_at(
+            function, raw["bound"], pair, norm, name=name
+        )
+    claim = from_jsonable(raw["claim"], "claim")
+    if not isinstance(claim, UtilityClaim):
+        refuse("claim", "be a claim about an error", raw["claim"])
+    if raw["transform"] is not None:
+        if not isinstance(claim, Scaling):
+            refuse("transform", "be null: only a scaling claim has one", raw["transform"])
+        claim = replace(claim, transform=_load_function(raw["transform"], "transform", trust))
+    return lambda function, confidence, seed, name: audit_utility(
+        function, claim, runs=raw["runs"], confidence=confidence, seed=seed, name=name
+    )
+
+
+def _load_function(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
+    """Load a norm or a transform: a plain function of `math`, or a target that is
+    trusted to run.
+    """
+    math_function = _MATH_FUNCTIONS.get(target["target"])
+    found = (
+        math_function
+        if math_function is not None and not target.get("kwargs")
+        else trust.plan(target, what).load()
+    )
+    if not callable(found):
+        refuse(what, "name a function", target["target"])
+    return found
+
+
+def remeasure(
+    measurement: Measurement, function: Any, confidence: float, seed: int, name: str
+) -> SensitivityResult | UtilityResult:
+    """Return the result of the measurement of a witness on `function`."""
+    if not callable(function):
+        raise InvalidArgument(f"replay: target must be a function, got {type(function).__name__}")
+    try:
+        return measurement(function, confidence, seed, name)
+    except InvalidArgument:
+        raise
+    except Exception as error:  # the user's function may raise anything on the file's data
+        raise InvalidArgument(
+            f"replay: {name} could not be evaluated: {type(error).__name__}: {str(error)[:300]}"
+        ) from error

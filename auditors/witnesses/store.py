@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dpwitness.auditors.witnesses.audit_identity import Identity, differences, identity_hash
 from dpwitness.auditors.witnesses.recompute import recompute_bounds
 from dpwitness.core.values.json_reader import file_kind
 from dpwitness.core.values.validation import InvalidArgument
 
+Identity = dict[str, str]  # parts of an audit on which its counts depend, as text or hash
 _MAX_AUDIT_NUMBER = 2**32  # larger numbers of audits are damaged
 
 
@@ -169,25 +169,15 @@ class Store:
             (row for row, intact in self._checked_rows("audits") if intact),
             key=lambda row: (row[4], row[0]),
         )
-        content = [
-            (
+        return [
+            Entry(
                 *row[:3],
-                self._parse_json(row[3]),
+                json.loads(row[3]),
                 *row[4:9],
-                None if row[9] is None else self._parse_json(row[9]),
+                None if row[9] is None else json.loads(row[9]),
             )
             for row in rows
         ]
-        return [Entry(*row) for row in content]
-
-    def _parse_json(self, text: str) -> Any:
-        """Return the value of a JSON text. Raise InvalidArgument if the text is damaged."""
-        try:
-            return json.loads(text)
-        except ValueError as error:  # possible in a store of version 1, whose rows had no checksums
-            raise InvalidArgument(
-                f"store is damaged, got {self.path}: a text of table audits is not JSON ({error})"
-            ) from None
 
     def damage(self, *, spans: bool = False) -> list[Damage]:
         """Return the rows whose checksum is wrong. Rows of spans take long to read and are included
@@ -197,7 +187,7 @@ class Store:
         for table in ("audits", "facts", "looks", "stages", *(["spans"] if spans else [])):
             for row, intact in self._checked_rows(table):
                 if not intact:
-                    place = {"audits": row[0], "stages": row[1], "spans": row[0]}.get(table, row[0])
+                    place = row[1] if table == "stages" else row[0]
                     if table == "spans" and isinstance(place, int):
                         place = place // 2**29
                     found.append(
@@ -241,32 +231,35 @@ class Store:
             if entry.name == name and self.renewed:
                 self.drop(entry.id)
             elif entry.name == name:
-                content = differences(entry.identity, identity)
                 raise InvalidArgument(
                     f"store must hold this audit or none of its name, got {self.path}, where "
-                    f"{name} has other content: {content}"
+                    f"{name} has other content: {differences(entry.identity, identity)}"
                 )
         return None
 
     def begin(self, identity: Identity, name: str, planned: int) -> Entry:
         """Add an audit and return its entry."""
         with self.transaction() as connection:
-            values = (
-                identity_hash(identity),
-                name,
-                json.dumps(identity),
-                time.time(),
-                planned,
-                0,
-                None,
-                None,
-                None,
-            )
             number = 1 + max(
                 (row[0] for row, _ in self._checked_rows("audits") if row[0] < _MAX_AUDIT_NUMBER),
                 default=0,
             )
-            connection.execute(*insert_statement("audits", number, *values, how=""))
+            connection.execute(
+                *insert_statement(
+                    "audits",
+                    number,
+                    identity_hash(identity),
+                    name,
+                    json.dumps(identity),
+                    time.time(),
+                    planned,
+                    0,
+                    None,
+                    None,
+                    None,
+                    how="",
+                )
+            )
         found = self.find(identity, name)
         assert found is not None
         return found
@@ -299,6 +292,22 @@ class Store:
                 for row in (row for row, intact in rows if intact):
                     self.write(table, *row)
         return len(damaged & known)
+
+
+def identity_hash(identity: Identity) -> str:
+    """Return one hash of all parts."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def differences(there: Identity, here: Identity) -> str:
+    """Return a description of the parts that differ between a stored identity and the
+    present one.
+    """
+    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    return "; ".join(
+        f"{name}: {there.get(name, 'not stated')} there, {here.get(name, 'not stated')} here"
+        for name in names
+    )
 
 
 def stage_number(audit: int, phase: int, pair: int, single: bool) -> int:
@@ -334,12 +343,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     except BaseException:
         os.close(lock)
         raise
-    try:
-        _with_path_in_errors(path, lambda: _prepare(store))
-    except BaseException:
-        store.close()
-        raise
-    return store
+    return _opened(store, _prepare)
 
 
 def read_store(path: str | os.PathLike[str]) -> Store:
@@ -349,20 +353,17 @@ def read_store(path: str | os.PathLike[str]) -> Store:
     path = Path(path)
     if not path.is_file():
         raise InvalidArgument(f"store must be an existing file, got {path}")
-    store = Store(path, _connect(path, "ro"), None)
-    try:
-        _with_path_in_errors(path, lambda: _require_version(store))
-    except BaseException:
-        store.close()
-        raise
-    return store
+    return _opened(Store(path, _connect(path, "ro"), None), _require_version)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     """Return a connection to the file, in SQLite's mode ``rw`` or ``ro``."""
-    place = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(
-        place, uri=True, timeout=10.0, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=10.0,
+        isolation_level=None,
+        check_same_thread=False,
     )
     # a damaged text is found by its checksum
     connection.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
@@ -426,14 +427,20 @@ def _require_version(store: Store) -> None:
         )
 
 
-def _with_path_in_errors(path: Path, work: Callable[[], None]) -> None:
-    """Call `work`, and raise InvalidArgument with the path for an error of SQLite."""
+def _opened(store: Store, prepare: Callable[[Store], None]) -> Store:
+    """Return the store after `prepare`. If `prepare` raises, close the store; raise InvalidArgument
+    with the path for an error of SQLite.
+    """
     try:
-        work()
-    except (sqlite3.Error, UnicodeError) as error:
-        raise InvalidArgument(
-            f"store must be an intact file that can be written, got {path}: {error}"
-        ) from None
+        prepare(store)
+    except BaseException as error:
+        store.close()
+        if isinstance(error, sqlite3.Error | UnicodeError):
+            raise InvalidArgument(
+                f"store must be an intact file that can be written, got {store.path}: {error}"
+            ) from None
+        raise
+    return store
 
 
 APPLICATION = 0x6470776E  # "dpwn", in the file's header
@@ -498,7 +505,15 @@ def insert_statement(
     table: str, *values: Any, how: str = "OR REPLACE"
 ) -> tuple[str, tuple[Any, ...]]:
     """Return the statement that inserts a row with its checksum, and its values."""
-    row = tuple(map(_to_sqlite, values))
+    # as SQLite returns them: NumPy's numbers become Python's
+    row = tuple(
+        int(value)
+        if isinstance(value, numbers.Integral)
+        else float(value)
+        if isinstance(value, numbers.Real)
+        else value
+        for value in values
+    )
     return f"INSERT {how} INTO {table} VALUES ({', '.join('?' * (len(row) + 1))})", (
         *row,
         checksum(row),
@@ -509,10 +524,3 @@ def described(table: str, row: tuple[Any, ...]) -> str:
     """Return a text that names a row by its table and key."""
     keys = zip(COLUMNS[table][: _KEYS[table]], row, strict=False)
     return f"table {table}, " + ", ".join(f"{name} {str(value)[:40]!r}" for name, value in keys)
-
-
-def _to_sqlite(value: Any) -> Any:
-    """Return a value as SQLite returns it: NumPy's numbers become Python's."""
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    return float(value) if isinstance(value, numbers.Real) else value

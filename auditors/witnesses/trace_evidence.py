@@ -104,11 +104,12 @@ class TracedCall:
     @classmethod
     def from_json(cls, data: Json) -> Self:
         """Return the calls that `to_json` wrote."""
-        values: Json = {
-            name: float(value) if cls.__annotations__[name] == "float" else value
-            for name, value in data.items()
-        }
-        return cls(**values)
+        return cls(
+            **{
+                name: float(value) if cls.__annotations__[name] == "float" else value
+                for name, value in data.items()
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,11 +169,11 @@ class TraceEvidence:
         """
         if self.verdict is not Verdict.SUPPORTED:
             return self
-        doubt = (
-            "the counts exceed the claim: noise is not recorded, or not as declared, or these "
-            "runs did not take a rare branch"
+        return replace(
+            self,
+            doubt="the counts exceed the claim: noise is not recorded, or not as declared, or "
+            "these runs did not take a rare branch",
         )
-        return replace(self, doubt=doubt)
 
     @property
     def contradicts(self) -> bool:
@@ -242,17 +243,13 @@ class TraceEvidence:
     @classmethod
     def from_json(cls, data: Json) -> Self:
         """Return the evidence that `to_json` wrote."""
-        findings = tuple(
-            Finding(each["kind"], each["told"], each["where"]) for each in data["findings"]
-        )
-        calls = tuple(map(TracedCall.from_json, data["calls"]))
-        numbers = {key: float(data[key]) for key in ("claimed", "loss")}
         return cls(
             data["pair"],
-            exceeds=data["exceeds"],
-            findings=findings,
-            calls=calls,
-            runs=data["runs"],
-            doubt=data["doubt"],
-            **numbers,
+            float(data["claimed"]),
+            float(data["loss"]),
+            data["exceeds"],
+            tuple(Finding(each["kind"], each["told"], each["where"]) for each in data["findings"]),
+            tuple(map(TracedCall.from_json, data["calls"])),
+            data["runs"],
+            data["doubt"],
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.scanning.typed_search import search_program
+from dpwitness.auditors.scanning.package_discovery import search_program
 from dpwitness.benchmarks.scan.first_finding import scanned
 from dpwitness.benchmarks.table import Row
 from dpwitness.core.values.validation import InvalidArgument

@@ -207,7 +207,7 @@ def command_line() -> str:
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
     """Return the advice on the next step after a result."""
-    from dpwitness.auditors.witnesses.function_result import FunctionResult
+    from dpwitness.auditors.witnesses.witness import FunctionResult
 
     kind = type(result).__name__  # the modules of the other kinds take a tenth of a second to load
     level = getattr(result, "bit_level", None)

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.scanning.guessed_result import with_guess
+from dpwitness.auditors.scanning.audits import with_guess
 from dpwitness.auditors.witnesses.verdicts import Result
 from dpwitness.auditors.workers.loading import QUERY, describe_target, relative
 from dpwitness.console import announce

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpwitness.auditors.witnesses.enclosure_bounds import EVIDENCE
+from dpwitness.auditors.witnesses.certify_result import EVIDENCE
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict, environment, strict
 from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.core import InvalidArgument

@@ -16,7 +16,7 @@ from typing import Any
 
 from dpwitness.auditors.statistics.certificate import certified_point
 from dpwitness.auditors.witnesses.audit_result import headline_of
-from dpwitness.auditors.witnesses.enclosure_bounds import SOUND, grade_of
+from dpwitness.auditors.witnesses.certify_result import SOUND, grade_of
 from dpwitness.auditors.witnesses.recompute import (
     read_part,
     recompute_bounds,

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpwitness.auditors.scanning.typed_search import search_program
+from dpwitness.auditors.scanning.package_discovery import search_program
 from dpwitness.benchmarks.scan import opendp as scan_opendp
 from dpwitness.core.values.validation import InvalidArgument
 

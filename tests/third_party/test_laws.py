@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpwitness.auditors.density import reference_laws
+from dpwitness.auditors.density import limit as reference_laws
 from dpwitness.benchmarks.libraries import laws as law
 from dpwitness.core.datasets.pairs import Pair
 

@@ -4,24 +4,61 @@ parameter over all outputs.
 A mechanism supports proofs by its method `log_density_ball` (see `core/protocols/mechanism.py`).
 A proof is about the law that the mechanism states. Whether its sampler follows this law is tested
 by runs, not proved.
+
+**Shifts of known noise** in closed form, in balls. The noise is Laplace, normal, or has density
+exp(-|b|) in the plane and in space.
+
+*Normal.* The loss is normal: delta(epsilon) = Q(epsilon/mu - mu/2) - e^epsilon Q(epsilon/mu +
+mu/2), D_a = a mu^2 / 2 (Balle and Wang 2018; Mironov 2017), and the pair is mu-GDP by definition.
+
+*Density proportional to exp(-|b|), d = 1, 2, 3.* The loss at y is |y - c'| - |y - c|. Its level
+sets are hyperbolas with foci c, c' at a distance s = 2 f. Use elliptic coordinates |y - c| + |y -
+c'| = 2 f cosh m and |y - c'| - |y - c| = s t, t in [-1, 1]. Their volume element is f^2 (cosh^2 m
+- t^2) dm dt / sqrt(1 - t^2) in each of two half planes (d = 2). So the density of t is one
+integral in m.
+
+**Perturbed minimizers**, with records on one axis in any dimension, or any records in the plane.
+
+**Records on one axis e.** *Normal noise.* The coordinates of w orthogonal to e are normal, and
+independent of the coordinate along e and of the data. The loss is that of the law along e.
+
+*Density exp(-rate |b|).* Let t be the length of the part of b orthogonal to e, which is the same
+on both sides. The loss is rate (sqrt(b'^2 + t^2) - sqrt(b^2 + t^2)) + log F''/F''', where b and
+b' are the parts along e. Both depend on w along e only. The difference of roots keeps its sign,
+and its size falls to 0 as t grows. So the supremum over t is the larger of the value at t = 0 and
+the limit, in which the difference is 0: one search along e.
+
+**The plane.** Branch and bound over all outputs encloses the largest privacy loss. A square around
+the origin is bisected into boxes. The rest of the plane is bisected into arcs, whose second
+coordinate is the inverse of the distance. This makes the rest compact, and the loss has bounds up
+to infinity. Lower bounds come from the loss over a tiny box around the middle of a cell.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from flint import ctx
+from flint import acb, arb, ctx
 
 from dpwitness.auditors.density.proved.cells import Cells, Side
-from dpwitness.auditors.density.proved.minimizers import cells_on_axis, search_plane
-from dpwitness.auditors.density.proved.product import product_cells
-from dpwitness.auditors.density.proved.shift import ShiftDivergences
-from dpwitness.auditors.density.proved.space import cells_of, cells_of_draw, sample_and_check_balls
-from dpwitness.core.balls.ball import PRECISION, EnclosureUnavailable, Span
+from dpwitness.auditors.density.proved.space import (
+    cells_of,
+    cells_of_draw,
+    line,
+    product_cells,
+    sample_and_check_balls,
+)
+from dpwitness.core.balls.ball import PRECISION, Ball, Box, EnclosureUnavailable, Span, endpoints
+from dpwitness.core.balls.law import Shift
+from dpwitness.core.balls.plane import PlaneLoss
+from dpwitness.core.balls.risk import RiskLaw
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import (
@@ -32,14 +69,311 @@ from dpwitness.core.protocols.capabilities import (
     HasPlaneBall,
     HasShiftBall,
     has_capability,
+    log_density_at,
 )
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_codec import same_value
 
-_PROFILE_SIZE = 25  # number of epsilon values of the privacy profile
+
+@dataclass(frozen=True, slots=True)
+class ShiftDivergences(Side):
+    """Divergences of a shift in known noise, in closed form. Both orders of the pair
+    are equivalent.
+    """
+
+    shift: Shift
+
+    @property
+    def normal(self) -> bool:
+        """Return whether the noise is normal."""
+        return self.shift.law == "normal"
+
+    @property
+    def mu(self) -> Span | None:
+        """Enclose the GDP parameter of a normal shift; None for other noise."""
+        return endpoints(self.shift.size) if self.normal else None
+
+    def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
+        """Enclose the hockey-stick divergence delta(epsilon)."""
+        return endpoints(self._delta(arb(epsilon)))
+
+    def supremum(self) -> Span:
+        """Enclose the largest loss."""
+        if self.shift.size.is_exact() and self.shift.size == 0:
+            return 0.0, 0.0
+        # if the noise density is unbounded at 0, so is the loss: near the center of one law the
+        # other density is bounded
+        positive_shift = self.shift.size > 0
+        return (
+            (math.inf if positive_shift else 0.0, math.inf)
+            if self.shift.law in ("normal", "radius")
+            else endpoints(self.shift.size)
+        )
+
+    def epsilon(self, delta: float, relative: float = 1e-9, edge: float | None = None) -> Span:
+        """Enclose the smallest epsilon with delta(epsilon) <= delta. The closed form is cheap."""
+        return Side.epsilon(self, delta, relative, edge)
+
+    def renyi(self, order: float, relative: float = 1e-7) -> Span:
+        """Enclose the Renyi divergence of this order."""
+        size, a = self.shift.size, arb(order)
+        if self.normal:
+            return endpoints(a * size * size / 2)
+        if self.shift.law == "Laplace":
+            first, second = (
+                a / (2 * a - 1) * ((a - 1) * size).exp(),
+                (a - 1) / (2 * a - 1) * (-a * size).exp(),
+            )
+            return endpoints((first + second).log() / (a - 1))
+        if self.shift.law == "radius" or self.shift.dimension > 3:
+            return 0.0, self.supremum()[1]
+        return endpoints(self._expectation(lambda loss: ((a - 1) * loss).exp()).log() / (a - 1))
+
+    def concentrated(self) -> Span:
+        """Enclose the supremum of D_a / a over a > 1."""
+        if self.normal:
+            return endpoints(self.shift.size * self.shift.size / 2)
+        return Side.concentrated(self)
+
+    def _delta(self, epsilon: Ball) -> Ball:
+        """Return a ball around delta(epsilon)."""
+        size = self.shift.size
+        if self.shift.law == "radius" or (self.shift.dimension > 3 and not self.normal):
+            return arb(0).union(
+                arb(1) if self.shift.law == "radius" else -((epsilon - size).min(arb(0))).expm1()
+            )
+        if self.normal:
+            if size.is_exact() and size == 0:
+                return arb(0)
+            near, far = epsilon / size - size / 2, epsilon / size + size / 2
+            return _normal_tail(near) - epsilon.exp() * _normal_tail(far)
+        if self.shift.law == "Laplace":
+            # 1 - e^((epsilon - s) / 2) up to epsilon = s and 0 beyond, monotone in s
+            return -(((epsilon - size) / 2).min(arb(0))).expm1()
+        if size <= epsilon:
+            return arb(0)
+        return self._expectation(lambda loss: -(epsilon - loss).expm1(), epsilon / size)
+
+    def _expectation(self, value: Callable[[Any], Any], start: Ball | None = None) -> Ball:
+        """Return a ball around E_P value(L), restricted to losses L = s t with t >= `start`.
+
+        d = 2, t = cos v: the density of v in (0, pi) is f^2 / pi e^(f cos v) (A - cos^2 v
+        K_0(f)). A is the integral over m > 0 of cosh^2 m e^(-f cosh m), which is (K_0 + K_2) / 2.
+
+        d = 3: the density of t in (-1, 1) is f^3 / 4 e^(f t) (A - t^2 B). A is the integral over
+        m > 0 of sinh m cosh^2 m e^(-f cosh m), which is e^-f (1/f + 2/f^2 + 2/f^3). B is that of
+        sinh m e^(-f cosh m), which is e^-f / f.
+        """
+        f = self.shift.size / 2
+        if self.shift.dimension == 2:
+            k0, k2 = f.bessel_k(0), f.bessel_k(2)
+            a, b, factor = (k0 + k2) / 2, k0, f * f / arb.pi()
+            top = arb.pi() if start is None else start.acos()
+
+            def planar(v: Any, _: bool) -> Any:
+                t = v.cos()
+                return value(2 * f * t) * (f * t).exp() * (a - t * t * b)
+
+            return (acb.integral(planar, acb(0), acb(top)) * factor).real
+        decay = (-f).exp()
+        a, b, factor = decay * (1 / f + 2 / f**2 + 2 / f**3), decay / f, f**3 / 4
+
+        def solid(t: Any, _: bool) -> Any:
+            return value(2 * f * t) * (f * t).exp() * (a - t * t * b)
+
+        return (acb.integral(solid, acb(-1 if start is None else start), acb(1)) * factor).real
+
+
+def _normal_tail(x: Ball) -> Ball:
+    """Return the upper tail Q(x) of the standard normal law."""
+    return (x / arb(2).sqrt()).erfc() / 2
+
+
+class _LinePair:
+    """Two laws on the line in the form of a mechanism. The laws take the place of datasets."""
+
+    def __init__(self, cuts: Any) -> None:
+        self._cuts = cuts
+
+    def breakpoints(self, law: RiskLaw) -> Any:
+        """Return the points at which the line is cut."""
+        return self._cuts
+
+    def mass_ball(self, boxes: list[Box], law: RiskLaw) -> list[Ball]:
+        """Enclose the mass of each interval."""
+        return [law.mass(*box[0]) for box in boxes]
+
+    def loss_ball(self, boxes: list[Box], first: RiskLaw, second: RiskLaw) -> list[Span]:
+        """Enclose the privacy loss over each interval."""
+        return [first.loss(*box[0], second) for box in boxes]
+
+
+class _LinePairLargestLoss(_LinePair):
+    """Two laws on the line, where the loss of a coordinate along the axis is the largest over all
+    other coordinates.
+    """
+
+    def loss_ball(self, boxes: list[Box], first: RiskLaw, second: RiskLaw) -> list[Span]:
+        """Enclose the largest loss over each interval of the coordinate along the axis."""
+        found = []
+        for box in boxes:
+            low, high = first.loss(*box[0], second)  # value at t = 0
+            least, most = first.loss_parts(*box[0], second)[1]  # limit as t grows
+            found.append((max(low, least), max(high, most)))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LargestLossBounds(Side):
+    """One order of a pair of which only the largest loss L is enclosed. Other divergences are
+    bounded from above by L.
+    """
+
+    cells: Any  # encloses a largest loss by `supremum`
+
+    def supremum(self) -> Span:
+        """Enclose the largest privacy loss."""
+        return cast(Span, self.cells.supremum())
+
+    def epsilon(self, delta: float, relative: float = 0.0, edge: float | None = None) -> Span:
+        """Enclose epsilon at `delta`: pure DP implies approximate DP, so epsilon is at most the
+        largest loss.
+        """
+        low, high = self.supremum()
+        return (max(0.0, low), max(0.0, high)) if delta <= 0 else (0.0, max(0.0, high))
+
+    def hockey_stick(self, epsilon: float, relative: float = 0.0, absolute: float = 0.0) -> Span:
+        """Enclose the hockey-stick divergence at `epsilon`, at most 1 - e^(epsilon - sup L)."""
+        high = self.supremum()[1]
+        return 0.0, endpoints(-(arb(epsilon) - high).expm1())[1] if high > epsilon else 0.0
+
+    def renyi(self, order: float, relative: float = 0.0) -> Span:
+        """Enclose the Renyi divergence, at most sup L."""
+        return 0.0, max(0.0, self.supremum()[1])
+
+    def concentrated(self) -> Span:
+        """Return (0, infinity): the bound by the largest loss, (sup |L|)^2 / 2, needs both orders
+        of the pair together.
+        """
+        return 0.0, float("inf")
+
+
+def cells_on_axis(
+    mechanism: Any, d1: Any, d0: Any, axial: tuple[RiskLaw, RiskLaw, int, str], seconds: float
+) -> tuple[Side, ...]:
+    """Return cells for both orders of a pair whose records lie on one axis."""
+    first, second, axis, kind = axial
+    samples = sample_and_check_balls(mechanism, d1, d0)[:, axis]
+    cuts = np.unique(np.concatenate([mechanism.breakpoints(d) for d in (d1, d0)]))
+    if kind == "gaussian":
+        cells = line(_LinePair(cuts), first, second, samples, seconds)
+        return cells, cells.turned()
+    orders = [
+        line(_LinePairLargestLoss(cuts), a, b, samples, seconds)
+        for a, b in ((first, second), (second, first))
+    ]
+    return tuple(LargestLossBounds(cells) for cells in orders)
+
+
+_CELLS = 30_000
+
+
+@dataclass(slots=True, eq=False)
+class PlaneSearch:
+    """Search for the largest loss of one order of a pair."""
+
+    loss: PlaneLoss
+    reach: float  # half the side of the square, and the radius beyond which arcs are used
+    seconds: float
+    hints: Sequence[Span]  # points with a large loss, which are tried first
+    known: Span | None = None
+
+    def supremum(self, relative: float = 5e-4) -> Span:
+        """Enclose the largest loss, to this relative width if the limits on cells and
+        time allow.
+        """
+        if self.known is None:
+            with ctx.workprec(64):  # the width of the cells limits the accuracy
+                self.known = self._search(relative)
+        return self.known
+
+    def _search(self, relative: float) -> Span:
+        """Run branch and bound, best cell first. The points in `hints` are evaluated before all
+        cells.
+        """
+        started, count = time.monotonic(), itertools.count()
+        r = self.reach
+        cells: list[tuple[bool, Span, Span]] = [(True, (-r, r), (-r, r))]
+        cells += [
+            (False, (k * math.pi / 4, (k + 1.0001) * math.pi / 4), (0.0, 1.0)) for k in range(8)
+        ]
+        heap = [(-self._loss_span(cell)[1], next(count), cell) for cell in cells]
+        heapq.heapify(heap)
+        best = max((self._point_lower_bound(x, y) for x, y in self.hints), default=-math.inf)
+        while next(count) < 2 * _CELLS and time.monotonic() - started < self.seconds:
+            if -heap[0][0] <= best + relative * abs(best):
+                break
+            _, _, (inner, first, second) = heapq.heappop(heap)
+            best = max(best, self._middle_lower_bound(inner, first, second))
+            split_first = first[1] - first[0] >= (second[1] - second[0]) * (1.0 if inner else 2.0)
+            a, b = first if split_first else second
+            cut = a / 2 + b / 2
+            for half in ((a, cut), (cut, b)):
+                cell = (inner, half, second) if split_first else (inner, first, half)
+                upper = self._loss_span(cell)[1]
+                if upper > best:
+                    heapq.heappush(heap, (-upper, next(count), cell))
+            if not heap:
+                return best, best
+        return best, max(best, -heap[0][0])
+
+    def _loss_span(self, cell: tuple[bool, Span, Span]) -> Span:
+        """Enclose the loss over a cell."""
+        inner, first, second = cell
+        return (
+            self.loss.over((first, second))
+            if inner
+            else self.loss.beyond(self.reach, first, second)
+        )
+
+    def _middle_lower_bound(self, inner: bool, first: Span, second: Span) -> float:
+        """Return a lower bound on the loss over a tiny box in the middle of a cell."""
+        x, y = first[0] / 2 + first[1] / 2, second[0] / 2 + second[1] / 2
+        if not inner:
+            # stay where the arc is thin: a record's prediction stays bounded while w moves out
+            # orthogonally to the record
+            length = min(self.reach / max(y, 1e-6), max(self.reach, 0.05 / (first[1] - first[0])))
+            x, y = length * math.cos(x), length * math.sin(x)
+        return self._point_lower_bound(x, y)
+
+    def _point_lower_bound(self, x: float, y: float) -> float:
+        """Return a lower bound on the loss over a tiny box around (x, y)."""
+        half = 1e-12 * max(abs(x), abs(y), 1e-3)
+        return self.loss.over(((x - half, x + half), (y - half, y + half)))[0]
+
+
+def search_plane(
+    mechanism: Any, d1: Any, d0: Any, found: tuple[PlaneLoss, float], seconds: float
+) -> tuple[LargestLossBounds, LargestLossBounds]:
+    """Return a search for each order of the pair, with half of the time each. Sampled outputs,
+    scaled in and out, are the hints.
+    """
+    loss, reach = found
+    samples = sample_and_check_balls(mechanism, d1, d0)
+    points = np.concatenate(
+        [samples * scale for scale in (0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3, 1e6)]
+    )
+    values = log_density_at(mechanism, points, d1) - log_density_at(mechanism, points, d0)
+    sides = []
+    for side, signed_losses in ((loss, values), (loss.turned(), -values)):
+        hints = points[np.argsort(signed_losses)[-3:]].tolist()
+        sides.append(
+            LargestLossBounds(PlaneSearch(side, reach, seconds / 2, [(x, y) for x, y in hints]))
+        )
+    return sides[0], sides[1]
+
+
 _MOST_PARTS = 2048  # largest number of independent parts that are composed
-_PROFILE_WIDTH = 1e-6  # relative width of the profile
-_TIGHT_WIDTH = 1e-2  # relative distance of two bounds that agree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +394,7 @@ class ProvedBounds:
     @property
     def tight(self) -> bool:
         """Return whether the two bounds agree so well that other routes add no information."""
-        return self.parameter_upper <= self.parameter_lower * (1 + _TIGHT_WIDTH)
+        return self.parameter_upper <= self.parameter_lower * (1 + 1e-2)
 
 
 def proved_bounds(
@@ -98,12 +432,9 @@ def _bounds_of(sides: Sequence[Side], method: str, claim: Claim) -> ProvedBounds
     top = max(
         1.5 * claim.at_delta.parameter, 1.2 * (epsilon[1] if math.isfinite(epsilon[1]) else 0.0)
     )
-    epsilons = np.linspace(0.0, min(top, 600.0), _PROFILE_SIZE)
+    epsilons = np.linspace(0.0, min(top, 600.0), 25)
     profile = np.array(
-        [
-            _maximum([side.hockey_stick(e, _PROFILE_WIDTH, 1e-14) for side in sides])
-            for e in epsilons.tolist()
-        ]
+        [_maximum([side.hockey_stick(e, 1e-6, 1e-14) for side in sides]) for e in epsilons.tolist()]
     )
     lower, upper = np.clip(profile[:, 0], 0.0, 1.0), np.clip(profile[:, 1], 0.0, 1.0)
     return ProvedBounds(method, *parameter, *epsilon, epsilons, lower, upper)

@@ -25,7 +25,6 @@ from flint import arb
 
 from dpwitness.core.balls.ball import Ball, Box, Span, endpoints
 
-_MANY_SPLITS = 2000  # split cells, after which a supremum is computed to fewer digits
 # splits of cells with an infinite bound, after which the bound is accepted as infinite
 _MAX_INFINITE_SPLITS = 60
 # Orders for zCDP. Chords bound the values between them. D_a / a is flat at its maximum, so few
@@ -214,12 +213,9 @@ class Cells(Side):
 
     def supremum(self, relative: float = 3e-9) -> Span:
         """Enclose the largest loss on outputs that have mass under P. The result is cached."""
-        if self.largest is None:
-            self.largest = self._supremum(relative)
-        return self.largest
-
-    def _supremum(self, relative: float) -> Span:
-        """Enclose the largest loss by best-first splitting."""
+        if self.largest is not None:
+            return self.largest
+        # best-first splitting
         leaves = [cell for cell in self.leaves if not (cell.p.is_exact() and cell.p == 0)]
         best = max((cell.loss[0] for cell in leaves if cell.p > 0), default=-math.inf)
         count = itertools.count()
@@ -232,7 +228,8 @@ class Cells(Side):
         while heap:
             upper, _, cell = heap[0]
             infinite_splits += upper == -math.inf
-            enough = relative if len(new_cells) < _MANY_SPLITS else 100 * relative
+            # after many splits, to fewer digits
+            enough = relative if len(new_cells) < 2000 else 100 * relative
             if -upper <= best + enough * abs(best) or infinite_splits > _MAX_INFINITE_SPLITS:
                 break
             parts = self._split_cell(cell)
@@ -249,7 +246,8 @@ class Cells(Side):
                     best = max(best, part.loss[0])
                 heapq.heappush(heap, (-part.loss[1], next(count), part))
         self._replace(split_ids, new_cells)
-        return best, max([best, *done, *(-upper for upper, _, _ in heap[:1])])
+        self.largest = best, max([best, *done, *(-upper for upper, _, _ in heap[:1])])
+        return self.largest
 
     def _least_beyond(self, delta: float, low: float) -> float:
         """Return infinity if the mass of infinite loss exceeds `delta`, otherwise `low`."""

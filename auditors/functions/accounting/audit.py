@@ -10,12 +10,7 @@ from itertools import groupby
 from typing import Any, ClassVar
 
 from dpwitness.auditors.functions.accounting.games import GAMES
-from dpwitness.auditors.functions.accounting.mechanisms import (
-    FIGURES,
-    GAME_FIGURES,
-    LOOSE,
-    Parameter,
-)
+from dpwitness.auditors.functions.accounting.mechanisms import FIGURES, GAME_FIGURES, Parameter
 from dpwitness.auditors.functions.accounting.search import (
     OWNER,
     Comparison,
@@ -30,8 +25,8 @@ from dpwitness.auditors.functions.accounting.search import (
     require_inside,
     search,
 )
-from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.witnesses.witness import FunctionResult
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
@@ -85,8 +80,12 @@ class AccountantResult(FunctionResult):
     def _witness_fields(self) -> Json | None:
         if self.verdict is not Verdict.VIOLATED:
             return None
-        figures = {"figure": strict(self.figure), "exact": strict(self.exact)}
-        return {**self._question(), "at": plain(self.at), **figures}
+        return {
+            **self._question(),
+            "at": plain(self.at),
+            "figure": strict(self.figure),
+            "exact": strict(self.exact),
+        }
 
     def _question(self) -> Json:
         return {
@@ -94,9 +93,6 @@ class AccountantResult(FunctionResult):
             "returns": self.returns,
             "parameters": dict(self.parameters),
         }
-
-    def _statement(self) -> str:
-        return f"{FIGURES[self.returns].symbol} of the {self.mechanism} mechanism"
 
     def _summary(self) -> str:
         """Return both figures and the parameters in one line."""
@@ -106,30 +102,28 @@ class AccountantResult(FunctionResult):
         )
         at_worst = "" if violated else "at worst, "
         if self.returns == "lower-epsilon":
-            both = (
-                f"above the true epsilon with probability at least {self.exact:.9g}, "
-                f"{self.figure:.9g} is claimed"
+            return (
+                f"{at_worst}the lower bound is above the true epsilon with probability at least "
+                f"{self.exact:.9g}, {self.figure:.9g} is claimed ({where})"
             )
-            return f"{at_worst}the lower bound is {both} ({where})"
         if self.returns == "admitted":
-            both = (
-                f"a budget of delta = {self.figure:.9g}, an adaptive adversary reaches delta of "
-                f"at least {self.exact:.9g}"
+            return (
+                f"{at_worst}under a budget of delta = {self.figure:.9g}, an adaptive adversary "
+                f"reaches delta of at least {self.exact:.9g} ({where})"
             )
-            return f"{at_worst}under {both} ({where})"
-        both = (
-            f"{FIGURES[self.returns].symbol} = {self.figure:.9g} where the exact one is at least "
-            f"{self.exact:.9g}"
-        )
         found = (
             "the accountant returns"
             if violated
             else f"no figure too low among {self.compared}; lowest"
         )
-        return f"{found} {both} ({where})"
+        return (
+            f"{found} {FIGURES[self.returns].symbol} = {self.figure:.9g} where the exact one is at "
+            f"least {self.exact:.9g} ({where})"
+        )
 
     def _fields(self) -> Json:
         return {
+            "claim": f"{FIGURES[self.returns].symbol} of the {self.mechanism} mechanism",
             **self._question(),
             "at": strict(self.at),
             "figure": strict(self.figure),
@@ -364,17 +358,17 @@ def _notes(found: Found, returns: str) -> tuple[str, ...]:
     elif found.failed:
         notes.append(f"{found.failed} calls failed and were skipped: {'; '.join(found.failures)}")
     if found.rounding:
-        allowed = f"rounding in double precision explains up to {FIGURES[returns].rounding:g}"
         notes.append(
             f"figures below the exact ones by rounding: {found.rounding}, by at most "
-            f"{found.deficit:.2g} ({allowed})"
+            f"{found.deficit:.2g} (rounding in double precision explains up to "
+            f"{FIGURES[returns].rounding:g})"
         )
     if found.negative:
-        why = (
-            "delta is at least 1 - e^epsilon there for every mechanism, and the given delta is "
-            "as large as this one needs"
+        notes.append(
+            f"negative figures that are not too low: {found.negative} (delta is at least "
+            "1 - e^epsilon there for every mechanism, and the given delta is as large as this one "
+            "needs)"
         )
-        notes.append(f"negative figures that are not too low: {found.negative} ({why})")
     if found.violation is not None and returns == "epsilon" and found.violation.figure < 0:
         needed = -math.expm1(found.violation.figure)
         notes.append(
@@ -387,12 +381,11 @@ def _notes(found: Found, returns: str) -> tuple[str, ...]:
             "and were skipped"
         )
     highest = found.highest
-    if highest is not None and highest.ratio > LOOSE:
-        symbol = FIGURES[returns].symbol
-        both = f"{symbol} = {highest.figure:.6g}, the exact one is {highest.exact:.6g}"
+    if highest is not None and highest.ratio > 1.1:
         notes.append(
-            f"loose: up to {highest.ratio:.3g} times the exact figure ({both} at "
-            f"{described(highest.at)})"
+            f"loose: up to {highest.ratio:.3g} times the exact figure "
+            f"({FIGURES[returns].symbol} = {highest.figure:.6g}, the exact one is "
+            f"{highest.exact:.6g} at {described(highest.at)})"
         )
     return tuple(notes)
 

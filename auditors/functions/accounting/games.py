@@ -41,8 +41,6 @@ from dpwitness.auditors.functions.accounting.search import (
 from dpwitness.core.balls.ball import PRECISION, Ball, down
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
-_CANARIES, _MUS, _THRESHOLDS = (5, 10), (1e-6, 0.5, 2.0), (0.0, 1.5, -1.5)
-_SIGNIFICANCES, _DELTAS = (0.05, 0.01), (1e-5, 1e-3)
 _LONGEST = 200  # largest number of mechanisms in one sequence
 _SEQUENCES = (("epsilons", "deltas"), ("other_epsilons", "other_deltas"))
 
@@ -107,7 +105,7 @@ class Game:
 def _laws(seed: int) -> Iterator[Point]:
     """Return the laws of the scores to try, with few canaries first."""
     for canaries, significance, delta, mu, threshold in itertools.product(
-        _CANARIES, _SIGNIFICANCES, _DELTAS, _MUS, _THRESHOLDS
+        (5, 10), (0.05, 0.01), (1e-5, 1e-3), (1e-6, 0.5, 2.0), (0.0, 1.5, -1.5)
     ):
         yield {
             "canaries": canaries,

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 from typing import Protocol
 
 from flint import acb, arb, ctx, fmpz
@@ -121,7 +119,7 @@ class Composition:
     factors: tuple[tuple[float, float], ...]
 
     def delta(self, epsilon: Ball) -> Ball:
-        hidden = _product([1 - arb(delta) for _, delta in self.factors])
+        hidden = math.prod((1 - arb(delta) for _, delta in self.factors), start=arb(1))
         ordinary = sum(
             (
                 p * positive_part(-(epsilon - loss).expm1())
@@ -149,7 +147,7 @@ def _response_masses(epsilons: tuple[float, ...]) -> tuple[tuple[Ball, Ball], ..
     epsilons.
     """
     found: list[tuple[Ball, Ball]] = [(arb(0), arb(1))]
-    for value, group in groupby(epsilons):
+    for value, group in itertools.groupby(epsilons):
         count, e = len(list(group)), arb(value)
         if count * len(found) > _MAX_TERMS:
             raise Unavailable("too many different epsilons in one composition")
@@ -163,10 +161,6 @@ def _response_masses(epsilons: tuple[float, ...]) -> tuple[tuple[Ball, Ball], ..
         ]
         found = [(a + b, p * q) for a, p in found for b, q in part]
     return tuple(found)
-
-
-def _product(values: Sequence[Ball]) -> Ball:
-    return math.prod(values, start=arb(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +301,6 @@ def _exceeds(p: float, log_q: float, order: float, bound: float) -> bool:
 
 _SIGMAS = 7  # intervals on each side of a peak of the Rényi integrand
 _INTERVAL = 2  # standard deviations of one interval of integration
-_QUADRATURE_BITS = 128
-_NEGLIGIBLE = arb(2) ** -140  # total weight of the multiples that are left out
 _MAX_MULTIPLE = 80  # largest number of times that one record is drawn
 
 
@@ -433,7 +425,7 @@ class Subsampled:
             return (order * self.law.ratio(x).log(analytic=analytic) - x * x / (2 * sigma**2)).exp()
 
         total = arb(0)
-        with ctx.workprec(_QUADRATURE_BITS):
+        with ctx.workprec(128):
             for a, b in self._intervals(float(order)):
                 part = acb.integral(
                     integrand,
@@ -487,7 +479,7 @@ def with_replacement(draws: int, records: int, sigma: float) -> Mixture:
     for k in range(min(draws, _MAX_MULTIPLE) + 1):
         weights.append(arb(fmpz.bin_uiui(draws, k)) * rate**k * (1 - rate) ** (draws - k))
         left -= weights[-1]
-        if left < _NEGLIGIBLE:
+        if left < arb(2) ** -140:
             weights[-1] += arb(0).union(left.upper())
             return Mixture(tuple(weights), arb(sigma))
     if draws <= _MAX_MULTIPLE:

@@ -44,34 +44,25 @@ def number_of(answer: Any) -> tuple[float, str]:
     if isinstance(answer, BaseException):
         return math.nan, error_text(answer)
     kind = getattr(getattr(answer, "dtype", None), "kind", "f")
+    refused = f"returned {type(answer).__name__}, not a number"
     if isinstance(answer, bool | str | bytes | bytearray | complex) or kind in _NOT_REAL:
-        return math.nan, _refused(answer)
+        return math.nan, refused
     try:
         number = float(answer)
     except OverflowError:
         return math.nan, f"returned {type(answer).__name__} beyond the largest double"
     except Exception:  # a conversion of a user's class may raise anything
-        return math.nan, _refused(answer)
+        return math.nan, refused
     return number, "returned nan" if math.isnan(number) else ""
-
-
-def _refused(answer: Any) -> str:
-    return f"returned {type(answer).__name__}, not a number"
 
 
 Call = Callable[[Sequence[Point]], Sequence[Any]]  # figures, or exceptions, at several points
 _CORNERS = 400  # largest number of combinations of extreme values
 _BATCH = 16  # number of figures that are compared before the search chooses again
-_QUICK, _WIDE = (
-    ("rdp", "zcdp"),
-    4,
-)  # figures that take libraries little time: the search makes this multiple of the usual calls and compares suspect ones first  # noqa: E501
 # length of the longest list of parameters, and number of its different entries
 _LIST, _DIFFERENT = 48, 6
 _ORDER_VALUES = (1.01, 1.1, 1.5, 2, 2.5, 3, 4.5, 8, 16.5, 32, 63.7, 64, 128.5, 256, 512)
 OWNER = "audit_accountant"
-_LARGEST_HINT = 1e15
-_BEYOND = 1e3  # factor by which parameters of a witness may lie outside the default ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +159,8 @@ def search(question: Question, *, seconds: float, evaluations: int, seed: int) -
     """
     rng, end, found = np.random.default_rng(seed), time.monotonic() + seconds, Found()
     tried, count = points(question.parameters, rng), 0
-    asked = _BATCH * (_WIDE if question.returns in _QUICK else 1)
+    # figures that take libraries little time: more calls than usual, and suspect ones come first
+    asked = _BATCH * (4 if question.returns in ("rdp", "zcdp") else 1)
     while (
         count < evaluations and found.violation is None and (count == 0 or time.monotonic() < end)
     ):
@@ -399,12 +391,10 @@ def require_inside(parameter: Parameter, value: Any) -> None:
     # largest length of a list in a witness
     right = isinstance(value, tuple) is (parameter.kind == "list") and 0 < len(values) <= 48
     whole = parameter.kind != "integer" or float(value) == int(value)
-    widest = (
-        parameter.low / _BEYOND,
-        parameter.high * (100 if parameter.kind == "integer" else _BEYOND),
-    )
-    widest = max(widest[0], parameter.least), min(widest[1], parameter.most)
-    inside = all(x == parameter.default or widest[0] <= x <= widest[1] for x in values)
+    # parameters of a witness may lie outside of the default ranges by these factors
+    lowest = max(parameter.low / 1e3, parameter.least)
+    highest = min(parameter.high * (100 if parameter.kind == "integer" else 1e3), parameter.most)
+    inside = all(x == parameter.default or lowest <= x <= highest for x in values)
     if not (right and whole and inside):
         raise InvalidArgument(
             f"at.{parameter.name} must lie near [{parameter.low:g}, {parameter.high:g}], got "
@@ -431,7 +421,11 @@ def question_of(
         raise InvalidArgument(
             f"{OWNER}: returns must not be 'noise' for {mechanism}, which has no noise parameter"
         )
-    known = _known(reference, returns)
+    known = {
+        p.name: p
+        for p in (*reference.parameters, *FIGURES[returns].queries)
+        if not (returns == "noise" and p.name == reference.noise)
+    }
     names = arguments_of(function, parameters, known)
     missing = [p.name for p in known.values() if p.name not in names.values() and p.default is None]
     if missing:
@@ -440,15 +434,22 @@ def question_of(
             f"{mechanism}, got {short_repr(dict(names))}"
         )
     constants = [
-        float(x)
-        for x in constants_of(function)
-        if isinstance(x, int | float) and 0 < abs(x) < _LARGEST_HINT
+        float(x) for x in constants_of(function) if isinstance(x, int | float) and 0 < abs(x) < 1e15
     ]
     searched = tuple(
         _hinted(_in_range(known[key], (ranges or {}).get(key)), constants)
         for key in dict.fromkeys(names.values())
     )
-    _require_ranges(ranges, names, known)
+    if ranges is not None and not isinstance(ranges, Mapping):
+        raise InvalidArgument(
+            f"{OWNER}: ranges must be a dict of (low, high), got {short_repr(ranges)}"
+        )
+    for key in ranges or {}:
+        if key not in names.values():
+            raise InvalidArgument(
+                f"{OWNER}: ranges must name parameters of the function "
+                f"({', '.join(names.values())}), got {short_repr(key)}"
+            )
     fixed = {
         p.name: int(p.default) if p.kind == "integer" else p.default
         for p in known.values()
@@ -468,12 +469,6 @@ def _hinted(parameter: Parameter, constants: Sequence[float]) -> Parameter:
     }
     near = {x for x in near if parameter.low <= x <= parameter.high}
     return replace(parameter, hints=tuple(sorted(near)) if parameter.kind != "list" else ())
-
-
-def _known(reference: Reference, returns: str) -> dict[str, Parameter]:
-    """Return the parameters of a mechanism and of a figure, by name."""
-    every = (*reference.parameters, *FIGURES[returns].queries)
-    return {p.name: p for p in every if not (returns == "noise" and p.name == reference.noise)}
 
 
 def arguments_of(
@@ -501,19 +496,6 @@ def arguments_of(
                 f"{OWNER}: parameters[{key!r}] must be one of {', '.join(known)}, got {value!r}"
             )
     return dict(parameters)
-
-
-def _require_ranges(ranges: Any, names: Mapping[str, str], known: Mapping[str, Parameter]) -> None:
-    if ranges is not None and not isinstance(ranges, Mapping):
-        raise InvalidArgument(
-            f"{OWNER}: ranges must be a dict of (low, high), got {short_repr(ranges)}"
-        )
-    for key in ranges or {}:
-        if key not in names.values():
-            raise InvalidArgument(
-                f"{OWNER}: ranges must name parameters of the function "
-                f"({', '.join(names.values())}), got {short_repr(key)}"
-            )
 
 
 def _in_range(parameter: Parameter, limits: Any) -> Parameter:

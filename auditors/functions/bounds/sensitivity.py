@@ -20,9 +20,8 @@ import numpy as np
 
 from dpwitness.auditors.search.catalogue import require_domain
 from dpwitness.auditors.search.exploration import explore
-from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness import named
+from dpwitness.auditors.witnesses.witness import FunctionResult, named
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.numerics.solvers import ConvergenceError
@@ -40,9 +39,7 @@ from dpwitness.mechanisms.papers.learner import Predictor
 
 Norm = float | Callable[[Any, Any], float]
 
-_ROUNDING = 1e-9  # relative error allowance for values without an error radius
 _ULPS = 4  # units in the last place by which a function may round its value
-_EXACT_SLACK = 1e-12  # slack for exact numbers, where only the norm is rounded
 _SLACK = 1e-7  # slack above 1 of the ratio, beyond any rounding of the bound and of the error radii
 
 
@@ -130,17 +127,14 @@ class SensitivityResult(FunctionResult):
             return (
                 f"the function moves by {times} times the claimed {self.bound:.6g} ({how}; {where})"
             )
-        found = (
+        return (
             f"largest ratio found {self.ratio:.6g} of the claimed {self.bound:.6g} in "
-            f"{self.evaluations} evaluations"
+            f"{self.evaluations} evaluations ({how}; {where})"
         )
-        return f"{found} ({how}; {where})"
-
-    def _statement(self) -> str:
-        return f"moves by at most {self.bound:.6g}"
 
     def _fields(self) -> Json:
         return {
+            "claim": f"moves by at most {self.bound:.6g}",
             "bound": self.bound,
             "norm": self.norm,
             "ratio": strict(self.ratio),
@@ -246,15 +240,18 @@ def audit_sensitivity(
     notes = (f"{found.skipped} evaluations skipped: {found.reason}",) if found.skipped else ()
     if pair is None:
         notes = (f"the function converged on none of {found.evaluations} pairs: {found.reason}",)
-    fields: dict[str, Any] = {
-        "trace": tuple(found.trace),
-        "evaluations": found.evaluations,
-        "skipped": found.skipped,
-    }
-    return replace(
-        _result(measure, pair, bound, name, seed, notes=notes, **fields),
-        seconds=time.perf_counter() - begin,
+    result = _result(
+        measure,
+        pair,
+        bound,
+        name,
+        seed,
+        notes=notes,
+        trace=tuple(found.trace),
+        evaluations=found.evaluations,
+        skipped=found.skipped,
     )
+    return replace(result, seconds=time.perf_counter() - begin)
 
 
 def sensitivity_at(
@@ -298,7 +295,7 @@ def _result(
 ) -> SensitivityResult:
     size, error = measure(pair) if pair is not None else (math.nan, 0.0)
     lower = max(size - error, 0.0) / bound if pair is not None else math.nan
-    slack = _EXACT_SLACK if measure.exact else _SLACK
+    slack = 1e-12 if measure.exact else _SLACK  # of exact numbers, only the norm is rounded
     verdict_found = Verdict.VIOLATED if lower > 1 + slack else Verdict.NOT_REFUTED
     if (
         pair is not None
@@ -306,12 +303,10 @@ def _result(
         and measure.coarse
         and size / bound > 1 + _SLACK
     ):
-        excess = (
-            f"the function moves by {size / bound:.9g} times the claimed bound, an excess within "
-            f"the rounding of {measure.coarse}"
-        )
         note = (
-            f"{excess} ({error:.3g} at these values): add the rounding to the bound, or use float64"
+            f"the function moves by {size / bound:.9g} times the claimed bound, an excess within "
+            f"the rounding of {measure.coarse} ({error:.3g} at these values): add the rounding to "
+            "the bound, or use float64"
         )
         fields["notes"] = (*fields.get("notes", ()), note)
     return SensitivityResult(
@@ -372,7 +367,7 @@ class _Difference:
         cancelled = 4e-16 * largest  # the difference inherits the rounding of the values
         if r0 is None or r1 is None:
             self.rigorous = False
-            return size, 0.0 if self.exact else _ROUNDING * size + cancelled + rounding
+            return size, 0.0 if self.exact else 1e-9 * size + cancelled + rounding
         self.exact = False
         return size, r0 + r1 + cancelled
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dpwitness.auditors.functions.bounds.utility_claims import UtilityClaim, UtilityPoint
-from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.witnesses.witness import FunctionResult
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_codec import to_jsonable
@@ -76,12 +76,13 @@ class UtilityResult(FunctionResult):
         if recorded is None or self.verdict is not Verdict.VIOLATED:
             return None
         claim, transform = recorded
-        numbers = {
+        return {
+            "claim": to_jsonable(claim),
+            "transform": transform,
             "runs": self.runs,
             "confidence": self.confidence,
             "estimate": strict(self.estimate),
         }
-        return {"claim": to_jsonable(claim), "transform": transform, **numbers}
 
     @property
     def evidence(self) -> str:
@@ -99,11 +100,9 @@ class UtilityResult(FunctionResult):
         assumption = f", {claim.assumption}" if claim.assumption else ""
         return f"{claim}: {claim.describe(self.estimate, self.runs)} ({limits}{assumption})"
 
-    def _statement(self) -> str:
-        return str(self.claim)
-
     def _fields(self) -> Json:
         return {
+            "claim": str(self.claim),
             "runs": self.runs,
             "confidence": self.confidence,
             "claimed": self.claim.limit_to_json(),
@@ -189,8 +188,7 @@ def audit_utility(
     try:
         found = claim.measure(error, count, confidence, seed)
     except ConvergenceError as problem:
-        notes = (f"a run did not converge: {problem}",)
-        found = {"verdict": Verdict.ERROR, "notes": notes}
+        found = {"verdict": Verdict.ERROR, "notes": (f"a run did not converge: {problem}",)}
     return UtilityResult(
         name=name or name_of(error),
         claim=claim,

@@ -34,7 +34,6 @@ from dpwitness.core.values.validation import (
     short_repr,
 )
 
-_MIN_SPAN, _MIN_POINTS = 64.0, 4
 _MARGIN = 0.05  # excess of a slope that slower terms may explain
 
 
@@ -227,11 +226,6 @@ class MeanBound(_Bound):
         estimate, spread = float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
         if self.deviation is not None:
             return estimate, *moment_limits(values, alpha, deviation=self.deviation), spread
-        self._require_in_range(values)
-        return estimate, *range_limits(values, self.low, self.high, alpha), spread
-
-    def _require_in_range(self, values: FloatArray) -> None:
-        """Raise InvalidArgument if an error is outside the range of the claim."""
         high = math.inf if self.high is None else self.high
         for outside, rule, end in (
             (values < self.low, "least", "low"),
@@ -239,14 +233,12 @@ class MeanBound(_Bound):
         ):
             if outside.any():
                 run = int(np.flatnonzero(outside)[0])
-                advice = (
+                raise InvalidArgument(
+                    f"audit_utility: error must be at {rule} {end} = {getattr(self, end):g}, "
                     f"got {values[run]:.6g} in run {run}; state its range, as in "
                     f"MeanBound({self.bound:g}, low=..., high=...)"
                 )
-                raise InvalidArgument(
-                    f"audit_utility: error must be at {rule} {end} = {getattr(self, end):g}, "
-                    f"{advice}"
-                )
+        return estimate, *range_limits(values, self.low, self.high, alpha), spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +290,7 @@ class Scaling(UtilityClaim):
             )
         require_callable("transform", self.transform, "Scaling", arguments=1, optional=True)
         values = sorted({require_positive("grid", value, "Scaling") for value in self.grid})
-        if len(values) < _MIN_POINTS or values[-1] < _MIN_SPAN * values[0] * (1 - 1e-12):
+        if len(values) < 4 or values[-1] < 64.0 * values[0] * (1 - 1e-12):
             found = f"{len(values)} spanning {values[-1] / values[0]:.6g}x" if values else "none"
             raise InvalidArgument(
                 "Scaling: grid must hold at least 4 different values that span at least "
@@ -350,11 +342,10 @@ class Scaling(UtilityClaim):
         return "assumed" if self.statistic == "mean" else "statistical"
 
     def describe(self, estimate: float, runs: int) -> str:
-        slope = (
+        return (
             f"slope {estimate:.4g} of the {self.statistic} error against the claimed "
-            f"{self.exponent:g}"
+            f"{self.exponent:g}, from {len(self.grid)} points of {runs} runs"
         )
-        return f"{slope}, from {len(self.grid)} points of {runs} runs"
 
     def describe_limits(self, lower: float, upper: float, confidence: float) -> str:
         return (
@@ -367,14 +358,17 @@ class Scaling(UtilityClaim):
         return {"kind": "scaling", "limit": self.exponent, "margin": _MARGIN}
 
     def points_to_json(self, points: Sequence[UtilityPoint]) -> Json:
-        listed = [
-            {
-                "regressor": self.regressor(p.value),
-                **{key: strict(value) for key, value in asdict(p).items()},
-            }
-            for p in points
-        ]
-        return {"exponent": self.exponent, "regressor": self.name, "points": listed}
+        return {
+            "exponent": self.exponent,
+            "regressor": self.name,
+            "points": [
+                {
+                    "regressor": self.regressor(p.value),
+                    **{key: strict(value) for key, value in asdict(p).items()},
+                }
+                for p in points
+            ],
+        }
 
     def for_witness(self) -> tuple[UtilityClaim, Json | None] | None:
         if self.transform is None:
@@ -421,10 +415,6 @@ class Scaling(UtilityClaim):
             if lower > self.exponent and slope > self.exponent + _MARGIN
             else Verdict.NOT_REFUTED
         )
-        notes = (
-            f"refuted by slopes above {self.exponent + max(_MARGIN, slope - lower):.4g}: "
-            f"{_MARGIN:g} is left for slower terms",
-        )
         return {
             "verdict": verdict,
             "estimate": slope,
@@ -433,7 +423,10 @@ class Scaling(UtilityClaim):
             "standard_error": spread,
             "points": tuple(points),
             "constant": float(np.exp(fit.intercept)),
-            "notes": notes,
+            "notes": (
+                f"refuted by slopes above {self.exponent + max(_MARGIN, slope - lower):.4g}: "
+                f"{_MARGIN:g} is left for slower terms",
+            ),
         }
 
     def _point(
@@ -466,10 +459,9 @@ class Scaling(UtilityClaim):
                 *limits,
             )
         if not (math.isfinite(point.error) and point.error > 0):
-            name = f"{self.statistic} error at {self.parameter} = {value:g}"
             raise InvalidArgument(
                 "audit_utility: error must be positive and finite for the regression, got "
-                f"{point.error!r} as the {name}"
+                f"{point.error!r} as the {self.statistic} error at {self.parameter} = {value:g}"
             )
         return point
 

@@ -24,8 +24,8 @@ from dpwitness.auditors.functions.metamorphic.relations import (
 from dpwitness.auditors.functions.stability.inputs.neighbors import neighborhood
 from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
-from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.witnesses.witness import FunctionResult
 from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import name_of
@@ -41,9 +41,6 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
-
-# datasets of an input space: adversarial ones, those kept of one size, and random ones
-_TRIED, _OF_ONE_SIZE, _RANDOM = 600, 8, 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +72,18 @@ def inputs_of(
     if isinstance(domain, InputSpace):
         domain = domain.with_hints(constants_of(function))
         kept: dict[int, list[Any]] = {}
-        for each in islice(domain.bases(), _TRIED):
+        for each in islice(domain.bases(), 600):
             kept.setdefault(len(each), []).append(each)
-        found = [each for bases in kept.values() for each in bases[:_OF_ONE_SIZE]]
-        found += [domain.random_rows(rng) for _ in range(_RANDOM)]
+        # adversarial datasets, at most 8 of one size, and random ones
+        found = [each for bases in kept.values() for each in bases[:8]]
+        found += [domain.random_rows(rng) for _ in range(30)]
         every = (*datasets, *map(domain.build, found))
-        pairs = list(_neighbors(domain, found, input_metric, d_in))
+        near = neighborhood(domain, input_metric, [d_in])
+        # few groups of neighbors of each dataset
+        groups = (group for base in found for group in islice(near.around(base), 4))
+        pairs = [
+            (group.datasets[i], group.datasets[j]) for group in groups for i, j, _ in group.pairs
+        ]
     else:
         if domain is not None:
             require_domain(domain, owner)
@@ -92,16 +95,6 @@ def inputs_of(
     return Inputs(
         every, pairs, orders, [part for dataset in small for part in _parts(dataset, rng)]
     )
-
-
-def _neighbors(
-    space: InputSpace, bases: Sequence[list[Any]], input_metric: str, d_in: Any
-) -> Iterator[tuple[Any, ...]]:
-    near = neighborhood(space, input_metric, [d_in])
-    for base in bases:
-        # groups of neighbors of one dataset
-        for group in islice(near.around(base), 4):
-            yield from ((group.datasets[i], group.datasets[j]) for i, j, _ in group.pairs)
 
 
 def _reordered(dataset: Any, rng: random.Random) -> Iterator[Any]:
@@ -184,8 +177,8 @@ class MetamorphicResult(FunctionResult):
             case = [to_jsonable(item) for item in self.case]
         except InvalidArgument:
             return None
-        more = {"output_metric": self.output_metric} if self.output_metric else {}
-        return more | {
+        return {
+            **({"output_metric": self.output_metric} if self.output_metric else {}),
             "relation": self.relation,
             "case": case,
             "finding": self.finding,
@@ -195,9 +188,6 @@ class MetamorphicResult(FunctionResult):
     def _advice(self) -> str:
         return "no change is needed on this evidence, which is not a proof"
 
-    def _statement(self) -> str:
-        return self.statement
-
     def _summary(self) -> str:
         if self.verdict is not Verdict.VIOLATED:
             return f"{self.statement}, in {self.tried} cases"
@@ -206,6 +196,7 @@ class MetamorphicResult(FunctionResult):
 
     def _fields(self) -> Json:
         return {
+            "claim": self.statement,
             "metamorphic_relation": self.relation,
             "finding": self.finding,
             "case": None if self.case is None else [_written(item) for item in self.case],
@@ -226,8 +217,6 @@ def _written(value: Any) -> Any:
 
 
 _OWNER = "audit_metamorphic"
-_LAWS = 3  # pairs on which laws are compared, since each needs many runs
-_EPSILONS = (0.02, 0.1, 0.5, 1.0, 4.0)  # values of epsilon that are doubled
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +268,7 @@ RELATIONS = {
         random_relations.zero_epsilon_is_constant,
         "a release with epsilon 0 has the same law on all datasets",
         "at_epsilon",
-        lambda inputs: inputs.pairs[:_LAWS],
+        lambda inputs: inputs.pairs[:3],  # a comparison of laws needs many runs
         "",
         ("seed", "confidence", "delta", "runs"),
     ),
@@ -288,7 +277,9 @@ RELATIONS = {
         "outputs at twice the epsilon spread no more",
         "at_epsilon",
         lambda inputs: [
-            (epsilon, dataset) for epsilon in _EPSILONS for dataset in inputs.datasets[:1]
+            (epsilon, dataset)
+            for epsilon in (0.02, 0.1, 0.5, 1.0, 4.0)
+            for dataset in inputs.datasets[:1]
         ],
         "",
         ("seed", "confidence", "runs"),
@@ -450,8 +441,8 @@ def audit_metamorphic(
         "epsilon": epsilon,
         "delta": delta,
         "output_metric": output_metric,
+        **({"runs": runs} if runs is not None else {}),
     }
-    options |= {"runs": runs} if runs is not None else {}
     domain = (
         domain
         if domain is not None

@@ -21,8 +21,6 @@ from dpwitness.core.protocols.mechanism import FloatArray, TookTooLong
 _NOTHING = 1e-9  # epsilon of a law that does not change
 _RAISING = 4  # runs that confirm an exception
 _CALLS = 32  # calls at each epsilon, of which half fix the distance
-# log-evidence from which the runs of a call are not taken as independent
-_MOST_DEPENDENCE = math.log(1000)
 
 
 def zero_epsilon_is_constant(
@@ -83,10 +81,14 @@ def zero_epsilon_is_constant(
         tried += 1
         # SUSPECT if the mechanism's own claim, which is not audited, is a guess
         if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
-            finding = (
-                f"the laws on two datasets differ: epsilon > {found.epsilon_lower:.4g} certified"
+            return Outcome(
+                f"the laws on two datasets differ: epsilon > {found.epsilon_lower:.4g} certified",
+                tuple(case),
+                (),
+                1 - confidence,
+                tried,
+                failed,
             )
-            return Outcome(finding, tuple(case), (), 1 - confidence, tried, failed)
     return Outcome(tried=tried, failed=failed)
 
 
@@ -145,22 +147,26 @@ def more_epsilon_spreads_no_more(
         )
         beyond = [np.sum(x[train:] > distance, axis=1) for x in (once, twice)]
         counts, half = [int(each.sum()) for each in beyond], once[train:].size
-        if (
-            log_dependence(*(np.column_stack([each, once.shape[1] - each]) for each in beyond))
-            > _MOST_DEPENDENCE
-        ):
+        # evidence from which the runs of a call are not taken as independent
+        if log_dependence(
+            *(np.column_stack([each, once.shape[1] - each]) for each in beyond)
+        ) > math.log(1000):
             tried, failed = tried - 1, failed + 1
             continue
         alpha = (1 - confidence) / len(cases) / 2
         upper = 1 - float(clopper_pearson_lower(half - counts[0], half, alpha))
         lower = float(clopper_pearson_lower(counts[1], half, alpha))
         if lower > upper:
-            finding = (
+            return Outcome(
                 f"two outputs are more than {distance:.6g} apart in {counts[0]} of {half} "
                 f"pairs of runs at epsilon = {epsilon:g}, and in "
-                f"{counts[1]} at epsilon = {2 * epsilon:g}"
+                f"{counts[1]} at epsilon = {2 * epsilon:g}",
+                tuple(case),
+                tuple(counts),
+                1 - confidence,
+                tried,
+                failed,
             )
-            return Outcome(finding, tuple(case), tuple(counts), 1 - confidence, tried, failed)
     return Outcome(tried=tried, failed=failed)
 
 

@@ -8,7 +8,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from dpwitness.core.values.dataframe_backends import library
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.validation import InvalidArgument, error_text, short_repr
 
-_ROUNDING = 1e-9  # relative difference of two floating-point numbers that is called rounding
+_SLACK = 1e-9  # relative difference of two floating-point numbers that is called rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _of_scalars(first: Any, second: Any) -> float:
         apart = (
             abs(a - b) / max(abs(a), abs(b)) if math.isfinite(a) and math.isfinite(b) else math.inf
         )
-        return apart if apart <= _ROUNDING else max(apart, 1.0)
+        return apart if apart <= _SLACK else max(apart, 1.0)
     try:
         return 0.0 if to_jsonable(first) == to_jsonable(second) else math.inf
     except InvalidArgument:
@@ -170,9 +170,6 @@ def row_count(dataset: Any) -> int:
         return 0
 
 
-_SLACK = 1e-9  # relative difference of two figures that is rounding
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Result of the cases of one relation.
@@ -217,19 +214,10 @@ def order_is_ignored(
     Outcome
         The first case with different outputs, or none.
     """
-
-    def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
-        outputs = outcome(function, first), outcome(function, second)
-        if not _differ(outputs, output_metric):
-            return None
-        _require_repeatable(function, (first, second), outputs)
-        return (
-            f"outputs {_short(outputs[0])} and {_short(outputs[1])} for two orders of the rows",
-            outputs,
-        )
-
     return _first(
-        compare,
+        _comparison(
+            function, lambda outputs: _differ(outputs, output_metric), "for two orders of the rows"
+        ),
         cases,
         "outputs differ by rounding between two orders of the rows: the low bits depend on "
         "the order",
@@ -263,7 +251,9 @@ def concatenation_is_kept(function: Callable[[Any], Any], cases: Cases) -> Outco
         raised = next((part for part in parts if isinstance(part, Raised)), None)
         if raised is not None and (isinstance(whole, Raised) or 0 in map(row_count, inputs)):
             return None  # which of several rows raises first is for the function to choose
-        joined = _joined(parts) if raised is None else raised
+        joined = outcome(concatenated, parts) if raised is None else raised
+        if raised is None and isinstance(joined, Raised):  # the parts are not rows
+            raise _NotRun
         if not _differ((whole, joined)):
             return None
         _require_repeatable(function, inputs, outputs)
@@ -291,19 +281,14 @@ def zero_map_is_constant(function: Callable[[Any], Any], cases: Cases) -> Outcom
     Outcome
         The first case with different outputs, or none.
     """
-
-    def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
-        outputs = outcome(function, first), outcome(function, second)
-        if difference(*outputs) == 0:
-            return None
-        _require_repeatable(function, (first, second), outputs)
-        return (
-            f"outputs {_short(outputs[0])} and {_short(outputs[1])} for two inputs, although "
-            "the map is 0",
-            outputs,
-        )
-
-    return _first(compare, cases)
+    return _first(
+        _comparison(
+            function,
+            lambda outputs: difference(*outputs) != 0,
+            "for two inputs, although the map is 0",
+        ),
+        cases,
+    )
 
 
 def more_epsilon_is_no_more_noise(noise: Callable[[float], float], cases: Cases) -> Outcome:
@@ -372,18 +357,10 @@ def parallel_composition_is_the_maximum(
         )
 
     found = _first(compare, cases)
-    notes = (
-        (f"loose: the figure is above the largest epsilon in {len(above)} cases",) if above else ()
-    )
-    return Outcome(
-        found.finding,
-        found.case,
-        found.outputs,
-        0.0,
-        found.tried,
-        found.failed,
-        (*found.notes, *notes),
-    )
+    if not above:
+        return found
+    note = f"loose: the figure is above the largest epsilon in {len(above)} cases"
+    return replace(found, notes=(*found.notes, note))
 
 
 class _NotRun(Exception):
@@ -411,6 +388,21 @@ def _first(compare: Compare, cases: Cases, rounding: str = "") -> Outcome:
     return Outcome(tried=tried, failed=failed, notes=(rounding,) if rounded else ())
 
 
+def _comparison(
+    function: Callable[[Any], Any], differ: Callable[[tuple[Any, Any]], bool], where: str
+) -> Compare:
+    """Return the comparison of the outputs on both datasets of a case."""
+
+    def compare(first: Any, second: Any) -> tuple[str, tuple[Any, ...]] | None:
+        outputs = outcome(function, first), outcome(function, second)
+        if not differ(outputs):
+            return None
+        _require_repeatable(function, (first, second), outputs)
+        return f"outputs {_short(outputs[0])} and {_short(outputs[1])} {where}", outputs
+
+    return compare
+
+
 def _differ(outputs: tuple[Any, Any], metric: str | None = None) -> bool:
     """Return whether two outputs differ. Raise _Rounding if they differ in their last
     digits only.
@@ -426,14 +418,6 @@ def _differ(outputs: tuple[Any, Any], metric: str | None = None) -> bool:
     if 0 < apart <= _SLACK:
         raise _Rounding
     return apart > 0
-
-
-def _joined(parts: Sequence[Any]) -> Any:
-    """Return the concatenation of two outputs. Raise _NotRun if they are not rows."""
-    found = outcome(concatenated, parts)
-    if isinstance(found, Raised):
-        raise _NotRun
-    return found
 
 
 def _require_repeatable(

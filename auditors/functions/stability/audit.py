@@ -19,7 +19,6 @@ from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.functions.stability.metrics import (
     Exact,
     Incomparable,
-    Metric,
     as_bound,
     metric_named,
     output_key,
@@ -54,7 +53,6 @@ from dpwitness.core.values.validation import (
 )
 
 _OWNER = "audit_stability"
-_SHRINK_SECONDS = 5.0
 
 
 def audit_stability(
@@ -144,7 +142,14 @@ def audit_stability(
         for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
     )
     bounds, skipped = map_values(stability_map, _distances(d_in))
-    space = _space(input_domain, measure_in)
+    space: Any = input_domain
+    if isinstance(input_domain, Domain) and not isinstance(input_domain, InputSpace):
+        space = DomainSpace(input_domain, measure_in)
+    elif not isinstance(input_domain, InputSpace):
+        raise InvalidArgument(
+            f"{_OWNER}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a "
+            f"Domain, got {short_repr(input_domain)}"
+        )
     given = _checked_inputs(inputs, space)
     begin = time.monotonic()
     spent = lambda: bool(getattr(transformation, "spent", False))  # noqa: E731
@@ -164,10 +169,16 @@ def audit_stability(
     }
     if not isinstance(space, DomainSpace):
         space = space.with_hints(constants_of(transformation))
-    randomized, problem, law = _is_randomized(space, search), "", None
-    if not randomized:
-        _search(space, input_metric, search, given, seconds, used_seed)
-    found = search.best
+    # datasets that are run twice to see whether the transformation is deterministic
+    datasets = [dataset for _, dataset in zip(range(3), space.datasets(), strict=False)]
+    runs = [search.apply(datasets) for _ in range(2)]
+    randomized = not all(_same(one, other) for one, other in zip(*runs, strict=True))
+    if not randomized and isinstance(space, DomainSpace):
+        search.run(space.groups(search, used_seed), time.monotonic() + seconds)
+    elif not randomized:
+        near = neighborhood(space, input_metric, list(bounds))
+        run_search(space, near, search, given, seconds, used_seed)
+    found, problem, law = search.best, "", None
     if found is not None and not randomized:
         if distance_within(found.first, found.second, space, measure_in, search.comparison) is None:
             raise AssertionError(
@@ -180,13 +191,7 @@ def audit_stability(
         if found is not None:
             found = (
                 _confirmed(
-                    shrunk(
-                        found,
-                        space,
-                        measure_in,
-                        search,
-                        min(_SHRINK_SECONDS, max(1.0, seconds / 2)),
-                    ),
+                    shrunk(found, space, measure_in, search, min(5.0, max(1.0, seconds / 2))),
                     search,
                 )
                 or found
@@ -200,23 +205,6 @@ def audit_stability(
         problem = STATE
     fields |= {"randomized": randomized, "law": law}
     return concluded(found, problem, search, visible_errors, time.monotonic() - begin, fields)
-
-
-def _search(
-    space: Any, metric: str, search: Search, given: Sequence[Any], seconds: float, seed: int
-) -> None:
-    """Search for two inputs of a deterministic transformation."""
-    if isinstance(space, DomainSpace):
-        search.run(space.groups(search, seed), time.monotonic() + seconds)
-    else:
-        run_search(
-            space,
-            neighborhood(space, metric, list(search.comparison.bounds)),
-            search,
-            given,
-            seconds,
-            seed,
-        )
 
 
 def _groups(
@@ -274,18 +262,6 @@ def map_values(
     return bounds, tuple(skipped)
 
 
-def _space(found: Any, metric: Metric) -> Any:
-    """Return the input space of the request. Raise InvalidArgument for another object."""
-    if isinstance(found, InputSpace):
-        return found
-    if isinstance(found, Domain):
-        return DomainSpace(found, metric)
-    raise InvalidArgument(
-        f"{_OWNER}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a "
-        f"Domain, got {short_repr(found)}"
-    )
-
-
 def _checked_inputs(inputs: Any, space: Any) -> list[Any]:
     """Return the given datasets. Raise InvalidArgument if one of them is outside of the input
     domain.
@@ -305,14 +281,6 @@ def _checked_inputs(inputs: Any, space: Any) -> list[Any]:
                 f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}"
             )
     return list(inputs or ())
-
-
-def _is_randomized(space: Any, search: Search) -> bool:
-    """Run the first datasets twice, and return whether outcomes differ."""
-    # datasets that are run twice to see whether the transformation is deterministic
-    datasets = [dataset for _, dataset in zip(range(3), space.datasets(), strict=False)]
-    runs = [search.apply(datasets) for _ in range(2)]
-    return not all(_same(one, other) for one, other in zip(*runs, strict=True))
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -336,9 +304,8 @@ def _confirmed(found: Found, search: Search) -> Found | None:
             again is None
             or again.kind != found.excess.kind
             or again.measured != found.excess.measured
+            or not (_same(left, found.outcomes[0]) and _same(right, found.outcomes[1]))
         ):
-            return None
-        if not (_same(left, found.outcomes[0]) and _same(right, found.outcomes[1])):
             return None
     return found
 

@@ -23,11 +23,6 @@ from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 Exact = Fraction | int | float  # a float is an infinity
 
-_TOLERANCE = 1e-9  # relative excess that is attributed to rounding
-_TOLERANCE_F32 = 5e-7  # the same for floats of 32 bits, four units in the last place
-_ULPS = 4  # units in the last place of the larger output that are attributed to rounding,
-_LARGEST = 1e-3  # while the relative excess is at most this
-
 
 class Incomparable(Exception):
     """Error of two outputs to which a metric does not apply; the text says why."""
@@ -122,11 +117,11 @@ def rounds(excess: Exact, bound: Exact, root: int, outputs: list[Any]) -> bool:
         )
     )
     relative = Fraction(excess) / Fraction(bound) / root
-    if relative <= Fraction(_TOLERANCE_F32 if narrow else _TOLERANCE):
+    if relative <= Fraction(5e-7 if narrow else 1e-9):
         return True
     largest = max((abs(each) for each in floats if math.isfinite(each)), default=0.0)
     unit = Fraction(math.ulp(largest)) * (2**29 if narrow else 1)
-    return relative <= Fraction(_LARGEST) and relative * Fraction(bound) <= _ULPS * unit
+    return relative <= Fraction(1e-3) and relative * Fraction(bound) <= 4 * unit
 
 
 def flat_numbers(value: Any) -> list[Any]:
@@ -383,17 +378,16 @@ class PerGroup(Metric):
             )
         if isinstance(first, list) and len(left) != len(right):
             return math.inf
-        found = [self._distance(left.get(key), right.get(key), strict) for key in {**left, **right}]
+        # an absent group is empty, or 0 if groups are numbers
+        empty: Any = 0 if isinstance(self.inner, Absolute) else []
+        both = ((left.get(key), right.get(key)) for key in {**left, **right})
+        found = [
+            self.inner.measure(*(empty if group is None else group for group in groups), strict)
+            for groups in both
+        ]
         if self.how == "count":
             return sum(each > 0 for each in found)
         return max(found, default=0) if self.how == "max" else sum(found, 0)
-
-    def _distance(self, first: Any, second: Any, strict: bool) -> Exact:
-        """Return the distance of a group; an absent group is empty, or 0 if groups are numbers."""
-        empty: Any = 0 if isinstance(self.inner, Absolute) else []
-        return self.inner.measure(
-            empty if first is None else first, empty if second is None else second, strict
-        )
 
 
 def _groups(value: Any) -> dict[Any, Any] | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -50,7 +50,6 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.declared import Unfinished
 
 _SECONDS = 0.5  # time limit of the runs in fresh states
-_MOST_DEPENDENCE = math.log(1000)  # log-evidence from which runs are not taken as independent
 
 
 def fresh_outcomes(
@@ -121,12 +120,12 @@ def depends(indicator: NDArray[np.bool_], fresh: NDArray[np.bool_]) -> bool:
         [int(indicator.sum()), int((~indicator).sum())],
         *([int(each), int(not each)] for each in fresh),
     ]
-    return mean_evidence([log_dependence(groups), mean_evidence(logs)]) > _MOST_DEPENDENCE
+    # evidence from which runs are not taken as independent
+    return mean_evidence([log_dependence(groups), mean_evidence(logs)]) > math.log(1000)
 
 
 CONFIDENCE = 0.99
 _TRAINED = 12  # pairs that a look shows beyond the map, of which more runs are made
-_TRAIN_RUNS = 64
 _TESTED = 3  # largest number of tests, among which the error is divided
 _TEST_RUNS = 400
 _MARGIN = 1e-9  # relative error of an estimated distance
@@ -157,12 +156,9 @@ class LawTest:
         """
         return _gap(self.far, self.near, self.runs, (1 - self.confidence) / self.tests) > 0
 
-    def to_json(self) -> Json:
-        return asdict(self)
-
     @classmethod
     def from_json(cls, data: Json) -> LawTest:
-        """Return the test that `to_json` wrote. Raise InvalidArgument if its counts are
+        """Return the test with these fields. Raise InvalidArgument if its counts are
         impossible.
         """
         try:
@@ -309,7 +305,7 @@ def _trained(
     """Return the event of a pair, chosen on runs that its test does not count; None if it shows
     nothing, or rounding only.
     """
-    one, other = _runs(search, [first, second], _TRAIN_RUNS, rng)
+    one, other = _runs(search, [first, second], 64, rng)
     choice = _choice(search, one, other, d_in)
     if choice is None or choice[0] <= 0:
         return None

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -23,9 +23,8 @@ from dpwitness.auditors.functions.stability.search import (
     Found,
     Search,
 )
-from dpwitness.auditors.witnesses.function_result import FunctionResult
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness import named
+from dpwitness.auditors.witnesses.witness import FunctionResult, named
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
@@ -128,7 +127,12 @@ class StabilityResult(FunctionResult):
         return _as_float(self.measured) ** (0.5 if self.output_metric.endswith("l2") else 1)
 
     def _witness_fields(self) -> Json | None:
-        if not self.finding or any(map(_is_text, (self.first, self.second))):
+        inputs = [_input_json(self.first), _input_json(self.second)]
+        # a witness of an input that has only a text as JSON could not be replayed
+        if not self.finding or any(
+            isinstance(written_input, str) and not isinstance(dataset, str)
+            for written_input, dataset in zip(inputs, (self.first, self.second), strict=True)
+        ):
             return None
         return {
             "finding": self.finding,
@@ -138,7 +142,7 @@ class StabilityResult(FunctionResult):
             "output_metric": self.output_metric,
             "d_in": written(self.d_in),
             "bound": written(self.bound),
-            "inputs": [_input_json(self.first), _input_json(self.second)],
+            "inputs": inputs,
             "outputs": [outcome_json(each) for each in self.outcomes],
             "verdict": self.verdict.value,
         }
@@ -183,17 +187,11 @@ class StabilityResult(FunctionResult):
             ).partition("; it last printed")[0]
             return f"{_ERROR_WORDS[self.finding]} ({failed[:200]}; {self.where}): {ASSUMPTION}"
         if self.law is not None and self.finding == LAW:
-            further = (
-                f"further than the map, {format_number(self.bound)}, from all usual outputs of "
-                "the second input"
-            )
-            counts = (
-                f"{self.law.far:,} of {self.law.runs:,} outputs of the first input are "
-                f"{further}, and {self.law.near:,} of the second"
-            )
             return (
-                f"{counts} are new ({self.output_metric}, {self.where}, confidence "
-                f"{self.law.confidence:g})"
+                f"{self.law.far:,} of {self.law.runs:,} outputs of the first input are further "
+                f"than the map, {format_number(self.bound)}, from all usual outputs of the second "
+                f"input, and {self.law.near:,} of the second are new ({self.output_metric}, "
+                f"{self.where}, confidence {self.law.confidence:g})"
             )
         if self.finding:
             moved = (
@@ -206,35 +204,31 @@ class StabilityResult(FunctionResult):
                     f"{format_ratio(self.ratio)}"
                 )
             return f"{moved} for {self.where}: ratio {format_ratio(self.ratio)}"
-        distances = ", ".join(map(format_number, self.audited))
         if self.randomized:
             return (
                 f"no two inputs were found whose random outputs move too far, in {self.pairs:,} "
                 f"pairs with {self.inputs:,} runs"
             )
-        found = (
+        distances = ", ".join(map(format_number, self.audited))
+        return (
             f"largest ratio found {self.ratio:.6g} of the map in {self.pairs:,} pairs of "
-            f"{self.inputs:,} inputs"
+            f"{self.inputs:,} inputs ({self.input_metric} distance {distances})"
         )
-        return f"{found} ({self.input_metric} distance {distances})"
 
     def pair_json(self) -> Json | None:
         """Return the two inputs as a pair of a report; None without a finding."""
         if not self.finding:
             return None
-        why = f"at {self.input_metric} distance {format_number(self.d_in)}"
         return {
             "d0": _input_json(self.first),
             "d1": _input_json(self.second),
             "relation": self.input_metric,
-            "why": why,
+            "why": f"at {self.input_metric} distance {format_number(self.d_in)}",
         }
-
-    def _statement(self) -> str:
-        return f"{self.output_metric} distance of outputs is at most map(d_in)"
 
     def _fields(self) -> Json:
         return {
+            "claim": f"{self.output_metric} distance of outputs is at most map(d_in)",
             "relation": self.input_metric,
             "finding": self.finding,
             "d_in": strict(float(self.d_in)) if self.d_in is not None else None,
@@ -252,7 +246,7 @@ class StabilityResult(FunctionResult):
             "input_metric": self.input_metric,
             "output_metric": self.output_metric,
             "space": self.space,
-            **({"law": self.law.to_json()} if self.law is not None else {}),
+            **({"law": asdict(self.law)} if self.law is not None else {}),
         }
 
 
@@ -264,11 +258,6 @@ def _input_json(dataset: Any) -> Any:
         return to_jsonable(dataset)
     except InvalidArgument:
         return short_repr(dataset)
-
-
-def _is_text(dataset: Any) -> bool:
-    """Return whether an input has only a text as JSON, so that a witness could not be replayed."""
-    return not isinstance(dataset, str) and isinstance(_input_json(dataset), str)
 
 
 def _as_float(value: Exact) -> float:
@@ -478,8 +467,8 @@ def recheck(result: Json) -> bool:
     if finding == LAW and kind == EXCEEDS and LawTest.from_json(result.get("law") or {}).refuted:
         kind = LAW
     right = (kind, written(found.measured)) if found else ("", None)
-    if right != (finding, result.get("measured_exact")):
-        recorded = (finding, result.get("measured_exact"))
+    recorded = (finding, result.get("measured_exact"))
+    if right != recorded:
         raise InvalidArgument(
             f"result {name!r} is damaged or edited: finding and measured_exact must be "
             f"{right}, got {recorded}"

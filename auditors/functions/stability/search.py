@@ -67,9 +67,7 @@ class Excess:
 
 def outcome_of(value: Any) -> Any:
     """Return a value as it is, and an exception as a Failure."""
-    if not isinstance(value, BaseException):
-        return value
-    if isinstance(value, Unfinished):
+    if not isinstance(value, BaseException) or isinstance(value, Unfinished):
         return value
     if isinstance(value, Aborted):
         return Failure(ABORTS, str(value))
@@ -248,7 +246,13 @@ class Search:
                 if excess is None and math.isnan(ratio):
                     self._count_uncompared(outcomes[i], outcomes[j])
         self.last = highest
-        self._keep(highest, group)
+        if self.ratio < highest < math.inf:
+            self.ratio = highest
+        # random walks start at the first dataset of a group whose ratio is among the largest
+        if len(self.pool) < _POOL or highest > self.pool[-1][0]:
+            self.pool.append((highest, group.datasets[-1]))
+            self.pool.sort(key=lambda entry: -entry[0])
+            del self.pool[_POOL:]
 
     def _count_uncompared(self, first: Any, second: Any) -> None:
         """Count a pair without a comparison by its reason."""
@@ -258,15 +262,6 @@ class Search:
             self.failed += 1
         else:
             self.incomparable += 1
-
-    def _keep(self, ratio: float, group: Group) -> None:
-        """Keep the first dataset of a group for random walks if its ratio is among the largest."""
-        if ratio > self.ratio and ratio < math.inf:
-            self.ratio = ratio
-        if len(self.pool) < _POOL or ratio > self.pool[-1][0]:
-            self.pool.append((ratio, group.datasets[-1]))
-            self.pool.sort(key=lambda entry: -entry[0])
-            del self.pool[_POOL:]
 
     def run(self, groups: Iterable[Group], until: float) -> None:
         """Test groups in batches until a violation is found, the groups are spent, or the time
@@ -319,7 +314,6 @@ def walks(
             yield group
 
 
-_SWEEP, _WALKS = 0.6, 0.8  # shares of the time at which the sweep and the random walks end
 _ROWS = 12  # largest number of different rows of a generated dataset
 
 
@@ -335,9 +329,9 @@ def run_search(
     start, rng = time.monotonic(), random.Random(seed)
     swept, walked = sweep(space, neighborhood, inputs), walks(space, neighborhood, search, rng)
     # adversarial groups before random walks take turns with them
-    search.run(islice(swept, 1500), start + _SWEEP * seconds)
-    search.run(chain.from_iterable(zip(swept, walked, strict=False)), start + _SWEEP * seconds)
-    search.run(walked, start + _WALKS * seconds)
+    search.run(islice(swept, 1500), start + 0.6 * seconds)
+    search.run(chain.from_iterable(zip(swept, walked, strict=False)), start + 0.6 * seconds)
+    search.run(walked, start + 0.8 * seconds)
     if not search.done:
         run_generated(space, neighborhood, search, seed)
 

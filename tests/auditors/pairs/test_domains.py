@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dpwitness.auditors.audit.audit import audit
-from dpwitness.auditors.checks.data_checks import special_pairs
+from dpwitness.auditors.checks.run_checks import special_pairs
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.search.catalogue import pairs_for

@@ -9,7 +9,7 @@ import pytest
 from flint import arb, ctx
 
 from dpwitness import mechanisms as m
-from dpwitness.auditors.density.proved import minimizers as proved_plane
+from dpwitness.auditors.density.proved import bounds as proved_bounds_module
 from dpwitness.auditors.density.proved.bounds import proved_bounds
 from dpwitness.auditors.density.proved.space import cells_of
 from dpwitness.auditors.density.routes import enclosed_law
@@ -283,7 +283,7 @@ def test_pairs_on_no_axis_are_enclosed(monkeypatch):
     rng = np.random.default_rng(0)
     pair = pair_of(rng, True)
     mechanism = m.LogisticObjectivePerturbation(0.5, 0.2, dimension=2, records=3)
-    monkeypatch.setattr(proved_plane, "_CELLS", 3000)
+    monkeypatch.setattr(proved_bounds_module, "_CELLS", 3000)
     found = proved_bounds(mechanism, pair, m.parse_claim("pure:0.5"), 200.0)
     w = np.concatenate([rng.normal(0, scale, (40_000, 2)) for scale in (0.3, 2, 10, 60, 1000)])
     loss = np.abs(mechanism.log_density(w, pair.d1) - mechanism.log_density(w, pair.d0)).max()
@@ -298,7 +298,7 @@ def test_w4_is_proved_and_its_repair_certified(monkeypatch):
     """Two opposed records among 10^6 that hold the output far out. Cells, not time, end the search
     here.
     """
-    monkeypatch.setattr(proved_plane, "_CELLS", 3000)
+    monkeypatch.setattr(proved_bounds_module, "_CELLS", 3000)
     zoo = paper_zoo()
     printed, repaired = (
         zoo[f"glm-objective-logistic-gamma-{form}"] for form in ("printed", "repaired")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dpwitness.auditors.scanning import typed_search
+from dpwitness.auditors.scanning import package_discovery
 from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
 from dpwitness.auditors.scanning.package_discovery import Discovered
 from dpwitness.auditors.scanning.scan import typed_entries, written
@@ -39,7 +39,7 @@ def typed_library(tmp_path, monkeypatch):
     """Return what discovery says of a library whose adapter has a search program."""
     (tmp_path / "adapters" / "typed" / "search").mkdir(parents=True)
     (tmp_path / "adapters" / "typed" / "search" / "search.py").write_text(PROGRAM)
-    monkeypatch.setattr(typed_search, "FOLDER", tmp_path / "adapters")
+    monkeypatch.setattr(package_discovery, "FOLDER", tmp_path / "adapters")
     objects = (
         {"module": "typed.t", "name": "make_sum"},
         {"module": "typed.m", "name": "make_noise"},
@@ -84,5 +84,5 @@ def test_a_library_without_a_search_program_has_no_typed_entries(tmp_path):
     found = Discovered({"tops": ["plain"]}, (), ())
     assert (
         typed_entries(found, python=None, folder=tmp_path, memory=0.0, seconds=1.0)
-        == typed_search.TypedEntries()
+        == package_discovery.TypedEntries()
     )

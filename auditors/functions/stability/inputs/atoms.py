@@ -201,8 +201,6 @@ _EDGES: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(WIDTHS, INTEGERS),
     **dict.fromkeys(FLOAT_TYPES, FLOATS),
 }
-_MAX_F32 = 3.4028234663852886e38
-_LETTERS = "ab0.-: é"
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,7 +409,7 @@ class Atom:
             value = self._drawn_float(rng)
             return to_f32(value) if kind == "f32" else value
         if kind == "str":
-            return "".join(rng.choice(_LETTERS) for _ in range(rng.randrange(6)))
+            return "".join(rng.choice("ab0.-: é") for _ in range(rng.randrange(6)))
         if kind == "duration":
             return datetime.timedelta(days=rng.randint(-400, 400), seconds=rng.randrange(86400))
         moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(
@@ -536,7 +534,7 @@ def atom_of(found: Json, owner: str) -> Atom:
 
 def to_f32(value: float) -> float:
     """Return the nearest float of 32 bits."""
-    if value != value or abs(value) <= _MAX_F32:
+    if value != value or abs(value) <= 3.4028234663852886e38:  # largest finite float
         return float(struct.unpack("f", struct.pack("f", value))[0])
     return math.copysign(math.inf, value)
 

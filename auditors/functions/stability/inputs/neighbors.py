@@ -82,8 +82,7 @@ class RowEdits:
         with its first row moved.
         """
         if not self.ordered:
-            shifted = rows[1:] + rows[:1]
-            yield self._group([(0, rows), (0, rows[::-1]), (0, shifted)])
+            yield self._group([(0, rows), (0, rows[::-1]), (0, rows[1:] + rows[:1])])
             if not self.replaces and self.space.size is None:
                 yield from (
                     self._group([(0, rows), (1, [value, *rows[::-1]])]) for value in self.values[:8]
@@ -266,9 +265,9 @@ def neighborhood(space: InputSpace, metric: str, d_in: Sequence[Distance]) -> Ne
             metric == "absolute"
         ):
             return NumberMoves(space, metric, d_in)
-        wanted = "a scalar" if metric == "absolute" else "a vector"
         raise InvalidArgument(
-            f"audit_stability: input_metric {metric} needs {wanted} of numbers, got a "
+            f"audit_stability: input_metric {metric} needs "
+            f"{'a scalar' if metric == 'absolute' else 'a vector'} of numbers, got a "
             f"{space.to_json()['type']}"
         )
     if metric.startswith("user:"):

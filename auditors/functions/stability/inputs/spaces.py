@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 _SIZES = (3, 5, 10, 2, 17, 33, 100, 8, 65, 130, 257)  # numbers of equal rows of the first datasets
-_MAX_SIZES = 12
-_COMBINED = 8  # number of adversarial values that are combined with each other
 _MAX_ROWS = 60  # largest number of rows of most random datasets
 
 
@@ -75,7 +73,7 @@ class InputSpace(ABC):
             if type(each) is int and 3 < each <= 1200
             for more in (-1, 0, 1)
         }
-        object.__setattr__(found, "more_sizes", tuple(sorted(near)[:_MAX_SIZES]))
+        object.__setattr__(found, "more_sizes", tuple(sorted(near)[:12]))
         return found
 
     @abstractmethod
@@ -115,12 +113,18 @@ class InputSpace(ABC):
         values, and all values together.
         """
         values = self.values()
+        few = values[:8]  # values that are combined with each other
         if self.size is not None:
-            yield from self._sized(values, self.size)
+            size = self.size
+            yield from ([value] * size for value in values)
+            yield [values[i % len(values)] for i in range(size)]
+            if size > 1:
+                yield from ([one] + [other] * (size - 1) for one in few for other in few)
+                half = size // 2
+                yield from ([one] * half + [other] * (size - half) for one in few for other in few)
             return
         yield []
         yield from ([value] for value in values)
-        few = values[:_COMBINED]
         yield list(values)
         yield from ([one, other] for one in few for other in few)
         for size in (*_SIZES[:4], *self.more_sizes, *_SIZES[4:]):
@@ -128,17 +132,6 @@ class InputSpace(ABC):
             yield [values[i % len(values)] for i in range(size)]
             yield [few[i % len(few)] for i in range(size - 1)] + [values[-1]]
         yield from ([one, other, one] for one in values for other in few)
-
-    def _sized(self, values: list[Any], size: int) -> Iterator[list[Any]]:
-        """Yield the rows of adversarial datasets of one size."""
-        yield from ([value] * size for value in values)
-        yield [values[i % len(values)] for i in range(size)]
-        few = values[:_COMBINED]
-        if size > 1:
-            yield from ([one] + [other] * (size - 1) for one in few for other in few)
-            yield from (
-                [one] * (size // 2) + [other] * (size - size // 2) for one in few for other in few
-            )
 
     def random_rows(self, rng: random.Random) -> list[Any]:
         """Return the rows of a random dataset; some have many equal rows."""
