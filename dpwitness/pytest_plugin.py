@@ -327,9 +327,9 @@ class _MergedReport:
         from dpwitness.terminal import try_to_write
 
         title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
-        report_options: Any = {"title": title, "command": command, "stem": self.stem}
         self.written, write_failed = try_to_write(
-            "report", lambda: write_report(merged, self.folder, **report_options)
+            "report",
+            lambda: write_report(merged, self.folder, title=title, command=command, stem=self.stem),
         )
         if write_failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR

@@ -165,20 +165,21 @@ def local(count: int) -> Iterator[Executor]:
     import dask
     from distributed import Client, LocalCluster
 
-    options: dict[str, Any] = {
-        "n_workers": count,
-        "threads_per_worker": 1,
-        "processes": True,
-        "host": "127.0.0.1",
-        "memory_limit": 0,
-    }
-    options |= {"dashboard_address": None, "silence_logs": logging.CRITICAL}
     with (
         tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder,
         _silent_log(),
     ):
         with delay_signals(), dask.config.set(_CONFIG):
-            cluster = LocalCluster(**options, local_directory=folder)
+            cluster = LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                memory_limit=0,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+                local_directory=folder,
+            )
         try:
             with Client(cluster, set_as_default=False) as client:
                 yield DaskExecutor(client, remote=False)

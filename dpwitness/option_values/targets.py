@@ -53,9 +53,15 @@ def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str,
         if None in (getattr(args, "d0", None), getattr(args, "d1", None))
         else dataset("d0", args.d0)
     )
-    more: dict[str, Any] = {"dataset": example, "form": getattr(args, "form", None), **options}
     return load(
-        args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **more
+        args.target,
+        keywords(args.kwargs),
+        args.python,
+        args.time_limit,
+        args.memory,
+        dataset=example,
+        form=getattr(args, "form", None),
+        **options,
     )
 
 

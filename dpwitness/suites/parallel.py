@@ -37,7 +37,17 @@ def run_cases_in_parallel(
             try:
                 yield replace(future.result(), case=case)
             except BrokenExecutor as error:
-                yield _error_outcome(case, suite, str(error))
+                result = AuditResult(
+                    name=case.name,
+                    claim=case.claim or case.mechanism.claim,
+                    verdict=Verdict.ERROR,
+                    confidence=suite.confidence,
+                    seed=suite.seed,
+                    notes=(str(error),),
+                    trials=0,
+                    requested=case.trials or suite.trials,
+                )
+                yield Outcome(case, result, result_json(result), None)
 
 
 def _cost(case: Case) -> int:
@@ -68,18 +78,3 @@ def _run_in_worker(suite: str, name: str, options: dict[str, Any]) -> Outcome:
     if isinstance(outcome.case.mechanism, Target):
         outcome.case.mechanism.close()
     return replace(outcome, case=Case(name, None), result=replace(outcome.result, mechanism=None))
-
-
-def _error_outcome(case: Case, suite: Suite, why: str) -> Outcome:
-    """Return the outcome of a case whose worker died."""
-    result = AuditResult(
-        name=case.name,
-        claim=case.claim or case.mechanism.claim,
-        verdict=Verdict.ERROR,
-        confidence=suite.confidence,
-        seed=suite.seed,
-        notes=(why,),
-        trials=0,
-        requested=case.trials or suite.trials,
-    )
-    return Outcome(case, result, result_json(result), None)
