@@ -353,10 +353,13 @@ def _takes_data(found: Any, key: str) -> bool:
     if isinstance(inspect.getattr_static(found, key), staticmethod):
         return False
     accepted = (parameters(getattr(found, key)) or [])[1:]
-    if not accepted or accepted[0].name in SEEDS:
-        return False
-    return accepted[0].name.lower() in DATA or (
-        key in RELEASES and accepted[0].default is inspect.Parameter.empty
+    return (
+        bool(accepted)
+        and accepted[0].name not in SEEDS
+        and (
+            accepted[0].name.lower() in DATA
+            or (key in RELEASES and accepted[0].default is inspect.Parameter.empty)
+        )
     )
 
 
