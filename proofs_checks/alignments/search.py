@@ -202,8 +202,6 @@ class Trial:
         return last.state if all(found.required) and all(last.required) else None
 
 
-
-
 def trials(program: Program, direction: tuple[int, int], seed: int) -> list[Trial]:
     """Return trial runs on random neighbors with random parameters that the promise allows."""
     rng, found = random.Random(seed), []
