@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.wording import plain
+from dpwitness.reports.phrasing.wording import dataset, figure, format_times, plain
 from dpwitness.terminal import mark_verdict
 
 if TYPE_CHECKING:
     from dpwitness.auditors.witnesses.audit_result import AuditResult
     from dpwitness.auditors.witnesses.certify_result import CertifyResult
     from dpwitness.auditors.witnesses.trace_result import TraceResult
-    from dpwitness.auditors.witnesses.verdicts import Result, Verdict
     from dpwitness.reports.phrasing.facts import Entry
 
 _BAR_WIDTH = 30
@@ -233,7 +233,6 @@ def describe(
     from dpwitness.auditors.witnesses.audit_result import AuditResult
     from dpwitness.auditors.witnesses.certify_result import CertifyResult
     from dpwitness.auditors.witnesses.trace_result import TraceResult
-    from dpwitness.auditors.witnesses.verdicts import Verdict
     from dpwitness.reports.phrasing.summary import acceptance_text
 
     notes = list(data.get("notes", []))
@@ -394,16 +393,13 @@ def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
 
 
 def _pair_row(data: Json) -> tuple[str, str]:
-    from dpwitness.reports.phrasing.wording import dataset
 
     pair = data["pair"]
     return "pair", f"D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])} ({pair['why']})"
 
 
 def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
-    from dpwitness.auditors.witnesses.verdicts import Verdict
     from dpwitness.reports.phrasing.facts import causes_text, explanations
-    from dpwitness.reports.phrasing.wording import figure, format_times
 
     symbol = result.claim.symbol
     rows = [
@@ -459,7 +455,6 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
 
 
 def _detectable_sentence(result: AuditResult) -> str:
-    from dpwitness.reports.phrasing.wording import figure
 
     if not math.isfinite(result.detectable):
         return "too few runs to detect any violation: raise --trials"
@@ -470,8 +465,6 @@ def _detectable_sentence(result: AuditResult) -> str:
 
 
 def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
-    from dpwitness.auditors.witnesses.verdicts import Verdict
-    from dpwitness.reports.phrasing.wording import figure
 
     rows = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]
     if result.verdict is not Verdict.ERROR:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 
 if TYPE_CHECKING:
     from dpwitness.testing import Auditor
@@ -196,7 +197,6 @@ def _check_marked_claim(claim: Any) -> None:
     """Fail the test with one line if the marker's claim cannot be parsed."""
     if isinstance(claim, str):
         from dpwitness.core.claims import parse_claim
-        from dpwitness.core.values.validation import InvalidArgument
 
         wrong = ""
         try:
@@ -287,7 +287,6 @@ class _MergedReport:
         )
         self.written: Path | None = None
         self.untouched, self.cut = "", ""
-        from dpwitness.core.values.validation import InvalidArgument
         from dpwitness.reports.audit.report import check_writable
 
         try:

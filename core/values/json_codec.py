@@ -25,10 +25,10 @@ from dpwitness.core.values.dataframe_backends import (
     GRAPHS,
     Parts,
     UnsupportedData,
+    from_parts,
     library_name,
     to_parts,
 )
-from dpwitness.core.values.dataframe_backends import from_parts as built
 from dpwitness.core.values.json_reader import (
     DIGITS,
     Json,
@@ -305,7 +305,7 @@ class _Reader:
 
     def _build_library_object(self, parts: Parts, path: str) -> Any:
         try:
-            return built(parts)
+            return from_parts(parts)
         except UnsupportedData as error:
             raise InvalidArgument(f"{path}: {error}") from None
         except Exception as error:  # the library may raise anything on the content of a file

@@ -14,6 +14,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.executors.pools import pool
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.audit.document import result_json
+from dpwitness.suites import suite_of
 from dpwitness.suites.case import Case, Outcome, Suite, run_case
 
 
@@ -63,8 +64,6 @@ def _cost(case: Case) -> int:
 
 @cache
 def _cases_by_name(name: str) -> dict[str, Case]:
-    from dpwitness.suites import suite_of
-
     return {case.name: case for case in suite_of(name).cases()}
 
 
@@ -72,8 +71,6 @@ def _run_in_worker(suite: str, name: str, options: dict[str, Any]) -> Outcome:
     """Run one case in a worker. Fields that cannot be pickled, or that the caller has already, are
     dropped from the outcome.
     """
-    from dpwitness.suites import suite_of
-
     outcome = run_case(_cases_by_name(suite)[name], defaults=suite_of(suite), **options)
     if isinstance(outcome.case.mechanism, Target):
         outcome.case.mechanism.close()

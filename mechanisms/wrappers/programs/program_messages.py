@@ -4,13 +4,12 @@ and hello.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -62,11 +61,8 @@ def plain_fields(dataset: Any) -> Any:
     """Return dataset classes as dicts of their fields, because the worker may not have
     dpwitness.
     """
-    if dataclasses.is_dataclass(dataset) and not isinstance(dataset, type):
-        return {
-            field.name: plain_fields(getattr(dataset, field.name))
-            for field in dataclasses.fields(dataset)
-        }
+    if is_dataclass(dataset) and not isinstance(dataset, type):
+        return {field.name: plain_fields(getattr(dataset, field.name)) for field in fields(dataset)}
     return dataset
 
 

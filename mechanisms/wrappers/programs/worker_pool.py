@@ -5,7 +5,6 @@ library, and the state of a target.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
@@ -16,7 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -198,7 +197,7 @@ def packed_as(dataset: Any) -> PackedDataset:
         _PACKED[number] = found
         while len(_PACKED) > _MAX_PACKED:
             # another thread has removed the entry
-            with contextlib.suppress(KeyError, RuntimeError):
+            with suppress(KeyError, RuntimeError):
                 del _PACKED[next(iter(_PACKED))]
     return found
 
