@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from dpwitness.auditors.witnesses.verdicts import Result, Verdict
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.wording import plain
+from dpwitness.reports.phrasing.wording import dataset, figure, format_times, plain
 from dpwitness.terminal import mark_verdict
 
 if TYPE_CHECKING:
     from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
     from dpwitness.auditors.witnesses.certify_result import CertifyResult
-    from dpwitness.auditors.witnesses.verdicts import Result, Verdict
     from dpwitness.reports.phrasing.facts import Entry
 
 _BAR_WIDTH = 30
@@ -83,29 +83,42 @@ class Progress:
         self.close()
 
 
+class Line:
+    """One line of a terminal that is drawn again and again."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._length = stream, 0
+
+    def draw(self, text: str) -> None:
+        """Replace the drawn text by another."""
+        self._stream.write("\r" + text.ljust(self._length))
+        self._stream.flush()
+        self._length = len(text)
+
+    def close(self) -> None:
+        """Erase the line."""
+        if self._length:
+            self._stream.write("\r" + " " * self._length + "\r")
+            self._stream.flush()
+            self._length = 0
+
+
 class Bar(Progress):
     """Progress bar on one line of a terminal, with rate and remaining time."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
-        self._stream, self._length = stream, 0
+        self._line = Line(stream)
 
     def _draw(self, share: float, status: str) -> None:
         max_width = shutil.get_terminal_size((80, 24)).columns - 1
         width = min(_BAR_WIDTH, max_width - len(status) - 2)
         full = round(share * width)
-        line = (f"[{'#' * full}{'.' * (width - full)}]{status}" if width >= 5 else status.strip())[
-            :max_width
-        ]
-        self._stream.write("\r" + line.ljust(self._length))
-        self._stream.flush()
-        self._length = len(line)
+        bar_text = f"[{'#' * full}{'.' * (width - full)}]{status}" if width >= 5 else status.strip()
+        self._line.draw(bar_text[:max_width])
 
     def close(self) -> None:
-        if self._length:
-            self._stream.write("\r" + " " * self._length + "\r")
-            self._stream.flush()
-            self._length = 0
+        self._line.close()
 
 
 class Cell(Progress):
@@ -218,7 +231,6 @@ def describe(
     """
     from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
     from dpwitness.auditors.witnesses.certify_result import CertifyResult
-    from dpwitness.auditors.witnesses.verdicts import Verdict
     from dpwitness.reports.phrasing.summary import acceptance_text
 
     notes = list(data.get("notes", []))
@@ -230,9 +242,12 @@ def describe(
         rows, in_headline = _trace_lines(result, data), [Verdict.ERROR]
     else:  # the headline contains the measurement
         rows, in_headline = [_pair_row(data)] if data.get("pair") else [], [Verdict.ERROR]
-    rows += [("accepted", acceptance_text(data))] if data.get("accepted") else []
-    rows += [("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)]
-    rows += [("next", next_step)] + ([("report", report)] if report else [])
+    rows += [
+        *([("accepted", acceptance_text(data))] if data.get("accepted") else []),
+        *(("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)),
+        ("next", next_step),
+        *([("report", report)] if report else []),
+    ]
     if not every and not isinstance(result, TraceResult):
         rows = _most_important_rows(rows, result.verdict)
     lines = [mark_verdict(plain(result.headline()))]
@@ -260,17 +275,15 @@ def _most_important_rows(
         "report",
         *(["time"] if timed else []),
     )
+    hidden = {"NOT_REFUTED": "trace", "ERROR": "event", "INCONCLUSIVE": "event"}.get(verdict.value)
     chosen = [
-        (name, text) for name, text in rows if name in kept and (name != "trace" or text in traced)
+        (name, text)
+        for name, text in rows
+        if name in kept
+        and name != hidden
+        and (name != "trace" or text in traced)
+        and (name != "low bits" or text.startswith("VIOLATED"))
     ]
-    chosen = [
-        (name, text) for name, text in chosen if name != "trace" or verdict.value != "NOT_REFUTED"
-    ]
-    chosen = [
-        (name, text) for name, text in chosen if name != "low bits" or text.startswith("VIOLATED")
-    ]
-    if verdict.value in ("ERROR", "INCONCLUSIVE"):
-        chosen = [(name, text) for name, text in chosen if name != "event"]
     notes = [text for name, text in rows if name == "note" and not _RUN_NOTE.search(text)]
     note_lines = _MAX_LINES - 1 - len(chosen)
     if not notes or note_lines < 1:
@@ -363,8 +376,10 @@ def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]
 
 
 def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
-    rows = [("finding", str(finding)) for finding in result.findings]
-    rows += [("call", call.describe()) for call in result.calls[:_MAX_CALLS]]
+    rows = [
+        *(("finding", str(finding)) for finding in result.findings),
+        *(("call", call.describe()) for call in result.calls[:_MAX_CALLS]),
+    ]
     if len(result.calls) > _MAX_CALLS:
         rows.append(("call", f"... {len(result.calls) - _MAX_CALLS} more lines are in the report"))
     rows.append(
@@ -376,16 +391,13 @@ def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
 
 
 def _pair_row(data: Json) -> tuple[str, str]:
-    from dpwitness.reports.phrasing.wording import dataset
 
     pair = data["pair"]
     return "pair", f"D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])} ({pair['why']})"
 
 
 def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
-    from dpwitness.auditors.witnesses.verdicts import Verdict
     from dpwitness.reports.phrasing.facts import causes_text, explanations
-    from dpwitness.reports.phrasing.wording import figure, format_times
 
     symbol = result.claim.symbol
     rows = [
@@ -414,8 +426,10 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
         ]
     if result.event is not None:
         rows.append(("event", describe_event_in_words(str(result.description))))
-    rows += [("causes", causes_text(data))] if data.get("causes") else []
-    rows += [("trace", line) for line in explanations(data)]
+    rows += [
+        *([("causes", causes_text(data))] if data.get("causes") else []),
+        *(("trace", line) for line in explanations(data)),
+    ]
     level = result.bit_level
     if level is not None:
         text = {
@@ -439,7 +453,6 @@ def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str,
 
 
 def _detectable_sentence(result: AuditResult) -> str:
-    from dpwitness.reports.phrasing.wording import figure
 
     if not math.isfinite(result.detectable):
         return "too few runs to detect any violation: raise --trials"
@@ -450,8 +463,6 @@ def _detectable_sentence(result: AuditResult) -> str:
 
 
 def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
-    from dpwitness.auditors.witnesses.verdicts import Verdict
-    from dpwitness.reports.phrasing.wording import figure
 
     rows = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]
     if result.verdict is not Verdict.ERROR:

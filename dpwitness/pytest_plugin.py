@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
 
 if TYPE_CHECKING:
     from dpwitness.testing import Auditor
@@ -196,7 +197,6 @@ def _check_marked_claim(claim: Any) -> None:
     """Fail the test with one line if the marker's claim cannot be parsed."""
     if isinstance(claim, str):
         from dpwitness.core.claims import parse_claim
-        from dpwitness.core.values.validation import InvalidArgument
 
         wrong = ""
         try:
@@ -287,7 +287,6 @@ class _MergedReport:
         )
         self.written: Path | None = None
         self.untouched, self.cut = "", ""
-        from dpwitness.core.values.validation import InvalidArgument
         from dpwitness.reports.audit.report import check_writable
 
         try:
@@ -327,9 +326,9 @@ class _MergedReport:
         from dpwitness.terminal import try_to_write
 
         title, command = f"Audits{self.cut}", f"pytest --dp-report {self.place}"
-        report_options: Any = {"title": title, "command": command, "stem": self.stem}
         self.written, write_failed = try_to_write(
-            "report", lambda: write_report(merged, self.folder, **report_options)
+            "report",
+            lambda: write_report(merged, self.folder, title=title, command=command, stem=self.stem),
         )
         if write_failed and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR

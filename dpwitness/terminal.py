@@ -5,8 +5,6 @@ verdicts, and signals that end a run.
 from __future__ import annotations
 
 import atexit
-import contextlib
-import io
 import os
 import re
 import signal
@@ -14,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import TextIOBase
 from pathlib import Path
 from typing import Any
@@ -28,15 +26,19 @@ TRACEBACK = "DPWITNESS_TRACEBACK"
 # Characters that a terminal interprets: control characters except for newline, tab and carriage
 # return, and marks of text direction.
 _ESCAPES = {
-    code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t\r"
-}
-_ESCAPES |= {
-    code: f"\\u{code:04x}"
-    for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+    **{
+        code: f"\\x{code:02x}"
+        for code in (*range(32), *range(127, 160))
+        if chr(code) not in "\n\t\r"
+    },
+    **{
+        code: f"\\u{code:04x}"
+        for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+    },
 }
 
 
-class Stream(io.TextIOBase):
+class Stream(TextIOBase):
     """Standard stream that never raises: after a failed write, later output is dropped and `error`
     holds the reason.
 
@@ -50,7 +52,7 @@ class Stream(io.TextIOBase):
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.error: OSError | None = None if inner is not None else BrokenPipeError("closed")
-        with contextlib.suppress(AttributeError, ValueError, OSError):
+        with suppress(AttributeError, ValueError, OSError):
             # names may hold characters outside the locale's encoding
             inner.reconfigure(errors="backslashreplace")
 
@@ -80,7 +82,7 @@ class Stream(io.TextIOBase):
         except (OSError, ValueError) as error:
             self.error = error if isinstance(error, OSError) else BrokenPipeError(str(error))
             # or else the interpreter reports an error at its final flush
-            with contextlib.suppress(OSError, ValueError):
+            with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self.inner.fileno())
 
     def isatty(self) -> bool:
@@ -125,7 +127,7 @@ def redirected_stdout() -> Iterator[None]:
     """
     out, saved = sys.stdout, None
     out.flush()
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with suppress(OSError, ValueError, AttributeError):
         if out.fileno() == 1:
             saved = os.dup(1)
             os.dup2(2, 1)
@@ -251,7 +253,7 @@ def print_error(name: str, text: str) -> None:
 def _print_traceback(error: BaseException) -> None:
     """Print the traceback if the environment variable DPWITNESS_TRACEBACK is set."""
     if os.environ.get(TRACEBACK, "") not in ("", "0"):
-        with contextlib.suppress(Exception):
+        with suppress(Exception):
             traceback.print_exception(error)
 
 
@@ -271,7 +273,7 @@ def _on_signal(sign: int, frame: Any) -> None:
     _SignalState.count += 1
     if _SignalState.count == 1:
         raise KeyboardInterrupt(signal.Signals(sign).name)
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.write(2, b"\ndpwitness: interrupted twice, ended at once\n")
     os._exit(NO_VERDICT)  # workers exit when their parent does
 
@@ -303,7 +305,7 @@ def handled_signals() -> Iterator[None]:
     A signal that was ignored when the process started (nohup, a background job) stays ignored.
     """
     before = {}
-    with contextlib.suppress(ValueError):  # not in the main thread
+    with suppress(ValueError):  # not in the main thread
         for sign in _SIGNALS:
             if signal.getsignal(sign) is not signal.SIG_IGN:
                 before[sign] = signal.signal(sign, _on_signal)
@@ -327,7 +329,7 @@ def finish(code: int) -> int:
     _SignalState.again.cancel()
     # clears an interrupt inside an earlier `exec`, which CPython would turn into an exit by SIGINT
     exec("")
-    with contextlib.suppress(ValueError):
+    with suppress(ValueError):
         for sign in _SIGNALS:
             if signal.getsignal(sign) is not signal.SIG_IGN:
                 signal.signal(sign, lambda *_: os._exit(code))

@@ -174,16 +174,18 @@ class Auditor:
         pair = data.get("pair")
         if pair:
             runs = f", {data['trials']:,} runs" if "trials" in data else ""
-            lines.append(
-                f"audited: {result.name}, relation {pair['relation']}{runs}, seed {data['seed']}"
-            )
-            lines.append(f"pair:    D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])}")
+            lines += [
+                f"audited: {result.name}, relation {pair['relation']}{runs}, seed {data['seed']}",
+                f"pair:    D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])}",
+            ]
         if data["witness"] is None:
             return "\n".join(lines)
         try:
-            path = self._write_witness(data["witness"])
+            file = self._witness_path(self._folder or Path(tempfile.mkdtemp(prefix="dpwitness-")))
+            write_json(file, strict(data["witness"]))
         except (InvalidArgument, OSError) as error:
             return "\n".join([*lines, f"witness: could not be written: {error_text(error)}"])
+        path = _display_path(file, self._here)
         lines.append(f"witness: {path}")
         if data["witness"]["target"] is None:
             lines.append(
@@ -200,13 +202,6 @@ class Auditor:
             ]
             lines.append(f"replay:  {shlex.join(['dpwitness', 'replay', path, *words])}")
         return "\n".join(lines)
-
-    def _write_witness(self, witness: Json) -> str:
-        """Write the witness and return its displayed path."""
-        folder = self._folder or Path(tempfile.mkdtemp(prefix="dpwitness-"))
-        path = self._witness_path(folder)
-        write_json(path, strict(witness))
-        return _display_path(path, self._here)
 
     def _witness_path(self, folder: Path) -> Path:
         return folder / f"witness-{slugs([self._test])[0]}-{self._audits}.json"

@@ -317,7 +317,10 @@ class RiskLaw(LineLaw):
         more = [(row, m) for row, m in rows if m > 0]
         less = [(row, -m) for row, m in rows if m < 0]
         gain, drop = (self.hessian(low, high, part).nonnegative_part() for part in (more, less))
-        common = self._common_hessian(low, high, more)
+        # the ridge, plus the records of both datasets, each with the smaller of its two weights
+        extra = {(row.x, row.y): m for row, m in more}
+        shared = [(row, arb(row.m) - extra.get((row.x, row.y), arb(0))) for row in self.rows]
+        common = arb(self.ridge) + self.hessian(low, high, [(row, m) for row, m in shared if m > 0])
         tops = [
             ((c + gain.upper()) / (c + drop.lower().nonnegative_part())).log()
             for c in (common.lower(), common.upper())
@@ -327,16 +330,6 @@ class RiskLaw(LineLaw):
             for c in (common.lower(), common.upper())
         ]
         return span(*bottoms)[0], span(*tops)[1]
-
-    def _common_hessian(self, low: float, high: float, more: Sequence[tuple[Row, Ball]]) -> Ball:
-        """Return the ridge plus the Hessian of the records of both datasets, each with the smaller
-        of its two weights.
-        """
-        extra = {(row.x, row.y): m for row, m in more}
-        common_rows = [(row, arb(row.m) - extra.get((row.x, row.y), arb(0))) for row in self.rows]
-        return arb(self.ridge) + self.hessian(
-            low, high, [(row, m) for row, m in common_rows if m > 0]
-        )
 
     def loss_parts(self, low: float, high: float, other: RiskLaw) -> tuple[Span, Span]:
         """Return float bounds on the noise part and the Jacobian part of the privacy loss over

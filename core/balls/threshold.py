@@ -79,7 +79,7 @@ def _integral(below: Sequence[float], above: Sequence[float], center: float, noi
     s = arb(noise.query)
     knots = sorted({*below, *above, center})
     origin = Fraction(knots[-1])
-    at = {x: _exact(Fraction(x) - origin) for x in knots}
+    at = {x: arb(fmpq(*(Fraction(x) - origin).as_integer_ratio())) for x in knots}
     edges: list[float | None] = [None, *knots, None]
     total = arb(0)
     for low, high in itertools.pairwise(edges):
@@ -108,8 +108,3 @@ def _integral(below: Sequence[float], above: Sequence[float], center: float, noi
                     (least + k) / s + sign / b, start, stop
                 )
     return total
-
-
-def _exact(x: Fraction) -> Ball:
-    """Return the ball of a fraction."""
-    return arb(fmpq(x.numerator, x.denominator))

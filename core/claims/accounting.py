@@ -107,9 +107,6 @@ class DPSGD(Curve):
     def for_canaries(self, owner: str) -> Training:
         return Training(self.sampling_probability, self.noise_multiplier, self.steps)
 
-    def with_parameter(self, value: float) -> DPSGD:
-        return DPSGD(self.sampling_probability, self.noise_multiplier, self.steps, value)
-
     def lines(self) -> Lines:
         return _dpsgd_lines(*self.numbers)
 

@@ -250,9 +250,6 @@ class GDP(Claim):
     def gaussian_parameter(self, squares: float) -> float:
         return math.sqrt(squares)
 
-    def with_parameter(self, value: float) -> GDP:
-        return GDP(value)
-
     def _grouped(self, size: int) -> GDP:
         return GDP(size * self.mu)
 

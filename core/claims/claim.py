@@ -14,7 +14,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -247,9 +247,9 @@ class Claim(ABC):
     # fixed additive delta of the notion; zero except for approximate DP
     delta_budget: float = 0.0
 
-    @abstractmethod
     def with_parameter(self, value: float) -> Claim:
         """Return the same notion with another free parameter."""
+        return replace(self, **{self.symbol: value})  # type: ignore[type-var]
 
     @abstractmethod
     def tradeoff(self, fpr: ArrayLike) -> FloatArray:

@@ -137,9 +137,6 @@ class RDP(RenyiClaim):
     def parse(cls, text: str) -> Claim:
         return RenyiCurve(*parse_points(text)) if "=" in text else RDP(*parse_numbers(text, 2))
 
-    def with_parameter(self, value: float) -> RDP:
-        return RDP(self.alpha, value)
-
     def _grouped(self, size: int) -> RDP:
         return RDP(*_renyi_of_group(self.alpha, self.epsilon, size, self))
 
@@ -223,9 +220,6 @@ class RenyiCurve(RenyiClaim):
     def of(self, numbers: Sequence[float]) -> RenyiCurve:
         return RenyiCurve(tuple(numbers[::2]), tuple(numbers[1::2]))
 
-    def with_parameter(self, value: float) -> RenyiCurve:
-        return RenyiCurve(self.orders, self.epsilons, value)
-
     def _grouped(self, size: int) -> RenyiCurve:
         least = 2 ** ((size - 1).bit_length() + 1)
         usable = [
@@ -290,9 +284,6 @@ class ZCDP(RenyiClaim):
 
     def __post_init__(self) -> None:
         require(self).positive("rho")
-
-    def with_parameter(self, value: float) -> ZCDP:
-        return ZCDP(value)
 
     def _grouped(self, size: int) -> ZCDP:
         """Return the claim for groups: k^2 rho (Bun and Steinke 2016, Proposition 1.9)."""

@@ -171,9 +171,6 @@ class _FewLines(Curve):
     def lines(self) -> Lines:
         return self.epsilons, self.deltas
 
-    def with_parameter(self, value: float) -> _FewLines:
-        return _FewLines(self.epsilons, self.deltas, value)
-
 
 @dataclass(frozen=True, init=False, repr=False)
 class TradeoffCurve(Curve):

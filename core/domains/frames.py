@@ -451,16 +451,16 @@ class Table(Domain):
         sides = [self._rows_as_numbers(side) for side in (pair.d0, pair.d1)]
         both = Counter(sides[0]) & Counter(sides[1])
         removed = [both, *(Counter([row]) for row in both if both.total() > 1)]
-        candidates = [[without(rows, some, tuple) for rows in sides] for some in removed]
-        candidates += [
+        candidates = [
+            *([without(rows, some, tuple) for rows in sides] for some in removed),
             [
                 [self._shortened_row(row, 0) if row in both else row for row in rows]
                 for rows in sides
-            ]
-        ]
-        candidates += [
-            [[self._shortened_row(row, digits) for row in rows] for rows in sides]
-            for digits in DIGITS
+            ],
+            *(
+                [[self._shortened_row(row, digits) for row in rows] for rows in sides]
+                for digits in DIGITS
+            ),
         ]
         for candidate in candidates:
             if candidate != sides:

@@ -81,11 +81,11 @@ class Texts(Domain):
 
     def contains(self, dataset: Any) -> bool:
         """Return whether the dataset is a list with an allowed number of texts of these words."""
-        if not isinstance(dataset, list | tuple) or not sized(
-            len(dataset), self.size, self.relation
-        ):
-            return False
-        return all(isinstance(text, str) and self._fits(text) for text in dataset)
+        return (
+            isinstance(dataset, list | tuple)
+            and sized(len(dataset), self.size, self.relation)
+            and all(isinstance(text, str) and self._fits(text) for text in dataset)
+        )
 
     def _fits(self, text: str) -> bool:
         """Return whether a text has only allowed words, and at most `longest` of them."""

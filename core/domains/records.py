@@ -56,12 +56,8 @@ class Tabular(Domain):
 
     size: int
     labels: tuple[float, ...] = ()
+    missing = False  # whether a feature may be NaN
     every_label = False  # whether each label must occur in both datasets
-
-    @property
-    def absent(self) -> bool:
-        """Return whether a feature may be NaN."""
-        return False
 
     @property
     @abstractmethod
@@ -195,7 +191,7 @@ class TableSampler(Draws[Tabular]):
         values[:, drawn] = integers_between(
             low[drawn], high[drawn], rng.random((count, len(drawn)))
         )
-        if domain.absent and not corners:
+        if domain.missing and not corners:
             values[rng.random(count) < 0.2] = np.nan
         if domain.labels:
             labels = rng.choice(np.array(domain.labels), count)
@@ -538,10 +534,6 @@ class Records(Tabular):
         low, high = (-math.inf, math.inf) if self.outside else self.extremes
         for first, second in truncated_tables(tables[0], tables[1], low, high):
             yield self.pair(first[:, 0], second[:, 0], pair.why)
-
-    @property
-    def absent(self) -> bool:
-        return self.missing
 
     @property
     def columns(self) -> FloatArray:

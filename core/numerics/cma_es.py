@@ -26,7 +26,6 @@ def minimize_cma_es(
     *,
     seed: int,
     evaluations: int,
-    population: int | None = None,
     deadline: float | None = None,
 ) -> FloatArray:
     """Minimize a function over R^k with CMA-ES from `start`, with initial step size `step`, and
@@ -60,8 +59,6 @@ def minimize_cma_es(
             "tolx": 1e-10,
             "tolflatfitness": 20,
         }
-        if population is not None:
-            options["popsize"] = population
         strategy = cma.CMAEvolutionStrategy(np.asarray(start, dtype=float), step, options)
         best, value = np.asarray(start, dtype=float), np.inf
         while not strategy.stop() and (deadline is None or time.monotonic() < deadline):

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba import njit
 from numba.core import caching
 from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
@@ -39,7 +38,7 @@ def jit_with(**options: Any) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         """Compile one kernel."""
-        compiled = njit(nogil=True, **options)(function)
+        compiled = numba.njit(nogil=True, **options)(function)
         with contextlib.suppress(Exception):  # the cache only saves time; a kernel works without it
             compiled._cache = _cache(function)
         return cast(F, compiled)
@@ -52,7 +51,7 @@ def jit_uncached(function: F) -> F:
 
     A disk cache could return the code compiled for another function of the user.
     """
-    return cast(F, njit(nogil=True)(function))
+    return cast(F, numba.njit(nogil=True)(function))
 
 
 _config: Any = numba.config

@@ -138,7 +138,10 @@ def minimise(problem: Problem) -> Minimum:
     if len(problem.y) == 0:
         return Minimum(np.zeros(problem.dimension), 0.0, 0.0)
     if not problem.loss.smooth:
-        return _minimize_with_kinks(problem.columns.T, problem)
+        alpha, gap = _solve_dual(problem.columns.T, problem)
+        return Minimum(
+            problem.columns @ alpha / problem.ridge, gap, math.sqrt(2.0 * gap / problem.ridge)
+        )
     nonzero = np.any(problem.columns != 0.0, axis=1)
     if not nonzero.all():
         inner = minimise(replace(problem, columns=problem.columns[nonzero]))
@@ -146,7 +149,7 @@ def minimise(problem: Problem) -> Minimum:
         w[nonzero] = inner.w
         return Minimum(w, inner.residual, inner.radius)
     zero = np.zeros(problem.dimension)
-    gradient_at_zero, factor, _ = _expand(problem, zero)
+    gradient_at_zero, factor = _expand(problem, zero)
     rows = zero[None, :].copy()
     failed, _ = minimize_rows(
         *_kernel_arguments(problem), zero, factor, -gradient_at_zero, 1e-14, rows
@@ -209,7 +212,7 @@ def minimize_perturbed_risk(problem: Problem, rows: FloatArray) -> FloatArray:
         )
     else:
         start = minimise(problem).w
-        offset, factor, _ = _expand(problem, start)
+        offset, factor = _expand(problem, start)
         failed, _ = minimize_rows(
             *_kernel_arguments(problem), start, factor, -offset, TOLERANCE, rows
         )
@@ -257,8 +260,8 @@ def _kernel_arguments(problem: Problem) -> _Arguments:
     return *problem.arguments, *bounds, problem.ridge
 
 
-def _expand(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the gradient of F_0 at w, the Cholesky factor of its Hessian, and the predictions."""
+def _expand(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the gradient of F_0 at w and the Cholesky factor of its Hessian."""
     d, n = problem.columns.shape
     u, slope, curvature, scratch = (np.empty(n) for _ in range(4))
     gradient, factor = np.empty(d), np.empty((d, d))
@@ -268,18 +271,12 @@ def _expand(problem: Problem, w: FloatArray) -> tuple[FloatArray, FloatArray, Fl
         raise ConvergenceError(
             f"minimise: the Hessian is numerically singular (ridge {problem.ridge:g})"
         )
-    return gradient, factor, u
-
-
-def _minimize_with_kinks(rows: FloatArray, problem: Problem) -> Minimum:
-    """Return the minimizer for the hinge or absolute loss, through the box-constrained dual."""
-    alpha, gap = _solve_dual(rows, problem)
-    direction = problem.y[:, None] * rows if problem.loss.name == "hinge" else rows
-    return Minimum(direction.T @ alpha / problem.ridge, gap, math.sqrt(2.0 * gap / problem.ridge))
+    return gradient, factor
 
 
 def _solve_dual(rows: FloatArray, problem: Problem) -> tuple[FloatArray, float]:
-    """Return the dual variables of the hinge or absolute loss, and the duality gap.
+    """Return the coefficients alpha of the minimizer sum_i alpha_i x_i / ridge for the hinge or
+    absolute loss, from the box-constrained dual, and the duality gap.
 
     Raises ConvergenceError if the gap is too large.
     """
@@ -304,7 +301,7 @@ def _solve_dual(rows: FloatArray, problem: Problem) -> tuple[FloatArray, float]:
             f"minimise: duality gap {gap:.3g} is above 1e-10 of the objective "
             f"{objective:.3g} (loss {problem.loss.name})"
         )
-    return alpha, gap
+    return problem.y * alpha if hinge else alpha, gap
 
 
 def minimize_kernel_risk(
@@ -337,11 +334,7 @@ def minimize_kernel_risk(
         return KernelMinimum(np.zeros(len(y)), 0.0, 0.0)
     if not loss.smooth:
         alpha, gap = _solve_dual(features, problem)
-        return KernelMinimum(
-            (y * alpha if loss.name == "hinge" else alpha) / ridge,
-            gap,
-            math.sqrt(2.0 * gap / ridge),
-        )
+        return KernelMinimum(alpha / ridge, gap, math.sqrt(2.0 * gap / ridge))
     w = minimise(problem).w
     u = features @ w
     # Compute the coefficients in two ways and keep the more accurate: the error of the slopes grows

@@ -25,16 +25,17 @@ from dpwitness.core.values.dataframe_backends import (
     GRAPHS,
     Parts,
     UnsupportedData,
+    from_parts,
     library_name,
     to_parts,
 )
-from dpwitness.core.values.dataframe_backends import from_parts as built
 from dpwitness.core.values.json_reader import (
     DIGITS,
     Json,
     Rule,
     anything,
     boolean,
+    checked,
     integer,
     items,
     listing,
@@ -304,7 +305,7 @@ class _Reader:
 
     def _build_library_object(self, parts: Parts, path: str) -> Any:
         try:
-            return built(parts)
+            return from_parts(parts)
         except UnsupportedData as error:
             raise InvalidArgument(f"{path}: {error}") from None
         except Exception as error:  # the library may raise anything on the content of a file
@@ -341,18 +342,14 @@ class _Reader:
             raise InvalidArgument(f"{path} must be a {cls.__name__}: {reason}") from None
 
 
-def _plain_float(value: Any, path: str) -> float:
-    """Return a JSON number as a float. Raise InvalidArgument for anything else."""
-    if not isinstance(value, float | int) or isinstance(value, bool):
-        refuse(path, "be two numbers", value)
-    return float(value)
+_plain_number = checked(
+    lambda value: isinstance(value, float | int) and not isinstance(value, bool), "be two numbers"
+)
 
 
-def _two_entries(value: Any, path: str) -> Any:
-    """Return a list of two entries. Raise InvalidArgument for anything else."""
-    if not isinstance(value, list) or len(value) != 2:
-        refuse(path, "be a list of two", value)
-    return value
+_two_entries = checked(
+    lambda value: isinstance(value, list) and len(value) == 2, "be a list of two"
+)
 
 
 def _column(value: Any, path: str) -> Any:
@@ -391,7 +388,7 @@ _SIMPLE: dict[str, Callable[[_Reader, Json, str], Any]] = {
     "float": lambda reader, fields, path: float(fields["value"]),
     "int": lambda reader, fields, path: int(fields["hex"], 16),
     "complex": lambda reader, fields, path: complex(
-        *(_plain_float(reader.read(v, path), path) for v in fields["value"])
+        *(_plain_number(reader.read(v, path), path) for v in fields["value"])
     ),
     "bytes": lambda reader, fields, path: bytes.fromhex(fields["hex"]),
     "bytearray": lambda reader, fields, path: bytearray.fromhex(fields["hex"]),

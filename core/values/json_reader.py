@@ -226,6 +226,17 @@ def refuse(path: str, rule: str, value: Any) -> NoReturn:
     raise InvalidArgument(f"{path or 'it'} must {rule}, got {short_json(value)}")
 
 
+def checked(test: Callable[[Any], bool], words: str) -> Rule:
+    """Return a rule for values for which `test` holds; an error says that they must `words`."""
+
+    def rule(value: Any, path: str) -> Any:
+        if not test(value):
+            refuse(path, words, value)
+        return value
+
+    return rule
+
+
 def integer(least: int | None = 0, most: int | None = None) -> Rule:
     """Return a rule for whole numbers between `least` and `most`. Booleans and 1.0 are refused."""
     bounds = (
@@ -235,18 +246,15 @@ def integer(least: int | None = 0, most: int | None = None) -> Rule:
         if most is None
         else f", between {least} and {most}"
     )
-
-    def rule(value: Any, path: str) -> Any:
-        fits = (
+    return checked(
+        lambda value: (
             isinstance(value, int)
             and not isinstance(value, bool)
             and (least is None or value >= least)
-        )
-        if not fits or (most is not None and value > most):
-            refuse(path, f"be a whole number{bounds}", value)
-        return value
-
-    return rule
+            and (most is None or value <= most)
+        ),
+        f"be a whole number{bounds}",
+    )
 
 
 def number(
@@ -293,22 +301,15 @@ def text(longest: int = 10_000, *, empty: bool = True) -> Rule:
     return rule
 
 
-def boolean(value: Any, path: str) -> bool:
-    """Return the value if it is true or false. Raise InvalidArgument for anything else."""
-    if not isinstance(value, bool):
-        refuse(path, "be true or false", value)
-    return value
+boolean = checked(lambda value: isinstance(value, bool), "be true or false")
 
 
 def one_of(*options: Any) -> Rule:
     """Return a rule for values equal to an option of the same type; 1 is not true."""
-
-    def rule(value: Any, path: str) -> Any:
-        if not any(type(value) is type(option) and value == option for option in options):
-            refuse(path, f"be one of {', '.join(map(short_json, options))}", value)
-        return value
-
-    return rule
+    return checked(
+        lambda value: any(type(value) is type(option) and value == option for option in options),
+        f"be one of {', '.join(map(short_json, options))}",
+    )
 
 
 def nullable(inner: Rule) -> Rule:

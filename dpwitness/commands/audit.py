@@ -250,21 +250,26 @@ def _run_audits(
             )
         )
     if args.search or not args.white_box:
-        options |= {
-            "stop": args.stop,
-            "time_limit": args.time_limit,
-            "store": args.store,
-            "extend_to": args.extend,
-        }
-        options |= {"sequential": args.sequential, "find": args.find, "trace": not args.no_trace}
-        options |= {"causes": not args.no_causes}
-        budget = {
-            "trials": args.trials,
-            "seconds": args.seconds,
-            "clock": args.clock,
-            "announce": announce,
-        }
-        results.append(audit(mechanism, pair=pairs or None, **budget, **common_options, **options))
+        results.append(
+            audit(
+                mechanism,
+                pair=pairs or None,
+                trials=args.trials,
+                seconds=args.seconds,
+                clock=args.clock,
+                announce=announce,
+                stop=args.stop,
+                time_limit=args.time_limit,
+                store=args.store,
+                extend_to=args.extend,
+                sequential=args.sequential,
+                find=args.find,
+                trace=not args.no_trace,
+                causes=not args.no_causes,
+                **common_options,
+                **options,
+            )
+        )
     return [replace(result, notes=(*result.notes, *notes)) for result in results]
 
 

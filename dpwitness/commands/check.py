@@ -184,19 +184,16 @@ def _check_one(
     for note in target.notes:
         print(plain(f"  note: {note}"), file=out)
     with workers(args, target) as executor:
-        budget = {
-            "trials": args.trials,
-            "seconds": args.seconds,
-            "clock": args.clock,
-            "announce": announce,
-        }
-        named = not matches(args.keyword, "")  # `not bits` names no check, `draws` does
         report = check_mechanism(
             target,
             seed=args.seed or 0,
-            **budget,
+            trials=args.trials,
+            seconds=args.seconds,
+            clock=args.clock,
+            announce=announce,
             checks=checks,
-            side_channels=named,
+            # `not bits` names no check, `draws` does
+            side_channels=not matches(args.keyword, ""),
             executor=executor,
             progress=print_finding,
         )

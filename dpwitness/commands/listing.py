@@ -149,16 +149,10 @@ def _domains() -> Rows:
     rows = []
     for name, kind in domain_kinds().items():
         text = (inspect.getdoc(kind) or "").partition("\n\n")[0]
-        rows.append(
-            {
-                "name": name,
-                "text": " ".join(text.split()).replace("`", ""),
-                "keys": field_texts(kind),
-            }
-        )
+        keys = field_texts(kind)
         rows += [
-            {"name": f"  {key}", "text": description}
-            for key, description in field_texts(kind).items()
+            {"name": name, "text": " ".join(text.split()).replace("`", ""), "keys": keys},
+            *({"name": f"  {key}", "text": words} for key, words in keys.items()),
         ]
     return rows
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 from contextlib import nullcontext
-from typing import Any
 
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json
@@ -72,18 +71,17 @@ def arguments(command: opts.Command) -> None:
     plan = command(
         "plan", "estimate, before an audit, how many runs find a violation and how long they take"
     )
-    opts.add_options(plan, _OPTIONS | {f"--{name}": _shape(name) for name in _SHAPES})
-
-
-def _shape(name: str) -> dict[str, Any]:
-    """Return the option of a shape of violations."""
-    return {
-        "group": "shape",
-        "dest": "shape",
-        "action": "store_const",
-        "const": name,
-        "help": f"the violation has the shape of {_SHAPES[name]}",
+    shapes = {
+        f"--{name}": {
+            "group": "shape",
+            "dest": "shape",
+            "action": "store_const",
+            "const": name,
+            "help": f"the violation has the shape of {text}",
+        }
+        for name, text in _SHAPES.items()
     }
+    opts.add_options(plan, _OPTIONS | shapes)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -114,14 +112,16 @@ def run(args: argparse.Namespace) -> int:
         if args.claim is not None:
             parse_claim(args.claim)
         example = None if None in (args.d0, args.d1) else dataset("d0", args.d0)
-        options: dict[str, Any] = {
-            "in_process": args.in_process,
-            "density": True,
-            "form": args.form,
-            "dataset": example,
-        }
         mechanism, name, _ = load(
-            args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **options
+            args.target,
+            keywords(args.kwargs),
+            args.python,
+            args.time_limit,
+            args.memory,
+            in_process=args.in_process,
+            density=True,
+            form=args.form,
+            dataset=example,
         )
         pair = pair_of(args.d0, args.d1, args.relation, mechanism)
     if isinstance(args.find, str):
@@ -129,13 +129,6 @@ def run(args: argparse.Namespace) -> int:
             promised(mechanism, claim_of(args, mechanism), "plan").parameter
             * (1 + float(args.find[:-1]) / 100)
         )
-    common = {
-        "find": args.find,
-        "trials": args.trials,
-        "shape": args.shape,
-        "power": args.power,
-        "confidence": args.confidence,
-    }
     try:
         with (
             opened(args, mechanism) if mechanism is not None else nullcontext() as executor,
@@ -147,7 +140,11 @@ def run(args: argparse.Namespace) -> int:
                 pair=pair,
                 executor=executor,
                 name=name,
-                **common,
+                find=args.find,
+                trials=args.trials,
+                shape=args.shape,
+                power=args.power,
+                confidence=args.confidence,
             )
     except MechanismFailed as error:
         announce(f"dpwitness plan: {error}")

@@ -8,12 +8,13 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json, write_outputs
-from dpwitness.console import announce
+from dpwitness.console import Line, announce
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
@@ -93,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     with (
         tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as name,
         redirected_stdout(),
-        _Line(args.quiet) as line,
+        closing(_Line(args.quiet)) as line,
     ):
         folder = Path(name)
         if not args.quiet:
@@ -147,14 +148,16 @@ def _scan(
         list[Any](),
     )
     begin = now()
-    options: Json = {
-        "python": python,
-        "folder": folder,
-        "memory": args.memory,
-        "seconds": args.seconds,
-        "trust": args.trust,
-    }
-    scan = prepare(args.package, report, **options, progress=line)
+    scan = prepare(
+        args.package,
+        report,
+        python=python,
+        folder=folder,
+        memory=args.memory,
+        seconds=args.seconds,
+        trust=args.trust,
+        progress=line,
+    )
     with limits(folder):
         names, declared = _entries(scan, python, args.memory)
     left = max(args.seconds - (now() - begin), 5.0)
@@ -166,7 +169,7 @@ def _scan(
             for outcome in audit_entries(plan, names, declared, line):
                 outcomes.append(outcome)
                 if outcome.verdict_name in ("VIOLATED", "SUSPECT"):
-                    line.clear()
+                    line.close()
                     announce(
                         f"{outcome.name}: {outcome.results[0].headline()} (after "
                         f"{now() - begin:.0f} {unit})"
@@ -174,7 +177,7 @@ def _scan(
             interrupted = False
         except KeyboardInterrupt:
             interrupted = True
-    line.clear()
+    line.close()
     scan.save({**scan.budgets, **budgets_of(outcomes)})
     return scan, outcomes, interrupted
 
@@ -284,30 +287,13 @@ def _summary(rows: Sequence[Json]) -> str:
     )
 
 
-class _Line:
+class _Line(Line):
     """Progress on one line of a terminal; nothing on other streams."""
 
     def __init__(self, quiet: bool) -> None:
-        self._stream = sys.stderr
-        self._shown = not quiet and self._stream.isatty() and os.environ.get("TERM") != "dumb"
-        self._length = 0
+        super().__init__(sys.stderr)
+        self._shown = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     def __call__(self, text: str) -> None:
         if self._shown:
-            line = plain(text)[:100]
-            self._stream.write("\r" + line.ljust(self._length))
-            self._stream.flush()
-            self._length = len(line)
-
-    def clear(self) -> None:
-        """Erase the line."""
-        if self._length:
-            self._stream.write("\r" + " " * self._length + "\r")
-            self._stream.flush()
-            self._length = 0
-
-    def __enter__(self) -> _Line:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
+            self.draw(plain(text)[:100])

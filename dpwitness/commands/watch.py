@@ -79,13 +79,15 @@ def run(args: argparse.Namespace) -> int:
         )
     try:
         with open_store(args.store) as store, redirected_stdout():
-            options = {
-                "seconds": args.seconds,
-                "trials": args.trials,
-                "confidence": args.confidence,
-                "time_limit": args.time_limit,
-            }
-            watched = watch(found, store, announce=announce, **options)
+            watched = watch(
+                found,
+                store,
+                announce=announce,
+                seconds=args.seconds,
+                trials=args.trials,
+                confidence=args.confidence,
+                time_limit=args.time_limit,
+            )
     finally:
         for each in found:
             getattr(each.mechanism, "close", lambda: None)()

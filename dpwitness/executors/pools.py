@@ -4,7 +4,6 @@ group and ends with its parent.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.util
 import logging
@@ -16,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
 from multiprocessing import parent_process, resource_tracker
@@ -73,7 +72,7 @@ def delay_signals() -> Iterator[None]:
     resource_tracker.ensure_running()  # starting the tracker later would unblock SIGINT
     received: list[tuple[int, Any]] = []
     handlers = {}
-    with contextlib.suppress(ValueError):  # not in the main thread
+    with suppress(ValueError):  # not in the main thread
         for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if callable(found := signal.getsignal(sign)):
                 signal.signal(sign, lambda *arguments: received.append(arguments))
@@ -109,7 +108,7 @@ def end(pid: int) -> None:
     `start_contained_worker` has no group yet and is killed alone.
     """
     for kill in (os.killpg, os.kill):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             kill(pid, signal.SIGKILL)
 
 
@@ -117,7 +116,7 @@ def start_contained_worker(parent: int) -> None:
     """Put this worker into its own process group, leave Ctrl-C to the parent, and make the worker
     end with its parent.
     """
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.setpgid(0, 0)
     set_worker_signals()
     if os.getppid() != parent:
@@ -131,7 +130,7 @@ def set_worker_signals() -> None:
     for sign in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sign, signal.SIG_DFL)  # a fork inherits the parent's handlers
     if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
+        with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
@@ -142,7 +141,7 @@ def _exit_with_parent() -> None:
     found = parent_process()
     if found is not None:
         wait([found.sentinel])
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.killpg(0, signal.SIGKILL)
         os._exit(1)
 
@@ -165,20 +164,21 @@ def local(count: int) -> Iterator[Executor]:
     import dask
     from distributed import Client, LocalCluster
 
-    options: dict[str, Any] = {
-        "n_workers": count,
-        "threads_per_worker": 1,
-        "processes": True,
-        "host": "127.0.0.1",
-        "memory_limit": 0,
-    }
-    options |= {"dashboard_address": None, "silence_logs": logging.CRITICAL}
     with (
         tempfile.TemporaryDirectory(prefix="dpwitness-", ignore_cleanup_errors=True) as folder,
         _silent_log(),
     ):
         with delay_signals(), dask.config.set(_CONFIG):
-            cluster = LocalCluster(**options, local_directory=folder)
+            cluster = LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                memory_limit=0,
+                dashboard_address=None,
+                silence_logs=logging.CRITICAL,
+                local_directory=folder,
+            )
         try:
             with Client(cluster, set_as_default=False) as client:
                 yield DaskExecutor(client, remote=False)
@@ -203,7 +203,7 @@ def remote_cluster(address: str) -> Iterator[Executor]:
         with client:
             _require_same_versions(client, address)
             yield DaskExecutor(client, remote=True)
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 client.run(close_idle, on_error="ignore")
 
 

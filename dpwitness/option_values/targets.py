@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpwitness.auditors.scanning.audits import with_guess
 from dpwitness.auditors.witnesses.verdicts import Result
@@ -25,9 +25,6 @@ from dpwitness.mechanisms.wrappers.programs.target import Isolated, Target
 from dpwitness.mechanisms.wrappers.recognition import recognize, split_form
 from dpwitness.option_values.datasets import dataset, keywords, shortened
 from dpwitness.option_values.user_code import check_signature, load_object, printed_traceback
-
-if TYPE_CHECKING:
-    from dpwitness.mechanisms.wrappers.programs.target import Target
 
 
 def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str, Json]:
@@ -53,9 +50,15 @@ def load_mechanism(args: argparse.Namespace, **options: bool) -> tuple[Any, str,
         if None in (getattr(args, "d0", None), getattr(args, "d1", None))
         else dataset("d0", args.d0)
     )
-    more: dict[str, Any] = {"dataset": example, "form": getattr(args, "form", None), **options}
     return load(
-        args.target, keywords(args.kwargs), args.python, args.time_limit, args.memory, **more
+        args.target,
+        keywords(args.kwargs),
+        args.python,
+        args.time_limit,
+        args.memory,
+        dataset=example,
+        form=getattr(args, "form", None),
+        **options,
     )
 
 
@@ -72,9 +75,10 @@ def _load_query(args: argparse.Namespace) -> tuple[Any, str, Json]:
     )
     if args.query is None:
         raise InvalidArgument("--dsn needs a --query")
-    kwargs = {"dsn": args.dsn, "query": args.query}
-    kwargs |= {
-        key: getattr(args, key) for key in ("table", "setup") if getattr(args, key) is not None
+    kwargs = {
+        key: getattr(args, key)
+        for key in ("dsn", "query", "table", "setup")
+        if getattr(args, key) is not None
     }
     if args.domain is not None:
         kwargs["domain"] = keywords(args.domain, "--domain")
@@ -314,8 +318,6 @@ def declared_target(args: argparse.Namespace) -> tuple[Target, Json] | None:
     it; None otherwise.
     """
     from dpwitness.mechanisms.wrappers.programs.declared import declarations
-    from dpwitness.mechanisms.wrappers.programs.environments import adapter_file
-    from dpwitness.mechanisms.wrappers.programs.target import Target
 
     place, _, name = (args.target or "").rpartition(":")
     file = Path(place).expanduser() if place.endswith(".py") else adapter_file(place)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.workers.loading import find_target, load_target, relative
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.mechanisms.wrappers.programs.inside.introspection import method_hint
+from dpwitness.mechanisms.wrappers.programs.inside.introspection import Unfit, check_call
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 from dpwitness.terminal import redirected_stdout
 
@@ -94,24 +93,10 @@ def _print_user_traceback(error: BaseException) -> None:
 
 def check_signature(mechanism: Any, name: str) -> None:
     """Raise InvalidArgument unless the mechanism can be called as f(dataset, size, rng)."""
-    run: Any = getattr(mechanism, "sample", mechanism)
-    if not callable(run):
-        hint = method_hint(mechanism, name)
-        raise InvalidArgument(
-            f"target must be a mechanism or a function, {name} is of type "
-            f"{type(mechanism).__name__}{hint}"
-        )
-    bound: dict[str, Any] = {}
-    if isinstance(run, functools.partial):
-        run, bound = run.func, run.keywords
+    found, kwargs = mechanism, dict[str, Any]()
+    if isinstance(mechanism, functools.partial):
+        found, kwargs = mechanism.func, mechanism.keywords
     try:
-        signature = inspect.signature(run)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(None, 1, None, **bound)
-    except TypeError as error:
-        raise InvalidArgument(
-            "target must be callable as f(dataset, size, rng) once kwargs are bound, "
-            f"{name}{signature}: {error}"
-        ) from None
+        check_call(found, name, kwargs)
+    except Unfit as error:
+        raise InvalidArgument(str(error)) from None

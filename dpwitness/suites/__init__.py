@@ -41,27 +41,19 @@ def _zoo() -> list[Case]:
 def _papers() -> list[Case]:
     from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
-    found = []
-    for name, specimen in paper_zoo().items():
-        paper_mechanism, truth = specimen.mechanism, specimen.mechanism.truth
-        more: dict[str, Any] = {
-            "truth": truth,
-            "settled": specimen.settled,
-            "bits": False,
-            "white_box": True,
-        }
-        found.append(
-            Case(name, paper_mechanism, pairs=specimen.pairs, trials=specimen.trials, **more)
+    return [
+        Case(
+            name,
+            specimen.mechanism,
+            pairs=specimen.pairs,
+            truth=specimen.mechanism.truth,
+            settled=specimen.settled,
+            bits=False,
+            trials=specimen.trials,
+            white_box=True,
         )
-    return found
-
-
-def _third_party() -> list[Case]:
-    return list(from_clone("libraries.suite", "the suite third-party").cases())
-
-
-def _third_party_rows(results: list[Json], missing: dict[str, str], folder: Path) -> None:
-    from_clone("libraries.suite", "the suite third-party").write_rows(results, missing, folder)
+        for name, specimen in paper_zoo().items()
+    ]
 
 
 def _papers_page(_: list[Json], __: dict[str, str], folder: Path) -> None:
@@ -71,6 +63,10 @@ def _papers_page(_: list[Json], __: dict[str, str], folder: Path) -> None:
     if is_clone():
         page = from_clone("pages.papers.claims_page", "the page of the papers")
         page.write(list(run_all(seconds=60.0, quick=False, seed=0)), folder)
+
+
+def _third_party() -> Any:
+    return from_clone("libraries.suite", "the suite third-party")
 
 
 SUITES: dict[str, Suite] = {
@@ -91,9 +87,9 @@ SUITES: dict[str, Suite] = {
     "third-party": Suite(
         "third-party",
         "third-party libraries, each in its own interpreter; pairs from the declared domains",
-        _third_party,
+        lambda: list(_third_party().cases()),
         200_000,
-        page=_third_party_rows,
+        page=lambda *rows: _third_party().write_rows(*rows),
     ),
 }
 

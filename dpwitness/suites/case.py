@@ -221,7 +221,17 @@ def run_case(
         progress=progress,
         store=store,
     )
-    enclosed = _certify_case(case, result)
+    enclosed = None
+    # without a density the loss of the audited pair cannot be enclosed
+    if case.white_box and result.pair is not None and has_capability(case.mechanism, WhiteBox):
+        enclosed = certify(
+            case.mechanism,
+            result.pair,
+            result.claim,
+            trials=_WHITE_BOX_TRIALS,
+            seed=result.seed,
+            name=case.name,
+        )
     right, why = compare(case, result, enclosed)
     data = result_json(result) | case.details(result)
     if case.white_box:
@@ -235,22 +245,6 @@ def run_case(
         word = "violated" if case.truth.breaks(result.claim) else "kept"
         data["expected"] = f"{word}: {result.claim.symbol} = {figure(case.truth.parameter)}"
     return Outcome(case, result, data, right, why)
-
-
-def _certify_case(case: Case, result: AuditResult) -> CertifyResult | None:
-    """Return the enclosed privacy loss of the audited pair; None without a density, or if the case
-    does not request an enclosure.
-    """
-    if not case.white_box or result.pair is None or not has_capability(case.mechanism, WhiteBox):
-        return None
-    return certify(
-        case.mechanism,
-        result.pair,
-        result.claim,
-        trials=_WHITE_BOX_TRIALS,
-        seed=result.seed,
-        name=case.name,
-    )
 
 
 def _enclosure_json(found: CertifyResult | None) -> Json:

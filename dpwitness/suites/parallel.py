@@ -14,6 +14,7 @@ from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.executors.pools import pool
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.reports.audit.document import result_json
+from dpwitness.suites import suite_of
 from dpwitness.suites.case import Case, Outcome, Suite, run_case
 
 
@@ -37,7 +38,17 @@ def run_cases_in_parallel(
             try:
                 yield replace(future.result(), case=case)
             except BrokenExecutor as error:
-                yield _error_outcome(case, suite, str(error))
+                result = AuditResult(
+                    name=case.name,
+                    claim=case.claim or case.mechanism.claim,
+                    verdict=Verdict.ERROR,
+                    confidence=suite.confidence,
+                    seed=suite.seed,
+                    notes=(str(error),),
+                    trials=0,
+                    requested=case.trials or suite.trials,
+                )
+                yield Outcome(case, result, result_json(result), None)
 
 
 def _cost(case: Case) -> int:
@@ -53,8 +64,6 @@ def _cost(case: Case) -> int:
 
 @cache
 def _cases_by_name(name: str) -> dict[str, Case]:
-    from dpwitness.suites import suite_of
-
     return {case.name: case for case in suite_of(name).cases()}
 
 
@@ -62,24 +71,7 @@ def _run_in_worker(suite: str, name: str, options: dict[str, Any]) -> Outcome:
     """Run one case in a worker. Fields that cannot be pickled, or that the caller has already, are
     dropped from the outcome.
     """
-    from dpwitness.suites import suite_of
-
     outcome = run_case(_cases_by_name(suite)[name], defaults=suite_of(suite), **options)
     if isinstance(outcome.case.mechanism, Target):
         outcome.case.mechanism.close()
     return replace(outcome, case=Case(name, None), result=replace(outcome.result, mechanism=None))
-
-
-def _error_outcome(case: Case, suite: Suite, why: str) -> Outcome:
-    """Return the outcome of a case whose worker died."""
-    result = AuditResult(
-        name=case.name,
-        claim=case.claim or case.mechanism.claim,
-        verdict=Verdict.ERROR,
-        confidence=suite.confidence,
-        seed=suite.seed,
-        notes=(why,),
-        trials=0,
-        requested=case.trials or suite.trials,
-    )
-    return Outcome(case, result, result_json(result), None)

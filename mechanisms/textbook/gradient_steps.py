@@ -40,12 +40,12 @@ def subsampled_gaussian_pld(
     """
     from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
-    options = {
-        "sampling_prob": sampling_probability,
-        "value_discretization_interval": _LOSS_INTERVAL,
-        "use_connect_dots": True,
-    }
-    single = from_gaussian_mechanism(noise_multiplier, **options)
+    single = from_gaussian_mechanism(
+        noise_multiplier,
+        sampling_prob=sampling_probability,
+        value_discretization_interval=_LOSS_INTERVAL,
+        use_connect_dots=True,
+    )
     return single.self_compose(int(steps)) if steps > 1 else single
 
 

@@ -332,13 +332,11 @@ def _class_form(found: Any, name: str, kwargs: Dict[str, Any], dataset: Any) -> 
         unbound = [
             key for key, value in public.items() if isinstance(value, (staticmethod, classmethod))
         ]
-        has = "give it one, or a method __call__" + (
-            f"; or audit {name}.{unbound[0]}" if unbound else ""
-        )
         has = (
             f"it has {', '.join(methods)}: choose one, as in {name}.{methods[0]}"
             if methods
-            else has
+            else "give it one, or a method __call__"
+            + (f"; or audit {name}.{unbound[0]}" if unbound else "")
         )
         raise InvalidArgument(f"{name} must have one method that takes a dataset, {has}")
     return (
@@ -355,10 +353,13 @@ def _takes_data(found: Any, key: str) -> bool:
     if isinstance(inspect.getattr_static(found, key), staticmethod):
         return False
     accepted = (parameters(getattr(found, key)) or [])[1:]
-    if not accepted or accepted[0].name in SEEDS:
-        return False
-    return accepted[0].name.lower() in DATA or (
-        key in RELEASES and accepted[0].default is inspect.Parameter.empty
+    return (
+        bool(accepted)
+        and accepted[0].name not in SEEDS
+        and (
+            accepted[0].name.lower() in DATA
+            or (key in RELEASES and accepted[0].default is inspect.Parameter.empty)
+        )
     )
 
 
@@ -386,12 +387,11 @@ def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: 
     has = [
         key
         for key in vars(estimator)
-        if key[0] != "_" and key[-1] == "_" and key not in before and key not in _BOOKKEEPING
-    ]
-    has = [
-        key
-        for key in has
-        if isinstance(getattr(estimator, key), (int, float, np.ndarray, np.generic, list, tuple))
+        if key[0] != "_"
+        and key[-1] == "_"
+        and key not in before
+        and key not in _BOOKKEEPING
+        and isinstance(getattr(estimator, key), (int, float, np.ndarray, np.generic, list, tuple))
     ]
     if "coef_" in has:
         return "coef_,intercept_" if "intercept_" in has else "coef_"

@@ -211,7 +211,7 @@ class Interactive(PerRun):
         return (
             PerRun.__reduce__(self)
             if self.base is None
-            else (_against, (self.base, self.adversary))
+            else (Interactive.against, (self.base, self.adversary))
         )
 
     def against(self, adversary: Any) -> Interactive:
@@ -388,8 +388,3 @@ def corner(queries: Dict[str, Any]) -> List[float]:
     if "ball" in queries:
         return [float(queries["ball"]), *[0.0] * (int(queries["dimension"]) - 1)]
     return [float(value) for value in queries["high"]]
-
-
-def _against(base: Interactive, adversary: Any) -> Interactive:
-    """Return the mechanism of a session against another adversary, for unpickling."""
-    return base.against(adversary)

@@ -74,7 +74,14 @@ class Obligations:
         coupling = Coupling(
             program, alignment, self.terms, lambda noise: self.symbol(f"noise {noise.name}", "real")
         )
-        self.start = coupling.step(0, self._first_state())
+        names = {**self.public, BREAK: self.terms.number(False)}
+        proof = {
+            "index": self.terms.number(0),
+            "output": self.symbol("proof.output", "int"),
+            "changed": self.terms.number(False),
+            **{group.name: self.terms.number(0.0) for group in program.groups},
+        }
+        self.start = coupling.step(0, State(names, dict(names), proof))
         self.start.state.proof["index"] = self.terms.number(0)
         self.head = self._any_state(self.start.state)
         self.head_facts = [*self.given, *self.start.facts, self.head.proof["index"] >= 0]
@@ -97,19 +104,6 @@ class Obligations:
             base = alignment[noise.name].base if noise.name in alignment else None
             if base is not None and not names_in(base) <= noise.defined | {"abs"}:
                 raise ValueError(f"the shift of {noise.name} reads later variables")
-
-    def _first_state(self) -> State:
-        side = {**self.public, BREAK: self.terms.number(False)}
-        proof = {
-            "index": self.terms.number(0),
-            "output": self.symbol("proof.output", "int"),
-            "changed": self.terms.number(False),
-        }
-        return State(
-            side,
-            dict(side),
-            proof | {group.name: self.terms.number(0.0) for group in self.program.groups},
-        )
 
     def _any_state(self, start: State) -> State:
         """Return a state at the head of the loop, where unknowns replace all that the
@@ -184,25 +178,16 @@ class Obligations:
                 step,
                 self.hold(invariants, self.next.state),
             )
-        final = self._final(head)
-        yield "outputs after the loop agree", final, [*self.end.required, *self._returned()]
-        yield "the cost is within the budget", *self._cost(final)
-
-    def _final(self, head: list[Any]) -> list[Any]:
-        state = self.end.state
-        facts = [*head, *self.end.facts, state.proof["index"] == self.public[SIZE]]
-        return (
-            [*facts, state.proof["output"] == state.left[self.program.output]]
-            if self.program.output
-            else facts
-        )
-
-    def _returned(self) -> list[Any]:
-        sides = self.end.state.left, self.end.state.right
-        return [
-            value(item, sides[0], self.terms) == value(item, sides[1], self.terms)
+        end = self.end.state
+        final = [*head, *self.end.facts, end.proof["index"] == self.public[SIZE]]
+        if self.program.output:
+            final.append(end.proof["output"] == end.left[self.program.output])
+        returned = [
+            value(item, end.left, self.terms) == value(item, end.right, self.terms)
             for item in self.program.returns
         ]
+        yield "outputs after the loop agree", final, [*self.end.required, *returned]
+        yield "the cost is within the budget", *self._cost(final)
 
     def _cost(self, facts: list[Any]) -> tuple[list[Any], list[Any]]:
         """Return facts and goal of the cost, as polynomials: reciprocals of parameters are unknowns

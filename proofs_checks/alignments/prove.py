@@ -114,10 +114,12 @@ class ProofResult(Result):
 
     def lines(self) -> list[str]:
         """Return the headline, the alignment, the assumptions and the notes, one per line."""
+        several = len(self.proofs) > 1
         moves = [
             f"{name} moves by {move}"
+            + (f" (changes in {list(proof.direction)})" if several else "")
             for proof in self.proofs
-            for name, move in _labelled(proof, len(self.proofs) > 1)
+            for name, move in proof.alignment.items()
         ]
         return [
             *(self.headline(), *(f"  alignment  {move}" for move in moves)),
@@ -135,23 +137,17 @@ class ProofResult(Result):
             }
             for p in self.proofs
         ]
-        fields = {
-            "proofs": proofs,
-            "assumptions": list(self.assumptions),
-            "alignments_tried": self.tried,
-        }
         return document(
             self,
             "proof",
             self.promise,
-            fields | {"audit": None if self.audit is None else self.audit.to_json()},
+            {
+                "proofs": proofs,
+                "assumptions": list(self.assumptions),
+                "alignments_tried": self.tried,
+                "audit": None if self.audit is None else self.audit.to_json(),
+            },
         )
-
-
-def _labelled(proof: Proved, several: bool) -> list[tuple[str, str]]:
-    low, high = proof.direction
-    label = f" (changes in [{low}, {high}])" if several else ""
-    return [(name, move + label) for name, move in proof.alignment.items()]
 
 
 def prove(
@@ -230,19 +226,21 @@ def prove(
             float(value(program.budget, {**program.defaults, SIZE: len(pair.d0)}, Numbers))
             for pair in chosen
         )
-        options: dict[str, Any] = {
-            "trials": trials,
-            "confidence": confidence,
-            "seed": seed,
-            "name": program.name,
-            "bits": False,
-        }
-        result = audit(one_run(function), claim=PureDP(budget), pair=chosen, **options)
-        notes.append(
-            f"the audit ran at the defaults of the parameters, on {len(chosen)} pairs that "
-            "refute many alignments"
+        result = audit(
+            one_run(function),
+            claim=PureDP(budget),
+            pair=chosen,
+            trials=trials,
+            confidence=confidence,
+            seed=seed,
+            name=program.name,
+            bits=False,
         )
-        notes += [] if result.verdict is Verdict.VIOLATED else [f"audit: {result.headline()}"]
+        notes += [
+            f"the audit ran at the defaults of the parameters, on {len(chosen)} pairs that "
+            "refute many alignments",
+            *([] if result.verdict is Verdict.VIOLATED else [f"audit: {result.headline()}"]),
+        ]
     verdict = (
         Verdict.VIOLATED
         if result is not None and result.verdict is Verdict.VIOLATED

@@ -125,25 +125,23 @@ class _Reader:
             item if self._is_list(item) else self.expression(item, extra)[0] for item in items
         )
         block, query, index, carried = found
-        public: dict[str, Any] = {
-            "name": self.function.__name__,
-            "budget": budget,
-            "where": where,
-            "neighbors": neighbors,
-        }
-        names: dict[str, Any] = {
-            "defaults": self.defaults,
-            "positive": frozenset(self.positive),
-            "types": self.types,
-        }
-        loop: dict[str, Any] = {"query": query, "index": index, "body": block, "carried": carried}
-        ends: dict[str, Any] = {
-            "before": before,
-            "after": (*after, *extra),
-            "returned": returned,
-            "is_tuple": isinstance(last, ast.Tuple),
-        }
-        program = Program(**public, **names, **loop, **ends)
+        program = Program(
+            name=self.function.__name__,
+            budget=budget,
+            where=where,
+            neighbors=neighbors,
+            defaults=self.defaults,
+            positive=frozenset(self.positive),
+            types=self.types,
+            query=query,
+            index=index,
+            body=block,
+            carried=carried,
+            before=before,
+            after=(*after, *extra),
+            returned=returned,
+            is_tuple=isinstance(last, ast.Tuple),
+        )
         if problem := number_problem(program):
             raise self.fail(self.tree, problem)
         return program

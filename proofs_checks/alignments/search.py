@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 import random
 import time
 from collections.abc import Iterator
@@ -166,7 +167,7 @@ class Trial:
         cost = sum(
             float(group.rate.coefficient)
             * state.proof[group.name]
-            * _product(group.rate.powers, state.left)
+            * math.prod((state.left[name] ** power for name, power in group.rate.powers), start=1.0)
             for group in program.groups
         )
         return bool(cost > value(program.budget, state.left, Numbers) * (1 + _TOLERANCE))
@@ -199,13 +200,6 @@ class Trial:
         iteration = -2
         last = coupling.step(2, found.state)
         return last.state if all(found.required) and all(last.required) else None
-
-
-def _product(powers: tuple[tuple[str, int], ...], names: dict[str, Any]) -> float:
-    result = 1.0
-    for name, power in powers:
-        result *= names[name] ** power
-    return result
 
 
 def trials(program: Program, direction: tuple[int, int], seed: int) -> list[Trial]:

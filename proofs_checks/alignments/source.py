@@ -127,11 +127,10 @@ def _check_defaults(function: Any, tree: ast.FunctionDef) -> None:
     given = tree.args
     written = {
         argument.arg: default
-        for argument, default in zip(given.args[::-1], given.defaults[::-1], strict=False)
-    }
-    written |= {
-        argument.arg: default
-        for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+        for argument, default in (
+            *zip(given.args[::-1], given.defaults[::-1], strict=False),
+            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+        )
         if default
     }
     for name, default in defaults_of(function).items():

@@ -18,6 +18,7 @@ from dpwitness.core.values.json_reader import (
     Rule,
     anything,
     boolean,
+    checked,
     integer,
     items,
     listing,
@@ -27,7 +28,6 @@ from dpwitness.core.values.json_reader import (
     printable,
     read_json,
     record,
-    refuse,
     text,
 )
 from dpwitness.core.values.validation import InvalidArgument
@@ -130,22 +130,18 @@ def entries_of(document: Json) -> list[Entry]:
     ]
 
 
-def _witness_file_rule(value: Any, path: str) -> Any:
-    """Accept a witness file name; reject URLs, because pages link to the value."""
-    return (
-        value
-        if isinstance(value, str) and _WITNESS_PATH.fullmatch(value)
-        else refuse(path, "be named witness-NAME.json", value)
-    )
+# rejects URLs, because pages link to the value
+_witness_file = checked(
+    lambda value: isinstance(value, str) and _WITNESS_PATH.fullmatch(value) is not None,
+    "be named witness-NAME.json",
+)
 
 
-def _symbol_rule(value: Any, path: str) -> Any:
-    """Accept a parameter name of letters; formats print the value without escapes."""
-    return (
-        value
-        if isinstance(value, str) and re.fullmatch("[A-Za-z]{1,40}", value)
-        else refuse(path, "consist of letters A to Z", value)
-    )
+# formats print the value without escapes
+_symbol = checked(
+    lambda value: isinstance(value, str) and re.fullmatch("[A-Za-z]{1,40}", value) is not None,
+    "consist of letters A to Z",
+)
 
 
 _extended = nullable(number(words_allowed=("inf", "-inf", "nan")))
@@ -173,12 +169,12 @@ _FIELDS = {
     "headline": text(TEXT),
     "claim": nullable(text(TEXT)),
     "relation": nullable(text(TEXT)),
-    "parameter": _symbol_rule,
+    "parameter": _symbol,
     "notes": _texts,
     "pair": _PAIR,
     "environment": items(text(TEXT)),
     "witness": nullable(items(anything)),
-    "witness_file": nullable(_witness_file_rule),
+    "witness_file": nullable(_witness_file),
     "description": nullable(text(TEXT)),
     "seed": nullable(integer()),
     "right": nullable(boolean),
@@ -289,13 +285,13 @@ def checked_document(found: Any, name: str = "document") -> Json:
                     _check_fields(
                         rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}."
                     )
-        checked = check_conclusions(dict(found), name)
+        results = check_conclusions(dict(found), name)
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
     usual: Json = {"title": "Audits", "command": None, "environment": {}}
     return (
         dict(found)
-        | {"results": checked}
+        | {"results": results}
         | {key: value for key, value in usual.items() if key not in found}
     )
 

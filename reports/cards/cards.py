@@ -94,9 +94,9 @@ def card(entry: Entry) -> list[str]:
             lines += [
                 "The witness file names no mechanism, because this mechanism cannot be "
                 "imported from a module: call "
-                "`dpwitness.replay(file, mechanism=...)` instead."
+                "`dpwitness.replay(file, mechanism=...)` instead.",
+                "",
             ]
-            lines += [""]
     lines += [*table(("", ""), card_facts(entry)), ""]
     if below := table_below_facts(entry):
         lines += [*below, ""]
@@ -233,8 +233,9 @@ def _black_box_facts(entry: Entry) -> Facts:
             ),
             ("how sure", _format_confidence(entry)),
         ]
-    facts.append(("budget", _format_budget(result)))
-    facts += [
+    return [
+        *facts,
+        ("budget", _format_budget(result)),
         ("exact privacy loss", _format_enclosure(result)),
         *pair_facts(result),
         ("event", escaped_markdown(result.get("description") or "")),
@@ -249,7 +250,6 @@ def _black_box_facts(entry: Entry) -> Facts:
         ),
         *run_facts(result),
     ]
-    return facts
 
 
 def _format_enclosure(result: Json) -> str:

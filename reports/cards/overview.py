@@ -122,9 +122,9 @@ def family_confidence(entries: Sequence[Entry], together: Family | None) -> str:
         text = (
             f"the {_plural(len(together.refuted), 'claim')} of "
             f"{_join_names([entries[i] for i in together.refuted])} "
+            f"{'is' if len(together.refuted) == 1 else 'are'} refuted; "
+            f"the probability that any such refutation is false is at most {error}."
         )
-        text += f"{'is' if len(together.refuted) == 1 else 'are'} refuted; "
-        text += f"the probability that any such refutation is false is at most {error}."
     else:
         text = f"no claim is refuted at a family-wise error of {error}."
     if together.alone:
@@ -229,7 +229,9 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
             lambda e: (
                 figure(e.result.get("detectable")) if _lower_bound(e.result) is not None else "-"
             ),
-            _detectable,
+            lambda e: (
+                number(e.result.get("detectable")) if _lower_bound(e.result) is not None else None
+            ),
         ),
         Column(
             "low bits",
@@ -266,12 +268,6 @@ def _format_certified(entry: Entry) -> str:
 def _share(result: Json) -> float | None:
     limit, least = number(result.get("limit")), _lower_bound(result)
     return least / limit if limit and least is not None else None
-
-
-def _detectable(entry: Entry) -> float | None:
-    return (
-        number(entry.result.get("detectable")) if _lower_bound(entry.result) is not None else None
-    )
 
 
 def _format_enclosure(result: Json) -> str:

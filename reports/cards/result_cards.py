@@ -165,20 +165,18 @@ def _metamorphic_facts(entry: Entry) -> Facts:
     result = entry.result
     facts = [("relation", escaped_markdown(str(result.get("claim", ""))))]
     if result.get("finding"):
-        facts.append(("finding", escaped_markdown(str(result["finding"]))))
         facts += [
-            (f"input {i}", code(dataset(each))) for i, each in enumerate(result.get("case") or [])
-        ]
-        facts += [
-            (f"output {i}", code(dataset(each)))
-            for i, each in enumerate(result.get("outputs") or [])
-        ]
-        facts.append(
+            ("finding", escaped_markdown(str(result["finding"]))),
+            *(
+                (f"{side} {i}", code(dataset(each)))
+                for side, field in (("input", "case"), ("output", "outputs"))
+                for i, each in enumerate(result.get(field) or [])
+            ),
             (
                 "probability of a false finding",
                 figure(result.get("error"), 3) if result.get("error") else "0: an exact comparison",
-            )
-        )
+            ),
+        ]
     return [*facts, ("budget", f"{count(result.get('tried'))} cases"), *run_facts(result)]
 
 
@@ -215,23 +213,27 @@ def _utility_facts(entry: Entry) -> Facts:
 def _trace_facts(entry: Entry) -> Facts:
     result = entry.result
     symbol = result.get("parameter", "epsilon")
-    facts = [("claim", code(result.get("claim"))), relation_fact(result)]
-    facts += [("finding", _format_finding(each)) for each in result.get("findings") or []]
+    facts = [
+        ("claim", code(result.get("claim"))),
+        relation_fact(result),
+        *(("finding", _format_finding(each)) for each in result.get("findings") or []),
+    ]
     if result.get("verdict") != Verdict.ERROR.value:
-        loss = result.get("loss")
-        facts.append(("doubt", escaped_markdown(result.get("doubt") or "")))
-        description = (
-            "unknown for some calls"
-            if loss == "nan"
-            else f"{symbol} = {figure(loss, 6)}, for this pair and this trace"
-        )
-        facts.append(("loss of the calls together", description))
-        if result.get("charged") != "nan":
-            facts.append(
-                ("charged to accountants", f"epsilon = {figure(result.get('charged'), 6)}")
-            )
-        audit = result.get("audit")
-        facts.append(("audit", escaped_markdown(audit["headline"]) if audit else ""))
+        loss, charged, audit = (result.get(key) for key in ("loss", "charged", "audit"))
+        facts += [
+            ("doubt", escaped_markdown(result.get("doubt") or "")),
+            (
+                "loss of the calls together",
+                "unknown for some calls"
+                if loss == "nan"
+                else f"{symbol} = {figure(loss, 6)}, for this pair and this trace",
+            ),
+            (
+                "charged to accountants",
+                f"epsilon = {figure(charged, 6)}" if charged != "nan" else "",
+            ),
+            ("audit", escaped_markdown(audit["headline"]) if audit else ""),
+        ]
     return [
         *facts,
         ("budget", f"{count(result.get('runs'))} runs for the trace"),
@@ -316,15 +318,16 @@ def calls_table(result: Json) -> list[str]:
             for key in ("distance", "declared", "scale", "epsilon")
         ]
         moved = "noise moves" if call.get("aligned") else escaped_markdown(call["input"])
-        shown = (
-            code(call["primitive"]),
-            escaped_markdown(call["law"]),
-            count(call["times"]),
-            moved,
-            *numbers,
-            code(call["where"] or "-"),
+        rows.append(
+            [
+                code(call["primitive"]),
+                escaped_markdown(call["law"]),
+                count(call["times"]),
+                moved,
+                *numbers,
+                code(call["where"] or "-"),
+            ]
         )
-        rows.append([*shown])
     return table(header, rows) if rows else []
 
 

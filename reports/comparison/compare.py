@@ -340,14 +340,6 @@ def terminal(comparison: Comparison, *, explain: bool = False) -> str:
 def markdown(comparison: Comparison) -> str:
     """Return a comparison as a markdown page."""
     rows = changed(comparison)
-    lines = ["# Comparison", "", f"**{escaped_markdown(comparison.headline())}**", ""]
-    lines += [
-        f"Old: {code(comparison.old)}. New: {code(comparison.new)}.",
-        "",
-        f"What to do: {_what_to_do(comparison)}.",
-        "",
-    ]
-    lines += ["## What changed", ""]
     formatters = (
         escaped_markdown,
         code,
@@ -360,7 +352,19 @@ def markdown(comparison: Comparison) -> str:
         [formatter(text) for formatter, text in zip(formatters, _cells(row), strict=True)]
         for row in rows
     ]
-    lines += table(HEADER, cells) if rows else ["Nothing."]
+    lines = [
+        "# Comparison",
+        "",
+        f"**{escaped_markdown(comparison.headline())}**",
+        "",
+        f"Old: {code(comparison.old)}. New: {code(comparison.new)}.",
+        "",
+        f"What to do: {_what_to_do(comparison)}.",
+        "",
+        "## What changed",
+        "",
+        *(table(HEADER, cells) if rows else ["Nothing."]),
+    ]
     same = len(comparison.rows) - len(rows)
     if same:
         lines += ["", f"The same within their error: {same}."]

@@ -91,14 +91,18 @@ def render(
     style, script = "\n".join(map(_template_source, styles)), _template_source("script.js")
     hashes = f"style-src '{_csp_hash(style)}'; script-src '{_csp_hash(script)}'"
     policy = f"default-src 'none'; {hashes}; img-src data:; base-uri 'none'; form-action 'none'"
-    frame = {
-        "style": Markup(style),
-        "script": Markup(script),
-        "policy": policy,
-        "pages": pages,
-        "here": here,
-    }
-    return _environment().get_template(template).render(**frame, **values)
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=Markup(style),
+            script=Markup(script),
+            policy=policy,
+            pages=pages,
+            here=here,
+            **values,
+        )
+    )
 
 
 @cache
@@ -155,11 +159,11 @@ def page(
     _rewrite_tokens(
         tokens, pictures, {}, {file.removesuffix(".html") + ".md": file for file, _ in pages}
     )
-    body = reader.renderer.render(tokens, reader.options, {})
-    body = body.replace(
-        "<table", '<div class="wide" role="region" aria-label="Table" tabindex="0"><table'
+    body = (
+        reader.renderer.render(tokens, reader.options, {})
+        .replace("<table", '<div class="wide" role="region" aria-label="Table" tabindex="0"><table')
+        .replace("</table>", "</table></div>")
     )
-    body = body.replace("</table>", "</table></div>")
     return render("page.html", title=title, body=Markup(body), pages=pages, here=here)
 
 

@@ -76,8 +76,11 @@ def markdown(
             "",
             *table(("", ""), claim_facts(results)),
             "",
+            "What was not tested:",
+            "",
+            *(f"- {text}" for text in untested(results)),
+            "",
         ]
-        lines += ["What was not tested:", "", *(f"- {text}" for text in untested(results)), ""]
     lines += ["## Audits", ""]
     for entry in entries:
         lines += card(entry)
@@ -107,14 +110,11 @@ def write(document: Json, entries: Sequence[Entry], file: Path, album: Album) ->
         )
     if overview is not None:
         write_text(file.with_name("summary.svg"), overview)
-    head = {
-        "title": document["title"],
-        "command": document["command"],
-        "environment": document["environment"],
-    }
     text = markdown(
         entries_with_plots,
-        **head,
+        title=document["title"],
+        command=document["command"],
+        environment=document["environment"],
         together=family(document["results"]),
         overview="summary.svg" if overview else None,
     )

@@ -104,7 +104,7 @@ def _record(identity: tuple[str, ...], group: Sequence[Json], modified: str) -> 
     worst = violated[0]
     library, name, claim, relation = identity
     digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:12]
-    record = {
+    return {
         "schema_version": SCHEMA_VERSION,
         "id": f"x_DPWITNESS-{digest}",
         "modified": modified,
@@ -114,8 +114,8 @@ def _record(identity: tuple[str, ...], group: Sequence[Json], modified: str) -> 
         "references": [_evidence(result) for result in violated if _digest(result)],
         "credits": [{"name": "dpwitness", "type": "TOOL"}],
         "database_specific": _measured(worst),
+        **({"affected": [_affected(library, violated, group)]} if library else {}),
     }
-    return record | ({"affected": [_affected(library, violated, group)]} if library else {})
 
 
 def _details(result: Json, relation: str) -> str:
@@ -123,8 +123,6 @@ def _details(result: Json, relation: str) -> str:
     parts = [
         result.get("headline") or f"{result['verdict']} against the claim {result.get('claim')}",
         result.get("cause"),
-    ]
-    parts += [
         f"Neighboring relation: {relation}." if relation else "",
         f"Event: {result['description']}." if result.get("description") else "",
     ]

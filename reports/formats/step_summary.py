@@ -35,11 +35,11 @@ def step_summary(document: Json) -> str:
         "",
         _answer_sentence(document["results"]),
         "",
+        *table(
+            ["verdict", "audit", "claim", "certified", "would have been found", "source"],
+            [_row(result) for result in ranked[:_ROWS]],
+        ),
     ]
-    lines += table(
-        ["verdict", "audit", "claim", "certified", "would have been found", "source"],
-        [_row(result) for result in ranked[:_ROWS]],
-    )
     if len(ranked) > _ROWS:
         lines += ["", f"And {len(ranked) - _ROWS:,} more, none worse: see the report."]
     return "\n".join([*lines, "", ""])
@@ -84,10 +84,15 @@ def _answer_sentence(results: list[Json]) -> str:
         sum(bool(excused(result)) for result in results),
         sum(result.get("right") is False for result in results),
     )
-    more = [f"{leaky} violated in low bits only"] * bool(leaky) + [
-        f"{allowed} accepted or expected"
-    ] * bool(allowed)
-    more += [f"{wrong} that contradict the known truth"] * bool(wrong)
+    more = [
+        f"{n} {what}"
+        for n, what in (
+            (leaky, "violated in low bits only"),
+            (allowed, "accepted or expected"),
+            (wrong, "that contradict the known truth"),
+        )
+        if n
+    ]
     if found["VIOLATED"] or leaky:
         first = f"**A privacy claim is violated in {found['VIOLATED'] + leaky} of {len(results)}.**"
     elif found.get("SUSPECT"):

@@ -195,6 +195,8 @@ def draw_event(axes: Axes, result: Json) -> None:
     """Draw the shares of the runs on D0 and D1, along the event's statistic or by listed output,
     with the guesses hatched.
     """
+    from matplotlib.lines import Line2D
+
     found = result["picture"]
     shares = [
         np.array(found[side], dtype=float) / max(sum(found[side]), 1) for side in ("d1", "d0")
@@ -240,16 +242,11 @@ def draw_event(axes: Axes, result: Json) -> None:
     axes.set(
         xlim=(edges[0], edges[-1]), xlabel=truncated_line(found["axis"], 60), ylabel="share of runs"
     )
-    axes.legend(handles=_legend_handles(), loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-
-
-def _legend_handles() -> list[object]:
-    from matplotlib.lines import Line2D
-
-    return [
+    handles = [
         Line2D([], [], color=INK, linewidth=1.5, label="on D1"),
         Line2D([], [], color=INK, linestyle="--", linewidth=1.3, label="on D0"),
     ]
+    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
 def _bin_spans(edges: np.ndarray, inside: np.ndarray) -> list[tuple[float, float]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -131,13 +131,16 @@ def draw_profile(axes: Axes, result: Json) -> None:
         )
         if claimed is not None and (beyond := certified > claimed).any():
             low, high = _clipped(claimed, floor), _clipped(certified, floor)
-            style: Any = {
-                "facecolor": "none",
-                "edgecolor": RED,
-                "hatch": "////",
-                "label": "violated here",
-            }
-            axes.fill_between(epsilon, low, high, where=beyond.tolist(), **style)
+            axes.fill_between(
+                epsilon,
+                low,
+                high,
+                where=beyond.tolist(),
+                facecolor="none",
+                edgecolor=RED,
+                hatch="////",
+                label="violated here",
+            )
         if claim is not None and 0 < proof.epsilon < math.inf and claim.bounds_epsilon:
             label = f"epsilon > {proof.epsilon:.4g} at delta = {claim.delta_budget:g}"
             at = max(claim.delta_budget, floor)

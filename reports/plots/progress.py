@@ -293,12 +293,14 @@ def draw_guess_bounds(axes: Axes, result: Json) -> None:
     if claim is not None:
         parameters.append(claim.parameter)
         axes.axhline(claim.parameter, color=INK, linestyle="--", linewidth=1.3)
-        label_position: Any = {
-            "xycoords": ("axes fraction", "data"),
-            "xytext": (0, 2),
-            "textcoords": "offset points",
-        }
-        axes.annotate(f"claimed {claim}", (0.01, claim.parameter), fontsize=SMALL, **label_position)
+        axes.annotate(
+            f"claimed {claim}",
+            (0.01, claim.parameter),
+            fontsize=SMALL,
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 2),
+            textcoords="offset points",
+        )
     axes.plot(course[:, 0], course[:, 1], color=BLUE, linewidth=1.4, marker=".")
     broken = claim is not None and certified > claim.parameter
     draw_markers(

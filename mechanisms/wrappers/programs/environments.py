@@ -127,37 +127,19 @@ class Environment:
 
     def _build_commands(self) -> list[list[str]]:
         """Return the commands that install packages and compile sources for programs."""
-        found = (
-            [
-                [
-                    "npm",
-                    "install",
-                    "--silent",
-                    "--no-audit",
-                    "--no-fund",
-                    "--prefix",
-                    str(self.folder),
-                    *self.npm,
-                ]
-            ]
-            if self.npm
-            else []
-        )
+        install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix"]
         shim, flags = str(Path(__file__).resolve().parent / "shims" / "cpp"), ["-O2", "-std=c++17"]
-        for name in self.programs:
-            if name.endswith(".cpp"):
-                found.append(
-                    [
-                        "g++",
-                        *flags,
-                        "-I",
-                        shim,
-                        str(PROGRAMS / name),
-                        "-o",
-                        str(self.folder / Path(name).stem),
-                    ]
-                )
-        return found
+        return [
+            *([[*install, str(self.folder), *self.npm]] if self.npm else []),
+            *(
+                [
+                    *("g++", *flags, "-I", shim, str(PROGRAMS / name)),
+                    *("-o", str(self.folder / Path(name).stem)),
+                ]
+                for name in self.programs
+                if name.endswith(".cpp")
+            ),
+        ]
 
     @property
     def state(self) -> str:

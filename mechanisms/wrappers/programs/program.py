@@ -44,7 +44,6 @@ _MAX_BLOCK_BYTES = 2**33  # most bytes of a block
 _START_SECONDS = 120.0  # seconds within which a program must send hello
 # single runs requested before their answers are read; both pipes must have room for them
 _MAX_REQUESTS_AHEAD = 256
-_INSTALL_PREFIXES = ("/usr/", "/bin/", "/opt/", sys.prefix + os.sep, sys.base_prefix + os.sep)
 _TEXT_ADAPTER = str(Path(__file__).resolve().with_name("text_adapter.py"))
 _SHELL_OPERATORS = frozenset(
     ["|", "||", "&&", ";", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>", "|&"]

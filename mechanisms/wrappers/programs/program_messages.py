@@ -4,13 +4,12 @@ and hello.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -62,11 +61,8 @@ def plain_fields(dataset: Any) -> Any:
     """Return dataset classes as dicts of their fields, because the worker may not have
     dpwitness.
     """
-    if dataclasses.is_dataclass(dataset) and not isinstance(dataset, type):
-        return {
-            field.name: plain_fields(getattr(dataset, field.name))
-            for field in dataclasses.fields(dataset)
-        }
+    if is_dataclass(dataset) and not isinstance(dataset, type):
+        return {field.name: plain_fields(getattr(dataset, field.name)) for field in fields(dataset)}
     return dataset
 
 
@@ -92,12 +88,11 @@ def sent_as(dataset: Any) -> Sent:
 def _float_array(value: Any) -> NDArray[np.float64]:
     """Return a dataset as a float64 array. Raise MechanismFailed if that is not possible."""
     try:
-        found = np.asarray(value, dtype="<f8")
+        return np.asarray(value, dtype="<f8")
     except (TypeError, ValueError, OverflowError):
         raise MechanismFailed(
             f"the program reads datasets as float64 only, which {excerpt(repr(value))} is not"
         ) from None
-    return found
 
 
 def dataset_json(value: Any) -> Any:
@@ -221,20 +216,22 @@ def hello_faults(found: Json) -> list[str]:
     """Return the faults of a hello message, one sentence each."""
     if found.get("protocol") != PROTOCOL and type(found.get("protocol")) is int:
         return [f"speaks protocol {found['protocol']}, this dpwitness {PROTOCOL}"]
-    faults = [
-        f"hello has no {key}"
-        for key, (needed, _, _) in _HELLO_RULES.items()
-        if needed and key not in found
-    ]
-    faults += [
-        f"hello: {key} must be {rule}, got {excerpt(repr(found[key]))}"
-        for key, (_, rule, test) in _HELLO_RULES.items()
-        if key in found and found[key] is not None and not test(found[key])
-    ]
-    return faults + [
-        f"hello has an unknown key {key!r}; known keys are {', '.join(_HELLO_RULES)}"
-        for key in found
-        if key not in _HELLO_RULES
+    return [
+        *(
+            f"hello has no {key}"
+            for key, (needed, _, _) in _HELLO_RULES.items()
+            if needed and key not in found
+        ),
+        *(
+            f"hello: {key} must be {rule}, got {excerpt(repr(found[key]))}"
+            for key, (_, rule, test) in _HELLO_RULES.items()
+            if key in found and found[key] is not None and not test(found[key])
+        ),
+        *(
+            f"hello has an unknown key {key!r}; known keys are {', '.join(_HELLO_RULES)}"
+            for key in found
+            if key not in _HELLO_RULES
+        ),
     ]
 
 

@@ -523,7 +523,8 @@ class Target:
         reply, found = self._ask_worker(size, self._slot, ask)
         if "failed" in reply or "error" in reply:
             raise MechanismFailed(reply.get("failed") or reply["error"])
-        self._state.add(reply["cpu"])
+        with self._state.lock:
+            self._state.cpu += reply["cpu"]
         self._state.warned.update(dict.fromkeys(reply["warned"]))
         if "rng" in reply:
             rng.bit_generator.state = codec.state_from_json(reply["rng"])

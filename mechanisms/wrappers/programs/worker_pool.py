@@ -5,7 +5,6 @@ library, and the state of a target.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import json
@@ -16,7 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,7 +92,13 @@ class Worker(Process):
             hello, _ = self.ask({"op": "hello"}, [], _START_SECONDS)
         except WorkerDied as error:
             self.close()
-            raise InvalidArgument(self._start_error(str(error))) from None
+            raise InvalidArgument(
+                f"python must have NumPy, {self.python} does not; install it: {self.python} -m "
+                "pip install numpy"
+                if "No module named 'numpy'" in str(error)
+                else "python must be a Python interpreter (3.8 or later), "
+                f"{self.python} did not answer: {error}"
+            ) from None
         if hello.get("protocol") != codec.PROTOCOL:
             self.close()
             raise InvalidArgument(
@@ -121,18 +126,6 @@ class Worker(Process):
     @property
     def python(self) -> str:
         return self.slot.python or sys.executable
-
-    def _start_error(self, why: str) -> str:
-        """Return the error message of an interpreter that could not be started."""
-        if "No module named 'numpy'" in why:
-            return (
-                f"python must have NumPy, {self.python} does not; install it: {self.python} -m "
-                "pip install numpy"
-            )
-        return (
-            f"python must be a Python interpreter (3.8 or later), {self.python} did not answer: "
-            f"{why}"
-        )
 
     def ask(self, header: Json, blobs: codec.Blobs, time_limit: float) -> tuple[Json, codec.Blobs]:
         """Send a request and wait for its answer.
@@ -204,7 +197,7 @@ def packed_as(dataset: Any) -> PackedDataset:
         _PACKED[number] = found
         while len(_PACKED) > _MAX_PACKED:
             # another thread has removed the entry
-            with contextlib.suppress(KeyError, RuntimeError):
+            with suppress(KeyError, RuntimeError):
                 del _PACKED[next(iter(_PACKED))]
     return found
 
@@ -400,11 +393,6 @@ class TargetState:
         with self.lock:
             self.seconds += seconds
             self.runs += runs
-
-    def add(self, seconds: float) -> None:
-        """Add processor time."""
-        with self.lock:
-            self.cpu += seconds
 
 
 def build_domain(found: Any, owner: str) -> domains.Domain:

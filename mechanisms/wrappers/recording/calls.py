@@ -292,13 +292,13 @@ def table(then: Any, now: Any) -> dict[str, Any]:
         _append_call(columns, names, first, second)
     known = {call.primitive.name: call.primitive for call in then.calls}
     used = [known[name] for name in names]
-    more = {
-        "laws": [p.law for p in used],
-        "norms": [p.entry.get("norm", "") for p in used],
-        "sources": [p.source for p in used],
-    }
     return dict(
-        columns, names=list(names), samplings=[p.entry.get("sampling", "") for p in used], **more
+        columns,
+        names=list(names),
+        samplings=[p.entry.get("sampling", "") for p in used],
+        laws=[p.law for p in used],
+        norms=[p.entry.get("norm", "") for p in used],
+        sources=[p.source for p in used],
     )
 
 
@@ -315,7 +315,11 @@ def _append_call(columns: Any, names: dict[str, int], then: Call, now: Call) -> 
         and isinstance(then.read[0], float)
     )
     if plain and primitive.law not in _SELECTION_LAWS:
-        row = (*call, *_number_row(float(moves[0]), then))
+        # one number around a number, the most frequent kind of call
+        size, center = float(moves[0]), then.read[0]
+        text = f"{center:.6g} / {size:.6g}" if size else ""
+        output = float(then.output)
+        row = (*call, size, size, size, None, None, 0, None, 1.0, output, center, 0.0, text)
     else:
         row = (*call, *_general_row(moves, then, now))
     for key, value in zip(_COLUMNS, row):
@@ -323,27 +327,6 @@ def _append_call(columns: Any, names: dict[str, int], then: Call, now: Call) -> 
     for key, place in _NUMBER_INDICES:
         value = then.read[place]
         columns[key].append(value if type(value) is float else _number(value))
-
-
-def _number_row(size: float, then: Call) -> tuple[Any, ...]:
-    """Return the columns from ``l1`` on of a call that draws one number around a number, the most
-    frequent kind of call.
-    """
-    center = then.read[0]
-    return (
-        size,
-        size,
-        size,
-        None,
-        None,
-        0,
-        None,
-        1.0,
-        float(then.output),
-        center,
-        0.0,
-        f"{center:.6g} / {size:.6g}" if size else "",
-    )
 
 
 def _general_row(moves: Any, then: Call, now: Call) -> tuple[Any, ...]:

@@ -62,9 +62,10 @@ def resolve(name: str, home: Any = None, imports: bool = True) -> tuple[Any, str
     for part in rest:
         holder = found
         if not hasattr(holder, part):
+            kind = "module" if inspect.ismodule(holder) else "class"
             raise WrongPrimitive(
                 f"primitives must name an existing function, got {name!r}: "
-                f"{_holder_text(holder)} has no {part!r}"
+                f"{kind} {getattr(holder, '__name__', type(holder).__name__)} has no {part!r}"
             )
         found = getattr(holder, part)
     if not callable(found):
@@ -93,14 +94,6 @@ def _import_module(name: str, parts: Any, imports: bool) -> tuple[Any, Any]:
     raise WrongPrimitive(
         f"primitives must name an importable function, got {name!r}: "
         f"{missing or 'it has no module'}"
-    )
-
-
-def _holder_text(holder: Any) -> str:
-    """Return "module NAME" or "class NAME" for messages."""
-    return (
-        f"{'module' if inspect.ismodule(holder) else 'class'} "
-        f"{getattr(holder, '__name__', type(holder).__name__)}"
     )
 
 

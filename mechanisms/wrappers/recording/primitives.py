@@ -162,9 +162,7 @@ class Primitive:
         """Return the values of the expressions in the order of `READ`, None for missing ones and
         those that cannot be evaluated.
         """
-        bound = dict(defaults)
-        bound.update(zip(names, args))
-        bound.update(kwargs)
+        bound = {**defaults, **dict(zip(names, args)), **kwargs}
         found = [None] * len(READ)
         for place, name in self.plain:
             found[place] = bound.get(name)

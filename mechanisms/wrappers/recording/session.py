@@ -190,7 +190,12 @@ class Session:
                 if required:
                     raise
                 continue
-            self.patches += done + self._closure_patches(found, done[0].new)
+            cells = getattr(unbound(self.run), "__closure__", None) or ()
+            self.patches += done + [
+                Patch(cell, "cell_contents", done[0].new)
+                for cell in cells
+                if _cell_content(cell) is found
+            ]
             # the functions of `random` are methods of one generator, bound before the patch
             if name.startswith("random.Random."):
                 bound[f"random.{attribute}"] = getattr(random._inst, attribute)
@@ -203,11 +208,6 @@ class Session:
         with contextlib.suppress(WrongPrimitive):
             return [resolve(name, self.home, imports=False)[2]]
         return []
-
-    def _closure_patches(self, old: Any, new: Any) -> list[Patch]:
-        """Return patches of the variables of the run's closure that hold `old`."""
-        cells = getattr(unbound(self.run), "__closure__", None) or ()
-        return [Patch(cell, "cell_contents", new) for cell in cells if _cell_content(cell) is old]
 
     def uncompile(self) -> bool:
         """Replace functions compiled by Numba by their Python source. Return False if there are
@@ -341,11 +341,7 @@ class Session:
         try:
             with running(recorder), _watched(self.time_limit):
                 output = copied(self.run(dataset, 1, rng))
-        except Stopped:
-            raise
-        except Exception as error:
-            output = Raised(error.with_traceback(None))
-        except (SystemExit, GeneratorExit) as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             output = Raised(error.with_traceback(None))
         return recorder, output, time.process_time() - begin
 

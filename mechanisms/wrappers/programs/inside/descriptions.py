@@ -142,27 +142,35 @@ def _described(value: Any, found: list[tuple[str, str]], tops: list[str]) -> dic
             kind="class",
             bases=[c.__module__ + "." + c.__qualname__ for c in value.__mro__[1:-1]],
             abstract=inspect.isabstract(value),
-        )
-        about.update(
             parameters=_parameters(value, tops),
             methods=_methods(value, tops),
             init_doc=_doc(value.__init__, _DOC),
+            enum=issubclass(value, enum.Enum),
+            names=sorted(
+                {
+                    name
+                    for part in vars(value).values()
+                    if isinstance(part, (types.FunctionType, staticmethod, classmethod, property))
+                    for name in _names(part, 1)
+                }
+            )[:200],
+            fields=[
+                key
+                for owner in value.__mro__[:-1]
+                for key in vars(owner).get("__annotations__", {})
+            ][:40],
         )
-        about["enum"] = issubclass(value, enum.Enum)
-        about["names"] = sorted(
-            {name for key in _own_functions(value) for name in _names(vars(value).get(key), 1)}
-        )[:200]
-        about["fields"] = _annotated_fields(value)
     else:
-        kind = "function" if isinstance(value, _FUNCTIONS) else "instance"
         about.update(
-            kind=kind,
-            parameters=_parameters(value, tops),
-            methods=[],
-            names=sorted(_names(value, 2))[:200],
+            {
+                "kind": "function" if isinstance(value, _FUNCTIONS) else "instance",
+                "parameters": _parameters(value, tops),
+                "methods": [],
+                "names": sorted(_names(value, 2))[:200],
+                "async": inspect.iscoroutinefunction(value),
+                "returns": _annotation(getattr(value, "__annotations__", {}).get("return", "")),
+            }
         )
-        about["async"] = inspect.iscoroutinefunction(value)
-        about["returns"] = _annotation(getattr(value, "__annotations__", {}).get("return", ""))
     about["declared"] = _declared(value)
     if about["parameters"] is None or any(
         method["parameters"] is None for method in about["methods"]
@@ -277,14 +285,6 @@ def _classes_in(hint: Any) -> list[str]:
     return [place for part in _arguments(hint) for place in _classes_in(part)]
 
 
-def _own_functions(cls: type) -> list[str]:
-    return [
-        key
-        for key, value in vars(cls).items()
-        if isinstance(value, (types.FunctionType, staticmethod, classmethod, property))
-    ]
-
-
 def _methods(cls: type, tops: list[str]) -> list[dict[str, Any]]:
     """Return the public methods of a class, its own first, and ``__call__``."""
     found: list[dict[str, Any]] = []
@@ -307,23 +307,18 @@ def _methods(cls: type, tops: list[str]) -> list[dict[str, Any]]:
             parameters = _parameters(bound, tops)
             if kind == "method" and parameters:
                 parameters = parameters[1:]
-            about = {
-                "name": key,
-                "kind": kind,
-                "parameters": parameters,
-                "doc": _doc(bound, _METHOD_DOC),
-                "own": owner is cls,
-            }
-            about["abstract"] = bool(getattr(bound, "__isabstractmethod__", False))
-            about["returns"] = _annotation(getattr(bound, "__annotations__", {}).get("return", ""))
-            found.append(about)
+            found.append(
+                {
+                    "name": key,
+                    "kind": kind,
+                    "parameters": parameters,
+                    "doc": _doc(bound, _METHOD_DOC),
+                    "own": owner is cls,
+                    "abstract": bool(getattr(bound, "__isabstractmethod__", False)),
+                    "returns": _annotation(getattr(bound, "__annotations__", {}).get("return", "")),
+                }
+            )
     return found
-
-
-def _annotated_fields(cls: type) -> list[str]:
-    return [key for owner in cls.__mro__[:-1] for key in vars(owner).get("__annotations__", {})][
-        :40
-    ]
 
 
 def _names(value: Any, depth: int) -> Iterator[str]:

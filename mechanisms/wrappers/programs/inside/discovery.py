@@ -161,16 +161,14 @@ class Discovery:
                 "no module or distribution of this name is installed in " + sys.executable
             )
         self.distribution = distribution
-        version = None if distribution is None else distribution.version
-        points = (
-            []
-            if distribution is None
-            else [[p.group, p.name, p.value] for p in distribution.entry_points]
-        )
-        name = None if distribution is None else distribution.metadata["Name"]
-        summary = "" if distribution is None else _summary(distribution)
+        if distribution is None:
+            return tops, dict(about, distribution=None, version=None, entry_points=[], summary="")
         return tops, dict(
-            about, distribution=name, version=version, entry_points=points, summary=summary
+            about,
+            distribution=distribution.metadata["Name"],
+            version=distribution.version,
+            entry_points=[[p.group, p.name, p.value] for p in distribution.entry_points],
+            summary=_summary(distribution),
         )
 
     def _imported(self, name: str) -> Any:

@@ -109,8 +109,8 @@ def snapshot() -> dict[str, Any]:
     states: dict[str, Any] = {
         "random": random.getstate(),
         "numpy": np.random.get_state(legacy=False),
+        "entropy": _HERE.entropy,
     }
-    states["entropy"] = _HERE.entropy
     numba, torch = _numba_module(), sys.modules.get("torch")
     if numba is not None:
         states["numba"] = [

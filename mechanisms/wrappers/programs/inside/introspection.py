@@ -86,51 +86,28 @@ def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
 _MAX_RUNS = 10**12  # largest number of runs
 
 
-def _read_integer(value: Any, least: int) -> int:
-    """Return a whole number of at least `least`. Raise ValueError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (numbers.Integral, float)):
-        raise ValueError
-    found = int(value)
-    if found != value or not least <= found <= _MAX_RUNS:
-        raise ValueError
-    return found
-
-
-def _read_boolean(value: Any) -> bool:
-    """Return a boolean. Raise ValueError for anything else."""
-    if str(value) not in ("True", "False"):  # accepts NumPy's booleans too
-        raise ValueError
-    return str(value) == "True"
-
-
-def _read_reasons(value: Any) -> Dict[str, str]:
-    """Return a dict of texts. Raise ValueError for anything else."""
-    if not isinstance(value, dict) or not all(
-        isinstance(text, str) for pair in value.items() for text in pair
-    ):
-        raise ValueError
-    return dict(value)
-
-
-def _read_text(value: Any) -> str:
-    """Return a text. Raise ValueError for anything else."""
-    if not isinstance(value, str):
+def _checked(value: Any, holds: Any) -> Any:
+    """Return the value. Raise ValueError unless its rule holds."""
+    if not holds:
         raise ValueError
     return value
 
 
-def _read_texts(value: Any) -> List[str]:
-    """Return a list of texts. Raise ValueError for anything else."""
-    if isinstance(value, str):
-        raise ValueError
-    return [_read_text(part) for part in value]
+def _read_integer(value: Any, least: int) -> int:
+    """Return a whole number of at least `least`. Raise ValueError for anything else."""
+    _checked(value, isinstance(value, (numbers.Integral, float)) and not isinstance(value, bool))
+    return int(_checked(value, int(value) == value and least <= value <= _MAX_RUNS))
 
 
-def _read_function(value: Any) -> bool:
-    """Return True for a callable. Raise ValueError for anything else."""
-    if not callable(value):
-        raise ValueError
-    return True
+def _read_reasons(value: Any) -> Dict[str, str]:
+    """Return a dict of texts. Raise ValueError for anything else."""
+    _checked(value, isinstance(value, dict))
+    return dict(zip(map(_read_text, value), map(_read_text, value.values())))
+
+
+def _read_text(value: Any) -> Any:
+    """Return a text. Raise ValueError for anything else."""
+    return _checked(value, isinstance(value, str))
 
 
 # attribute -> rule in messages, function that reads the value, default
@@ -138,11 +115,24 @@ _ATTRIBUTES: Dict[str, Any] = {
     "batch": ("be a positive integer", lambda value: _read_integer(value, 1), None),
     "trials": ("be an integer, at least 1000", lambda value: _read_integer(value, 1000), None),
     "rounds": ("be a positive integer", lambda value: _read_integer(value, 1), None),
-    "seeded": ("be True or False", _read_boolean, True),
+    "seeded": (
+        "be True or False",
+        # accepts NumPy's booleans too
+        lambda value: _checked(str(value), str(value) in ("True", "False")) == "True",
+        True,
+    ),
     "expected_failures": ("be a dict of checks and reasons, both texts", _read_reasons, {}),
     "expected_findings": ("be a dict of kinds and reasons, both texts", _read_reasons, {}),
-    "features": ("be a function of the outputs", _read_function, False),
-    "notes": ("be a list of texts", _read_texts, []),
+    "features": (
+        "be a function of the outputs",
+        lambda value: _checked(True, callable(value)),
+        False,
+    ),
+    "notes": (
+        "be a list of texts",
+        lambda value: list(map(_read_text, _checked(value, not isinstance(value, str)))),
+        [],
+    ),
     "cause": ("be a text", _read_text, ""),
     "guessed": ("be a text", _read_text, ""),
 }

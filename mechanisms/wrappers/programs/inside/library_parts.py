@@ -277,14 +277,6 @@ def _parts_of_sparse(value: Any) -> Parts:
     return [("values", dense), ("shape", tuple(value.shape)), *inner]
 
 
-def _parts_of_defaultdict(value: Any) -> Parts:
-    make = value.default_factory
-    return [
-        ("default", Named("a function") if isinstance(make, types.FunctionType) else make),
-        ("entries", dict(value)),
-    ]
-
-
 FORMS: Any = {  # library and class -> function that returns the parts of an object
     ("pandas", "Series"): lambda value: [
         ("values", _pandas_column(value.array)),
@@ -343,7 +335,15 @@ FORMS: Any = {  # library and class -> function that returns the parts of an obj
         ("nullable", value.nullable),
         ("metadata", dict(value.metadata or {})),
     ],
-    ("collections", "defaultdict"): _parts_of_defaultdict,
+    ("collections", "defaultdict"): lambda value: [
+        (
+            "default",
+            Named("a function")
+            if isinstance(value.default_factory, types.FunctionType)
+            else value.default_factory,
+        ),
+        ("entries", dict(value)),
+    ],
     ("networkx", "Graph"): _parts_of_graph,
     ("scipy", "spmatrix"): _parts_of_sparse,
     ("scipy", "sparray"): _parts_of_sparse,

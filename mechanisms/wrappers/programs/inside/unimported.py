@@ -72,18 +72,16 @@ def add_signatures(about: dict[str, Any]) -> None:
                 and about["parameters"] is None
                 and node.args.vararg is None
             ):
-                about["parameters"] = (
-                    found["parameters"] if node.stub else _unnamed(found["parameters"])
-                )
+                # the source of a compiled function names parameters that no caller can name
+                about["parameters"] = [
+                    each if node.stub else dict(each, kind="POSITIONAL_ONLY")
+                    for each in found["parameters"]
+                ]
             elif found["kind"] == about["kind"] == "class" and node.stub:
                 about["parameters"] = about["parameters"] or found["parameters"]
                 for method in about["methods"]:
                     if method["parameters"] is None:
                         method["parameters"] = spelled.get(method["name"])
-
-
-def _unnamed(parameters: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [dict(each, kind="POSITIONAL_ONLY") for each in parameters]
 
 
 @functools.lru_cache(maxsize=None)  # noqa: UP033 - Python 3.8

@@ -36,6 +36,7 @@ import functools
 import importlib.util
 import os
 import queue
+import signal
 import threading
 import time
 import traceback
@@ -45,6 +46,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+
+def _load_module(name: str, path: str, **more: Any) -> Any:
+    """Load and return the module at this path; `more` has the folders of a package."""
+    spec: Any = importlib.util.spec_from_file_location(name, path, **more)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 if TYPE_CHECKING:
     from dpwitness.mechanisms.wrappers.programs.inside import (
         batch_runner,
@@ -52,23 +62,10 @@ if TYPE_CHECKING:
         global_generators,
         introspection,
     )
-else:
-
-    def _load_sibling(name):
-        """Load and return the module of this name in this script's folder, under a name that no
-        library uses.
-        """
-        spec = importlib.util.spec_from_file_location(
-            f"dpwitness_{name}", os.path.join(os.path.dirname(__file__), name + ".py")
-        )
-        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    codec, introspection = _load_sibling("codec"), _load_sibling("introspection")
-    batch_runner, global_generators = (
-        _load_sibling("batch_runner"),
-        _load_sibling("global_generators"),
+else:  # the modules next to this file, in this order, under names that no library uses
+    codec, introspection, batch_runner, global_generators = (
+        _load_module("dpwitness_" + name, os.path.join(os.path.dirname(__file__), name + ".py"))
+        for name in ("codec", "introspection", "batch_runner", "global_generators")
     )
 
 
@@ -141,11 +138,7 @@ class Worker:
         with self._user_code("is not importable", **introspection.install_declarations(self.place)):
             _provide_dpwitness()
             if self.place.endswith(".py"):
-                spec: Any = importlib.util.spec_from_file_location("dpwitness_target", self.place)
-                self.module = sys.modules["dpwitness_target"] = importlib.util.module_from_spec(
-                    spec
-                )
-                spec.loader.exec_module(self.module)
+                self.module = _load_module("dpwitness_target", self.place)
             else:
                 self.module = importlib.import_module(self.place)
         # in a library, these names may have another meaning
@@ -495,7 +488,11 @@ class Worker:
             if type(error).__name__ == "InvalidArgument":
                 raise introspection.Unfit(str(error)) from None
             trace = error.__traceback__
-            while trace is not None and _is_own_file(trace.tb_frame.f_code.co_filename):
+            # without the frames of this worker and of importlib
+            while trace is not None and (
+                os.path.dirname(trace.tb_frame.f_code.co_filename) == os.path.dirname(__file__)
+                or "importlib" in trace.tb_frame.f_code.co_filename
+            ):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
             if isinstance(error, ModuleNotFoundError) and introspection.is_missing(
@@ -508,13 +505,9 @@ class Worker:
 
 
 def _load_package(name: str, folder: str) -> Any:
-    """Load a folder as the package `name`."""
-    spec: Any = importlib.util.spec_from_file_location(
-        name, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
-    )
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """Load and return a folder as the package `name`."""
+    place = os.path.join(folder, "__init__.py")
+    return _load_module(name, place, submodule_search_locations=[folder])
 
 
 def _load_recording() -> Any:
@@ -542,11 +535,6 @@ def _provide_dpwitness() -> None:
         found.wrap = sys.modules["dpwitness.wrap"] = found
 
 
-def _is_own_file(file: str) -> bool:
-    """Return whether a source file is part of this worker or of importlib."""
-    return os.path.dirname(file) == os.path.dirname(__file__) or "importlib" in file
-
-
 def _pack_with_blobs(value: Any) -> Any:
     blobs: codec.Blobs = []
     return codec.pack(value, blobs), blobs
@@ -555,7 +543,6 @@ def _pack_with_blobs(value: Any) -> Any:
 def _tie_to_supervisor(parent: int) -> None:
     """Make this process end with the controller's supervisor, and ignore interrupts."""
     import faulthandler
-    import signal
 
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -570,8 +557,6 @@ def _tie_to_supervisor(parent: int) -> None:
 
 def _kill_group() -> None:
     """Kill this process and all processes of its group."""
-    import signal
-
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(0)
