@@ -6,9 +6,10 @@ from dataclasses import asdict
 import pytest
 
 from dpwitness.benchmarks.calibration import Counted
-from dpwitness.benchmarks.pages.trust_page import main, page
-from dpwitness.benchmarks.table import Row, Table
-from dpwitness.mechanisms import InvalidArgument
+from dpwitness.benchmarks.pages.site import main
+from dpwitness.benchmarks.pages.trust_page import page
+from dpwitness.benchmarks.table import Table
+from dpwitness.core.values.validation import InvalidArgument
 
 ROWS = [
     Counted("false VIOLATED, all mechanisms, alpha 0.5", 40, 100, 0.5).row(),
@@ -18,7 +19,7 @@ ROWS = [
     Counted("lower end above the truth: a mean", 3, 100, 0.1).row(),
     Counted("alarms: x: ValueError: broken", 1, 1, 0.0).row(),
 ]
-TABLES = json.loads(json.dumps([asdict(Table("calibration", tuple(ROWS), ("a note",)))]))
+TABLES = [Table("calibration", tuple(ROWS), ("a note",))]
 
 
 def test_every_row_stands_on_the_page_with_its_count_and_interval():
@@ -45,33 +46,14 @@ def test_what_is_missed_is_named_at_the_top():
     assert found.count("**missed**") == 2
 
 
-def test_other_benchmarks_and_ready_sections_follow():
-    fuzz = asdict(
-        Table("fuzz", (Row("tracebacks", 0.0, 2.0, "of 10,000 inputs", at_most=True),), ("seeded",))
-    )
-    found = page([*TABLES, fuzz], ["## Mutants of the claims' proofs\n\n97 % turned.\n"])
-    assert (
-        "## Hostile inputs" in found
-        and "| tracebacks | at most 0 | 2 | of 10,000 inputs | **missed** |" in found
-    )
-    assert found.rstrip().endswith("97 % turned.")
-
-
 def test_written_from_files(tmp_path):
-    (tmp_path / "calibration.json").write_text(json.dumps(TABLES))
+    files = [str(tmp_path / name) for name in ("calibration.json", "mutation.md", "wrong.json")]
+    (tmp_path / "calibration.json").write_text(json.dumps([asdict(table) for table in TABLES]))
     (tmp_path / "mutation.md").write_text("## Mutants\n")
-    assert (
-        main(
-            [
-                str(tmp_path / "trust.md"),
-                str(tmp_path / "calibration.json"),
-                str(tmp_path / "mutation.md"),
-            ]
-        )
-        == 0
-    )
+    assert main(["trust", str(tmp_path), *files[:2]]) == 0
     assert (tmp_path / "trust.md").read_text() == page(TABLES, ["## Mutants\n"])
-    assert main([str(tmp_path / "trust.md")], echo=lambda text: None) == 2
     (tmp_path / "wrong.json").write_text('[{"rows": 3}]')
     with pytest.raises(InvalidArgument, match="must hold tables with name and rows"):
-        main([str(tmp_path / "trust.md"), str(tmp_path / "wrong.json")])
+        main(["trust", str(tmp_path), *files])
+    with pytest.raises(SystemExit, match=r"usage: .*missing a required argument"):
+        main(["scan", str(tmp_path)])

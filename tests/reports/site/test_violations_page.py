@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 
 from dpwitness.benchmarks.pages import violations_page
-from dpwitness.benchmarks.pages.violations_page import _every, audited, confirmed, main, page
+from dpwitness.benchmarks.pages.violations_page import _every, audited, confirmed, page, write
 
 PUBLISHED = Path(__file__).parents[3] / "reports" / "published"
 SAME = tomllib.loads(
@@ -48,7 +48,7 @@ def test_a_bug_counts_once_in_a_release_and_once_in_another_and_errors_and_bits_
     (tmp_path / "findings.md").write_text(
         "| finding | library | release |\n| --- | --- | --- |\n| new | p | 1.0 |\n"
     )
-    main([str(tmp_path)])
+    write(tmp_path)
     text = (tmp_path / "violations.md").read_text(encoding="utf-8")
     assert (
         "confirm 3 violations by values in 3 releases of 2 libraries: 2 bugs" in text
