@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta, binom
+from scipy.stats import binom
 
 from dpwitness import Verdict, audit, audit_outputs, certify
 from dpwitness.benchmarks.confidence_limits import ENDS
@@ -32,7 +32,7 @@ from dpwitness.benchmarks.specimens import (
     laplace,
     specimens,
 )
-from dpwitness.benchmarks.table import Row, Table
+from dpwitness.benchmarks.table import Row, Table, interval
 from dpwitness.core.claims import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
@@ -85,12 +85,6 @@ class Counted:
             self.at_most,
             (self.count, self.of),
         )
-
-
-def interval(count: int, of: int) -> tuple[float, float]:
-    """Return the Clopper-Pearson limits at 95 %."""
-    low = float(beta.ppf(0.025, count, of - count + 1)) if count else 0.0
-    return low, float(beta.ppf(0.975, count + 1, of - count)) if count < of else 1.0
 
 
 def most(of: int, stated: float) -> int:
