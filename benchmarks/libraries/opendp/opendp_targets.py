@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import opendp.prelude as dp
+from library_target import target
 
 LIBRARY = "opendp"
 TESTED = ">=0.16,<0.17"
@@ -26,9 +27,9 @@ def _target(doc, build, call, distance, notion="pure", **domain):
     def run(dataset, size, rng):
         return np.array(call(measurement(), dataset, size))
 
-    run.__doc__, run.domain, run.cause, run.seeded = doc, domain, "", False
-    run.claim = lambda: f"{notion}:{measurement().map(distance)!r}"
-    return run
+    return target(
+        lambda: f"{notion}:{measurement().map(distance)!r}", "", doc, seeded=False, **domain
+    )(run)
 
 
 def _repeated(kind):
