@@ -174,10 +174,8 @@ def _public_calls() -> list[_ValidCall]:
     """Return public callables, each with a function that creates the arguments of a small valid
     call.
     """
-    constructors: list[_ValidCall] = [
-        (cls, functools.partial(dict, arguments)) for cls, arguments in _mechanism_calls()
-    ]
-    return [*_audit_calls(), *_claim_calls(), *_dataset_calls(), *constructors]
+    constructors = ((cls, functools.partial(dict, given)) for cls, given in _mechanism_calls())
+    return [*_audit_calls(), *_CLAIM_CALLS, *_DATASET_CALLS, *constructors]
 
 
 def _audit_calls() -> list[_ValidCall]:
@@ -242,45 +240,39 @@ def _audit_calls() -> list[_ValidCall]:
     ]
 
 
-def _claim_calls() -> list[_ValidCall]:
-    """Return the calls that build claims on privacy and on utility."""
-    return [
-        (dpw.parse_claim, lambda: {"text": "pure:1"}),
-        (dpw.PureDP, lambda: {"epsilon": 1.0}),
-        (dpw.ApproxDP, lambda: {"epsilon": 1.0, "delta": 1e-5}),
-        (dpw.GDP, lambda: {"mu": 1.0}),
-        (dpw.RDP, lambda: {"alpha": 2.0, "epsilon": 1.0}),
-        (dpw.ZCDP, lambda: {"rho": 1.0}),
-        (dpw.claims.RenyiCurve, lambda: {"orders": (2.0, 4.0), "epsilons": (0.3, 0.7)}),
-        (dpw.claims.TradeoffCurve, lambda: {"alpha": [0.0, 0.3, 1.0], "beta": [1.0, 0.3, 0.0]}),
-        (
-            dpw.claims.DPSGD,
-            lambda: {"sampling_probability": 0.1, "noise_multiplier": 1.0, "steps": 10},
-        ),
-        (dpw.claims.MetricDP, lambda: {"epsilon": 1.0, "distance": 2.0}),
-        (dpw.claims.CoordinateDP, lambda: {"epsilons": (1.0, 2.0)}),
-        (dpw.claims.GroupDP, lambda: {"size": 2, "claim": dpw.PureDP(1.0)}),
-        (FailureBound, lambda: {"bound": 1.0, "beta": 0.1}),
-        (MeanBound, lambda: {"bound": 1.0}),
-        (Scaling, lambda: {"exponent": 1.0, "grid": (1, 4, 16, 64)}),
-    ]
+# calls that build claims on privacy and on utility
+_CLAIM_CALLS: list[_ValidCall] = [
+    (dpw.parse_claim, lambda: {"text": "pure:1"}),
+    (dpw.PureDP, lambda: {"epsilon": 1.0}),
+    (dpw.ApproxDP, lambda: {"epsilon": 1.0, "delta": 1e-5}),
+    (dpw.GDP, lambda: {"mu": 1.0}),
+    (dpw.RDP, lambda: {"alpha": 2.0, "epsilon": 1.0}),
+    (dpw.ZCDP, lambda: {"rho": 1.0}),
+    (dpw.claims.RenyiCurve, lambda: {"orders": (2.0, 4.0), "epsilons": (0.3, 0.7)}),
+    (dpw.claims.TradeoffCurve, lambda: {"alpha": [0.0, 0.3, 1.0], "beta": [1.0, 0.3, 0.0]}),
+    (dpw.claims.DPSGD, lambda: {"sampling_probability": 0.1, "noise_multiplier": 1.0, "steps": 10}),
+    (dpw.claims.MetricDP, lambda: {"epsilon": 1.0, "distance": 2.0}),
+    (dpw.claims.CoordinateDP, lambda: {"epsilons": (1.0, 2.0)}),
+    (dpw.claims.GroupDP, lambda: {"size": 2, "claim": dpw.PureDP(1.0)}),
+    (FailureBound, lambda: {"bound": 1.0, "beta": 0.1}),
+    (MeanBound, lambda: {"bound": 1.0}),
+    (Scaling, lambda: {"exponent": 1.0, "grid": (1, 4, 16, 64)}),
+]
 
 
-def _dataset_calls() -> list[_ValidCall]:
-    """Return the calls that build domains, datasets and pairs; pairs, which take any objects, are
-    tried four times as often.
-    """
-    return [
-        (m.Answers, lambda: {"length": 2}),
-        (m.Counts, lambda: {"length": 2}),
-        (m.Records, lambda: {"size": 2}),
-        (m.Rows, lambda: {"size": 2, "labels": (0, 1)}),
-        (m.LabelledBall, lambda: {"dimension": 2, "size": 3}),
-        (m.Costs, lambda: {"length": 2, "dimension": 2, "bound": 1.0}),
-        (m.LabelledVectors, lambda: {"x": [[0.0], [1.0]], "y": [0, 1]}),
-        (m.LinearCosts, lambda: {"x": [[0.0], [1.0]]}),
-        *[(dpw.Pair, lambda: {"d0": np.array([0.0]), "d1": np.array([1.0])})] * 4,
-    ]
+# calls that build domains, datasets and pairs; pairs, which take any objects, are tried four times as
+# often
+_DATASET_CALLS: list[_ValidCall] = [
+    (m.Answers, lambda: {"length": 2}),
+    (m.Counts, lambda: {"length": 2}),
+    (m.Records, lambda: {"size": 2}),
+    (m.Rows, lambda: {"size": 2, "labels": (0, 1)}),
+    (m.LabelledBall, lambda: {"dimension": 2, "size": 3}),
+    (m.Costs, lambda: {"length": 2, "dimension": 2, "bound": 1.0}),
+    (m.LabelledVectors, lambda: {"x": [[0.0], [1.0]], "y": [0, 1]}),
+    (m.LinearCosts, lambda: {"x": [[0.0], [1.0]]}),
+    *[(dpw.Pair, lambda: {"d0": np.array([0.0]), "d1": np.array([1.0])})] * 4,
+]
 
 
 def _mechanism_calls() -> list[tuple[Any, dict[str, Any]]]:
