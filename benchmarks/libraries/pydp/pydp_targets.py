@@ -18,20 +18,25 @@ _LOW_BITS = (
 )
 
 
-def _noise(mechanism, claim, relation, cause="", **parameters):
+def _noise(mechanism, doc, claim, relation, cause="", **parameters):
     """Return the target of a mechanism that adds noise to one number."""
 
     def run(dataset, size, rng):
         made, value = mechanism(epsilon=1.0, sensitivity=1.0, **parameters), float(dataset[0])
         return np.array([made.add_noise(value) for _ in range(size)])
 
-    shown = "".join(f"{name}={value}, " for name, value in parameters.items())
-    doc = f"{mechanism.__name__}(epsilon=1, {shown}sensitivity=1)."
     return target(claim, cause, doc, seeded=False, **_REAL, relation=relation)(run)
 
 
-laplace = _noise(LaplaceMechanism, "pure:1", "l1")
-gaussian = _noise(GaussianMechanism, "approx:1,1e-5", "l2", _LOW_BITS, delta=1e-5)
+laplace = _noise(LaplaceMechanism, "LaplaceMechanism(epsilon=1, sensitivity=1).", "pure:1", "l1")
+gaussian = _noise(
+    GaussianMechanism,
+    "GaussianMechanism(epsilon=1, delta=1e-5, sensitivity=1).",
+    "approx:1,1e-5",
+    "l2",
+    _LOW_BITS,
+    delta=1e-5,
+)
 
 
 def _algorithm(name, cause="", domain=_RECORDS, **parameters):

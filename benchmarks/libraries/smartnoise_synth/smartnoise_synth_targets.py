@@ -49,23 +49,23 @@ def covariance(dataset, size, rng):
     return np.array(found)
 
 
-def _mwem(doc, cause, size, public, **parameters):
+def _mwem(doc, cause, records, public, **parameters):
     """Return the target of synthetic values for some numbers beside public ones."""
 
-    def run(dataset, count, rng):
+    def run(dataset, size, rng):
         seed = int(rng.integers(2**32))
         np.random.seed(seed)
         random.seed(seed)
         rows = [(float(value),) for value in (*public, *dataset)]
         found = []
-        for _ in range(count):
+        for _ in range(size):
             transformer = TableTransformer([BinTransformer(bins=4, lower=0.0, upper=1.0)])
             synthesizer = MWEMSynthesizer(epsilon=1.0, **parameters)
             synthesizer.fit(rows, transformer=transformer)
             found.append([float(value) for (value,) in synthesizer.sample(4)])
         return np.array(found)
 
-    domain = {"kind": "Records", "size": size, "low": 0, "high": 1, "relation": "add-remove"}
+    domain = {"kind": "Records", "size": records, "low": 0, "high": 1, "relation": "add-remove"}
     settings = {"seeded": False, "batch": 16, "trials": 2000}
     return target("pure:1", cause, doc, **settings, **domain)(run)
 
