@@ -176,7 +176,7 @@ def _search_rows() -> list[Row]:
     truth = SEARCHES[many_records][0].truth.parameter
     rows = [
         _distance_row(f"{single_record}, found", 1.228, 1e-3, losses[single_record]),
-        Row(f"{many_records}, found", 1.30, losses[many_records]),
+        Row(f"{many_records}, found", 1.30, losses[many_records], "epsilon"),
         Row(
             f"{many_records}, over its supremum",
             1 + 1e-9,
@@ -184,8 +184,8 @@ def _search_rows() -> list[Row]:
             "ratio",
             at_most=True,
         ),
-        Row(f"{printed_noise}, found", math.inf, losses[printed_noise]),
-        Row(f"{printed_noise}, certified in a ball", 4.0, ball_audit()),
+        Row(f"{printed_noise}, found", math.inf, losses[printed_noise], "epsilon"),
+        Row(f"{printed_noise}, certified in a ball", 4.0, ball_audit(), "epsilon"),
         _distance_row(f"{huber}, found", 1 + math.log(1.5), 1e-3, losses[huber]),
     ]
     for name in correct:
@@ -220,8 +220,8 @@ def measure() -> Table:
     )
     name, sampled, law = "Gaussian (1, 1e-5)", gaussian("sampling"), gaussian("law")
     rows = (
-        Row(f"{name}, 1e5 runs, at least", 0.998, sampled.epsilon_lower),
-        Row(f"{name}, 1e5 runs, at most", 1.002, sampled.epsilon_upper, at_most=True),
+        Row(f"{name}, 1e5 runs, at least", 0.998, sampled.epsilon_lower, "epsilon"),
+        Row(f"{name}, 1e5 runs, at most", 1.002, sampled.epsilon_upper, "epsilon", at_most=True),
         _distance_row(f"{name}, law, at least", 1.0, 1e-9, law.epsilon_lower),
         _distance_row(f"{name}, law, at most", 1.0, 1e-9, law.epsilon_upper),
         *_search_rows(),
