@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta, binom
+from scipy.stats import binom
 
 from dpwitness import Verdict, audit, audit_outputs, certify
 from dpwitness.benchmarks.confidence_limits import ENDS
@@ -32,7 +32,7 @@ from dpwitness.benchmarks.specimens import (
     laplace,
     specimens,
 )
-from dpwitness.benchmarks.table import Row, Table
+from dpwitness.benchmarks.table import Row, Table, interval
 from dpwitness.core.claims import GDP, RDP, ZCDP, ApproxDP, Claim, PureDP
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
@@ -85,12 +85,6 @@ class Counted:
             self.at_most,
             (self.count, self.of),
         )
-
-
-def interval(count: int, of: int) -> tuple[float, float]:
-    """Return the Clopper-Pearson limits at 95 %."""
-    low = float(beta.ppf(0.025, count, of - count + 1)) if count else 0.0
-    return low, float(beta.ppf(0.975, count + 1, of - count)) if count < of else 1.0
 
 
 def most(of: int, stated: float) -> int:
@@ -228,27 +222,31 @@ def _limit_rows(name: str, times: int) -> list[Counted]:
     )
 
 
+# function of the rows of a kind of task, and the least and the usual number of its repeats
+_MEASURES: dict[str, tuple[Callable[[str, int], list[Counted]], int, int]] = {
+    "given": (_outputs_rows, 2, 100),
+    "certified": (_certified_rows, 2, 6),
+    "awkward": (_awkward_rows, 1, 3),
+    "power": (_power_rows, 2, 100),
+}
+
+
 def _measure_task(kind: str, name: str, size: float) -> list[Counted]:
     """Return the rows of one task. An exception becomes a row that is always missed."""
     try:
-        if kind in ("alarms", "searches"):
-            audits, slow = (
-                AUDITS if kind == "alarms" else SEARCHES,
-                4 if specimens()[name].target else 1,
-            )
-            return _alarm_rows(
-                name, {alpha: max(2, int(size * count / slow)) for alpha, count in audits.items()}
-            )
-        if kind == "given":
-            return _outputs_rows(name, max(2, int(100 * size)))
-        if kind == "certified":
-            return _certified_rows(name, max(2, int(6 * size)))
-        if kind == "awkward":
-            return _awkward_rows(name, max(1, int(3 * size)))
-        if kind == "power":
-            return _power_rows(name, max(2, int(100 * size)))
-        slow = 8 if name.startswith("certify") else 1
-        return _limit_rows(name, max(10, int(400 * size / slow)))
+        if kind in _MEASURES:
+            count_rows, least, usual = _MEASURES[kind]
+            return count_rows(name, max(least, int(usual * size)))
+        if kind == "ends":
+            slow = 8 if name.startswith("certify") else 1
+            return _limit_rows(name, max(10, int(400 * size / slow)))
+        audits, slow = (
+            AUDITS if kind == "alarms" else SEARCHES,
+            4 if specimens()[name].target else 1,
+        )
+        return _alarm_rows(
+            name, {alpha: max(2, int(size * count / slow)) for alpha, count in audits.items()}
+        )
     except Exception as error:  # an exception becomes a missed row, and the benchmark continues
         return [Counted(f"{kind}: {name}: {type(error).__name__}: {str(error)[:80]}", 1, 1, 0.0)]
 

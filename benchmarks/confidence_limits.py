@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,80 +40,56 @@ class _GaussianShift:
         return norm.logpdf(y, data[0], 1 / self.mu)
 
 
-def _certify_bounds(epsilon: float, delta: float) -> Callable[[int], Ends]:
-    """Return a counter for `certify` by sampling."""
-
-    def count(times: int) -> Ends:
-        shift, low, high = _GaussianShift(gaussian_shift(epsilon, delta)), 0, 0
-        for seed in range(times):
-            result = certify(
-                shift,
-                PAIR,
-                ApproxDP(epsilon, delta),
-                trials=10_000,
-                confidence=0.8,
-                seed=seed,
-                route="sampling",
-            )
-            low, high = (
-                low + (result.epsilon_lower > epsilon),
-                high + (result.epsilon_upper < epsilon),
-            )
-        return 0.1, low, high
-
-    return count
-
-
-def _audit_bounds(claim: Claim, run: Any, truth: float) -> Callable[[int], Ends]:
-    """Return a counter for the lower bounds of `audit`."""
-
-    def count(times: int) -> Ends:
-        bounds = (
-            audit(
-                run, claim=claim, pair=PAIR, trials=4_000, confidence=0.8, seed=s, bits=False
-            ).parameter_lower
-            for s in range(times)
+def _certify_bounds(epsilon: float, delta: float, times: int) -> Ends:
+    """Count wrong bounds of `certify` by sampling."""
+    shift, low, high = _GaussianShift(gaussian_shift(epsilon, delta)), 0, 0
+    for seed in range(times):
+        result = certify(
+            shift,
+            PAIR,
+            ApproxDP(epsilon, delta),
+            trials=10_000,
+            confidence=0.8,
+            seed=seed,
+            route="sampling",
         )
-        return 0.2, sum(bound > truth for bound in bounds), None
+        low, high = low + (result.epsilon_lower > epsilon), high + (result.epsilon_upper < epsilon)
+    return 0.1, low, high
 
-    return count
+
+def _audit_bounds(claim: Claim, run: Any, truth: float, times: int) -> Ends:
+    """Count wrong lower bounds of `audit`."""
+    bounds = (
+        audit(
+            run, claim=claim, pair=PAIR, trials=4_000, confidence=0.8, seed=s, bits=False
+        ).parameter_lower
+        for s in range(times)
+    )
+    return 0.2, sum(bound > truth for bound in bounds), None
 
 
 def _utility_bounds(
-    draw: Callable[[int, Generator], Any], claim: Any, truth: float, runs: int = 500
-) -> Callable[[int], Ends]:
-    """Return a counter for `audit_utility`."""
-
-    def count(times: int) -> Ends:
-        result = [
-            audit_utility(draw, claim, runs=runs, confidence=0.9, seed=seed)
-            for seed in range(times)
-        ]
-        upper = (
-            None
-            if all(math.isinf(f.upper) for f in result)
-            else sum(f.upper < truth for f in result)
-        )
-        return 0.1, sum(f.lower > truth for f in result), upper
-
-    return count
+    draw: Callable[[int, Generator], Any], claim: Any, truth: float, times: int
+) -> Ends:
+    """Count wrong bounds of `audit_utility`."""
+    result = [
+        audit_utility(draw, claim, runs=500, confidence=0.9, seed=seed) for seed in range(times)
+    ]
+    upper = (
+        None if all(math.isinf(f.upper) for f in result) else sum(f.upper < truth for f in result)
+    )
+    return 0.1, sum(f.lower > truth for f in result), upper
 
 
 def _slope_bounds(
-    draw: Callable[[int, Generator], Any], claim: Scaling, truth: float
-) -> Callable[[int], Ends]:
-    """Return a counter for the slopes of `audit_utility`."""
-
-    def count(times: int) -> Ends:
-        result = [
-            audit_utility(
-                lambda v, n, rng: v**truth * draw(n, rng), claim, confidence=0.9, seed=seed
-            )
-            for seed in range(times)
-        ]
-        return 0.1, sum(f.lower > truth for f in result), sum(f.upper < truth for f in result)
-
-    return count
+    draw: Callable[[int, Generator], Any], claim: Scaling, truth: float, times: int
+) -> Ends:
+    """Count wrong bounds of the slopes of `audit_utility`."""
+    result = [
+        audit_utility(lambda v, n, rng: v**truth * draw(n, rng), claim, confidence=0.9, seed=seed)
+        for seed in range(times)
+    ]
+    return 0.1, sum(f.lower > truth for f in result), sum(f.upper < truth for f in result)
 
 
 def _sensitivity_bounds(times: int) -> Ends:
@@ -131,66 +108,75 @@ def _sensitivity_bounds(times: int) -> Ends:
 
 
 def _best_event_bounds(
-    claim: Claim, mechanism: Any, right: float, wrong: float
-) -> Callable[[int], Ends]:
-    """Return a function that audits with the best event and counts bounds above and below the
-    limit. Half are expected on each side.
+    claim: Claim, mechanism: Any, right: float, wrong: float, times: int
+) -> Ends:
+    """Audit with the best event and count bounds above and below the limit. Half are expected on
+    each side.
     """
-
-    def count(times: int) -> Ends:
-        rounds = 50_000
-        bound = limit(mechanism, mechanism.worst_pair(), claim, rounds, 0.95)
-        assert bound is not None
-        rng = np.random.default_rng(1)
-        guesses = rng.binomial(rounds, right + wrong, times)
-        correct = rng.binomial(guesses, right / (right + wrong))
-        bounds_reached = certified(claim, correct, guesses - correct, rounds, 0.05)
-        return 0.5, int(np.sum(bounds_reached > bound)), int(np.sum(bounds_reached < bound))
-
-    return count
+    rounds = 50_000
+    bound = limit(mechanism, mechanism.worst_pair(), claim, rounds, 0.95)
+    assert bound is not None
+    rng = np.random.default_rng(1)
+    guesses = rng.binomial(rounds, right + wrong, times)
+    correct = rng.binomial(guesses, right / (right + wrong))
+    bounds_reached = certified(claim, correct, guesses - correct, rounds, 0.05)
+    return 0.5, int(np.sum(bounds_reached > bound)), int(np.sum(bounds_reached < bound))
 
 
 _E = math.exp(-1.0)
 
 ENDS: dict[str, Callable[[int], Ends]] = {
-    "certify by sampling, epsilon 1, delta 1e-2": _certify_bounds(1.0, 1e-2),
-    "certify by sampling, epsilon .3, delta 1e-4": _certify_bounds(0.3, 1e-4),
-    "audit, Laplace": _audit_bounds(PureDP(1.0), laplace(0.7), 0.7),
-    "audit, Gaussian, mu": _audit_bounds(GDP(1.0), gaussian(1.3), 1.3),
-    "audit, Gaussian, epsilon at delta .01": _audit_bounds(
-        ApproxDP(1.0, 0.01), gaussian(gaussian_shift(1.4, 0.01)), 1.4
+    "certify by sampling, epsilon 1, delta 1e-2": partial(_certify_bounds, 1.0, 1e-2),
+    "certify by sampling, epsilon .3, delta 1e-4": partial(_certify_bounds, 0.3, 1e-4),
+    "audit, Laplace": partial(_audit_bounds, PureDP(1.0), laplace(0.7), 0.7),
+    "audit, Gaussian, mu": partial(_audit_bounds, GDP(1.0), gaussian(1.3), 1.3),
+    "audit, Gaussian, epsilon at delta .01": partial(
+        _audit_bounds, ApproxDP(1.0, 0.01), gaussian(gaussian_shift(1.4, 0.01)), 1.4
     ),
     "sensitivity of a mean": _sensitivity_bounds,
-    "failure frequency .03": _utility_bounds(
-        lambda n, rng: (rng.random(n) < 0.03).astype(float), FailureBound(0.5, 0.1), 0.03
+    "failure frequency .03": partial(
+        _utility_bounds,
+        lambda n, rng: (rng.random(n) < 0.03).astype(float),
+        FailureBound(0.5, 0.1),
+        0.03,
     ),
-    "mean, exponential, errors at least 0": _utility_bounds(
-        lambda n, rng: rng.exponential(size=n), MeanBound(2.0), 1.0
+    "mean, exponential, errors at least 0": partial(
+        _utility_bounds, lambda n, rng: rng.exponential(size=n), MeanBound(2.0), 1.0
     ),
-    "mean, one but rarely 0": _utility_bounds(
-        lambda n, rng: 1.0 * (rng.random(n) > 1e-3), MeanBound(2.0, high=1.0), 0.999
+    "mean, one but rarely 0": partial(
+        _utility_bounds,
+        lambda n, rng: 1.0 * (rng.random(n) > 1e-3),
+        MeanBound(2.0, high=1.0),
+        0.999,
     ),
-    "mean, 0 but rarely 1": _utility_bounds(
-        lambda n, rng: 1.0 * (rng.random(n) < 2e-3), MeanBound(2.0, high=1.0), 0.002
+    "mean, 0 but rarely 1": partial(
+        _utility_bounds,
+        lambda n, rng: 1.0 * (rng.random(n) < 2e-3),
+        MeanBound(2.0, high=1.0),
+        0.002,
     ),
-    "mean, Pareto up to 1000": _utility_bounds(
+    "mean, Pareto up to 1000": partial(
+        _utility_bounds,
         lambda n, rng: np.minimum(rng.pareto(1.5, n), 1e3),
         MeanBound(9.0, high=1e3),
         float(2 * (1 - 1001**-0.5)),
     ),
-    "mean, deviation stated": _utility_bounds(
-        lambda n, rng: rng.standard_normal(n), MeanBound(1.0, deviation=1.0), 0.0
+    "mean, deviation stated": partial(
+        _utility_bounds, lambda n, rng: rng.standard_normal(n), MeanBound(1.0, deviation=1.0), 0.0
     ),
-    "slope of medians, lognormal": _slope_bounds(
-        lambda n, rng: np.exp(2 * rng.standard_normal(n)), Scaling(1.0, GRID), 0.5
+    "slope of medians, lognormal": partial(
+        _slope_bounds, lambda n, rng: np.exp(2 * rng.standard_normal(n)), Scaling(1.0, GRID), 0.5
     ),
-    "slope of means, spread stated": _slope_bounds(
+    "slope of means, spread stated": partial(
+        _slope_bounds,
         lambda n, rng: rng.exponential(size=n),
         Scaling(1.0, GRID, statistic="mean", spread=1.0),
         -0.5,
     ),
-    "limit, best event of Laplace": _best_event_bounds(PureDP(1.0), m.Laplace(1.0), 0.5, 0.5 * _E),
-    "limit, best event of randomized response": _best_event_bounds(
-        PureDP(1.0), m.RandomizedResponse(1.0), 1 / (1 + _E), _E / (1 + _E)
+    "limit, best event of Laplace": partial(
+        _best_event_bounds, PureDP(1.0), m.Laplace(1.0), 0.5, 0.5 * _E
+    ),
+    "limit, best event of randomized response": partial(
+        _best_event_bounds, PureDP(1.0), m.RandomizedResponse(1.0), 1 / (1 + _E), _E / (1 + _E)
     ),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,40 +224,42 @@ _EDITS = (
 )
 
 
+# Changes of the bytes: the content, a random place in it, and the generator.
+_BYTE_EDITS: tuple[Callable[[bytes, int, Generator], tuple[bytes, str]], ...] = (
+    lambda content, place, _: (content[:place], f"cut at byte {place}"),
+    lambda content, place, rng: (
+        content[:place] + bytes([int(rng.integers(256))]) + content[place + 1 :],
+        f"byte {place} changed",
+    ),
+    lambda content, _, rng: (
+        content.replace(
+            b'"schema_version": 1', b'"schema_version": ' + b"9" * int(rng.choice([3, 400, 5000]))
+        ),
+        "a long number",
+    ),
+    lambda *_: (b"[" * 100_000 + b"]" * 100_000, "100,000 lists within each other"),
+    lambda content, *_: (b"\xef\xbb\xbf" + content, "a byte order mark"),
+    lambda content, _, rng: (
+        content.replace(
+            b"1.0",
+            word := (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"1e-999")[int(rng.integers(5))],
+            1,
+        ),
+        f"1.0 is {word.decode()}",
+    ),
+    lambda content, *_: (content[:-1] + b', "seed": 3}', "a field twice"),
+    lambda content, _, rng: (
+        (b"", b"null", b"[]", b"{}", b'"x"', b"3", b"\x00" * 50, content + content)[
+            int(rng.integers(8))
+        ],
+        "something else",
+    ),
+    lambda _, __, rng: (bytes(rng.integers(0, 256, 200, dtype=np.uint8)), "noise"),
+)
+
+
 def _edit_bytes(witness: Json, rng: Generator) -> Mutant:
     """Return a mutant with changed bytes; the file may be invalid JSON."""
     content = json.dumps(witness).encode("ascii")
-    kind = int(rng.integers(9))
-    place = int(rng.integers(len(content)))
-    if kind == 0:
-        return Mutant(content[:place], f"cut at byte {place}")
-    if kind == 1:
-        return Mutant(
-            content[:place] + bytes([int(rng.integers(256))]) + content[place + 1 :],
-            f"byte {place} changed",
-        )
-    if kind == 2:
-        return Mutant(
-            content.replace(
-                b'"schema_version": 1',
-                b'"schema_version": ' + b"9" * int(rng.choice([3, 400, 5000])),
-            ),
-            "a long number",
-        )
-    if kind == 3:
-        return Mutant(b"[" * 100_000 + b"]" * 100_000, "100,000 lists within each other")
-    if kind == 4:
-        return Mutant(b"\xef\xbb\xbf" + content, "a byte order mark")
-    if kind == 5:
-        word = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"1e-999")[int(rng.integers(5))]
-        return Mutant(content.replace(b"1.0", word, 1), f"1.0 is {word.decode()}")
-    if kind == 6:
-        return Mutant(content[:-1] + b', "seed": 3}', "a field twice")
-    if kind == 7:
-        return Mutant(
-            (b"", b"null", b"[]", b"{}", b'"x"', b"3", b"\x00" * 50, content + content)[
-                int(rng.integers(8))
-            ],
-            "something else",
-        )
-    return Mutant(bytes(rng.integers(0, 256, 200, dtype=np.uint8)), "noise")
+    edit = _BYTE_EDITS[int(rng.integers(len(_BYTE_EDITS)))]
+    return Mutant(*edit(content, int(rng.integers(len(content))), rng))

@@ -1,7 +1,7 @@
 """Benchmark of scaling and of long audits.
 
 Speed of two workers against one, and of Dask against processes, as the best rounds per second of
-several runs. Recovery after random kills, memory and store over 1e10 rounds, and bookkeeping time.
+several runs. Processor time, memory and store of 1e10 rounds.
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import random
-import resource
-import signal
 import subprocess
 import sys
 import tempfile
@@ -26,10 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.audit.options import MAX_CHUNK_ROUNDS
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.workers.chunks import run_span
-from dpwitness.auditors.workers.engine import Inline, Pace, Phase, Stage, counts
+from dpwitness.auditors.workers.engine import Stage
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.executors.pools import executor
@@ -51,17 +47,7 @@ Key = tuple[str, str, float]  # executor, mechanism, seconds of a task
 _EVENT = Intervals(0, np.array([0.5]), np.array([0.0, 1.0]))
 
 
-KILLS = 100
-RUNS_BETWEEN = 4  # kills of each audit before it may finish
 SHORT, LONG = 10**8, 10**10
-
-_TARGET_FILE = """
-import numpy as np
-
-
-def noisy(dataset, size, rng):
-    return np.round(dataset[0] + rng.laplace(0.0, 1.0, size), 2)
-"""
 
 _LONG_AUDIT_SCRIPT = """
 import json, resource, sys, time
@@ -162,62 +148,6 @@ def scale(specs: Sequence[str] = SPECS) -> dict[Key, tuple[float, float]]:
     return best
 
 
-def _long_audits() -> list[Row]:
-    """Return the rows of long audits."""
-    with tempfile.TemporaryDirectory() as folder:
-        return [*_killed(Path(folder), KILLS), *_long(Path(folder))]
-
-
-def _killed(folder: Path, kills: int) -> list[Row]:
-    """Kill an audit of a Python target on two processes at random moments, resume it, and compare
-    with an undisturbed audit.
-    """
-    (folder / "mine.py").write_text(_TARGET_FILE, encoding="utf-8")
-    start_time = time.monotonic()
-    undisturbed = _audit(folder, "whole.db", None)
-    duration, rng, equal_count = time.monotonic() - start_time, random.Random(1), 0
-    families = -(-kills // RUNS_BETWEEN)
-    for number in range(families):
-        for _ in range(RUNS_BETWEEN):
-            _audit(folder, f"{number}.db", rng.uniform(0.0, duration))
-        equal_count += _audit(folder, f"{number}.db", None) == undisturbed
-        (folder / f"{number}.db").unlink()
-    output = (
-        f"killed {families * RUNS_BETWEEN} times: resumed audits with the counts of an "
-        "undisturbed one"
-    )
-    return [Row(output, 1.0, equal_count / families, "share", counts=(equal_count, families))]
-
-
-def _audit(folder: Path, store: str, seconds: float | None) -> str:
-    """Return the command's JSON output without the time; empty if the process was killed."""
-    command = [
-        sys.executable,
-        "-m",
-        "dpwitness",
-        "audit",
-        "mine.py:noisy",
-        "--claim",
-        "pure:1",
-        "--d0",
-        "[0]",
-        "--d1",
-        "[1]",
-    ]
-    command += ["--in-process", "--workers", "2", "--trials", "2000000", "--store", store, "--json"]
-    process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    if seconds is not None:
-        time.sleep(seconds)
-        process.send_signal(signal.SIGKILL)
-    out, _ = process.communicate()
-    if not out:
-        return ""
-    output = json.loads(out)
-    return json.dumps({key: value for key, value in output.items() if key != "seconds"})
-
-
 def _long(folder: Path) -> list[Row]:
     """Measure audits of Laplace noise with 1e8 and with 1e10 rounds, each in a fresh process."""
     found = {}
@@ -248,33 +178,7 @@ def _long(folder: Path) -> list[Row]:
             at_most=True,
         ),
         Row(f"store at {LONG:.0e} rounds", 50.0, size, "MB", at_most=True),
-        Row("chunk bookkeeping, of processor time", 0.02, _bookkeeping(), "share", at_most=True),
     ]
-
-
-def _bookkeeping() -> float:
-    """Return the fraction of processor time that a stage of Laplace rounds spends outside its tasks
-    of a quarter of a second each.
-    """
-    mechanism = Laplace(1.0)
-    stage = Stage(
-        mechanism.sample,
-        mechanism.worst_pair(),
-        1,
-        (0, 0, Phase.TEST),
-        2 * 10**9,
-        MAX_CHUNK_ROUNDS,
-        60.0,
-    )
-    inline = Inline()
-    list(counts(stage, [_EVENT], inline, Pace()))  # compiles and warms up
-    before, task_seconds = resource.getrusage(resource.RUSAGE_SELF), 0.0
-    for segment in counts(stage, [_EVENT], inline, Pace()):
-        task_seconds += segment.seconds
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    inline.shutdown()
-    total_seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return max(0.0, 1 - task_seconds / total_seconds)
 
 
 def measure() -> Table:
@@ -315,7 +219,8 @@ def measure() -> Table:
                     / best[base_spec, name, task][time_index]
                 )
                 rows.append(Row(f"{label}: {name}, tasks of {task:g} s", required, ratio, "ratio"))
-    rows += _long_audits()
+    with tempfile.TemporaryDirectory() as folder:
+        rows += _long(Path(folder))
     return Table(
         "scale",
         tuple(rows),

@@ -38,6 +38,14 @@ class Table:
     binding: bool = False  # whether a missed row is an error of the program: exit code 1
 
 
+def interval(count: int, of: int) -> tuple[float, float]:
+    """Return the Clopper-Pearson limits at 95 %."""
+    from scipy.stats import beta
+
+    low = float(beta.ppf(0.025, count, of - count + 1)) if count else 0.0
+    return low, float(beta.ppf(0.975, count + 1, of - count)) if count < of else 1.0
+
+
 def format_table(table: Table) -> str:
     """Return the table as aligned columns: case, required, measured, unit, measured/required, and
     whether the requirement is met.

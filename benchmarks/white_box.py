@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from statistics import median
 from typing import Any
 
@@ -159,130 +158,58 @@ def _relative_width(name: str) -> float:
     return (high - low) / high
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """Row of the table that is not yet measured."""
-
-    name: str
-    required: float
-    find: Callable[[], float]
-    unit: str = "epsilon"
-    at_most: bool = False
-
-    def measured(self) -> Row:
-        """Run the certification and return its row."""
-        return Row(self.name, self.required, self.find(), self.unit, self.at_most)
-
-
-def _distance_from(
-    name: str, target: float, tolerance: float, find: Callable[[], float]
-) -> Measurement:
-    """Return a measurement of the distance from a target value."""
-    return Measurement(
+def _distance_row(name: str, target: float, tolerance: float, found: float) -> Row:
+    """Return the row of the distance from a target value."""
+    return Row(
         f"{name}: distance from {target:.6g}",
         tolerance,
-        lambda: abs(find() - target),
+        abs(found - target),
         "distance",
         at_most=True,
     )
 
 
-def _found_loss(name: str, unit: float = 1.0) -> float:
-    """Return the privacy loss that the search finds, in the given unit."""
-    return searched(name)[2] / unit
-
-
-def _attained_ratio(name: str) -> float:
-    """Return attained over claimed sensitivity."""
-    return sensitivity(name).ratio
-
-
-def _search_cases() -> list[Measurement]:
+def _search_rows() -> list[Row]:
     """Return the rows of the searches for pairs."""
     single_record, many_records, printed_noise, huber, *correct = SEARCHES
+    losses = {name: searched(name)[2] for name in SEARCHES}
     truth = SEARCHES[many_records][0].truth.parameter
-    cases = [
-        _distance_from(f"{single_record}, found", 1.228, 1e-3, partial(_found_loss, single_record)),
-        Measurement(f"{many_records}, found", 1.30, partial(_found_loss, many_records)),
-        Measurement(
+    rows = [
+        _distance_row(f"{single_record}, found", 1.228, 1e-3, losses[single_record]),
+        Row(f"{many_records}, found", 1.30, losses[many_records], "epsilon"),
+        Row(
             f"{many_records}, over its supremum",
             1 + 1e-9,
-            partial(_found_loss, many_records, truth),
+            losses[many_records] / truth,
             "ratio",
             at_most=True,
         ),
-        Measurement(f"{printed_noise}, found", math.inf, partial(_found_loss, printed_noise)),
-        Measurement(f"{printed_noise}, certified in a ball", 4.0, ball_audit),
-        _distance_from(f"{huber}, found", 1 + math.log(1.5), 1e-3, partial(_found_loss, huber)),
+        Row(f"{printed_noise}, found", math.inf, losses[printed_noise], "epsilon"),
+        Row(f"{printed_noise}, certified in a ball", 4.0, ball_audit(), "epsilon"),
+        _distance_row(f"{huber}, found", 1 + math.log(1.5), 1e-3, losses[huber]),
     ]
     for name in correct:
         # hinge loss has half of the sensitivity that its claim assumes
-        tight = 0.5 if "hinge" in name else 1.0
-        cases.append(
-            Measurement(f"{name}, over its truth", 0.95, partial(_found_loss, name, tight), "ratio")
-        )
-        cases.append(
-            Measurement(
-                f"{name}, over its claim",
-                1 + 1e-9,
-                partial(_found_loss, name, SEARCHES[name][0].claim.parameter),
-                "ratio",
-                at_most=True,
-            )
-        )
-    return cases
+        tight, claimed = 0.5 if "hinge" in name else 1.0, SEARCHES[name][0].claim.parameter
+        rows += [
+            Row(f"{name}, over its truth", 0.95, losses[name] / tight, "ratio"),
+            Row(f"{name}, over its claim", 1 + 1e-9, losses[name] / claimed, "ratio", at_most=True),
+        ]
+    return rows
 
 
-def _sensitivity_cases() -> list[Measurement]:
+def _sensitivity_rows() -> list[Row]:
     """Return the rows of the searches for sensitivities."""
-    *tight_names, line, plane = SENSITIVITIES
+    ratios = {name: sensitivity(name).ratio for name in SENSITIVITIES}
+    *tight_names, line, plane = ratios
     return [
-        *(
-            _distance_from(f"sensitivity, {name}", 1.0, 5e-4, partial(_attained_ratio, name))
-            for name in tight_names
+        *(_distance_row(f"sensitivity, {name}", 1.0, 5e-4, ratios[name]) for name in tight_names),
+        _distance_row(f"sensitivity, {line}", 0.5257, 5e-4, ratios[line]),
+        Row(f"sensitivity, {plane}", 0.98, ratios[plane], "ratio"),
+        Row(
+            "sensitivities, longest search", 60.0, max(_CPU_SECONDS.values()), "CPU s", at_most=True
         ),
-        _distance_from(f"sensitivity, {line}", 0.5257, 5e-4, partial(_attained_ratio, line)),
-        Measurement(f"sensitivity, {plane}", 0.98, partial(_attained_ratio, plane), "ratio"),
-        Measurement("sensitivities, longest search", 60.0, _longest_search, "CPU s", at_most=True),
     ]
-
-
-def _longest_search() -> float:
-    """Return the CPU time of the longest sensitivity search."""
-    for name in SENSITIVITIES:
-        sensitivity(name)
-    return max(_CPU_SECONDS.values())
-
-
-CASES: tuple[Measurement, ...] = (
-    Measurement(
-        "Gaussian (1, 1e-5), 1e5 runs, at least", 0.998, lambda: gaussian("sampling").epsilon_lower
-    ),
-    Measurement(
-        "Gaussian (1, 1e-5), 1e5 runs, at most",
-        1.002,
-        lambda: gaussian("sampling").epsilon_upper,
-        at_most=True,
-    ),
-    _distance_from(
-        "Gaussian (1, 1e-5), law, at least", 1.0, 1e-9, lambda: gaussian("law").epsilon_lower
-    ),
-    _distance_from(
-        "Gaussian (1, 1e-5), law, at most", 1.0, 1e-9, lambda: gaussian("law").epsilon_upper
-    ),
-    *_search_cases(),
-    *_sensitivity_cases(),
-    *(
-        Measurement(
-            f"width over epsilon, {name}",
-            0.01,
-            partial(_relative_width, name),
-            "ratio",
-            at_most=True,
-        )
-        for name in ENCLOSURES
-    ),
-)
 
 
 def measure() -> Table:
@@ -291,4 +218,17 @@ def measure() -> Table:
         "searches get the mechanism and its domain only; a distance row shows the distance "
         "of the result from the named value",
     )
-    return Table("white-box", tuple(case.measured() for case in CASES), notes)
+    name, sampled, law = "Gaussian (1, 1e-5)", gaussian("sampling"), gaussian("law")
+    rows = (
+        Row(f"{name}, 1e5 runs, at least", 0.998, sampled.epsilon_lower, "epsilon"),
+        Row(f"{name}, 1e5 runs, at most", 1.002, sampled.epsilon_upper, "epsilon", at_most=True),
+        _distance_row(f"{name}, law, at least", 1.0, 1e-9, law.epsilon_lower),
+        _distance_row(f"{name}, law, at most", 1.0, 1e-9, law.epsilon_upper),
+        *_search_rows(),
+        *_sensitivity_rows(),
+        *(
+            Row(f"width over epsilon, {name}", 0.01, _relative_width(name), "ratio", at_most=True)
+            for name in ENCLOSURES
+        ),
+    )
+    return Table("white-box", rows, notes)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import copy
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from numpy.random import Generator
@@ -13,7 +15,7 @@ from numpy.random import Generator
 from dpwitness import audit, replay
 from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.benchmarks.adversarial.attack import PAIR, Attack, refusal, response, seed_of
-from dpwitness.benchmarks.adversarial.stores import _folder, run_command
+from dpwitness.benchmarks.adversarial.stores import run_command
 from dpwitness.mechanisms import PureDP
 
 
@@ -41,9 +43,9 @@ def edited_report(rng: Generator) -> str:
 
     leaks = bool(rng.random() < 0.5)
     _, result = _audit_response(rng, leaks)
-    with _folder() as folder:
-        write_report([result], folder / "old", title="attack", plots=False)
-        file = folder / "old" / "audit.json"
+    with tempfile.TemporaryDirectory() as folder:
+        file, new = Path(folder, "old", "audit.json"), Path(folder, "new.json")
+        write_report([result], file.parent, title="attack", plots=False)
         document = json.loads(file.read_text(encoding="utf-8"))
         entry, key = (
             document["results"][0],
@@ -75,18 +77,10 @@ def edited_report(rng: Generator) -> str:
                 if not value or key != "confidence"
                 else value * float(rng.uniform(0.5, 0.95))
             )
-        (folder / "new.json").write_text(json.dumps(document), encoding="utf-8")
+        new.write_text(json.dumps(document), encoding="utf-8")
         commands = [
-            (
-                "report",
-                folder / "new.json",
-                "--format",
-                "md",
-                "--no-plots",
-                "--report",
-                folder / "out",
-            ),
-            ("compare", file, folder / "new.json"),
+            ("report", new, "--format", "md", "--no-plots", "--report", Path(folder, "out")),
+            ("compare", file, new),
         ]
         for command in commands:
             code, text = run_command(*map(str, command))

@@ -8,8 +8,7 @@ import json
 import sqlite3
 import tempfile
 import types
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,13 +41,6 @@ class _SlottedSetting:
 
     def __init__(self, epsilon: float) -> None:
         self.epsilon = epsilon
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """Yield a temporary folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
 
 
 def _settings(rng: Generator, epsilon: float) -> dict[str, Any]:
@@ -92,12 +84,12 @@ def stale(rng: Generator) -> str:
         kind
     ]
     settings = _settings(rng, claim) | {"confidence": 0.999}
-    with _folder() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         change(claim)
-        audit(mechanism, **settings, store=folder / "s.db")
+        audit(mechanism, **settings, store=Path(folder, "s.db"))
         change(claim + 4.0)
         try:
-            result_again = audit(mechanism, **settings, store=folder / "s.db")
+            result_again = audit(mechanism, **settings, store=Path(folder, "s.db"))
         except InvalidArgument:
             return ""
     return (
@@ -145,8 +137,8 @@ def _audit_damaged_store(damage: Callable[[Generator, Path], str], rng: Generato
     claim = float(rng.uniform(0.3, 1.0))
     mechanism = response(claim + (4.0 if rng.random() < 0.5 else 0.0))
     settings = _settings(rng, claim)
-    with _folder() as folder:
-        file = folder / "s.db"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "s.db")
         honest = _comparable_fields(audit(mechanism, **settings, store=file))
         what = damage(rng, file)
         return _check_damaged_store(

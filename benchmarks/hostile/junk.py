@@ -18,7 +18,14 @@ from typing import Any
 
 import numpy as np
 
+import dpwitness as dpw
+from dpwitness import mechanisms as m
+from dpwitness.auditors.density.search import worst_output
+from dpwitness.auditors.functions.bounds.sensitivity import sensitivity_at
+from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound, Scaling
+from dpwitness.core.datasets.pairs import RELATIONS
 from dpwitness.core.values.validation import InvalidArgument, short_repr
+from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 
 _ValidCall = tuple[Callable[..., Any], Callable[[], dict[str, Any]]]
 
@@ -39,7 +46,6 @@ def _junk_makers() -> list[Callable[[], Any]]:
     """Return functions that create junk, so that no call sees an object that an earlier call
     modified.
     """
-    from dpwitness.mechanisms import Laplace, PureDP, Records
 
     def endless() -> list[Any]:
         out: list[Any] = []
@@ -58,7 +64,7 @@ def _junk_makers() -> list[Callable[[], Any]]:
         lambda: np.array([None, 1], dtype=object), lambda: np.array(["a", "b"]), lambda: np.array([1j]), lambda: np.zeros(2, np.longdouble),
         lambda: np.zeros(2, structured), lambda: np.ma.array([1.0, 2.0], mask=[False, True]), lambda: np.array(["2020"], "M8[Y]"),
         lambda: np.arange(3), lambda: np.float32(2), lambda: np.int8(-3), lambda: np.bool_(True), lambda: np.longdouble(1),
-        object, _Hostile, lambda: [_Hostile()], lambda: Laplace(1.0), lambda: PureDP(1.0), lambda: Records(1), lambda: Laplace,
+        object, _Hostile, lambda: [_Hostile()], lambda: m.Laplace(1.0), lambda: m.PureDP(1.0), lambda: m.Records(1), lambda: m.Laplace,
     ]  # fmt: skip
 
 
@@ -128,8 +134,6 @@ def pair_calls(seed: int, count: int) -> Iterator[Call]:
     """Yield pairs of nested junk: lists, tuples, dicts and arrays of each other and of all junk
     values.
     """
-    from dpwitness.core.datasets.pairs import RELATIONS, Pair
-
     rng, values = random.Random(seed), _junk_makers()
 
     def nested(depth: int) -> Any:
@@ -152,7 +156,7 @@ def pair_calls(seed: int, count: int) -> Iterator[Call]:
     for _ in range(count):
         d0 = nested(0)
         d1 = d0 if rng.random() < 0.1 else nested(0)
-        yield Call(Pair, {"relation": rng.choice(list(RELATIONS))}, {"d0": d0, "d1": d1})
+        yield Call(dpw.Pair, {"relation": rng.choice(list(RELATIONS))}, {"d0": d0, "d1": d1})
 
 
 _UNCHANGED_PARAMETERS = ("args", "kwargs", "options")
@@ -170,21 +174,12 @@ def _public_calls() -> list[_ValidCall]:
     """Return public callables, each with a function that creates the arguments of a small valid
     call.
     """
-    from dpwitness import mechanisms
-
-    constructors: list[_ValidCall] = [
-        (cls, functools.partial(dict, arguments)) for cls, arguments in _mechanism_calls(mechanisms)
-    ]
-    return [*_audit_calls(), *_claim_calls(), *_dataset_calls(), *constructors]
+    constructors = ((cls, functools.partial(dict, given)) for cls, given in _mechanism_calls())
+    return [*_audit_calls(), *_CLAIM_CALLS, *_DATASET_CALLS, *constructors]
 
 
 def _audit_calls() -> list[_ValidCall]:
     """Return the calls of audits and searches."""
-    import dpwitness as dpw
-    from dpwitness import mechanisms as m
-    from dpwitness.auditors.density.search import worst_output
-    from dpwitness.auditors.functions.bounds.sensitivity import sensitivity_at
-    from dpwitness.auditors.functions.bounds.utility_claims import MeanBound
 
     def leaky(dataset: Any, size: int, rng: Any) -> Any:
         return np.sum(dataset) + rng.laplace(0.0, 0.5, size)
@@ -245,59 +240,45 @@ def _audit_calls() -> list[_ValidCall]:
     ]
 
 
-def _claim_calls() -> list[_ValidCall]:
-    """Return the calls that build claims on privacy and on utility."""
-    import dpwitness as dpw
-    from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound, Scaling
-
-    return [
-        (dpw.parse_claim, lambda: {"text": "pure:1"}),
-        (dpw.PureDP, lambda: {"epsilon": 1.0}),
-        (dpw.ApproxDP, lambda: {"epsilon": 1.0, "delta": 1e-5}),
-        (dpw.GDP, lambda: {"mu": 1.0}),
-        (dpw.RDP, lambda: {"alpha": 2.0, "epsilon": 1.0}),
-        (dpw.ZCDP, lambda: {"rho": 1.0}),
-        (dpw.claims.RenyiCurve, lambda: {"orders": (2.0, 4.0), "epsilons": (0.3, 0.7)}),
-        (dpw.claims.TradeoffCurve, lambda: {"alpha": [0.0, 0.3, 1.0], "beta": [1.0, 0.3, 0.0]}),
-        (
-            dpw.claims.DPSGD,
-            lambda: {"sampling_probability": 0.1, "noise_multiplier": 1.0, "steps": 10},
-        ),
-        (dpw.claims.MetricDP, lambda: {"epsilon": 1.0, "distance": 2.0}),
-        (dpw.claims.CoordinateDP, lambda: {"epsilons": (1.0, 2.0)}),
-        (dpw.claims.GroupDP, lambda: {"size": 2, "claim": dpw.PureDP(1.0)}),
-        (FailureBound, lambda: {"bound": 1.0, "beta": 0.1}),
-        (MeanBound, lambda: {"bound": 1.0}),
-        (Scaling, lambda: {"exponent": 1.0, "grid": (1, 4, 16, 64)}),
-    ]
+# calls that build claims on privacy and on utility
+_CLAIM_CALLS: list[_ValidCall] = [
+    (dpw.parse_claim, lambda: {"text": "pure:1"}),
+    (dpw.PureDP, lambda: {"epsilon": 1.0}),
+    (dpw.ApproxDP, lambda: {"epsilon": 1.0, "delta": 1e-5}),
+    (dpw.GDP, lambda: {"mu": 1.0}),
+    (dpw.RDP, lambda: {"alpha": 2.0, "epsilon": 1.0}),
+    (dpw.ZCDP, lambda: {"rho": 1.0}),
+    (dpw.claims.RenyiCurve, lambda: {"orders": (2.0, 4.0), "epsilons": (0.3, 0.7)}),
+    (dpw.claims.TradeoffCurve, lambda: {"alpha": [0.0, 0.3, 1.0], "beta": [1.0, 0.3, 0.0]}),
+    (dpw.claims.DPSGD, lambda: {"sampling_probability": 0.1, "noise_multiplier": 1.0, "steps": 10}),
+    (dpw.claims.MetricDP, lambda: {"epsilon": 1.0, "distance": 2.0}),
+    (dpw.claims.CoordinateDP, lambda: {"epsilons": (1.0, 2.0)}),
+    (dpw.claims.GroupDP, lambda: {"size": 2, "claim": dpw.PureDP(1.0)}),
+    (FailureBound, lambda: {"bound": 1.0, "beta": 0.1}),
+    (MeanBound, lambda: {"bound": 1.0}),
+    (Scaling, lambda: {"exponent": 1.0, "grid": (1, 4, 16, 64)}),
+]
 
 
-def _dataset_calls() -> list[_ValidCall]:
-    """Return the calls that build domains, datasets and pairs; pairs, which take any objects, are
-    tried four times as often.
-    """
-    import dpwitness as dpw
-    from dpwitness import mechanisms as m
-
-    return [
-        (m.Answers, lambda: {"length": 2}),
-        (m.Counts, lambda: {"length": 2}),
-        (m.Records, lambda: {"size": 2}),
-        (m.Rows, lambda: {"size": 2, "labels": (0, 1)}),
-        (m.LabelledBall, lambda: {"dimension": 2, "size": 3}),
-        (m.Costs, lambda: {"length": 2, "dimension": 2, "bound": 1.0}),
-        (m.LabelledVectors, lambda: {"x": [[0.0], [1.0]], "y": [0, 1]}),
-        (m.LinearCosts, lambda: {"x": [[0.0], [1.0]]}),
-        *[(dpw.Pair, lambda: {"d0": np.array([0.0]), "d1": np.array([1.0])})] * 4,
-    ]
+# calls that build domains, datasets and pairs; pairs, which take any objects, are tried four times as
+# often
+_DATASET_CALLS: list[_ValidCall] = [
+    (m.Answers, lambda: {"length": 2}),
+    (m.Counts, lambda: {"length": 2}),
+    (m.Records, lambda: {"size": 2}),
+    (m.Rows, lambda: {"size": 2, "labels": (0, 1)}),
+    (m.LabelledBall, lambda: {"dimension": 2, "size": 3}),
+    (m.Costs, lambda: {"length": 2, "dimension": 2, "bound": 1.0}),
+    (m.LabelledVectors, lambda: {"x": [[0.0], [1.0]], "y": [0, 1]}),
+    (m.LinearCosts, lambda: {"x": [[0.0], [1.0]]}),
+    *[(dpw.Pair, lambda: {"d0": np.array([0.0]), "d1": np.array([1.0])})] * 4,
+]
 
 
-def _mechanism_calls(m: Any) -> list[tuple[Any, dict[str, Any]]]:
+def _mechanism_calls() -> list[tuple[Any, dict[str, Any]]]:
     """Return the constructors of the reference mechanisms, each with the arguments of an existing
     instance.
     """
-    from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
-
     built: dict[Any, dict[str, Any]] = {}
     pending = [*m.zoo().values(), *(specimen.mechanism for specimen in paper_zoo().values())]
     while pending:

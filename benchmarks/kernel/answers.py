@@ -19,6 +19,7 @@ from dpwitness.benchmarks.kernel.rules import rules
 from dpwitness.core.values.json_reader import Json
 
 F = Fraction
+Question = Callable[..., Any]
 LAST: Json = {"correct": 310, "wrong": 41, "rounds": 900, "directions": 2, "lost": 0, "weight": 0}
 CURVE = [F(0), F(1), F(1, 10), F(6, 10), F(4, 10), F(2, 10), F(1), F(0)]
 FLAT_END = [F(0), F(1), F(1, 2), F(3, 10), F(9, 10), F(1, 20), F(1), F(1, 20)]
@@ -66,7 +67,7 @@ def bounds_of(checker: ModuleType) -> dict[str, float]:
     }
 
 
-def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Callable[..., Any]]:
+def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Question]:
     """Yield calls of the checker, cheap ones first."""
     yield lambda: {name: _plain(value) for name, value in vars(k).items() if name.isupper()}
     yield from _questions_on_functions(k)
@@ -74,76 +75,82 @@ def questions(k: ModuleType, bounds: dict[str, float] = BOUNDS) -> Iterator[Call
     yield from _questions_on_stages(k)
     yield from _questions_on_cells(k)
     yield from _questions_on_rounding(k)
-    for each in pairs():
-        yield lambda each=each: k.check_pair(each)
-    for text, values in (
-        ("pure:1", [1, 0]),
-        ("pure:0", [0, 0]),
-        ("approx:0.1,0", [0.1, 0]),
-        ("approx:1,1", [1, 1]),
-        ("approx:1,0.999", [1, 0.999]),
-        ("rdp:2,0.5", [2, 0.5]),
-        ("rdp:1,0.5", [1, 0.5]),
-        ("rdp:2,0", [2, 0]),
-        ("rdp:2=0.5", [2, 0.5]),
-        ("rdp:2=0.5,3=0.7", [2, 0.5, 3, 0.7]),
-        ("rdp:3=0.5,3=0.7", [3, 0.5, 3, 0.7]),
-        ("rdp:2=0.5,3=0", [2, 0.5, 3, 0]),
-        ("fdp:0=1,1=0", [0, 1, 1, 0]),
-        ("fdp:0=1,0.5=0.1,1=0", [0, 1, 0.5, 0.1, 1, 0]),
-        ("fdp:0=1,0.2=0.7,0.5=0.5,1=0", [0, 1, 0.2, 0.7, 0.5, 0.5, 1, 0]),
-        ("fdp:0=1,0.1=0.6,0.2=0.2,1=0", [0, 1, 0.1, 0.6, 0.2, 0.2, 1, 0]),
-        ("fdp:0=1,0.1=0.2,0.2=0.3,1=0", [0, 1, 0.1, 0.2, 0.2, 0.3, 1, 0]),
-        ("fdp:0=1,0.5=0.6,1=0", [0, 1, 0.5, 0.6, 1, 0]),
-        ("fdp:0=1,0.5=0.5000000009,1=0", [0, 1, 0.5, 0.5000000009, 1, 0]),
-        ("fdp:0.1=0.9,1=0", [0.1, 0.9, 1, 0]),
-        ("fdp:0=1,0.9=0", [0, 1, 0.9, 0]),
-        ("gdp:2", [2]),
-        ("gdp:0", [0]),
-        ("no:1", [1]),
-        ("x" * 200 + ":1", [1]),
-    ):
-        yield lambda text=text, values=values: k.decode_claim(text, values)
-    for value, form in FORMS:
-        yield lambda v=value, f=form: k.fits(v, f)
-    for name in ("x" * 200, "dpwitness.auditors:LowBits", "dpwitness.auditors:Binned"):
-        yield lambda name=name: k.decode_rule(
-            {"$type": "object", "class": name, "fields": {}}, {"LowBits"}
+    yield from _questions_on_texts(k)
+    counts = {**LAST, "alpha": 0.04, "combination": "conditional error"}
+    del counts["weight"]
+    yield from (
+        partial(
+            k.check_counts,
+            ("zcdp", [F(1, 10)], F(1, 10)),
+            "value",
+            0.5,
+            0.95,
+            counts | {"stages": [{**STAGE, "weight": 0.1}] * stages},
         )
-    for rule in rules()[::5]:
-        yield lambda r=rule: k.directions(r, k.EVENTS)
-    for text in TEXTS:
-        yield lambda text=text: k.read(text)
-    yield lambda: [
-        k.effort((kind, [F(1)] * 2, F(1)), stages)
-        for kind in ("pure", "zcdp")
-        for stages in (
-            [LAST],
-            [STAGE, LAST],
-            [{**STAGE, "weight": 1}] * 3,
-            [{**LAST, "cells": [[1] * 7] * 2}],
-        )
-    ]
-    for stages in (99, 3):
-        counts = {
-            **LAST,
-            "stages": [{**STAGE, "weight": 0.1}] * stages,
-            "alpha": 0.04,
-            "combination": "conditional error",
-        }
-        counts = {name: value for name, value in counts.items() if name != "weight"}
-        yield lambda counts=counts: k.check_counts(
-            ("zcdp", [F(1, 10)], F(1, 10)), "value", 0.5, 0.95, counts
-        )
-    for kind in ("rdp", "pure"):
-        for bound in (2000.0, 2000.5, "inf"):
-            counts = {"correct": 450, "wrong": 60, "rounds": 1000, "directions": 2, "alpha": 0.04}
-            yield lambda kind=kind, bound=bound, c=counts: k.check_counts(
-                (kind, [F(2), F(1)], F(1)), "value", bound, 0.95, c
-            )
-    for witness in witnesses(bounds):
-        yield lambda witness=witness: k.check(k.json.dumps(witness))
+        for stages in (99, 3)
+    )
+    one = {"correct": 450, "wrong": 60, "rounds": 1000, "directions": 2, "alpha": 0.04}
+    yield from (
+        partial(k.check_counts, (kind, [F(2), F(1)], F(1)), "value", bound, 0.95, one)
+        for kind in ("rdp", "pure")
+        for bound in (2000.0, 2000.5, "inf")
+    )
+    yield from (partial(k.check, k.json.dumps(witness)) for witness in witnesses(bounds))
     yield lambda: printed(k, bounds)
+
+
+def _questions_on_texts(k: ModuleType) -> list[Question]:
+    """Return calls that read pairs, claims, rules and JSON, and that estimate the effort."""
+    return [
+        *(partial(k.check_pair, each) for each in pairs()),
+        *(
+            partial(k.decode_claim, text, values)
+            for text, values in (
+                ("pure:1", [1, 0]),
+                ("pure:0", [0, 0]),
+                ("approx:0.1,0", [0.1, 0]),
+                ("approx:1,1", [1, 1]),
+                ("approx:1,0.999", [1, 0.999]),
+                ("rdp:2,0.5", [2, 0.5]),
+                ("rdp:1,0.5", [1, 0.5]),
+                ("rdp:2,0", [2, 0]),
+                ("rdp:2=0.5", [2, 0.5]),
+                ("rdp:2=0.5,3=0.7", [2, 0.5, 3, 0.7]),
+                ("rdp:3=0.5,3=0.7", [3, 0.5, 3, 0.7]),
+                ("rdp:2=0.5,3=0", [2, 0.5, 3, 0]),
+                ("fdp:0=1,1=0", [0, 1, 1, 0]),
+                ("fdp:0=1,0.5=0.1,1=0", [0, 1, 0.5, 0.1, 1, 0]),
+                ("fdp:0=1,0.2=0.7,0.5=0.5,1=0", [0, 1, 0.2, 0.7, 0.5, 0.5, 1, 0]),
+                ("fdp:0=1,0.1=0.6,0.2=0.2,1=0", [0, 1, 0.1, 0.6, 0.2, 0.2, 1, 0]),
+                ("fdp:0=1,0.1=0.2,0.2=0.3,1=0", [0, 1, 0.1, 0.2, 0.2, 0.3, 1, 0]),
+                ("fdp:0=1,0.5=0.6,1=0", [0, 1, 0.5, 0.6, 1, 0]),
+                ("fdp:0=1,0.5=0.5000000009,1=0", [0, 1, 0.5, 0.5000000009, 1, 0]),
+                ("fdp:0.1=0.9,1=0", [0.1, 0.9, 1, 0]),
+                ("fdp:0=1,0.9=0", [0, 1, 0.9, 0]),
+                ("gdp:2", [2]),
+                ("gdp:0", [0]),
+                ("no:1", [1]),
+                ("x" * 200 + ":1", [1]),
+            )
+        ),
+        *(partial(k.fits, value, form) for value, form in FORMS),
+        *(
+            partial(k.decode_rule, {"$type": "object", "class": name, "fields": {}}, {"LowBits"})
+            for name in ("x" * 200, "dpwitness.auditors:LowBits", "dpwitness.auditors:Binned")
+        ),
+        *(partial(k.directions, rule, k.EVENTS) for rule in rules()[::5]),
+        *(partial(k.read, text) for text in TEXTS),
+        lambda: [
+            k.effort((kind, [F(1)] * 2, F(1)), stages)
+            for kind in ("pure", "zcdp")
+            for stages in (
+                [LAST],
+                [STAGE, LAST],
+                [{**STAGE, "weight": 1}] * 3,
+                [{**LAST, "cells": [[1] * 7] * 2}],
+            )
+        ],
+    ]
 
 
 def _plain(value: Any) -> Any:
@@ -155,11 +162,11 @@ def _plain(value: Any) -> Any:
     return sorted(map(str, value)) if isinstance(value, set) else value
 
 
-def _questions_on_functions(k: ModuleType) -> Iterator[Callable[..., Any]]:
-    """Yield calls of the numerical functions: binomial tails, exponential, logarithm, normal law,
+def _questions_on_functions(k: ModuleType) -> list[Question]:
+    """Return calls of the numerical functions: binomial tails, exponential, logarithm, normal law,
     bisection.
     """
-    one = k.ONE
+    one, tails = k.ONE, list[Question]()
     for n, j, a, c in (
         (0, 0, 1, 1),
         (7, 0, 2, 3),
@@ -170,188 +177,228 @@ def _questions_on_functions(k: ModuleType) -> Iterator[Callable[..., Any]]:
         (900, 880, 1, 1),
         (900, 9, 99, 1),
     ):
-        for unit, stop in ((one, k.STOP), (2**30, 0), (2**30, 2**20), (8, 8)):
-            yield lambda n=n, j=j, a=a, c=c, unit=unit, stop=stop: k.tail(n, j, a, c, unit, stop)
-        yield lambda n=n, j=j, a=a, c=c: (k.side(n, 2, 3, 6, a, c, 2**20, 4), k.tail(n, j, a, c))
-    for x in (F(0), F(1, 3), F(-1, 3), F(7)):
-        yield lambda x=x: (
-            k.floor(x),
-            k.ceil(x),
-            k.exp(k.floor(x)),
-            k.normal(k.floor(x)),
-            k.density(k.floor(x)),
+        tails += [
+            partial(k.tail, n, j, a, c, unit, stop)
+            for unit, stop in ((one, k.STOP), (2**30, 0), (2**30, 2**20), (8, 8))
+        ]
+        tails.append(
+            lambda n=n, j=j, a=a, c=c: (k.side(n, 2, 3, 6, a, c, 2**20, 4), k.tail(n, j, a, c))
         )
-    yield lambda: k.exp(-400 * one)
-    for n, d in (
-        (1, 1),
-        (0, 1),
-        (1, 0),
-        (10, 1),
-        (1, 10),
-        (2**70 - 1, 2**35),
-        (3, 4),
-        (5, 7),
-        (7, 5),
-        (5 * one, one + 1),
-    ):
-        yield lambda n=n, d=d: k.log(n, d)
-    for t in (-17, -3, 9, 16, 17, 40):
-        yield lambda t=t: (
-            k.normal(t * one),
-            k.exp(t * one // 3),
-            k.exp(t * one),
-            k.density(t * one),
-        )
-    yield lambda: [
-        k.bisect(lambda i, end=end: i >= end, 0, 100, width)
-        for end in (0, 1, 33, 100)
-        for width in (1, 5)
+    return [
+        *tails,
+        *(
+            lambda x=x: (
+                k.floor(x),
+                k.ceil(x),
+                k.exp(k.floor(x)),
+                k.normal(k.floor(x)),
+                k.density(k.floor(x)),
+            )
+            for x in (F(0), F(1, 3), F(-1, 3), F(7))
+        ),
+        partial(k.exp, -400 * one),
+        *(
+            partial(k.log, n, d)
+            for n, d in (
+                (1, 1),
+                (0, 1),
+                (1, 0),
+                (10, 1),
+                (1, 10),
+                (2**70 - 1, 2**35),
+                (3, 4),
+                (5, 7),
+                (7, 5),
+                (5 * one, one + 1),
+            )
+        ),
+        *(
+            lambda t=t: (k.normal(t * one), k.exp(t * one // 3), k.exp(t * one), k.density(t * one))
+            for t in (-17, -3, 9, 16, 17, 40)
+        ),
+        lambda: [
+            k.bisect(lambda i, end=end: i >= end, 0, 100, width)
+            for end in (0, 1, 33, 100)
+            for width in (1, 5)
+        ],
+        lambda: [k.quantile(p) for p in (one // 20, k.TINY, one)],
     ]
-    yield lambda: [k.quantile(p) for p in (one // 20, k.TINY, one)]
 
 
-def _questions_on_claims(k: ModuleType) -> Iterator[Callable[..., Any]]:
-    """Yield calls that ask for the largest probability of a right guess that a claim allows."""
+def _questions_on_claims(k: ModuleType) -> list[Question]:
+    """Return calls that ask for the largest probability of a right guess that a claim allows."""
     one = k.ONE
-    for kind, numbers in (
-        ("pure", [F(1), F(0)]),
-        ("approx", [F(1), F(1, 100)]),
-        ("fdp", CURVE),
-        ("gdp", [F(1)]),
-    ):
-        for total in (one, one // 50, one * 3 // 2):
-            for several in (False, True):
-                yield lambda c=(kind, numbers, 1), t=total, s=several: k.allowed(c, F(9, 7), t, s)
-    yield lambda: k.lines("fdp", [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)], F(1), False)
-    yield lambda: k.lines("fdp", CURVE[:2] * 2, F(1), False)
-    yield lambda: k.lines(
-        "fdp", [F(0), F(1), F(1, 4), F(3, 4), F(1, 2), F(1, 2), F(1), F(0)], F(1), False
-    )
-    yield lambda: [
-        k.lines("fdp", curve, x, several)
-        for curve in (CURVE, FLAT_END)
-        for x in (F(1, 9), F(5, 7))
-        for several in (False, True)
-    ]
-    yield lambda: [
-        k.lines("approx", [F(1), F(1, 3)], F(9, 7), several) for several in (False, True)
-    ]
-    yield lambda: k.allowed(("approx", [F(1), F(1, 2)], F(1)), F(1), one // 10, False)
-    yield lambda: k.budgets(("rdp", [F(7, 3), F(1), F(8), F(1, 5)], F(1)), F(1, 3))
     # many local optima
     rough = [(one + (one * i >> 6), (one >> 8) * (1 + i * i * 37 % 101)) for i in range(1, 97)]
-    yield lambda: k.renyi_allowed([(2 * one, one * 10**6)], one // 2)
-    yield lambda: [k.renyi_allowed(rough[start:], one // 2) for start in range(0, 60, 7)]
-    yield lambda: [
-        [*found[::60], found[239], len(found)] for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]
-    ]
-    for total in (one // 3, one * 3 // 2, one):
-        yield lambda t=total: k.allowed(
-            ("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), t, False
-        )
-    for x in (F(1, 7), F(3), F(50)):
-        yield lambda x=x: k.allowed(("rdp", [F(2), F(1)], F(50)), x, one // 1000, False)
-    yield lambda: k.allowed(("zcdp", [F(1)], F(1)), F(2), one // 3, False)
     wide = {"correct": 700, "wrong": 200, "rounds": 1000, "directions": 1, "lost": 0}
-    yield lambda: [
-        k.refutes(("approx", [F(1), F(1, 100)], F(1)), F(x, 20), [wide], F(1, 20))
-        for x in range(10, 40)
-    ]
-
-
-def _questions_on_stages(k: ModuleType) -> Iterator[Callable[..., Any]]:
-    """Yield calls on lost rounds, on the error of several stages, and on their p-values."""
-    one = k.ONE
-    for n, j, a, c, error in (
-        (900, 500, 1, 1, 20),
-        (900, 880, one - 1, 1, 10**9),
-        (900, 9, one * 3, 1, 2),
-        (7, 7, one, one + 7, 2**140),
-    ):
-        yield lambda n=n, j=j, a=a, c=c, e=error: k.chance(n, j, a, c, one // e)
-    for n, j, rate in ((10, 1, 0.01), (100, 40, 0.3), (100, 100, 0.5), (10**7, 5000, 4e-4)):
-        yield lambda n=n, j=j, r=rate: f"{k.log_tail(n, j, r):.9f}"
-    for n, j in ((100, 0), (100, 1), (100, 100), (5000, 1200), (10**6, 3)):
-        yield lambda n=n, j=j: [k.frequency(n, j, one // part) for part in (100, 10**9)]
-    for share in (F(0), F(1, 8), F(99, 100)):
-        for level, more, many in (
-            (one // 50, one // 100, one // 80),
-            (one // 50, one - 3, one),
-            (one >> 200, 0, one),
-            (one // 9, 0, one // 10**40),
-        ):
-            yield lambda s=share, e=level, m=more, b=many: k.conditional_error(e, m, b, s)
-        yield lambda s=share: [
-            k.conditional_error(one // 50, one // 2, one, s),
-            k.conditional_error(k.LEAST, 0, k.LEAST, s),
-        ]
-    yield lambda: k.frequency(100, 50, one - 1)
-    for stages in ([LAST], [STAGE, LAST], [STAGE, {**STAGE, "weight": 0.7}, LAST]):
-        yield lambda stages=stages: steps_of(k, stages)
-    yield lambda: k.refutes(
-        ("pure", [F(1), F(0)], F(1)), F(0), [{**LAST, "correct": 900, "wrong": 0}], F(k.LEAST, one)
-    )
-    yield lambda: [
-        k.normal_integral(-one, b * one, one // 3, one // 2, terms)
-        for b in (-1, 2)
-        for terms in (1, 2, 40)
-    ]
-    for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE)):
-        claim = (kind, numbers, F(1))
-        yield lambda c=claim: k.p_values(
-            c, F(3, 2), STAGE, F(1, 100) if c[0] != "pure" else F(0), True, k.LEAST
-        )
-        for right, wrong in ((5, 0), (0, 5), (0, 0)):
-            stage = {**STAGE, "correct": right, "wrong": wrong, "lost": 0}
-            yield lambda c=claim, s=stage: k.p_values(
-                c, F(3, 2), s, F(1, 100) if c[0] != "pure" else F(0), False, k.ONE // 20
+    return [
+        *(
+            partial(k.allowed, (kind, numbers, 1), F(9, 7), total, several)
+            for kind, numbers in (
+                ("pure", [F(1), F(0)]),
+                ("approx", [F(1), F(1, 100)]),
+                ("fdp", CURVE),
+                ("gdp", [F(1)]),
             )
-        yield lambda c=claim: [
-            k.refutes(c, F(x, 20), [{**STAGE, "weight": 1}, STAGE, LAST], F(1, 20))
-            for x in (10, 26, 33)
+            for total in (one, one // 50, one * 3 // 2)
+            for several in (False, True)
+        ),
+        *(
+            partial(k.lines, "fdp", numbers, F(1), False)
+            for numbers in (
+                [F(0), F(1), F(1, 2), F(9, 10), F(1), F(0)],
+                CURVE[:2] * 2,
+                [F(0), F(1), F(1, 4), F(3, 4), F(1, 2), F(1, 2), F(1), F(0)],
+            )
+        ),
+        lambda: [
+            k.lines("fdp", curve, x, several)
+            for curve in (CURVE, FLAT_END)
+            for x in (F(1, 9), F(5, 7))
+            for several in (False, True)
+        ],
+        lambda: [k.lines("approx", [F(1), F(1, 3)], F(9, 7), several) for several in (False, True)],
+        partial(k.allowed, ("approx", [F(1), F(1, 2)], F(1)), F(1), one // 10, False),
+        partial(k.budgets, ("rdp", [F(7, 3), F(1), F(8), F(1, 5)], F(1)), F(1, 3)),
+        partial(k.renyi_allowed, [(2 * one, one * 10**6)], one // 2),
+        lambda: [k.renyi_allowed(rough[start:], one // 2) for start in range(0, 60, 7)],
+        lambda: [
+            [*found[::60], found[239], len(found)]
+            for found in [k.budgets(("zcdp", [], F(1)), F(1, 3))]
+        ],
+        *(
+            partial(k.allowed, ("rdp", [F(2), F(1, 3), F(8), F(1)], F(1)), F(3, 2), total, False)
+            for total in (one // 3, one * 3 // 2, one)
+        ),
+        *(
+            partial(k.allowed, ("rdp", [F(2), F(1)], F(50)), x, one // 1000, False)
+            for x in (F(1, 7), F(3), F(50))
+        ),
+        partial(k.allowed, ("zcdp", [F(1)], F(1)), F(2), one // 3, False),
+        lambda: [
+            k.refutes(("approx", [F(1), F(1, 100)], F(1)), F(x, 20), [wide], F(1, 20))
+            for x in range(10, 40)
+        ],
+    ]
+
+
+def _questions_on_stages(k: ModuleType) -> list[Question]:
+    """Return calls on lost rounds, on the error of several stages, and on their p-values."""
+    one, errors, p_values = k.ONE, list[Question](), list[Question]()
+    for share in (F(0), F(1, 8), F(99, 100)):
+        errors += [
+            partial(k.conditional_error, level, more, many, share)
+            for level, more, many in (
+                (one // 50, one // 100, one // 80),
+                (one // 50, one - 3, one),
+                (one >> 200, 0, one),
+                (one // 9, 0, one // 10**40),
+            )
         ]
+        errors.append(
+            lambda s=share: [
+                k.conditional_error(one // 50, one // 2, one, s),
+                k.conditional_error(k.LEAST, 0, k.LEAST, s),
+            ]
+        )
+    for kind, numbers in (("pure", [F(1), F(0)]), ("approx", [F(1), F(1, 100)]), ("fdp", CURVE)):
+        claim, gamma = (kind, numbers, F(1)), F(1, 100) if kind != "pure" else F(0)
+        p_values.append(partial(k.p_values, claim, F(3, 2), STAGE, gamma, True, k.LEAST))
+        p_values += [
+            partial(
+                k.p_values,
+                claim,
+                F(3, 2),
+                {**STAGE, "correct": right, "wrong": wrong, "lost": 0},
+                gamma,
+                False,
+                k.ONE // 20,
+            )
+            for right, wrong in ((5, 0), (0, 5), (0, 0))
+        ]
+        p_values.append(
+            lambda c=claim: [
+                k.refutes(c, F(x, 20), [{**STAGE, "weight": 1}, STAGE, LAST], F(1, 20))
+                for x in (10, 26, 33)
+            ]
+        )
+    pure = "pure", [F(1), F(0)], F(1)
     # they prove 1.5756233342
     three = [STAGE, {**STAGE, "correct": 200, "wrong": 40, "rounds": 500, "weight": 0.6}, LAST]
-    for x in (F(15755, 10**4), F(15757, 10**4)):
-        yield lambda x=x: k.refutes(("pure", [F(1), F(0)], F(1)), x, three, F(1, 20))
-
-
-def _questions_on_cells(k: ModuleType) -> Iterator[Callable[..., Any]]:
-    """Yield calls of the rule for Renyi claims, which counts outputs in cells."""
-    one = k.ONE
-    for order, forward, kind in (
-        (2, True, "zcdp"),
-        (3, False, "rdp"),
-        (1, True, "rdp"),
-        (4, True, "rdp"),
-    ):
-        rule, numbers = {**RULE, "order": F(order), "forward": forward}, [F(3), F(1, 2), F(1), F(1)]
-        yield lambda r=rule, n=numbers, c=kind: [
-            k.cells_excess((c, n, F(1)), x, r, [[90, 70, 140], [150, 70, 80]], F(1, 20))
-            for x in (F(0), F(9, 10))
-        ]
-    thirds = {**RULE, "loss": [F(-2, 5), F(0), F(5, 7)], "order": F(7, 3)}
-    yield lambda: k.cells_excess(
-        ("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, [[90, 70, 140], [150, 70, 80]], F(1, 20)
-    )
-    many = ("rdp", [F(1), F(1), F(1), F(1), F(4), F(1, 8)], F(1))
-    yield lambda: [
-        k.cells_excess(
-            many, F(x, 9), {**RULE, "order": F(4)}, [[90, 70, 140], [150, 70, 80]], F(1, 20)
-        )
-        for x in range(9)
+    return [
+        *(
+            partial(k.chance, n, j, a, c, one // error)
+            for n, j, a, c, error in (
+                (900, 500, 1, 1, 20),
+                (900, 880, one - 1, 1, 10**9),
+                (900, 9, one * 3, 1, 2),
+                (7, 7, one, one + 7, 2**140),
+            )
+        ),
+        *(
+            lambda n=n, j=j, r=rate: f"{k.log_tail(n, j, r):.9f}"
+            for n, j, rate in ((10, 1, 0.01), (100, 40, 0.3), (100, 100, 0.5), (10**7, 5000, 4e-4))
+        ),
+        *(
+            lambda n=n, j=j: [k.frequency(n, j, one // part) for part in (100, 10**9)]
+            for n, j in ((100, 0), (100, 1), (100, 100), (5000, 1200), (10**6, 3))
+        ),
+        *errors,
+        partial(k.frequency, 100, 50, one - 1),
+        *(
+            partial(steps_of, k, stages)
+            for stages in ([LAST], [STAGE, LAST], [STAGE, {**STAGE, "weight": 0.7}, LAST])
+        ),
+        partial(k.refutes, pure, F(0), [{**LAST, "correct": 900, "wrong": 0}], F(k.LEAST, one)),
+        lambda: [
+            k.normal_integral(-one, b * one, one // 3, one // 2, terms)
+            for b in (-1, 2)
+            for terms in (1, 2, 40)
+        ],
+        *p_values,
+        *(partial(k.refutes, pure, x, three, F(1, 20)) for x in (F(15755, 10**4), F(15757, 10**4))),
     ]
-    for bets in ([1.0, 0.0], [0.985, 0.0], [0.989, 0.989]):
-        yield lambda bets=bets: k.cells_excess(
-            ("zcdp", [], F(1)),
-            F(0),
-            {**RULE, "bets": list(map(F, bets))},
-            [[1, 1, 1]] * 2,
-            F(1, 20),
-        )
-    yield lambda: k.cells_excess(("zcdp", [], F(1)), F(0), RULE, [[0, 0, 0], [1, 1, 1]], F(1, 20))
-    yield lambda: [
-        k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)
+
+
+def _questions_on_cells(k: ModuleType) -> list[Question]:
+    """Return calls of the rule for Renyi claims, which counts outputs in cells."""
+    one, counts = k.ONE, [[90, 70, 140], [150, 70, 80]]
+    thirds = {**RULE, "loss": [F(-2, 5), F(0), F(5, 7)], "order": F(7, 3)}
+    many = ("rdp", [F(1), F(1), F(1), F(1), F(4), F(1, 8)], F(1))
+    none = "zcdp", list[F](), F(1)
+    return [
+        *(
+            lambda r=RULE | {"order": order, "forward": forward}, c=kind: [
+                k.cells_excess((c, [F(3), F(1, 2), F(1), F(1)], F(1)), x, r, counts, F(1, 20))
+                for x in (F(0), F(9, 10))
+            ]
+            for order, forward, kind in (
+                (F(2), True, "zcdp"),
+                (F(3), False, "rdp"),
+                (F(1), True, "rdp"),
+                (F(4), True, "rdp"),
+            )
+        ),
+        partial(k.cells_excess, ("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, counts, F(1, 20)),
+        lambda: [
+            k.cells_excess(many, F(x, 9), {**RULE, "order": F(4)}, counts, F(1, 20))
+            for x in range(9)
+        ],
+        *(
+            partial(
+                k.cells_excess,
+                none,
+                F(0),
+                {**RULE, "bets": list(map(F, bets))},
+                [[1, 1, 1]] * 2,
+                F(1, 20),
+            )
+            for bets in ([1.0, 0.0], [0.985, 0.0], [0.989, 0.989])
+        ),
+        partial(k.cells_excess, none, F(0), RULE, [[0, 0, 0], [1, 1, 1]], F(1, 20)),
+        lambda: [
+            k.mean_limit([0, one // 2, one], [30, 5, 60], F(3, 10), F(1, e)) for e in (20, 10**9)
+        ],
     ]
 
 
@@ -386,8 +433,8 @@ def steps_of(k: ModuleType, stages: list[Json]) -> list[Any]:
     return seen
 
 
-def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
-    """Yield calls whose parts are replaced: enclosures that are far apart, and values at which a
+def _questions_on_rounding(k: ModuleType) -> list[Question]:
+    """Return calls whose parts are replaced: enclosures that are far apart, and values at which a
     comparison decides.
 
     A limit taken from the wrong side of an enclosure, or a search that stops elsewhere, would
@@ -402,39 +449,60 @@ def _questions_on_rounding(k: ModuleType) -> Iterator[Callable[..., Any]]:
             normal(t)[1] + (normal(t)[1] >> 21),
         ),
     }
-    for kind, numbers in (
-        ("pure", [F(1), F(0)]),
-        ("approx", [F(1), F(1, 100)]),
-        ("gdp", [F(1)]),
-        ("rdp", [F(2), F(1, 3), F(8), F(1)]),
-    ):
-        claim = kind, numbers, F(1)
-        for total in (one // 3, one):
-            yield lambda c=claim, t=total: replaced(
-                k, lambda: k.allowed(c, F(9, 7), t, False), **wide
-            )
     cells: Any = (("zcdp", [F(1)], F(1)), F(1, 9), RULE, [[90, 70, 140], [150, 70, 80]], F(1, 20))
-    yield lambda: replaced(k, lambda: k.cells_excess(*cells), **wide)
     fractions = [F(-2, 5), F(-1, 3), F(-1, 7), F(1, 11), F(2, 9), F(5, 7)]
     thirds = {**RULE, "loss": fractions, "order": F(7, 3)}
     other: Any = (("rdp", [F(7, 3), F(1)], F(1)), F(1, 9), thirds, *cells[3:])
-    for each in (cells, other):
-        yield lambda c=each: replaced(
-            k, lambda: k.cells_excess(*c), mean_limit=lambda values, *rest: sum(values) % one
-        )
-    for excess in (0, 1):
-        yield lambda e=excess: replaced(
-            k, lambda: k.refutes(*cells[:2], [{"cells": []}], F(1), RULE), cells_excess=lambda *_: e
-        )
-    yield lambda: [k.mean_limit([value], [50], F(3, 10), F(1, 20)) for value in (0, 2 * one)]
-    yield lambda: replaced(
-        k, lambda: k.mean_limit([one], [1], F(3, 10), F(1, 20)), log=lambda n, d: (5, 5)
-    )
-    # tails that fall in steps of 2^digits, and tails that never fall below the error
-    for digits in (0, 370, 376):
-        for least in (1, one // 50):
-            yield lambda d=digits, e=least: searched(k, lambda s: max(s >> d << d, e), one // 64)
-    yield lambda: searched(k, first_below(one // 64), one // 64)
+    return [
+        *(
+            partial(
+                replaced,
+                k,
+                partial(k.allowed, (kind, numbers, F(1)), F(9, 7), total, False),
+                **wide,
+            )
+            for kind, numbers in (
+                ("pure", [F(1), F(0)]),
+                ("approx", [F(1), F(1, 100)]),
+                ("gdp", [F(1)]),
+                ("rdp", [F(2), F(1, 3), F(8), F(1)]),
+            )
+            for total in (one // 3, one)
+        ),
+        partial(replaced, k, partial(k.cells_excess, *cells), **wide),
+        *(
+            partial(
+                replaced,
+                k,
+                partial(k.cells_excess, *each),
+                mean_limit=lambda values, *rest: sum(values) % one,
+            )
+            for each in (cells, other)
+        ),
+        *(
+            partial(
+                replaced,
+                k,
+                partial(k.refutes, *cells[:2], [{"cells": []}], F(1), RULE),
+                cells_excess=lambda *_, e=excess: e,
+            )
+            for excess in (0, 1)
+        ),
+        lambda: [k.mean_limit([value], [50], F(3, 10), F(1, 20)) for value in (0, 2 * one)],
+        partial(
+            replaced,
+            k,
+            partial(k.mean_limit, [one], [1], F(3, 10), F(1, 20)),
+            log=lambda n, d: (5, 5),
+        ),
+        # tails that fall in steps of 2^digits, and tails that never fall below the error
+        *(
+            lambda d=digits, e=least: searched(k, lambda s: max(s >> d << d, e), one // 64)
+            for digits in (0, 370, 376)
+            for least in (1, one // 50)
+        ),
+        lambda: searched(k, first_below(one // 64), one // 64),
+    ]
 
 
 def first_below(error: int) -> Callable[[int], int]:

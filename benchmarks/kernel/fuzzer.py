@@ -13,7 +13,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
@@ -377,6 +377,24 @@ def mutate(rng: Generator, witness: Json, other: Json) -> None:
         parent[key] = random_pair(rng)
 
 
+_WORDS = ("NaN", "Infinity", "1e-30000000", "1e999999999", "-0", "1" * 5000, "01", "1.")
+_DEPTHS = (70, 79, 80, 81, 1000, 100_000)
+_DAMAGE: tuple[Callable[[str, Generator], str], ...] = (  # changes of a sealed text
+    lambda text, rng: text.replace("0.9", "0." + "9" * int(rng.integers(1, 3000)), 1),
+    lambda text, _: text.replace("{", '{"name": 1, ', 1),
+    lambda text, rng: text.replace(": 1,", f": {rng.choice(_WORDS)},", 1),
+    lambda text, rng: text[: int(rng.integers(len(text)))],
+    lambda text, rng: _nested(text, int(rng.choice(_DEPTHS))),
+    lambda text, _: text.replace("0.95", "0.950000000000000000000000001", 1),
+)
+
+
+def _nested(text: str, depth: int) -> str:
+    """Return a text with two values replaced by nested lists."""
+    lists = "[" * depth + "]" * depth
+    return text.replace('"kwargs"', f'"kwargs": {lists}, "k"', 1).replace(": 1,", f": {lists},", 1)
+
+
 def text_of(rng: Generator, witness: Json) -> str:
     """Return a sealed witness as JSON, sometimes with damage that keeps the seal or breaks the
     form.
@@ -387,32 +405,7 @@ def text_of(rng: Generator, witness: Json) -> str:
     except (ValueError, UnicodeEncodeError):
         return json.dumps(content)
     damage = int(rng.integers(60))
-    if damage == 0:
-        return found.replace("0.9", "0." + "9" * int(rng.integers(1, 3000)), 1)
-    if damage == 1:
-        return found.replace("{", '{"name": 1, ', 1)
-    if damage == 2:
-        return found.replace(
-            ": 1,",
-            ": "
-            + str(
-                rng.choice(
-                    ["NaN", "Infinity", "1e-30000000", "1e999999999", "-0", "1" * 5000, "01", "1."]
-                )
-            )
-            + ",",
-            1,
-        )
-    if damage == 3:
-        return found[: int(rng.integers(len(found)))]
-    if damage == 4:
-        depth = int(rng.choice([70, 79, 80, 81, 1000, 100_000]))
-        return found.replace(
-            '"kwargs"', '"kwargs": ' + "[" * depth + "]" * depth + ', "k"', 1
-        ).replace(": 1,", ": " + "[" * depth + "]" * depth + ",", 1)
-    if damage == 5:
-        return found.replace("0.95", "0.950000000000000000000000001", 1)
-    return found
+    return _DAMAGE[damage](found, rng) if damage < len(_DAMAGE) else found
 
 
 def fault(text: str) -> tuple[str, str]:

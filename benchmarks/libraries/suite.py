@@ -146,8 +146,8 @@ def cases() -> Iterator[TargetCase]:
 
 
 def write_rows(results: Sequence[Json], missing: Mapping[str, str], folder: Path) -> None:
-    """Write ``third-party.json``, from which ``python -m
-    dpwitness.benchmarks.pages.third_party_page`` makes the published page.
+    """Write ``third-party.json``, from which ``python -m dpwitness.benchmarks.pages third-party``
+    makes the published page.
     """
     write_json(folder / "third-party.json", page_content(results, missing))
 

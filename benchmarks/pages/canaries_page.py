@@ -1,18 +1,18 @@
 """Page on canaries: the bounds that one training run certifies, next to a published tool, from the
 JSON of `dpwitness bench canaries`.
 
-``python -m dpwitness.benchmarks.pages.canaries_page FOLDER canaries.json`` writes ``canaries.md``
+``python -m dpwitness.benchmarks.pages canaries FOLDER canaries.json`` writes ``canaries.md``
 and its plot. All numbers come from the JSON.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.benchmarks.pages.trust_page import outcome, read_table, required, sentences
+from dpwitness.benchmarks.pages.bench_json import outcome, read_table, required, sentences
+from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import figure, table
 from dpwitness.reports.plots.drawing import drawing
@@ -56,7 +56,7 @@ _SECTIONS = (
 )
 
 
-def page(found: Mapping[str, Any], plot_name: str) -> str:
+def page(found: Table, plot_name: str) -> str:
     """Return the markdown of the page from the table of `bench canaries`."""
     lines = [
         "# Canaries: what one run of a training certifies",
@@ -66,21 +66,19 @@ def page(found: Mapping[str, Any], plot_name: str) -> str:
         f"![Certified against the truth]({plot_name})",
         "",
     ]
-    remaining = list(found["rows"])
+    remaining = list(found.rows)
     for case_part, heading, text in _SECTIONS:
-        rows = [row for row in remaining if case_part in row["case"]]
-        remaining = [row for row in remaining if case_part not in row["case"]]
+        rows = [row for row in remaining if case_part in row.case]
+        remaining = [row for row in remaining if case_part not in row.case]
         if rows:
-            lines += [f"## {heading}", "", text, "", *_rows_table(rows, found["details"])]
+            lines += [f"## {heading}", "", text, "", *_rows_table(rows, found.details)]
     return (
-        "\n".join([*lines, *sentences([note for note in found["notes"] if "jax-privacy" in note])])
+        "\n".join([*lines, *sentences([note for note in found.notes if "jax-privacy" in note])])
         + "\n"
     )
 
 
-def _rows_table(
-    rows: Sequence[Mapping[str, Any]], details: Sequence[Mapping[str, Any]]
-) -> list[str]:
+def _rows_table(rows: Sequence[Row], details: Sequence[Mapping[str, Any]]) -> list[str]:
     ceilings = {
         f"{at['canaries']:,} ideal canaries, epsilon = {at['epsilon']:g}: {at['theorem']}": at[
             "most"
@@ -88,11 +86,11 @@ def _rows_table(
         for at in details
     }
 
-    def line(row: Mapping[str, Any]) -> list[str]:
-        ceiling = [figure(ceilings[row["case"]], 3)] if row["case"] in ceilings else []
-        return [row["case"], required(row, 3), figure(row["measured"], 3), *ceiling, outcome(row)]
+    def line(row: Row) -> list[str]:
+        ceiling = [figure(ceilings[row.case], 3)] if row.case in ceilings else []
+        return [row.case, required(row, 3), figure(row.measured, 3), *ceiling, outcome(row.met)]
 
-    ceiling_column = ["ceiling"] if rows[0]["case"] in ceilings else []
+    ceiling_column = ["ceiling"] if rows[0].case in ceilings else []
     return [
         *table(["case", "asked", "measured", *ceiling_column, ""], [line(row) for row in rows]),
         "",
@@ -132,17 +130,8 @@ def plot(details: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.legend(loc="upper left", fontsize=8)
 
 
-def main(arguments: Sequence[str], echo: Callable[[str], Any] = print) -> int:
-    """Write the page and its plot from the command-line arguments; return the exit code."""
-    if len(arguments) != 2:
-        echo("usage: python -m dpwitness.benchmarks.pages.canaries_page FOLDER CANARIES.json")
-        return 2
-    folder, file = map(Path, arguments)
+def write(folder: Path, file: str) -> None:
+    """Write ``canaries.md`` and its plot from JSON of `dpwitness bench canaries`."""
     found = read_table(file, "canaries")
-    plot(found["details"], folder / "canaries.svg")
+    plot(found.details, folder / "canaries.svg")
     write_text(folder / "canaries.md", page(found, "canaries.svg"))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

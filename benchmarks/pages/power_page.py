@@ -1,21 +1,21 @@
 """Page on power: certified bounds relative to an oracle's limit, and the causes of the gap, from
 the JSON of `dpwitness bench power`.
 
-``python -m dpwitness.benchmarks.pages.power_page FOLDER before.json after.json`` writes
+``python -m dpwitness.benchmarks.pages power FOLDER before.json after.json`` writes
 ``power.md`` and its plot. All numbers come from the JSON.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from dpwitness.benchmarks.pages.trust_page import read_table
+from dpwitness.benchmarks.pages.bench_json import outcome, read_table
+from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import count, figure, table
 from dpwitness.reports.plots.drawing import drawing
@@ -61,7 +61,7 @@ _SHORT = (
 _QUANTILES = (("median", 0.5), ("10 % quantile", 0.1), ("worst", 0.0))
 
 
-def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) -> str:
+def page(before: Table, after: Table, plot_name: str) -> str:
     """Return the markdown of the page from two tables of `bench power`, an earlier one and the
     present one.
     """
@@ -78,40 +78,36 @@ def page(before: Mapping[str, Any], after: Mapping[str, Any], plot_name: str) ->
         "",
         "With four methods of selecting the event, and a penalty for each:",
         "",
-        *_quantile_table(before["details"], ()),
+        *_quantile_table(before.details, ()),
         "",
     ]
-    lines += ["## Today", "", *_quantile_table(after["details"], after["rows"]), ""]
-    if oracles := [b for b in after["details"] if "oracle" in b]:
+    lines += ["## Today", "", *_quantile_table(after.details, after.rows), ""]
+    if oracles := [b for b in after.details if "oracle" in b]:
         lines += ["## An oracle", "", _ORACLE, "", *_oracle_table(oracles), ""]
     lines += [
         "## Causes of the gap to the limit",
         "",
         _CAUSES,
         "",
-        *_causes_table(after["details"]),
+        *_causes_table(after.details),
         "",
     ]
-    if short := [b for b in after["details"] if b.get("short")]:
+    if short := [b for b in after.details if b.get("short")]:
         lines += ["## Short cases", "", _SHORT, "", *_short_table(short), ""]
-    if families := [row for row in after["rows"] if row["case"].startswith("family: ")]:
+    if families := [row for row in after.rows if row.case.startswith("family: ")]:
         lines += ["## Families", "", _FAMILIES, "", *_families_table(families), ""]
-    lines += ["## Every case", "", *_cases_table(before["details"], after["details"])]
+    lines += ["## Every case", "", *_cases_table(before.details, after.details)]
     return "\n".join(lines) + "\n"
 
 
-def _families_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = [
+def _families_table(rows: Sequence[Row]) -> list[str]:
+    cells = [
         (
-            row["case"].removeprefix("family: "),
-            figure(float(row["measured"]), 3),
-            float(row["required"]),
+            row.case.removeprefix("family: "),
+            figure(row.measured, 3),
+            f"{row.required:g} ({outcome(row.met)})",
         )
         for row in rows
-    ]
-    cells = [
-        (what, value, f"{required:g} ({'met' if float(value) >= required else '**missed**'})")
-        for what, value, required in found
     ]
     return table(("family", "median", "required"), cells)
 
@@ -124,16 +120,14 @@ def _quantile(budget: Budget, share: float) -> float:
     return float(np.quantile(list(_ratios(budget).values()), share))
 
 
-def _quantile_table(budgets: Sequence[Budget], required: Sequence[Mapping[str, Any]]) -> list[str]:
-    required_values = {row["case"]: float(row["required"]) for row in required}
+def _quantile_table(budgets: Sequence[Budget], required: Sequence[Row]) -> list[str]:
+    required_values = {row.case: row.required for row in required}
 
     def format_share(budget: Budget, what: str, share: float) -> str:
         value = _quantile(budget, share)
         least = required_values.get(f"certified / limit at {budget['trials']:,} trials: {what}")
         return figure(value, 3) + (
-            ""
-            if least is None
-            else f" ({'met' if value >= least else '**missed**'}: {least:g} required)"
+            "" if least is None else f" ({outcome(value >= least)}: {least:g} required)"
         )
 
     head = ["trials", "cases", "seeds", *(what for what, _ in _QUANTILES)]
@@ -238,17 +232,8 @@ def plot(before: Sequence[Budget], after: Sequence[Budget], path: Path) -> None:
         axes.legend(loc="lower right", fontsize=8, ncols=2)
 
 
-def main(arguments: Sequence[str], echo: Callable[[str], Any] = print) -> int:
-    """Write the page and its plot from the command-line arguments; return the exit code."""
-    if len(arguments) != 3:
-        echo("usage: python -m dpwitness.benchmarks.pages.power_page FOLDER BEFORE.json AFTER.json")
-        return 2
-    folder, *files = map(Path, arguments)
-    before, after = (read_table(file, "power") for file in files)
-    plot(before["details"], after["details"], folder / "power.svg")
+def write(folder: Path, before_file: str, after_file: str) -> None:
+    """Write ``power.md`` and its plot from JSON of `dpwitness bench power`."""
+    before, after = (read_table(file, "power") for file in (before_file, after_file))
+    plot(before.details, after.details, folder / "power.svg")
     write_text(folder / "power.md", page(before, after, "power.svg"))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

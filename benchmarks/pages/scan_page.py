@@ -1,18 +1,18 @@
 """Page on the scan: what is found in packages of the registry, from the JSON of `dpwitness bench
 scan`.
 
-``python -m dpwitness.benchmarks.pages.scan_page FOLDER scan.json`` writes ``scan.md``. All numbers
+``python -m dpwitness.benchmarks.pages scan FOLDER scan.json`` writes ``scan.md``. All numbers
 come from the JSON.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpwitness.benchmarks.pages.trust_page import read_table
+from dpwitness.benchmarks.pages.bench_json import direction, read_table
+from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import escaped_markdown, table
 
@@ -68,18 +68,18 @@ _TITLES = {
 }
 
 
-def page(found: Mapping[str, Any]) -> str:
+def page(found: Table) -> str:
     """Return the markdown of the page from the table of `bench scan`."""
     rows = [
         (
-            row["case"],
-            f"{'at most' if row['at_most'] else 'at least'} {row['required']:g}",
+            row.case,
+            f"{direction(row)} {row.required:g}",
             _share(row),
-            "met" if _met(row) else "missed",
+            "met" if row.met else "missed",
         )
-        for row in found["rows"]
+        for row in found.rows
     ]
-    packages = sum(d["group"] in _TITLES for d in found["details"])
+    packages = sum(d["group"] in _TITLES for d in found.details)
     lines = [
         f"# Scan of {packages} packages",
         "",
@@ -91,15 +91,13 @@ def page(found: Mapping[str, Any]) -> str:
         "",
     ]
     for group, title in _TITLES.items():
-        details = [d for d in found["details"] if d["group"] == group]
+        details = [d for d in found.details if d["group"] == group]
         lines += [f"## {title}", "", *_packages(details), ""] if details else []
     lines += [_AUDITS, ""]
-    first = [d for d in found["details"] if d["group"] == "first"]
+    first = [d for d in found.details if d["group"] == "first"]
     lines += ["## Time to the first finding", "", _FIRST, "", *_first(first), ""] if first else []
     notes = [
-        f"- {escaped_markdown(note)}"
-        for note in found.get("notes", ())
-        if "first finding after" not in note
+        f"- {escaped_markdown(note)}" for note in found.notes if "first finding after" not in note
     ]
     return "\n".join([*lines, *(["## Notes", "", *notes, ""] if notes else [])])
 
@@ -122,18 +120,12 @@ def _first(details: Sequence[Mapping[str, Any]]) -> list[str]:
     return table(("library", "installation", "scan", "processor time", "first finding"), rows)
 
 
-def _met(row: Mapping[str, Any]) -> bool:
-    return bool(
-        row["measured"] <= row["required"] if row["at_most"] else row["measured"] >= row["required"]
-    )
-
-
-def _share(row: Mapping[str, Any]) -> str:
+def _share(row: Row) -> str:
     """Format a measured share with its counts."""
-    if not row.get("counts"):
-        return f"{row['measured']:g}" if row["measured"] < float("inf") else "never"
-    part, of = row["counts"]
-    return f"{row['measured']:.0%} ({part} of {of})"
+    if not row.counts:
+        return f"{row.measured:g}" if row.measured < float("inf") else "never"
+    part, of = row.counts
+    return f"{row.measured:.0%} ({part} of {of})"
 
 
 def _packages(details: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -151,11 +143,6 @@ def _packages(details: Sequence[Mapping[str, Any]]) -> list[str]:
     return table(("package", "listed", "found", "right", "wrong", "verdicts", "remarks"), rows)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Write the page into a folder from the JSON file of the benchmark."""
-    folder, file = arguments
-    write_text(Path(folder) / "scan.md", page(read_table(Path(file), "scan")))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+def write(folder: Path, file: str) -> None:
+    """Write ``scan.md`` from JSON of `dpwitness bench scan`."""
+    write_text(folder / "scan.md", page(read_table(file, "scan")))

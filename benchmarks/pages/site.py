@@ -4,13 +4,22 @@ index.
 
 from __future__ import annotations
 
+import inspect
 import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dpwitness.benchmarks.pages import (
+    canaries_page,
+    power_page,
+    scan_page,
+    third_party_page,
+    trust_page,
+    violations_page,
+)
 from dpwitness.benchmarks.pages.osv_feed import publish_osv
 from dpwitness.benchmarks.pages.overview import overview
+from dpwitness.benchmarks.scan import opendp_page
 from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_text
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.audit.document import entries_of, read_document
@@ -131,18 +140,39 @@ def publish_zoo(report: Path | str, folder: Path | str) -> None:
     write_json(root / "zoo.json", document)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``python -m dpwitness.benchmarks.pages FOLDER [AUDIT.json of the zoo]``: publish the zoo
-    if given, and build the site.
+# pages that are made from files: the names and the number of the files follow the folder
+WRITERS: dict[str, Callable[..., None]] = {
+    "canaries": canaries_page.write,
+    "library-scans": opendp_page.write,
+    "power": power_page.write,
+    "scan": scan_page.write,
+    "third-party": third_party_page.write,
+    "third-party-exact": third_party_page.rewrite,
+    "trust": trust_page.write,
+    "violations": violations_page.write,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run ``python -m dpwitness.benchmarks.pages [NAME] FOLDER [FILE...]``: write the page NAME
+    from its files; without NAME, publish the zoo if its AUDIT.json is given, and build the site.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if len(given) not in (1, 2):
+    writer = WRITERS.get(arguments[0]) if arguments else None
+    given = arguments[1:] if writer else arguments
+    try:
+        inspect.signature(writer or _publish).bind(*given)
+    except TypeError as error:
         raise SystemExit(
-            "usage: python -m dpwitness.benchmarks.pages FOLDER [AUDIT.json of the zoo]"
-        )
-    if len(given) == 2:
-        publish_zoo(given[1], given[0])
-    records = publish_osv(given[0]) if (Path(given[0]) / "third-party.json").is_file() else []
-    for file in [*build(given[0]), *records]:
-        print(file)
+            "usage: python -m dpwitness.benchmarks.pages FOLDER [AUDIT.json of the zoo], or "
+            f"{'|'.join(WRITERS)} FOLDER FILE...: {error}"
+        ) from None
+    (writer or _publish)(Path(given[0]), *given[1:])
     return 0
+
+
+def _publish(folder: Path, zoo: str = "") -> None:
+    if zoo:
+        publish_zoo(zoo, folder)
+    records = publish_osv(folder) if (folder / "third-party.json").is_file() else []
+    for file in [*build(folder), *records]:
+        print(file)

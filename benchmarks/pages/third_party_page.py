@@ -1,20 +1,18 @@
 """Page of the audits of third-party libraries, made from the JSON file of the suite or from the
 page's own JSON file.
 
-``python -m dpwitness.benchmarks.pages.third_party_page DIR reports/published`` publishes a report
-of ``dpwitness suite third-party --report DIR``. ``python -m
-dpwitness.benchmarks.pages.third_party_page --exact ADAPTER=PYTHON... FINDINGS.json...
-reports/published`` audits declared accountants of adapters, each with an interpreter that has its
-library, adds findings of scans, asks the package index for the newest releases, and writes the page
-again. Rows of other sources stay.
+``python -m dpwitness.benchmarks.pages third-party reports/published DIR...`` publishes reports of
+``dpwitness suite third-party --report DIR``. ``python -m dpwitness.benchmarks.pages
+third-party-exact reports/published ADAPTER=PYTHON... FINDINGS.json...`` audits declared accountants
+of adapters, each with an interpreter that has its library, adds findings of scans, asks the package
+index for the newest releases, and writes the page again. Rows of other sources stay.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -302,9 +300,9 @@ _FILE = record(
 )
 
 
-def main(reports: Iterable[str | Path], published: str | Path = "reports/published") -> Path:
+def write(folder: Path, *reports: str) -> None:
     """Publish reports of the suite: the page, its JSON, and the witnesses in a folder
-    ``third-party``; return the path of the page.
+    ``third-party``.
 
     Rows of later reports replace rows of earlier reports.
 
@@ -313,7 +311,6 @@ def main(reports: Iterable[str | Path], published: str | Path = "reports/publish
     InvalidArgument
         If a folder does not contain a report of the suite.
     """
-    folder = Path(published)
     together: Found = {}
     rows: dict[str, tuple[Found, Path]] = {}
     for report in map(Path, reports):
@@ -345,10 +342,9 @@ def main(reports: Iterable[str | Path], published: str | Path = "reports/publish
         if row["witness"]:
             shutil.copy(report / row["witness"], folder / "third-party" / row["witness"])
     _write(together, folder)
-    return folder / "third-party.md"
 
 
-def rewrite(sources: Sequence[str], folder: Path) -> None:
+def rewrite(folder: Path, *sources: str) -> None:
     """Write the published page after each source of `exact_parts`, and at the end with the newest
     release of each refuted library.
     """
@@ -362,10 +358,3 @@ def rewrite(sources: Sequence[str], folder: Path) -> None:
     ]
     newest = {library: newest_release(library) for library in dict.fromkeys(refuted)}
     _write(found | {"exact": exact | {"newest": newest}}, folder)
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "--exact":
-        rewrite(sys.argv[2:-1], Path(sys.argv[-1]))
-    else:
-        print(main(sys.argv[1:-1], sys.argv[-1]))

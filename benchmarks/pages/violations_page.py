@@ -1,13 +1,12 @@
 """Page that counts the violations of third-party libraries on all published pages, each bug once in
 a release.
 
-``python -m dpwitness.benchmarks.pages.violations_page reports/published`` writes ``violations.md``
+``python -m dpwitness.benchmarks.pages violations reports/published`` writes ``violations.md``
 from the JSON of the audits of libraries and of the recall campaign, and from the table of findings.
 """
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -163,11 +162,6 @@ def page(violations: Sequence[Violation], releases_audited: int) -> str:
     return "\n".join([*lines, ""])
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Write the page into the folder of the published pages."""
-    (folder,) = map(Path, arguments)
+def write(folder: Path) -> None:
+    """Write ``violations.md`` into the folder of the published pages."""
     write_text(folder / "violations.md", page(confirmed(folder), len(audited(folder))))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,13 +1,12 @@
 """Page that compares the frozen findings of library scans with the issues of the libraries'
 trackers.
 
-``python -m dpwitness.benchmarks.scan.opendp_page FOLDER`` writes ``library-scans.md``. All numbers
-come from the two JSON files.
+``python -m dpwitness.benchmarks.pages library-scans FOLDER`` writes ``library-scans.md``. All
+numbers come from the two JSON files.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -193,11 +192,6 @@ def _number(text: Any) -> str:
         return "infinite" if text == "inf" else escaped_markdown(str(text))
 
 
-def main(arguments: Sequence[str]) -> None:
+def write(folder: Path) -> None:
     """Write ``library-scans.md`` into a folder."""
-    (folder,) = arguments
-    write_text(Path(folder) / "library-scans.md", page(findings(), issues()))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    write_text(folder / "library-scans.md", page(findings(), issues()))

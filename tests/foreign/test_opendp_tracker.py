@@ -15,7 +15,7 @@ PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
 
 
 def test_the_published_page_is_that_of_the_two_files(tmp_path):
-    opendp_page.main([str(tmp_path)])
+    opendp_page.write(tmp_path)
     shown = (tmp_path / "library-scans.md").read_text(encoding="utf-8")
     assert shown == (PUBLISHED / "library-scans.md").read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ import pytest
 from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json, read_checked_witness
 from dpwitness.benchmarks.libraries.rows import ROWS
 from dpwitness.benchmarks.libraries.suite import cases, page_content
-from dpwitness.benchmarks.pages.third_party_page import main, page
+from dpwitness.benchmarks.pages.third_party_page import page, write
 from dpwitness.cli import main as dpwitness
 from dpwitness.mechanisms.wrappers.programs.environments import FOLDER, environments
 
@@ -93,7 +93,7 @@ def test_later_reports_replace_rows(tmp_path, found):
         (tmp_path / name).mkdir()
         content = found | {"rows": rows, "missing": missing, "witnesses": ""}
         (tmp_path / name / "third-party.json").write_text(json.dumps(content))
-    main([tmp_path / "a", tmp_path / "b"], tmp_path)
+    write(tmp_path, tmp_path / "a", tmp_path / "b")
     together = json.loads((tmp_path / "third-party.json").read_text())
     assert [row["trials"] for row in together["rows"]] == [7, second["trials"]]
     assert together["missing"] == {}

@@ -13,57 +13,47 @@ from autodp import (
     rdp_bank,
     transformer_zoo,
 )
+from library_target import accountant
 
 LIBRARY = "autodp"
 TESTED = ">=0.2.3,<0.3"
 INSTALL = "pip install autodp==0.2.3.1"
 
 
-def _accountant(mechanism, returns, parameters, **ranges):
-    names = {name: name for name in parameters.split()}
-    return {
-        "kind": "accountant",
-        "mechanism": mechanism,
-        "returns": returns,
-        "parameters": names,
-        "ranges": ranges,
-    }
-
-
 _DELTAS = [1e-9, 0.1]
 
 TARGETS = {
-    "gaussian_epsilon": _accountant("gaussian", "epsilon", "sigma delta", delta=[1e-12, 0.4]),
-    "gaussian_rdp_epsilon": _accountant(
+    "gaussian_epsilon": accountant("gaussian", "epsilon", "sigma delta", delta=[1e-12, 0.4]),
+    "gaussian_rdp_epsilon": accountant(
         "gaussian", "epsilon", "sigma steps delta", sigma=[0.2, 100], delta=_DELTAS
     ),
-    "gaussian_phi_epsilon": _accountant(
+    "gaussian_phi_epsilon": accountant(
         "gaussian", "epsilon", "sigma delta", sigma=[0.3, 30], delta=_DELTAS
     ),
-    "gaussian_sigma": _accountant(
+    "gaussian_sigma": accountant(
         "gaussian", "noise", "epsilon delta", epsilon=[0.01, 10], delta=[1e-10, 0.1]
     ),
-    "gaussian_rdp_sigma": _accountant(
+    "gaussian_rdp_sigma": accountant(
         "gaussian", "noise", "epsilon delta", epsilon=[0.01, 10], delta=[1e-10, 0.1]
     ),
-    "gaussian_calibrated_sigma": _accountant(
+    "gaussian_calibrated_sigma": accountant(
         "gaussian", "noise", "epsilon delta", epsilon=[0.1, 10], delta=[1e-8, 0.1]
     ),
-    "laplace_rdp": _accountant("laplace", "rdp", "scale order"),
-    "laplace_epsilon": _accountant(
+    "laplace_rdp": accountant("laplace", "rdp", "scale order"),
+    "laplace_epsilon": accountant(
         "laplace", "epsilon", "scale delta", scale=[0.1, 100], delta=_DELTAS
     ),
-    "laplace_scale": _accountant(
+    "laplace_scale": accountant(
         "laplace", "noise", "epsilon delta", epsilon=[0.01, 10], delta=[1e-9, 0.1]
     ),
-    "laplace_phi_epsilon": _accountant(
+    "laplace_phi_epsilon": accountant(
         "laplace", "epsilon", "scale delta", scale=[0.2, 20], delta=_DELTAS
     ),
-    "response_rdp": _accountant("composition", "rdp", "epsilon0 order"),
-    "pure_rdp": _accountant("composition", "rdp", "epsilon0 order"),
-    "pure_epsilon": _accountant("composition", "epsilon", "epsilon0 delta", delta=_DELTAS),
-    "response_epsilon": _accountant("composition", "epsilon", "epsilon0 delta", delta=_DELTAS),
-    "kov_epsilon": _accountant(
+    "response_rdp": accountant("composition", "rdp", "epsilon0 order"),
+    "pure_rdp": accountant("composition", "rdp", "epsilon0 order"),
+    "pure_epsilon": accountant("composition", "epsilon", "epsilon0 delta", delta=_DELTAS),
+    "response_epsilon": accountant("composition", "epsilon", "epsilon0 delta", delta=_DELTAS),
+    "kov_epsilon": accountant(
         "composition",
         "epsilon",
         "epsilon0 delta0 steps delta",
@@ -71,19 +61,19 @@ TARGETS = {
         steps=[1, 100],
         delta=_DELTAS,
     ),
-    "renyi_epsilon": _accountant("renyi", "epsilon", "order0 rdp delta", delta=_DELTAS),
-    "zcdp_epsilon": _accountant("zcdp", "epsilon", "rho delta", rho=[1e-6, 50], delta=_DELTAS),
-    "zcdp_delta": _accountant("zcdp", "delta", "rho epsilon", rho=[1e-4, 10]),
-    "discrete_gaussian_epsilon": _accountant(
+    "renyi_epsilon": accountant("renyi", "epsilon", "order0 rdp delta", delta=_DELTAS),
+    "zcdp_epsilon": accountant("zcdp", "epsilon", "rho delta", rho=[1e-6, 50], delta=_DELTAS),
+    "zcdp_delta": accountant("zcdp", "delta", "rho epsilon", rho=[1e-4, 10]),
+    "discrete_gaussian_epsilon": accountant(
         "discrete-gaussian", "epsilon", "sigma delta", sigma=[0.2, 50], delta=_DELTAS
     ),
-    "subsampled_gaussian_rdp": _accountant(
+    "subsampled_gaussian_rdp": accountant(
         "subsampled-gaussian", "rdp", "sigma q order", q=[1e-5, 0.9]
     ),
-    "subsampled_gaussian_epsilon": _accountant(
+    "subsampled_gaussian_epsilon": accountant(
         "subsampled-gaussian", "epsilon", "sigma q steps delta", q=[1e-4, 0.9], delta=_DELTAS
     ),
-    "subsampled_gaussian_phi_epsilon": _accountant(
+    "subsampled_gaussian_phi_epsilon": accountant(
         "subsampled-gaussian",
         "epsilon",
         "sigma q steps delta",
@@ -92,13 +82,13 @@ TARGETS = {
         steps=[1, 1000],
         delta=_DELTAS,
     ),
-    "without_replacement_rdp": _accountant(
+    "without_replacement_rdp": accountant(
         "without-replacement-gaussian", "rdp", "sigma q order", q=[1e-5, 0.9]
     ),
-    "subsampled_pure_rdp": _accountant(
+    "subsampled_pure_rdp": accountant(
         "subsampled-response", "rdp", "epsilon0 q order", q=[1e-5, 0.9]
     ),
-    "subsampled_pure_epsilon": _accountant(
+    "subsampled_pure_epsilon": accountant(
         "subsampled-response", "epsilon", "epsilon0 q", q=[1e-5, 1]
     ),
 }

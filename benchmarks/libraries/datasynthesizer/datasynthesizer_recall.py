@@ -10,12 +10,22 @@ import numpy as np
 import pandas as pd
 from DataSynthesizer.DataDescriber import DataDescriber
 from DataSynthesizer.lib.PrivBayes import construct_noisy_conditional_distributions
+from library_target import target
 
 LIBRARY = "DataSynthesizer"
 
 _NETWORK = [("b", ["a"]), ("c", ["b"])]
 
 
+@target(
+    "pure:1",
+    batch=256,
+    kind="Rows",
+    size=6,
+    features=((0, 1), (0, 1), (0, 1)),
+    categories=(0, 1, 2),
+    relation="add-remove",
+)
 def network_distributions(dataset, size, rng):
     """construct_noisy_conditional_distributions of a fixed network on three columns, epsilon 1; one
     row more or less among public rows.
@@ -43,16 +53,7 @@ def network_distributions(dataset, size, rng):
     return np.array(found, dtype=float)
 
 
-network_distributions.claim, network_distributions.batch = "pure:1", 256
-network_distributions.domain = {
-    "kind": "Rows",
-    "size": 6,
-    "features": ((0, 1), (0, 1), (0, 1)),
-    "categories": (0, 1, 2),
-    "relation": "add-remove",
-}
-
-
+@target("pure:1", batch=64, seeded=False, kind="Records", size=10, low=0, high=2, categories=True)
 def described_by_default(dataset, size, rng):
     """describe_dataset_in_independent_attribute_mode of 10 rows of one categorical column with a
     public domain, epsilon 1.
@@ -81,17 +82,3 @@ def described_by_default(dataset, size, rng):
                 ]
             )
     return found
-
-
-described_by_default.claim, described_by_default.batch, described_by_default.seeded = (
-    "pure:1",
-    64,
-    False,
-)
-described_by_default.domain = {
-    "kind": "Records",
-    "size": 10,
-    "low": 0,
-    "high": 2,
-    "categories": True,
-}

@@ -2,11 +2,14 @@
 the label where there is one.
 """
 
+import functools
 import warnings
+from operator import attrgetter
 
 import numpy as np
 from diffprivlib import models
 from diffprivlib.utils import PrivacyLeakWarning
+from library_target import random_state, target
 
 LIBRARY = "diffprivlib"
 TESTED = ">=0.6.6,<0.7"
@@ -16,225 +19,151 @@ INSTALL = "pip install diffprivlib==0.6.6 scikit-learn==1.7.2"
 warnings.simplefilter("ignore")
 warnings.simplefilter("error", PrivacyLeakWarning)
 
-
-def _target(claim, cause="", **domain):
-    def declare(function):
-        function.claim, function.domain, function.cause = claim, domain, cause
-        return function
-
-    return declare
-
-
-def _state(rng):
-    return np.random.RandomState(rng.integers(2**32, dtype=np.uint64))
-
-
-_LABELLED = {"kind": "Rows", "labels": (0, 1)}
 _LOW_BITS = (
     "The noisy statistics are 64-bit floats that are not rounded to a grid; their low bits "
     "depend on the exact answer."
 )
 
 
-def _tree(dataset, size, rng):
-    state = _state(rng)
-    x, y = dataset[:, :1], dataset[:, 1]
-    call = {
-        "max_depth": 1,
-        "epsilon": 1.0,
-        "bounds": (0, 1),
-        "classes": [0, 1],
-        "random_state": state,
-    }
-    probe = np.array([[0.0], [1.0]])
-    return np.array(
-        [models.DecisionTreeClassifier(**call).fit(x, y).predict(probe) for _ in range(size)]
-    )
+def _fitted(
+    model,
+    read,
+    doc,
+    cause="",
+    label=lambda value: value,
+    outputs=np.array,
+    parameters=None,
+    **declared,
+):
+    """Return the target of what `read` returns of a fitted model, with epsilon 1 and the given
+    parameters; a domain without labels has rows of features only.
+    """
+    make = functools.partial(model, epsilon=1.0, **(parameters or {}))
+
+    def run(dataset, size, rng):
+        state = random_state(rng)
+        given = (dataset[:, :1], label(dataset[:, 1])) if "labels" in declared else (dataset,)
+        return outputs([read(make(random_state=state).fit(*given)) for _ in range(size)])
+
+    return target("pure:1", cause, doc, kind="Rows", **declared)(run)
 
 
-@_target("pure:1", **_LABELLED, size=2, relation="add-remove")
-def decision_tree(dataset, size, rng):
-    """DecisionTreeClassifier of depth 1: its labels at 0 and 1, one row added or removed."""
-    return _tree(dataset, size, rng)
+_tree = functools.partial(
+    _fitted,
+    models.DecisionTreeClassifier,
+    lambda model: model.predict(np.array([[0.0], [1.0]])),
+    parameters={"max_depth": 1, "bounds": (0, 1), "classes": [0, 1]},
+    labels=(0, 1),
+    size=2,
+)
+_regression = functools.partial(
+    _fitted, models.LinearRegression, attrgetter("coef_"), labels=(0, 1), size=20
+)
+_moments = attrgetter("theta_", "var_", "class_count_")
+_clusters = functools.partial(
+    _fitted, functools.partial(models.KMeans, 2), parameters={"bounds": (0, 1)}, size=6
+)
 
-
-decision_tree.expected_findings = {
-    "CALLS": "an empty leaf draws its label uniformly, which is permute-and-flip without votes"
-}
-
-
-@_target(
-    "pure:1",
+decision_tree = _tree(
+    "DecisionTreeClassifier of depth 1: its labels at 0 and 1, one row added or removed.",
+    relation="add-remove",
+    expected_findings={
+        "CALLS": "an empty leaf draws its label uniformly, which is permute-and-flip without votes"
+    },
+)
+decision_tree_replaced = _tree(
+    "DecisionTreeClassifier of depth 1: its labels at 0 and 1, one row replaced.",
     "Each leaf picks its label by permute-and-flip for counts that one record can only raise "
     "(`monotonic=True`). A label that is turned "
     "over lowers one count and raises another, so under replacement epsilon is 2; the "
     "documentation does not say which relation holds.",
-    **_LABELLED,
-    size=2,
 )
-def decision_tree_replaced(dataset, size, rng):
-    """DecisionTreeClassifier of depth 1: its labels at 0 and 1, one row replaced."""
-    return _tree(dataset, size, rng)
-
-
-@_target(
-    "pure:1",
+linear_regression = _regression(
+    "LinearRegression(fit_intercept=False, bounds_X=(0.1, 1), bounds_y=(0, 1)), 20 rows.",
     "The noise of the second-degree coefficient takes the square of the lower bound of the "
     "feature for its sensitivity: both entries that "
     "are compared are the lower bound (`bounds_X[0][i]` twice). With bounds (0.1, 1) it is "
     "0.01 where 0.99 is needed.",
-    **_LABELLED,
-    size=20,
+    parameters={"fit_intercept": False, "bounds_X": (0.1, 1), "bounds_y": (0, 1)},
     features=((0.1, 1),),
 )
-def linear_regression(dataset, size, rng):
-    """LinearRegression(fit_intercept=False, bounds_X=(0.1, 1), bounds_y=(0, 1)), 20 rows."""
-    state = _state(rng)
-    x, y = dataset[:, :1], dataset[:, 1]
-    call = {
-        "epsilon": 1.0,
-        "fit_intercept": False,
-        "bounds_X": (0.1, 1),
-        "bounds_y": (0, 1),
-        "random_state": state,
-    }
-    return np.array([models.LinearRegression(**call).fit(x, y).coef_ for _ in range(size)])
-
-
-@_target("pure:1", _LOW_BITS, **_LABELLED, size=20, features=((-1, 1),))
-def linear_regression_symmetric(dataset, size, rng):
-    """LinearRegression(fit_intercept=False, bounds_X=(-1, 1), bounds_y=(-1, 1)), 20 rows."""
-    state = _state(rng)
-    x, y = dataset[:, :1], 2 * dataset[:, 1] - 1
-    call = {
-        "epsilon": 1.0,
-        "fit_intercept": False,
-        "bounds_X": (-1, 1),
-        "bounds_y": (-1, 1),
-        "random_state": state,
-    }
-    return np.array([models.LinearRegression(**call).fit(x, y).coef_ for _ in range(size)])
-
-
-@_target(
-    "pure:1",
+linear_regression_symmetric = _regression(
+    "LinearRegression(fit_intercept=False, bounds_X=(-1, 1), bounds_y=(-1, 1)), 20 rows.",
+    _LOW_BITS,
+    lambda label: 2 * label - 1,
+    parameters={"fit_intercept": False, "bounds_X": (-1, 1), "bounds_y": (-1, 1)},
+    features=((-1, 1),),
+)
+logistic_regression = _fitted(
+    models.LogisticRegression,
+    lambda model: model.coef_.ravel(),
+    "LogisticRegression(fit_intercept=False, data_norm=100), two rows, one of each class.",
     "Part of epsilon pays for the change of the determinant of the Hessian. Its bound takes "
     "the norm of a row (the data norm R) times the "
     "curvature bound 1/4, where a row moves the Hessian by R^2 / 4: at R = 100 the term is "
     "100 times too small.",
-    **_LABELLED,
+    parameters={"fit_intercept": False, "data_norm": 100.0},
+    labels=(0, 1),
     size=2,
     features=((-100, 100),),
     every_label=True,
 )
-def logistic_regression(dataset, size, rng):
-    """LogisticRegression(fit_intercept=False, data_norm=100), two rows, one of each class."""
-    state = _state(rng)
-    x, y = dataset[:, :1], dataset[:, 1]
-    call = {"epsilon": 1.0, "fit_intercept": False, "data_norm": 100.0, "random_state": state}
-    return np.array(
-        [models.LogisticRegression(**call).fit(x, y).coef_.ravel() for _ in range(size)]
-    )
-
-
-@_target(
-    "pure:1",
+gaussian_nb = _fitted(
+    models.GaussianNB,
+    lambda model: np.concatenate(list(map(np.ravel, _moments(model)))),
+    "GaussianNB(bounds=(100, 101)): means, variances and counts of both classes, 10 rows.",
     "The sum over a class gets noise for a change by the width of the bounds. A label that "
     "is turned over moves a value from one class to "
     "the other, and the sums change by up to the bound itself: with bounds (100, 101) by "
     "101, not 1.",
-    **_LABELLED,
+    parameters={"bounds": (100, 101)},
+    labels=(0, 1),
     size=10,
     features=((100, 101),),
     every_label=True,
 )
-def gaussian_nb(dataset, size, rng):
-    """GaussianNB(bounds=(100, 101)): means, variances and counts of both classes, 10 rows."""
-    state = _state(rng)
-    x, y = dataset[:, :1], dataset[:, 1]
-    found = []
-    for _ in range(size):
-        model = models.GaussianNB(epsilon=1.0, bounds=(100, 101), random_state=state).fit(x, y)
-        found.append(np.concatenate([model.theta_.ravel(), model.var_.ravel(), model.class_count_]))
-    return np.array(found)
-
-
-@_target("pure:1", _LOW_BITS, kind="Rows", size=10)
-def standard_scaler(dataset, size, rng):
-    """StandardScaler(bounds=(0, 1)): mean and variance, 10 rows."""
-    state = _state(rng)
-    found = []
-    for _ in range(size):
-        model = models.StandardScaler(epsilon=1.0, bounds=(0, 1), random_state=state).fit(dataset)
-        found.append([model.mean_[0], model.var_[0]])
-    return np.array(found)
-
-
-def _k_means(dataset, size, rng, attribute):
-    state = _state(rng)
-    return [
-        getattr(
-            models.KMeans(2, epsilon=1.0, bounds=(0, 1), random_state=state).fit(dataset), attribute
-        )
-        for _ in range(size)
-    ]
-
-
-@_target(
-    "pure:1",
+standard_scaler = _fitted(
+    models.StandardScaler,
+    lambda model: [model.mean_[0], model.var_[0]],
+    "StandardScaler(bounds=(0, 1)): mean and variance, 10 rows.",
+    _LOW_BITS,
+    parameters={"bounds": (0, 1)},
+    size=10,
+)
+k_means_centers = _clusters(
+    lambda model: model.cluster_centers_.ravel(),
+    "KMeans(2, bounds=(0, 1)).cluster_centers_, 6 rows.",
     "A cluster without rows is skipped: its centre stays where it was drawn, at least an "
     "eighth of the range away from the bounds, and no "
     "noise is added. One row that makes the cluster non-empty brings the noise, and centres "
     "near the bounds, which were impossible before.",
-    kind="Rows",
-    size=6,
 )
-def k_means_centers(dataset, size, rng):
-    """KMeans(2, bounds=(0, 1)).cluster_centers_, 6 rows."""
-    return np.array(
-        [centers.ravel() for centers in _k_means(dataset, size, rng, "cluster_centers_")]
-    )
-
-
-@_target(
-    "pure:1", "`inertia_` is computed from the rows themselves, without noise.", kind="Rows", size=6
+k_means_inertia = _clusters(
+    attrgetter("inertia_"),
+    "KMeans(2, bounds=(0, 1)).inertia_, 6 rows.",
+    "`inertia_` is computed from the rows themselves, without noise.",
 )
-def k_means_inertia(dataset, size, rng):
-    """KMeans(2, bounds=(0, 1)).inertia_, 6 rows."""
-    return np.array(_k_means(dataset, size, rng, "inertia_"))
-
-
-@_target("pure:1", "`labels_` holds the cluster of each row, without noise.", kind="Rows", size=6)
-def k_means_labels(dataset, size, rng):
-    """KMeans(2, bounds=(0, 1)).labels_, 6 rows."""
-    return np.array(_k_means(dataset, size, rng, "labels_"))
-
-
-@_target(
-    "pure:1",
+k_means_labels = _clusters(
+    attrgetter("labels_"),
+    "KMeans(2, bounds=(0, 1)).labels_, 6 rows.",
+    "`labels_` holds the cluster of each row, without noise.",
+)
+gaussian_nb_classes = _fitted(
+    models.GaussianNB,
+    attrgetter("classes_"),
+    "GaussianNB(bounds=(0, 1)).classes_, 5 rows of three classes.",
     "`classes_` is np.unique of the labels: it says for certain whether a label occurs.",
-    kind="Rows",
+    outputs=list,
+    parameters={"bounds": (0, 1)},
     size=5,
     labels=(0, 1, 2),
 )
-def gaussian_nb_classes(dataset, size, rng):
-    """GaussianNB(bounds=(0, 1)).classes_, 5 rows of three classes."""
-    state = _state(rng)
-    x, y = dataset[:, :1], dataset[:, 1]
-    return [
-        models.GaussianNB(epsilon=1.0, bounds=(0, 1), random_state=state).fit(x, y).classes_
-        for _ in range(size)
-    ]
-
-
-@_target("pure:1", _LOW_BITS, kind="Rows", size=10, features=((-0.7, 0.7), (-0.7, 0.7)))
-def pca(dataset, size, rng):
-    """PCA(1, data_norm=1, centered=True): the first component and its variance, 10 rows."""
-    state = _state(rng)
-    found = []
-    for _ in range(size):
-        model = models.PCA(1, epsilon=1.0, data_norm=1.0, centered=True, random_state=state).fit(
-            dataset
-        )
-        found.append(np.append(np.abs(model.components_.ravel()), model.explained_variance_))
-    return np.array(found)
+pca = _fitted(
+    functools.partial(models.PCA, 1),
+    lambda model: np.append(np.abs(model.components_.ravel()), model.explained_variance_),
+    "PCA(1, data_norm=1, centered=True): the first component and its variance, 10 rows.",
+    _LOW_BITS,
+    parameters={"data_norm": 1.0, "centered": True},
+    size=10,
+    features=((-0.7, 0.7), (-0.7, 0.7)),
+)

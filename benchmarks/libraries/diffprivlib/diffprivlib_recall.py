@@ -2,12 +2,12 @@
 bounds differently and take no seed.
 """
 
-import random
 import warnings
 
 import diffprivlib
 import numpy as np
 from diffprivlib import models
+from library_target import seed_numpy, seed_random, target
 
 LIBRARY = "diffprivlib"
 
@@ -15,77 +15,24 @@ warnings.simplefilter("ignore")
 _OLD = tuple(int(part) for part in diffprivlib.__version__.split(".")[:2]) < (0, 3)
 
 
-def _target(claim, **domain):
-    def declare(function):
-        function.claim, function.domain, function.seeded, function.batch = claim, domain, False, 256
-        return function
-
-    return declare
-
-
-def _seed(rng):
-    np.random.seed(int(rng.integers(2**32, dtype=np.uint64)))
-    random.seed(int(rng.integers(2**63)))
-
-
 def _bounds(low, high, features=1):
     """Bounds of each feature: a list of pairs before release 0.3."""
     return [(low, high)] * features if _OLD else (low, high)
 
 
-@_target("pure:1", kind="Rows", size=10, features=((0, 1),), outside=True)
-def k_means(dataset, size, rng):
-    """KMeans(n_clusters=2, bounds=[0, 1]).cluster_centers_ of 10 numbers, of which any may be
-    outside.
+def _fitted(make, read, doc, separate=True, outputs=np.array, **declared):
+    """Return the target of what `read` returns of a model of rows, whose last column is the label
+    if it is given separately.
     """
-    _seed(rng)
-    fitted = (
-        models.KMeans(epsilon=1.0, bounds=_bounds(0.0, 1.0), n_clusters=2).fit(np.asarray(dataset))
-        for _ in range(size)
-    )
-    return np.array([np.sort(model.cluster_centers_.ravel()) for model in fitted])
 
+    def run(dataset, size, rng):
+        seed_numpy(rng)
+        seed_random(rng)
+        rows = np.asarray(dataset)
+        given = (rows[:, :1], rows[:, 1]) if separate else (rows,)
+        return outputs([read(make().fit(*given)) for _ in range(size)])
 
-@_target(
-    "pure:1",
-    kind="Rows",
-    size=6,
-    features=((-1, 1),),
-    labels=(0, 1),
-    every_label=True,
-    outside=True,
-)
-def logistic_regression(dataset, size, rng):
-    """LogisticRegression(data_norm=1, fit_intercept=False).coef_ of 6 numbers, of which any may be
-    outside.
-    """
-    _seed(rng)
-    x, y = np.asarray(dataset)[:, :1], np.asarray(dataset)[:, 1]
-    make = lambda: models.LogisticRegression(epsilon=1.0, data_norm=1.0, fit_intercept=False)  # noqa: E731
-    return np.array([make().fit(x, y).coef_.ravel() for _ in range(size)])
-
-
-@_target(
-    "pure:1",
-    kind="Rows",
-    size=10,
-    features=((0, 1),),
-    labels=(0, 1),
-    every_label=True,
-    outside=True,
-)
-def gaussian_nb(dataset, size, rng):
-    """GaussianNB(bounds=[0, 1]): the means of both classes, of 10 numbers, of which any may be
-    outside.
-    """
-    _seed(rng)
-    x, y = np.asarray(dataset)[:, :1], np.asarray(dataset)[:, 1]
-    return np.array(
-        [
-            models.GaussianNB(epsilon=1.0, bounds=_bounds(0.0, 1.0)).fit(x, y).theta_.ravel()
-            for _ in range(size)
-        ]
-    )
+    return target("pure:1", "", doc, kind="Rows", seeded=False, batch=256, **declared)(run)
 
 
 def _regression():
@@ -99,62 +46,80 @@ def _regression():
     )
 
 
-@_target("pure:1", kind="Rows", size=10, features=((-1, 1), (-1, 1)))
-def linear_regression(dataset, size, rng):
-    """LinearRegression(fit_intercept=False).coef_ of 10 rows with one feature and one label in [-1,
-    1].
-    """
-    _seed(rng)
-    x, y = np.asarray(dataset)[:, :1], np.asarray(dataset)[:, 1]
-    return np.array([np.ravel(_regression().fit(x, y).coef_) for _ in range(size)])
+def _bayes():
+    return models.GaussianNB(epsilon=1.0, bounds=_bounds(0.0, 1.0))
 
 
-@_target("pure:1", kind="Rows", size=10, features=((-0.7, 0.7), (-0.7, 0.7)))
-def pca(dataset, size, rng):
-    """PCA(1, data_norm=1, centered=True): the first component and its variance, 10 rows."""
-    _seed(rng)
-    rows, found = np.asarray(dataset), []
-    for _ in range(size):
-        model = models.PCA(1, epsilon=1.0, data_norm=1.0, centered=True).fit(rows)
-        found.append(np.append(np.abs(model.components_.ravel()), model.explained_variance_))
-    return np.array(found)
+_CLASSES = {"features": ((0, 1),), "labels": (0, 1)}
 
-
-@_target("pure:1", kind="Rows", size=10, features=((-1, 1), (-1, 1)))
-def regression_intercept(dataset, size, rng):
-    """LinearRegression with an intercept: coefficient and intercept of 10 rows with one feature and
-    one label in [-1, 1].
-    """
-    _seed(rng)
-    x, y = np.asarray(dataset)[:, :1], np.asarray(dataset)[:, 1]
-    fitted = (
-        models.LinearRegression(epsilon=1.0, bounds_X=(-1.0, 1.0), bounds_y=(-1.0, 1.0)).fit(x, y)
-        for _ in range(size)
-    )
-    return np.array([np.append(np.ravel(model.coef_), model.intercept_) for model in fitted])
-
-
-@_target("pure:1", kind="Rows", size=10, features=((0, 1),), labels=(0, 1), every_label=True)
-def class_priors(dataset, size, rng):
-    """GaussianNB(bounds=[0, 1]).class_prior_ of 10 labelled numbers in [0, 1], both
-    classes public.
-    """
-    _seed(rng)
-    x, y = np.asarray(dataset)[:, :1], np.asarray(dataset)[:, 1]
-    return np.array(
-        [
-            models.GaussianNB(epsilon=1.0, bounds=_bounds(0.0, 1.0)).fit(x, y).class_prior_
-            for _ in range(size)
-        ]
-    )
-
-
-@_target("pure:1", kind="Rows", size=6, features=((0, 1),), labels=(0, 1))
-def gaussian_nb_classes(dataset, size, rng):
-    """GaussianNB(bounds=[0, 1]) of 6 labelled numbers in [0, 1]: its classes and their means."""
-    _seed(rng)
-    x, y = np.asarray(dataset)[:, :1], np.asarray(dataset)[:, 1]
-    fitted = (
-        models.GaussianNB(epsilon=1.0, bounds=_bounds(0.0, 1.0)).fit(x, y) for _ in range(size)
-    )
-    return [[*model.classes_.tolist(), *model.theta_.ravel().tolist()] for model in fitted]
+k_means = _fitted(
+    lambda: models.KMeans(epsilon=1.0, bounds=_bounds(0.0, 1.0), n_clusters=2),
+    lambda model: np.sort(model.cluster_centers_.ravel()),
+    "KMeans(n_clusters=2, bounds=[0, 1]).cluster_centers_ of 10 numbers, of which any may be "
+    "outside.",
+    separate=False,
+    size=10,
+    features=((0, 1),),
+    outside=True,
+)
+logistic_regression = _fitted(
+    lambda: models.LogisticRegression(epsilon=1.0, data_norm=1.0, fit_intercept=False),
+    lambda model: model.coef_.ravel(),
+    "LogisticRegression(data_norm=1, fit_intercept=False).coef_ of 6 numbers, of which any may be "
+    "outside.",
+    size=6,
+    features=((-1, 1),),
+    labels=(0, 1),
+    every_label=True,
+    outside=True,
+)
+gaussian_nb = _fitted(
+    _bayes,
+    lambda model: model.theta_.ravel(),
+    "GaussianNB(bounds=[0, 1]): the means of both classes, of 10 numbers, of which any may be "
+    "outside.",
+    size=10,
+    every_label=True,
+    outside=True,
+    **_CLASSES,
+)
+linear_regression = _fitted(
+    _regression,
+    lambda model: np.ravel(model.coef_),
+    "LinearRegression(fit_intercept=False).coef_ of 10 rows with one feature and one label in "
+    "[-1, 1].",
+    size=10,
+    features=((-1, 1), (-1, 1)),
+)
+pca = _fitted(
+    lambda: models.PCA(1, epsilon=1.0, data_norm=1.0, centered=True),
+    lambda model: np.append(np.abs(model.components_.ravel()), model.explained_variance_),
+    "PCA(1, data_norm=1, centered=True): the first component and its variance, 10 rows.",
+    separate=False,
+    size=10,
+    features=((-0.7, 0.7), (-0.7, 0.7)),
+)
+regression_intercept = _fitted(
+    lambda: models.LinearRegression(epsilon=1.0, bounds_X=(-1.0, 1.0), bounds_y=(-1.0, 1.0)),
+    lambda model: np.append(np.ravel(model.coef_), model.intercept_),
+    "LinearRegression with an intercept: coefficient and intercept of 10 rows with one feature and "
+    "one label in [-1, 1].",
+    size=10,
+    features=((-1, 1), (-1, 1)),
+)
+class_priors = _fitted(
+    _bayes,
+    lambda model: model.class_prior_,
+    "GaussianNB(bounds=[0, 1]).class_prior_ of 10 labelled numbers in [0, 1], both classes public.",
+    size=10,
+    every_label=True,
+    **_CLASSES,
+)
+gaussian_nb_classes = _fitted(
+    _bayes,
+    lambda model: [*model.classes_.tolist(), *model.theta_.ravel().tolist()],
+    "GaussianNB(bounds=[0, 1]) of 6 labelled numbers in [0, 1]: its classes and their means.",
+    outputs=list,
+    size=6,
+    **_CLASSES,
+)

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 from diffprivlib import mechanisms, tools
 from diffprivlib.utils import PrivacyLeakWarning
+from library_target import random_state, target
 
 LIBRARY = "diffprivlib"
 TESTED = ">=0.6.6,<0.7"
@@ -14,18 +15,6 @@ INSTALL = "pip install diffprivlib==0.6.6 scikit-learn==1.7.2"
 
 # a warning that privacy is lost would make the claim void
 warnings.simplefilter("error", PrivacyLeakWarning)
-
-
-def _target(claim, cause="", **domain):
-    def declare(function):
-        function.claim, function.domain, function.cause = claim, domain, cause
-        return function
-
-    return declare
-
-
-def _state(rng):
-    return np.random.RandomState(rng.integers(2**32, dtype=np.uint64))
 
 
 _LOW_BITS = (
@@ -45,12 +34,12 @@ def _noise(name, claim, cause, domain, **parameters):
     """A target for a mechanism that adds noise to one number."""
 
     def function(dataset, size, rng):
-        mechanism = getattr(mechanisms, name)(random_state=_state(rng), **parameters)
+        mechanism = getattr(mechanisms, name)(random_state=random_state(rng), **parameters)
         value = int(dataset[0]) if domain["kind"] == "Counts" else float(dataset[0])
         return _runs(mechanism, value, size)
 
-    function.__doc__ = f"mechanisms.{name}({', '.join(f'{k}={v}' for k, v in parameters.items())})."
-    return _target(claim, cause, **domain)(function)
+    doc = f"mechanisms.{name}({', '.join(f'{k}={v}' for k, v in parameters.items())})."
+    return target(claim, cause, doc, **domain)(function)
 
 
 _bounds = {"lower": -10.0, "upper": 10.0}
@@ -98,141 +87,122 @@ geometric_large = _noise(
 )
 
 
-@_target("pure:1", kind="Counts", length=4, low=0, high=10, relation="linf")
-def exponential(dataset, size, rng):
-    """mechanisms.Exponential over four candidates with integer utilities of sensitivity 1."""
-    return _runs(
-        mechanisms.Exponential(
-            epsilon=1.0, sensitivity=1, utility=dataset.tolist(), random_state=_state(rng)
-        ),
-        None,
-        size,
-    )
+def _selection(name):
+    """Return the target of a mechanism that selects one of four candidates."""
+
+    def function(dataset, size, rng):
+        mechanism = getattr(mechanisms, name)(
+            epsilon=1.0, sensitivity=1, utility=dataset.tolist(), random_state=random_state(rng)
+        )
+        return _runs(mechanism, None, size)
+
+    doc = f"mechanisms.{name} over four candidates with integer utilities of sensitivity 1."
+    domain = {"kind": "Counts", "length": 4, "low": 0, "high": 10, "relation": "linf"}
+    return target("pure:1", "", doc, **domain)(function)
 
 
-@_target("pure:1", kind="Counts", length=4, low=0, high=10, relation="linf")
-def permute_and_flip(dataset, size, rng):
-    """mechanisms.PermuteAndFlip over four candidates with integer utilities of sensitivity 1."""
-    return _runs(
-        mechanisms.PermuteAndFlip(
-            epsilon=1.0, sensitivity=1, utility=dataset.tolist(), random_state=_state(rng)
-        ),
-        None,
-        size,
-    )
+exponential = _selection("Exponential")
+permute_and_flip = _selection("PermuteAndFlip")
 
 
-@_target("pure:1", kind="Records", size=1, low=0, high=1, integer=True)
+@target("pure:1", kind="Records", size=1, low=0, high=1, integer=True)
 def binary(dataset, size, rng):
     """mechanisms.Binary: randomized response."""
-    mechanism = mechanisms.Binary(epsilon=1.0, value0="0", value1="1", random_state=_state(rng))
+    mechanism = mechanisms.Binary(
+        epsilon=1.0, value0="0", value1="1", random_state=random_state(rng)
+    )
     return np.array([int(mechanism.randomise(str(int(dataset[0])))) for _ in range(size)])
 
 
 _UNIT = {"kind": "Records", "low": 0, "high": 1}
 
 
-def _statistic(function, size, **parameters):
+def _statistic(function, size, cause=_LOW_BITS, parameters=None, **declared):
+    """Return the target of a statistic of numbers within bounds, or in [0, 1] without bounds."""
+    given = {"bounds": (0, 1)} if parameters is None else parameters
+
     def run(dataset, size, rng):
-        state = _state(rng)
+        state = random_state(rng)
         return np.array(
-            [function(dataset, epsilon=1.0, random_state=state, **parameters) for _ in range(size)]
+            [function(dataset, epsilon=1.0, random_state=state, **given) for _ in range(size)]
         )
 
-    span = parameters.get("bounds", (0, 1))
-    run.__doc__ = f"tools.{function.__name__} of {size} numbers in [{span[0]:g}, {span[1]:g}]."
-    return run
+    low, high = given.get("bounds", (0, 1))
+    doc = f"tools.{function.__name__} of {size} numbers in [{low:g}, {high:g}]."
+    domain = {"kind": "Records", "low": low, "high": high, "size": size, **declared}
+    return target("pure:1", cause, doc, **domain)(run)
 
 
-mean = _target("pure:1", _LOW_BITS, **_UNIT, size=10)(_statistic(tools.mean, 10, bounds=(0, 1)))
-mean_clipped = _target("pure:1", _LOW_BITS, **_UNIT, size=10, outside=True)(
-    _statistic(tools.mean, 10, bounds=(0, 1))
-)
-sum = _target("pure:1", _LOW_BITS, **_UNIT, size=10)(_statistic(tools.sum, 10, bounds=(0, 1)))
-var = _target("pure:1", _LOW_BITS, **_UNIT, size=10)(_statistic(tools.var, 10, bounds=(0, 1)))
-median = _target(
-    "pure:1",
+mean = _statistic(tools.mean, 10)
+mean_clipped = _statistic(tools.mean, 10, outside=True)
+sum = _statistic(tools.sum, 10)
+var = _statistic(tools.var, 10)
+median = _statistic(
+    tools.median,
+    10,
     "The output is a uniform draw scaled to the interval between two records, as a 64-bit "
     "float: its low bits depend on the records.",
-    **_UNIT,
-    size=10,
-)(_statistic(tools.median, 10, bounds=(0, 1)))
-mean_missing = _target(
-    "pure:1",
+)
+mean_missing = _statistic(
+    tools.mean,
+    10,
     "One NaN among the records makes the mean NaN in every run, so the output says for "
     "certain that a record is missing.",
-    **_UNIT,
-    size=10,
     missing=True,
-)(_statistic(tools.mean, 10, bounds=(0, 1)))
-nanmean = _target(
-    "pure:1",
+)
+nanmean = _statistic(
+    tools.nanmean,
+    1000,
     "The sensitivity divides the range by the number of records with the missing ones "
     "counted, while the mean is taken over those that are "
     "present: with 999 NaN among 1,000 records one value decides the mean and the noise is "
     "1,000 times too small.",
-    **_UNIT,
-    size=1000,
     missing=True,
-)(_statistic(tools.nanmean, 1000, bounds=(0, 1)))
-count_nonzero = _target("pure:1", "", **_UNIT, size=10, integer=True)(
-    _statistic(tools.count_nonzero, 10)
 )
-quantile_ties = _target(
-    "pure:1",
+count_nonzero = _statistic(tools.count_nonzero, 10, "", {}, integer=True)
+quantile_ties = _statistic(
+    tools.median,
+    2982,
     "Among about 3,000 equal records the weights of the exponential mechanism reach the "
     "smallest float: an interval that has some weight "
     "left for one dataset has none for its neighbour, so its values are impossible there, "
     "and where no weight is left the call raises.",
-    kind="Records",
-    size=2982,
-    low=0,
-    high=1e6,
+    {"bounds": (0, 1e6)},
     relation="add-remove",
-)(_statistic(tools.median, 2982, bounds=(0, 1e6)))
+)
 
 
-def _histogram(dataset, size, rng):
-    """tools.histogram with 2 bins over [0, 1]."""
-    state = _state(rng)
-    return np.array(
-        [
-            tools.histogram(dataset, epsilon=1.0, bins=2, range=(0, 1), random_state=state)[0]
-            for _ in range(size)
-        ]
-    )
+def _histogram(doc, cause="", **declared):
+    """Return the target of tools.histogram with 2 bins over [0, 1]; a second column has weights."""
+
+    def run(dataset, size, rng):
+        call = {"epsilon": 1.0, "bins": 2, "range": (0, 1), "random_state": random_state(rng)}
+        values, *weights = np.atleast_2d(dataset.T)
+        more = {"weights": weights[0]} if weights else {}
+        return np.array([tools.histogram(values, **call, **more)[0] for _ in range(size)])
+
+    return target("pure:1", cause, doc, **declared)(run)
 
 
-@_target("pure:1", **_UNIT, size=10, relation="add-remove")
-def histogram(dataset, size, rng):
-    """tools.histogram, 2 bins over [0, 1], one record added or removed."""
-    return _histogram(dataset, size, rng)
-
-
-@_target(
-    "pure:1",
+histogram = _histogram(
+    "tools.histogram, 2 bins over [0, 1], one record added or removed.",
+    **_UNIT,
+    size=10,
+    relation="add-remove",
+)
+histogram_replaced = _histogram(
+    "tools.histogram, 2 bins over [0, 1], one record replaced.",
     "Each bin gets noise for a change by 1. A replaced record changes two bins, so under "
     "that relation epsilon is 2; the documentation "
     "does not say which relation the parameter is meant for.",
     **_UNIT,
     size=10,
 )
-def histogram_replaced(dataset, size, rng):
-    """tools.histogram, 2 bins over [0, 1], one record replaced."""
-    return _histogram(dataset, size, rng)
-
-
-@_target(
-    "pure:1",
+histogram_weights = _histogram(
+    "tools.histogram with 2 bins; rows are (value, weight).",
     "With `weights` a record adds its weight to a bin, and the noise stays that of a change by 1.",
     kind="Rows",
     size=5,
     features=((0, 1), (0, 20)),
     relation="add-remove",
 )
-def histogram_weights(dataset, size, rng):
-    """tools.histogram with 2 bins; rows are (value, weight)."""
-    state = _state(rng)
-    values, weights = dataset[:, 0], dataset[:, 1]
-    call = {"epsilon": 1.0, "bins": 2, "range": (0, 1), "weights": weights, "random_state": state}
-    return np.array([tools.histogram(values, **call)[0] for _ in range(size)])

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 from diffprivlib import mechanisms, tools
+from library_target import target
 
 LIBRARY = "diffprivlib"
 
@@ -18,21 +19,15 @@ _RANGE = (
 )
 
 
+@target("pure:1", seeded=False, batch=1024, kind="Rows", size=10, features=((0, 1),), outside=True)
 def mean(dataset, size, rng):
     """tools.mean of 10 numbers that should be in [0, 1], epsilon 1; any may be outside."""
     values = np.asarray(dataset, dtype=float).ravel()
     return np.array([tools.mean(values, epsilon=1.0, **_RANGE) for _ in range(size)])
 
 
-mean.claim, mean.seeded, mean.batch = "pure:1", False, 1024
-mean.domain = {"kind": "Rows", "size": 10, "features": ((0, 1),), "outside": True}
-
-
+@target("pure:1", seeded=False, kind="Answers", length=1, low=-10, high=10, relation="l1")
 def laplace(dataset, size, rng):
     """mechanisms.Laplace with epsilon 1 and sensitivity 1 of one number."""
     mechanism = mechanisms.Laplace(epsilon=1.0, sensitivity=1.0)
     return np.array([mechanism.randomise(float(dataset[0])) for _ in range(size)])
-
-
-laplace.claim, laplace.seeded = "pure:1", False
-laplace.domain = {"kind": "Answers", "length": 1, "low": -10, "high": 10, "relation": "l1"}

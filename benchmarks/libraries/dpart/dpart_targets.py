@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from diffprivlib.utils import PrivacyLeakWarning
 from dpart.engines import Independent
+from library_target import seed_numpy, target
 
 LIBRARY = "dpart"
 TESTED = ">=0.1.2,<0.2"
@@ -23,17 +24,11 @@ warnings.simplefilter("error", PrivacyLeakWarning)
 _LETTERS = list("abcd")
 
 
-def _target(claim, cause="", **domain):
-    def declare(function):
-        function.claim, function.domain, function.cause = claim, domain, cause
-        function.batch, function.trials = 32, 3000
-        return function
-
-    return declare
+_SLOW = {"kind": "Records", "batch": 32, "trials": 3000}
 
 
 def _synthetic(values, bounds, size, rng):
-    np.random.seed(rng.integers(2**32, dtype=np.uint64))
+    seed_numpy(rng)
     found = []
     for _ in range(size):
         engine = Independent(epsilon=1.0, bounds={"x": dict(bounds)})
@@ -42,12 +37,12 @@ def _synthetic(values, bounds, size, rng):
     return found
 
 
-@_target(
+@target(
     "pure:1",
     "The scaler and the edges of the bins are fitted to the data, whatever bounds are given: "
     "synthetic values lie between the smallest and "
     "the largest record.",
-    kind="Records",
+    **_SLOW,
     size=20,
     low=0,
     high=1,
@@ -61,34 +56,23 @@ def numbers(dataset, size, rng):
     )
 
 
-def _categorical(dataset, size, rng, public=()):
-    values = [*public, *(_LETTERS[int(category)] for category in dataset)]
-    return np.array(
-        [
-            [_LETTERS.index(letter) for letter in row]
-            for row in _synthetic(values, {"categories": _LETTERS}, size, rng)
-        ]
-    )
+def _categories(doc, cause="", public=()):
+    """Return the target of 8 records in four categories beside public ones."""
+
+    def run(dataset, size, rng):
+        values = [*public, *(_LETTERS[int(category)] for category in dataset)]
+        rows = _synthetic(values, {"categories": _LETTERS}, size, rng)
+        return np.array([[_LETTERS.index(letter) for letter in row] for row in rows])
+
+    return target("pure:1", cause, doc, **_SLOW, size=8, low=0, high=3, categories=True)(run)
 
 
-@_target(
-    "pure:1",
+categories = _categories(
+    "Five synthetic values of Independent for 8 records in four categories (given), epsilon 1; one "
+    "replaced.",
     "A second encoder is fitted to the data: a category that is given but does not occur has "
     "no count, no noise and no synthetic value.",
-    kind="Records",
-    size=8,
-    low=0,
-    high=3,
-    categories=True,
 )
-def categories(dataset, size, rng):
-    """Five synthetic values of Independent for 8 records in four categories (given), epsilon 1; one
-    replaced.
-    """
-    return _categorical(dataset, size, rng)
-
-
-@_target("pure:1", "", kind="Records", size=8, low=0, high=3, categories=True)
-def categories_all(dataset, size, rng):
-    """The same with one public record of each category in the data: all occur."""
-    return _categorical(dataset, size, rng, public=_LETTERS)
+categories_all = _categories(
+    "The same with one public record of each category in the data: all occur.", public=_LETTERS
+)

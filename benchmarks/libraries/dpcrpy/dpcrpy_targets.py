@@ -2,12 +2,12 @@
 generator.
 """
 
-import numpy as np
 from dpcrpy.bitMethods.bcrg import BCRG
 from dpcrpy.bitMethods.fda import FDA
 from dpcrpy.framework.noiMech import GaussNoiMech, LapNoiMech
 from dpcrpy.treeMethods.binMech import BinMech
 from dpcrpy.treeMethods.honaker import Honaker
+from library_target import runs, seed_numpy, target
 
 LIBRARY = "dpcrpy"
 TESTED = ">=1.0,<1.1"
@@ -17,21 +17,16 @@ _LOW_BITS = "Noise is added to the sums as 64-bit floats and not rounded to a gr
 
 
 def _stream(claim, length, method, noise, **parameters):
-    def function(dataset, size, rng):
-        np.random.seed(rng.integers(2**32, dtype=np.uint64))
-        found = []
-        for _ in range(size):
-            mechanism = method(noiMech=noise(), **parameters)
-            found.append([float(mechanism.dpRelease(float(x))[0]) for x in dataset])
-        return np.array(found)
+    def one(dataset):
+        mechanism = method(noiMech=noise(), **parameters)
+        return [float(mechanism.dpRelease(float(x))[0]) for x in dataset]
 
-    function.__doc__ = (
+    doc = (
         f"{method.__name__} over {length} numbers, {noise().__class__.__name__}; one number "
         "changes by at most 1."
     )
-    function.claim, function.cause = claim, _LOW_BITS
-    function.domain = {"kind": "Answers", "length": length, "low": 0, "high": 1, "relation": "l1"}
-    return function
+    domain = {"kind": "Answers", "length": length, "low": 0, "high": 1, "relation": "l1"}
+    return target(claim, _LOW_BITS, doc, **domain)(runs(seed_numpy, one))
 
 
 _laplace = lambda: LapNoiMech(epsilon=1.0)  # noqa: E731

@@ -9,6 +9,7 @@ import logging
 import numpy as np
 import pandas as pd
 from dpmm.models.priv_bayes import PrivBayesGM
+from library_target import target
 
 LIBRARY = "dpmm"
 
@@ -20,6 +21,17 @@ _MODEL = PrivBayesGM(
 )
 
 
+@target(
+    "approx:1,1e-5",
+    seeded=False,
+    batch=64,
+    kind="Records",
+    size=8,
+    low=0,
+    high=5,
+    categories=True,
+    relation="add-remove",
+)
 def marginal(dataset, size, rng):
     """PrivBayesGM(epsilon=1, delta=1e-5) of one column of categories from 0 to 5, with two public
     rows: its noisy marginal.
@@ -33,14 +45,3 @@ def marginal(dataset, size, rng):
             np.concatenate([np.ravel(y) for _, y, _, _ in model.generator.measures]).tolist()
         )
     return found
-
-
-marginal.claim, marginal.seeded, marginal.batch = "approx:1,1e-5", False, 64
-marginal.domain = {
-    "kind": "Records",
-    "size": 8,
-    "low": 0,
-    "high": 5,
-    "categories": True,
-    "relation": "add-remove",
-}

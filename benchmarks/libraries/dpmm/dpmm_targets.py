@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from dpmm.models.priv_bayes import PrivBayesGM
 from dpmm.pipelines import PrivBayesPipeline
+from library_target import random_state, target
 
 LIBRARY = "dpmm"
 TESTED = ">=0.1.9,<0.2"
@@ -17,20 +18,7 @@ INSTALL = "pip install dpmm==0.1.9"
 logging.disable(logging.WARNING)
 
 
-def _target(claim, cause="", batch=16, trials=3000, **domain):
-    def declare(function):
-        function.claim, function.domain, function.cause, function.seeded = (
-            claim,
-            domain,
-            cause,
-            False,
-        )
-        function.batch, function.trials = batch, trials
-        return function
-
-    return declare
-
-
+_SLOW = {"seeded": False, "batch": 16, "trials": 3000}
 _PARAMETERS = {"n_jobs": 1, "compress": False}
 # a copy of it is fitted in each run: to find its rho takes 0.2 s
 _MODEL = PrivBayesGM(epsilon=1.0, delta=1e-5, **_PARAMETERS)
@@ -47,13 +35,13 @@ _BITS = {
 
 def _fitted(dataset, rng):
     model = copy.deepcopy(_MODEL)
-    model.set_random_state(np.random.RandomState(rng.integers(2**32, dtype=np.uint64)))
+    model.set_random_state(random_state(rng))
     rows = np.concatenate([_PUBLIC, np.asarray(dataset, dtype=int).reshape(-1, 3)])
     model.fit(pd.DataFrame(rows, columns=list("abc")), marginals_only=True)
     return model.generator
 
 
-@_target(
+@target(
     "approx:1,1e-5",
     "Candidates are scored by mutual information over the geometric mean of the two "
     "entropies, while the sensitivity is that of mutual "
@@ -61,6 +49,7 @@ def _fitted(dataset, rng):
     "changes a score from 0 to 1.",
     size=2000,
     **_BITS,
+    **_SLOW,
 )
 def privbayes_network(dataset, size, rng):
     """The network that PrivBayesGM selects among three columns of two values (domain given),
@@ -75,13 +64,13 @@ _ONE = PrivBayesGM(epsilon=1.0, delta=1e-5, **_PARAMETERS)
 _ONE.set_domain({"a": 4})
 
 
-@_target(
+@target(
     "approx:1,1e-5",
-    "",
     kind="Records",
     size=20,
     low=0,
     high=3,
+    **_SLOW,
     categories=True,
     relation="add-remove",
 )
@@ -92,7 +81,7 @@ def privbayes_column(dataset, size, rng):
     found = []
     for _ in range(size):
         model = copy.deepcopy(_ONE)
-        model.set_random_state(np.random.RandomState(rng.integers(2**32, dtype=np.uint64)))
+        model.set_random_state(random_state(rng))
         model.fit(pd.DataFrame({"a": np.array([0, 0, *dataset], dtype=int)}), marginals_only=True)
         found.append(np.concatenate([np.ravel(y) for _, y, _, _ in model.generator.measures]))
     return np.array(found)
@@ -110,53 +99,41 @@ _PIPELINE = PrivBayesPipeline(
 _BOUNDS = {"lower": 0.0, "upper": 1.0}
 
 
-def _synthetic(dataset, size, rng):
-    """Five synthetic values of a column, which has a public one beside it; bounds and the number of
-    bins are given.
+def _synthetic(doc, cause, **declared):
+    """Return the target of five synthetic values of a column, which has a public one beside it;
+    bounds and the number of bins are given.
     """
-    values = np.asarray(dataset, dtype=float)
-    frame = pd.DataFrame({"x": values, "y": np.resize([0.1, 0.9], len(values))})
-    found = []
-    for _ in range(size):
-        pipeline = copy.deepcopy(_PIPELINE)
-        pipeline.fit(
-            frame, {"x": dict(_BOUNDS), "y": dict(_BOUNDS)}, random_state=int(rng.integers(2**32))
-        )
-        found.append(
-            pipeline.generate(5, random_state=int(rng.integers(2**32)))["x"].to_numpy(dtype=float)
-        )
-    return np.array(found)
+
+    def run(dataset, size, rng):
+        values = np.asarray(dataset, dtype=float)
+        frame = pd.DataFrame({"x": values, "y": np.resize([0.1, 0.9], len(values))})
+        found = []
+        for _ in range(size):
+            pipeline = copy.deepcopy(_PIPELINE)
+            pipeline.fit(
+                frame,
+                {"x": dict(_BOUNDS), "y": dict(_BOUNDS)},
+                random_state=int(rng.integers(2**32)),
+            )
+            made = pipeline.generate(5, random_state=int(rng.integers(2**32)))
+            found.append(made["x"].to_numpy(dtype=float))
+        return np.array(found)
+
+    domain = {"kind": "Records", "size": 20, "low": 0, "high": 1, **declared}
+    return target("approx:1.1,1e-5", cause, doc, **_SLOW, **domain)(run)
 
 
-@_target(
-    "approx:1.1,1e-5",
+pipeline_constant = _synthetic(
+    "PrivBayesPipeline of 20 numbers in [0, 1] (bounds given, 4 uniform bins), epsilon 1 and 0.1, "
+    "delta 1e-5; one replaced.",
     "A column in which all records are equal is taken out before anything is measured, and "
     "its value is put into every synthetic row as "
     "it is: a record that differs decides whether the exact value of the others is published.",
-    kind="Records",
-    size=20,
-    low=0,
-    high=1,
 )
-def pipeline_constant(dataset, size, rng):
-    """PrivBayesPipeline of 20 numbers in [0, 1] (bounds given, 4 uniform bins), epsilon 1 and 0.1,
-    delta 1e-5; one replaced.
-    """
-    return _synthetic(dataset, size, rng)
-
-
-@_target(
-    "approx:1.1,1e-5",
+pipeline_missing = _synthetic(
+    'The same, where numbers may be missing ("missing values are supported and will be reproduced '
+    'accordingly if present").',
     "A column for missing values is made only where one is missing: a NaN in the output says "
     "for certain that a record has one.",
-    kind="Records",
-    size=20,
-    low=0,
-    high=1,
     missing=True,
 )
-def pipeline_missing(dataset, size, rng):
-    """The same, where numbers may be missing ("missing values are supported and will be reproduced
-    accordingly if present").
-    """
-    return _synthetic(dataset, size, rng)

@@ -18,6 +18,7 @@ from flwr.common import (
 )
 from flwr.common import recordset_compat as compat
 from flwr.common.constant import MessageType
+from library_target import target
 
 LIBRARY = "flwr"
 
@@ -39,6 +40,15 @@ def _message(content):
     return Message(metadata, content)
 
 
+@target(
+    "approx:1,1e-5",
+    batch=1024,
+    seeded=False,
+    kind="Rows",
+    size=1,
+    features=((-1, 1), (-1, 1)),
+    outside=True,
+)
 def local_dp(dataset, size, rng):
     """LocalDpMod(clipping_norm=1, sensitivity=2, epsilon=1, delta=1e-5) of an update with two
     weights; any two updates are neighbors.
@@ -64,7 +74,3 @@ def local_dp(dataset, size, rng):
             )[0]
         )
     return np.array(found)
-
-
-local_dp.claim, local_dp.batch, local_dp.seeded = "approx:1,1e-5", 1024, False
-local_dp.domain = {"kind": "Rows", "size": 1, "features": ((-1, 1), (-1, 1)), "outside": True}

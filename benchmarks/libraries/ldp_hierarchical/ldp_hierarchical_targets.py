@@ -2,10 +2,9 @@
 clients: `random`, NumPy's global.
 """
 
-import random
-
 import numpy as np
 from hierarchical_mechanism_LDP.mechanism import Private_TreeBary
+from library_target import seed_numpy, seed_random, target
 
 LIBRARY = "ldp-hierarchical-mechanism"
 TESTED = ">=0.1.3,<0.2"
@@ -14,8 +13,8 @@ INSTALL = "pip install --no-deps ldp-hierarchical-mechanism==0.1.3, beside pure-
 
 def _tree(protocol, every):
     def function(dataset, size, rng):
-        random.seed(int(rng.integers(2**63)))
-        np.random.seed(rng.integers(2**32, dtype=np.uint64))
+        seed_random(rng)
+        seed_numpy(rng)
         values = [int(value) for value in dataset]
         found = []
         for _ in range(size):
@@ -27,15 +26,13 @@ def _tree(protocol, every):
         return np.array(found)
 
     shown = "each user on every level" if every else "each user on one level"
-    function.__doc__ = (
+    doc = (
         f"What the servers hold after update_tree of 3 users' numbers below 4 ({protocol}, "
         f"{shown}), epsilon 0.5 a level."
     )
-    levels = Private_TreeBary(4, 2, 0.5).depth - 1
-    function.claim = f"pure:{0.5 * levels if every else 0.5!r}"
-    function.domain = {"kind": "Records", "size": 3, "low": 0, "high": 3, "integer": True}
-    function.cause = ""
-    return function
+    levels = Private_TreeBary(4, 2, 0.5).depth - 1 if every else 1
+    domain = {"kind": "Records", "size": 3, "low": 0, "high": 3, "integer": True}
+    return target(f"pure:{0.5 * levels!r}", "", doc, **domain)(function)
 
 
 direct = _tree("direct_encoding", True)

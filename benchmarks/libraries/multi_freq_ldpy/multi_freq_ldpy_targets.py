@@ -3,6 +3,7 @@ generator, seeded once per call.
 """
 
 import numpy as np
+from library_target import target
 from multi_freq_ldpy.long_freq_est.dBitFlipPM import dBitFlipPM_Client
 from multi_freq_ldpy.long_freq_est.L_GRR import L_GRR_Client
 from multi_freq_ldpy.long_freq_est.L_OSUE import L_OSUE_Client
@@ -33,14 +34,6 @@ _ITEM = {"kind": "Records", "size": 1, "low": 0, "high": D - 1, "categories": Tr
 _TUPLE = {"kind": "Rows", "size": 1, "features": ((0, D - 1), (0, D - 1)), "categories": (0, 1)}
 
 
-def _target(claim, cause="", domain=_ITEM):
-    def declare(function):
-        function.claim, function.domain, function.cause = claim, domain, cause
-        return function
-
-    return declare
-
-
 def _seed(rng):
     _seed_compiled(int(rng.integers(2**32)))
     np.random.seed(int(rng.integers(2**32)))
@@ -55,8 +48,7 @@ def _client(claim, client, *parameters, cause="", **more):
     shown = ", ".join(
         ["item", str(D), *map(str, parameters), *(f"{k}={v}" for k, v in more.items())]
     )
-    run.__doc__ = f"{client.__name__}({shown})."
-    return _target(claim, cause)(run)
+    return target(claim, cause, f"{client.__name__}({shown}).", **_ITEM)(run)
 
 
 _LOW_BITS = (
@@ -75,36 +67,31 @@ longitudinal_soue = _client("pure:0.5", L_SOUE_Client, 1.0, 0.5)
 d_bit_flip = _client("pure:1", dBitFlipPM_Client, 4, 2, 1.0)
 
 
-def _tuples(client, dataset, size, rng):
-    """Reports of a user with two attributes of four values each."""
-    _seed(rng)
-    user = [int(value) for value in dataset.ravel()]
-    return np.array([client(user, [D, D], 2, 1.0) for _ in range(size)])
+def _tuples(client, doc, cause="", domain=_TUPLE):
+    """Return the target of the reports of a user with two attributes of four values each."""
+
+    def run(dataset, size, rng):
+        _seed(rng)
+        user = [int(value) for value in dataset.ravel()]
+        return np.array([client(user, [D, D], 2, 1.0) for _ in range(size)])
+
+    return target("pure:1", cause, doc, **domain)(run)
 
 
-@_target("pure:1", domain=_TUPLE)
-def sampled_attribute(dataset, size, rng):
-    """SMP_GRR_Client: one of two attributes is reported, the whole tuple may change."""
-    return _tuples(SMP_GRR_Client, dataset, size, rng)
-
-
-@_target("pure:1", domain=_ITEM | {"size": 2})
-def fake_data_one_attribute(dataset, size, rng):
-    """RSpFD_GRR_Client: one attribute reported among fake ones; one of two attributes
-    may change.
-    """
-    return _tuples(RSpFD_GRR_Client, dataset, size, rng)
-
-
-@_target(
-    "pure:1",
+sampled_attribute = _tuples(
+    SMP_GRR_Client, "SMP_GRR_Client: one of two attributes is reported, the whole tuple may change."
+)
+fake_data_one_attribute = _tuples(
+    RSpFD_GRR_Client,
+    "RSpFD_GRR_Client: one attribute reported among fake ones; one of two attributes may change.",
+    domain={**_ITEM, "size": 2},
+)
+fake_data = _tuples(
+    RSpFD_GRR_Client,
+    "RSpFD_GRR_Client: one attribute reported among fake ones; the whole tuple may change.",
     "One of d attributes is reported with the larger parameter ln(d (e^epsilon - 1) + 1), "
     "the others are fake. Amplification by sampling "
     "covers a change in one attribute; where all attributes change, the likelihood ratio of "
     "the old tuple itself is e to the larger "
     "parameter, 1.49 for d = 2 and epsilon = 1.",
-    domain=_TUPLE,
 )
-def fake_data(dataset, size, rng):
-    """RSpFD_GRR_Client: one attribute reported among fake ones; the whole tuple may change."""
-    return _tuples(RSpFD_GRR_Client, dataset, size, rng)

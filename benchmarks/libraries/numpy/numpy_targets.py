@@ -1,18 +1,11 @@
 """Textbook noise from NumPy alone, as in a mechanism of three lines."""
 
 import numpy as np
+from library_target import target
 
 LIBRARY = "numpy"
 TESTED = ">=1.26,<3"
 INSTALL = "pip install numpy==2.4.6"
-
-
-def _target(claim, cause="", **domain):
-    def declare(function):
-        function.claim, function.domain, function.cause = claim, domain, cause
-        return function
-
-    return declare
 
 
 _LOW_BITS = (
@@ -23,26 +16,26 @@ _LOW_BITS = (
 )
 
 
-@_target("pure:1", _LOW_BITS, kind="Answers", length=1, low=-10, high=10, relation="l1")
+@target("pure:1", _LOW_BITS, kind="Answers", length=1, low=-10, high=10, relation="l1")
 def laplace(dataset, size, rng):
     """Answer plus rng.laplace of scale 1."""
     return dataset[0] + rng.laplace(0.0, 1.0, size)
 
 
-@_target("approx:1,1e-5", _LOW_BITS, kind="Answers", length=1, low=-10, high=10, relation="l1")
+@target("approx:1,1e-5", _LOW_BITS, kind="Answers", length=1, low=-10, high=10, relation="l1")
 def gaussian(dataset, size, rng):
     """Answer plus rng.normal, its deviation calibrated exactly (Balle and Wang 2018)."""
     return dataset[0] + rng.normal(0.0, 3.73063, size)
 
 
-@_target("pure:1", kind="Counts", length=1, low=0, high=100)
+@target("pure:1", kind="Counts", length=1, low=0, high=100)
 def geometric(dataset, size, rng):
     """Count plus the difference of two draws of rng.geometric."""
     success = -np.expm1(-1.0)
     return int(dataset[0]) + rng.geometric(success, size) - rng.geometric(success, size)
 
 
-@_target("pure:1", kind="Records", size=1, low=0, high=3, categories=True)
+@target("pure:1", kind="Records", size=1, low=0, high=3, categories=True)
 def randomized_response(dataset, size, rng):
     """Four categories, the true one kept with probability e / (e + 3)."""
     true = int(dataset[0])

@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import torch
+from library_target import accountant, target
 from opacus import PrivacyEngine
 from opacus.accountants.utils import get_noise_multiplier
 
@@ -85,27 +86,48 @@ def _ghost(model, rows, labels, clip):
     )
 
 
+_SEQUENCES = target(
+    f"gdp:{2 / _NOISE}", batch=1024, kind="Rows", size=_ROWS, features=((-1, 1),) * _STEPS
+)
+
+
+def _labels(dataset, rng):
+    """Labels of four sequences, after a seed."""
+    torch.manual_seed(int(rng.integers(2**63)))
+    return torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
+
+
+def _steps(size, parameters, value, step):
+    """Parameters after each of `size` steps from `value`, as flat arrays."""
+    found = []
+    for _ in range(size):
+        with torch.no_grad():
+            for parameter in parameters:
+                parameter.fill_(value)
+        step()
+        found.append([float(parameter.detach().ravel()[0]) for parameter in parameters])
+    return np.array(found).reshape(size, len(parameters))
+
+
+def _descend(optimizer, backward):
+    """Make one step of gradient descent."""
+    optimizer.zero_grad()
+    backward()
+    optimizer.step()
+
+
 def _ghost_steps(dataset, size, rng, clip):
     """Change of weight and bias of a linear layer in one step of ghost clipping, in units of the
     clipping norm.
     """
-    labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
+    labels = _labels(dataset, rng)
     rows = torch.full((_ROWS, _STEPS, 1), 0.1)
-    torch.manual_seed(int(rng.integers(2**63)))
-    model = torch.nn.Linear(1, 1)
-    module, optimizer, _, backward, scale = _ghost(model, rows, labels, clip)
-    parameters, found = list(module.parameters()), np.empty((size, 2))
-    for i in range(size):
-        with torch.no_grad():
-            for parameter in parameters:
-                parameter.zero_()
-        optimizer.zero_grad()
-        backward(rows, labels)
-        optimizer.step()
-        found[i] = [scale * float(parameter.detach().ravel()[0]) / clip for parameter in parameters]
-    return found
+    module, optimizer, _, backward, scale = _ghost(torch.nn.Linear(1, 1), rows, labels, clip)
+    step = lambda: _descend(optimizer, lambda: backward(rows, labels))  # noqa: E731
+    return scale * _steps(size, list(module.parameters()), 0.0, step) / clip
 
 
+@_SEQUENCES
 def ghost_sequence(dataset, size, rng):
     """make_private(grad_sample_mode="ghost", max_grad_norm=1): a linear layer on four sequences of
     eight steps, labels in [-1, 1].
@@ -113,6 +135,7 @@ def ghost_sequence(dataset, size, rng):
     return _ghost_steps(dataset, size, rng, 1.0)
 
 
+@_SEQUENCES
 def ghost_small_norm(dataset, size, rng):
     """The same with max_grad_norm=0.1."""
     return _ghost_steps(dataset, size, rng, 0.1)
@@ -133,61 +156,50 @@ class _Tied(torch.nn.Module):
         return self.second(self.first(rows))
 
 
+@_SEQUENCES
 def tied_layers(dataset, size, rng):
     """make_private(max_grad_norm=1) of two layers that share a weight, on four sequences of eight
     steps, labels in [-1, 1].
     """
-    labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
+    labels = _labels(dataset, rng)
     rows = torch.ones(_ROWS, _STEPS, 1)
-    torch.manual_seed(int(rng.integers(2**63)))
     module, optimizer, _ = _private(_Tied(), rows, labels, 1.0)
-    (weight,), found = {id(p): p for p in module.parameters()}.values(), np.empty((size, 1))
-    for i in range(size):
-        with torch.no_grad():
-            weight.fill_(0.5)
-        optimizer.zero_grad()
-        _Half()(module(rows), labels).backward()
-        optimizer.step()
-        found[i] = 0.5 - float(weight.detach())
-    return found
+    weight = list({id(p): p for p in module.parameters()}.values())
+    step = lambda: _descend(optimizer, lambda: _Half()(module(rows), labels).backward())  # noqa: E731
+    return 0.5 - _steps(size, weight, 0.5, step)
 
 
+@_SEQUENCES
 def ghost_in_parts(dataset, size, rng):
     """Ghost clipping with max_grad_norm=1 of four sequences, two at a time by BatchMemoryManager:
     the change of the weight.
     """
     from opacus.utils.batch_memory_manager import BatchMemoryManager
 
-    labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
-    torch.manual_seed(int(rng.integers(2**63)))
+    labels = _labels(dataset, rng)
     model = torch.nn.Linear(1, 1, bias=False)
     module, optimizer, loader, backward, scale = _ghost(
         model, torch.ones(_ROWS, _STEPS, 1), labels, 1.0
     )
-    (weight,), found = module.parameters(), np.empty((size, 1))
     with BatchMemoryManager(
         data_loader=loader, max_physical_batch_size=2, optimizer=optimizer
     ) as parts:
-        for i in range(size):
-            with torch.no_grad():
-                weight.zero_()
+
+        def step():
             for rows, wanted in parts:
-                optimizer.zero_grad()
-                backward(rows, wanted)
-                optimizer.step()
-            found[i] = scale * float(weight.detach())
-    return found
+                _descend(optimizer, lambda: backward(rows, wanted))  # noqa: B023 - called at once
+
+        return scale * _steps(size, list(module.parameters()), 0.0, step)
 
 
+@_SEQUENCES
 def stepped_by_closure(dataset, size, rng):
     """optimizer.step(closure) of a linear layer on four sequences, max_grad_norm=1: the change of
     the weight.
     """
-    labels = torch.tensor(np.asarray(dataset, dtype=np.float32)).reshape(_ROWS, _STEPS, 1)
+    labels = _labels(dataset, rng)
     rows = torch.ones(_ROWS, _STEPS, 1)
-    torch.manual_seed(int(rng.integers(2**63)))
     module, optimizer, _ = _private(torch.nn.Linear(1, 1, bias=False), rows, labels, 1.0)
-    (weight,), found = module.parameters(), np.empty((size, 1))
 
     def closure():
         optimizer.zero_grad()
@@ -195,14 +207,12 @@ def stepped_by_closure(dataset, size, rng):
         loss.backward()
         return loss
 
-    for i in range(size):
-        with torch.no_grad():
-            weight.zero_()
-        optimizer.step(closure)
-        found[i] = float(weight.detach())
-    return found
+    return _steps(size, list(module.parameters()), 0.0, lambda: optimizer.step(closure))
 
 
+@target(
+    f"gdp:{1 / _NOISE}", batch=256, kind="Records", size=4, low=-1, high=1, relation="add-remove"
+)
 def averaged_step(dataset, size, rng):
     """make_private with its defaults, Poisson sampling and mean reduction, of a linear layer: the
     first step of an epoch.
@@ -260,29 +270,20 @@ def gdp_twice(sigma, steps, delta):
 
 
 TARGETS = {
-    "gdp_twice": {
-        "kind": "accountant",
-        "mechanism": "gaussian",
-        "parameters": {name: name for name in ("sigma", "steps", "delta")},
-        "returns": "epsilon",
-        "ranges": {"sigma": [0.5, 50], "delta": [1e-9, 0.1], "steps": [1, 1000]},
-    },
-    "noise_for_target": {
-        "kind": "accountant",
-        "mechanism": "gaussian",
-        "parameters": {name: name for name in ("epsilon", "delta", "steps")},
-        "returns": "noise",
-        "ranges": {"epsilon": [0.1, 100], "delta": [1e-9, 0.1], "steps": [1, 1000]},
-    },
+    "gdp_twice": accountant(
+        "gaussian",
+        "epsilon",
+        "sigma steps delta",
+        sigma=[0.5, 50],
+        delta=[1e-9, 0.1],
+        steps=[1, 1000],
+    ),
+    "noise_for_target": accountant(
+        "gaussian",
+        "noise",
+        "epsilon delta steps",
+        epsilon=[0.1, 100],
+        delta=[1e-9, 0.1],
+        steps=[1, 1000],
+    ),
 }
-averaged_step.claim, averaged_step.batch = f"gdp:{1 / _NOISE}", 256
-averaged_step.domain = {
-    "kind": "Records",
-    "size": 4,
-    "low": -1,
-    "high": 1,
-    "relation": "add-remove",
-}
-for _target in (ghost_sequence, ghost_small_norm, tied_layers, ghost_in_parts, stepped_by_closure):
-    _target.claim, _target.batch = f"gdp:{2 / _NOISE}", 1024
-    _target.domain = {"kind": "Rows", "size": _ROWS, "features": ((-1, 1),) * _STEPS}

@@ -10,6 +10,7 @@ import warnings
 
 import numpy as np
 import torch
+from library_target import target
 from opacus import PrivacyEngine
 from opacus.accountants import PRVAccountant
 from opacus.optimizers import DPOptimizer
@@ -30,14 +31,6 @@ _LOW_BITS = (
 )
 
 
-def _target(claim, cause="", **domain):
-    def declare(function):
-        function.claim, function.domain, function.cause = claim, domain, cause
-        return function
-
-    return declare
-
-
 def _accounted(noise, steps, rate, delta):
     """What the accountant says of `steps` steps: (epsilon, delta)."""
 
@@ -50,38 +43,38 @@ def _accounted(noise, steps, rate, delta):
     return claim
 
 
-def _step(dataset, size, rng, secure):
-    """New parameter after one step from 0 with noise multiplier 4 and learning rate 1."""
-    torch.manual_seed(int(rng.integers(2**63)))
-    parameter = torch.nn.Parameter(torch.zeros(1))
-    inner = torch.optim.SGD([parameter], lr=1.0)
-    optimizer = DPOptimizer(
-        inner, noise_multiplier=4.0, max_grad_norm=1.0, expected_batch_size=1, secure_mode=secure
-    )
-    gradients = torch.tensor(np.asarray(dataset, dtype=np.float32).reshape(-1, 1))
-    found = np.empty(size)
-    for i in range(size):
-        optimizer.zero_grad()
-        parameter.data.zero_()
-        parameter.grad_sample = gradients.clone()
-        optimizer.step()
-        found[i] = parameter.item()
-    return found
+def _step(doc, secure):
+    """Return the target of the new parameter after one step from 0 with noise multiplier 4 and
+    learning rate 1.
+    """
+
+    def run(dataset, size, rng):
+        torch.manual_seed(int(rng.integers(2**63)))
+        parameter = torch.nn.Parameter(torch.zeros(1))
+        inner = torch.optim.SGD([parameter], lr=1.0)
+        optimizer = DPOptimizer(
+            inner,
+            noise_multiplier=4.0,
+            max_grad_norm=1.0,
+            expected_batch_size=1,
+            secure_mode=secure,
+        )
+        gradients = torch.tensor(np.asarray(dataset, dtype=np.float32).reshape(-1, 1))
+        found = np.empty(size)
+        for i in range(size):
+            optimizer.zero_grad()
+            parameter.data.zero_()
+            parameter.grad_sample = gradients.clone()
+            optimizer.step()
+            found[i] = parameter.item()
+        return found
+
+    one = {"kind": "Answers", "length": 1, "low": -1, "high": 1, "relation": "l2"}
+    return target(_accounted(4.0, 1, 1.0, 1e-5), _LOW_BITS, doc, **one)(run)
 
 
-_ONE = {"kind": "Answers", "length": 1, "low": -1, "high": 1, "relation": "l2"}
-
-
-@_target(_accounted(4.0, 1, 1.0, 1e-5), _LOW_BITS, **_ONE)
-def step(dataset, size, rng):
-    """DPOptimizer, one step with noise multiplier 4."""
-    return _step(dataset, size, rng, secure=False)
-
-
-@_target(_accounted(4.0, 1, 1.0, 1e-5), _LOW_BITS, **_ONE)
-def step_secure(dataset, size, rng):
-    """DPOptimizer(secure_mode=True), one step with noise multiplier 4."""
-    return _step(dataset, size, rng, secure=True)
+step = _step("DPOptimizer, one step with noise multiplier 4.", secure=False)
+step_secure = _step("DPOptimizer(secure_mode=True), one step with noise multiplier 4.", secure=True)
 
 
 class _Linear(torch.nn.Module):
@@ -126,42 +119,39 @@ def _epoch(rows, batch, noise, poisson):
     return np.sort(-np.diff(weights))[::-1]
 
 
-def _epochs(dataset, size, rng, poisson):
-    torch.manual_seed(int(rng.integers(2**63)))
-    # a record that is absent has gradient 0: the number of steps is public
-    rows = np.zeros((100, 1), dtype=np.float32)
-    rows[: len(dataset), 0] = dataset
-    return np.array([_epoch(torch.tensor(rows), 1, 0.7, poisson)[:5] for _ in range(size)])
+def _epochs(doc, poisson, cause=""):
+    """Return the target of the five largest of 100 steps of one epoch."""
+
+    def run(dataset, size, rng):
+        torch.manual_seed(int(rng.integers(2**63)))
+        # a record that is absent has gradient 0: the number of steps is public
+        rows = np.zeros((100, 1), dtype=np.float32)
+        rows[: len(dataset), 0] = dataset
+        return np.array([_epoch(torch.tensor(rows), 1, 0.7, poisson)[:5] for _ in range(size)])
+
+    hundred = {"kind": "Records", "size": 100, "low": -1, "high": 1, "relation": "add-remove"}
+    claim = _accounted(0.7, 100, 0.01, 0.01)
+    return target(claim, cause, doc, batch=16, trials=6000, **hundred)(run)
 
 
-_HUNDRED = {"kind": "Records", "size": 100, "low": -1, "high": 1, "relation": "add-remove"}
-
-
-@_target(
-    _accounted(0.7, 100, 0.01, 0.01),
+epoch_shuffled = _epochs(
+    "make_private(poisson_sampling=False): the five largest of 100 steps of one epoch, batch 1, "
+    "noise multiplier 0.7.",
+    False,
     "With `poisson_sampling=False` the loader shuffles, and each record is used in exactly "
     "one step of an epoch. The accountant still "
     "assumes that every step draws each record with probability 1/100, independently. Among "
     "others of gradient -1 a record of gradient 1 "
     "shows in the largest step.",
-    **_HUNDRED,
 )
-def epoch_shuffled(dataset, size, rng):
-    """make_private(poisson_sampling=False): the five largest of 100 steps of one epoch, batch 1,
-    noise multiplier 0.7.
-    """
-    return _epochs(dataset, size, rng, poisson=False)
+epoch_poisson = _epochs(
+    "make_private(poisson_sampling=True): the five largest of 100 steps of one epoch, expected "
+    "batch 1, noise multiplier 0.7.",
+    True,
+)
 
 
-@_target(_accounted(0.7, 100, 0.01, 0.01), **_HUNDRED)
-def epoch_poisson(dataset, size, rng):
-    """make_private(poisson_sampling=True): the five largest of 100 steps of one epoch, expected
-    batch 1, noise multiplier 0.7.
-    """
-    return _epochs(dataset, size, rng, poisson=True)
-
-
-@_target(
+@target(
     _accounted(4.0, 1, 0.5, 1e-5),
     "With loss_reduction='mean' the noisy sum is divided by `expected_batch_size`, which "
     "`make_private` computes from the number of "
@@ -189,7 +179,3 @@ def expected_batch_size(dataset, size, rng):
         optimizer.step()
         found[i] = model._module.layer.weight.norm().item()
     return found
-
-
-for _slow in (epoch_shuffled, epoch_poisson):
-    _slow.batch, _slow.trials = 16, 6000

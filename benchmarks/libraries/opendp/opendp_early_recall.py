@@ -6,19 +6,12 @@ import functools
 import math
 
 import numpy as np
+from library_target import target
 from opendp import meas, mod, trans
 
 LIBRARY = "opendp"
 
 mod.enable_features("contrib", "floating-point")
-
-
-def _target(claim, **domain):
-    def declare(function):
-        function.claim, function.domain, function.seeded = claim, domain, False
-        return function
-
-    return declare
 
 
 def _smallest(holds):
@@ -39,7 +32,7 @@ def _response():
     return meas.make_randomized_response_bool(0.75)
 
 
-@_target(f"pure:{math.log(3)!r}", kind="Records", size=1, low=0, high=1, integer=True)
+@target(f"pure:{math.log(3)!r}", kind="Records", size=1, low=0, high=1, integer=True, seeded=False)
 def response_bool(dataset, size, rng):
     """make_randomized_response_bool, which keeps the answer with probability 0.75."""
     return np.array([int(_response()(bool(dataset[0]))) for _ in range(size)])
@@ -50,7 +43,7 @@ def _laplace():
     return meas.make_base_laplace(1.0)
 
 
-@_target("pure:1", kind="Answers", length=1, low=-10, high=10, relation="l1")
+@target("pure:1", kind="Answers", length=1, low=-10, high=10, relation="l1", seeded=False)
 def laplace(dataset, size, rng):
     """make_base_laplace with scale 1 on one float."""
     return np.array([_laplace()(float(dataset[0])) for _ in range(size)])
@@ -73,7 +66,7 @@ def _stable_claim():
     return f"approx:{epsilon!r},0.001"
 
 
-@_target(_stable_claim, kind="Records", size=5, low=0, high=2, categories=True)
+@target(_stable_claim, kind="Records", size=5, low=0, high=2, categories=True, seeded=False)
 def stable_counts(dataset, size, rng):
     """Noisy counts of the keys of five rows whose noisy count is at least 6; delta 0.001."""
     rows = [int(value) for value in dataset]

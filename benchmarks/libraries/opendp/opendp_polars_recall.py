@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import opendp.prelude as dp
 import polars as pl
+from library_target import target
 
 LIBRARY = "opendp"
 
@@ -13,6 +14,17 @@ dp.enable_features("contrib")
 _KEYS = pl.LazyFrame({"group": [0, 1, 2, 3]})
 
 
+@target(
+    "pure:1",
+    seeded=False,
+    batch=256,
+    kind="Records",
+    size=4,
+    low=0,
+    high=3,
+    categories=True,
+    relation="add-remove",
+)
 def counts_by_public_key(dataset, size, rng):
     """Rows in each of four groups, whose keys are public; up to four rows, epsilon 1."""
     frame = pl.LazyFrame({"group": [int(value) for value in dataset]}, schema={"group": pl.Int64})
@@ -35,21 +47,6 @@ def counts_by_public_key(dataset, size, rng):
         )
         found.append([float(value) for value in release["len"]])
     return found
-
-
-counts_by_public_key.claim, counts_by_public_key.seeded, counts_by_public_key.batch = (
-    "pure:1",
-    False,
-    256,
-)
-counts_by_public_key.domain = {
-    "kind": "Records",
-    "size": 4,
-    "low": 0,
-    "high": 3,
-    "categories": True,
-    "relation": "add-remove",
-}
 
 
 _MOST = 4  # groups that a user may contribute to
@@ -81,6 +78,16 @@ def _merged_count():
     )
 
 
+@target(
+    lambda: f"zcdp:{_merged_count().map(1)!r}",
+    seeded=False,
+    batch=64,
+    kind="Rows",
+    size=4,
+    features=((0, 1),) * _MOST,
+    categories=(0, 1, 2, 3),
+    relation="add-remove",
+)
 def merged_count(dataset, size, rng):
     """Rows of all groups together, at most one for each user and group; each row of the dataset has
     the four groups of one user.
@@ -94,17 +101,3 @@ def merged_count(dataset, size, rng):
         schema={"id": pl.Int64, "g": pl.Int64},
     )
     return np.array([float(_merged_count()(frame).collect()["len"][0]) for _ in range(size)])
-
-
-merged_count.claim, merged_count.seeded, merged_count.batch = (
-    lambda: f"zcdp:{_merged_count().map(1)!r}",
-    False,
-    64,
-)
-merged_count.domain = {
-    "kind": "Rows",
-    "size": 4,
-    "features": ((0, 1),) * _MOST,
-    "categories": (0, 1, 2, 3),
-    "relation": "add-remove",
-}

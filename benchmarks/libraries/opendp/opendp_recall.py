@@ -7,6 +7,7 @@ import operator
 
 import numpy as np
 import opendp.prelude as dp
+from library_target import target
 from opendp.mod import OpenDPException
 
 LIBRARY = "opendp"
@@ -14,19 +15,8 @@ LIBRARY = "opendp"
 dp.enable_features("contrib", "honest-but-curious", "floating-point")
 
 
-def _target(claim, **domain):
-    def declare(function):
-        function.claim, function.domain, function.seeded = claim, domain, False
-        return function
-
-    return declare
-
-
-def _mapped(build, distance, notion="pure"):
-    def claim():
-        return f"{notion}:{build().map(distance)!r}"
-
-    return claim
+def _mapped(build):
+    return lambda: f"pure:{build().map(1)!r}"
 
 
 @functools.cache
@@ -36,7 +26,7 @@ def _bitvec():
     )
 
 
-@_target(_mapped(_bitvec, 1), kind="Records", size=1, low=0, high=7, categories=True)
+@target(_mapped(_bitvec), kind="Records", size=1, low=0, high=7, categories=True, seeded=False)
 def bitvec(dataset, size, rng):
     """make_randomized_response_bitvec with f = 0.5 of one of eight categories as a vector with one
     bit.
@@ -56,7 +46,7 @@ def _laplace():
     )
 
 
-@_target(_mapped(_laplace, 1), kind="Counts", length=1, low=0, high=100)
+@target(_mapped(_laplace), kind="Counts", length=1, low=0, high=100, seeded=False)
 def laplace_integers(dataset, size, rng):
     """make_laplace with scale 1 on integers, one coordinate a run."""
     return np.array(_laplace()([int(dataset[0])] * size))
@@ -77,14 +67,15 @@ def _float_sum():
         return functools.reduce(operator.rshift, steps, space >> dp.t.then_impute_constant(0.0))
 
 
-@_target(
-    _mapped(_float_sum, 1),
+@target(
+    _mapped(_float_sum),
     kind="Records",
     size=5,
     low=0,
     high=1,
     missing=True,
     relation="add-remove",
+    seeded=False,
 )
 def float_sum(dataset, size, rng):
     """Clamp to [0, 1], resize to 5 and sum a list of floats, with Laplace noise of scale 1."""
@@ -103,8 +94,15 @@ def _threshold_claim():
     return f"approx:{epsilon!r},{delta!r}"
 
 
-@_target(
-    _threshold_claim, kind="Records", size=4, low=0, high=2, categories=True, relation="add-remove"
+@target(
+    _threshold_claim,
+    kind="Records",
+    size=4,
+    low=0,
+    high=2,
+    categories=True,
+    relation="add-remove",
+    seeded=False,
 )
 def thresholded_counts(dataset, size, rng):
     """Counts of the keys that occur among up to four rows, released by
@@ -125,12 +123,13 @@ def _eigenvector():
     )
 
 
-@_target(
-    _mapped(_eigenvector, 1),
+@target(
+    _mapped(_eigenvector),
     kind="Rows",
     size=6,
     features=((-0.7, 0.7), (-0.7, 0.7)),
     relation="add-remove",
+    seeded=False,
 )
 def eigenvector(dataset, size, rng):
     """make_private_eigenvector(unit_epsilon=2) of the squares and products of up to six rows of

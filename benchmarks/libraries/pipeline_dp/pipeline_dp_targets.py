@@ -3,6 +3,7 @@ and cannot be seeded.
 """
 
 import pipeline_dp
+from library_target import target
 from pipeline_dp import Metrics
 
 LIBRARY = "pipeline-dp"
@@ -32,7 +33,13 @@ def _aggregate(rows, metrics, **public):
     return list(result)
 
 
-def _numbers(claim, metrics, text):
+_SLOW = {"seeded": False, "batch": 256, "trials": 20_000}
+_NUMBERS = {"kind": "Records", "size": 5, "low": 0, "high": 1}
+
+
+def _numbers(metrics, text, doc="", claim="pure:1", cause="", **declared):
+    """Return the target of metrics of a public 0 and numbers, a user each."""
+
     def function(dataset, size, rng):
         # the backend refuses an empty table
         rows = [(-1, 0, 0.0), *((user, 0, float(value)) for user, value in enumerate(dataset))]
@@ -41,43 +48,43 @@ def _numbers(claim, metrics, text):
             for _ in range(size)
         ]
 
-    function.__doc__ = (
+    usual = (
         f"DPEngine.aggregate: {text} of a public 0 and up to 5 users' numbers in [0, 1], epsilon "
         "1; one user more or less."
     )
-    function.claim, function.seeded, function.batch, function.trials, function.cause = (
-        claim,
-        False,
-        256,
-        20_000,
-        "",
-    )
-    function.domain = {
-        "kind": "Records",
-        "size": 5,
-        "low": 0,
-        "high": 1,
-        "relation": "add-remove",
-        "outside": True,
-    }
-    return function
+    domain = declared or {"relation": "add-remove", "outside": True}
+    return target(claim, cause, doc or usual, **_SLOW, **_NUMBERS, **domain)(function)
 
 
-count_sum = _numbers("pure:1", [Metrics.COUNT, Metrics.SUM], "count and sum")
-mean = _numbers("pure:1", [Metrics.MEAN], "mean")
-variance = _numbers("pure:1", [Metrics.VARIANCE], "variance")
-mean_missing = _numbers("pure:1", [Metrics.MEAN], "mean")
-mean_missing.domain = {"kind": "Records", "size": 5, "low": 0, "high": 1, "missing": True}
-mean_missing.__doc__ = (
-    "The same for a public 0 and 5 users' numbers, of which one is replaced and any may be missing."
-)
-mean_missing.claim = "pure:2"  # one user replaced is one less and one more
-mean_missing.cause = (
+count_sum = _numbers([Metrics.COUNT, Metrics.SUM], "count and sum")
+mean = _numbers([Metrics.MEAN], "mean")
+variance = _numbers([Metrics.VARIANCE], "variance")
+mean_missing = _numbers(
+    [Metrics.MEAN],
+    "mean",
+    "The same for a public 0 and 5 users' numbers, of which one is replaced and any may be "
+    "missing.",
+    "pure:2",  # one user replaced is one less and one more
     "Clipping to [min_value, max_value] lets NaN pass: one missing number makes the mean NaN in "
-    "every run."
+    "every run.",
+    missing=True,
 )
 
 
+@target(
+    "approx:1,1e-5",
+    **_SLOW,
+    kind="Records",
+    size=60,
+    low=0,
+    high=2,
+    categories=True,
+    relation="add-remove",
+    expected_findings={
+        "CALLS": "a partition without users is never asked for, and kept with probability 0, as "
+        "the selection's own rule says"
+    },
+)
 def partitions(dataset, size, rng):
     """DPEngine.aggregate: users in each of three partitions that are selected privately, epsilon 1,
     delta 1e-5; one user more or less.
@@ -88,24 +95,3 @@ def partitions(dataset, size, rng):
         numbers = dict(_aggregate(rows, [Metrics.PRIVACY_ID_COUNT]))
         found.append([float(numbers[part][0]) if part in numbers else None for part in range(3)])
     return found
-
-
-partitions.claim, partitions.seeded, partitions.batch, partitions.trials, partitions.cause = (
-    "approx:1,1e-5",
-    False,
-    256,
-    20_000,
-    "",
-)
-partitions.domain = {
-    "kind": "Records",
-    "size": 60,
-    "low": 0,
-    "high": 2,
-    "categories": True,
-    "relation": "add-remove",
-}
-partitions.expected_findings = {
-    "CALLS": "a partition without users is never asked for, and kept with probability 0, as the "
-    "selection's own rule says"
-}

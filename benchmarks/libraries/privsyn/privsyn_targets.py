@@ -4,6 +4,7 @@ generator.
 
 import numpy as np
 import pandas as pd
+from library_target import runs, seed_numpy, target
 from privsyn import PrivSynModel
 from privsyn.rho_cdp import cdp_rho
 
@@ -26,12 +27,16 @@ def _model(dataset):
     )
 
 
-def synthetic(dataset, size, rng):
-    """Four synthetic rows of PrivSynModel for up to 20 rows of three columns (domain given),
-    epsilon 1, delta 1e-5; a row more or less.
-    """
-    np.random.seed(rng.integers(2**32, dtype=np.uint64))
-    return np.array([_rows(dataset) for _ in range(size)])
+_TABLE = target(
+    "approx:1,1e-5",
+    batch=16,
+    trials=3000,
+    kind="Rows",
+    size=20,
+    features=((0, 2), (0, 1), (0, 1)),
+    categories=(0, 1, 2),
+    relation="add-remove",
+)
 
 
 def _rows(dataset):
@@ -42,25 +47,18 @@ def _rows(dataset):
         return np.full(12, -1)
 
 
+@_TABLE
+def synthetic(dataset, size, rng):
+    """Four synthetic rows of PrivSynModel for up to 20 rows of three columns (domain given),
+    epsilon 1, delta 1e-5; a row more or less.
+    """
+    return runs(seed_numpy, _rows)(dataset, size, rng)
+
+
+@_TABLE
 def marginals(dataset, size, rng):
     """The marginals that PrivSynModel.fit selects, as it tells them in selected_marginals_."""
-    np.random.seed(rng.integers(2**32, dtype=np.uint64))
+    seed_numpy(rng)
     return [
         "|".join("".join(pair) for pair in _model(dataset).selected_marginals_) for _ in range(size)
     ]
-
-
-for _function in (synthetic, marginals):
-    _function.claim, _function.batch, _function.trials, _function.cause = (
-        "approx:1,1e-5",
-        16,
-        3000,
-        "",
-    )
-    _function.domain = {
-        "kind": "Rows",
-        "size": 20,
-        "features": ((0, 2), (0, 1), (0, 1)),
-        "categories": (0, 1, 2),
-        "relation": "add-remove",
-    }

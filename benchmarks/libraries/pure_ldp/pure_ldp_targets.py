@@ -2,9 +2,8 @@
 both seeded once per call.
 """
 
-import random
-
 import numpy as np
+from library_target import seed_numpy, seed_random, target
 from pure_ldp.frequency_oracles.apple_cms import CMSClient
 from pure_ldp.frequency_oracles.direct_encoding import DEClient
 from pure_ldp.frequency_oracles.hadamard_mechanism import HadamardMechClient
@@ -21,138 +20,97 @@ INSTALL = (
 )
 
 
-def _target(claim, cause="", d=4):
-    def declare(function):
-        function.claim, function.cause = claim, cause
-        function.domain = {
-            "kind": "Records",
-            "size": 1,
-            "low": 0,
-            "high": d - 1,
-            "categories": True,
-        }
-        return function
-
-    return declare
-
-
-def _index(item):
-    return item
-
-
-def _reports(client, dataset, size, rng):
-    random.seed(int(rng.integers(2**63)))
-    np.random.seed(int(rng.integers(2**32)))
-    item = int(dataset[0])
-    return [client.privatise(item) for _ in range(size)]
-
-
 # two public hash functions into 4 places
 _HASHES = [lambda item: int(item) % 4, lambda item: (int(item) // 2 + 1) % 4]
+_COMMON = {"index_mapper": lambda item: item}
 
 
-@_target(
+def _client(make, doc, claim="pure:1", cause="", read=np.array):
+    """Return the target of the reports of a client on one of 4 items; `make()` is the client, and
+    `read(reports)` are the outputs.
+    """
+
+    def run(dataset, size, rng):
+        client, item = make(), int(dataset[0])
+        seed_random(rng)
+        seed_numpy(rng)
+        return read([client.privatise(item) for _ in range(size)])
+
+    item = {"kind": "Records", "size": 1, "low": 0, "high": 3, "categories": True}
+    return target(claim, cause, doc, **item)(run)
+
+
+def _pairs(report):
+    return [(int(j), int(h)) for j, h in report]
+
+
+def _rappor():
+    client = RAPPORClient(0.0, 4, [_HASHES], num_of_cohorts=1, **_COMMON)
+    # each hash function spends half of epsilon
+    client.update_params(f=client.convert_eps_to_f(1.0), hash_funcs=[_HASHES])
+    return client
+
+
+unary = _client(
+    lambda: UEClient(0.5, 4, use_oue=False, **_COMMON),
+    "UEClient, symmetric unary encoding, d = 4, epsilon 0.5.",
     "pure:0.5",
     "In release 1.1.2 the bit of the true item is 1 with probability at least p, since the "
     "other bits' coin is thrown for it too and a 1 "
     "from there is kept: the two probabilities are further apart than epsilon allows. "
     "Release 1.2.0 resets the bit first.",
 )
-def unary(dataset, size, rng):
-    """UEClient, symmetric unary encoding, d = 4, epsilon 0.5."""
-    return np.array(
-        _reports(UEClient(0.5, 4, use_oue=False, index_mapper=_index), dataset, size, rng)
-    )
-
-
-@_target(
+unary_optimised = _client(
+    lambda: UEClient(0.5, 4, use_oue=True, **_COMMON),
+    "UEClient, optimised unary encoding, d = 4, epsilon 0.5.",
     "pure:0.5",
     "As for the symmetric encoding: in release 1.1.2 the true item's bit keeps a 1 from the "
     "coin of the other bits.",
 )
-def unary_optimised(dataset, size, rng):
-    """UEClient, optimised unary encoding, d = 4, epsilon 0.5."""
-    return np.array(
-        _reports(UEClient(0.5, 4, use_oue=True, index_mapper=_index), dataset, size, rng)
-    )
-
-
-@_target("pure:1")
-def direct(dataset, size, rng):
-    """DEClient (generalised randomized response), d = 4."""
-    return np.array(_reports(DEClient(1.0, 4, index_mapper=_index), dataset, size, rng))
-
-
-@_target(
-    "pure:1",
-    "Laplace noise is added to zeros and ones as 64-bit floats: the low bits say which entry "
+direct = _client(
+    lambda: DEClient(1.0, 4, **_COMMON), "DEClient (generalised randomized response), d = 4."
+)
+histogram_encoding = _client(
+    lambda: HEClient(1.0, 4, **_COMMON),
+    "HEClient, d = 4: a noisy one-hot vector.",
+    cause="Laplace noise is added to zeros and ones as 64-bit floats: the low bits say which entry "
     "was 1.",
 )
-def histogram_encoding(dataset, size, rng):
-    """HEClient, d = 4: a noisy one-hot vector."""
-    return np.array(_reports(HEClient(1.0, 4, index_mapper=_index), dataset, size, rng))
-
-
-@_target("pure:1")
-def fast_hashing(dataset, size, rng):
-    """FastLHClient, optimised local hashing with 8 hash functions, d = 4."""
-    return np.array(
-        _reports(FastLHClient(1.0, 4, 8, use_olh=True, index_mapper=_index), dataset, size, rng)
-    )
-
-
-@_target("pure:1")
-def count_mean_sketch(dataset, size, rng):
-    """CMSClient with 2 hash functions into 4 places."""
-    return [
-        np.append(bits, which)
-        for bits, which in _reports(CMSClient(1.0, _HASHES, 4), dataset, size, rng)
-    ]
-
-
-@_target("pure:1")
-def hadamard_sketch(dataset, size, rng):
-    """CMSClient(is_hadamard=True) with 2 hash functions into 4 places."""
-    return np.array(
-        _reports(CMSClient(1.0, _HASHES, 4, is_hadamard=True), dataset, size, rng), dtype=np.int64
-    )
-
-
-@_target("pure:1")
-def hadamard_response(dataset, size, rng):
-    """HadamardResponseClient, d = 4."""
-    return np.array(
-        _reports(HadamardResponseClient(1.0, 4, None, index_mapper=_index), dataset, size, rng)
-    )
-
-
-@_target(
-    "pure:1",
-    "A report is a list where it is truthful and a zip object where it is not: its type says "
-    "whether the response was randomized.",
+fast_hashing = _client(
+    lambda: FastLHClient(1.0, 4, 8, use_olh=True, **_COMMON),
+    "FastLHClient, optimised local hashing with 8 hash functions, d = 4.",
 )
-def hadamard_mechanism(dataset, size, rng):
-    """HadamardMechClient, d = 4, t = 2: the report with its type."""
-    reports = _reports(HadamardMechClient(1.0, 4, 2, index_mapper=_index), dataset, size, rng)
-    return [(type(report).__name__, [(int(j), int(h)) for j, h in report]) for report in reports]
-
-
-@_target("pure:1")
-def hadamard_mechanism_values(dataset, size, rng):
-    """HadamardMechClient, d = 4, t = 2: the values of the report alone."""
-    reports = _reports(HadamardMechClient(1.0, 4, 2, index_mapper=_index), dataset, size, rng)
-    return np.array([np.array([(int(j), int(h)) for j, h in report]).ravel() for report in reports])
-
-
-@_target(
+count_mean_sketch = _client(
+    lambda: CMSClient(1.0, _HASHES, 4),
+    "CMSClient with 2 hash functions into 4 places.",
+    read=lambda reports: [np.append(bits, which) for bits, which in reports],
+)
+hadamard_sketch = _client(
+    lambda: CMSClient(1.0, _HASHES, 4, is_hadamard=True),
+    "CMSClient(is_hadamard=True) with 2 hash functions into 4 places.",
+    read=lambda reports: np.array(reports, dtype=np.int64),
+)
+hadamard_response = _client(
+    lambda: HadamardResponseClient(1.0, 4, None, **_COMMON), "HadamardResponseClient, d = 4."
+)
+hadamard_mechanism = _client(
+    lambda: HadamardMechClient(1.0, 4, 2, **_COMMON),
+    "HadamardMechClient, d = 4, t = 2: the report with its type.",
+    cause="A report is a list where it is truthful and a zip object where it is not: its type says "
+    "whether the response was randomized.",
+    read=lambda reports: [(type(report).__name__, _pairs(report)) for report in reports],
+)
+hadamard_mechanism_values = _client(
+    lambda: HadamardMechClient(1.0, 4, 2, **_COMMON),
+    "HadamardMechClient, d = 4, t = 2: the values of the report alone.",
+    read=lambda reports: np.array([np.array(_pairs(report)).ravel() for report in reports]),
+)
+rappor = _client(
+    _rappor,
+    "RAPPORClient with f for epsilon 2 (two hash functions into 4 places, one cohort).",
     "pure:2",
     "Bits of the Bloom filter that are 1 are never set to 0: the loop only writes ones. A 0 "
     "at a place rules out every item that hashes "
     "there, which no finite epsilon allows.",
+    read=lambda reports: np.array([bits for bits, _ in reports]),
 )
-def rappor(dataset, size, rng):
-    """RAPPORClient with f for epsilon 2 (two hash functions into 4 places, one cohort)."""
-    client = RAPPORClient(0.0, 4, [_HASHES], num_of_cohorts=1, index_mapper=_index)
-    # each hash function spends half of epsilon
-    client.update_params(f=client.convert_eps_to_f(1.0), hash_funcs=[_HASHES])
-    return np.array([bits for bits, _ in _reports(client, dataset, size, rng)])

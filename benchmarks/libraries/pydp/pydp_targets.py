@@ -2,6 +2,7 @@
 
 import numpy as np
 import pydp.algorithms.laplacian as algorithms
+from library_target import target
 from pydp.algorithms.numerical_mechanisms import GaussianMechanism, LaplaceMechanism
 
 LIBRARY = "python-dp"
@@ -9,20 +10,7 @@ TESTED = ">=1.1.5,<1.2"
 INSTALL = "pip install python-dp==1.1.5"
 
 
-def _target(claim, cause="", **domain):
-    def declare(function):
-        function.claim, function.domain, function.cause, function.seeded = (
-            claim,
-            domain,
-            cause,
-            False,
-        )
-        return function
-
-    return declare
-
-
-_REAL = {"kind": "Answers", "length": 1, "low": -10, "high": 10, "relation": "l1"}
+_REAL = {"kind": "Answers", "length": 1, "low": -10, "high": 10}
 _RECORDS = {"kind": "Records", "size": 5, "low": 0, "high": 1, "relation": "add-remove"}
 _LOW_BITS = (
     "Gaussian noise on a grid is added to the answer as it is, not rounded to that grid: its low "
@@ -30,21 +18,25 @@ _LOW_BITS = (
 )
 
 
-@_target("pure:1", **_REAL)
-def laplace(dataset, size, rng):
-    """LaplaceMechanism(epsilon=1, sensitivity=1)."""
-    mechanism, value = LaplaceMechanism(epsilon=1.0, sensitivity=1.0), float(dataset[0])
-    return np.array([mechanism.add_noise(value) for _ in range(size)])
+def _noise(mechanism, doc, claim, relation, cause="", **parameters):
+    """Return the target of a mechanism that adds noise to one number."""
+
+    def run(dataset, size, rng):
+        made, value = mechanism(epsilon=1.0, sensitivity=1.0, **parameters), float(dataset[0])
+        return np.array([made.add_noise(value) for _ in range(size)])
+
+    return target(claim, cause, doc, seeded=False, **_REAL, relation=relation)(run)
 
 
-@_target("approx:1,1e-5", _LOW_BITS, **(_REAL | {"relation": "l2"}))
-def gaussian(dataset, size, rng):
-    """GaussianMechanism(epsilon=1, delta=1e-5, sensitivity=1)."""
-    mechanism, value = (
-        GaussianMechanism(epsilon=1.0, delta=1e-5, sensitivity=1.0),
-        float(dataset[0]),
-    )
-    return np.array([mechanism.add_noise(value) for _ in range(size)])
+laplace = _noise(LaplaceMechanism, "LaplaceMechanism(epsilon=1, sensitivity=1).", "pure:1", "l1")
+gaussian = _noise(
+    GaussianMechanism,
+    "GaussianMechanism(epsilon=1, delta=1e-5, sensitivity=1).",
+    "approx:1,1e-5",
+    "l2",
+    _LOW_BITS,
+    delta=1e-5,
+)
 
 
 def _algorithm(name, cause="", domain=_RECORDS, **parameters):
@@ -55,11 +47,11 @@ def _algorithm(name, cause="", domain=_RECORDS, **parameters):
         values = [int(v) for v in dataset] if kind == "int" else [float(v) for v in dataset]
         return np.array([algorithm.quick_result(values) for _ in range(size)])
 
-    run.__doc__ = (
+    doc = (
         f"laplacian.{name}(epsilon=1, {', '.join(f'{k}={v}' for k, v in parameters.items())}) on "
         f"{kind}s."
     )
-    return _target("pure:1", cause, **domain)(run)
+    return target("pure:1", cause, doc, seeded=False, **domain)(run)
 
 
 _BOUNDS = {"lower_bound": 0, "upper_bound": 1}

@@ -5,6 +5,7 @@ no seed.
 import numpy as np
 import pandas as pd
 import snsql
+from library_target import target
 
 LIBRARY = "smartnoise-sql"
 TESTED = ">=1.0.10,<1.1"
@@ -16,27 +17,21 @@ _PRIVACY = snsql.Privacy(epsilon=1.0, delta=1e-5)
 
 
 def _query(sql):
+    def reader(values):
+        frame = pd.DataFrame({"x": np.asarray(values, dtype=float)})
+        return snsql.from_df(frame, privacy=_PRIVACY, metadata=_METADATA)
+
     def run(dataset, size, rng):
-        reader = snsql.from_df(
-            pd.DataFrame({"x": np.asarray(dataset, dtype=float)}),
-            privacy=_PRIVACY,
-            metadata=_METADATA,
-        )
-        return [reader.execute(sql)[1:] for _ in range(size)]
+        made = reader(dataset)
+        return [made.execute(sql)[1:] for _ in range(size)]
 
     def claim():
-        reader = snsql.from_df(pd.DataFrame({"x": [0.5]}), privacy=_PRIVACY, metadata=_METADATA)
-        epsilon, delta = reader.get_privacy_cost(sql)
-        return (
-            f"approx:{float(epsilon)!r},{float(delta)!r}"
-            if delta > 1e-12
-            else f"pure:{float(epsilon)!r}"
-        )
+        epsilon, delta = map(float, reader([0.5]).get_privacy_cost(sql))
+        return f"approx:{epsilon!r},{delta!r}" if delta > 1e-12 else f"pure:{epsilon!r}"
 
-    run.__doc__ = f"{sql}, epsilon 1."
-    run.claim, run.seeded, run.batch, run.trials = claim, False, 8, 2000
-    run.domain = {"kind": "Records", "size": 5, "low": 0, "high": 1, "relation": "add-remove"}
-    return run
+    domain = {"kind": "Records", "size": 5, "low": 0, "high": 1, "relation": "add-remove"}
+    settings = {"seeded": False, "batch": 8, "trials": 2000}
+    return target(claim, "", f"{sql}, epsilon 1.", **settings, **domain)(run)
 
 
 count = _query("SELECT COUNT(*) AS n FROM T")

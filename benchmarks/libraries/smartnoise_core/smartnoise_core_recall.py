@@ -7,6 +7,7 @@ import tempfile
 
 import numpy as np
 import opendp.smartnoise.core as sn
+from library_target import target
 
 LIBRARY = "opendp-smartnoise-core"
 
@@ -43,12 +44,9 @@ def _mean(mechanism, text, rows, delta):
             ),
         )
 
-    function.__doc__ = (
-        f"dp_mean of {rows} numbers in [0, 1] by the {text}, epsilon 1, delta {delta}."
-    )
-    function.claim, function.seeded, function.batch = f"approx:1,{delta}", False, 256
-    function.domain = {"kind": "Records", "size": rows, "low": 0, "high": 1}
-    return function
+    doc = f"dp_mean of {rows} numbers in [0, 1] by the {text}, epsilon 1, delta {delta}."
+    declared = {"seeded": False, "batch": 256, "kind": "Records", "size": rows, "low": 0, "high": 1}
+    return target(f"approx:1,{delta}", "", doc, **declared)(function)
 
 
 # the size, epsilon and delta with which the library's examples and its tests of the Gaussian
@@ -57,19 +55,12 @@ gaussian_mean = _mean("Gaussian", "Gaussian mechanism", 1000, 1e-6)
 analytic_gaussian_mean = _mean("AnalyticGaussian", "analytic Gaussian mechanism", 5, 1e-5)
 
 
+@target(
+    "pure:1", seeded=False, batch=256, kind="Records", size=8, low=0, high=1, relation="add-remove"
+)
 def geometric_count(dataset, size, rng):
     """dp_count of up to eight rows by the simple geometric mechanism; 0 and 4 are the estimated
     bounds of the count, epsilon 1.
     """
     count = lambda data: sn.dp_count(data, lower=0, upper=4, privacy_usage={"epsilon": 1.0})  # noqa: E731
     return _releases(dataset, size, "add_remove", count)
-
-
-geometric_count.claim, geometric_count.seeded, geometric_count.batch = "pure:1", False, 256
-geometric_count.domain = {
-    "kind": "Records",
-    "size": 8,
-    "low": 0,
-    "high": 1,
-    "relation": "add-remove",
-}

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+from library_target import target
 from opendp.smartnoise.metadata import CollectionMetadata
 from opendp.smartnoise.sql import PandasReader, PrivateReader
 
@@ -39,14 +40,6 @@ def _reader(dataset):
     return PrivateReader(_METADATA, PandasReader(_METADATA, frame), 1.0, _DELTA)
 
 
-def unbounded_sum(dataset, size, rng):
-    """SELECT SUM(x) of up to eight users with one row each; the metadata states no bounds of x;
-    epsilon 1 and delta 1e-5 per column.
-    """
-    private = _reader(dataset)
-    return np.array([float(private.execute(_QUERY)[1][0]) for _ in range(size)])
-
-
 def _claim():
     try:
         paid = max(1, len(_reader(np.zeros(1)).get_privacy_cost(_QUERY)))
@@ -55,5 +48,12 @@ def _claim():
     return f"approx:{paid},{paid * _DELTA}"
 
 
-unbounded_sum.claim, unbounded_sum.seeded, unbounded_sum.batch = _claim, False, 64
-unbounded_sum.domain = {"kind": "Records", "size": 8, "low": 0, "high": 1, "relation": "add-remove"}
+@target(
+    _claim, seeded=False, batch=64, kind="Records", size=8, low=0, high=1, relation="add-remove"
+)
+def unbounded_sum(dataset, size, rng):
+    """SELECT SUM(x) of up to eight users with one row each; the metadata states no bounds of x;
+    epsilon 1 and delta 1e-5 per column.
+    """
+    private = _reader(dataset)
+    return np.array([float(private.execute(_QUERY)[1][0]) for _ in range(size)])

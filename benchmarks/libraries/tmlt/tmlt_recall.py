@@ -7,6 +7,7 @@ import os
 import sys
 
 import numpy as np
+from library_target import target
 
 LIBRARY = "tmlt.core"
 
@@ -65,6 +66,7 @@ def join_map(d_in):
     return _join()[2].stability_function(int(d_in)).to_float(round_up=True)
 
 
+@target("pure:1", seeded=False, batch=64, kind="Answers", length=2, low=-10, high=10, relation="l1")
 def forked_noise(dataset, size, rng):
     """AddLaplaceNoise with scale 1 of two answers, each in a process that is forked for it."""
     from tmlt.core.domains.numpy_domains import NumpyFloatDomain
@@ -89,7 +91,3 @@ def _in_child(measure, value):
         answer = float(file.read())
     os.waitpid(child, 0)
     return answer
-
-
-forked_noise.claim, forked_noise.seeded, forked_noise.batch = "pure:1", False, 64
-forked_noise.domain = {"kind": "Answers", "length": 2, "low": -10, "high": 10, "relation": "l1"}

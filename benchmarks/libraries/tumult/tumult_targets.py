@@ -5,6 +5,7 @@ seed.
 import functools
 
 import numpy as np
+from library_target import target
 from tmlt.core.domains.numpy_domains import NumpyFloatDomain
 from tmlt.core.measurements import noise_mechanisms
 
@@ -35,10 +36,9 @@ def _noise(name, notion, domain, cause="", **parameters):
     def claim():
         return f"{notion}:{_made(name, **parameters).privacy_function(1).to_float(round_up=True)!r}"
 
-    run.__doc__ = f"{name}({', '.join(f'{k}={v}' for k, v in parameters.items())})."
-    run.claim, run.seeded, run.cause = claim, False, cause
-    run.domain = domain | {"relation": "l1" if notion == "pure" else "l2"}
-    return run
+    doc = f"{name}({', '.join(f'{k}={v}' for k, v in parameters.items())})."
+    relation = "l1" if notion == "pure" else "l2"
+    return target(claim, cause, doc, seeded=False, **domain, relation=relation)(run)
 
 
 laplace = _noise("AddLaplaceNoise", "pure", _REAL, scale=1)

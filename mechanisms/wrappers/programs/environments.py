@@ -25,6 +25,7 @@ from dpwitness.core.values.validation import InvalidArgument
 
 FOLDER = Path(__file__).resolve().parents[3] / "benchmarks" / "libraries"  # of a clone
 PROGRAMS = FOLDER / "programs"
+SHARED = FOLDER / "shared"  # modules that target files in `FOLDER` import
 
 
 def home() -> Path:

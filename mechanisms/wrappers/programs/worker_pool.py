@@ -251,7 +251,9 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
             )
         python = os.path.abspath(found)
     if adapter is not None:
-        return Interpreter(python, str(adapter), (), memory, CONFINED.get())
+        return Interpreter(
+            python, str(adapter), (str(environments.SHARED),), memory, CONFINED.get()
+        )
     if not file.endswith(".py"):
         if not all(part.isidentifier() for part in file.split(".")):
             raise TargetError(
@@ -262,7 +264,8 @@ def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -
     path = Path(file).resolve()
     if not path.is_file():
         raise TargetError(f"target must name an existing file, got {file!r}")
-    return Interpreter(python, str(path), (str(path.parent),), memory, CONFINED.get())
+    places = [path.parent, *([environments.SHARED] if environments.FOLDER in path.parents else [])]
+    return Interpreter(python, str(path), tuple(map(str, places)), memory, CONFINED.get())
 
 
 @contextmanager
