@@ -8,8 +8,6 @@ import pytest
 
 from dpwitness import InvalidArgument, Target, replay
 from dpwitness.auditors.functions.declared_targets import DeclaredAccountant
-from dpwitness.cli import main
-from dpwitness.reports.audit.document import read_document
 
 FILE = """
 import math, os
@@ -83,29 +81,6 @@ def test_an_abort_skips_one_call(file):
 def test_declarations_that_do_not_fit(file, name, words):
     with pytest.raises(InvalidArgument, match=words):
         audited(file, name)
-
-
-def test_command_line(file, tmp_path, capsys):
-    assert main(["audit", f"{file}:half", "--seconds", "2", "--report", "out"]) == 1
-    assert "VIOLATED: the accountant returns" in capsys.readouterr().out
-    witness = tmp_path / "out" / "witness-half.json"
-    assert main(["replay", str(witness)]) == 1
-    assert main(["audit", f"{file}:right", "--seconds", "1"]) == 0
-    assert "NOT REFUTED: no figure too low" in capsys.readouterr().out
-    assert "exact figure, a rigorous lower bound" in (tmp_path / "out" / "audit.md").read_text()
-
-
-def test_a_written_result_is_checked_by_exact_arithmetic(file, tmp_path):
-    main(["audit", f"{file}:half", "--seconds", "2", "--report", "out"])
-    path = tmp_path / "out" / "audit.json"
-    (result,) = read_document(path)["results"]
-    document = json.loads(path.read_text())
-    document["results"][0]["figure"] = 10 * result["exact"]
-    for entry in document["results"]:
-        entry.pop("sha256", None)
-    path.write_text(json.dumps(document))
-    with pytest.raises(InvalidArgument, match="contradicts the figure"):
-        read_document(path)
 
 
 @pytest.mark.parametrize(

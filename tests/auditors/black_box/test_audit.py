@@ -2,20 +2,15 @@
 audited.
 """
 
-import contextlib
 import json
-import os
-import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, audit_outputs, certify, replay
-from dpwitness.auditors.events.rules import Intervals
-from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
+from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, audit_outputs, certify
 from dpwitness.mechanisms import LaplaceVector, Records
 from dpwitness.mechanisms.textbook.zoo import zoo
 
@@ -26,37 +21,6 @@ def run(mechanism, **options):
     return audit(
         mechanism, **({"claim": "pure:1", "pair": PAIR, "trials": 20_000, "seed": 1} | options)
     )
-
-
-@pytest.mark.slow
-def test_same_counts_on_any_executor():
-    """One thread, two threads, two processes: the pilot, the event and the counts are the same."""
-    mechanism = zoo()["geometric"]
-    alone = audit(mechanism, trials=20_000, seed=3)
-    for pool in (ThreadPoolExecutor(2), ProcessPoolExecutor(2)):
-        with pool:
-            other = audit(mechanism, trials=20_000, seed=3, executor=pool)
-        assert (other.tally, other.p_value, other.event.to_json()) == (
-            alone.tally,
-            alone.p_value,
-            alone.event.to_json(),
-        )
-    assert audit(mechanism, trials=20_000, seed=4).tally != alone.tally
-
-
-def test_counts_are_a_function_of_seed_pair_phase_and_chunk_only():
-    """The first look of a longer run has the counts of its own chunks, whatever was asked of the
-    rest.
-    """
-    event = Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))
-    stages = [
-        Stage(zoo()["laplace-grid"].sample, PAIR, 5, (1, 0, Phase.TEST), rounds, 1_000, 10.0)
-        for rounds in (2_000, 4_000)
-    ]
-    tables = [
-        [found.tables[0].tolist() for found in counts(stage, [event], Inline())] for stage in stages
-    ]
-    assert tables[0] == tables[1][:2]
 
 
 def test_interrupt_keeps_what_was_measured():
@@ -108,16 +72,6 @@ def changes_dataset(dataset, size, rng):
     return rng.laplace(0, 1, size)
 
 
-def hangs(dataset, size, rng):
-    if size > 40:
-        time.sleep(30)
-    return dataset[0] + rng.laplace(0, 1, size)
-
-
-def dies(dataset, size, rng):
-    os._exit(3)
-
-
 @pytest.mark.parametrize(
     ("mechanism", "message"),
     [
@@ -138,81 +92,6 @@ def test_unfit_mechanisms_end_in_error(mechanism, message):
     assert result.verdict is Verdict.ERROR
     assert message.replace("\\", "") in result.notes[0]
     json.dumps(result.to_json(), allow_nan=False)
-
-
-def refuses_zero(dataset, size, rng):
-    if dataset[-1] == 0:
-        raise ValueError("no zeros")
-    return dataset[0] + rng.laplace(0, 0.3, size)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("processes", [False, True])
-def test_pairs_on_which_every_run_raises_are_skipped(processes):
-    """One of three pairs has outputs, and a loss of 1/.3 for a promise of 1: not certified above 2
-    with probability below 1e-12.
-    """
-    pairs = [
-        Pair(np.array([float(a), b]), np.array([float(a + 1), b]))
-        for a, b in ((0, 0.0), (0, 1.0), (1, 0.0))
-    ]
-    with ProcessPoolExecutor(1) if processes else contextlib.nullcontext() as pool:
-        result = run(refuses_zero, pair=pairs, executor=pool)
-    assert (
-        result.verdict is Verdict.VIOLATED and result.pair is pairs[1] and result.epsilon_lower > 2
-    )
-    (note,) = [note for note in result.notes if "skipped" in note]
-    assert "pair (given) and 1 more; mechanism always raises ValueError: no zeros" in note
-    nothing = run(refuses_zero, pair=pairs[::2])
-    assert (
-        nothing.verdict is Verdict.ERROR
-        and nothing.notes[0] == "mechanism always raises ValueError: no zeros"
-    )
-    assert nothing.trials > 100
-
-
-def test_hung_and_dying_mechanisms_end_in_error():
-    assert "longer than time_limit = 1 s" in run(hangs, time_limit=1.0).notes[0]
-    with ProcessPoolExecutor(1) as pool:
-        result = run(dies, executor=pool)
-    assert result.verdict is Verdict.ERROR and "worker process died" in result.notes[0]
-
-
-def sometimes_raises(dataset, size, rng):
-    if size > 1:
-        raise RuntimeError("one at a time, please")
-    u = rng.random()
-    if u < 0.05 + 0.3 * dataset[0]:
-        raise OverflowError("too much")
-    return [u]
-
-
-PARTS = {
-    "an exception": lambda d, n, rng: int("one") if d[0] == 1 else d[0] + rng.laplace(0, 1, n),
-    "an exception now and then": sometimes_raises,
-    "width": lambda d, n, rng: rng.laplace(0, 1, (n, 2 + int(d[0]))),
-    "type": lambda d, n, rng: (
-        rng.integers(0, 2, n) if d[0] else rng.integers(0, 2, n).astype(float)
-    ),
-    "texts and nothing": lambda d, n, rng: [
-        None if u < 0.3 else "low" if u < 0.5 + 0.2 * d[0] else (u, [1, 2]) for u in rng.random(n)
-    ],
-    "length of a list": lambda d, n, rng: [
-        [0.0] * int(rng.integers(1, 3 + 2 * int(d[0]))) for _ in range(n)
-    ],
-    "last bit of a large number": lambda d, n, rng: (
-        2**60 + int(d[0]) + rng.integers(0, 2, n)
-    ).astype(np.int64),
-}
-
-
-@pytest.mark.slow_cases("an exception", "an exception now and then", "texts and nothing", "width")
-@pytest.mark.parametrize("part", PARTS)
-def test_every_part_of_the_output_counts(part):
-    result = run(PARTS[part])
-    assert result.verdict is Verdict.VIOLATED, result.headline()
-    assert replay(result.witness, mechanism=PARTS[part], seed=8).verdict is Verdict.VIOLATED
-    assert part != "an exception" or "raises ValueError" in result.event.describe()
 
 
 @pytest.mark.parametrize(

@@ -122,11 +122,3 @@ def test_rounds_that_were_run_again_do_not_certify():
         segment.single = number == 6
         look.add(segment, False)
     assert runner.bounds == []
-
-
-def test_events_of_several_numbers_take_too_long():
-    runner, rows = Runner(), segments(3, width=2)
-    look = train.EarlyLook(runner, Options)
-    for _ in range(16):
-        look.add(next(rows), False)
-    assert runner.bounds == []

@@ -36,30 +36,11 @@ def run(epsilon=1.0, **options):
     )
 
 
-def test_a_gross_violation_is_found_in_few_runs():
-    result = run(3.0)
-    assert result.verdict is Verdict.VIOLATED
-    assert result.trials < 400
-    assert 1 < result.parameter_lower < 3
-    assert result.p_value <= 0.05
-
-
 @pytest.mark.parametrize("claim", ["approx:1,1e-6", "gdp:0.5", "zcdp:0.1", "rdp:2,0.2"])
 def test_other_notions_are_served(claim):
     result = run(3.0, claim=claim)
     assert result.verdict is Verdict.VIOLATED
     recompute_bounds(result.to_json())
-
-
-def test_an_audit_without_violation_ends_when_the_event_cannot_show_one():
-    result = run(1.0, find=1.3)
-    assert result.verdict is Verdict.NOT_REFUTED
-    assert result.trials < 100_000
-    assert any(
-        "at most (confidence 0.95), less than 1.3 times the claim" in note for note in result.notes
-    )
-    assert result.detectable <= 1.3
-    assert result.parameter_lower < 1
 
 
 def test_trials_are_the_most_runs_and_never_stops_only_there():
@@ -114,17 +95,6 @@ def test_time_ends_an_audit_and_the_best_of_several_pairs_is_tested():
     result = run(1.0, seconds=0.01, pair=pairs)
     assert result.verdict is Verdict.NOT_REFUTED
     assert result.pair is pairs[1]
-
-
-def test_a_mechanism_that_keeps_its_noise_is_no_violation():
-    noise = iter(np.random.default_rng(1).laplace(size=10**6))
-    result = audit(
-        lambda data, size, rng: np.full(size, next(noise) + data[0]),
-        claim="pure:1",
-        pair=PAIR,
-        sequential=True,
-    )
-    assert result.verdict is Verdict.ERROR
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness import InvalidArgument, Pair, Verdict, audit
 from dpwitness.auditors.audit import timing
-from dpwitness.auditors.audit.timing import Costs, RunCost, format_duration
+from dpwitness.auditors.audit.timing import Costs, format_duration
 from dpwitness.auditors.workers import chunks, clocks
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage
 from dpwitness.console import describe
@@ -136,14 +136,6 @@ def test_runs_and_time_are_told_for_a_number_of_runs_too_and_change_no_count():
 def test_a_budget_that_is_none_is_refused(options, message):
     with pytest.raises(InvalidArgument, match=message):
         audit(slow, **HASTE, **options)
-
-
-def test_a_time_comes_to_as_many_runs_as_fit_with_what_is_learned():
-    price = RunCost(run=1e-3, ranking=0.02, learning=0.2, rows=1000, runs=100, seconds=0.5)
-    for seconds, pairs in [(5.0, 1), (60.0, 1), (60.0, 40)]:
-        trials = price.trials(seconds, pairs)
-        assert 0.97 * (seconds - 0.5) < price.time(trials, pairs) <= seconds - 0.5
-    assert price.trials(0.4, 1) == 0
 
 
 class Hoarder:

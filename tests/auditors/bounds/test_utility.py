@@ -321,15 +321,6 @@ def test_runs_that_do_not_converge_are_an_error():
     assert result.to_json()["estimate"] == "nan"
 
 
-def test_json_holds_the_points():
-    result = audit_utility(
-        lambda v, n, rng: v * rng.uniform(0.9, 1.1, n), Scaling(1.0, GRID), name="linear"
-    )
-    found = result.to_json()
-    assert found["name"] == "linear" and [p["value"] for p in found["points"]] == list(GRID)
-    assert found["claim"] == "error = O(n^1)"
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -131,24 +131,3 @@ def test_given_outputs_name_it_too():
         1.0 < result.detectable < 1.4
         and "of the same shape, would have been found" in result.headline()
     )
-
-
-@pytest.mark.slow
-def test_an_exception_in_one_half_of_the_training_leaves_an_event():
-    """400 numbers, one of them replaced by an exception: no scorer fits both halves, and yet there
-    is an event, and a verdict.
-    """
-
-    def rarely(data, size, rng):
-        values = data[0] + rng.laplace(size=size)
-        if data[0] > 0 and (values > 6.0).any():
-            raise OverflowError("too large")
-        return values
-
-    verdicts = {
-        audit(
-            rarely, claim="pure:1", pair=PAIR, trials=3000, confidence=0.99, seed=s, bits=False
-        ).verdict
-        for s in range(5)
-    }
-    assert verdicts <= {Verdict.NOT_REFUTED, Verdict.VIOLATED}

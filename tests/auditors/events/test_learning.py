@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.density.limit import best_event, limit_of_law
-from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import Training, concatenate, encode, row_keys
 from dpwitness.auditors.events.posterior import (
@@ -38,34 +37,6 @@ def test_counts_of_different_outputs_are_fitted_as_all_of_them_would_be():
     by_count = fit_model(data)
     by_row = fit_model(replace(data, same=None), by_count)  # with the same groups and precisions
     np.testing.assert_allclose(by_count.score(data.matrix), by_row.score(data.matrix), atol=0.02)
-
-
-def test_outputs_that_do_not_repeat_are_not_counted():
-    outputs = drawn(Gaussian(1.0, delta=1e-5), 500)
-    assert Training.build(concatenate(outputs), 500, np.random.default_rng(0)).same is None
-
-
-def test_few_different_outputs_are_ranked_by_all_of_them(monkeypatch):
-    """The outputs on which two datasets differ may be one in a thousand: a part of the outputs
-    would not rank pairs.
-    """
-    rng = np.random.default_rng(1)
-    few, many = (
-        [encode(np.round(rng.laplace(side, 1.0, 2_000), places), 2_000) for side in (1.0, 0.0)]
-        for places in (0, 2)
-    )
-    few = [encode(np.clip(side.values[:, 0], -3, 3), 2_000) for side in few]
-
-    def ranks():
-        return [
-            expected_certificate(*sides, PureDP(1.0), alpha=0.01, rounds=10**5)
-            for sides in (few, many)
-        ]
-
-    of_all = ranks()
-    monkeypatch.setattr(learning, "_RANK_ROWS", 400)
-    of_part = ranks()
-    assert of_part[0] == of_all[0] and of_part[1] != of_all[1]
 
 
 def test_few_outputs_rank_a_loss_in_the_middle_of_their_range_above_noise():

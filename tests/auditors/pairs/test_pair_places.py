@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, seed, settings
 from dpwitness import Verdict, audit
 from dpwitness import mechanisms as m
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.search.exploration import RESTARTS, STEPS, explore, simplify_pair
+from dpwitness.auditors.search.exploration import simplify_pair
 from dpwitness.auditors.search.search import search
 from dpwitness.benchmarks.white_box import searched
-from dpwitness.core.domains.base import PLACES, changed_row_index, matching, smaller_magnitudes
+from dpwitness.core.domains.base import PLACES, changed_row_index
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.mechanisms import Answers, Costs, Counts, LabelledBall, Pair, PureDP, Records, Rows
 from dpwitness.mechanisms.papers.logistic import QuadraticPenalty
@@ -134,20 +134,6 @@ def test_every_category_has_its_turn_before_any_has_three(domain):
     assert np.median(np.abs(np.diff(turns.reshape(-1, 2), axis=1))) < 20
 
 
-def test_matchings():
-    rng = np.random.default_rng(0)
-    assert sorted(np.ravel(matching(2.0, 9.0, rng))) == list(range(2, 10))
-    assert len(matching(2.0, 8.0, rng)) == 4
-    for low, high in ((0.0, 1e9), (-(2.0**60), 2.0**60), (-1e308, 1e308)):
-        found = np.array(matching(low, high, rng))
-        assert (
-            np.all(found == np.floor(found))
-            and np.all(found[:, 0] != found[:, 1])
-            and low <= found.min()
-            and found.max() <= high
-        )
-
-
 def categories_apart(first, second):
     """Two of forty categories leak: in the first place each alone 1.5, one for the other 3."""
     return lambda d, n, rng: (
@@ -229,50 +215,6 @@ def test_lattice_draws_categories_evenly():
     assert np.mean(np.array(found) < 50) < 0.25
 
 
-@pytest.mark.slow_cases(
-    "Records(size=4, low=0.0, high=1.0, integer=False, relation='replace-one', missing=False, "
-    "outside=False, categories=False)-0.15"
-)
-@pytest.mark.parametrize(
-    ("domain", "share"),
-    [(Records(4), RESTARTS), (Records(4, 0, 30, categories=True), STEPS)],
-    ids=str,
-)
-def test_a_share_of_the_evaluations_goes_to_restarts(domain, share):
-    """What is neither catalogue nor climb nor lattice, on a score that is flat."""
-    whys = []
-
-    def score(pair, _):
-        whys.append(pair.why)
-        return 0.0, None
-
-    explore(domain, score, evaluations=2000, seconds=60.0, seed=0)
-    others = whys[len(pairs_for(domain)) :]
-    assert len(others) - others.count("search") - others.count("lattice") >= 0.95 * share * 2000
-
-
-def test_steps_go_to_the_parts_that_matter():
-    """A score of the changed record's second column alone: the other columns and the crowd are soon
-    left alone.
-    """
-    domain = Rows(6, ((0, 1), (0, 1), (0, 1)), (0, 1))
-    rng = np.random.default_rng(4)
-    moves = domain.draws(rng).moves()
-    pair, parts = pairs_for(domain)[0], []
-
-    def score(pair):
-        return 1.0 + float(np.abs(pair.d0[:, 1] - pair.d1[:, 1]).max())
-
-    for _ in range(600):
-        part, other = moves.step(pair)
-        parts.append(moves.parts[part])
-        if other is not None:
-            moves.learn(part, score(pair), score(other))
-            pair = other
-    late = parts[300:]
-    assert late.count(("changed", 1)) > 0.35 * len(late) > 4 * late.count(("others", 0))
-
-
 def test_pairs_of_one_record_have_one_place():
     assert all(len(p.d0) == 1 for p in pairs_for(Records(1)))
     pair = Records(2, relation="add-remove").draws(np.random.default_rng(0))(0)
@@ -297,16 +239,6 @@ def test_a_fault_at_some_magnitudes_only_shows_on_a_pair(domain):
     assert max(moved.values()) == pytest.approx(16 * 10**-0.5) and "at 0.32 of" in max(
         moved, key=moved.__getitem__
     )
-
-
-def test_smaller_magnitudes_are_inside_of_the_interval_and_nearest_to_zero():
-    for low, high in ((0.0, 1.0), (2.0, 5.0), (-5.0, -2.0), (-1.0, 10.0)):
-        points = [(below, above) for _, below, above in smaller_magnitudes(low, high)]
-        center = min(max(0.0, low), high)
-        assert all(
-            low <= below <= center <= above <= high and below < above for below, above in points
-        )
-    assert not any("0.32 of" in p.why for p in pairs_for(Rows(3, features=((0, 9),), integer=(0,))))
 
 
 SHORT = {"evaluations": 800, "seconds": 20.0}
@@ -410,16 +342,6 @@ def test_approximate_claims_are_ranked_by_samples():
     found = search(specimen, specimen.domain, m.ApproxDP(1.0, 1e-3), **SHORT)
     assert abs(float(found[0][0].d0[0] - found[0][0].d1[0])) == pytest.approx(1.0)
     assert 0.4 < found[0][1] < 0.8
-
-
-@pytest.mark.slow
-def test_the_same_seed_finds_the_same():
-    mechanism = m.LogisticObjectivePerturbation(0.1, 0.1, dimension=1)
-    first, second = (
-        search(mechanism, mechanism.domain, mechanism.claim, evaluations=400, seconds=300.0, seed=5)
-        for _ in range(2)
-    )
-    assert [value for _, value in first] == [value for _, value in second]
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ from dpwitness import InvalidArgument, Pair, Verdict, audit, parse_claim, plan
 from dpwitness.auditors.audit.power import split_budget
 from dpwitness.auditors.density.reference_laws import law_with_parameter, parameter_of
 from dpwitness.auditors.density.routes import loss_law
-from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, RandomizedResponse
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -225,73 +224,3 @@ def test_rows_of_a_target_that_leaks_state_its_own_chance():
 def test_bad_input(arguments, message):
     with pytest.raises(InvalidArgument, match=message):
         plan(**{"claim": "pure:1", **arguments})
-
-
-def command(capsys, *arguments):
-    try:
-        code = main(["plan", *arguments])
-    except SystemExit as error:
-        code = error.code
-    return code, *capsys.readouterr()
-
-
-@pytest.mark.slow
-def test_command(capsys):
-    code, out, _ = command(capsys, "--claim", "pure:1", "--find", "1.1")
-    assert (
-        code == 0
-        and "runs find a violation of pure:1 by epsilon = 1.1 (coin) with probability 0.9" in out
-        and "assumes" in out
-    )
-    code, out, _ = command(
-        capsys,
-        "--claim",
-        "approx:1,0.01",
-        "--find",
-        "1.5",
-        "--laplace",
-        "--trials",
-        "1e5",
-        "--json",
-    )
-    assert (
-        code == 0
-        and (data := json.loads(out))["given"] == 100_000
-        and data["shape"] == "laplace"
-        and data["detectable"] < 1.1
-    )
-    assert command(capsys, "--claim", "pure:1", "--find", "1.0000001")[0] == 3
-    code, out, _ = command(
-        capsys,
-        "dpwitness.mechanisms:Laplace",
-        "--kwargs",
-        '{"epsilon": 1.2}',
-        "--claim",
-        "pure:1",
-        "--workers",
-        "2",
-    )
-    assert code == 0 and "(own)" in out and "per run, measured" in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--find", "1.1"), "claim must be a privacy notion"),
-        (("--claim", "pure:1"), "find or trials must be given"),
-        (
-            ("--claim", "pure:1", "--find", "0.5"),
-            "find must be larger than the claim's epsilon = 1, got 0.5",
-        ),
-        (("--claim", "pure:1", "--find", "2", "--gaussian"), "shape must not be 'gaussian'"),
-        (("--claim", "pure:1", "--find", "2", "--gaussian", "--coin"), "not allowed with argument"),
-        (("--claim", "pure:1", "--find", "2", "--d0", "[0]"), "--d0 needs a target MODULE:NAME"),
-        (
-            ("--claim", "pure:1", "--trials", "10"),
-            "trials must be a whole number, between 1000 and",
-        ),
-    ],
-)
-def test_command_refuses(capsys, arguments, message):
-    code, _, err = command(capsys, *arguments)
-    assert code == 2 and message in err and err.count("\n") == 1

@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from concurrent.futures import Executor, Future
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,15 +13,7 @@ import pytest
 from dpwitness import Pair
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.workers.chunks import run_span
-from dpwitness.auditors.workers.engine import (
-    Inline,
-    MechanismFailed,
-    Pace,
-    Phase,
-    Stage,
-    counts,
-    outputs,
-)
+from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts
 from dpwitness.auditors.workers.generator_locks import current_lock, reset_generator_lock
 from dpwitness.auditors.workers.stage import SEGMENTS
 from dpwitness.auditors.workers.streams import stream, streams
@@ -84,17 +75,6 @@ def test_segments_are_those_of_a_serial_run_whatever_order_answers_come_in(seed,
     assert executor.most <= (window or 17)
 
 
-def test_outputs_come_in_order_too():
-    stage = stage_of(rounds=3_000)
-    found = [
-        [side.values.tolist() for sides in segment.sides for side in sides]
-        for segment in outputs(stage, Shuffled(1))
-    ]
-    assert found == [
-        [side.values.tolist() for side in stage.sample(index)] for index in range(stage.chunks)
-    ]
-
-
 @pytest.mark.parametrize("chunks", [1, 2, 1023, 1024, 1025, 3_000, 100_003])
 def test_a_plan_of_any_size_has_as_many_segments_at_most(chunks):
     stage = stage_of(rounds=chunks * 100 - 50)
@@ -120,27 +100,6 @@ def test_segments_of_many_chunks_hold_their_sum():
     assert tables(counts(stage, [EVENT], Inline())) == wanted
 
 
-def test_a_lost_batch_in_the_middle_of_a_segment_changes_what_follows_it_only():
-    def raises(dataset, size, rng):
-        drawn = rng.random(size)
-        if size > 1 and drawn[0] == first:
-            raise ValueError("late")
-        return drawn
-
-    stage = stage_of(raises, rounds=20_480, chunk=10)
-    first = float(stage.streams(1000)[0][1].random())
-    serial, shuffled = (
-        list(counts(stage, [EVENT], executor)) for executor in (Inline(), Shuffled(2))
-    )
-    assert tables(serial) == tables(shuffled) and [s.lost for s in serial] == [
-        s.lost for s in shuffled
-    ]
-    assert (
-        sum(s.lost for s in serial) > 0
-        and [s.single for s in serial] == [False] * 500 + [True] * 524
-    )
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -164,25 +123,6 @@ def test_counts_that_do_not_add_up_stop_the_audit(change):
         MechanismFailed, match="a worker returned counts that do not add up: chunks 0 to"
     ):
         list(counts(stage_of(), [EVENT], Wrong()))
-
-
-def test_a_task_that_hangs_ends_the_stage():
-    end, first = threading.Event(), float(stage_of().streams(20)[0][1].laplace(0.0, 1.0))
-
-    def hangs(dataset, size, rng):
-        drawn = noisy(dataset, size, rng)
-        if drawn[0] - dataset[0] == first:
-            end.wait(30.0)
-        return drawn
-
-    stage = replace(stage_of(hangs), time_limit=1.0)
-    began = time.monotonic()
-    with pytest.raises(
-        MechanismFailed, match="a chunk of 100 rounds took longer than time_limit = 1 s"
-    ):
-        list(counts(stage, [EVENT], Inline()))
-    end.set()
-    assert time.monotonic() - began < 25
 
 
 def test_streams_of_a_key_are_independent_and_can_spawn():

@@ -16,7 +16,7 @@ import dpwitness as dpw
 from dpwitness import mechanisms as m
 from dpwitness.auditors.events import rules
 from dpwitness.auditors.events.divergence import Binned
-from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, cached_kernel
+from dpwitness.auditors.events.event import cached_kernel
 from dpwitness.auditors.events.features import (
     Affine,
     Distances,
@@ -30,8 +30,7 @@ from dpwitness.auditors.events.features import (
     Trees,
     WhitenedDistances,
 )
-from dpwitness.auditors.events.learning import learn
-from dpwitness.auditors.events.outputs import encode, row_keys
+from dpwitness.auditors.events.outputs import row_keys
 from dpwitness.auditors.events.rules import (
     Atoms,
     Ball,
@@ -108,38 +107,6 @@ def middle(mechanism, dataset):
     return Intervals(
         rows.shape[1] - 1, edges, np.resize([1.0, -1.0, 0.0], len(edges) + 1), missing=-1
     )
-
-
-@pytest.mark.slow_cases(
-    "gaussian",
-    "gaussian-grid",
-    "histogram",
-    "laplace",
-    "laplace-vector",
-    "logistic-output-gamma-d2",
-    "noisy-max-both",
-    "prefix-sums",
-    "rappor",
-    "rappor-one-time",
-    "ridge-printed-p1",
-    "svt1",
-    "svt3",
-    "svt6",
-)
-@pytest.mark.parametrize("name", MINE)
-def test_counts_of_learned_events_are_those_of_stored_outputs(name):
-    mechanism = MINE[name]
-    pair = mechanism.worst_pair()
-    sides = [
-        encode(mechanism.sample(d, 500, np.random.default_rng(i)), 500)
-        for i, d in enumerate((pair.d1, pair.d0))
-    ]
-    event = learn(*sides, mechanism.claim, alpha=0.05, rounds=10**5).event
-    if counter(mechanism.sample, pair.d0, event) is None:
-        pytest.skip("events with trees are counted from stored outputs")
-    for dataset in (pair.d0, pair.d1):
-        found, stored = both_ways(mechanism.sample, dataset, event, 3_000)
-        assert found == stored and sum(found) == 3_000
 
 
 @pytest.mark.parametrize(
@@ -359,22 +326,6 @@ def test_bits(seed, column):
     check(LowBits(column, float(rng.integers(-80, 3)), int(rng.choice([-1, 1]))), values)
     classes = lattice(np.ascontiguousarray(rng.permutation(values)[:40, column]))
     check(Lattice(column, classes, rng.choice([-1.0, 1.0], 40)), values)
-
-
-def test_many_outputs_are_counted_by_the_kernel(monkeypatch):
-    """From so many rounds on, and only where all have one structure."""
-    called = []
-    event = Atoms(np.array([[NO_STRUCTURE, 1.0]]), np.array([1.0]))
-    monkeypatch.setattr(Atoms, "kernel", lambda self, width, code: called.append((width, code)))
-    one, mixed = (
-        rules.Outputs(np.ones((4, 1)), np.array([NO_STRUCTURE, NO_STRUCTURE, NO_STRUCTURE, last]))
-        for last in (3.0, 4.0)
-    )
-    for outputs, rounds in ((one, 0), (one, MIN_KERNEL_ROUNDS - 1), (mixed, MIN_KERNEL_ROUNDS)):
-        assert event.count(outputs, rounds) == (4 - (outputs is mixed), 0) and not called
-    assert event.tabulate(one, MIN_KERNEL_ROUNDS).tolist() == [0, 4, 0] and called == [
-        (1, NO_STRUCTURE)
-    ]
 
 
 def test_keys_that_share_a_slot_are_told_apart():

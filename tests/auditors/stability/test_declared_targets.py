@@ -11,7 +11,6 @@ from dpwitness import InvalidArgument, Target, Verdict, replay
 from dpwitness.auditors.functions.declared_targets import DeclaredTransformation
 from dpwitness.cli import main
 from dpwitness.mechanisms.wrappers.programs.declared import Aborted, Calls, Unfinished, declarations
-from dpwitness.reports.audit.document import read_document
 
 FILE = """
 import datetime, os, time
@@ -176,30 +175,6 @@ def test_malformed_targets_are_refused(tmp_path, content, problem):
     (tmp_path / "wrong_targets.py").write_text(f"TARGETS = {content}\n")
     with pytest.raises(InvalidArgument, match=problem):
         declarations(str(tmp_path / "wrong_targets.py"))
-
-
-def test_the_command_line_audits_reports_and_replays(file, tmp_path, capsys):
-    assert main(["audit", f"{file}:bad", "--seconds", "2", "--report", "report"]) == 1
-    printed = capsys.readouterr().out
-    assert (
-        printed.startswith("VIOLATED: outputs are 10 apart")
-        and "dpwitness replay report/witness-bad.json" in printed
-    )
-    (result,) = read_document(tmp_path / "report" / "audit.json")["results"]
-    assert result["kind"] == "stability" and result["source"] == {"file": file, "line": 8}
-    assert result["notes"][0].startswith("numpy ") and len(result["notes"]) == 1
-    page = (tmp_path / "report" / "audit.md").read_text()
-    assert (
-        "| the map allows | 9 at d_in = 1 |" in page
-        and "symmetric to absolute" in page
-        and "1.11111 of the map" in page
-    )
-    (sarif,) = json.loads((tmp_path / "report" / "audit.sarif").read_text())["runs"][0]["results"]
-    assert sarif["ruleId"] == "STABILITY" and sarif["level"] == "error"
-    assert main(["replay", "report/witness-bad.json"]) == 1
-    assert "the violation is confirmed" in capsys.readouterr().out
-    assert main(["audit", f"{file}:good", "--seconds", "0.5", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["audited"] == [1.0, 2.0]
 
 
 def test_the_command_line_refuses_options_of_mechanisms(file, refused):

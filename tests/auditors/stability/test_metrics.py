@@ -24,7 +24,6 @@ from dpwitness.auditors.functions.stability.metrics import (
     metric_named,
     rounds,
 )
-from dpwitness.auditors.workers.constants import constants_of
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.stability import Atom, FrameOf, ScalarOf, Step, VectorOf, audit_chains, space_of
@@ -303,25 +302,6 @@ def test_the_first_values_are_the_edges_of_the_dtype():
 def test_what_is_no_space_is_refused(make):
     with pytest.raises(InvalidArgument):
         make()
-
-
-LIMIT = 4711
-
-
-def with_constants(rows, bound=0.25):
-    """Not 815 of the docstring."""
-    return helper(rows) + (rows[0] in (17, "text")) + bound
-
-
-def helper(rows):
-    return min(len(rows), LIMIT)
-
-
-def test_constants_of_the_code_are_tried():
-    found = constants_of(with_constants)
-    assert {17, "text", 0.25, LIMIT} <= set(found) and not any("815" in str(each) for each in found)
-    space = VectorOf(Atom("i32")).with_hints(found)
-    assert {17, LIMIT} <= set(space.values()) and {16, 17, 18} <= set(map(len, space.bases()))
 
 
 CLAMPED = VectorOf(Atom("i32", bounds=(0, 5)))

@@ -403,16 +403,6 @@ def test_arguments():
         bool(certify(m.Laplace(1.0), ZERO_ONE))
 
 
-@pytest.mark.slow
-def test_same_seed_same_numbers():
-    first, second, third = (
-        certify(Normal(), MANY, m.ApproxDP(1.0, 1e-3), trials=20_000, seed=seed)
-        for seed in (1, 1, 2)
-    )
-    assert first.epsilon_lower == second.epsilon_lower
-    assert first.epsilon_lower != third.epsilon_lower
-
-
 def test_a_log_density_may_return_a_column():
     column = SimpleNamespace(log_density=lambda rows, dataset: rows - 1.0)
     assert np.array_equal(log_density_at(column, np.array([[1.0], [3.0]]), None), [0.0, 2.0])

@@ -201,16 +201,6 @@ def test_no_false_verdict_on_awkward_densities(name):
     assert not case.right or result.verdict is not Verdict.ERROR
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "law", [NORMAL, LAPLACE, CASES["two bumps"].mechanism, CASES["answers"].mechanism]
-)
-def test_right_densities_pass(law):
-    """Four seeds each, 20,000 runs a side: refused with probability 1e-6 at most."""
-    for seed in range(4):
-        check_oracle(law, ZERO_ONE, 20_000, np.random.default_rng(seed))
-
-
 def noisy(factor, dimension=1, normal=False):
     """Noise whose scale is `factor`, beside the density of scale 1."""
     shift = np.eye(dimension)[0]
