@@ -1,6 +1,5 @@
 """Tests of the options ``--seconds`` and ``--scores``."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -33,39 +32,6 @@ class Suggests:
     def features(self, outputs):
         return {"odd": parity(outputs), "none": np.full(len(outputs), np.nan)}
 """
-
-
-@pytest.mark.slow
-def test_a_time_instead_of_runs(shell):
-    (shell.folder / "timed.py").write_text(FILE)
-    found = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "2", "--json")
-    assert found.stdout, found.stderr
-    result = json.loads(found.stdout)
-    assert 1000 <= result["requested"] <= 10_000 and result["notes"][0].startswith(
-        "time budget 2 s: "
-    )
-    assert (
-        found.stderr.startswith(f"slow: {result['requested']:,} runs at ")
-        and found.stderr.count("\n") == 1
-    )
-    again = json.loads(
-        shell.dpwitness(
-            "audit", "timed.py:slow", *PAIR, "--trials", str(result["requested"]), "--json"
-        ).stdout
-    )
-    assert again["tally"] == result["tally"]
-    both = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "2", "--trials", "2000")
-    assert both.returncode == 2 and "--trials: not allowed with argument --seconds" in both.stderr
-    few = shell.dpwitness("audit", "timed.py:slow", *PAIR, "--seconds", "0.01")
-    assert few.returncode == 2 and "is too short: 100 runs" in few.stderr and few.stdout == ""
-    checked = shell.dpwitness(
-        "check", "timed.py:slow", "--seconds", "2", "-k", "claim or one_output"
-    )
-    assert (
-        checked.returncode == 0
-        and checked.stderr.count("\n") == 1
-        and " expected\n" in checked.stderr
-    )
 
 
 @pytest.mark.slow
