@@ -146,13 +146,6 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
         assert set(part) == {"key"} and sent == []
 
 
-def test_a_truncated_message_is_the_end():
-    whole = b"".join(codec.message({"op": "hello"}, [b"abc"]))
-    assert codec.receive(io.BytesIO(b"").read) is None
-    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
-        codec.receive(io.BytesIO(whole[:8]).read)
-
-
 INSIDE = Path(codec.__file__).parent
 ALONE = [
     *INSIDE.glob("*.py"),

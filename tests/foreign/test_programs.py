@@ -4,7 +4,6 @@ commands, and replays.
 
 import json
 import pickle
-import runpy
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +12,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from broken_programs import (
+    ALONE,
+    BROKEN,
+    GOOD,
+    NEAR,
+    NORMAL,
+    PYTHON,
+    SHIMS,
+    TOOLS,
+    VECTORS,
+    WRONG,
+    broken,
+    rng,
+    text,
+)
 
-from dpwitness import InvalidArgument, Pair, Target, Verdict, audit, mechanisms, trace
+from dpwitness import InvalidArgument, Target, Verdict, audit, trace
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.workers.rounds import run_side
 from dpwitness.benchmarks.protocol import conformance
@@ -24,18 +38,6 @@ from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.cli import main
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.worker_process import _idle
-
-_SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
-BROKEN, GOOD, broken = (_SPECIMENS[name] for name in ("BROKEN", "GOOD", "broken"))
-SHIMS = Path(mechanisms.__path__[0]) / "wrappers" / "programs" / "shims"
-VECTORS = json.loads((SHIMS / "vectors.json").read_text())
-NEAR = Pair(np.array([0.0]), np.array([1.0]))
-PYTHON = [sys.executable, "-I", "-S"]
-ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
-
-
-def rng(seed=1):
-    return np.random.default_rng(seed)
 
 
 def first_fault(target, limit):
@@ -304,31 +306,6 @@ def test_each_thread_has_a_process_and_none_is_left(program):
 def test_a_program_cannot_be_traced(program):
     with pytest.raises(InvalidArgument, match="is a program: only Python targets can be inspected"):
         trace(program(), NEAR, "pure:1")
-
-
-NORMAL = (
-    "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = "
-    "int(os.environ['DPWITNESS_SIZE']); "
-)
-
-
-def text(code, *arguments, runs="batch"):
-    return Target(command=[*PYTHON, "-c", code, *arguments], text=runs)
-
-
-TOOLS = {
-    "cpp": "g++",
-    "rust": "rustc",
-    "go": "go",
-    "java": "javac",
-    "javascript": "node",
-    "r": "Rscript",
-}
-
-
-WRONG = (
-    "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
-)
 
 
 def test_audit_check_trace_and_replay_of_a_program(shell):
