@@ -68,39 +68,27 @@ BROKEN = {
 
 
 @pytest.mark.slow_cases(
-    "a column of NaN-approx:1,1e-5",
-    "a column of NaN-pure:1",
-    "a mixture-approx:1,1e-5",
-    "a mixture-pure:1",
-    "a shift of 1e308-approx:1,1e-5",
-    "a shift of 1e308-pure:1",
-    "a sum near the largest float-approx:1,1e-5",
-    "a sum near the largest float-pure:1",
-    "all different texts-approx:1,1e-5",
-    "all different texts-pure:1",
-    "all scales-approx:1,1e-5",
-    "all scales-pure:1",
-    "columns of infinities-approx:1,1e-5",
-    "denormal-approx:1,1e-5",
-    "denormal-pure:1",
-    "denormals that differ-pure:1",
-    "huge columns that differ-approx:1,1e-5",
-    "huge columns that differ-pure:1",
-    "huge columns-approx:1,1e-5",
-    "huge columns-pure:1",
-    "tiny and huge-approx:1,1e-5",
-    "tiny and huge-pure:1",
+    "a column of NaN",
+    "a mixture",
+    "a shift of 1e308",
+    "a sum near the largest float",
+    "all different texts",
+    "all scales",
+    "denormal",
+    "denormals that differ",
+    "huge columns that differ",
+    "huge columns",
+    "tiny and huge",
 )
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("claim", ["pure:1", "approx:1,1e-5"])
 @pytest.mark.parametrize("name", [*KEPT, *BROKEN])
-def test_awkward_outputs_get_the_right_verdict_in_silence(name, claim):
+def test_awkward_outputs_get_the_right_verdict_in_silence(name):
     """Mechanisms that keep epsilon = .5 are called VIOLATED with probability below 1e-9 in all; the
     broken ones tell in every tenth run.
     """
     run = (KEPT | BROKEN)[name]
     result = audit(
-        run, claim=claim, pair=PAIR, trials=5000, confidence=1 - 1e-12, seed=3, name=name
+        run, claim="pure:1", pair=PAIR, trials=5000, confidence=1 - 1e-12, seed=3, name=name
     )
     # texts that never repeat are not audited
     kept = Verdict.INCONCLUSIVE if name == "all different texts" else Verdict.NOT_REFUTED
@@ -108,22 +96,21 @@ def test_awkward_outputs_get_the_right_verdict_in_silence(name, claim):
 
 
 @pytest.mark.slow_cases(
-    "columns of infinities-zcdp:0.5-1000",
-    "columns of infinities-zcdp:0.5-1500",
-    "denormal-zcdp:0.5-1000",
-    "denormal-zcdp:0.5-1500",
-    "huge columns-zcdp:0.5-1000",
-    "huge columns-zcdp:0.5-1500",
+    *(
+        f"{name}-{claim}"
+        for name in ("columns of infinities", "denormal", "huge columns")
+        for claim in ("approx:1,1e-5", "zcdp:0.5")
+    ),
+    "a mixture-approx:1,1e-5",
 )
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("trials", [1000, 1500])
-@pytest.mark.parametrize("claim", ["rdp:2,1", "zcdp:0.5", "gdp:1"])
+@pytest.mark.parametrize("claim", ["approx:1,1e-5", "rdp:2,1", "zcdp:0.5", "gdp:1"])
 @pytest.mark.parametrize(
     "name", ["one rare atom", "denormal", "huge columns", "columns of infinities", "a mixture"]
 )
-def test_awkward_outputs_pass_in_silence_for_every_notion_and_few_runs(name, claim, trials):
+def test_awkward_outputs_pass_in_silence_for_every_notion_and_few_runs(name, claim):
     """As above, where folds of the training data hold few outputs or one class."""
     result = audit(
-        KEPT[name], claim=claim, pair=PAIR, trials=trials, confidence=1 - 1e-12, seed=1, name=name
+        KEPT[name], claim=claim, pair=PAIR, trials=1000, confidence=1 - 1e-12, seed=1, name=name
     )
     assert result.verdict is Verdict.NOT_REFUTED, result.headline()

@@ -10,7 +10,6 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness import mechanisms as m
-from dpwitness.cli import main
 from dpwitness.core.claims import exact_claim
 
 FAR = m.Pair(np.array([0.0, 0.0]), np.array([2.0, 0.0]), relation="stated")
@@ -95,17 +94,6 @@ def test_a_right_mechanism_is_not_refuted_and_a_wrong_one_is(kind, tmp_path):
     assert dpw.replay(file, mechanism=right, seed=8).verdict is dpw.Verdict.NOT_REFUTED
 
 
-@pytest.mark.slow_cases("dpsgd", "fdp", "group", "rdp at orders")
-@pytest.mark.parametrize("kind", CASES)
-def test_what_is_planned_for_is_found(kind):
-    claim = CASES[kind][0]
-    base = claim.on(None)
-    planned = dpw.plan(claim, find=1.5 * base.parameter, power=0.9)
-    assert planned.needed is not None and planned.needed < 2_000_000
-    again = dpw.plan(claim, trials=planned.needed, power=0.9)
-    assert base.parameter < again.detectable < 1.52 * base.parameter
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("claim", "violated"),
@@ -169,24 +157,6 @@ def test_outputs_that_are_given_need_the_distance():
     found = dpw.audit_outputs(*outputs, "metric:1,2")
     assert found.verdict is dpw.Verdict.NOT_REFUTED and found.claim == m.PureDP(2.0)
     assert dpw.audit_outputs(*outputs, "metric:0.8,2").verdict is dpw.Verdict.VIOLATED
-
-
-def test_the_distance_of_the_command_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(
-        "def f(dataset, size, rng):\n    return dataset.sum() + rng.laplace(0.0, 1.0, size)\n"
-    )
-    command = (
-        "audit mine.py:f --d0 [0] --d1 [3] --relation stated --trials 10000 --confidence "
-        "0.9999999 --verbose"
-    )
-    for claim, distance, code, text in (
-        ("metric:0.5", "l1", 1, "is pure:1.5 on this pair"),
-        ("metric:0.5", "6", 0, "is pure:3 on this pair"),
-        ("gdp:1", "6", 2, "--distance is for claims metric:EPSILON"),
-    ):
-        assert main([*command.split(), "--claim", claim, "--distance", distance]) == code
-        assert text in "".join(capsys.readouterr())
 
 
 @pytest.mark.slow

@@ -157,13 +157,6 @@ def test_certify_proves_the_parameter():
     )
 
 
-@pytest.mark.slow
-def test_what_is_planned_for_is_found():
-    planned = dpw.plan("tcdp:0.5,8", find=1.0, shape="gaussian")
-    assert planned.needed is not None and 100 < planned.needed < 100_000
-    assert next(row.chance for row in planned.rows if row.trials == planned.needed) >= 0.9
-
-
 def test_canaries_test_its_curve():
     """Scores with shift 4 have rho = 8 for each canary; scores without a shift satisfy
     every claim.

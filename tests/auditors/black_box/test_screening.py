@@ -30,24 +30,6 @@ def test_few_runs_rank_the_worst_of_many_pairs():
     )
 
 
-@pytest.mark.slow
-def test_a_look_does_not_depend_on_the_workers_and_is_stored(tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
-    options = {
-        "claim": "pure:1",
-        "domain": Records(10, 0.0, 10.0),
-        "trials": 2000,
-        "seed": 3,
-        "trace": False,
-    }
-    alone = audit(slow_leak, store=tmp_path / "s.db", **options)
-    with ThreadPoolExecutor(2) as pool:
-        assert audit(slow_leak, executor=pool, **options).tally == alone.tally
-    again = audit(slow_leak, store=tmp_path / "s.db", extend_to=3000, **options)
-    assert again.pair.why == alone.pair.why and again.trials == 3000
-
-
 def test_integers_that_may_be_labels_are_pointed_out():
     def label(dataset, size, rng):
         return [

@@ -100,15 +100,14 @@ def one_of_many_numbers(scale):
     return numbers
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("function", [rows_of_a_synthesizer(1 / 150), one_of_many_numbers(1 / 30)])
-def test_outputs_that_never_repeat_are_told_apart_by_thresholds_in_few_runs(function, seed):
+def test_outputs_that_never_repeat_are_told_apart_by_thresholds_in_few_runs(function):
     """The noise is 150 or 30 times too small; exact outputs, which do not occur again, would be no
     event.
     """
     pair = Pair(np.zeros(3), np.array([1.0, 0.0, 0.0]))
     found = audit(
-        slow(function), claim="pure:1", pair=pair, seconds=37, seed=seed, trace=False, causes=False
+        slow(function), claim="pure:1", pair=pair, seconds=37, seed=1, trace=False, causes=False
     )
     assert found.verdict is Verdict.VIOLATED and found.requested < 125
 

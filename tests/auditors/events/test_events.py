@@ -10,7 +10,7 @@ import pytest
 from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.events.features import Levels, Ramps
 from dpwitness.auditors.events.learning import learn
-from dpwitness.auditors.events.outputs import WrongShape, concatenate, encode, row_keys
+from dpwitness.auditors.events.outputs import WrongShape, encode, row_keys
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.events.rules import (
     Atoms,
@@ -69,14 +69,6 @@ def test_a_row_is_encoded_alone():
 def test_wrong_number_of_outputs(raw):
     with pytest.raises(WrongShape, match="size = 4"):
         encode(raw, 4)
-
-
-def test_lattice_reads_the_bits():
-    exponent, lowest = lattice(np.array([1.0, 0.75, 2.0**-60, 3.0])).T
-    np.testing.assert_array_equal(exponent, [0, -1, -60, 1])
-    np.testing.assert_array_equal(lowest, [0, -2, -60, 0])
-    zero = lattice(np.array([0.0, -0.0, np.inf, np.nan]))
-    assert len(np.unique(row_keys(zero))) == 4
 
 
 EVENTS = [
@@ -178,11 +170,6 @@ def test_bits_that_leak_are_found_from_the_domain_for_every_claim(claim):
         seed=5,
     )
     assert result.bit_level.verdict.value == "VIOLATED" and result.bit_level.epsilon_lower > 2
-
-
-def test_concatenate_pads_to_the_widest():
-    both = concatenate([encode([1.0], 1), encode([[1.0, 2.0]], 1)])
-    assert both.values.shape == (2, 2) and np.isnan(both.values[0, 1])
 
 
 def test_overlapping_intervals_are_refused():

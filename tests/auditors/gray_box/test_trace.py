@@ -22,13 +22,8 @@ from dpwitness.reports.audit.report import write_report
 
 sys.path.insert(0, str(Path(__file__).parent))
 import traced
+from traced import PAIR, kinds
 
-PAIR = Pair(
-    np.array([0.0, 0.5, 0.25, 0.5]),
-    np.array([1.0, 0.5, 0.25, 0.5]),
-    "replace-one",
-    "the first record",
-)
 CONFIRMED = {
     "fewer_calls",
     "nan_input",
@@ -39,10 +34,6 @@ CONFIRMED = {
     "iterations",
 }
 CONFIRMED |= {"clipped_late", "inferred_bound", "raises_on_one", "charges_the_largest"}
-
-
-def kinds(result):
-    return {finding.kind for finding in result.findings}
 
 
 @pytest.mark.slow

@@ -12,24 +12,13 @@ import pytest
 from numba.core.errors import TypingError
 
 import dpwitness as dpw
-from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.numerics.jit import jit_uncached
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.recording.session import Session, Stopped, _watched
 
 sys.path.insert(0, str(Path(__file__).parent))
 import traced
-
-PAIR = Pair(
-    np.array([0.0, 0.5, 0.25, 0.5]),
-    np.array([1.0, 0.5, 0.25, 0.5]),
-    "replace-one",
-    "the first record",
-)
-
-
-def kinds(result):
-    return {finding.kind for finding in result.findings}
+from traced import PAIR, kinds
 
 
 def places():

@@ -6,7 +6,20 @@ import random
 
 import numpy as np
 
+from dpwitness import Pair
+
 EPSILON = 1.0
+PAIR = Pair(
+    np.array([0.0, 0.5, 0.25, 0.5]),
+    np.array([1.0, 0.5, 0.25, 0.5]),
+    "replace-one",
+    "the first record",
+)
+
+
+def kinds(result):
+    """Return the kinds of the findings of a trace."""
+    return {finding.kind for finding in result.findings}
 
 
 def laplace_mechanism(value, sensitivity, epsilon, rng, weights=None):

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
 
 from dpwitness import Verdict, audit
 from dpwitness import mechanisms as m
@@ -194,25 +193,6 @@ def test_a_leak_in_a_whole_or_a_categorical_column_is_found(leaks, named):
         mechanism, claim="pure:1", domain=domain, trials=30_000, seed=1, bits=False, stop="never"
     )
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.9
-
-
-def test_lattice_draws_categories_evenly():
-    """Hypothesis draws small whole numbers more often than great ones: here the least tenth of 500
-    numbers gets no more than its share.
-    """
-    found = []
-    strategy = Records(1, 0, 499, categories=True).lattice()
-
-    @seed(1)
-    @settings(
-        max_examples=300, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-    )
-    @given(strategy)
-    def draw(pair):
-        found.append(pair.d0[0])
-
-    draw()
-    assert np.mean(np.array(found) < 50) < 0.25
 
 
 def test_pairs_of_one_record_have_one_place():

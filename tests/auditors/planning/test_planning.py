@@ -124,21 +124,6 @@ def test_more_is_asked_more_runs_are_needed():
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("claim", ["pure:1", "approx:1,1e-3", "gdp:1"])
-def test_rounds_of_an_audit_are_those_that_were_planned(claim):
-    """The plan's share of test rounds against an audit's, where nothing is left out; nothing here
-    is random but the outputs.
-    """
-    for trials, run in ((5_000, coin), (200_000, coin), (20_000, laplace)):
-        law = law_with_parameter("coin" if run is coin else "laplace", parse_claim("pure:1"), 1.0)
-        result = audit(run(law), claim=claim, pair=PAIR, trials=trials, stop="never")
-        tested = sum(part.tally.rounds for part in result.stages) or result.tally.rounds
-        assert tested == pytest.approx(
-            split_budget(trials, 1, run is laplace, easy=True)[1], abs=150
-        )
-
-
 def test_what_no_audit_finds_is_said():
     found = plan("pure:1", find=1 + 1e-7)
     assert (

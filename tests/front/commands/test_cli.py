@@ -62,6 +62,10 @@ def test_a_violation_and_its_witness_are_written(shell):
             (*LEAKY, *PAIR, "--seconds", "2", "--trials", "2000"),
             "--trials: not allowed with argument --seconds",
         ),
+        (
+            ("audit", "mine.py:leaky", "--claim", "gdp:1", *PAIR, "--distance", "6"),
+            "--distance is for claims metric:EPSILON",
+        ),
         ((*LEAKY, *PAIR, "--confidence", "1"), "confidence must lie in (0, 1), got 1.0"),
         ((*LEAKY, *PAIR, "--seed", "-1"), "seed must be a whole number, at least 0"),
         ((*LEAKY, *PAIR, "--workers", "0"), "workers must be a whole number, between 1 and"),

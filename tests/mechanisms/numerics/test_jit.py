@@ -3,7 +3,6 @@ file.
 """
 
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -56,35 +55,6 @@ def test_a_folder_that_others_can_write_to_is_no_cache(tmp_path):
     found = _run(ONLY_GIVEN + RUN, TMPDIR=str(tmp_path))
     assert (found.returncode, found.stdout) == (0, "(3, 1)\n"), found.stderr
     assert not list(folder.iterdir())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("home", [{"HOME": "/proc/none"}, {"HOME": ""}])
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["list", "mechanisms"],
-        ["claims", "show", "CM-06"],
-        [
-            "audit",
-            "dpwitness.mechanisms:Laplace",
-            "--kwargs",
-            '{"epsilon": 1, "arithmetic": "grid"}',
-            "--trials",
-            "2e3",
-        ],
-    ],
-)
-def test_commands_without_a_home(tmp_path, home, arguments):
-    """Not even root can write below /proc."""
-    found = _run(
-        ONLY_GIVEN + f"import sys; from dpwitness.cli import main; sys.exit(main({arguments!r}))",
-        TMPDIR=str(tmp_path),
-        **home,
-    )
-    assert found.returncode == 0 and re.fullmatch(
-        r"(Laplace: 2,000 runs at .* each, about .* expected\n)?", found.stderr
-    )
 
 
 CALLERS = """from dpwitness.core.numerics.jit import jit

@@ -13,10 +13,8 @@ from scipy.optimize import minimize
 from dpwitness.benchmarks.experiment_data import breast_cancer
 from dpwitness.core.numerics.arithmetic import exponential
 from dpwitness.core.numerics.losses import LOSSES, loss_terms
-from dpwitness.core.numerics.newton import minimize_rows
 from dpwitness.core.numerics.solvers import (
     Problem,
-    _expand,
     minimise,
     minimize_kernel_risk,
     minimize_perturbed_risk,
@@ -271,24 +269,6 @@ def test_a_row_that_does_not_converge_is_an_error():
         InvalidArgument, match="minimise_perturbed: loss must be differentiable, got 'hinge'"
     ):
         minimize_perturbed_risk(Problem.of(data, Loss("hinge"), 1.0), np.ones((1, 1)))
-
-
-def test_few_gradients_a_solve():
-    """What the warm start and the certified last step are for: under 4 on 100 records in d = 5
-    where n lambda = 1, |b| near 9.
-    """
-    rng = np.random.default_rng(4)
-    x = rng.standard_normal((100, 5))
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    problem = Problem.of(LabelledVectors(x, rng.choice([-1.0, 1.0], 100)), Loss("logistic"), 1.0)
-    start = minimise(problem).w
-    offset, factor, _ = _expand(problem, start)
-    rows = rng.standard_normal((2000, 5)) * 4
-    bounds = (1.0, float(problem.lengths.max()), problem.slope_total, problem.curvature_total)
-    failed, gradients = minimize_rows(
-        *problem.arguments, *bounds, 1.0, start, factor, -offset, 1e-10, rows
-    )
-    assert failed == -1 and gradients < 4 * len(rows)
 
 
 def test_one_record_with_a_weak_ridge_converges():
