@@ -83,25 +83,6 @@ def test_the_score_orders_losses(kind):
         assert score(other, base, spread) > score(same, base, spread)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_few_runs_tell_a_pair_of_many_apart(seed):
-    """Of 36 pairs, one has epsilon 1.5, the others up to 1: the third look decides, on the pairs
-    that the first two left.
-    """
-
-    def shifted(dataset, size, rng):
-        return rng.laplace(scale=2.0, size=(size, 2)) + dataset[0]
-
-    shifts = np.random.default_rng(seed).random((36, 2))
-    shifts[20] = 1.5
-    pairs = [Pair(np.zeros((1, 2)), row[None]) for row in shifts]
-    result = audit(
-        shifted, claim="pure:1", pair=pairs, trials=72_000, seed=seed, bits=False, trace=False
-    )
-    assert result.pair.d1[0, 0] == 1.5
-
-
 @pytest.mark.slow_cases("60000")
 @pytest.mark.parametrize("trials", [4_000, 20_000, 60_000])
 def test_the_choice_of_a_pair_leaves_runs_for_the_test(trials):

@@ -16,57 +16,9 @@ from dpwitness.auditors.functions.bounds.sensitivity import (
     sensitivity_at,
 )
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.benchmarks.white_box import SENSITIVITIES, sensitivity
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.mechanisms.papers.erm import logistic_shift
 
 SHORT = {"evaluations": 1000, "seconds": 60.0}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in SENSITIVITIES if "logistic" not in name])
-def test_losses_that_reach_the_bound(name):
-    """JK-01: 2LR/(lambda n) exactly, and not more. The figures themselves are rows of `dpwitness
-    bench white-box`.
-    """
-    result = sensitivity(name)
-    assert result.verdict is Verdict.NOT_REFUTED
-    assert result.rigorous and result.ratio_lower <= 1 + 1e-9
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dimension", [1, 2])
-def test_logistic_loss(dimension):
-    """CM-04: .5258 = sup of (sig(W) + max v sig(-W v))/2 on a line; in the plane a crowd holds the
-    minimiser where slopes are nearly 1.
-    """
-    result = sensitivity(f"logistic, d={dimension}")
-    assert result.ratio_lower <= (logistic_shift() if dimension == 1 else 1) + 1e-6
-    assert result.verdict is Verdict.NOT_REFUTED and len(result.trace) > 1
-    assert [value for _, value in result.trace] == sorted(value for _, value in result.trace)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kernel", "lam"), [("linear", 1.0), ("polynomial", 8.0), ("rbf", 1.0)])
-def test_kernels(kernel, lam):
-    """JK-01 in feature space, JK-03 for predictions at the corners: both are reached, neither is
-    exceeded.
-    """
-    learner = m.KernelLearner(m.Loss("hinge"), lam, 2, 2, m.Kernel(kernel))
-    weights = audit_sensitivity(
-        learner.fit, learner.weight_sensitivity, learner.domain, feature_distance, evaluations=400
-    )
-    assert weights.ratio == pytest.approx(1.0, abs=1e-4)
-    points = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    told = audit_sensitivity(
-        lambda d: learner.fit(d)(points),
-        learner.prediction_sensitivity,
-        learner.domain,
-        math.inf,
-        evaluations=400,
-    )
-    assert told.ratio == pytest.approx(1.0, abs=1e-4)
-    assert weights.verdict is told.verdict is Verdict.NOT_REFUTED
 
 
 def test_halved_regulariser_is_violated_by_two():

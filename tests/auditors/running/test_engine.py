@@ -15,7 +15,6 @@ from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.workers.chunks import run_span
 from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Pace, Phase, Stage, counts
 from dpwitness.auditors.workers.generator_locks import current_lock, reset_generator_lock
-from dpwitness.auditors.workers.stage import SEGMENTS
 from dpwitness.auditors.workers.streams import stream, streams
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
@@ -73,18 +72,6 @@ def test_segments_are_those_of_a_serial_run_whatever_order_answers_come_in(seed,
     executor = Shuffled(seed)
     assert tables(counts(stage_of(), [EVENT], executor, Pace(window=window))) == SERIAL
     assert executor.most <= (window or 17)
-
-
-@pytest.mark.parametrize("chunks", [1, 2, 1023, 1024, 1025, 3_000, 100_003])
-def test_a_plan_of_any_size_has_as_many_segments_at_most(chunks):
-    stage = stage_of(rounds=chunks * 100 - 50)
-    assert stage.segments == min(chunks, SEGMENTS)
-    ends = [stage.end(k) for k in range(stage.segments)]
-    assert ends[-1] == chunks and min(np.diff([0, *ends])) >= 1
-    for index in {0, 1, chunks // 3, chunks - 1} & set(range(chunks)):
-        place = stage.segment(index)
-        assert (stage.end(place - 1) if place else 0) <= index < stage.end(place)
-    assert stage.size(0, chunks) == stage.rounds
 
 
 def test_segments_of_many_chunks_hold_their_sum():

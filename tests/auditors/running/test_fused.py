@@ -46,7 +46,6 @@ from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
 from dpwitness.auditors.workers.fused_counts import counter
 from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism
 from dpwitness.auditors.workers.statefulness import Unfit
-from dpwitness.core.numerics.draws import state_of
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
 
@@ -107,29 +106,6 @@ def middle(mechanism, dataset):
     return Intervals(
         rows.shape[1] - 1, edges, np.resize([1.0, -1.0, 0.0], len(edges) + 1), missing=-1
     )
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        m.Laplace(0.7),
-        m.LaplaceVector(1.0, 3),
-        m.Gaussian(1.0, 1e-5),
-        m.Gaussian(1.0, 1e-5, arithmetic="grid"),
-    ],
-)
-def test_draws_from_the_state_are_those_of_the_generator(mechanism):
-    """Also in the tails of the ziggurat method, which one draw in a few thousand needs."""
-    draws, rngs = (
-        mechanism.draws(mechanism.worst_pair().d1),
-        [Generator(SFC64(9)) for _ in range(2)],
-    )
-    out = np.empty((2**18 // draws.width, draws.width))
-    draws.inlined(*draws.arguments, out, state_of(rngs[0]))
-    assert out.tobytes() == draws.sample(len(out), rngs[1]).tobytes() and rngs[0].bytes(16) == rngs[
-        1
-    ].bytes(16)
-    assert state_of(np.random.default_rng(9)) is None
 
 
 @pytest.mark.parametrize("name", MINE)

@@ -67,17 +67,6 @@ def test_state_is_an_error_on_every_executor(kind, reason, where):
     assert reason in result.notes[0] and result.parameter_lower == 0
 
 
-@pytest.mark.parametrize("kind", ["global_numpy", "system_entropy", "noisy"])
-def test_only_mechanisms_that_draw_from_global_generators_are_run_one_at_a_time(kind):
-    mechanism = getattr(
-        stateful, kind, lambda dataset, size, rng: dataset[0] + rng.laplace(size=size)
-    )
-    stage = Stage(mechanism, PAIR, 1, (1, 0, Phase.PROBE), 100, 100, 60.0)
-    with stage.globally_seeded(0):
-        stage.flip(0)
-        assert global_generators.has_drawn() == (kind != "noisy")
-
-
 def test_state_that_shows_after_the_probe_is_an_error_and_certifies_nothing():
     result = run(stateful.Late(), claim="pure:0.01", trials=40_000)
     assert result.verdict is Verdict.ERROR and "state" in result.notes[0]

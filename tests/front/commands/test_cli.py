@@ -98,6 +98,14 @@ def test_a_violation_and_its_witness_are_written(shell):
             ("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": -1}'),
             "Laplace: epsilon must be positive and finite, got -1",
         ),
+        (
+            ("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--scores", "mine.py:gone"),
+            "which is not there",
+        ),
+        (
+            ("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--scores", "x"),
+            "must have the form",
+        ),
         (("replay", "none.json"), 'witness file must be readable, got "none.json"'),
         (("replay", "mine.py"), "mine.py is not a complete JSON file"),
         (("suite", "cellar"), "suite must be one of zoo, papers"),
