@@ -172,20 +172,21 @@ def test_bad_files(tmp_path, text, message, traced):
 
 
 def test_bad_interpreters(file, bare, tmp_path):
-    with pytest.raises(
-        TargetError, match=r"must have NumPy, .* does not; install it: .* -m pip install numpy"
+    for target, message in (
+        (
+            Target(file, "leaky", bare),
+            "must have NumPy, .* does not; install it: .* -m pip install numpy",
+        ),
+        (
+            Target(file, "leaky", "/nowhere/python"),
+            "must be an interpreter or an environment of `dpwitness targets`, got "
+            "'/nowhere/python'",
+        ),
+        (Target(file, "leaky", "/bin/true"), "must be a Python interpreter"),
+        (Target(str(tmp_path / "gone.py"), "leaky"), "must name an existing file"),
     ):
-        Target(file, "leaky", bare).describe()
-    with pytest.raises(
-        TargetError,
-        match="must be an interpreter or an environment of `dpwitness targets`, got "
-        "'/nowhere/python'",
-    ):
-        Target(file, "leaky", "/nowhere/python").describe()
-    with pytest.raises(TargetError, match="must be a Python interpreter"):
-        Target(file, "leaky", "/bin/true").describe()
-    with pytest.raises(TargetError, match="must name an existing file"):
-        Target(str(tmp_path / "gone.py"), "leaky").describe()
+        with pytest.raises(TargetError, match=message):
+            target.describe()
 
 
 def test_adapters_say_how_to_make_their_environment(tmp_path, monkeypatch):

@@ -6,13 +6,12 @@ import sys
 
 import numpy as np
 import pytest
-from broken_programs import ALONE, GOOD, NEAR, NORMAL, WRONG, rng, text
+from broken_programs import GOOD, NEAR, NORMAL, rng, text
 
-from dpwitness import InvalidArgument, Target, Verdict, audit
+from dpwitness import InvalidArgument, Target
 from dpwitness.auditors.audit.audit import timed
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.executors.pools import executor
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 
 
@@ -49,15 +48,6 @@ def test_a_home_is_no_matter_of_a_shell(tmp_path, monkeypatch):
     (tmp_path / "mine").write_text(f"#!{sys.executable} -S\n{GOOD}")
     (tmp_path / "mine").chmod(0o755)
     assert str(Target(command=["~/mine"]).claim) == "pure:1"
-
-
-@pytest.mark.slow
-def test_programs_on_other_processes_give_the_counts_of_this_one(program):
-    target = program(WRONG)
-    with executor("processes:2") as pool:
-        there = audit(target, trials=4000, seed=4, executor=pool, **ALONE)
-    here = audit(target, trials=4000, seed=4, **ALONE)
-    assert there.tally == here.tally and there.verdict is here.verdict is Verdict.VIOLATED
 
 
 @pytest.mark.parametrize(

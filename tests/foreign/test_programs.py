@@ -17,7 +17,6 @@ from broken_programs import (
     BROKEN,
     GOOD,
     NEAR,
-    NORMAL,
     PYTHON,
     SHIMS,
     TOOLS,
@@ -384,30 +383,6 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
 )
 def test_usage(arguments, said, capsys):
     assert main(arguments) in (2, 3) and said in "".join(capsys.readouterr())
-
-
-def test_check_of_a_program_that_prints(tmp_path, capsys):
-    (tmp_path / "noise.py").write_text(
-        NORMAL
-        + "import sys; x = sum(eval(sys.argv[1]))\nfor _ in range(n): print(x + g.gauss(0, 1))"
-    )
-    command = f"{sys.executable} -S {tmp_path / 'noise.py'} {{dataset}}"
-    domain = '{"kind": "Records", "size": 1, "low": 0, "high": 1}'
-    stated = [
-        "check",
-        "--command",
-        command,
-        "--text",
-        "--claim",
-        "gdp:1",
-        "--domain",
-        domain,
-        "-k",
-        "one_output",
-    ]
-    assert main([*stated, "--trials", "4000"]) == 0
-    out = capsys.readouterr().out
-    assert "noise.py: claim gdp:1, domain Records(size=1" in out and "failed" not in out
 
 
 def test_protocol_tells_each_step(program, capsys):

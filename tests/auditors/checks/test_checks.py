@@ -153,26 +153,6 @@ def test_all_checks_together_keep_to_their_runs(trials, relation, raises):
         assert not any("raise trials" in f.reason for f in report.findings)
 
 
-@pytest.mark.slow
-def test_checks_keep_to_a_time_and_say_what_they_expect():
-    told = []
-    mechanism = Counting(Records(3))
-    report = check_mechanism(
-        mechanism,
-        seconds=8.0,
-        announce=told.append,
-        checks=["check_claim", "check_one_output_per_run"],
-    )
-    assert (
-        report.failed == ()
-        and len(told) == 1
-        and " runs at " in told[0]
-        and told[0].endswith("expected")
-    )
-    with pytest.raises(InvalidArgument, match="trials and seconds exclude each other"):
-        check_mechanism(mechanism, seconds=3.0, trials=2000)
-
-
 class Quiet(Counting):
     def sample(self, dataset, size, rng):
         return super().sample(dataset, size, rng) + np.rint(rng.laplace(0.0, 500.0, size))

@@ -5,10 +5,8 @@ symmetric law, priors learned before.
 import numpy as np
 import pytest
 
-from dpwitness.auditors.density.limit import best_event, limit_of_law
 from dpwitness.auditors.events.learning import expected_certificate, learn
 from dpwitness.auditors.events.outputs import encode
-from dpwitness.benchmarks.power import oracle_at, specimens
 from dpwitness.mechanisms import NoisyMax, PureDP
 
 
@@ -81,21 +79,6 @@ def test_a_rare_output_is_not_given_up_for_noise():
         for seed in range(24)
     ]
     assert sum(0.0 in np.ravel(event.rows[:, 1:]) for event in found) >= 23
-
-
-def test_the_best_event_has_the_value_of_the_limit():
-    found = next(specimens("laplace"))
-    best = best_event(found.law, found.mechanism.claim, 100_000, 0.05)
-    assert best.value == limit_of_law(found.law, found.mechanism.claim, 100_000, 0.05) > 0.9
-    assert 0 < best.wrong < best.right < 1 and best.directions == 2
-
-
-def test_an_oracle_of_many_seeds_reaches_the_limit():
-    """Of 51 seeds the median is within 5 %; false failure below 1e-9, for one audit's standard
-    error is 1 %.
-    """
-    median, low, worst = oracle_at(100_000, 51, [next(specimens("laplace"))], repeats=20)
-    assert median == low == worst == pytest.approx(1.0, abs=0.05)
 
 
 @pytest.mark.parametrize("number", [8, 25])

@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness import InvalidArgument, replay
 from dpwitness.auditors.functions.metamorphic.random_relations import _log_chance
-from dpwitness.auditors.functions.metamorphic.relations import concatenated, difference
+from dpwitness.auditors.functions.metamorphic.relations import concatenated
 from dpwitness.domains import Records
 from dpwitness.metamorphic import audit_metamorphic, errors_ignore_one_record, order_is_ignored
 
@@ -225,19 +225,14 @@ def test_frames():
     assert len(concatenated([frame, frame])) == 6
 
 
-def test_differences():
-    assert difference([1, 2.0, float("nan")], [1, 2.0, float("nan")]) == 0
-    assert 0 < difference(0.1 + 0.2, 0.3) < 1e-9
-    assert difference([1], [1, 2]) == math.inf
-    assert difference({"a": 1}, {"b": 1}) == math.inf
-    assert difference(np.zeros(2), np.zeros(3)) == math.inf
-    assert difference("a", "b") == math.inf
-
-
-def test_arguments_that_do_not_fit():
-    with pytest.raises(InvalidArgument, match="no relation applies"):
-        audit_metamorphic()
-    with pytest.raises(InvalidArgument, match="order_is_ignored needs datasets"):
-        audit_metamorphic(len, unordered=True)
-    with pytest.raises(InvalidArgument, match="function must be"):
-        audit_metamorphic(3, unordered=True)
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((), {}, "no relation applies"),
+        ((len,), {"unordered": True}, "order_is_ignored needs datasets"),
+        ((3,), {"unordered": True}, "function must be"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments, options, message):
+    with pytest.raises(InvalidArgument, match=message):
+        audit_metamorphic(*arguments, **options)

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from dpwitness.core.values import json_reader as js
-from dpwitness.core.values.atomic_files import aside, json_text, write_json, write_text
+from dpwitness.core.values.atomic_files import aside, write_json, write_text
 from dpwitness.core.values.validation import InvalidArgument
 
 
@@ -112,12 +112,6 @@ def _interrupted(goal):
     with aside(goal) as draft:
         draft.write_text("half")
         raise KeyboardInterrupt
-
-
-def test_numbers_of_a_list_are_on_one_line():
-    values = {"a": [1, -2.5e-9, None], "b": [[1], []], "c": ["[\n1]", 2]}
-    assert json.loads(json_text(values)) == values
-    assert json_text(values).startswith('{\n "a": [1, -2.5e-09, null],\n "b": [\n  [1],\n  []\n ]')
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):

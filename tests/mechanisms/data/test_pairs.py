@@ -275,15 +275,17 @@ def test_answers_are_finite_numbers(bad):
         Pair(bad, [1.0], "l1")
 
 
-def test_arguments_are_named():
-    with pytest.raises(
-        InvalidArgument, match=r"Pair: relation must be one of .*, got 'neighbours'"
-    ):
-        Pair([0], [1], "neighbours")
-    with pytest.raises(InvalidArgument, match="Pair: relation must be one of"):
-        Pair([0], [1], np.array([1, 2]))
-    with pytest.raises(InvalidArgument, match="Pair: why must be a text, got 3"):
-        Pair([0], [1], "replace-one", 3)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("neighbours",), r"Pair: relation must be one of .*, got 'neighbours'"),
+        ((np.array([1, 2]),), "Pair: relation must be one of"),
+        (("replace-one", 3), "Pair: why must be a text, got 3"),
+    ],
+)
+def test_arguments_are_named(options, message):
+    with pytest.raises(InvalidArgument, match=message):
+        Pair([0], [1], *options)
 
 
 def test_equality_is_that_of_multisets():
@@ -300,21 +302,19 @@ def test_a_million_copies_are_one_record_in_the_neighbour_check():
     replaced = LabelledVectors([[0.6, 0.8], [1e-4, 0.0], [1e-4, 0.0]], [-1, 1, 1], [1, 1, 999_999])
     Pair(one, replaced)
     Pair(one, LabelledVectors(*common, [999_999, 1]), "add-remove")
-    with pytest.raises(
-        InvalidArgument,
-        match=re.escape(
-            "not a neighbor of D0 under replace-one: they have 1000001 and 1000000 records"
+    for other, relation, message in (
+        (
+            LabelledVectors(*common, [999_999, 1]),
+            "replace-one",
+            "not a neighbor of D0 under replace-one: they have 1000001 and 1000000 records",
         ),
+        (LabelledVectors(*common, [999_998, 3]), "replace-one", "2 records differ, at most 1 may"),
+        (replaced, "add-remove", "2 records are in one"),
+        (LabelledVectors([[1.0]], [1], [1_000_001]), "replace-one", "2 and 1 dimensions"),
+        (LinearCosts([[1.0, 0.0]]), "replace-one", "one is LabelledVectors, the other LinearCosts"),
     ):
-        Pair(one, LabelledVectors(*common, [999_999, 1]))
-    with pytest.raises(InvalidArgument, match="2 records differ, at most 1 may"):
-        Pair(one, LabelledVectors(*common, [999_998, 3]))
-    with pytest.raises(InvalidArgument, match="2 records are in one"):
-        Pair(one, replaced, "add-remove")
-    with pytest.raises(InvalidArgument, match="2 and 1 dimensions"):
-        Pair(one, LabelledVectors([[1.0]], [1], [1_000_001]))
-    with pytest.raises(InvalidArgument, match="one is LabelledVectors, the other LinearCosts"):
-        Pair(one, LinearCosts([[1.0, 0.0]]))
+        with pytest.raises(InvalidArgument, match=re.escape(message)):
+            Pair(one, other, relation)
 
 
 def test_order_matters_for_costs_only():
