@@ -7,14 +7,14 @@ simulated audits.
 
 import dataclasses
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from densities import Bent, Normal
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.stats import binom, cauchy, norm
+from scipy.stats import binom, cauchy
 
 from dpwitness import mechanisms as m
 from dpwitness.auditors.audit.audit import audit
@@ -41,30 +41,6 @@ from dpwitness.mechanisms import (
 )
 
 EPSILONS = np.array([0.0, 0.3, 0.7, 0.999, 1.5, 4.0])
-
-
-@dataclass(frozen=True)
-class Bare:
-    """A mechanism stripped of all but sampler and density."""
-
-    inner: object
-
-    def sample(self, dataset, size, rng):
-        return self.inner.sample(dataset, size, rng)
-
-    def log_density(self, outputs, dataset):
-        return self.inner.log_density(outputs, dataset)
-
-
-@dataclass(frozen=True)
-class Normal:
-    """N(dataset, I)."""
-
-    def sample(self, dataset, size, rng):
-        return dataset + rng.standard_normal((size, dataset.size))
-
-    def log_density(self, outputs, dataset):
-        return norm.logpdf(outputs - dataset).sum(axis=1)
 
 
 CAUCHY = Law(lambda d, n, rng: d + rng.standard_cauchy(n), lambda y, d: cauchy.logpdf(y[:, 0] - d))
@@ -96,7 +72,7 @@ def ends(found, delta):
 def test_laplace_against_its_closed_form(shift, stripped):
     """With the kinks known and, stripped of its breakpoints, with the kinks to be found."""
     mechanism = Laplace(shift)
-    found = enclosed_law(Bare(mechanism) if stripped else mechanism, mechanism.worst_pair())
+    found = enclosed_law(Bent(mechanism) if stripped else mechanism, mechanism.worst_pair())
     truth = laplace_profile(EPSILONS, shift)
     assert found.lower.hockey_stick(EPSILONS) == pytest.approx(truth, abs=3e-8 * shift)
     assert np.all(found.lower.hockey_stick(EPSILONS) <= truth + 1e-14)
@@ -157,7 +133,7 @@ def test_two_dimensions_against_the_product(delta):
     vector = LaplaceVector(1.0, 2)
     by_parts, whole = (
         enclosed_law(vector, vector.spread_pair()),
-        enclosed_law(Bare(vector), vector.spread_pair()),
+        enclosed_law(Bent(vector), vector.spread_pair()),
     )
     assert "2 dimensions" in whole.route
     assert ends(whole, delta)[0] <= ends(by_parts, delta)[1]
@@ -316,7 +292,7 @@ def test_swapping_twice_and_the_two_hockey_sticks():
 def test_no_law_without_a_density_or_in_many_dimensions():
     assert loss_law(object(), Pair(np.zeros(1), np.ones(1))) is None
     vector = LaplaceVector(1.0, 5)
-    assert loss_law(Bare(vector), vector.spread_pair()) is None
+    assert loss_law(Bent(vector), vector.spread_pair()) is None
 
 
 LAPLACE, GAUSSIAN, VECTOR = m.Laplace(1.0), m.Gaussian(1.0, 1e-5), m.LaplaceVector(1.0)

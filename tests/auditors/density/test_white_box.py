@@ -4,11 +4,11 @@ limits, densities that are wrong.
 
 import json
 import math
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from densities import Bent, Normal
 from scipy.stats import norm
 
 from dpwitness import mechanisms as m
@@ -23,34 +23,6 @@ from dpwitness.core.protocols.capabilities import log_density_at
 KEPT = (Verdict.CERTIFIED, Verdict.SUPPORTED)  # which of them depends on whether a proof applies
 ZERO_ONE = m.Pair(np.array([0.0]), np.array([1.0]), "replace-one")
 GAUSSIAN = m.Gaussian(1.0, 1e-5)
-
-
-@dataclass(frozen=True)
-class Bent:
-    """A mechanism whose density (and sampler) are put through functions: the mutations."""
-
-    inner: object
-    density: object = None
-    noise: float = 1.0
-
-    def sample(self, dataset, size, rng):
-        rows = self.inner.sample(dataset, size, rng)
-        return dataset.sum() + self.noise * (rows - dataset.sum()) if self.noise != 1 else rows
-
-    def log_density(self, outputs, dataset):
-        value = self.inner.log_density(outputs, dataset)
-        return value if self.density is None else self.density(value, outputs, dataset)
-
-
-@dataclass(frozen=True)
-class Normal:
-    """N(dataset, I)."""
-
-    def sample(self, dataset, size, rng):
-        return dataset + rng.standard_normal((size, dataset.size))
-
-    def log_density(self, outputs, dataset):
-        return norm.logpdf(outputs - dataset).sum(axis=1)
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def distinct(items):
 
 
 def test_different_outputs_stay_different():
-    """Types and texts; parts of outputs of each type are in `encoding/test_output_leaves.py`."""
+    """Types and texts; parts of outputs of each type are in `test_output_leaves.py`."""
     items = [
         None,
         True,
