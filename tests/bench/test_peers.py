@@ -148,37 +148,3 @@ def test_the_largest_attack_within_the_budget_counts(constant):
     answer, cost, size = driver._largest(attempt, 5.0)
     assert answer is not None and answer.bound == size and 4.0 <= cost <= 5.0
     assert driver._largest(lambda size, limit: (None, 1000.0), 5.0)[0] is None
-
-
-def test_a_cost_that_grows_slowly_allows_more_runs():
-    def attempt(size, limit):
-        cost = 0.45 + 2.2 * min(size / 3e5, 1.0) + size / 1e8  # learning has a largest cost
-        return (Answer(False, float(size)) if cost <= limit else None), cost
-
-    assert all(driver._largest(attempt, 4.0, first)[2] > 4e7 for first in (10_000, 300_000))
-
-
-def test_a_first_attack_that_fails_while_it_compiles_does_not_count():
-    def fails(size, limit):
-        raise ValueError("too short")
-
-    assert driver._warmed_up(fails, 5.0) and driver._warmed_up(
-        lambda size, limit: (Answer(False), limit), 5.0
-    )
-    assert not driver._warmed_up(lambda size, limit: (None, limit), 5.0)
-
-
-def test_an_attack_is_ended_at_its_processor_time():
-    def burn():
-        while True:
-            sum(range(1000))
-
-    answer, cost = driver._timed(burn, 0.05)
-    assert answer is None and cost >= 0.04
-    with pytest.raises(KeyError):
-        driver._timed(lambda: {}["error"], 5.0)
-
-
-def test_every_tool_has_a_driver_with_its_name():
-    folder = campaigns.ROOT / "benchmarks" / "peers" / "drivers"
-    assert all((folder / f"{name}.py").is_file() for name in tools())

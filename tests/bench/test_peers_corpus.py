@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from dpwitness.benchmarks.peers import corpus_campaign as campaigns
-from dpwitness.benchmarks.peers import corpus_page, recordings
+from dpwitness.benchmarks.peers import corpus_page
 from dpwitness.benchmarks.peers.campaign import Run
 from dpwitness.benchmarks.peers.corpus_campaign import (
     BUDGETS,
     SEED,
     corpus_campaign,
-    entries,
     missed,
     stored,
 )
@@ -174,14 +173,3 @@ def test_recall_counts_what_a_tool_can_express_and_names_what_only_a_peer_finds(
     )
     text = "\n".join(corpus_page.section(runs, 42))
     assert "the first 3 in an order" in text and corpus_page.section({}, 42) == []
-
-
-def test_the_order_of_entries_is_fixed():
-    found = entries()
-    assert len({one.name for one in found}) == len(found) >= 25
-    assert (
-        [one.name for one in found]
-        == [one.name for one in entries()]
-        != sorted(one.name for one in found)
-    )
-    assert recordings.recording(found[0], 60.0).name == f"{found[0].name}-60.npz"

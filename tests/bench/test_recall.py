@@ -9,15 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from dpwitness.benchmarks.recall import campaign as campaigns
-from dpwitness.benchmarks.recall.campaign import (
-    NOT_INSTALLED,
-    Run,
-    campaign,
-    command,
-    read,
-    store,
-    stored,
-)
+from dpwitness.benchmarks.recall.campaign import NOT_INSTALLED, Run, campaign, command, read, stored
 from dpwitness.benchmarks.recall.corpus import (
     FOLDER,
     SECOND,
@@ -234,14 +226,6 @@ def test_the_smoke_check_finds_a_target_that_cannot_run_and_a_wrong_release(
     )
 
 
-@pytest.mark.parametrize(
-    ("found", "audited", "low", "high"),
-    [(9, 10, 0.5550, 0.9975), (0, 0, 0.0, 1.0), (10, 10, 0.6915, 1.0)],
-)
-def test_intervals_are_exact(found, audited, low, high):
-    assert Recall(found, audited).interval == pytest.approx((low, high), abs=1e-4)
-
-
 def test_the_published_runs_are_of_the_corpus_and_every_miss_has_a_cause():
     entries = {entry.name: entry for entry in corpus()}
     for found in stored().values():
@@ -255,13 +239,3 @@ def test_the_published_runs_are_of_the_corpus_and_every_miss_has_a_cause():
         assert not wrong or causes().get(f"{found.entry} {found.side}"), (
             f"{found.entry} {found.side} has no cause in causes.toml"
         )
-
-
-def test_runs_are_stored_in_order(tmp_path):
-    file = tmp_path / "runs.json"
-    store([run("b"), run("a", "after"), run("a")], file)
-    assert [found["entry"] + found["side"] for found in json.loads(file.read_text())["runs"]] == [
-        "aafter",
-        "abefore",
-        "bbefore",
-    ]

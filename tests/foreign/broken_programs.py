@@ -1,4 +1,35 @@
-"""Programs that break the protocol in one way each, made from one that keeps it."""
+"""Programs that break the protocol in one way each, made from one that keeps it, and programs that
+print their outputs.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from dpwitness import Pair, Target, mechanisms
+
+SHIMS = Path(mechanisms.__path__[0]) / "wrappers" / "programs" / "shims"
+VECTORS = json.loads((SHIMS / "vectors.json").read_text())
+TOOLS = {  # the compiler or interpreter of each language
+    "cpp": "g++",
+    "rust": "rustc",
+    "go": "go",
+    "java": "javac",
+    "javascript": "node",
+    "r": "Rscript",
+}
+NEAR = Pair(np.array([0.0]), np.array([1.0]))
+PYTHON = [sys.executable, "-I", "-S"]
+ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
+NORMAL = (
+    "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = "
+    "int(os.environ['DPWITNESS_SIZE']); "
+)
+WRONG = (
+    "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
+)
 
 GOOD = """
 import json, math, os, random, struct, sys, time
@@ -432,3 +463,12 @@ BROKEN = {
 def broken(name):
     """Its text."""
     return GOOD.replace("#BREAK", BROKEN[name][0])
+
+
+def rng(seed=1):
+    return np.random.default_rng(seed)
+
+
+def text(code, *arguments, runs="batch"):
+    """Return a target that prints its outputs."""
+    return Target(command=[*PYTHON, "-c", code, *arguments], text=runs)

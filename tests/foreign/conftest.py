@@ -1,12 +1,15 @@
 """Fixtures of the tests of targets in other processes and interpreters."""
 
-import runpy
 import sys
 import venv
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from broken_programs import GOOD
 
 from dpwitness.mechanisms.wrappers.programs import Target
 from dpwitness.mechanisms.wrappers.programs.worker_process import close_all
@@ -120,22 +123,8 @@ def hangs(dataset, size, rng):
     time.sleep(60)
 
 @target()
-def slow(dataset, size, rng, note=""):
-    with open(note, "a") as file:
-        file.write(f"{os.getpid()}\\n")
-    time.sleep(0.2)
-    return rng.random(size)
-
-@target()
 def eats(dataset, size, rng):
     return np.ones(2**29).sum() + np.zeros(size)
-
-@target()
-def prints(dataset, size, rng):
-    print("x" * 10**6)
-    sys.stderr.write("y" * 10**6)
-    os.write(1, b"raw")
-    return rng.random(size)
 
 @target(batch=8)
 def in_eights(dataset, size, rng):
@@ -229,11 +218,10 @@ def foreign(tmp_path_factory):
 @pytest.fixture
 def program(tmp_path):
     """A target of the specimen, with something put in."""
-    good = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))["GOOD"]
 
     def make(put_in="", **options):
         file = tmp_path / f"specimen{len(list(tmp_path.iterdir()))}.py"
-        file.write_text(good.replace("#BREAK", put_in))
+        file.write_text(GOOD.replace("#BREAK", put_in))
         return Target(command=[sys.executable, "-I", "-S", str(file)], **options)
 
     return make

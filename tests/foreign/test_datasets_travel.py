@@ -11,7 +11,6 @@ import dpwitness as dpw
 from dpwitness.auditors.witnesses.parquet_files import ENTRIES, has_frame_files
 from dpwitness.auditors.witnesses.witness_reader import load_json
 from dpwitness.core.values.json_codec import from_jsonable
-from dpwitness.mechanisms.wrappers.programs import worker_pool
 from dpwitness.reports.audit.document import read_document
 from dpwitness.reports.audit.report import write_document, write_report
 
@@ -67,27 +66,6 @@ def big(rows=100_000):
     )
     frame.loc[3, "text"] = None
     return frame
-
-
-@pytest.mark.slow
-def test_a_frame_of_many_rows_is_one_transfer_a_worker(target, monkeypatch):
-    """2.9 MB each: two datasets are sent once each, however many batches are run on them."""
-    sent = []
-    send = worker_pool.Worker.send
-
-    def counted(self, parts, deadline):
-        sent.append(sum(len(part) for part in parts))
-        return send(self, parts, deadline)
-
-    monkeypatch.setattr(worker_pool.Worker, "send", counted)
-    frame = big()
-    pair = dpw.Pair(frame, frame[frame.user != 7], "add-remove", unit="user")
-    found = target("total")
-    for batch in range(20):
-        for side in (pair.d0, pair.d1):
-            found.sample(side, 10, np.random.default_rng(batch))
-    assert sum(size > 1_000_000 for size in sent) == 2
-    assert sorted(sent)[-3] < 1000 and len(sent) >= 40
 
 
 def test_a_frame_that_changed_before_it_was_paired_again_is_sent_anew(target):

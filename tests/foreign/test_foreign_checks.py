@@ -159,18 +159,6 @@ def test_the_decorator_takes_expected_failures_from_the_file(file, tmp_path):
     check(mechanism)
 
 
-@pytest.mark.slow
-def test_new_template_runs_as_it_is(shell):
-    written = shell.dpwitness("targets", "new", "mine.py")
-    assert written.returncode == 0 and "dpwitness check mine.py" in written.stdout
-    assert len([line for line in TEMPLATE.splitlines() if line and not line.startswith("# ")]) <= 10
-    checked = shell.dpwitness("check", "mine.py", "--trials", "50000")
-    assert checked.returncode == 0, checked.stdout
-    assert "mine:noisy_sum: 14 passed, 4 skipped" in checked.stdout
-    again = shell.dpwitness("targets", "new", "mine.py")
-    assert again.returncode == 2 and "File exists" in again.stderr
-
-
 def test_check_exits_by_what_it_found(shell, file, foreign):
     found = shell.dpwitness(
         "check",
@@ -201,50 +189,6 @@ def test_targets_that_cannot_be_checked_are_told_and_the_others_are_checked(shel
         every.stdout
     )
     assert "two:noisy_sum: 1 passed" in every.stdout and "two:again: 1 passed" in every.stdout
-
-
-def test_audit_in_another_interpreter(shell, file, foreign):
-    found = shell.dpwitness(
-        "audit",
-        f"{file}:leaky",
-        "--python",
-        foreign,
-        "--trials",
-        "100000",
-        "--report",
-        "out",
-        "--workers",
-        "2",
-    )
-    assert found.returncode == 1 and found.stdout.startswith("VIOLATED: epsilon > 1.0"), (
-        found.stdout + found.stderr
-    )
-    (witness,) = (shell.folder / "out").glob("witness-*.json")
-    assert (
-        shell.dpwitness("replay", witness).returncode
-        == shell.dpwitness("replay", witness, "--allow", foreign).returncode
-        == 2
-    )
-    assert (
-        shell.dpwitness(
-            "replay", witness, "--seed", "8", "--allow", foreign, "--allow", f"{file}:leaky"
-        ).returncode
-        == 1
-    )
-    # without --python a function of a target file runs in a worker of this interpreter
-    assert shell.dpwitness("audit", f"{file}:promises_nothing", "--trials", "2000").returncode == 2
-
-
-def test_what_a_file_raises_is_shown_without_our_frames(shell):
-    (shell.folder / "bad.py").write_text("def helper():\n    return {}['x']\n\nhelper()\n")
-    found = shell.dpwitness("audit", "bad.py:f", "--python", os.fspath(os.sys.executable))
-    assert found.returncode == 2
-    assert (
-        "bad.py" in found.stderr
-        and "return {}['x']" in found.stderr
-        and "KeyError: 'x'" in found.stderr
-    )
-    assert "foreign" not in found.stderr and "importlib" not in found.stderr
 
 
 def test_targets_are_listed_with_their_state(shell, tmp_path):

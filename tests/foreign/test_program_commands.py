@@ -2,33 +2,17 @@
 text programs.
 """
 
-import runpy
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from broken_programs import GOOD, NEAR, NORMAL, rng, text
 
-from dpwitness import InvalidArgument, Pair, Target, Verdict, audit
+from dpwitness import InvalidArgument, Target
 from dpwitness.auditors.audit.audit import timed
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.protocols.mechanism import MechanismFailed
-from dpwitness.executors.pools import executor
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
-
-_SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
-
-
-BROKEN, GOOD, broken = (_SPECIMENS[name] for name in ("BROKEN", "GOOD", "broken"))
-
-
-NEAR = Pair(np.array([0.0]), np.array([1.0]))
-PYTHON = [sys.executable, "-I", "-S"]
-ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
-
-
-def rng(seed=1):
-    return np.random.default_rng(seed)
 
 
 @pytest.mark.parametrize(
@@ -66,19 +50,6 @@ def test_a_home_is_no_matter_of_a_shell(tmp_path, monkeypatch):
     assert str(Target(command=["~/mine"]).claim) == "pure:1"
 
 
-@pytest.mark.slow
-def test_programs_on_other_processes_give_the_counts_of_this_one(program):
-    target = program(WRONG)
-    with executor("processes:2") as pool:
-        there = audit(target, trials=4000, seed=4, executor=pool, **ALONE)
-    here = audit(target, trials=4000, seed=4, **ALONE)
-    assert there.tally == here.tally and there.verdict is here.verdict is Verdict.VIOLATED
-
-
-def sample_of(target):
-    return target.sample(np.zeros(1), 3, rng()).tolist()
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -94,16 +65,6 @@ def sample_of(target):
 def test_arguments_that_cannot_be(options, said):
     with pytest.raises(InvalidArgument, match=said):
         Target(**options)
-
-
-NORMAL = (
-    "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = "
-    "int(os.environ['DPWITNESS_SIZE']); "
-)
-
-
-def text(code, *arguments, runs="batch"):
-    return Target(command=[*PYTHON, "-c", code, *arguments], text=runs)
 
 
 def test_one_output_a_line():
@@ -145,8 +106,3 @@ def test_a_program_that_is_started_for_each_batch_is_priced_by_batches():
         + "import time; time.sleep(0.002 * n); print(*[g.random() for _ in range(n)], sep=chr(10))"
     )
     assert timed(slow, claim=parse_claim("pure:1"), pair=NEAR).run > 0.002
-
-
-WRONG = (
-    "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
-)

@@ -4,7 +4,6 @@ commands, and replays.
 
 import json
 import pickle
-import runpy
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +12,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from broken_programs import (
+    ALONE,
+    BROKEN,
+    GOOD,
+    NEAR,
+    PYTHON,
+    SHIMS,
+    TOOLS,
+    VECTORS,
+    WRONG,
+    broken,
+    rng,
+    text,
+)
 
-from dpwitness import InvalidArgument, Pair, Target, Verdict, audit, mechanisms, trace
+from dpwitness import InvalidArgument, Target, Verdict, audit, trace
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.workers.rounds import run_side
 from dpwitness.benchmarks.protocol import conformance
@@ -24,18 +37,6 @@ from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.cli import main
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.mechanisms.wrappers.programs.worker_process import _idle
-
-_SPECIMENS = runpy.run_path(str(Path(__file__).with_name("broken_programs.py")))
-BROKEN, GOOD, broken = (_SPECIMENS[name] for name in ("BROKEN", "GOOD", "broken"))
-SHIMS = Path(mechanisms.__path__[0]) / "wrappers" / "programs" / "shims"
-VECTORS = json.loads((SHIMS / "vectors.json").read_text())
-NEAR = Pair(np.array([0.0]), np.array([1.0]))
-PYTHON = [sys.executable, "-I", "-S"]
-ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
-
-
-def rng(seed=1):
-    return np.random.default_rng(seed)
 
 
 def first_fault(target, limit):
@@ -306,31 +307,6 @@ def test_a_program_cannot_be_traced(program):
         trace(program(), NEAR, "pure:1")
 
 
-NORMAL = (
-    "import random, os; g = random.Random(os.environ['DPWITNESS_SEED']); n = "
-    "int(os.environ['DPWITNESS_SIZE']); "
-)
-
-
-def text(code, *arguments, runs="batch"):
-    return Target(command=[*PYTHON, "-c", code, *arguments], text=runs)
-
-
-TOOLS = {
-    "cpp": "g++",
-    "rust": "rustc",
-    "go": "go",
-    "java": "javac",
-    "javascript": "node",
-    "r": "Rscript",
-}
-
-
-WRONG = (
-    "_draw = draw\ndef draw(v, n, s): return [sum(v) + (x - sum(v)) / 2 for x in _draw(v, n, s)]"
-)
-
-
 def test_audit_check_trace_and_replay_of_a_program(shell):
     (shell.folder / "mine.py").write_text(GOOD.replace("#BREAK", WRONG))
     command = f"{sys.executable} -S mine.py"
@@ -407,30 +383,6 @@ def test_audit_check_trace_and_replay_of_a_program(shell):
 )
 def test_usage(arguments, said, capsys):
     assert main(arguments) in (2, 3) and said in "".join(capsys.readouterr())
-
-
-def test_check_of_a_program_that_prints(tmp_path, capsys):
-    (tmp_path / "noise.py").write_text(
-        NORMAL
-        + "import sys; x = sum(eval(sys.argv[1]))\nfor _ in range(n): print(x + g.gauss(0, 1))"
-    )
-    command = f"{sys.executable} -S {tmp_path / 'noise.py'} {{dataset}}"
-    domain = '{"kind": "Records", "size": 1, "low": 0, "high": 1}'
-    stated = [
-        "check",
-        "--command",
-        command,
-        "--text",
-        "--claim",
-        "gdp:1",
-        "--domain",
-        domain,
-        "-k",
-        "one_output",
-    ]
-    assert main([*stated, "--trials", "4000"]) == 0
-    out = capsys.readouterr().out
-    assert "noise.py: claim gdp:1, domain Records(size=1" in out and "failed" not in out
 
 
 def test_protocol_tells_each_step(program, capsys):

@@ -1,6 +1,5 @@
 """Shims of other languages: the protocol, the random numbers, and the published conversation."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -8,15 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from broken_programs import ALONE, SHIMS, TOOLS, VECTORS
 
-from dpwitness import Pair, Target, Verdict, audit, mechanisms
+from dpwitness import Target, Verdict, audit, mechanisms
 from dpwitness.benchmarks.protocol.conformance import check_protocol
 from dpwitness.mechanisms.wrappers.programs.program_messages import parse_hello
 
-SHIMS = Path(mechanisms.__path__[0]) / "wrappers" / "programs" / "shims"
-VECTORS = json.loads((SHIMS / "vectors.json").read_text())
-NEAR = Pair(np.array([0.0]), np.array([1.0]))
-ALONE = {"claim": "pure:1", "pair": NEAR, "confidence": 1 - 1e-7}
 JAVA = (
     "public final class Words { public static void main(String[] a) { Dpwitness.Rng r = new "
     "Dpwitness.Rng(new long[] {1, 2, 3, 4}); "
@@ -36,16 +32,6 @@ WORDS = {  # print words of the generator in each language
     "go": 'package main\nimport ("fmt"; "example/dpwitness")\nfunc main() { r := '
     "dpwitness.NewRng([4]uint32{1, 2, 3, 4});"
     ' for i := 0; i < 5; i++ { fmt.Printf("%016x\\n", r.Next()) } }',
-}
-
-
-TOOLS = {
-    "cpp": "g++",
-    "rust": "rustc",
-    "go": "go",
-    "java": "javac",
-    "javascript": "node",
-    "r": "Rscript",
 }
 
 

@@ -334,13 +334,12 @@ def documented():
 '''
 
 
-@pytest.mark.parametrize("extra", [("-p", "no:xdist"), ("-n", "2")])
-def test_a_marked_item_of_any_kind_is_audited_or_fails(shell, monkeypatch, extra):
+def test_a_marked_item_of_any_kind_is_audited_or_fails(shell, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     (shell.folder / "test_unaudited.py").write_text(UNAUDITED)
     (shell.folder / "conftest.py").write_text(OTHER_ITEMS)
     (shell.folder / "entries.yaml").write_text("")
-    ran = shell.pytest("--doctest-modules", "-rA", *extra)
+    ran = shell.pytest("--doctest-modules", "-rA", "-n", "2")
     outcomes = {
         name.partition(" ")[0]: (word, text)
         for word, name, text in re.findall(r"^([A-Z]+) \S*::(\S+)(.*)$", ran.stdout, re.M)

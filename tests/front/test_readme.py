@@ -71,14 +71,6 @@ def test_every_block_as_printed(shell, text):
     assert used == set(EXIT_CODES)
 
 
-def test_a_changed_line_is_noticed():
-    compare(["VIOLATED: epsilon > 1.1 certified"], ["VIOLATED: epsilon > 1.106 certified", "more"])
-    with pytest.raises(AssertionError):
-        compare(["VIOLATED: epsilon > 1.1 certified"], ["VIOLATED: epsilon > 1.13 certified"])
-    with pytest.raises(AssertionError):
-        compare(["VIOLATED: epsilon > 1.1 certified"], ["VIOLATED: at least 1.1"])
-
-
 def test_it_stays_short(text):
     assert len(text.splitlines()) <= 120
 

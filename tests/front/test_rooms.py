@@ -136,15 +136,6 @@ def test_no_arrow_up():
     assert upwards == []
 
 
-def test_a_circle_and_an_arrow_up_would_be_seen():
-    arrows = {"a": {"b"}, "b": {"c"}, "c": {"b"}}
-    assert circles(arrows) == {frozenset({"b", "c"})}
-    assert (
-        room_of("dpwitness.auditors.events.rules") == "dpwitness.auditors.events"
-        and room_of("dpwitness.cli") == "dpwitness"
-    )
-
-
 def test_a_folder_holds_few_files_and_says_what_they_are():
     for folder in {
         file.parent for root in [*FOLDERS.values(), ROOT / "tests"] for file in root.rglob("*.py")

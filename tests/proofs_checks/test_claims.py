@@ -25,12 +25,7 @@ from dpwitness.proofs_checks.engine import (
     supremum,
 )
 
-HOLDS, TIGHT, FAILS, OPEN = (
-    ClaimVerdict.HOLDS,
-    ClaimVerdict.HOLDS_TIGHT,
-    ClaimVerdict.FAILS,
-    ClaimVerdict.INCONCLUSIVE,
-)
+HOLDS, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
 
 
 def loss_over_epsilon(epsilon: float, n_lambda: float) -> float:

@@ -23,17 +23,14 @@ from dpwitness.proofs_checks.engine import (
     ClaimVerdict,
     Effort,
     adaptive_delta,
-    attained,
     audited,
     check,
     declarations,
     held_law,
-    identities,
-    unsatisfiable,
 )
 
 HOLDS, TIGHT, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS
-OPEN, PASSED = ClaimVerdict.INCONCLUSIVE, ClaimVerdict.NOT_REFUTED
+PASSED = ClaimVerdict.NOT_REFUTED
 
 
 @pytest.fixture
@@ -53,57 +50,6 @@ def test_ratios():
         [1, 1, 1], abs=1e-9
     )
     assert 0.49 < ratios["logistic, d = 1"] <= 0.5258 and 0.99 < ratios["logistic, d = 2"] <= 1
-
-
-@pytest.mark.parametrize(
-    ("id", "verdict", "share"),
-    [
-        ("JK-02", FAILS, 2.0),
-        ("JK-02-repair", TIGHT, 1.0),
-        ("JK-03", TIGHT, 1.0),
-        ("JK-04", HOLDS, 0.5),
-        ("JK-04-sharp", TIGHT, 1.0),
-    ],
-)
-def test_verdicts(id, verdict, share):
-    found = check(id, quick=True)
-    assert found.claim_verdict is verdict
-    assert found.evidence.enclosure.lower == pytest.approx(share - 1, abs=1e-9)
-
-
-def test_proofs_and_factor_two():
-    found = check("JK-06")
-    assert found.claim_verdict is FAILS and found.evidence.enclosure.lower == pytest.approx(1.0)
-    assert found.evidence.signs.positive == 1.0
-
-
-@pytest.mark.parametrize("regularization", [1.0, 37.0])
-def test_the_witness_proves_it_again(regularization):
-    found = check("JK-02", quick=True, seed=3, regularization=regularization)
-    assert found.claim_verdict is FAILS and found.witness["settings"] == {
-        "regularization": regularization
-    }
-
-
-@pytest.mark.parametrize(("convexity", "bound"), [(1, 1.99), (0.5, 2), (0.99, 2), (0.5, 3.9)])
-def test_distances_with_wrong_constants_are_possible(convexity, bound, effort):
-    found = unsatisfiable(effort, prediction_claims.distance_obligation(convexity, bound), text="")
-    assert found.verdict is FAILS and "d = " in found.text
-    assert attained(found, 1.0, "") is found
-
-
-@pytest.mark.parametrize(("bound", "strong"), [(0.99, True), (1.99, False), (1, False)])
-def test_norms_with_wrong_constants_are_possible(bound, strong, effort):
-    assert (
-        unsatisfiable(effort, prediction_claims.norm_obligation(bound, strong), text="").verdict
-        is FAILS
-    )
-
-
-@pytest.mark.parametrize("factor", [200, 399, 401])
-def test_other_factors_are_not_the_theorem(factor):
-    box, theorem = prediction_claims.box_and_theorem(factor)
-    assert identities(box - theorem, text="").verdict is FAILS
 
 
 def test_a_search_over_the_right_equation_refutes_nothing(effort):
@@ -189,10 +135,6 @@ def test_the_least_constant(delta, updates, least):
     )
 
 
-def test_the_repair_uses_less_than_a_tenth_of_the_promise():
-    assert check("JK-07-repair", epsilon=1.0, delta=1e-6).evidence.enclosure.upper < -0.9
-
-
 def test_potential():
     found = check("JK-08-potential", norm_bound=0.02, spread=math.log(2 * 2000 / 0.05))
     mechanism = interactive_claims.interactive(10**7, 0.02, 2000)
@@ -212,16 +154,6 @@ def test_the_printed_constant_is_enough():
         .function(effort, epsilon=1.0, delta=1e-6, updates=1.0)
         .numbers["fails below"]
         < 200
-    )
-
-
-def test_mutated_formulas_are_no_identities():
-    _, _, sigma, at = accuracy.constants(lambda at: at["C"] * at["n"])
-    assert (
-        identities(
-            3.2 * at["R"] ** 2 * at["C"] ** 2 / sigma**2 - at["C"] * at["n"], text=""
-        ).verdict
-        is FAILS
     )
 
 
@@ -273,24 +205,6 @@ def test_one_answer_in_closed_form():
     assert low < 2 / (math.sqrt(math.log(1e3)) * (1 - 2 * math.log1p(-1e-3))) < high
 
 
-def test_failures_over_boxes():
-    for id in ("JK-13", "JK-17-approximate", "JK-18-theorem-12"):
-        found = check(id)
-        assert (
-            found.claim_verdict is FAILS
-            and found.evidence.signs.positive > 0.95
-            and found.evidence.signs.negative == 0
-        ), id
-
-
-def test_transfer_error():
-    found = check("JK-12", quick=True)
-    assert found.claim_verdict is ClaimVerdict.UNDERSPECIFIED
-    # in a fixed dimension the noise averages out: faster than the bound
-    assert -1.1 < found.evidence.numbers["slope"] < -0.9
-    assert 0.05 < found.evidence.numbers["K"] < 0.3
-
-
 def test_composition_of_randomised_response():
     """By a binomial sum; the figures of the prior analysis are 6.308 and 4.775."""
     found = check("JK-17-slack")
@@ -309,13 +223,6 @@ def test_composition_of_randomised_response():
     assert reached.lower + 1 <= exact / 1e-6 * (1 + 1e-6) and exact / 1e-6 <= (
         reached.upper + 1
     ) * (1 + 1e-6)
-
-
-def test_sums_with_wrong_constants_are_possible():
-    # at epsilon = 10, delta = .01; a bound refutes nothing
-    effort = Effort(True, 60.0, 0, time.monotonic())
-    assert unsatisfiable(effort, transfer_claims.fit_obligation(2, 1), text="").verdict is FAILS
-    assert unsatisfiable(effort, transfer_claims.fit_obligation(1, 1), text="").verdict is HOLDS
 
 
 @pytest.mark.slow
@@ -355,15 +262,6 @@ def test_units():
     assert independent_claims.one_draw(0.1, 1.0) == 0.0
 
 
-@pytest.mark.slow
-def test_weights_alone_break_the_promise():
-    """False alarm with probability 1e-6."""
-    found = check("JK-15-weights", quick=True)
-    assert found.claim_verdict is FAILS and found.witness["target"]["target"].endswith(
-        ":TestDataIndependentLearner"
-    )
-
-
 def test_the_repair_by_first_principles():
     """rho of one mechanism, from its own noise scale and kappa."""
     mechanism = TestDataIndependentLearner(
@@ -392,25 +290,6 @@ def test_the_argument_closes_for_little_regularization_only():
         ).evidence.enclosure
         assert reached.lower + 1 == pytest.approx(own(n_lambda), rel=1e-9)
     assert own(90.0) < 1 < own(130.0)
-
-
-def test_rates_of_the_weights():
-    found = check("JK-16", quick=True)
-    assert found.claim_verdict is FAILS and -0.5 < found.evidence.numbers["slope"] < -0.3
-    assert check("JK-16-substitution").evidence.at["difference"] == "R**2/lambda**(1/3) - 1"
-
-
-def test_draws_with_wrong_constants_are_possible():
-    import z3
-
-    effort = Effort(True, 60.0, 0, time.monotonic())
-    for spread in (True, False):
-        assert (
-            unsatisfiable(
-                effort, *independent_claims.draw_obligations(z3.Q(49, 100), spread), text=""
-            ).verdict
-            is FAILS
-        )
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ from dpwitness.proofs_checks.engine import (
     mills,
 )
 
-HOLDS, TIGHT, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.HOLDS_TIGHT, ClaimVerdict.FAILS
+HOLDS, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.FAILS
 OPEN, PASSED = ClaimVerdict.INCONCLUSIVE, ClaimVerdict.NOT_REFUTED
 
 
@@ -338,17 +338,6 @@ def test_half_the_price_of_drawing_is_refuted(monkeypatch):
     assert check("JT-14-draws").claim_verdict is FAILS
 
 
-def response_delta(epsilon, odds, count):
-    """Hockey stick of k-fold randomised response."""
-    j = np.arange(count + 1)
-    return float(
-        np.sum(
-            binom.pmf(j, count, expit(odds))
-            * -np.expm1(np.minimum(epsilon - (2 * j - count) * odds, 0))
-        )
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("id", "epsilon", "delta", "rounds", "times"),
@@ -362,7 +351,7 @@ def test_games_are_randomised_response(id, epsilon, delta, rounds, times):
     found = check(id, quick=True, epsilon=epsilon, delta=delta, horizon=rounds)
     factor = math.log(2) if id == "JT-17" else 1.0
     odds = 2 * epsilon / math.sqrt(8 * rounds * factor * math.log(1 / delta))
-    exact = response_delta(epsilon, odds, rounds - 1)
+    exact = binomial_delta(epsilon, odds, rounds - 1)
     assert found.claim_verdict is FAILS
     assert found.evidence.numbers["delta_reached"] == pytest.approx(exact, rel=1e-3)
     assert exact / delta == pytest.approx(times, rel=0.02)
@@ -381,7 +370,7 @@ def test_limit_of_long_games():
         limit = (
             1 + float(gaussian_excess(arb(epsilon), arb(delta), per_log=2, per_epsilon=0))
         ) * delta
-        assert limit == pytest.approx(response_delta(epsilon, odds, 10**6), rel=5e-3)
+        assert limit == pytest.approx(binomial_delta(epsilon, odds, 10**6), rel=5e-3)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (4.0, 1e-2), (0.1, 1e-8)])

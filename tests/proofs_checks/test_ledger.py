@@ -158,26 +158,6 @@ def test_the_committed_page_is_that_of_the_committed_numbers(published):
         )
 
 
-def test_the_same_findings_give_the_same_bytes(tmp_path):
-    findings = [
-        found.to_json() | {"witness": found.witness}
-        for found in (check("CM-02"), check("JT-06-repair"))
-    ]
-    one, two = (write(findings, tmp_path / name).parent for name in "ab")
-    files = sorted(str(p.relative_to(one)) for p in one.rglob("*") if p.is_file())
-    assert files == [
-        "papers-checks.md",
-        "papers-cm.svg",
-        "papers-jt.svg",
-        "papers.json",
-        "papers.md",
-        "papers/witness-cm-02.json",
-    ]
-    for file in files:
-        assert (one / file).read_bytes() == (two / file).read_bytes()
-    assert "Laplace noise of standard deviation" in (one / "papers.md").read_text(encoding="utf-8")
-
-
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "home"))

@@ -11,7 +11,7 @@ from dpwitness.proofs_checks.claims.aggregation_claims import first_step_excess
 from dpwitness.proofs_checks.claims.ridge_claims import price_constant
 from dpwitness.proofs_checks.engine import ClaimVerdict, check, interval, times
 
-HOLDS, FAILS, OPEN = ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.INCONCLUSIVE
+HOLDS, FAILS = ClaimVerdict.HOLDS, ClaimVerdict.FAILS
 
 
 def test_products_of_ends():

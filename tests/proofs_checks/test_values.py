@@ -66,6 +66,16 @@ EXCESSES = [
     ("CM-07", {"epsilon": 1.0, "curvature": 1000.0}, math.log(1001) - 1, {"abs": 1e-9}),
     ("CM-07-line", {}, math.sqrt(2) - 1, {"abs": 1e-9}),
     ("CM-08-gamma", {"delta": 0.05}, gamma.sf(2 * math.log(20), 5) / 0.05 - 1, {"abs": 1e-9}),
+    *[
+        (id, {"quick": True}, share - 1, {"abs": 1e-9})
+        for id, share in (
+            ("JK-02", 2.0),
+            ("JK-02-repair", 1.0),
+            ("JK-03", 1.0),
+            ("JK-04", 0.5),
+            ("JK-04-sharp", 1.0),
+        )
+    ],
     ("JK-06", {}, 1.0, {"rel": 1e-6}),
     ("JK-13", {"prediction": 0.3, "accuracy": 0.5}, 1.0, {"rel": 1e-6}),
     ("JK-17-approximate", {"rounds": 100.0, "leak": 1e-4, "slack": 1e-6}, 9949.1, {"rel": 1e-4}),
@@ -81,6 +91,9 @@ EXCESSES = [
 NUMBERS = [
     ("JK-08", {"quick": True}, "B", 0.277, 1e-3),
     ("JK-09-theorem-3", {"quick": True}, "slope", 0.75, 0.01),
+    # in a fixed dimension the noise averages out: faster than the bound
+    ("JK-12", {"quick": True}, "slope", -1.0, 0.1),
+    ("JK-16", {"quick": True}, "slope", -0.4, 0.1),
     ("JT-08", {"epsilon": 0.3, "norm": 3.0, "curvature": 1.0}, "least_n", 445, 0),
     ("MN-03-W13", {}, "loss over epsilon", 1.1099, 1e-4),
     ("MN-06", {}, "exact price over bound", 1.0, 1e-12),

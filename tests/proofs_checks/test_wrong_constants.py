@@ -1,5 +1,7 @@
 """A wrong constant, a dropped term or another domain changes the verdict of a claim."""
 
+import time
+
 import pytest
 import sympy
 import z3
@@ -7,7 +9,12 @@ from flint import arb
 
 from dpwitness.auditors.audit.audit import audit
 from dpwitness.mechanisms import LogisticOutputPerturbation
-from dpwitness.proofs_checks.claims import independent_claims, interactive_claims
+from dpwitness.proofs_checks.claims import (
+    independent_claims,
+    interactive_claims,
+    prediction_claims,
+    transfer_claims,
+)
 from dpwitness.proofs_checks.claims.aggregation_claims import step_fails
 from dpwitness.proofs_checks.claims.glm_claims import wide_excess
 from dpwitness.proofs_checks.claims.logistic_claims import (
@@ -23,6 +30,7 @@ from dpwitness.proofs_checks.claims.transfer_claims import transfer_excess
 from dpwitness.proofs_checks.engine import (
     Box,
     ClaimVerdict,
+    Effort,
     at_most,
     audited,
     enclose,
@@ -210,6 +218,40 @@ def test_a_wrong_constant_changes_the_verdict_on_another_domain(
     id, domain, changes, verdict, mutated
 ):
     assert mutated(id, domain=domain, **changes) is verdict
+
+
+@pytest.mark.parametrize(
+    ("obligation", "verdict"),
+    [
+        *[
+            (lambda at=at: prediction_claims.distance_obligation(*at), FAILS)
+            for at in ((1, 1.99), (0.5, 2), (0.99, 2), (0.5, 3.9))
+        ],
+        *[
+            (lambda at=at: prediction_claims.norm_obligation(*at), FAILS)
+            for at in ((0.99, True), (1.99, False), (1, False))
+        ],
+        # at epsilon = 10, delta = .01; a bound refutes nothing
+        (lambda: transfer_claims.fit_obligation(2, 1), FAILS),
+        (lambda: transfer_claims.fit_obligation(1, 1), HOLDS),
+    ],
+)
+def test_an_obligation_with_a_wrong_constant_is_possible(obligation, verdict):
+    effort = Effort(True, 60.0, 0, time.monotonic())
+    assert unsatisfiable(effort, obligation(), text="").verdict is verdict
+
+
+@pytest.mark.parametrize("spread", [True, False])
+def test_draws_with_a_wrong_constant_are_possible(spread):
+    effort = Effort(True, 60.0, 0, time.monotonic())
+    obligations = independent_claims.draw_obligations(z3.Q(49, 100), spread)
+    assert unsatisfiable(effort, *obligations, text="").verdict is FAILS
+
+
+@pytest.mark.parametrize("factor", [200, 399, 401])
+def test_other_factors_are_not_the_theorem(factor):
+    box, theorem = prediction_claims.box_and_theorem(factor)
+    assert identities(box - theorem, text="").verdict is FAILS
 
 
 @pytest.mark.parametrize(("constant", "verdict"), [(200, HOLDS), (20, OPEN)])

@@ -4,7 +4,6 @@ what is accepted.
 
 import copy
 import json
-import math
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from dpwitness import audit_sensitivity, audit_utility
 from dpwitness.auditors import MeanBound
 from dpwitness.auditors.audit import options
 from dpwitness.cli import main
-from dpwitness.mechanisms import Gaussian, Laplace, Records
+from dpwitness.mechanisms import Laplace, Records
 from dpwitness.reports.comparison import intervals as limits
 from dpwitness.reports.comparison.compare import html, markdown, terminal
 from dpwitness.reports.comparison.intervals import BITS, VALUE, Guesses, intervals
@@ -280,31 +279,6 @@ def test_empty_reports_are_compared():
         bool(found)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ('{"schema_version": 1, "results": [', "is not a complete JSON file"),
-        ('{"schema_version": 99, "results": []}', "schema_version must be at most 1, got 99"),
-        (json.dumps(report(row(tally={"correct": "x"}))), "results[0].tally.wrong is missing"),
-        (
-            json.dumps(report(row(tally=TALLY | {"rounds": 1}))),
-            "correct + wrong must be at most rounds",
-        ),
-        (json.dumps(report(row(bit_level=3))), "results[0].bit_level must be an object, got 3"),
-        (json.dumps(report(row(accepted={"reason": 1}))), "results[0].accepted."),
-        (
-            json.dumps(report(row(kind="trace", audit={"verdict": "so so"}))),
-            "results[0].audit.verdict must be one of",
-        ),
-    ],
-)
-def test_bad_files_are_one_line(text, told, tmp_path, refused):
-    (tmp_path / "bad.json").write_text(text)
-    (tmp_path / "good.json").write_text(json.dumps(report(row())))
-    for files in (("bad.json", "good.json"), ("good.json", "bad.json")):
-        assert told in refused("compare", *(str(tmp_path / name) for name in files))
-
-
 def test_what_is_asked_is_checked(tmp_path):
     with pytest.raises(
         dpw.InvalidArgument, match="compare: old must be a path or a document, got int"
@@ -330,24 +304,6 @@ def test_what_is_asked_is_checked(tmp_path):
         )
         == 2
     )
-
-
-def test_a_bound_for_every_kind():
-    interval = intervals(row())[VALUE]
-    assert (
-        not interval.exceeds_bound(interval.low)
-        and interval.exceeds_bound(0.5 * interval.low)
-        and interval.exceeds_bound(0.0)
-    )
-    assert interval.guesses.upper_limit_for(interval.low) == pytest.approx(interval.high, rel=1e-6)
-    sure = intervals(row(tally={"correct": 500, "wrong": 0, "rounds": 1000, "directions": 1}))[
-        VALUE
-    ]
-    assert (
-        math.isinf(sure.high) and sure.exceeds_bound(1.0) and not sure.exceeds_bound(sure.low + 0.1)
-    )
-    exact = intervals(dpw.certify(Gaussian(1.0, 1e-5), name="g").to_json())[VALUE]
-    assert not exact.exceeds_bound(exact.low) and exact.exceeds_bound(0.99 * exact.low)
 
 
 def test_a_fingerprint_is_of_what_is_broken_and_not_of_the_run():

@@ -202,6 +202,13 @@ def result_with(**fields):
             )
         ),
         ('{"schema_version": 1, "results": 3}', "results must be a list"),
+        (result_with(tally={"correct": "x"}), "results[0].tally.wrong is missing"),
+        (result_with(bit_level=3), "results[0].bit_level must be an object, got 3"),
+        (result_with(accepted={"reason": 1}), "results[0].accepted."),
+        (
+            result_with(kind="trace", audit={"verdict": "so so"}),
+            "results[0].audit.verdict must be one of",
+        ),
     ],
 )
 def test_a_file_that_is_no_report_is_one_line(tmp_path, refused, content, reason):

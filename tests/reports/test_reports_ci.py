@@ -3,8 +3,6 @@ document; places; fingerprints.
 """
 
 import copy
-import dataclasses
-import functools
 import json
 import re
 import subprocess
@@ -16,9 +14,8 @@ import numpy as np
 import pytest
 from report_schemas import JUNIT, SARIF
 
-from dpwitness import InvalidArgument, Pair, Target, audit, audit_sensitivity, certify
+from dpwitness import InvalidArgument, Pair, audit, audit_sensitivity, certify
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.workers.loading import describe_target, place_of
 from dpwitness.cli import main
 from dpwitness.mechanisms import Gaussian, Laplace, Records
 from dpwitness.reports import result_json
@@ -220,33 +217,6 @@ def test_a_result_without_a_source_is_valid_and_says_so(document):
         valid_junit(document | {"results": [one]})
 
 
-@pytest.mark.slow
-def test_a_second_run_gives_the_same_fingerprints_and_another_claim_others(found):
-    def marks(result, **changed):
-        log = valid_sarif(build_document([result_json(result) | changed], title="t"))
-        return [
-            each["partialFingerprints"]["primaryLocationLineHash"]
-            for each in results_of(log)
-            if each["ruleId"] == "VALUE"
-        ]
-
-    options = {"pair": NEAR, "trials": 20_000, "bits": False}
-    first, again = (audit(leaky, claim="pure:1", seed=seed, **options) for seed in (1, 2))
-    assert (
-        first.epsilon_lower != again.epsilon_lower
-        and marks(first) == marks(again)
-        and len(marks(first)) == 1
-    )
-    assert marks(first) == marks(first, source={"file": "moved.py", "line": 99})
-    assert marks(audit(leaky, claim="pure:1.5", seed=1, **options)) != marks(first)
-    assert marks(first, relation="add-remove") != marks(first)
-    twice = results_of(valid_sarif(build_document([first, again], title="t")))
-    assert [each["partialFingerprints"]["primaryLocationLineHash"][-2:] for each in twice] == [
-        ":1",
-        ":2",
-    ]
-
-
 def test_what_was_accepted_or_is_expected_is_suppressed(document, found):
     reason = {
         "reason": "rewritten [in May](javascript:x)",
@@ -355,76 +325,6 @@ def test_the_summary_answers_first_and_ranks_the_worst_first(document, found, tm
         "The table is left out" in append_summary(document, page).read_text()[999_000:]
         and page.stat().st_size < 2**20
     )
-
-
-class Wrapper:
-    def sample(self, dataset, size, rng):
-        return leaky(dataset, size, rng)
-
-
-@dataclasses.dataclass(frozen=True)
-class Scaled:
-    scale: float = 1.0
-
-    def sample(self, dataset, size, rng):
-        return leaky(dataset, size, rng)
-
-
-class Strange:
-    def __getattr__(self, name):
-        raise RuntimeError(name)
-
-
-@pytest.mark.slow
-def test_places_of_all_kinds_of_mechanisms(monkeypatch, tmp_path):
-    near, away = HERE.parent, tmp_path
-    anonymous = lambda dataset, size, rng: leaky(dataset, size, rng)  # noqa: E731
-    mine = {
-        leaky: "def leaky",
-        functools.partial(leaky, rng=None): "def leaky",
-        Wrapper().sample: None,
-        Wrapper(): "class Wrapper",
-        Scaled(2.0): "@dataclasses.dataclass",
-        anonymous: None,
-        Target(str(HERE), "leaky"): "def leaky",
-    }
-    for mechanism, text in mine.items():
-        for folder, file in ((near, HERE.name), (HERE.parents[1], f"reports/{HERE.name}")):
-            found = place_of(mechanism, None, folder)
-            assert found["file"] == file and (text is None or found["line"] == line_of(text)), (
-                mechanism
-            )
-        assert place_of(mechanism, None, away)["file"].endswith(HERE.name)
-        assert not place_of(mechanism, None, away)["file"].startswith(("/", ".."))
-    monkeypatch.chdir(tmp_path)
-    for known in (place_of(Laplace(1.0), None), place_of(None, describe_target(Laplace(1.0)))):
-        assert known["file"] == "dpwitness/mechanisms/textbook/additive.py" and known["line"] > 1
-    assert (
-        place_of(Target("diffprivlib", "laplace"), None)["file"]
-        == "dpwitness/benchmarks/libraries/diffprivlib/diffprivlib_targets.py"
-    )
-    assert (
-        place_of(None, {"target": "dpwitness:no_such"}) is None
-        or "dpwitness" in place_of(None, {"target": "dpwitness:no_such"})["file"]
-    )
-    assert place_of(Strange(), None) is None  # and no error
-    assert (
-        place_of(len, None) is None
-        and place_of(None, None) is None
-        and place_of(None, {"target": "no_module_of_this_name:f"}) is None
-    )
-    (tmp_path / "own.py").write_text(
-        "\n\ndef f(dataset, size, rng):\n    return rng.random(size)\n"
-    )
-    assert place_of(None, {"target": "own.py:f"}) == {"file": "own.py", "line": 3}
-    told = subprocess.run(
-        [sys.executable, "-c",
-            "from dpwitness.auditors.workers.loading import place_of\n"
-            "print(place_of(lambda: 0, None))"
-            ],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert told.stdout.strip() == "None"  # typed in: there is no file
 
 
 def test_a_document_with_a_wrong_source_is_refused(document, tmp_path):

@@ -148,9 +148,6 @@ def test_a_guess_changes_the_verdict_and_nothing_else(suspects):
         found.headline().startswith("SUSPECT: epsilon > ")
         and "if it is what the library promises" in found.headline()
     )
-
-
-def test_exit_codes_differ(suspects):
     assert [exit_code(each) for each in suspects] == [1, 3] and exit_code(
         suspects[1], bits=True
     ) == 3

@@ -5,16 +5,13 @@ same twice.
 import json
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from dataclasses import asdict
 
-import numpy as np
 import pytest
-from statsmodels.stats.multitest import multipletests
 
 from dpwitness.auditors.statistics.certificate import Tally, certified_point
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict
-from dpwitness.reports import card_for, holm, result_json, write_report
+from dpwitness.reports import card_for, result_json, write_report
 from dpwitness.reports.cards.cards import _CARDS
 from dpwitness.reports.phrasing.wording import dataset, differences
 
@@ -117,13 +114,6 @@ def test_a_violation_in_the_low_bits_is_told_apart(tmp_path):
     ).is_file() and "The witness file names no mechanism" in text
 
 
-@pytest.mark.slow
-def test_holm_is_statsmodels_holm():
-    for seed in range(20):
-        p = np.random.default_rng(seed).uniform(size=seed + 2) ** 4
-        np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1], rtol=1e-13)
-
-
 def test_the_family_keeps_what_survives_and_names_what_does_not(tmp_path):
     """p = 1e-5 and 0.004 of four at error 0.01: Holm multiplies them by 4 and 3, so the second does
     not survive.
@@ -153,31 +143,6 @@ def test_the_family_keeps_what_survives_and_names_what_does_not(tmp_path):
         "INCONCLUSIVE": 0,
         "ERROR": 0,
     }
-
-
-def refuse(word):
-    raise AssertionError(f"{word} is no JSON")
-
-
-def test_json_is_strict_and_makes_the_report_again(tmp_path):
-    odd = audit(
-        detectable=float("inf"),
-        limit=np.float64("nan"),
-        epsilon_lower=np.float64(1.1056),
-        extra=np.arange(3),
-    )
-    first = write_report([odd, audit("other")], tmp_path / "one", title="t", plots=False)
-    stored = json.loads((tmp_path / "one" / "audit.json").read_text(), parse_constant=refuse)
-    assert (
-        stored["schema_version"] == 1
-        and stored["results"][0]["detectable"] == "inf"
-        and stored["results"][0]["extra"] == [0, 1, 2]
-    )
-    again = write_report(stored["results"], tmp_path / "two", title="t", plots=False)
-    assert again.read_text() == first.read_text()
-    assert sorted(p.name for p in (tmp_path / "two").iterdir()) == sorted(
-        p.name for p in (tmp_path / "one").iterdir()
-    )
 
 
 class Enclosure(Result):
@@ -235,43 +200,6 @@ def test_long_datasets_are_cut_and_their_difference_is_shown():
         dataset({"$type": "object", "class": "m:Records", "fields": {"x": [1, 2], "n": 3}})
         == "Records(x=[1, 2], n=3)"
     )
-
-
-CURVES = {
-    "kind": "white box", "name": "exact", "verdict": "CERTIFIED", "headline": "CERTIFIED", "claim": "gdp:1",
-    "profile": {"epsilons": [0.0, 0.5, 1.0], "delta_lower": [0.3, 0.2, 0.1], "delta_upper": [0.31, 0.21, 0.11]},
-    "tradeoff": {"fpr": [0.0, 0.5, 1.0], "tpr_lower": [0.0, 0.8, 1.0], "tpr_upper": [0.0, 0.81, 1.0]},
-}  # fmt: skip
-
-
-@pytest.mark.slow
-def test_plots_are_valid_and_the_same_twice(tmp_path):
-    claims = ["pure:1", "approx:1,1e-5", "gdp:1", "zcdp:0.5", "rdp:2,0.5"]
-    even = {"correct": 5_000, "wrong": 5_000, "rounds": 20_000, "directions": 2}
-    results = [audit(f"{claim} $x", claim=claim) for claim in claims]
-    rare = {"correct": 2200, "wrong": 60, "rounds": 2_000_000, "directions": 1}
-    results += [CURVES, audit("zero", "INCONCLUSIVE", tally=even, parameter_lower=0.0)]
-    results += [
-        audit("rare", tally=rare, parameter_lower=3.22),
-        audit("far", detectable="inf", parameter_lower="inf"),
-    ]
-    for run in ("one", "two"):
-        write_report(results, tmp_path / run, title="t")
-    files = sorted(p.name for p in (tmp_path / "one").glob("*.svg"))
-    assert len(files) == 2 * len(results) + 1
-    text = (tmp_path / "one" / "audit.md").read_text()
-    for file in files:
-        first = (tmp_path / "one" / file).read_bytes()
-        assert first == (tmp_path / "two" / file).read_bytes(), file
-        assert ET.fromstring(first).tag == "{http://www.w3.org/2000/svg}svg" and f"({file})" in text
-    words = (tmp_path / "one" / "profile-pure-1-x.svg").read_text()
-    assert (
-        "epsilon &gt; 1.106 at delta = 0" in words
-        and "violated here" in words
-        and "claimed: pure:1" in words
-    )
-    assert "violated here" not in (tmp_path / "one" / "profile-zero.svg").read_text()
-    assert "enclosure: at most" in (tmp_path / "one" / "profile-exact.svg").read_text()
 
 
 def test_matplotlib_is_imported_only_to_draw(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from dpwitness.benchmarks.pages.reproductions import accuracy as acc
 from dpwitness.benchmarks.pages.reproductions import logistic as lr
-from dpwitness.benchmarks.pages.reproductions.__main__ import SEED, figure_2_cell, write
+from dpwitness.benchmarks.pages.reproductions.__main__ import SEED, figure_2_cell
 from dpwitness.benchmarks.pages.reproductions.page import page
 
 PUBLISHED = Path(__file__).parents[2] / "reports" / "published"
@@ -43,14 +43,6 @@ def test_committed_cells_are_those_of_a_fresh_run(numbers, problem, method):
 
 def test_the_committed_page_is_that_of_the_committed_numbers(numbers):
     assert (PUBLISHED / "reproductions.md").read_text(encoding="utf-8") == page(numbers)
-
-
-def test_the_same_numbers_give_the_same_bytes(numbers, tmp_path):
-    first, second = write(numbers, tmp_path / "a"), write(numbers, tmp_path / "b")
-    assert len(first) == 6
-    for left, right in zip(first, second, strict=True):
-        assert left.read_bytes() == right.read_bytes()
-        assert b"<dc:date>" not in left.read_bytes()
 
 
 def test_epsilon_kept_is_the_formula_of_the_ledger(numbers):

@@ -59,18 +59,6 @@ def test_missing_values_stand_against_one_value():
     )
 
 
-def test_records_out_of_range_only_where_they_may_occur():
-    assert all(
-        ((d >= 0) & (d <= 1)).all() for pair in pairs_for(Records(5)) for d in (pair.d0, pair.d1)
-    )
-    assert any(pair.d1.max() > 1 for pair in pairs_for(Records(5, outside=True))[:4])
-
-
-def test_every_label_stays_where_classes_are_public():
-    for pair in pairs_for(Rows(5, ((0, 1),), (0, 1), every_label=True)):
-        assert all(set(d[:, -1]) == {0, 1} for d in (pair.d0, pair.d1))
-
-
 def test_one_label_turned_over_in_a_crowd():
     pairs = [p for p in pairs_for(Rows(2, labels=(0, 1))) if "label flipped, low" in p.why]
     changed = [

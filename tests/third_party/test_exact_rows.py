@@ -9,7 +9,6 @@ import pytest
 
 from dpwitness.benchmarks.pages import exact_audits
 from dpwitness.benchmarks.pages.exact_audits import (
-    _words,
     accountant_rows,
     exact_parts,
     finding_rows,
@@ -162,14 +161,6 @@ def test_names_that_no_target_file_mentions():
     """The adapter of NumPy mentions no name of this package."""
     found = uncovered("numpy", sys.executable, "iniconfig")
     assert "IniConfig" in found["others"] and found["public"] == len(found["others"])
-
-
-def test_words_of_a_target_file(tmp_path):
-    (tmp_path / "x_targets.py").write_text(
-        "from lib import Sum\nimport lib\nlib.zoo.Mean(1)  # Median\ngetattr(lib, 'Count')\n"
-    )
-    words = set(_words(tmp_path / "x_targets.py"))
-    assert {"Sum", "Mean", "zoo", "Count"} <= words and "Median" not in words
 
 
 def test_the_sections_count_refuted_rows_of_both_kinds():

@@ -36,8 +36,3 @@ def test_scores_that_are_neighbouring_floats():
     table = Table.build(scores, np.arange(len(scores)) % 2 == 0)
     assert table.ones.min() >= 0 and table.zeros.min() >= 0
     assert (table.ones.sum(), table.zeros.sum()) == (100, 100)
-
-
-def test_outputs_without_numbers():
-    result = audit(lambda dataset, size, rng: [None] * size, claim="pure:1", pair=PAIR, trials=2000)
-    assert result.verdict is Verdict.NOT_REFUTED

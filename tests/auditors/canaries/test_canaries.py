@@ -135,22 +135,6 @@ def test_one_guess_is_the_lemma_itself():
         assert not bounds.refutes(1, 1, 1, *dpw.GDP(mu).tangents(), edge * 0.999)
 
 
-def test_bounds_are_monotone():
-    v = np.arange(60, 101)
-    chance = bounds.chance(v, 100, 1.0, 1e-5, 1000)
-    assert np.all(np.diff(chance) < 0) and np.all(
-        np.diff(bounds.p_value(v, 100, 1.0, 1e-5, 1000)) <= 0
-    )
-    assert np.all(np.diff(bounds.p_value(90, 100, np.linspace(0, 5, 50), 1e-5, 1000)) >= 0)
-    assert np.all(np.diff(bounds.epsilons_refuted(v, np.full(v.size, 100), 1e-5, 1000, 0.05)) >= 0)
-    lower = [bounds.parameter_refuted(dpw.GDP(1.0), k, 100, 1000, 0.05) for k in (70, 80, 90, 100)]
-    assert lower == sorted(lower) and lower[0] < lower[-1]
-    alphas = [
-        bounds.parameter_refuted(dpw.GDP(1.0), 90, 100, 1000, alpha) for alpha in (0.001, 0.01, 0.1)
-    ]
-    assert alphas == sorted(alphas)
-
-
 def test_counting_is_stable_at_a_million():
     """Against balls of 300 bits, far in the tail."""
     with ctx.workprec(300):

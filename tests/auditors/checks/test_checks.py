@@ -86,14 +86,6 @@ def test_sound_mechanism_passes_everything():
     assert {finding.check for finding in report.findings} == set(CHECKS)
 
 
-@pytest.mark.slow
-def test_float_noise_fails_at_the_low_bits_only():
-    report = check_mechanism(Laplace(1.0))
-    assert [finding.check for finding in report.failed] == ["check_low_bits"]
-    expected = check_mechanism(Laplace(1.0), expected_failures={"check_low_bits": "float noise"})
-    assert expected.failed == ()
-
-
 def test_expected_failures_must_fail_and_exist():
     unexpected = check_mechanism(SOUND, expected_failures={"check_claim": "no reason"})
     assert "the check passes, but" in unexpected.failed[0].reason
@@ -159,26 +151,6 @@ def test_all_checks_together_keep_to_their_runs(trials, relation, raises):
         )
     if trials == 20_000:
         assert not any("raise trials" in f.reason for f in report.findings)
-
-
-@pytest.mark.slow
-def test_checks_keep_to_a_time_and_say_what_they_expect():
-    told = []
-    mechanism = Counting(Records(3))
-    report = check_mechanism(
-        mechanism,
-        seconds=8.0,
-        announce=told.append,
-        checks=["check_claim", "check_one_output_per_run"],
-    )
-    assert (
-        report.failed == ()
-        and len(told) == 1
-        and " runs at " in told[0]
-        and told[0].endswith("expected")
-    )
-    with pytest.raises(InvalidArgument, match="trials and seconds exclude each other"):
-        check_mechanism(mechanism, seconds=3.0, trials=2000)
 
 
 class Quiet(Counting):

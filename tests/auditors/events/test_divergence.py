@@ -6,8 +6,6 @@ from scipy.stats import binom
 
 from dpwitness import RDP, ZCDP, Pair, Verdict, audit
 from dpwitness.auditors.events.divergence import Binned, _mean_lower_limit, renyi_lower_bound
-from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.events.rules import Intervals
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
@@ -56,17 +54,3 @@ def test_gaussian_zcdp_is_certified_beyond_what_one_event_shows():
         unit_gaussian, claim=ZCDP(0.5), pair=PAIR, trials=200_000, confidence=1 - 1e-7, seed=4
     )
     assert tight.verdict is Verdict.NOT_REFUTED
-
-
-def test_binned_rule_survives_json():
-    rule = Binned(
-        (Intervals(0, np.array([0.5]), np.array([0.0, 1.0])),),
-        np.array([-0.5, 0.5]),
-        3.0,
-        False,
-        np.array([0.1, 0.2]),
-    )
-    again = read_event(rule.to_json())
-    assert isinstance(again, Binned)
-    assert again.order == 3.0 and not again.forward
-    np.testing.assert_array_equal(again.events[0].edges, [0.5])

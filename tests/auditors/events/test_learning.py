@@ -2,26 +2,12 @@
 symmetric law, priors learned before.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from dpwitness.auditors.density.limit import best_event, limit_of_law
-from dpwitness.auditors.events import learning
 from dpwitness.auditors.events.learning import expected_certificate, learn
-from dpwitness.auditors.events.outputs import Training, concatenate, encode, row_keys
-from dpwitness.auditors.events.posterior import (
-    CertificateGoal,
-    Draws,
-    Table,
-    draw_shares,
-    expected_again,
-    validated_choice,
-)
-from dpwitness.auditors.events.scorers import fit_model
-from dpwitness.benchmarks.power import oracle_at, specimens
-from dpwitness.mechanisms import BrokenSparseVector, Gaussian, NoisyMax, PureDP
+from dpwitness.auditors.events.outputs import encode
+from dpwitness.mechanisms import NoisyMax, PureDP
 
 
 def drawn(mechanism, number, seed=0):
@@ -29,43 +15,6 @@ def drawn(mechanism, number, seed=0):
     return [
         encode(mechanism.sample(dataset, number, rng), number) for dataset in (pair.d1, pair.d0)
     ]
-
-
-def test_counts_of_different_outputs_are_fitted_as_all_of_them_would_be():
-    outputs = drawn(BrokenSparseVector(1.0, length=6), 4_000)
-    data = Training.build(concatenate(outputs), 4_000, np.random.default_rng(0))
-    assert data.same is not None and data.same.max() < 64
-    by_count = fit_model(data)
-    by_row = fit_model(replace(data, same=None), by_count)  # with the same groups and precisions
-    np.testing.assert_allclose(by_count.score(data.matrix), by_row.score(data.matrix), atol=0.02)
-
-
-def test_outputs_that_do_not_repeat_are_not_counted():
-    outputs = drawn(Gaussian(1.0, delta=1e-5), 500)
-    assert Training.build(concatenate(outputs), 500, np.random.default_rng(0)).same is None
-
-
-def test_few_different_outputs_are_ranked_by_all_of_them(monkeypatch):
-    """The outputs on which two datasets differ may be one in a thousand: a part of the outputs
-    would not rank pairs.
-    """
-    rng = np.random.default_rng(1)
-    few, many = (
-        [encode(np.round(rng.laplace(side, 1.0, 2_000), places), 2_000) for side in (1.0, 0.0)]
-        for places in (0, 2)
-    )
-    few = [encode(np.clip(side.values[:, 0], -3, 3), 2_000) for side in few]
-
-    def ranks():
-        return [
-            expected_certificate(*sides, PureDP(1.0), alpha=0.01, rounds=10**5)
-            for sides in (few, many)
-        ]
-
-    of_all = ranks()
-    monkeypatch.setattr(learning, "_RANK_ROWS", 400)
-    of_part = ranks()
-    assert of_part[0] == of_all[0] and of_part[1] != of_all[1]
 
 
 def test_few_outputs_rank_a_loss_in_the_middle_of_their_range_above_noise():
@@ -130,91 +79,6 @@ def test_a_rare_output_is_not_given_up_for_noise():
         for seed in range(24)
     ]
     assert sum(0.0 in np.ravel(event.rows[:, 1:]) for event in found) >= 23
-
-
-def test_keys_of_rows_do_not_depend_on_the_rows_around_them():
-    matrix = np.random.default_rng(0).integers(-2, 3, (10_000, 3)) * 0.5
-    matrix[::7, 1] = np.nan
-    keys, single = (
-        row_keys(matrix),
-        np.concatenate([row_keys(matrix[at : at + 1]) for at in range(4_000, 4_200)]),
-    )
-    assert np.array_equal(keys[4_000:4_200], single) and np.array_equal(
-        row_keys(-(-matrix + 0.0)), keys
-    )
-
-
-@pytest.mark.slow
-def test_both_tails_of_noise_are_used():
-    """One-sided events certify .96 of what two-sided ones do; were bends not mirrored, 5 of these
-    12 would be one-sided.
-    """
-    gaussian = Gaussian(1.0, delta=1e-5)
-    found = [
-        learn(
-            *drawn(gaussian, 50_000, seed), gaussian.claim, alpha=0.05, rounds=2_000_000
-        ).event.directions
-        for seed in range(12)
-    ]
-    assert found.count(2) >= 10
-
-
-def test_priors_that_were_learned_before_are_where_learning_begins():
-    outputs = drawn(Gaussian(1.0, delta=1e-5), 10_000)
-    first = learn(*outputs, Gaussian(1.0, delta=1e-5).claim, alpha=0.05, rounds=100_000)
-    again = learn(
-        *outputs, Gaussian(1.0, delta=1e-5).claim, alpha=0.05, rounds=100_000, earlier=first
-    )
-    assert first.precision is not None and again.precision.keys() == first.precision.keys()
-    assert again.expected == pytest.approx(first.expected, rel=0.02)
-
-
-def test_the_best_event_has_the_value_of_the_limit():
-    found = next(specimens("laplace"))
-    best = best_event(found.law, found.mechanism.claim, 100_000, 0.05)
-    assert best.value == limit_of_law(found.law, found.mechanism.claim, 100_000, 0.05) > 0.9
-    assert 0 < best.wrong < best.right < 1 and best.directions == 2
-
-
-def test_an_oracle_of_many_seeds_reaches_the_limit():
-    """Of 51 seeds the median is within 5 %; false failure below 1e-9, for one audit's standard
-    error is 1 %.
-    """
-    median, low, worst = oracle_at(100_000, 51, [next(specimens("laplace"))], repeats=20)
-    assert median == low == worst == pytest.approx(1.0, abs=0.05)
-
-
-def test_a_weak_shift_of_laplace_noise_is_guessed_on_almost_all_outputs():
-    """The loss is flat outside of a short interval: a curve that bends freely finds by chance that
-    the tails have more.
-    """
-    goal, shift = CertificateGoal(PureDP(1.0), 0.05, 16_000), 0.2
-    guessed = []
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        label = rng.random(4000) < 0.5
-        table = Table.build(rng.laplace(size=4000) + np.where(label, shift, 0.0), label)
-
-        def draw(which, table=table, label=label, rng=rng):
-            part = table.half(label, which)
-            return np.arange(len(part.total)), Draws.of(
-                part.total, draw_shares(part, goal, rng), rng
-            )
-
-        choice, _ = validated_choice(draw, goal)
-        guessed.append(table.total[choice.upper :].sum() + table.total[: choice.lower].sum())
-    assert np.median(guessed) > 0.6 * 4000
-
-
-def test_the_expected_count_of_an_output_that_occurred_once():
-    """With equal numbers of outputs that occurred once and twice, 1; without any that occurred
-    twice, next to nothing.
-    """
-    once, twice, often = (np.full(40, float(k)) for k in (1, 2, 9))
-    assert expected_again(once) == 1 / 41
-    assert expected_again(np.concatenate([once, often])) == 1 / 41
-    assert expected_again(np.concatenate([once, twice[:10]])) == 21 / 41
-    assert expected_again(np.concatenate([once, twice])) == 1.0
 
 
 @pytest.mark.parametrize("number", [8, 25])

@@ -5,7 +5,7 @@ out where they are none.
 import numpy as np
 import pytest
 
-from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, replay
+from dpwitness import InvalidArgument, Pair, Verdict, audit, replay
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.workers.scored_outputs import ScoredMechanism
@@ -25,83 +25,6 @@ def parity_leaks(dataset, size, rng):
 
 def parity(outputs):
     return outputs.sum(axis=1) % 2
-
-
-BAD = {
-    "too_short": (lambda outputs: outputs[:3, 0], "it gave shape (3,) for 64 outputs"),
-    "not_a_number": (lambda outputs: np.where(outputs[:, 0] > 0, np.nan, 1.0), "it gave NaN for "),
-    "raises": (lambda outputs: 1 / 0, "it raises ZeroDivisionError: division by zero"),
-    "looks_around": (
-        lambda outputs: outputs[:, 0] - outputs.mean(),
-        "it is not a function of each output alone: its values change with the other outputs "
-        "of a batch",
-    ),
-    "at_random": (
-        lambda outputs: np.random.default_rng().random(len(outputs)),
-        "it gave different values for the same outputs",
-    ),
-    "texts": (lambda outputs: ["x"] * len(outputs), "it gave values of type <U1, not numbers"),
-    "writes": (
-        lambda outputs: outputs.fill(0),
-        "it raises ValueError: assignment destination is read-only",
-    ),
-}
-
-
-def several(outputs):
-    return {"odd": parity(outputs), "bad": np.zeros(2), "first": outputs[:, 0]}
-
-
-class Suggests:
-    """The same mechanism, one run at a time in lists, with its own suggestion."""
-
-    claim = PureDP(1.0)
-
-    def sample(self, dataset, size, rng):
-        return [tuple(row) for row in parity_leaks(dataset, size, rng).tolist()]
-
-    def features(self, outputs):
-        return np.array([[sum(bits) % 2, bits[0]] for bits in outputs])
-
-
-@pytest.mark.slow
-def test_a_score_finds_what_the_outputs_own_numbers_do_not_tell():
-    """Without it nothing is found; with it epsilon > 1 is certified at 10,000 runs of log 4 =
-    1.386.
-    """
-    options = {"claim": "pure:1", "pair": PAIR, "trials": 10_000}
-    assert audit(parity_leaks, **options).parameter_lower < 0.3
-    result = audit(parity_leaks, scores=[parity], **options)
-    assert (
-        result.verdict is Verdict.VIOLATED and "output 0 is the score parity" in result.description
-    )
-    assert result.witness["scores"][0]["target"]["target"].endswith("test_scores:parity")
-
-
-@pytest.mark.slow
-def test_scores_that_are_none_are_named_and_the_others_used():
-    bad = [(name, score) for name, (score, _) in BAD.items()]
-    result = audit(
-        parity_leaks,
-        claim="pure:1",
-        pair=PAIR,
-        trials=10_000,
-        scores=[*bad, several, ("good", parity)],
-    )
-    assert [label for score in result.scores for label in score.labels] == [
-        "several[odd]",
-        "several[first]",
-        "good",
-    ]
-    notes = dict(note.removeprefix("score ").split(" was left out: ") for note in result.notes)
-    assert (
-        notes.pop("several[bad]") == "it gave shape (2,) for 64 outputs"
-        and notes.keys() == BAD.keys()
-    )
-    assert all(notes[name].startswith(reason) for name, (_, reason) in BAD.items())
-    assert result.verdict is Verdict.VIOLATED
-    none = audit(parity_leaks, claim="pure:1", pair=PAIR, trials=2000, scores=bad)
-    assert none.scores == () and none.verdict is Verdict.NOT_REFUTED
 
 
 class Hides:
@@ -127,18 +50,6 @@ def test_a_score_that_looks_at_its_batch_later_ends_in_error_and_never_in_a_verd
         result.verdict is Verdict.ERROR
         and "score hides is not a function of each output alone" in result.notes[0]
     )
-
-
-@pytest.mark.slow
-def test_suggested_scores_are_used_and_replayed():
-    result = audit(Suggests(), pair=PAIR, trials=10_000)
-    assert result.verdict is Verdict.VIOLATED and result.scores[0].labels == (
-        "features[0]",
-        "features[1]",
-    )
-    assert replay(result.witness, mechanism=Suggests(), seed=8).verdict is Verdict.VIOLATED
-    with pytest.raises(InvalidArgument, match="must have features"):
-        replay(result.witness, mechanism=parity_leaks)
 
 
 @pytest.mark.slow

@@ -10,8 +10,7 @@ from dpwitness.auditors.events.learning import learn
 from dpwitness.auditors.events.outputs import Training, encode
 from dpwitness.auditors.events.posterior import CertificateGoal
 from dpwitness.auditors.events.scorers import fit_model
-from dpwitness.auditors.statistics.regression import fit_grouped
-from dpwitness.benchmarks.families.members import FAMILIES, members, sparse_vector, weak_bits
+from dpwitness.benchmarks.families.members import FAMILIES, members
 from dpwitness.mechanisms import PureDP
 
 
@@ -20,22 +19,6 @@ def fitted(one, zero, rng):
     return fit_model(
         Training.build(encode(np.concatenate([one, zero]), len(one) + len(zero)), len(one), rng)
     )
-
-
-def test_groups_without_effect_get_a_prior_near_zero():
-    rng = np.random.default_rng(1)
-    label = rng.random(3000) < 0.5
-    noise = rng.standard_normal((3000, 6))
-    features = np.column_stack([np.ones(3000), rng.standard_normal(3000) + label, noise])
-    fit, precision = fit_grouped(
-        features,
-        label.astype(float),
-        1.0 - label,
-        np.array([0, 1, 1, 1, 2, 2, 2]),
-        np.full(3, 10.0),
-    )
-    assert precision[0] < 10 < 2_000 < precision[1:].min()
-    assert np.abs(fit.weights[2:]).max() < 0.02
 
 
 def test_many_weak_bits_share_one_weight():
@@ -128,27 +111,3 @@ def test_losses_of_families_are_exact(family):
         assert law.p.sum() == pytest.approx(1, abs=0.02) and law.q.sum() == pytest.approx(
             1, abs=0.02
         )
-
-
-def test_members_follow_the_seed():
-    (first,), (again,), (other,) = (list(members(weak_bits, 1, seed)) for seed in (5, 5, 6))
-    assert np.array_equal(first[2].loss, again[2].loss) and not np.array_equal(
-        first[2].loss, other[2].loss
-    )
-
-
-def test_loss_of_a_sparse_vector_is_bounded_by_the_noise_of_its_threshold():
-    """If all answers rise by 1, noise Laplace(1 / epsilon) of the threshold bounds the loss by
-    epsilon; many answers in a row attain it.
-    """
-    for number in range(4):
-        rng, parameters = np.random.default_rng([6, number]), np.random.default_rng([6, number])
-        member = sparse_vector(rng)
-        size, epsilon, all_rise = (
-            parameters.integers(20, 101),
-            parameters.uniform(0.3, 1.0),
-            parameters.random() < 0.5,
-        )
-        loss = member.loss(np.tri(size + 1, size, -1, dtype=np.int64))
-        if all_rise:
-            assert np.abs(loss).max() < epsilon * (1 + 1e-9) and loss[-1] > 0.97 * epsilon

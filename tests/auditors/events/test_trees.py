@@ -54,14 +54,6 @@ def event():
 
 
 @pytest.mark.slow
-def test_a_box_is_found():
-    pair = dpw.Pair(np.zeros(1), np.ones(1))
-    result = dpw.audit(boxed, claim="pure:1", pair=pair, trials=400_000, confidence=0.999, seed=1)
-    assert result.verdict is dpw.Verdict.VIOLATED and result.epsilon_lower > 1.4, result.headline()
-    assert dpw.replay(result.witness, mechanism=boxed, seed=8).verdict is dpw.Verdict.VIOLATED
-
-
-@pytest.mark.slow
 def test_trees_that_add_nothing_are_left_out():
     shifted = sides(lambda d, n, rng: rng.laplace(d[0] * 0.3, 1.0, (n, 3)), 20_000)
     assert learn(*shifted, dpw.PureDP(1.0), alpha=0.05, rounds=200_000).method == "model"

@@ -12,9 +12,8 @@ import pytest
 
 from dpwitness.auditors.scanning.arguments import Choice, fill
 from dpwitness.auditors.scanning.claims import ClaimReading, read_claim
-from dpwitness.auditors.scanning.data_forms import answer, category, forms_for, framed, records
-from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name, with_makers
-from dpwitness.auditors.scanning.proposals import conclude
+from dpwitness.auditors.scanning.data_forms import answer, category, forms_for, records
+from dpwitness.auditors.scanning.names import Method, Parameter, PublicName, read_name
 from dpwitness.auditors.scanning.readings import read
 from dpwitness.auditors.scanning.recipes import (
     Recipe,
@@ -25,7 +24,7 @@ from dpwitness.auditors.scanning.recipes import (
     objects,
 )
 from dpwitness.auditors.scanning.source import PUBLIC_VALUE, adapted, function_source
-from dpwitness.auditors.scanning.trials import Trial, _truth
+from dpwitness.auditors.scanning.trials import _truth
 from dpwitness.auditors.scanning.vocabulary import role
 from dpwitness.mechanisms.wrappers.programs.inside.parameter_uses import uses_of
 from dpwitness.mechanisms.wrappers.programs.inside.repairs import apply, repairs
@@ -133,51 +132,6 @@ def test_of_d_and_k_d_counts_the_categories():
 def test_a_mapper_of_categories_is_no_function_of_many_records():
     mapper = Parameter("index_mapper", False, "None", "Callable")
     assert not next(iter(forms_for(Parameter("data"), (mapper,), "Client", "Hash functions."))).many
-
-
-HASHES = Parameter("hash_funcs")
-SERVER = PublicName(
-    "m",
-    "SketchServer",
-    "class",
-    (Parameter("f"), Parameter("d")),
-    methods=(Method("get_hash_funcs", ()),),
-)
-GENERATOR = PublicName("m", "generate_hash_funcs", "function", (Parameter("d"),))
-CLIENT = PublicName(
-    *("m", "SketchClient", "class", (Parameter("f", used="float"), HASHES), "Local privacy."),
-    methods=(Method("privatise", (Parameter("value"),)), Method("update", (Parameter("epsilon"),))),
-)
-
-
-def test_public_values_are_made_by_the_server_of_a_client_else_by_a_function():
-    client, *_ = with_makers([CLIENT, GENERATOR, SERVER, replace(SERVER, name="OtherServer")])
-    hashes = client.parameters[1]
-    assert [each.name for each in hashes.makers] == ["SketchServer", "generate_hash_funcs"]
-    made = [
-        fill((hashes,), category(), None, Choice(generated=generated), {}).spelled()
-        for generated in (False, True)
-    ]
-    assert made == [
-        "hash_funcs=public_value(lambda: m.SketchServer(f=1.0, d=4).get_hash_funcs())",
-        "hash_funcs=public_value(lambda: m.generate_hash_funcs(d=4))",
-    ]
-
-
-def test_an_epsilon_that_the_server_keeps_is_the_claim_and_a_guess():
-    client, *_ = with_makers([CLIENT, replace(SERVER, names=frozenset(["epsilon"]))])
-    found = read(client, {})
-    assert "SketchServer(f=1.0, d=4).epsilon" in found.recipes[0].spent[-1]
-    assert conclude(
-        found, "f", found.recipes[:1], [(found.recipes[0], Trial(True))]
-    ).guess.startswith("the claim is pure with the attribute")
-    assert not read(with_makers([CLIENT, SERVER])[0], {}).recipes[0].spent
-    # which needs a delta
-    assert (
-        not read(replace(client, doc="Differential privacy by Gaussian noise."), {})
-        .recipes[0]
-        .spent
-    )
 
 
 def test_a_public_value_is_made_once_and_the_runs_keep_their_generators():
@@ -362,14 +316,6 @@ def test_an_object_that_perturbs_what_it_has_encoded_encodes_the_data_first():
         )
     )
     assert found.body[-1].startswith("return mechanism.perturb(mechanism.encode(")
-
-
-def test_columns_of_a_data_frame_are_added_once():
-    frame = framed(records("replace-one"), "")
-    first = adapted(recipe(f"return f({frame.data})", form=frame), "KeyError: 'city'")
-    assert (
-        ".assign(**{'city': \"a\"})" in first.body[0] and adapted(first, "KeyError: 'city'") is None
-    )
 
 
 def test_an_argument_of_a_release_does_not_depend_on_the_data():

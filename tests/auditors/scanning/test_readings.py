@@ -6,7 +6,7 @@ import pytest
 
 from dpwitness.auditors.scanning.arguments import Choice, fill
 from dpwitness.auditors.scanning.claims import quote, read_claim
-from dpwitness.auditors.scanning.data_forms import answer, forms_for, records, relation_of
+from dpwitness.auditors.scanning.data_forms import answer, forms_for, records
 from dpwitness.auditors.scanning.names import (
     Method,
     Parameter,
@@ -16,7 +16,7 @@ from dpwitness.auditors.scanning.names import (
     with_examples,
 )
 from dpwitness.auditors.scanning.proposals import target_names
-from dpwitness.auditors.scanning.readings import convention_of, read, returned_quantity
+from dpwitness.auditors.scanning.readings import convention_of, read
 from dpwitness.auditors.scanning.recipes import data_parameter
 from dpwitness.auditors.scanning.vocabulary import is_tolerance, role
 from dpwitness.mechanisms.wrappers.programs.inside.examples import calls_in_examples
@@ -147,24 +147,6 @@ def test_counts_with_their_names_are_data_beside_a_list_of_the_names():
     )
 
 
-def test_the_json_of_a_class_becomes_a_public_name():
-    data = {
-        "module": "m",
-        "name": "C",
-        "kind": "class",
-        "parameters": None,
-        "init_doc": "__init__(self: m.C, epsilon: float) -> None",
-    }
-    found = read_name(
-        data | {"methods": [{"name": "go", "parameters": [{"name": "x", "kind": "KEYWORD_ONLY"}]}]}
-    )
-    assert (
-        found.parameters[0].name == "epsilon"
-        and found.method("go").parameters[0].kind == "KEYWORD_ONLY"
-        and found.method("no") is None
-    )
-
-
 @pytest.mark.parametrize(
     ("privacy", "text"),
     [
@@ -181,13 +163,6 @@ def test_privacy_parameters_make_a_claim_or_say_what_is_missing(privacy, text):
     assert found.text == text and bool(found.missing) == (not text)
 
 
-def test_a_metric_claim_is_not_read_as_pure():
-    assert (
-        read_claim((("epsilon", "epsilon", 1.0),), "Geo-indistinguishability.", "planar").text
-        == "metric:1"
-    )
-
-
 def test_the_words_of_the_docstring_are_quoted():
     numpy_style = (
         "Mean.\n\nParameters\n----------\nepsilon : float\n    Privacy parameter.\nbounds : tuple"
@@ -201,21 +176,6 @@ def test_the_words_of_the_docstring_are_quoted():
         quote("Adds noise. The parameter epsilon is the privacy loss.", "epsilon")
         == "The parameter epsilon is the privacy loss."
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "parameters", "expected"),
-    [
-        ("Under adding or removing one record.", "mean", (), "add-remove"),
-        ("Neighbors: replacing one record.", "histogram", (), "replace-one"),
-        ("", "private_histogram", (), "add-remove"),
-        ("", "mean", (Parameter("max_partitions_contributed"),), "add-remove"),
-        ("", "mean", (), "replace-one"),
-    ],
-)
-def test_the_relation_follows_from_words_and_names(text, name, parameters, expected):
-    relation, words = relation_of(text, name, parameters)
-    assert relation == expected and bool(words) == (expected == "add-remove" or bool(text))
 
 
 def test_the_convention_of_a_package_is_the_relation_on_which_its_functions_agree():
@@ -268,23 +228,6 @@ def test_type_hints_order_the_forms():
     ]
 
 
-def test_arguments_follow_the_form_and_name_what_is_missing():
-    parameters = (
-        Parameter("values"),
-        Parameter("lower"),
-        Parameter("upper"),
-        Parameter("epsilon"),
-        Parameter("secret"),
-        Parameter("n"),
-    )
-    found = fill(parameters, records("replace-one", 0.0, 10.0), "values", Choice(), {})
-    assert (
-        found.spelled() == "np.array(dataset), lower=0.0, upper=10.0, epsilon=1.0, n=10"
-        and found.missing == ("secret",)
-    )
-    assert found.privacy == (("epsilon", "epsilon", 1.0),)
-
-
 def test_an_optional_delta_counts_with_its_default_and_is_set_on_request():
     delta = Parameter("delta", False, "0.001")
     assert fill((delta,), answer(), None, Choice(), {}).privacy == (("delta", "delta", 0.001),)
@@ -328,27 +271,6 @@ def test_seeds_are_given_as_the_parameter_wants_them():
         f"seed={number}",
         f"rng=random.Random({number})",
     ]
-
-
-def test_roles_of_names_without_data():
-    scale = named("add_noise", Parameter("value"), Parameter("scale"), names=frozenset({"laplace"}))
-    assert {(r.claim.text, r.form.relation) for r in read(scale, {}).recipes if not r.missing} == {
-        ("pure:1", "l1")
-    }
-    accountant = named("compute_epsilon", Parameter("sigma"), Parameter("delta"))
-    assert (
-        read(accountant, {}).role == "accountant"
-        and returned_quantity(read(accountant, {})) == "epsilon"
-    )
-    spending = PublicName(
-        "library",
-        "Engine",
-        "class",
-        (Parameter("accountant"),),
-        "Private.",
-        (Method("run", (Parameter("data"),)),),
-    )
-    assert read(spending, {}).role == "mechanism" and "cannot build" in read(spending, {}).skip
 
 
 def test_arguments_of_examples_are_read_from_prompts_fences_and_variables():

@@ -8,7 +8,6 @@ import shlex
 import signal
 import sys
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -20,7 +19,7 @@ PAIR = ["--d0", "[0]", "--d1", "[1]"]
 LEAKY = ("audit", "mine.py:leaky", "--claim", "pure:1")
 
 
-def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
+def test_a_violation_and_its_witness_are_written(shell):
     found = shell.dpwitness(*LEAKY, *PAIR, "--trials", "200000", "--report", "out")
     assert (
         found.returncode == 1
@@ -33,16 +32,6 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
     assert lines[-2].split(":")[1].strip() == "dpwitness replay out/witness-leaky.json"
     written = sorted(p.name for p in (shell.folder / "out").iterdir() if p.suffix != ".svg")
     assert written == ["audit.html", "audit.json", "audit.md", "audit.sarif", "witness-leaky.json"]
-    elsewhere = shell.folder / "elsewhere"
-    elsewhere.mkdir()
-    replay = ["replay", "../out/witness-leaky.json", "--seed", "8", "--json"]
-    again = replace(shell, folder=elsewhere).dpwitness(*replay)
-    assert (
-        again.returncode == 2
-        and "outside the current folder; to run it, pass --allow mine.py:leaky" in again.stderr
-    )
-    again = replace(shell, folder=elsewhere).dpwitness(*replay, "--allow", "mine.py:leaky")
-    assert again.returncode == 1 and json.loads(again.stdout)["verdict"] == "VIOLATED"
 
 
 @pytest.mark.parametrize(
@@ -69,6 +58,14 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
         ((*LEAKY, "--d0", "[1]", "--d1", "[1]"), "identical"),
         ((*LEAKY, *PAIR, "--trials", "10"), "trials must be a whole number, between 1000"),
         ((*LEAKY, *PAIR, "--trials", "1e5.5"), "must be a whole number such as"),
+        (
+            (*LEAKY, *PAIR, "--seconds", "2", "--trials", "2000"),
+            "--trials: not allowed with argument --seconds",
+        ),
+        (
+            ("audit", "mine.py:leaky", "--claim", "gdp:1", *PAIR, "--distance", "6"),
+            "--distance is for claims metric:EPSILON",
+        ),
         ((*LEAKY, *PAIR, "--confidence", "1"), "confidence must lie in (0, 1), got 1.0"),
         ((*LEAKY, *PAIR, "--seed", "-1"), "seed must be a whole number, at least 0"),
         ((*LEAKY, *PAIR, "--workers", "0"), "workers must be a whole number, between 1 and"),
@@ -100,6 +97,14 @@ def test_violation_found_witness_written_and_replayed_from_elsewhere(shell):
         (
             ("audit", "dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": -1}'),
             "Laplace: epsilon must be positive and finite, got -1",
+        ),
+        (
+            ("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--scores", "mine.py:gone"),
+            "which is not there",
+        ),
+        (
+            ("audit", "mine.py:leaky", "--claim", "pure:1", *PAIR, "--scores", "x"),
+            "must have the form",
         ),
         (("replay", "none.json"), 'witness file must be readable, got "none.json"'),
         (("replay", "mine.py"), "mine.py is not a complete JSON file"),
@@ -222,14 +227,11 @@ def test_interrupt_prints_the_partial_result_writes_the_report_and_exits_3(shell
     process = shell.start(
         "audit", "mine.py:slow", "--claim", "pure:1", *PAIR, "--trials", "1e8", "--report", "out"
     )
-    time.sleep(8)
+    assert process.stderr.readline().startswith("slow: 100,000,000 runs at ")
+    time.sleep(2)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert (
-        process.returncode == 3
-        and err.count("\n") == 1
-        and err.startswith("slow: 100,000,000 runs at ")
-    )
+    assert process.returncode == 3 and err == ""
     assert out.startswith("INCONCLUSIVE: interrupted")
     assert (
         json.loads((shell.folder / "out" / "audit.json").read_text())["results"][0]["verdict"]

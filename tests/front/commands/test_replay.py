@@ -3,13 +3,8 @@ before the run.
 """
 
 import json
-import os
 
 import pytest
-
-from dpwitness.cli import main
-
-REPAIRED = "def scaled(dataset, size, rng, *, scale):\n    scale = 10.0\n"
 
 
 @pytest.fixture
@@ -20,28 +15,6 @@ def witness(shell):
     )
     assert found.returncode == 1
     return shell.folder / "out" / "witness-scaled.json"
-
-
-def test_what_is_no_file_does_not_hang(shell, monkeypatch, capsys):
-    os.mkfifo(shell.folder / "pipe")
-    (shell.folder / "half.json").write_text('{"schema_version": 1, "name": "x"')
-    monkeypatch.chdir(shell.folder)
-    cases = {
-        "/dev/full": "a device",
-        "/dev/zero": "a device",
-        "pipe": "a pipe",
-        ".": "a folder",
-        "half.json": "not a complete JSON file",
-    }
-    for name, message in cases.items():
-        assert main(["replay", name]) == 2
-        out, err = capsys.readouterr()
-        assert (
-            out == ""
-            and err.startswith("dpwitness replay: ")
-            and message in err
-            and err.count("\n") == 1
-        )
 
 
 def test_target_file_line_and_arguments_are_shown_and_the_witness_travels(shell, witness):
@@ -74,20 +47,3 @@ def test_target_file_line_and_arguments_are_shown_and_the_witness_travels(shell,
         "--verbose",
     )
     assert again.returncode == 1 and "ran moved/theirs.py:scaled" in again.stdout
-
-
-def test_after_a_repair_the_changed_source_is_named(shell, witness, monkeypatch, capsys):
-    """The repaired mechanism has epsilon = 0.1, far below the claim, so it is refuted with
-    probability below 1e-6.
-    """
-    monkeypatch.chdir(shell.folder)
-    source = shell.folder / "mine.py"
-    source.write_text(
-        source.read_text().replace("def scaled(dataset, size, rng, *, scale):", REPAIRED)
-    )
-    assert main(["replay", "out/witness-scaled.json"]) == 0
-    shown = capsys.readouterr().out
-    assert (
-        "the witness no longer reproduces; the source has changed since" in shown
-        and "not confirmed" not in shown
-    )

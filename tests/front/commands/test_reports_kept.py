@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, audit
-from dpwitness.cli import main
 from dpwitness.reports.audit.report import write_report
 
 TESTS = """
@@ -71,26 +70,3 @@ def test_pytest_reports_that_are_empty_or_broken_off(shell):
         "interrupted: finished audits only"
         in (shell.folder / "out" / "audit.md").read_text().splitlines()[0]
     )
-
-
-@pytest.mark.slow
-def test_check_writes_a_report(shell, monkeypatch, capsys):
-    target = (
-        "import numpy as np\ndef f(dataset, size, rng):\n    return np.sum(dataset) + "
-        "rng.laplace(0.0, 0.3, size)\nf.claim = 'pure:1'\n"
-    )
-    target += (
-        "f.domain = {'kind': 'Records', 'size': 2, 'low': 0.0, 'high': 1.0, 'relation': "
-        "'replace-one'}\n"
-    )
-    (shell.folder / "theirs.py").write_text(target)
-    monkeypatch.chdir(shell.folder)
-    code = main(
-        ["check", "theirs.py", "-k", "claim or one_output", "--trials", "20000", "--report", "out"]
-    )
-    assert code == 1 and "report: out/checks.md" in capsys.readouterr().out
-    page = (shell.folder / "out" / "checks.md").read_text()
-    data = json.loads((shell.folder / "out" / "checks.json").read_text())
-    assert "VIOLATED" in page and data["results"][0]["verdict"] == "VIOLATED"
-    assert all(finding["check"] in page for finding in data["results"][0]["findings"])
-    assert list((shell.folder / "out").glob("witness-*.json"))

@@ -1,5 +1,5 @@
-"""Smoke tests of the command line: every command and every option is used in a call of a process of
-its own that succeeds.
+"""Smoke tests of the command line: every command and every option is used in a call that succeeds,
+the first call of each scenario in a new interpreter.
 
 The commands and options come from the parser. A new command or option without a call in `CALLS`
 makes a test fail.
@@ -291,14 +291,6 @@ def test_every_command_and_option_has_a_call():
     assert uncovered(CALLS, cli._parser()) == []
 
 
-def test_an_option_without_a_call_would_be_seen():
-    parser = cli._parser()
-    commands = next(action for action in parser._actions if isinstance(action.choices, dict))
-    commands.choices["audit"].add_argument("--new-option")
-    commands.add_parser("new")
-    assert uncovered(CALLS, parser) == ["audit --new-option", "new"]
-
-
 @pytest.mark.parametrize("scenario", CALLS)
 def test_calls_succeed(shell, scenario):
     for name, text in FILES.items():
@@ -306,8 +298,12 @@ def test_calls_succeed(shell, scenario):
         (shell.folder / name).write_text(text)
     for example in ("stable_targets.py", "loops.py"):
         shutil.copy(DOCS / "examples" / example, shell.folder)
-    for code, line in CALLS[scenario]:
-        ran = shell.run(sys.executable, "-m", "dpwitness", *shlex.split(line))
+    for number, (code, line) in enumerate(CALLS[scenario]):
+        words = shlex.split(line)
+        if number == 0:
+            ran = shell.run(sys.executable, "-m", "dpwitness", *words)
+        else:
+            ran = shell.dpwitness(*words)
         told = f"{line}\n{ran.stdout[-2000:]}\n{ran.stderr[-2000:]}"
         assert (
             ran.returncode == code

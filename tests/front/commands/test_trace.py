@@ -29,27 +29,6 @@ def counts(shell):
     return shell
 
 
-def test_a_fault_ends_in_one_a_right_target_in_zero_an_unconfirmed_finding_in_three(counts):
-    wrong = counts.dpwitness("trace", "counts.py:mean", "--report", "out")
-    assert (
-        wrong.returncode == 1
-        and wrong.stdout.startswith("VIOLATED: epsilon > ")
-        and "declared 0.2" in wrong.stdout
-    )
-    assert (counts.folder / "out" / "calls-mean.svg").exists()
-    assert counts.dpwitness("replay", "out/witness-mean.json", "--seed", "8").returncode == 1
-    right = counts.dpwitness("trace", "counts.py:total", "--json")
-    assert (
-        right.returncode == 0
-        and json.loads(right.stdout)["findings"] == []
-        and json.loads(right.stdout)["loss"] == 1.0
-    )
-    bare = counts.dpwitness("trace", "counts.py:mean", "--no-confirm", "--report", "bare")
-    assert bare.returncode == 3 and bare.stdout.startswith("INCONCLUSIVE: TRACE SENSITIVITY, LOSS")
-    again = counts.dpwitness("replay", "bare/witness-mean.json", "--seed", "8")
-    assert again.returncode == 3 and "the trace shows the findings again" in again.stdout
-
-
 def test_a_pair_and_primitives_of_the_command_line(counts):
     entry = {"fine": {"law": "laplace", "input": "dataset[0]", "scale": "1.0"}}
     found = counts.dpwitness(

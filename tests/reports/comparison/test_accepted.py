@@ -3,7 +3,6 @@ refused.
 """
 
 import datetime
-import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import pytest
 from audit_rows import report, row
 
 import dpwitness as dpw
-from dpwitness.cli import main
 from dpwitness.commands.suite import _is_accepted
 from dpwitness.mechanisms import TruncatedGeometric
 from dpwitness.reports.comparison.accepted import apply_accepted, read_accepted, unaccepted_rules
@@ -161,58 +159,6 @@ def test_other_tables_are_refused(tmp_path):
         dpw.InvalidArgument, match="acepted is not a known field; known fields are accepted"
     ):
         read_accepted(tmp_path / "known.toml")
-
-
-@pytest.mark.slow
-def test_suite_and_audit_with_a_baseline(tmp_path, capsys):
-    suite = ["suite", "zoo", "-k", "broken-svt", "--trials", "20000"]
-    audit = [
-        "audit",
-        "dpwitness.mechanisms:Laplace",
-        "--kwargs",
-        '{"epsilon": 1.0, "noise_multiplier": 0.4}',
-        "--trials",
-        "4000",
-        "--json",
-    ]
-
-    def run(command, **fields):
-        write_entry(tmp_path, **fields)
-        code = main(
-            [*command, "--baseline", str(tmp_path / "known.toml"), "--report", str(tmp_path / "r")]
-        )
-        return code, capsys.readouterr()
-
-    name = '"broken-svt"'
-    assert main(suite) == 0  # what is known to be wrong is found wrong
-    capsys.readouterr()
-    code, shown = run(suite, name=name, expires="2999-01-01")
-    assert (
-        code == 0
-        and "accepted until 2999-01-01: known (VALUE)" in shown.out
-        and "baseline" not in shown.err
-    )
-    assert "**VIOLATED** (accepted)" in (tmp_path / "r" / "audit.md").read_text()
-    assert (
-        json.loads((tmp_path / "r" / "audit.json").read_text())["results"][0]["accepted"]["reason"]
-        == "known"
-    )
-    code, shown = run(suite, name=name, expires="2020-01-01")
-    assert code == 1 and "was accepted until 2020-01-01 and counts again: known" in shown.out
-    code, shown = run(suite)
-    assert (
-        code == 1
-        and "no violation of this run matches the entry of name m, claim pure:1" in shown.err
-    )
-    code, shown = run(
-        audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01"
-    )
-    assert code == 0 and json.loads(shown.out)["accepted"]["rules"][0] == "VALUE"
-    code, shown = run(
-        audit, name=None, target='"dpwitness.mechanisms:Laplace"', expires="2999-01-01", bound=0.5
-    )
-    assert code == 1 and "has grown beyond its error" in json.loads(shown.out)["notes"][-1]
-    assert run(audit, rule='"VALU"')[0] == 2
 
 
 def test_a_violation_that_is_accepted_is_not_new(tmp_path):

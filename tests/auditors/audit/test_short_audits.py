@@ -1,0 +1,154 @@
+"""Audits with a time budget for less than 1,000 runs: gross violations are found, and sound
+mechanisms are not accused.
+"""
+
+import numpy as np
+import pytest
+
+from dpwitness import Pair, Verdict, audit
+from dpwitness.auditors.audit import timing
+from dpwitness.auditors.workers import chunks
+from dpwitness.mechanisms import Records
+
+
+class Clock:
+    """Clock that only mechanisms advance, so that no test depends on the speed of the machine."""
+
+    now = 0.0
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    monkeypatch.setattr(Clock, "now", 0.0)
+    monkeypatch.setattr(timing, "read_clock", lambda name: lambda: Clock.now)
+    monkeypatch.setattr(chunks, "perf_counter", lambda: Clock.now)
+
+
+def slow(function):
+    """Return a mechanism of which a run takes 0.3 s."""
+
+    def mechanism(dataset, size, rng):
+        Clock.now += 0.3 * size
+        return function(dataset, size, rng)
+
+    return mechanism
+
+
+def noisy_sum(dataset, size, rng):
+    return np.nansum(dataset) + rng.laplace(0.0, 1.0, size)
+
+
+def refuses_missing(dataset, size, rng):
+    if np.isnan(dataset).any():
+        raise ValueError("missing")
+    return noisy_sum(dataset, size, rng)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "function"),
+    [(150, refuses_missing), (45, lambda d, size, rng: np.full(size, np.nansum(d)))],
+)
+def test_an_exception_or_the_lack_of_noise_is_a_violation_in_few_runs(seconds, function):
+    """A right audit misses with probability below 1e-6: all of some 40 guesses are right."""
+    found = audit(
+        slow(function),
+        claim="pure:1",
+        domain=Records(3, missing=True, relation="add-remove"),
+        seconds=seconds,
+        seed=1,
+    )
+    assert found.verdict is Verdict.VIOLATED and found.trials < 1000 and found.bit_level is None
+    assert any("so few runs show gross violations only" in note for note in found.notes)
+
+
+def test_a_sound_mechanism_is_not_accused_in_few_runs():
+    """False-failure probability at most 0.01 for all seeds; here the seed is fixed."""
+    found = audit(
+        slow(noisy_sum),
+        claim="pure:1",
+        domain=Records(3, relation="add-remove"),
+        seconds=45,
+        seed=2,
+    )
+    assert (
+        found.verdict is Verdict.NOT_REFUTED
+        and 100 <= found.requested < 160
+        and found.trials <= 1.3 * found.requested
+    )
+
+
+def rows_of_a_synthesizer(scale):
+    """Return a mechanism whose output is a table of 8 rows around four noisy means; the noise is
+    right for a scale of 1.
+    """
+
+    def synthesize(dataset, size, rng):
+        means = np.nanmean(dataset) + rng.laplace(0.0, scale * 4 / 3, (size, 4))
+        return list(means[:, None, :] + rng.normal(0.0, 1e-3, (size, 8, 4)))
+
+    return synthesize
+
+
+def one_of_many_numbers(scale):
+    """Return a mechanism that returns 200 numbers, of which one depends on the data."""
+
+    def numbers(dataset, size, rng):
+        noise = rng.laplace(0.0, 1.0, (size, 200))
+        noise[:, 37] = np.nansum(dataset) + scale * noise[:, 37]
+        return noise
+
+    return numbers
+
+
+@pytest.mark.parametrize("function", [rows_of_a_synthesizer(1 / 150), one_of_many_numbers(1 / 30)])
+def test_outputs_that_never_repeat_are_told_apart_by_thresholds_in_few_runs(function):
+    """The noise is 150 or 30 times too small; exact outputs, which do not occur again, would be no
+    event.
+    """
+    pair = Pair(np.zeros(3), np.array([1.0, 0.0, 0.0]))
+    found = audit(
+        slow(function), claim="pure:1", pair=pair, seconds=37, seed=1, trace=False, causes=False
+    )
+    assert found.verdict is Verdict.VIOLATED and found.requested < 125
+
+
+@pytest.mark.parametrize("function", [rows_of_a_synthesizer(1.0), one_of_many_numbers(1.0)])
+def test_sound_mechanisms_with_outputs_that_never_repeat_are_not_accused_in_few_runs(function):
+    """False-failure probability at most 0.01 for all seeds; here the seed is fixed."""
+    pair = Pair(np.zeros(3), np.array([1.0, 0.0, 0.0]))
+    found = audit(
+        slow(function), claim="pure:1", pair=pair, seconds=37, seed=2, trace=False, causes=False
+    )
+    assert found.verdict is Verdict.NOT_REFUTED
+
+
+def test_a_sequential_audit_chooses_a_pair_within_its_budget():
+    """Ten pairs had 1,000 runs each, whatever the budget: 4,500 runs of an audit with 1,000."""
+    pairs = [Pair(np.zeros(10), each) for each in np.eye(10)]
+
+    def third_leaks(dataset, size, rng):
+        return dataset + rng.laplace(0.0, 1.0, (size, 10)) * np.where(np.arange(10) == 2, 0.05, 1.0)
+
+    for budget in ({"trials": 1000}, {"seconds": 300}):
+        found = audit(
+            slow(third_leaks),
+            claim="pure:1",
+            pair=pairs,
+            sequential=True,
+            seed=1,
+            trace=False,
+            causes=False,
+            **budget,
+        )
+        assert found.verdict is Verdict.VIOLATED and found.pair is pairs[2] and found.trials <= 1000
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_few_runs_compare_two_or_three_pairs(count):
+    """The first pair, which had all runs, has a shift of .01 scales; the last has one of 30."""
+    shifts = [0.01] * (count - 1) + [30.0]
+    pairs = [Pair(np.zeros(1), np.array([shift])) for shift in shifts]
+    found = audit(
+        slow(noisy_sum), claim="pure:1", pair=pairs, seconds=90, seed=1, trace=False, causes=False
+    )
+    assert found.verdict is Verdict.VIOLATED and found.pair is pairs[-1]

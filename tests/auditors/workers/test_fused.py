@@ -1,0 +1,451 @@
+"""Rounds counted where they are drawn are those of outputs that are stored: bit for bit, and from
+the same stream.
+"""
+
+import math
+from dataclasses import replace
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.random import SFC64, Generator
+
+import dpwitness as dpw
+from dpwitness import mechanisms as m
+from dpwitness.auditors.events import rules
+from dpwitness.auditors.events.divergence import Binned
+from dpwitness.auditors.events.event import cached_kernel
+from dpwitness.auditors.events.features import (
+    Affine,
+    Distances,
+    Levels,
+    Places,
+    Products,
+    ProjectedRamps,
+    Ramps,
+    SignedLog,
+    Sorted,
+    Trees,
+    WhitenedDistances,
+)
+from dpwitness.auditors.events.outputs import row_keys
+from dpwitness.auditors.events.rules import (
+    Atoms,
+    Ball,
+    Intervals,
+    Lattice,
+    LowBits,
+    Threshold,
+    WeightedScore,
+    lattice,
+)
+from dpwitness.auditors.workers import chunks
+from dpwitness.auditors.workers.chunks import counter
+from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
+from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism
+from dpwitness.auditors.workers.statefulness import Unfit
+from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
+from dpwitness.mechanisms.textbook.zoo import zoo
+
+PAPERS = (
+    "logistic-output-gamma-d2",
+    "glm-output-gaussian",
+    "glm-output-laplace",
+    "ridge-printed-p1",
+    "ridge-repaired-p2",
+    "ftrl-printed",
+)
+MINE = zoo() | {name: paper_zoo()[name].mechanism for name in PAPERS}
+MINE |= {
+    f"{name}-grid": replace(MINE[name], grid=2.0**-8)
+    for name in ("logistic-output-gamma-d2", "ridge-repaired-p2")
+}
+NASTY = [
+    math.nan,
+    -math.nan,
+    0.0,
+    -0.0,
+    math.inf,
+    -math.inf,
+    5e-324,
+    -1e-310,
+    1.7e308,
+    -1.7e308,
+    1.0,
+    -1.0,
+    2.0,
+    0.5,
+    3.0,
+    1 / 3,
+    2.0**-30,
+]
+NO_STRUCTURE = 3.0
+
+
+def both_ways(run, dataset, event, size, seed=1):
+    """The counter's table and head, and what storing the outputs gives; the generators must be left
+    alike.
+    """
+    rngs = [Generator(SFC64(seed)) for _ in range(2)]
+    found, head = counter(run, dataset, event).count(size, rngs[0])
+    stored = batch(run, dataset, size, rngs[1])
+    assert rngs[0].bytes(16) == rngs[1].bytes(16)
+    assert head.unsigned().values.tobytes() == stored.unsigned().values[:256].tobytes()
+    assert head.codes.tolist() == stored.codes[:256].tolist()
+    assert found.dtype == np.int64
+    return found.tolist(), event.tabulate(stored).tolist()
+
+
+def middle(mechanism, dataset):
+    """Intervals that cut between the quartiles of the last number."""
+    rows = mechanism.sample(dataset, 500, np.random.default_rng(0))
+    edges = np.unique(np.quantile(rows[:, -1], [0.0, 0.25, 0.5, 0.75]))
+    edges = edges[edges < rows[:, -1].max()]
+    return Intervals(
+        rows.shape[1] - 1, edges, np.resize([1.0, -1.0, 0.0], len(edges) + 1), missing=-1
+    )
+
+
+@pytest.mark.parametrize("name", MINE)
+def test_blocks_change_nothing(name):
+    mechanism = MINE[name]
+    dataset = mechanism.worst_pair().d1
+    event = middle(mechanism, dataset)
+    for size in (0, 1, 255, 256, 257, 1000):
+        found, stored = both_ways(mechanism.sample, dataset, event, size, seed=size)
+        assert found == stored and sum(found) == size
+    assert np.count_nonzero(found) >= 2
+    for side in (mechanism.worst_pair().d0, dataset):
+        draws, rngs = mechanism.draws(side), [Generator(SFC64(3)) for _ in range(2)]
+        # of 32 rows the coins are drawn together
+        parts = np.concatenate([draws.sample(size, rngs[0]) for size in (32, 0, 64, 4)])
+        assert parts.tobytes() == mechanism.sample(side, 100, rngs[1]).tobytes()
+
+
+def check(event, values):
+    """The kernel's counts are those of the guesses, for all rows at once and one at a time."""
+    values = np.ascontiguousarray(values, dtype=np.float64)
+    outputs = rules.Outputs(values, np.full(len(values), NO_STRUCTURE))
+    guesses = event.guess(outputs)
+    count, arguments = event.kernel(values.shape[1], NO_STRUCTURE)
+    table = np.zeros(3, dtype=np.int64)
+    count(*arguments, values, table)
+    assert table.tolist() == [np.count_nonzero(guesses == g) for g in (0, 1, -1)]
+    for i in range(min(len(values), 64)):
+        table = np.zeros(3, dtype=np.int64)
+        count(*arguments, values[i : i + 1], table)
+        assert table[[0, 1, 2][guesses[i]]] == 1, (values[i], guesses[i])
+
+
+def drawn(seed, size, width):
+    """Rows of ordinary numbers, numbers on a lattice, and every nasty one."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(size, width))
+    ties = rng.random((size, width))
+    values = np.where(ties < 0.3, rng.integers(-2, 3, (size, width)), values)
+    return np.where(ties > 0.8, rng.choice(NASTY, (size, width)), values)
+
+
+seeds = st.integers(0, 2**32 - 1)
+hypothesis = settings(max_examples=30, deadline=None, derandomize=True)
+
+
+@hypothesis
+@given(
+    seeds,
+    st.sampled_from([1, 2, 8, 9, 40, 300]),
+    st.integers(1, 3),
+    st.sampled_from([1e-300, 1e-3, 1.0, 1e306, 1e308]),
+)
+def test_intervals(seed, edges, width, scale):
+    rng = np.random.default_rng(seed)
+    values = drawn(seed, 300, width)
+    edges = np.unique(rng.choice([-1.0, 0.0, 1.0, 2.0, *(scale * rng.uniform(-1, 1, 300))], edges))
+    values[:50, -1] = rng.choice(edges, 50)
+    check(
+        Intervals(
+            width - 1, edges, rng.choice([-1.0, 0.0, 1.0], len(edges) + 1), int(rng.integers(-1, 2))
+        ),
+        values,
+    )
+
+
+@hypothesis
+@given(seeds, st.integers(1, 4), st.integers(1, 60), st.booleans())
+def test_atoms(seed, width, listed, exact):
+    """With exact values, or structures that no output has; some are listed twice."""
+    rng = np.random.default_rng(seed)
+    values = np.where(
+        rng.random((400, width)) < 0.6,
+        rng.choice(NASTY, (400, width)),
+        rng.integers(0, 3, (400, width)),
+    )
+    rows = np.column_stack(
+        [np.where(rng.random(listed) < 0.9, NO_STRUCTURE, 4.0), rng.permutation(values)[:listed]]
+    )
+    only = None
+    if exact:
+        only = np.column_stack(
+            [rng.integers(1, width + 1, 5), rng.choice([-0.0, 1.0, np.inf, 2.0, 7.0], 5)]
+        )
+        rows = np.unique(rules.mask_other_values(rows, only), axis=0)
+    event = Atoms(rows, rng.choice([-1.0, 1.0], len(rows)), exact=only)
+    check(event, np.column_stack([values, rng.normal(size=400)]))
+
+
+def blocks_of(kind, rng, width):
+    at = np.sort(rng.choice(width, int(rng.integers(1, width + 1)), replace=False)) + 1
+    numbers = at, rng.normal(size=len(at)), rng.choice([1e-3, 1.0, 0.1, 1e3], len(at))
+    n = len(at)
+    if kind is Levels:
+        keys = np.unique(
+            rng.choice([0.0, 1.0, 2.0, np.inf, 1.7e308, -1.0], int(rng.integers(1, 6)))
+        )
+        return Levels(int(rng.integers(0, width + 1)), keys), len(keys)
+    if kind is Ramps:
+        knots = np.unique(
+            rng.choice([-1e200, -2.0, -1.0, 0.0, 1e-150, 0.5, 1.0, 3.0], int(rng.integers(2, 7)))
+        )
+        knots = knots if len(knots) > 1 else np.array([0.0, 1.0])
+        return Ramps(int(rng.integers(0, width + 1)), int(rng.integers(-1, width + 1)), knots), len(
+            knots
+        ) - 1
+    if kind is Places:
+        return Places(at, float(rng.choice([0.0, 1.0, np.inf]))), 3 * n + 2
+    if kind is Distances:
+        return Distances(*numbers, rng.normal(size=n), rng.normal(size=n)), 3
+    if kind is ProjectedRamps:
+        return ProjectedRamps(*numbers, rng.normal(size=n), np.array([-2.0, -0.5, 0.3, 2.5])), 3
+    if kind is WhitenedDistances:
+        return WhitenedDistances(
+            *numbers, rng.normal(size=n), rng.normal(size=n), rng.normal(size=(n, n))
+        ), 3
+    if kind is Trees:
+        feature, threshold = rng.integers(0, width + 1, 7), rng.choice([0.0, 1.0, -0.5, np.inf], 7)
+        left, right = np.array([1, 3, -1, -1, -1, 6, -1]), np.array([2, 4, -1, -1, -1, 6, -1])
+        return Trees(feature, threshold, left, right, rng.normal(size=7), np.array([0, 5, 2])), 1
+    return kind(*numbers), n * (n + 1) // 2 if kind is Products else n
+
+
+def threshold_between(score, values, rng):
+    """Thresholds in the middle of clear gaps: what rounding may turn over is told by nobody."""
+    outputs = rules.Outputs(values, np.full(len(values), NO_STRUCTURE))
+    places = np.unique(score(outputs.matrix(score.width)))
+    places = places[np.isfinite(places)]
+    gaps = np.flatnonzero(
+        np.diff(places) > 1e-7 * np.maximum(1e-6, np.abs(places[1:])) + 100 * score.unit
+    )
+    if len(gaps) < 2:
+        return Threshold(score, -math.inf, math.inf)
+    low, high = np.sort(rng.choice(gaps, 2, replace=False))
+    return Threshold(score, *(float(places[i] / 2 + places[i + 1] / 2) for i in (low, high)))
+
+
+KINDS = [
+    Levels,
+    Ramps,
+    Affine,
+    SignedLog,
+    Products,
+    Sorted,
+    Distances,
+    Places,
+    Trees,
+    WhitenedDistances,
+    ProjectedRamps,
+]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, None], ids=str)
+def test_scores(kind):
+    """Each kind of feature by itself, and all together."""
+    named = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        width = int(rng.integers(1, 6))
+        kinds = [kind] * int(rng.integers(1, 4)) if kind else KINDS
+        made = [blocks_of(each, rng, width) for each in kinds]
+        score = WeightedScore(
+            width,
+            tuple((block, rng.normal(size=count)) for block, count in made),
+            float(rng.normal()),
+        )
+        values = drawn(seed, 600, width + int(rng.integers(0, 2)))
+        event = threshold_between(score, values, rng)
+        check(event, values)
+        named += math.isfinite(event.low)
+    assert named >= 6
+
+
+@hypothesis
+@given(seeds, st.sampled_from([1, 2, 7, 8, 9, 20, 128]), st.sampled_from([-1, 1]))
+def test_balls(seed, width, inside):
+    """Distances in NumPy's own order of summation: rows on the very border are told as it tells
+    them.
+    """
+    rng = np.random.default_rng(seed)
+    values = drawn(seed, 200, width) if seed % 2 else rng.normal(size=(200, width))
+    center = rng.normal(size=width)
+    far = rules.distances(values, center)
+    far = far[np.isfinite(far)]
+    inner, outer = np.sort(rng.choice(far, 2)) if len(far) else (0.5, 1.0)
+    check(Ball(center, float(inner), float(outer), inside), values)
+
+
+@hypothesis
+@given(seeds, st.integers(0, 2))
+def test_bits(seed, column):
+    rng = np.random.default_rng(seed)
+    values = drawn(seed, 300, 3) * rng.choice([1.0, 2.0**-40, 1 / 3], (300, 3))
+    check(LowBits(column, float(rng.integers(-80, 3)), int(rng.choice([-1, 1]))), values)
+    classes = lattice(np.ascontiguousarray(rng.permutation(values)[:40, column]))
+    check(Lattice(column, classes, rng.choice([-1.0, 1.0], 40)), values)
+
+
+def test_keys_that_share_a_slot_are_told_apart():
+    """Thousands of atoms, of which every second is listed."""
+    values = np.arange(6_000.0)[:, None]
+    rows = np.column_stack([np.full(3_000, NO_STRUCTURE), values[::2]])
+    event = Atoms(rows, np.where(np.arange(3_000) % 3 == 0, 1.0, -1.0))
+    assert len(set(row_keys(rows).tolist())) == 3_000
+    check(event, values)
+
+
+@numba.njit
+def fill_shifted(center, out, rng):
+    for i in range(len(out)):
+        out[i, 0] = center + rng.standard_normal()
+        out[i, 1] = rng.random()
+
+
+@numba.njit
+def fill_with_memory(center, out, rng):
+    shared = rng.standard_normal()
+    for i in range(len(out)):
+        out[i, 0], out[i, 1] = center + shared, rng.random()
+
+
+class Mine:
+    """A mechanism of a user's own, with a kernel of their own."""
+
+    fill = staticmethod(fill_shifted)
+
+    def draws(self, dataset):
+        return dpw.wrap.Draws(self.fill, (float(dataset[0]),), 2)
+
+    def sample(self, dataset, size, rng):
+        return self.draws(dataset).sample(size, rng)
+
+
+def variant(**methods):
+    return type("Variant", (Mine,), methods)()
+
+
+OTHERS = {
+    "doubled": variant(sample=lambda self, d, size, rng: 2 * Mine.sample(self, d, size, rng)),
+    # as its draws say for the first outputs: a class below has a `sample` of its own all the same
+    "doubled later": variant(
+        sample=lambda self, d, size, rng: (
+            np.where(np.arange(size) < 100, 1, 2)[:, None] * Mine().sample(d, size, rng)
+        )
+    ),
+    "with memory": variant(fill=staticmethod(fill_with_memory)),
+    "in Python": variant(fill=staticmethod(fill_shifted.py_func)),
+    "no draws": variant(draws=lambda self, dataset: 1 / 0),
+    "other draws": variant(
+        draws=lambda self, dataset: dpw.wrap.Draws(fill_shifted, (float(dataset[0]) + 1e-9,), 2),
+        sample=lambda self, d, size, rng: Mine().sample(d, size, rng),
+    ),
+}
+
+
+HALVES = Intervals(0, np.array([0.0]), np.array([-1.0, 1.0]))
+
+
+def test_a_users_own_kernel_is_counted():
+    run = Mine().sample
+    assert not is_builtin_mechanism(run)
+    found, stored = both_ways(run, [0.25], HALVES, 1_000)
+    assert found == stored and min(found[1:]) > 300
+
+
+def test_only_what_samples_by_its_draws_is_counted():
+    dataset = [0.25]
+    for name, other in OTHERS.items():
+        assert counter(other.sample, dataset, HALVES) is None, name
+    assert counter(lambda d, n, rng: rng.random((n, 2)), dataset, HALVES) is None
+    # its `draws` is a parameter
+    assert (
+        counter(m.SimplexSampling(1.0, 40.0, m.Loss("linear"), 2, 1).sample, None, HALVES) is None
+    )
+    game = m.Laplace(1.0)
+    assert (
+        counter(game.draws, np.zeros(1), HALVES) is None
+        and counter(game.sample, "x", HALVES) is None
+    )
+    wide = Intervals(1, np.array([0.0]), np.array([-1.0, 1.0]))
+    assert counter(game.sample, np.zeros(1), wide) is None and cached_kernel(wide, 1, 0.0) is None
+    cells = Binned((HALVES,), np.array([-0.1, 0.1]), 2.0, True, np.array([0.1, 0.1]))
+    assert (
+        counter(game.sample, np.zeros(1), cells) is None
+        and counter(game.sample, np.zeros(1), HALVES) is not None
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((1, (), 1), "fill must be callable"),
+        ((len, [], 1), "arguments must be a tuple"),
+        ((len, (), 0), "width must be a whole number"),
+    ],
+)
+def test_draws_are_checked(arguments, message):
+    with pytest.raises(dpw.InvalidArgument, match=f"Draws: {message}"):
+        dpw.wrap.Draws(*arguments)
+
+
+@pytest.mark.parametrize("name", ["laplace", "noisy-max", "svt1"])
+def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
+    """Rounds that are counted where they are drawn, and rounds that are stored: the same segments,
+    marks included.
+    """
+    mechanism = next(mechanism for key, mechanism in MINE.items() if key.startswith(name))
+    pair = mechanism.worst_pair()
+    event = middle(mechanism, pair.d1)
+    stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
+    drawn = [
+        (s.tables[0].tolist(), s.marks, s.lost)
+        for s in counts(stage, [event], Inline(), keep=2**15)
+    ]
+    called = []
+    monkeypatch.setattr(chunks, "_counting_kernels", lambda stage, events: called.append(1))
+    assert [
+        (s.tables[0].tolist(), s.marks, s.lost)
+        for s in counts(stage, [event], Inline(), keep=2**15)
+    ] == drawn and called
+
+
+def test_draws_that_are_not_what_is_sampled_are_told():
+    class Rarely(m.Laplace):
+        """Samples what it draws, but for one chunk in all: what comes after the first outputs."""
+
+        def sample(self, dataset, size, rng):
+            found = self.draws(dataset).sample(size, rng)
+            found[100:] += 1.0
+            return found
+
+        def draws(self, dataset):
+            return m.Laplace.draws(self, dataset)
+
+    mechanism = Rarely(1.0)
+    pair = mechanism.worst_pair()
+    stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
+    with pytest.raises(Unfit, match="mechanism draws other outputs than it samples"):
+        list(
+            counts(
+                stage, [Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))], Inline(), keep=2**14
+            )
+        )
