@@ -3,6 +3,8 @@
 import copy
 import os
 import pickle
+import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -317,3 +319,52 @@ def test_a_target_file_can_import_the_wrappers_where_dpwitness_is_not_installed(
         [1, 1],
         [1, 1],
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_worker_survives(file, tmp_path, end, workers):
+    """Ctrl-C ends the audit with no verdict, at once; a controller that is killed takes its workers
+    with it.
+    """
+    note = tmp_path / "pids"
+    arguments = [
+        "audit",
+        f"{file}:slow",
+        "--python",
+        sys.executable,
+        "--kwargs",
+        f'{{"note": "{note}"}}',
+        "--workers",
+        str(workers),
+    ]
+    command = [sys.executable, "-m", "dpwitness", *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as controller:
+        for _ in range(600):
+            if controller.poll() is not None or (note.exists() and note.read_text().endswith("\n")):
+                break
+            time.sleep(0.05)
+        time.sleep(0.3)
+        sent = time.monotonic()
+        os.killpg(controller.pid, end)
+        out, err = controller.communicate(timeout=30)
+        assert time.monotonic() - sent < 20
+    assert note.exists(), err
+    pids = {int(pid) for pid in note.read_text().split()}
+    assert pids and all(gone(pid) for pid in pids)
+    assert controller.returncode == (-9 if end == signal.SIGKILL else 3)
+    assert ("INCONCLUSIVE" in out) == (end != signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_crash_twice_is_an_error_that_names_the_signal_and_the_last_lines(file):
+    result = audit(Target(file, "crashes"), trials=1000)
+    assert result.verdict is Verdict.ERROR
+    assert (
+        "killed by signal 11 (SIGSEGV)" in result.headline() and "in crashes" in result.headline()
+    )
+    assert "tried twice" in result.headline() and "foreign_worker" not in result.headline()

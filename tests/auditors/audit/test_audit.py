@@ -3,6 +3,8 @@ audited.
 """
 
 import json
+import os
+import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -186,3 +188,38 @@ def test_a_small_budget_tries_few_pairs_only():
     result = audit(LaplaceVector(1.0), trials=3000)
     assert result.verdict is Verdict.NOT_REFUTED and result.trials <= 3000
     assert any(note.startswith("3 of ") for note in result.notes)
+
+
+def batches(scale, size=100_000, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.laplace(0.0, scale, size), rng.laplace(1.0, scale, size)
+
+
+@pytest.mark.slow
+def test_given_outputs_are_certified_on_the_half_that_chose_nothing():
+    """1e5 runs a side at scale 0.8, epsilon = 1.25: found but never exceeded, with probability 1 -
+    1e-6.
+    """
+    result = audit_outputs(*batches(0.8), "pure:1", confidence=1 - 1e-6)
+    assert result.verdict is Verdict.VIOLATED and 1.15 < result.epsilon_lower < 1.25
+    assert result.tally.rounds < 100_000 and result.witness is None
+    assert (
+        audit_outputs(*batches(1.0), "pure:1", confidence=1 - 1e-6).verdict is Verdict.NOT_REFUTED
+    )
+
+
+def hangs(dataset, size, rng):
+    if size > 40:
+        time.sleep(30)
+    return dataset[0] + rng.laplace(0, 1, size)
+
+
+def dies(dataset, size, rng):
+    os._exit(3)
+
+
+def test_hung_and_dying_mechanisms_end_in_error():
+    assert "longer than time_limit = 1 s" in run(hangs, time_limit=1.0).notes[0]
+    with ProcessPoolExecutor(1) as pool:
+        result = run(dies, executor=pool)
+    assert result.verdict is Verdict.ERROR and "worker process died" in result.notes[0]

@@ -252,3 +252,30 @@ for _ in range(3):
     module = types.ModuleType("main")
     define("used", [("main.py", source)], module)
     assert module.used(-3.0) == (6.0, None, [])
+
+
+def test_a_sequential_audit_does_not_accuse_noise_that_the_runs_of_a_call_share():
+    """All three audits were VIOLATED. Each may be so with probability .01."""
+    verdicts = [
+        audit(shared, **SMALL, trials=20_000, seed=seed, sequential=True).verdict
+        for seed in (1, 3, 4)
+    ]
+    assert Verdict.VIOLATED not in verdicts and Verdict.ERROR in verdicts
+
+
+@pytest.mark.parametrize("copies", [2, 5])
+def test_given_outputs_that_occur_equally_often_are_an_error(copies):
+    rng = np.random.default_rng(copies)
+    sides = [rng.permutation(np.repeat(rng.laplace(size=1000), copies)) for _ in range(2)]
+    result = audit_outputs(*sides, "pure:0.1")
+    assert result.verdict is Verdict.ERROR and f"occur {copies} times each" in result.notes[0]
+
+
+def test_mechanisms_without_noise_are_still_violated():
+    weights = [1.0, 2.0]
+    for mechanism in (
+        kept_noise.no_noise,
+        lambda d, n, rng: np.full(n, weights[0] * d[0]),
+        lambda d, n, rng: d[0] + rng.laplace(0, 0.3, n),
+    ):
+        assert audit(mechanism, **SMALL, trials=2000).verdict is Verdict.VIOLATED

@@ -432,3 +432,13 @@ def test_keys_hold_content():
     endless.append(endless)
     assert content_key(endless) is None
     assert content_key(0.0) != content_key(-0.0) and content_key(1) != content_key(True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "law", [NORMAL, LAPLACE, CASES["two bumps"].mechanism, CASES["answers"].mechanism]
+)
+def test_right_densities_pass(law):
+    """Four seeds each, 20,000 runs a side: refused with probability 1e-6 at most."""
+    for seed in range(4):
+        check_oracle(law, ZERO_ONE, 20_000, np.random.default_rng(seed))

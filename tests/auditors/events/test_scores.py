@@ -5,7 +5,7 @@ out where they are none.
 import numpy as np
 import pytest
 
-from dpwitness import InvalidArgument, Pair, Verdict, audit, replay
+from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, replay
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.workers.scored_outputs import ScoredMechanism
@@ -118,3 +118,27 @@ def test_columns_of_scores_stand_first_whatever_is_raised_or_ragged():
     assert np.isnan(single.values[:, :2]).all() and next(iter(single.names.values())).startswith(
         "raises OSError"
     )
+
+
+class Suggests:
+    """The same mechanism, one run at a time in lists, with its own suggestion."""
+
+    claim = PureDP(1.0)
+
+    def sample(self, dataset, size, rng):
+        return [tuple(row) for row in parity_leaks(dataset, size, rng).tolist()]
+
+    def features(self, outputs):
+        return np.array([[sum(bits) % 2, bits[0]] for bits in outputs])
+
+
+@pytest.mark.slow
+def test_suggested_scores_are_used_and_replayed():
+    result = audit(Suggests(), pair=PAIR, trials=10_000)
+    assert result.verdict is Verdict.VIOLATED and result.scores[0].labels == (
+        "features[0]",
+        "features[1]",
+    )
+    assert replay(result.witness, mechanism=Suggests(), seed=8).verdict is Verdict.VIOLATED
+    with pytest.raises(InvalidArgument, match="must have features"):
+        replay(result.witness, mechanism=parity_leaks)

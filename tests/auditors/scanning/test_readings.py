@@ -416,3 +416,10 @@ def test_a_column_of_an_example_gives_way_to_the_column_of_the_frame():
     (form, *_) = forms_for(Parameter("df"), (), "mean", "")
     assert fill((column,), form, None, Choice(), {}).spelled() == 'column="value"'
     assert fill((column,), records("replace-one"), None, Choice(), {}).spelled() == "column='age'"
+
+
+def test_a_metric_claim_is_not_read_as_pure():
+    assert (
+        read_claim((("epsilon", "epsilon", 1.0),), "Geo-indistinguishability.", "planar").text
+        == "metric:1"
+    )

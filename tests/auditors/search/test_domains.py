@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from dpwitness import audit, certify
 from dpwitness.auditors.checks.run_checks import special_pairs
 from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.search.catalogue import pairs_for
@@ -464,3 +465,50 @@ def test_a_missing_record_and_one_far_below_the_bounds_are_added():
     )
     pairs = pairs_for(Records(3, outside=True, relation="add-remove"))
     assert any(pair.d1.min() < 0 and not (pair.d0 < 0).any() for pair in pairs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "domain",
+    [Records(3, 1.0, 2.0), Records(3, 0.5, 3.7, integer=True), Records(2, -3.25, -1.5)],
+    ids=str,
+)
+def test_right_mechanisms_over_domains_off_zero_are_never_refuted(domain):
+    """Laplace noise for the exact range of a sum of squares. Audits err with probability 1e-9 each,
+    the white box not at all.
+    """
+    low, high = domain.extremes
+    width = abs(high * high - low * low)
+
+    class Squares:
+        """The sum of squares under Laplace noise of scale `width`: PureDP(1) inside the domain, and
+        nowhere else.
+        """
+
+        def __init__(self):
+            self.domain, self.claim = domain, PureDP(1.0)
+
+        def sample(self, dataset, size, rng):
+            return np.sum(dataset**2) + rng.laplace(0.0, width, (size, 1))
+
+        def log_density(self, outputs, dataset):
+            return -np.abs(outputs[:, 0] - np.sum(dataset**2)) / width - math.log(2 * width)
+
+    mechanism = Squares()
+    for pair, value in search(mechanism, domain, PureDP(1.0), evaluations=400, seconds=20.0):
+        good(domain, pair)
+        assert value <= 1 + 1e-9
+    result = certify(mechanism)
+    good(domain, result.pair)
+    assert result.verdict.value != "VIOLATED" and result.epsilon_lower == pytest.approx(
+        1.0, rel=1e-6
+    )
+    found = audit(
+        lambda d, n, rng: mechanism.sample(d, n, rng),
+        claim="pure:1",
+        domain=domain,
+        trials=40_000,
+        confidence=1 - 1e-9,
+        seed=1,
+    )
+    assert found.verdict.value == "NOT_REFUTED"

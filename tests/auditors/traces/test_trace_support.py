@@ -175,3 +175,21 @@ def test_a_pair_on_which_other_outputs_are_possible_comes_first():
     base = ["ann"] * 9 + ["bob"] * 8
     pairs = [Pair(base, [*base, user], "add-remove") for user in ("ann", "bob", "dora")]
     assert worst_pairs(names, pairs, parse_claim("pure:3"), 0, LIMITS, 60.0) == ([2], False)
+
+
+def test_counts_that_refute_the_claim_leave_no_support():
+    """A branch of probability .009 publishes the data. Traced runs have size 1, in which the code
+    does not take it.
+    """
+
+    def rare_branch(dataset, size, rng):
+        noise = rng.laplace(0.0, 1.0, size)
+        return np.where(
+            noise > (4 if size > 1 else np.inf), 1e6 * dataset.sum(), dataset.sum() + noise
+        )
+
+    result = dpw.audit(rare_branch, claim="pure:1.1", pair=PAIR, trials=20_000, bits=False)
+    assert result.verdict is Verdict.VIOLATED and result.trace.verdict is Verdict.INCONCLUSIVE
+    assert "the counts exceed the claim" in result.trace.doubt and not any(
+        "SUPPORTED" in line for line in result.trace.explanation
+    )

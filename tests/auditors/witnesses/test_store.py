@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from stored_audits import PAIR, SHORT, SMALL, SOURCE, noisy, stopping, without_time
 
@@ -234,3 +236,56 @@ def test_store_commands(tmp_path, monkeypatch, capsys):
     ):
         assert main(["store", *arguments]) == 2
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [300, 4_000, 9_000, 19_999])
+def test_stopped_and_begun_again_it_ends_with_the_same_result(plain, tmp_path, runs):
+    file = tmp_path / "run.db"
+    assert (
+        audit(noisy, **SMALL, store=file, progress=stopping(runs)).verdict is Verdict.INCONCLUSIVE
+    )
+    lines: list[str] = []
+    assert without_time(audit(noisy, **SMALL, store=file, announce=lines.append)) == plain
+    assert lines[0].startswith(f"{file}: noisy goes on, ") and lines[0].endswith(
+        " of 20,000 runs are done"
+    )
+    with open_store(file) as store:  # one that is open serves several
+        assert without_time(audit(noisy, **SMALL, store=store, announce=lines.append)) == plain
+    assert lines[-1] == f"{file}: noisy is finished, there is nothing left to run"
+
+
+def unseeded(dataset, size, rng):
+    return dataset[0] + np.random.default_rng().laplace(0.0, 1.0, size)
+
+
+unseeded.seeded = False
+
+
+def counted_spans(file):
+    with read_store(file) as store:
+        return dict(
+            store.connection.execute(
+                "SELECT first, payload FROM spans WHERE stage & 1 = 0 AND (stage / 2097152) "
+                "% 256 = 4"
+            )
+        )
+
+
+def test_what_takes_no_seed_goes_on_with_what_was_counted(tmp_path):
+    """Runs are other ones each time: a right mechanism is refuted with probability 1e-9."""
+    asked = SMALL | {"confidence": 1 - 1e-9}
+    file = tmp_path / "run.db"
+    audit(unseeded, **asked, store=file, progress=stopping(12_000))
+    before = counted_spans(file)
+    result = audit(unseeded, **asked, store=file)
+    again = audit(unseeded, **asked, store=file)
+    assert result.verdict is Verdict.NOT_REFUTED and without_time(
+        replace(again, notes=result.notes)
+    ) == without_time(result)
+    assert (
+        "1,000 rounds run now fit the counts of the store (tested at error 1e-09)"
+        in again.notes[-1]
+    )
+    after = counted_spans(file)
+    assert all(after[first] == payload for first, payload in before.items() if first in after)

@@ -12,10 +12,12 @@ import pytest
 from dpwitness import (
     InvalidArgument,
     Pair,
+    PureDP,
     Verdict,
     audit,
     audit_sensitivity,
     audit_utility,
+    certify,
     replay,
 )
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
@@ -377,3 +379,28 @@ def test_the_counts_of_a_witness_are_those_of_the_look_that_certified_the_bound(
     forged = seal({**early.witness, "bound": lower * 1.01})
     with pytest.raises(InvalidArgument, match="bound must be what the counts certify"):
         read_checked_witness(forged, "witness")
+
+
+@pytest.mark.slow
+def test_each_replay_draws_a_seed_that_the_file_does_not_decide(witness):
+    """The drawn seeds are equal with probability 2e-14 (four draws of 48 bits)."""
+    utility = audit_utility(errors, MeanBound(0.8)).witness
+    white = certify(Laplace(1.0), PAIR, PureDP(0.5), trials=10_000).witness
+    for raw, options in (
+        (witness, {"trials": 1000}),
+        (utility, {"mechanism": errors}),
+        (white, {}),
+    ):
+        first, second = replay(raw, **options), replay(raw, **options)
+        assert len({first.seed, second.seed, raw["seed"], raw["seed"] + 1}) == 4
+        assert first.to_json()["seed"] == first.seed and any(
+            f"seed {first.seed}, drawn for this replay" in note for note in first.notes
+        )
+        again = replay(raw, seed=first.seed, **options)
+        left_out = ("notes", "seconds", "cpu_seconds")
+        ours, theirs = (
+            {key: value for key, value in r.to_json().items() if key not in left_out}
+            for r in (first, again)
+        )
+        assert ours == theirs and not any("drawn for this replay" in note for note in again.notes)
+        assert replay(raw, seed=5, **options).to_json() | {"seconds": 0} != ours | {"seconds": 0}
