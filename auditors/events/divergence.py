@@ -171,7 +171,7 @@ def _mean_lower_limit(values: FloatArray, counts: FloatArray, bet: float, alpha:
     """
 
     def rejected(mean: float) -> bool:
-        return float(counts @ np.log1p(bet * (values - mean))) >= np.log(1 / alpha)
+        return float(counts @ np.log1p(bet * (values - mean))) >= float(np.log(1 / alpha))
 
     return bracket(rejected, 0.0, 1.0, 60)[0]
 

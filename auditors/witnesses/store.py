@@ -169,15 +169,10 @@ class Store:
             (row for row, intact in self._checked_rows("audits") if intact),
             key=lambda row: (row[4], row[0]),
         )
-        return [
-            Entry(
-                *row[:3],
-                json.loads(row[3]),
-                *row[4:9],
-                None if row[9] is None else json.loads(row[9]),
-            )
-            for row in rows
+        read = [
+            (*row[:3], json.loads(row[3]), *row[4:9], row[9] and json.loads(row[9])) for row in rows
         ]
+        return [Entry(*row) for row in read]
 
     def damage(self, *, spans: bool = False) -> list[Damage]:
         """Return the rows whose checksum is wrong. Rows of spans take long to read and are included

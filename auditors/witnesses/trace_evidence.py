@@ -104,12 +104,11 @@ class TracedCall:
     @classmethod
     def from_json(cls, data: Json) -> Self:
         """Return the calls that `to_json` wrote."""
-        return cls(
-            **{
-                name: float(value) if cls.__annotations__[name] == "float" else value
-                for name, value in data.items()
-            }
-        )
+        values: Json = {
+            name: float(value) if cls.__annotations__[name] == "float" else value
+            for name, value in data.items()
+        }
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)

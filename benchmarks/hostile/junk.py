@@ -174,8 +174,12 @@ def _public_calls() -> list[_ValidCall]:
     """Return public callables, each with a function that creates the arguments of a small valid
     call.
     """
-    constructors = ((cls, functools.partial(dict, given)) for cls, given in _mechanism_calls())
-    return [*_audit_calls(), *_CLAIM_CALLS, *_DATASET_CALLS, *constructors]
+    return [
+        *_audit_calls(),
+        *_CLAIM_CALLS,
+        *_DATASET_CALLS,
+        *((cls, functools.partial(dict, given)) for cls, given in _mechanism_calls()),
+    ]
 
 
 def _audit_calls() -> list[_ValidCall]:

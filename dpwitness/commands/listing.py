@@ -146,7 +146,7 @@ def _domains() -> Rows:
     """Return the rows of domains, each followed by its keys in a target file."""
     from dpwitness.core.domains import domain_kinds, field_texts
 
-    rows = []
+    rows: Rows = []
     for name, kind in domain_kinds().items():
         text = (inspect.getdoc(kind) or "").partition("\n\n")[0]
         keys = field_texts(kind)

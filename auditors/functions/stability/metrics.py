@@ -380,10 +380,13 @@ class PerGroup(Metric):
             return math.inf
         # an absent group is empty, or 0 if groups are numbers
         empty: Any = 0 if isinstance(self.inner, Absolute) else []
-        both = ((left.get(key), right.get(key)) for key in {**left, **right})
         found = [
-            self.inner.measure(*(empty if group is None else group for group in groups), strict)
-            for groups in both
+            self.inner.measure(
+                empty if left.get(key) is None else left[key],
+                empty if right.get(key) is None else right[key],
+                strict,
+            )
+            for key in {**left, **right}
         ]
         if self.how == "count":
             return sum(each > 0 for each in found)
