@@ -21,7 +21,7 @@ def summaries(commit: str, part: str, folder: Path) -> dict:
     source, packages, written = folder / "source", folder / "packages", folder / "summaries.json"
     source.mkdir(parents=True)
     archive = subprocess.run(
-        ["git", "archive", commit], check=True, capture_output=True, cwd=CASES.parent
+        ["git", "archive", commit], check=True, capture_output=True, cwd=CASES.parents[2]
     ).stdout
     subprocess.run(["tar", "-x", "-C", source], check=True, input=archive)
     command = [
