@@ -123,6 +123,13 @@ def hangs(dataset, size, rng):
     time.sleep(60)
 
 @target()
+def slow(dataset, size, rng, note=""):
+    with open(note, "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    time.sleep(0.2)
+    return rng.random(size)
+
+@target()
 def eats(dataset, size, rng):
     return np.ones(2**29).sum() + np.zeros(size)
 
