@@ -127,7 +127,8 @@ def leak_that_hides(rng: Generator) -> str:
     distinguished training from testing.
 
     At least 15 % of the calls leak if the last ones do: a leak in fewer is beyond the power of so
-    few runs.
+    few runs. The number of calls depends on the speed of the machine, so that an audit may end
+    before the leak.
     """
     claim, outputs, settings = (
         float(rng.uniform(0.5, 1.0)),
@@ -142,10 +143,12 @@ def leak_that_hides(rng: Generator) -> str:
         *((leaks, sound) if first_leaks else (sound, leaks)), limit, outputs=outputs
     )
     result = audit(mechanism, claim=PureDP(claim), name="attack", **settings)
+    if not first_leaks and limit > 0.85 * mechanism.seen:
+        return ""
     allowed = (Verdict.VIOLATED, Verdict.ERROR, Verdict.INCONCLUSIVE)
     description = (
-        f"{'leaks first' if first_leaks else 'leaks later'}, changes after {limit} of {total} "
-        f"{'outputs' if outputs else 'calls'}"
+        f"{'leaks first' if first_leaks else 'leaks later'}, changes after {limit} of "
+        f"{mechanism.seen} {'outputs' if outputs else 'calls'}"
     )
     return failure_unless_verdict(result, allowed, description)
 
