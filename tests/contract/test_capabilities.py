@@ -401,7 +401,8 @@ def test_a_large_frame_of_a_witness_is_a_file_beside_it(tmp_path):
     pytest.importorskip("pyarrow")
     from dpwitness.cli import main
 
-    frame = pd.DataFrame({"x": np.arange(12_000.0) / 12_000})
+    frame = pd.DataFrame({"x": np.arange(6_000.0) / 6_000})
+    frame["who"] = [f"row {k % 7}" for k in range(6_000)]
     frame.to_parquet(tmp_path / "d0.parquet")
     frame.assign(x=[1.0, *frame["x"][1:]]).to_parquet(tmp_path / "d1.parquet")
     (tmp_path / "framed.py").write_text(

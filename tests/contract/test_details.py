@@ -1,0 +1,302 @@
+"""Details of what is accepted, refused and said, through public names."""
+
+import json
+import re
+import sys
+from concurrent.futures import Executor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpwitness as dpw
+from dpwitness import InvalidArgument, Pair
+from dpwitness import mechanisms as m
+
+sys.path.insert(0, str(Path(__file__).parent))
+from command_line import run
+
+PAIR = Pair(np.array([0.0]), np.array([1.0]))
+
+
+def audit(mechanism, claim="pure:1", trials=3_000, **options):
+    options = {"pair": PAIR, "seed": 1, **options}
+    return dpw.audit(mechanism, claim=claim, trials=trials, **options)
+
+
+# -- datasets and their neighbors
+# ------------------------------------------------------------------------------------------
+
+ACCEPTED = {
+    "numbers": ([1.0, 2.0], [1.0, 3.0], "replace-one"),
+    "numbers and None": ([1, None], [1, 2], "replace-one"),
+    "rows": ([[1, "a"], [2, "b"]], [[1, "a"], [2, "c"]], "replace-one"),
+    "dicts": ([{"a": 1}], [{"a": 1}, {"a": 2}], "add-remove"),
+    "columns": (
+        (np.zeros((2, 1)), np.array([0, 1])),
+        (np.zeros((2, 1)), np.array([1, 1])),
+        "replace-one",
+    ),
+    "lists as columns": (([1, 2], ["a", "b"]), ([1, 2], ["a", "c"]), "replace-one"),
+    "texts": (["a", "b"], ["b"], "add-remove"),
+    "two events": ([1, 2, 3, 4], [2, 3, 5, 4], "event:k=2"),
+    "an event in the middle": (list("abcdef"), list("abdef"), "event"),
+    "two records": ([1, 2, 3], [1, 8, 9], "replace-one:k=2"),
+    "vectors": ([1.0, 0.0], [0.5, 0.5], "l1"),
+}
+
+
+@pytest.mark.parametrize("which", ACCEPTED)
+def test_neighbors_are_accepted_in_both_orders(which):
+    first, second, relation = ACCEPTED[which]
+    for one, other in ((first, second), (second, first)):
+        assert Pair(one, other, relation).relation.startswith(relation.partition(":")[0])
+
+
+NOT_NEIGHBORS = {
+    "rows of other kinds": (([[1, 2], ["a", "b"]],) * 2, "replace-one", "records of one kind"),
+    "numbers and rows": (([1, [2]], [1, [3]]), "replace-one", "records of one kind"),
+    "truth values and numbers": (([True, False], [1, 0]), "replace-one", "differ"),
+    "two rows, by number": (
+        ([1, 2, 3, 4], [1, 9, 3, 9]),
+        "replace-one",
+        r"2 records differ \(rows 1, 3\)",
+    ),
+    "rows of one side": (([1, 2, 3], [1]), "add-remove", r"rows 1, 2 of D0"),
+    "three events": ((list("abcdef"), list("abf")), "event:k=2", "event"),
+    "moved far": (([0.0, 0.0], [1.0, 1.0]), "l1", "neighbors under linf"),
+    "numbers that are no answers": (([0.0, 0.0], [5.0, 5.0]), "replace-one", "vectors of answers"),
+    "texts that are no answers": ((["a", "b"], ["c", "d"]), "replace-one", "replace-one:k=2"),
+}
+
+
+@pytest.mark.parametrize("which", NOT_NEIGHBORS)
+def test_datasets_that_are_no_neighbors_are_refused_with_the_reason(which):
+    (first, second), relation, reason = NOT_NEIGHBORS[which]
+    with pytest.raises(InvalidArgument) as refused:
+        Pair(first, second, relation)
+    text = str(refused.value)
+    assert re.search(reason, text), text
+    assert "rows  of" not in text and text.count("\n") == 0
+
+
+ZEROS = np.zeros(2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "suggested", "answers"),
+    [
+        (ZEROS, np.full(2, 0.5), "they are neighbors under", False),
+        (ZEROS, np.full(2, 5.0), "neighbors under replace-one:k=2", True),
+        (["a", "b"], list("cdefghijkl"), 'relation="stated"', False),
+    ],
+)
+def test_a_relation_is_suggested_only_if_it_fits(first, second, suggested, answers):
+    with pytest.raises(InvalidArgument, match=suggested) as refused:
+        Pair(first, second)
+    assert ("vectors of answers" in str(refused.value)) is answers
+
+
+# -- outputs
+# ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["{}", "row {}: 0x{:x}"])
+def test_numbers_in_texts_are_read_in_their_base(form):
+    """A text that holds the answer, plus noise, as a decimal or hexadecimal number."""
+
+    def mechanism(scale):
+        def run(dataset, size, rng):
+            values = 1000 + 20 * int(np.sum(dataset)) + np.round(rng.laplace(0, scale, size))
+            return [form.format(*[int(value)] * form.count("{")) for value in values]
+
+        return run
+
+    assert audit(mechanism(5.0), trials=1_500).verdict.value == "VIOLATED"
+    assert audit(mechanism(30.0), trials=1_000).verdict.value == "NOT_REFUTED"
+
+
+def changes_its_argument(outputs):
+    outputs[:] = 0.0
+    return outputs[:, 0]
+
+
+def test_a_score_cannot_change_the_outputs():
+    def noisy(dataset, size, rng):
+        return np.sum(dataset) + rng.laplace(0, 0.2, size)
+
+    left_out = audit(noisy, trials=2_000, scores=[changes_its_argument])
+    assert left_out.verdict.value == "VIOLATED"
+    assert any("changes_its_argument" in note for note in left_out.notes)
+    used = audit(noisy, trials=2_000, scores=[np.negative])
+    assert used.verdict.value == "VIOLATED" and not any("left out" in n for n in used.notes)
+
+
+# -- what a violation is due to
+# ------------------------------------------------------------------------------------------
+
+
+def raises_for_one(share, scale=1.0, kinds=(KeyError, KeyError)):
+    """Raise in a share of the runs on D1, and in some of those on D0; otherwise return a noisy
+    sum.
+    """
+
+    def run(dataset, size, rng):
+        one = int(np.sum(dataset) > 0)
+        if rng.random() < (0.02, share)[one]:
+            raise kinds[one](f"{rng.random()}")
+        return np.sum(dataset) + rng.laplace(0, scale, size)
+
+    return run
+
+
+def test_causes_of_a_violation_are_judged_apart():
+    found = audit(raises_for_one(0.5), trials=2_000)
+    judged = {cause.kind: cause.verdict.value for cause in found.causes}
+    assert found.verdict.value == "VIOLATED" and judged["exceptions"] == "VIOLATED"
+    assert judged["values"] == "NOT_REFUTED", judged
+    both = audit(raises_for_one(0.5, scale=0.1), trials=2_000)
+    assert {cause.verdict.value for cause in both.causes} == {"VIOLATED"}
+
+
+def test_a_class_of_exceptions_shows_where_no_text_repeats():
+    def run(dataset, size, rng):
+        if rng.random() < 0.4:
+            raise (KeyError if np.sum(dataset) > 0 else OSError)(f"{rng.random()}")
+        return rng.laplace(0, 1.0, size)
+
+    found = audit(run, trials=2_000)
+    judged = {cause.kind: cause.verdict.value for cause in found.causes}
+    assert found.verdict.value == judged["exceptions"] == "VIOLATED", judged
+
+
+FILE = """
+import numpy as np
+
+
+def raises(dataset, size, rng):
+    if rng.random() < (0.999 if np.sum(dataset) > 0 else 0.02):
+        raise KeyError(f"{rng.random()}")
+    return np.sum(dataset) + rng.laplace(0, 1.0, size)
+
+
+def sound(dataset, size, rng):
+    return np.round(np.sum(dataset) + rng.laplace(0, 4.0, size), 3)
+"""
+HERE = "--claim pure:1 --d0 [0] --d1 [1]"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "mine.py").write_text(FILE)
+    return tmp_path
+
+
+def test_a_report_with_causes_is_read_back(folder):
+    code, _, _ = run(*f"audit mine.py:raises {HERE} --trials 2000 --report out".split())
+    data = json.loads((folder / "out" / "audit.json").read_text())
+    causes = {each["kind"]: each for each in data["results"][0]["causes"]}
+    assert code == 1 and causes["exceptions"]["verdict"] == "VIOLATED"
+    assert causes["values"]["verdict"] == "INCONCLUSIVE" and causes["values"]["event"] is None
+    code, out, err = run("report", "out/audit.json", "--show")
+    assert code == 0 and "VIOLATED" in out, err
+    causes["exceptions"]["verdict"] = "NOT_REFUTED"
+    (folder / "out" / "audit.json").write_text(json.dumps(data))
+    code, _, err = run("report", "out/audit.json", "--show")
+    assert code == 2 and "damaged or edited" in err
+
+
+# -- calls and slices
+# ------------------------------------------------------------------------------------------
+
+
+def test_a_trace_names_its_pair():
+    def noisy(dataset, size, rng):
+        return np.sum(dataset) + rng.laplace(0, 2.0, size)
+
+    named = dpw.trace(noisy, Pair(np.zeros(1), np.ones(1), why="the first pair"), "pure:1")
+    assert "the pair 'the first pair'" in named.headline()
+    assert "epsilon = 0.5" in named.headline() and "claimed 1" in named.headline()
+    without = dpw.trace(noisy, Pair(np.zeros(1), np.ones(1), why=""), "pure:1")
+    assert "this pair" in without.headline()
+
+
+def test_calls_of_watch_add_up(folder):
+    def runs():
+        command = f"watch mine.py:sound {HERE} --store w.db --trials 1500 --json"
+        code, out, err = run(*command.split())
+        assert code == 0, err
+        return json.loads(out)[0]["trials"]
+
+    first, second, third = runs(), runs(), runs()
+    assert 1_000 < first < second < third
+
+
+def test_watch_of_a_mechanism_that_fails_has_no_verdict(folder):
+    (folder / "mine.py").write_text(
+        "def fails(dataset, size, rng):\n    raise RuntimeError('out of order')\n"
+    )
+    code, out, err = run(*f"watch mine.py:fails {HERE} --store w.db --trials 1500".split())
+    assert code == 3 and "out of order" in out + err and "Traceback" not in err
+
+
+class Full(Executor):
+    """An executor that takes nothing."""
+
+    def submit(self, *arguments, **options):
+        raise OSError("no room")
+
+
+def test_an_executor_that_fails_is_not_called_a_worker_that_died():
+    def noisy(dataset, size, rng):
+        return np.sum(dataset) + rng.laplace(0, 2.0, size)
+
+    try:
+        text = audit(noisy, executor=Full()).headline()
+    except Exception as error:
+        text = str(error)
+    assert "no room" in text and "died" not in text
+
+
+def test_a_gross_violation_shows_long_before_the_end():
+    found = dpw.audit(m.Laplace(epsilon=5.0), claim="pure:1", trials=200_000, seed=1, stop="never")
+    (runs, bound), *_ = found.looks
+    assert 1 < bound <= found.parameter_lower and runs < 0.5 * found.trials
+
+
+@pytest.mark.parametrize("batch", [64, 1])
+def test_a_batch_that_raises_is_run_again_one_by_one(batch):
+    def run(dataset, size, rng):
+        if size >= batch and rng.random() < 0.5:
+            raise ValueError("too large")
+        return np.sum(dataset) + rng.laplace(0, 0.2, size)
+
+    found = audit(run, trials=4_000)
+    assert found.verdict.value == "VIOLATED" and found.trials <= 4_100
+
+
+def test_canaries_need_a_curve_without_dents():
+    rng = np.random.default_rng(1)
+    scores = rng.normal(1.0, 1.0, 200), rng.normal(0.0, 1.0, 200)
+    convex, dented = "fdp:0=0.8,0.5=0.2,1=0", "fdp:0=0.8,0.4=0.55,0.6=0.1,1=0"
+    assert dpw.audit_canaries(*scores, convex).verdict.value in ("VIOLATED", "NOT_REFUTED")
+    with pytest.raises(InvalidArgument, match="concave"):
+        dpw.audit_canaries(*scores, dented)
+
+
+def test_signs_of_zeros_that_agree_on_one_side_only_are_found():
+    def run(dataset, size, rng):
+        first, other = rng.choice([-1.0, 1.0], size), rng.choice([-1.0, 1.0], size)
+        second = first if np.sum(dataset) > 0 else other
+        return np.copysign(0.0, np.column_stack([first, second]))
+
+    assert audit(run).verdict.value == "VIOLATED"
+
+
+def test_a_sequential_audit_stops_where_the_violation_is_excluded():
+    weak = m.Laplace(epsilon=0.2)
+    found = dpw.audit(weak, claim="pure:1", find=3.0, sequential=True, trials=100_000, seed=1)
+    assert found.verdict.value == "NOT_REFUTED" and 100 < found.trials < 20_000
+    assert found.parameter_lower < 0.2
