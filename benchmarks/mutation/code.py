@@ -46,6 +46,11 @@ REASONS: dict[str, str] = {
     'losses["valid_0"]["binary_logloss"][booster.best_iteration - 1]: - -> +': (
         "a later round decides only where the trees are as good as none"
     ),
+    "if kept is not None and kept.content == content:: == -> !=": (
+        "a kept interpreter saves a second; another answers the same"
+    ),
+    "return train_renyi_rule(goal.claim, events, np.array(counts), goal.rounds, goal.alpha / 2): "
+    "2 -> 1": "training at another error certifies less, within the tolerance of golden runs",
     "_optimal_bet(y, q / q.sum(), rounds / 2, alpha / 2),: / -> *": (
         "a bet for another number of rounds certifies less, within the tolerance of golden runs"
     ),
