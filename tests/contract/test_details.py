@@ -24,6 +24,11 @@ def audit(mechanism, claim="pure:1", trials=3_000, **options):
     return dpw.audit(mechanism, claim=claim, trials=trials, **options)
 
 
+def noisy_sum(scale):
+    """The sum of the records with Laplace noise."""
+    return lambda dataset, size, rng: np.sum(dataset) + rng.laplace(0, scale, size)
+
+
 # -- datasets and their neighbors
 # ------------------------------------------------------------------------------------------
 
@@ -122,13 +127,10 @@ def changes_its_argument(outputs):
 
 
 def test_a_score_cannot_change_the_outputs():
-    def noisy(dataset, size, rng):
-        return np.sum(dataset) + rng.laplace(0, 0.2, size)
-
-    left_out = audit(noisy, trials=2_000, scores=[changes_its_argument])
+    left_out = audit(noisy_sum(0.2), trials=2_000, scores=[changes_its_argument])
     assert left_out.verdict.value == "VIOLATED"
     assert any("changes_its_argument" in note for note in left_out.notes)
-    used = audit(noisy, trials=2_000, scores=[np.negative])
+    used = audit(noisy_sum(0.2), trials=2_000, scores=[np.negative])
     assert used.verdict.value == "VIOLATED" and not any("left out" in n for n in used.notes)
 
 
@@ -136,15 +138,14 @@ def test_a_score_cannot_change_the_outputs():
 # ------------------------------------------------------------------------------------------
 
 
-def raises_for_one(share, scale=1.0, kinds=(KeyError, KeyError)):
+def raises_for_one(share, scale=1.0):
     """Raise in a share of the runs on D1, and in some of those on D0; otherwise return a noisy
     sum.
     """
 
     def run(dataset, size, rng):
-        one = int(np.sum(dataset) > 0)
-        if rng.random() < (0.02, share)[one]:
-            raise kinds[one](f"{rng.random()}")
+        if rng.random() < (share if np.sum(dataset) > 0 else 0.02):
+            raise KeyError(f"{rng.random()}")
         return np.sum(dataset) + rng.laplace(0, scale, size)
 
     return run
@@ -213,9 +214,7 @@ def test_a_report_with_causes_is_read_back(folder):
 
 
 def test_a_trace_names_its_pair():
-    def noisy(dataset, size, rng):
-        return np.sum(dataset) + rng.laplace(0, 2.0, size)
-
+    noisy = noisy_sum(2.0)
     named = dpw.trace(noisy, Pair(np.zeros(1), np.ones(1), why="the first pair"), "pure:1")
     assert "the pair 'the first pair'" in named.headline()
     assert "epsilon = 0.5" in named.headline() and "claimed 1" in named.headline()
@@ -250,11 +249,8 @@ class Full(Executor):
 
 
 def test_an_executor_that_fails_is_not_called_a_worker_that_died():
-    def noisy(dataset, size, rng):
-        return np.sum(dataset) + rng.laplace(0, 2.0, size)
-
     try:
-        text = audit(noisy, executor=Full()).headline()
+        text = audit(noisy_sum(2.0), executor=Full()).headline()
     except Exception as error:
         text = str(error)
     assert "no room" in text and "died" not in text
