@@ -461,7 +461,7 @@ def recompute_witness(raw: Json, confidence: float | None = None) -> CanaryResul
         refuse("alpha", f"be at most 1 - confidence, {1 - raw['confidence']:g}", alpha)
     theorem = Theorem(raw["method"], claim, size, delta, raw["fixed"])
     (lower,) = theorem.refuted([right], [guesses], alpha)
-    if not math.isclose(lower, float(raw["bound"]), rel_tol=1e-3):
+    if not math.isclose(lower, float(raw["bound"]), rel_tol=_RELATIVE_TOLERANCE):
         refuse("bound", f"be what the counts certify, {lower:.9g}", raw["bound"])
     confidence = max(raw["confidence"], LEAST) if confidence is None else confidence
     if confidence != raw["confidence"]:  # keep each tested bound's share of the error

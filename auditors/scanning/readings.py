@@ -34,6 +34,7 @@ from dpwitness.auditors.scanning.vocabulary import (
     is_tolerance,
     role,
 )
+from dpwitness.mechanisms.wrappers.recognition import BOOKKEEPING
 
 _SHARE = 24  # recipes of one kind that are tried before those of the other kinds
 _FITTING = ("fit", "train", "learn")  # methods of estimators
@@ -52,17 +53,6 @@ _COLUMNS = (
     "numbers",
 )
 _ATTRIBUTE = re.compile(r"(?m)^\s*(\w+[a-z]_)\s*:")
-_BOOKKEEPING = (
-    "n_features_in_",
-    "feature_names_in_",
-    "n_iter_",
-    "classes_",
-    "n_samples_seen_",
-    "n_outputs_",
-    "epsilon_",
-    "accountant_",
-    "n_features_",
-)
 _OF_RECORDS = (
     "labels_",
     "inertia_",
@@ -218,7 +208,7 @@ def estimators(source: Source) -> Iterator[Recipe]:
     learned = [
         name
         for name in dict.fromkeys(_ATTRIBUTE.findall(source.name.doc))
-        if name not in (*_BOOKKEEPING, *_OF_RECORDS)
+        if name not in (*BOOKKEEPING, "n_features_", *_OF_RECORDS)
     ][:4]
     outputs = [f"[getattr(model, name) for name in {tuple(learned)!r}]"] if learned else []
     if any(name.startswith("coef") for name in learned):

@@ -64,7 +64,7 @@ RELEASES = (
     "respond",
     "run",
 )
-_BOOKKEEPING = (
+BOOKKEEPING = (
     "n_features_in_",
     "feature_names_in_",
     "n_iter_",
@@ -390,7 +390,7 @@ def _learned_attributes(found: Any, name: str, kwargs: Dict[str, Any], dataset: 
         if key[0] != "_"
         and key[-1] == "_"
         and key not in before
-        and key not in _BOOKKEEPING
+        and key not in BOOKKEEPING
         and isinstance(getattr(estimator, key), (int, float, np.ndarray, np.generic, list, tuple))
     ]
     if "coef_" in has:
