@@ -25,7 +25,7 @@ import sys
 import sysconfig
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -531,7 +531,13 @@ def define(name: str, sources: Sequence[tuple[str, str]], module: types.ModuleTy
         with contextlib.suppress(SyntaxError):  # a cell with magic commands
             statements += ast.parse(source).body
     needed, chosen, open_names = {name}, set[int](), [name]
-    binds = [_bound_names(statement) for statement in statements]
+    imported = {
+        name
+        for node in ast.walk(ast.Module(statements, []))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in _bound_names(node, set())
+    }
+    binds = [_bound_names(statement, imported) for statement in statements]
     while open_names:
         wanted = open_names.pop()
         for place, names in enumerate(binds):
@@ -551,32 +557,42 @@ def define(name: str, sources: Sequence[tuple[str, str]], module: types.ModuleTy
     exec(compile(ast.Module(kept, []), sources[0][0] if sources else "", "exec"), module.__dict__)
 
 
-def _bound_names(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement of a module binds; none for statements that do more than
-    bind, such as loops.
+def _bound_names(statement: ast.stmt, imported: Set[str]) -> set[str]:
+    """Return the names that a statement of a module binds or changes the content of; the modules
+    whose functions it calls, such as that of an audit, do not count.
     """
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {statement.name}
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
-    if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        return {
-            node.id
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-        }
     if isinstance(statement, ast.If | ast.Try):
         parts = [
             *statement.body,
             *statement.orelse,
             *(each for handler in getattr(statement, "handlers", ()) for each in handler.body),
         ]
-        names = [_bound_names(each) for each in parts if not isinstance(each, ast.Pass)]
+        names = [_bound_names(each, imported) for each in parts if not isinstance(each, ast.Pass)]
         tested = (
             {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
             if isinstance(statement, ast.If)
             else set()
         )
-        if all(names) and "__name__" not in tested:
-            return set[str]().union(*names)
-    return set()
+        return set[str]().union(*names) if all(names) and "__name__" not in tested else set[str]()
+    nodes = list(ast.walk(statement))
+    stored = {
+        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    changed = [
+        node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else node
+        for node in nodes
+        if isinstance(node, ast.Expr) or isinstance(getattr(node, "ctx", None), ast.Store)
+    ]
+    return stored | ({_root(node) for node in changed} - imported - {""})
+
+
+def _root(node: ast.AST) -> str:
+    """Return the name of the object of which an expression is a part, or ""."""
+    if isinstance(node, ast.Attribute | ast.Subscript):
+        part = node.value
+        return part.id if isinstance(part, ast.Name) else _root(part)
+    return ""

@@ -57,6 +57,33 @@ REASONS: dict[str, str] = {
     "_optimal_bet(x, first, rounds / 2, alpha / 2),: 2 -> 4": (
         "a bet for another number of rounds certifies less, within the tolerance of golden runs"
     ),
+    "if rank < 1:: 1 -> 2": "a median is taken of at least 200 errors, whose rank is larger",
+    "inner = steps[len(steps) // 100 : len(steps) - len(steps) // 100]: - -> +": (
+        "other places of thresholds among which training chooses, within the tolerance of golden "
+        "runs"
+    ),
+    "for position in np.argsort(-inner)[:2] + len(steps) // 100:: 2 -> 1": (
+        "other places of thresholds among which training chooses, within the tolerance of golden "
+        "runs"
+    ),
+    "if options.seconds is None:: options.seconds is None -> True": (
+        "a longer comparison of causes after a sequential audit that is limited by time"
+    ),
+    "high += margin * float(np.sqrt(max(float(b @ y**2) - high**2, 0.0) / (rounds / 2))): / -> *": (
+        "an expected bound chooses among rules: another rule certifies less, within the tolerance "
+        "of golden runs"
+    ),
+    "for found in runner.counts(stage, [test.event], rounds if learning else PICTURE_ROUNDS):: "
+    "learning -> True": "outputs that nobody reads are kept: memory only",
+    "if lowest_from > above_from:: lowest_from > above_from -> True": (
+        "a line that is nowhere the lowest changes no curve"
+    ),
+    "x / np.maximum(x + zeros, 1.0),: + -> -": "another upper end of the same bisection",
+    "return max(0.5 * signal**2 + 10 * signal, 0.5 * mu**2 + 10 * mu): + -> -": (
+        "the extent of a grid, in which the tails have no mass"
+    ),
+    "claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5): "
+    "0.5 -> 0.25": "it matters from 25 targets at confidence .99, as a slower discovery",
 }
 _FLIPPED = {
     "<": ">=",

@@ -1,17 +1,21 @@
 """Details of what is accepted, refused and said, through public names."""
 
 import json
+import math
 import re
+import subprocess
 import sys
 from concurrent.futures import Executor
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpwitness as dpw
 from dpwitness import InvalidArgument, Pair
 from dpwitness import mechanisms as m
+from dpwitness.auditors import MeanBound
 
 sys.path.insert(0, str(Path(__file__).parent))
 from command_line import run
@@ -173,6 +177,7 @@ def test_a_class_of_exceptions_shows_where_no_text_repeats():
 
 FILE = """
 import numpy as np
+import pandas as pd
 
 
 def raises(dataset, size, rng):
@@ -296,3 +301,167 @@ def test_a_sequential_audit_stops_where_the_violation_is_excluded():
     found = dpw.audit(weak, claim="pure:1", find=3.0, sequential=True, trials=100_000, seed=1)
     assert found.verdict.value == "NOT_REFUTED" and 100 < found.trials < 20_000
     assert found.parameter_lower < 0.2
+
+
+# -- what survived when the code was changed
+# ------------------------------------------------------------------------------------------
+
+
+def test_a_curve_of_groups_is_the_curve_composed_with_itself():
+    half = 1 / (1 + math.e)
+    response = dpw.claims.TradeoffCurve([0, half, 1], [1, half, 0])  # pure:1, as a curve
+    rates = np.array([0.01, 0.1, 0.5, 0.9])
+    twice = response.tradeoff(response.tradeoff(rates))
+    assert response.group(2).tradeoff(rates) == pytest.approx(twice, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rates", "proved"),
+    [((0.02, 0.02 * math.exp(1.5)), 0.5), ((1 - 0.02 * math.exp(1.2), 0.98), 0.2)],
+)
+def test_a_curve_states_what_a_test_proves_on_either_side(rates, proved):
+    half = 1 / (1 + math.e)
+    response = dpw.claims.TradeoffCurve([0, half, 1], [1, half, 0])
+    assert response.parameter_at(*rates) == pytest.approx(math.exp(proved), rel=1e-9)
+
+
+def test_canaries_certify_a_part_of_a_curve_that_is_kept():
+    half = 1 / (1 + math.exp(3.0))
+    curve = dpw.claims.TradeoffCurve([0, half, 1], [1, half, 0])
+    rng = np.random.default_rng(1)
+    found = dpw.audit_canaries(rng.normal(1.0, 1.0, 2_000), rng.normal(0.0, 1.0, 2_000), curve)
+    assert found.verdict.value == "NOT_REFUTED" and 0.2 < found.parameter_lower < 1
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "alpha,beta\n"])
+def test_a_curve_file_without_points_is_refused(tmp_path, content):
+    (tmp_path / "empty.csv").write_text(content)
+    with pytest.raises(InvalidArgument, match=r"empty\.csv"):
+        dpw.parse_claim(f"fdp:{tmp_path / 'empty.csv'}")
+
+
+@pytest.mark.parametrize(
+    ("scales", "direction"), [((1.0, 1.3), "from D1 to D0"), ((1.3, 1.0), "from D0 to D1")]
+)
+def test_a_renyi_rule_says_its_order_and_direction(scales, direction):
+    def run(dataset, size, rng):
+        return rng.normal(0.0, scales[int(np.sum(dataset))], size)
+
+    found = audit(run, "rdp:2,0.02", trials=200_000)
+    assert found.verdict.value == "VIOLATED"
+    assert "Renyi divergence of order 2" in found.event.describe()
+    assert direction in found.event.describe()
+
+
+LABELLED = {"a": [1, 2], "b": ["x", "y"], "label": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"label": [0, 0]}, ""),
+        ({"label": [0, 0], "b": ["x", "z"]}, "column b differs too"),
+        ({"a": [1, 3]}, "column a differs too"),
+    ],
+)
+@pytest.mark.parametrize("rows_in_order", [True, False])
+def test_only_the_label_may_differ(changed, reason, rows_in_order):
+    sides = [pd.DataFrame(LABELLED), pd.DataFrame(LABELLED | changed)]
+    relation = "label"
+    if not rows_in_order:
+        sides = [[dict(row) for row in each.to_dict("records")] for each in sides]
+    if not reason:
+        assert Pair(*sides, relation).relation == relation
+        return
+    with pytest.raises(InvalidArgument, match=reason):
+        Pair(*sides, relation)
+
+
+def test_only_the_values_of_a_dict_may_differ():
+    first, relation = {"a": 1, "b": 2}, "attribute:columns=value"
+    assert Pair(first, {"a": 1, "b": 3}, relation).relation == relation
+    with pytest.raises(InvalidArgument, match="column key differs too, only value may"):
+        Pair(first, {"a": 1, "c": 2}, relation)
+
+
+def test_a_result_is_shown_by_its_name_and_headline():
+    found = audit(noisy_sum(2.0), name="sum of the ages")
+    assert repr(found).startswith("<AuditResult sum of the ages: ")
+    assert " ".join(found.headline().split()) in repr(found)
+    assert len(repr(audit(noisy_sum(2.0), name="x" * 1_000))) < 600
+    long = dpw.trace(noisy_sum(2.0), Pair(np.zeros(1), np.ones(1), why="x" * 1_000), "pure:1")
+    assert len(long.headline()) > 1_000 and len(repr(long)) < 600
+
+
+def test_watch_says_what_is_new_and_nothing_more(folder):
+    command = f"watch mine.py:sound {HERE} --store w.db --trials 1500"
+    code, out, err = run(*command.split())
+    assert code == 0 and "new release" not in out + err
+    line = next(each for each in out.splitlines() if each.startswith("sound"))
+    assert re.search(r"release [0-9a-f]{8}$", line), line
+    (folder / "mine.py").write_text(FILE.replace("4.0", "5.0"))
+    code, out, err = run(*command.split())
+    assert code == 0 and "new release, its evidence starts again" in out + err
+
+
+def test_a_mean_of_skewed_errors_is_judged_by_their_deviation():
+    def run(size, rng):
+        return 9.0 - rng.exponential(1.0, size)
+
+    def measured(bound):
+        return dpw.audit_utility(run, MeanBound(bound, deviation=1.0), runs=9_000, seed=1)
+
+    assert measured(7.9).verdict.value == "VIOLATED"
+    assert measured(7.97).verdict.value == "NOT_REFUTED"  # the lower limit is 7.961
+
+
+def test_a_witness_of_a_measured_bound_is_replayed(folder):
+    (folder / "mine.py").write_text(
+        "import numpy as np\n\n\ndef mean(data):\n    return np.mean(data)\n\n\n"
+        "def error(size, rng):\n    return np.abs(rng.laplace(size=size))\n"
+    )
+    sys.path.insert(0, str(folder))
+    try:
+        import mine
+
+        too_low = dpw.audit_sensitivity(mine.mean, 0.2, dpw.domains.Records(4), evaluations=200)
+        too_small = dpw.audit_utility(mine.error, MeanBound(0.8), runs=9_000, seed=1)
+    finally:
+        sys.path.remove(str(folder))
+    for name, found in (("sensitivity", too_low), ("utility", too_small)):
+        path = folder / f"{name}.json"
+        path.write_text(json.dumps(found.witness))
+        code, out, err = run("replay", path.name, "--allow", "mine.py")
+        assert code == 1 and "VIOLATED" in out, (out, err)
+
+
+SCRIPT = """
+import numpy as np
+import dpwitness as dpw
+
+SIZES = []
+for size in (2, 3):
+    SIZES.append(size)
+try:
+    import a_module_that_is_not_there as optional
+except ImportError:
+    optional = None
+NOISE = np.random.default_rng().laplace(0, 10, SIZES[0])  # for all runs of the process
+
+
+def answer(dataset, size, rng):
+    return np.full(size, NOISE[int(np.sum(dataset))]) if optional is None else None
+
+
+if __name__ == "__main__":
+    pair = dpw.Pair(np.zeros(1), np.ones(1))
+    print(dpw.audit(answer, claim="pure:1", pair=pair, trials=2_000, seed=1).headline())
+"""
+
+
+def test_noise_that_a_script_keeps_is_no_violation(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    ran = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.startswith("ERROR"), ran.stdout + ran.stderr

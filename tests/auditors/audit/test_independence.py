@@ -251,7 +251,7 @@ for _ in range(3):
 """
     module = types.ModuleType("main")
     define("used", [("main.py", source)], module)
-    assert module.used(-3.0) == (6.0, None, [])
+    assert module.used(-3.0) == (6.0, None, [1])
 
 
 def test_a_sequential_audit_does_not_accuse_noise_that_the_runs_of_a_call_share():
