@@ -23,7 +23,7 @@ from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Inline, Stage, collect, run_side, stream
 from dpwitness.auditors.workers.statefulness import check_calls
-from dpwitness.core.claims import Claim
+from dpwitness.core.claims import Claim, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.capabilities import has_capability
@@ -75,7 +75,7 @@ class Subject:
 
     @property
     def claim(self) -> Claim:
-        return cast(Claim, self.mechanism.claim)
+        return promised(self.mechanism, None, "check_mechanism")
 
     @property
     def domain(self) -> Domain | None:

@@ -382,9 +382,9 @@ def _exception_labels(outputs: Outputs) -> Labels:
 
 def _shape_labels(outputs: Outputs) -> Labels:
     """Return a label of the form of each output: type, shape, and places of NaN and infinite
-    numbers.
+    numbers. It does not depend on the other outputs of a batch, which may have more columns.
     """
-    values = outputs.values[:, :64]
+    values = outputs.matrix(64, structure=False)
     form = np.where(
         np.isnan(values), 1.0, np.where(np.isinf(values), 2.0 + np.signbit(values), 0.0)
     )

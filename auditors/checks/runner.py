@@ -32,7 +32,7 @@ from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict
 from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Phase, Stage
 from dpwitness.auditors.workers.loading import describe_target
-from dpwitness.core.claims import PureDP
+from dpwitness.core.claims import PureDP, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
@@ -274,6 +274,8 @@ def _make_subject(
             raise InvalidArgument("pair must be given for a mechanism without a domain, got None")
         pairs = pairs_for(domain)
     own = mechanism.trials if isinstance(mechanism, Target) else None
+    if getattr(mechanism, "claim", None) is not None:
+        promised(mechanism, None, "check_mechanism")  # raises if it is no claim
     return Subject(
         mechanism, name_of(mechanism), pairs, seed, trials or (2 * own if own else TRIALS), executor
     )
@@ -303,7 +305,7 @@ def _with_time_budget(
     try:
         found = price(
             stage,
-            getattr(subject.mechanism, "claim", None) or PureDP(1.0),
+            PureDP(1.0) if getattr(subject.mechanism, "claim", None) is None else subject.claim,
             executor,
             seconds,
             clock,

@@ -465,3 +465,20 @@ def test_noise_that_a_script_keeps_is_no_violation(tmp_path):
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.stdout.startswith("ERROR"), ran.stdout + ran.stderr
+
+
+def test_a_zero_with_a_sign_in_some_calls_is_no_dependence():
+    """One output with another column in a call, and the form of all outputs of the call changed."""
+
+    class Rounded:
+        claim, domain = "pure:1", dpw.domains.Records(1, relation="add-remove")
+
+        def sample(self, dataset, size, rng):
+            values = np.sum(dataset) + rng.laplace(0, 1.0, size)
+            return np.where(rng.random(size) < 0.004, -0.0, np.rint(1024 * values + 0.25) / 1024)
+
+    for seed in range(6):
+        report = dpw.check_mechanism(
+            Rounded(), trials=45_500, seed=seed, checks=["check_shapes_do_not_tell"]
+        )
+        assert not report.failed, report.headline()
