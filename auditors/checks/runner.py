@@ -275,7 +275,7 @@ def _make_subject(
         pairs = pairs_for(domain)
     own = mechanism.trials if isinstance(mechanism, Target) else None
     if getattr(mechanism, "claim", None) is not None:
-        promised(mechanism, None, "check_mechanism")  # raises if it is no claim
+        promised(mechanism, None, "check_mechanism")  # refuses a wrong claim before the first run
     return Subject(
         mechanism, name_of(mechanism), pairs, seed, trials or (2 * own if own else TRIALS), executor
     )
