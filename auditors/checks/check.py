@@ -45,10 +45,12 @@ class Subject:
     share.
 
     `trials` is the number of runs of all checks together; `runs` is the share of the current check.
+    `stated` is the mechanism's claim, None if it states none.
     """
 
     mechanism: Any
     name: str
+    stated: Claim | None
     pairs: list[Pair]
     seed: int
     trials: int
@@ -75,7 +77,8 @@ class Subject:
 
     @property
     def claim(self) -> Claim:
-        return promised(self.mechanism, None, "check_mechanism")
+        """The claim that the mechanism states; for checks that require one."""
+        return promised(self.mechanism, self.stated, "check_mechanism")
 
     @property
     def domain(self) -> Domain | None:
@@ -192,7 +195,7 @@ class Tag(enum.Enum):
         """Return whether `subject` meets this requirement."""
         it = subject.mechanism
         if self is Tag.CLAIM:
-            return getattr(it, "claim", None) is not None
+            return subject.stated is not None
         if self is Tag.SEED:
             return bool(getattr(it, "seeded", True))
         if self is Tag.DENSITY:

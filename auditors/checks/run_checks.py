@@ -353,7 +353,7 @@ def check_few_records(subject: Subject) -> None:
             for p in found
             if p is not None and not (_is_refused(subject, p.d0) and _is_refused(subject, p.d1))
         ]
-        if pairs and getattr(subject.mechanism, "claim", None) is not None:
+        if pairs and subject.stated is not None:
             subject.small(pairs, "one record against none breaks the claim")
         return
     at = int(

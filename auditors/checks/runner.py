@@ -32,7 +32,7 @@ from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import Result, Verdict
 from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Phase, Stage
 from dpwitness.auditors.workers.loading import describe_target
-from dpwitness.core.claims import PureDP, promised
+from dpwitness.core.claims import Claim, PureDP, promised
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
@@ -274,11 +274,11 @@ def _make_subject(
             raise InvalidArgument("pair must be given for a mechanism without a domain, got None")
         pairs = pairs_for(domain)
     own = mechanism.trials if isinstance(mechanism, Target) else None
+    stated: Claim | None = None
     if getattr(mechanism, "claim", None) is not None:
-        promised(mechanism, None, "check_mechanism")  # refuses a wrong claim before the first run
-    return Subject(
-        mechanism, name_of(mechanism), pairs, seed, trials or (2 * own if own else TRIALS), executor
-    )
+        stated = promised(mechanism, None, "check_mechanism")
+    runs = trials or (2 * own if own else TRIALS)
+    return Subject(mechanism, name_of(mechanism), stated, pairs, seed, runs, executor)
 
 
 def _with_time_budget(
@@ -303,13 +303,7 @@ def _with_time_budget(
     executor, trials = subject.executor or Inline(), subject.trials
     pairs = 2 * len(subject.pairs)  # about half of the runs belong to audits
     try:
-        found = price(
-            stage,
-            PureDP(1.0) if getattr(subject.mechanism, "claim", None) is None else subject.claim,
-            executor,
-            seconds,
-            clock,
-        )
+        found = price(stage, subject.stated or PureDP(1.0), executor, seconds, clock)
     finally:
         if subject.executor is None:
             executor.shutdown(wait=False)

@@ -177,9 +177,7 @@ def test_a_transformation_that_keeps_its_noise_is_an_error(importable):
 def test_a_check_of_labels_does_not_accuse_a_coin_per_call():
     """The label of all runs of a call is one coin."""
     for seed in range(4):
-        subject = Subject(
-            type("M", (), {"claim": PureDP(1.0)})(), "coin", [PAIR], seed, 10_000, runs=10_000
-        )
+        subject = Subject(object(), "coin", PureDP(1.0), [PAIR], seed, 10_000, runs=10_000)
 
         def run(dataset, size, rng):
             return np.full(size, rng.integers(2))
