@@ -1,7 +1,9 @@
 from .audit.from_outputs import audit_outputs as audit_outputs
+from .audit.result import AuditResult as AuditResult
 from .checks.runner import check_mechanism as check_mechanism
 from .checks.runner import parametrize_with_checks as parametrize_with_checks
 from .density.certify import certify as certify
+from .density.result import CertifyResult as CertifyResult
 from .density.search import WorstOutput as WorstOutput
 from .density.search import worst_output as worst_output
 from .functions.bounds.sensitivity import SensitivityResult as SensitivityResult
@@ -15,10 +17,8 @@ from .functions.bounds.utility_claims import Scaling as Scaling
 from .search.catalogue import pairs_for as pairs_for
 from .search.search import search as search
 from .statistics.loss_law import LossLaw as LossLaw
+from .traces.evidence import Finding as Finding
+from .traces.result import TraceResult as TraceResult
 from .traces.trace import trace as trace
-from .witnesses.audit_result import AuditResult as AuditResult
-from .witnesses.audit_result import TraceResult as TraceResult
-from .witnesses.certify_result import CertifyResult as CertifyResult
-from .witnesses.trace_evidence import Finding as Finding
-from .witnesses.verdicts import Result as Result
+from .witnesses.result import Result as Result
 from .witnesses.verdicts import Verdict as Verdict

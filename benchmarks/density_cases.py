@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtr
 from scipy.stats import beta, cauchy, laplace, multivariate_normal, norm, t, uniform
 
-from dpwitness.auditors.witnesses.certify_result import CertifyResult
+from dpwitness.auditors.density.result import CertifyResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.specimens import PAIR
 from dpwitness.core.claims import GDP, ZCDP, ApproxDP, Claim, PureDP

@@ -34,10 +34,6 @@ _root = _os.path.dirname(_os.path.dirname(_os.path.abspath(__file__)))
 if _os.path.isfile(_os.path.join(_root, "core", "__init__.py")):
     __path__.append(_root)  # in a clone, the other packages lie next to this folder, not inside
 
-from dpwitness.auditors.witnesses.verdicts import Result as _Result  # noqa: E402
-
-_Result.shown_by = "dpwitness.reports.formats.notebook"
-
 __getattr__, __dir__, _names = _lazy.attach_stub(__name__, __file__)
 _MODULES = {"canaries", "claims", "console", "domains", "executors", "results", "stability", "wrap"}
 __all__ = [name for name in _names if name not in _MODULES]

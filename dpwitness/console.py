@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shutil
 import sys
@@ -13,18 +12,16 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.wording import dataset, figure, format_times, plain
+from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import mark_verdict
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
-    from dpwitness.auditors.witnesses.certify_result import CertifyResult
     from dpwitness.reports.phrasing.facts import Entry
 
 _BAR_WIDTH = 30
-_MAX_CALLS = 12  # maximum number of lines with calls of a trace
 # columns of a report on a terminal
 _TABLE_COLUMNS = ("verdict", "audit", "claim", "certified", "detectable", "cost")
 _COLUMN_GAP, _NARROW_WIDTH, _MIN_WIDTH, _MAX_WIDTH = "  ", 12, 4, 100
@@ -229,26 +226,20 @@ def describe(
     code, `next_step` the advice, and `report` the path of the report, if any. With `every`, and for
     traces, every line is shown instead of the six most important lines.
     """
-    from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
-    from dpwitness.auditors.witnesses.certify_result import CertifyResult
     from dpwitness.reports.phrasing.summary import acceptance_text
 
     notes = list(data.get("notes", []))
-    if isinstance(result, CertifyResult):
-        rows, in_headline = _enclosure_lines(result, data), [Verdict.ERROR]
-    elif isinstance(result, AuditResult):
-        rows, in_headline = _audit_lines(result, data, bits), [Verdict.ERROR, Verdict.INCONCLUSIVE]
-    elif isinstance(result, TraceResult):
-        rows, in_headline = _trace_lines(result, data), [Verdict.ERROR]
-    else:  # the headline contains the measurement
-        rows, in_headline = [_pair_row(data)] if data.get("pair") else [], [Verdict.ERROR]
+    rows = result.lines(data, bits=bits)
     rows += [
         *([("accepted", acceptance_text(data))] if data.get("accepted") else []),
-        *(("note", note) for note in (notes[1:] if result.verdict in in_headline else notes)),
+        *(
+            ("note", note)
+            for note in (notes[1:] if result.verdict in result.headline_is_note else notes)
+        ),
         ("next", next_step),
         *([("report", report)] if report else []),
     ]
-    if not every and not isinstance(result, TraceResult):
+    if not every and not result.all_lines:
         rows = _most_important_rows(rows, result.verdict)
     lines = [mark_verdict(plain(result.headline()))]
     for name, text in rows:
@@ -291,41 +282,6 @@ def _most_important_rows(
     note_text = notes[0] if len(notes) == 1 else f"{notes[0]} (+{len(notes) - 1} more: --verbose)"
     next_index = next(i for i, (name, _) in enumerate(chosen) if name == "next")
     return [*chosen[:next_index], ("note", note_text), *chosen[next_index:]]
-
-
-def describe_event_in_words(event: str) -> str:
-    """Return the intervals of an event in words.
-
-    Examples
-    --------
-    >>> describe_event_in_words("D0 on (-inf, -0.16]; D1 on (1.15, inf]")
-    'guess D0 if the output is at most -0.16; D1 if the output is above 1.15'
-    >>> describe_event_in_words("output 2: D1 on (0.5, 1]")
-    'output 2: guess D1 if it is above 0.5 and at most 1'
-    """
-    head, found, rest = (
-        event.rpartition(": ") if re.match(r"output \d+: ", event) else ("", "", event)
-    )
-    subject = "it" if head else "the output"
-
-    def interval(match: re.Match[str]) -> str:
-        low, high = match["low"], match["high"]
-        conditions = ([] if low == "-inf" else [f"above {low}"]) + (
-            [] if high == "inf" else [f"at most {high}"]
-        )
-        return f"{match['side']} if {subject} is {' and '.join(conditions) or 'a number'}"
-
-    score = re.match(r"(score over \d+ features[^:]*): (?=D[01] (?:above|below) )", rest)
-    if score:
-        head, found, rest = (
-            f"by a {score[1]}",
-            ": ",
-            re.sub(r"(D[01]) (above|below)", r"\1 if it is \2", rest[score.end() :]),
-        )
-    description = re.sub(
-        r"(?P<side>D[01]) on \((?P<low>[^,()]+), (?P<high>[^\]]+)\]", interval, rest
-    )
-    return f"{head}{found}{'guess ' if description[:2] in ('D0', 'D1') else ''}{description}"
 
 
 def summary(entries: Sequence[Entry]) -> str:
@@ -373,111 +329,3 @@ def _fit_column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int]
     while sum(widths) > room and max(widths[1:]) > _MIN_WIDTH:
         widths[widths.index(max(widths[1:]), 1)] -= 1
     return widths
-
-
-def _trace_lines(result: TraceResult, data: Json) -> list[tuple[str, str]]:
-    rows = [
-        *(("finding", str(finding)) for finding in result.findings),
-        *(("call", call.describe()) for call in result.calls[:_MAX_CALLS]),
-    ]
-    if len(result.calls) > _MAX_CALLS:
-        rows.append(("call", f"... {len(result.calls) - _MAX_CALLS} more lines are in the report"))
-    rows.append(
-        ("loss", f"{result.describe_loss()} (of this pair and trace only, not a bound for others)")
-    )
-    if result.audit is not None and result.audit.verdict is not result.verdict:
-        rows.append(("audit", result.audit.headline()))
-    return rows + ([_pair_row(data)] if data.get("pair") else [])
-
-
-def _pair_row(data: Json) -> tuple[str, str]:
-
-    pair = data["pair"]
-    return "pair", f"D0 = {dataset(pair['d0'])}, D1 = {dataset(pair['d1'])} ({pair['why']})"
-
-
-def _audit_lines(result: AuditResult, data: Json, bits: bool) -> list[tuple[str, str]]:
-    from dpwitness.reports.phrasing.facts import causes_text, explanations
-
-    symbol = result.claim.symbol
-    rows = [
-        (
-            "audited",
-            f"{result.name}, claim {result.claim}"
-            + (f", relation {result.pair.relation}" if result.pair else ""),
-        )
-    ]
-    if result.pair is not None:
-        limit = data.get("limit")
-        median_text = (
-            f"; the median of the best test of this size is {figure(limit)}"
-            if isinstance(limit, float)
-            else ""
-        )
-        confidence_text = (
-            f"confidence {result.confidence:.12g}, p-value {result.p_value:.2g}, "
-            f"{result.trials:,} runs, seed {result.seed}"
-        )
-        rows += [
-            ("certified", f"{symbol} > {figure(result.parameter_lower)}{median_text}"),
-            ("detectable", _detectable_sentence(result)),
-            ("how sure", confidence_text),
-            _pair_row(data),
-        ]
-    if result.event is not None:
-        rows.append(("event", describe_event_in_words(str(result.description))))
-    rows += [
-        *([("causes", causes_text(data))] if data.get("causes") else []),
-        *(("trace", line) for line in explanations(data)),
-    ]
-    level = result.bit_level
-    if level is not None:
-        text = {
-            Verdict.VIOLATED: (
-                f"VIOLATED: rounding leak, epsilon > {figure(level.epsilon_lower)} certified "
-                "from floating-point bits alone"
-            ),
-            Verdict.NOT_REFUTED: "nothing found in the low bits of the outputs",
-        }.get(level.verdict, level.verdict.value)
-        advice = (
-            ""
-            if bits or level.verdict is not Verdict.VIOLATED
-            else " (separate; the exit code ignores it, add --bits): round outputs to a grid"
-        )
-        rows.append(("low bits", text + advice))
-    return (
-        [*rows, ("time", format_times(result.seconds, result.cpu_seconds))]
-        if result.seconds
-        else rows
-    )
-
-
-def _detectable_sentence(result: AuditResult) -> str:
-
-    if not math.isfinite(result.detectable):
-        return "too few runs to detect any violation: raise --trials"
-    return (
-        f"a violation of {figure(result.detectable)} or more, of the same shape, would have been "
-        "found 9 times in 10"
-    )
-
-
-def _enclosure_lines(result: CertifyResult, data: Json) -> list[tuple[str, str]]:
-
-    rows = [("enclosed", f"{result.name}, claim {result.claim}, relation {result.pair.relation}")]
-    if result.verdict is not Verdict.ERROR:
-        symbol, bounds = result.claim.symbol, (result.parameter_lower, result.parameter_upper)
-        rows += [
-            (symbol, f"at least {figure(bounds[0], 7)}, at most {figure(bounds[1], 7)}"),
-            ("route", result.route),
-            ("evidence", result.evidence),
-            ("upper end", result.upper_end),
-            ("density", result.about),
-            (
-                "how sure",
-                f"confidence {result.confidence:.12g} for all sampled quantities, "
-                f"{result.trials:,} runs, seed {result.seed}",
-            ),
-            ("event", result.event),
-        ]
-    return [*rows, _pair_row(data)]

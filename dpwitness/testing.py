@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.density.result import CertifyResult
+from dpwitness.auditors.traces.result import TraceResult
 from dpwitness.auditors.traces.trace import trace
-from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
-from dpwitness.auditors.witnesses.certify_result import CertifyResult
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.auditors.workers.trust import permissions_for
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text
+from dpwitness.core.values.wording import dataset
 from dpwitness.reports.audit.document import result_json
-from dpwitness.reports.phrasing.wording import dataset, slugs
+from dpwitness.reports.phrasing.wording import slugs
 
 R = TypeVar("R", bound=Result)
 

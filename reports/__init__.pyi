@@ -1,5 +1,4 @@
 from .audit.document import result_json as result_json
 from .audit.report import check_writable as check_writable
 from .audit.report import write_report as write_report
-from .cards.cards import card_for as card_for
 from .phrasing.summary import holm as holm

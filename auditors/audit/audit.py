@@ -28,6 +28,7 @@ from dpwitness.auditors.audit.pilot import (
     train,
 )
 from dpwitness.auditors.audit.probe import ProbedPair, probe_pair, run_probes
+from dpwitness.auditors.audit.result import AuditResult, BitLevel
 from dpwitness.auditors.audit.resume import extension_totals, require_same_chunks, resume
 from dpwitness.auditors.audit.runner import (
     RoundRunner,
@@ -48,7 +49,6 @@ from dpwitness.auditors.events.scores import Score, collect_scores
 from dpwitness.auditors.search.catalogue import audited_pairs, unverified_notes
 from dpwitness.auditors.traces.first_look import is_traceable
 from dpwitness.auditors.witnesses.audit_records import AuditLedger, identity_of
-from dpwitness.auditors.witnesses.audit_result import AuditResult, BitLevel
 from dpwitness.auditors.witnesses.store import Store, open_store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Phase

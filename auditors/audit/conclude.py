@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from dpwitness.auditors.audit.kernel_check import checked_by_kernel
 from dpwitness.auditors.audit.options import EARLY_ALPHA, AuditOptions
+from dpwitness.auditors.audit.result import AuditResult, BitLevel, PairScore
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.test import EventTest
 from dpwitness.auditors.audit.violations import Counted, require_independent
@@ -25,11 +27,9 @@ from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.statistics.anytime import equivalent_level
 from dpwitness.auditors.statistics.certificate import Tally
 from dpwitness.auditors.statistics.combination import shares_spent
+from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
-from dpwitness.auditors.witnesses.audit_result import AuditResult, BitLevel, PairScore
-from dpwitness.auditors.witnesses.kernel_check import checked_by_kernel
 from dpwitness.auditors.witnesses.recompute import Cause
-from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, explained, outputs
 from dpwitness.auditors.workers.pair_exercise import difference, exercised
@@ -289,7 +289,7 @@ def build_result(
         notes=tuple(runner.notes),
         target=options.target,
         scores=options.scores,
-        mechanism=options.mechanism,
+        subject=options.mechanism,
         guessed=guess,
     )
     if test is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.events.detectable_violation import detectable
 from dpwitness.auditors.events.learning import Learned, learn
 from dpwitness.auditors.events.outputs import (
@@ -18,7 +19,6 @@ from dpwitness.auditors.events.outputs import (
     unrepeated_text_notes,
 )
 from dpwitness.auditors.statistics.certificate import Part, Tally, certified, p_value, split_batches
-from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.recompute import Basis
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, audit_key, stream

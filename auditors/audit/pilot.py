@@ -31,6 +31,7 @@ from dpwitness.auditors.audit.options import (
     training_rounds,
 )
 from dpwitness.auditors.audit.probe import ProbedPair
+from dpwitness.auditors.audit.result import BitLevel, PairScore
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.learning import (
@@ -50,7 +51,6 @@ from dpwitness.auditors.events.outputs import (
 from dpwitness.auditors.events.scorers import counts_suffice
 from dpwitness.auditors.statistics.certificate import Part, Tally, certified
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.witnesses.audit_result import BitLevel, PairScore
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Phase, Segment
 from dpwitness.auditors.workers.environment_errors import check_imports

@@ -20,7 +20,7 @@ from dpwitness.auditors.audit.runner import FIRST_CHUNK, RoundRunner
 from dpwitness.auditors.audit.screening import ordered
 from dpwitness.auditors.audit.test import EventTest, single_event
 from dpwitness.auditors.witnesses.audit_records import AuditLedger
-from dpwitness.auditors.witnesses.recompute import recompute_bounds
+from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.workers.engine import Phase, Sides, Stage
 from dpwitness.auditors.workers.rounds import task_lock
 from dpwitness.auditors.workers.statefulness import digest
@@ -66,7 +66,7 @@ def resume(
         yield findings
     assert runner.ledger is not None
     try:
-        recompute_bounds(replace(build_result(runner, findings), mechanism=None).to_json())
+        recompute_bounds(replace(build_result(runner, findings), subject=None).to_json())
     except InvalidArgument as error:
         raise InvalidArgument(
             f"store is damaged or edited, got {runner.ledger.store.path}: {error}"

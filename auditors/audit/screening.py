@@ -19,8 +19,8 @@ import numpy as np
 from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, SCREEN_SHARE, AuditOptions
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.events.outputs import Outputs, concatenate
+from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
-from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray

@@ -30,6 +30,7 @@ from dpwitness.auditors.audit.conclude import Findings, build_result
 from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, validated_options
 from dpwitness.auditors.audit.pilot import select_pair
 from dpwitness.auditors.audit.probe import ProbedPair, run_probes
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.audit.slices import (
     BEGUN,
@@ -53,7 +54,6 @@ from dpwitness.auditors.statistics.anytime import (
 )
 from dpwitness.auditors.statistics.certificate import SHARE_FOR_FREQUENCY
 from dpwitness.auditors.witnesses.audit_records import identity_of
-from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.store import Entry, Identity, Store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.rounds import fresh_seed

@@ -14,8 +14,8 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from dpwitness.auditors.witnesses.audit_result import AuditResult
-from dpwitness.auditors.witnesses.certify_result import CertifyResult
+from dpwitness.auditors.audit.result import AuditResult
+from dpwitness.auditors.density.result import CertifyResult
 from dpwitness.auditors.witnesses.verdicts import SCHEMA, Verdict, strict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (

@@ -16,10 +16,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.auditors.statistics.certificate import certified
-from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Inline, Stage, collect, run_side, stream
 from dpwitness.auditors.workers.statefulness import check_calls

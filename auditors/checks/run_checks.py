@@ -20,6 +20,7 @@ import numpy as np
 from numpy.random import SFC64, Generator
 from numpy.typing import NDArray
 
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.checks.check import (
     CLAIM,
     CLAIM_SHARE,
@@ -38,7 +39,6 @@ from dpwitness.auditors.checks.check import (
 from dpwitness.auditors.density.density_check import check_oracle
 from dpwitness.auditors.events.outputs import Outputs, encode, row_keys
 from dpwitness.auditors.traces.trace import trace
-from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import MechanismFailed, run_side, stream
 from dpwitness.auditors.workers.statefulness import check_structure, check_training, same_outputs

@@ -5,11 +5,13 @@ scikit-learn's estimator checks.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, ClassVar
 
 from dpwitness.auditors.audit.conclude import guess_of
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.audit.timing import (
     format_duration,
     of_clock,
@@ -28,8 +30,11 @@ from dpwitness.auditors.checks.check import (
     budgets,
 )
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.witnesses.audit_result import AuditResult
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict
+from dpwitness.auditors.witnesses.facts import Fact, Facts, run_facts
+from dpwitness.auditors.witnesses.kinds import Kind
+from dpwitness.auditors.witnesses.recompute import Recomputed, raise_damaged, require_field
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.engine import Inline, MechanismFailed, Phase, Stage
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.claims import Claim, PureDP, promised
@@ -80,7 +85,7 @@ class CheckFinding:
     violation: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class CheckReport(Result):
     """All findings on one mechanism.
 
@@ -89,32 +94,17 @@ class CheckReport(Result):
     has no verdict, as its pairs may not exercise the mechanism.
     """
 
-    name: str
+    kind: ClassVar[str] = "checks"
+
     findings: tuple[CheckFinding, ...]
-    mechanism: Any = None
 
     @property
     def failed(self) -> tuple[CheckFinding, ...]:
-        return tuple(finding for finding in self.findings if finding.status == "failed")
-
-    @property
-    def verdict(self) -> Verdict:  # type: ignore[override]
-        if not self.failed:
-            undecided = any(f.status == "skipped" and f.result is not None for f in self.findings)
-            return Verdict.INCONCLUSIVE if undecided else Verdict.NOT_REFUTED
-        guessed = guess_of(self.mechanism)
-        if guessed and any(
-            f.violation or (f.result is not None and f.result.verdict is Verdict.SUSPECT)
-            for f in self.failed
-        ):
-            return Verdict.SUSPECT
-        return (
-            Verdict.VIOLATED if any(finding.violation for finding in self.failed) else Verdict.ERROR
-        )
+        return _failed(self.findings)
 
     @property
     def evidence(self) -> str:
-        """Return ``statistical``: the checks run the mechanism."""
+        """``statistical``: the checks run the mechanism."""
         return "statistical"
 
     def headline(self) -> str:
@@ -125,16 +115,34 @@ class CheckReport(Result):
 
     def to_json(self) -> Json:
         return {
-            "kind": "checks",
+            "kind": self.kind,
             "name": self.name,
             "verdict": self.verdict.value,
             "headline": self.headline(),
             "evidence": self.evidence,
-            "target": describe_target(self.mechanism) if self.mechanism is not None else None,
+            "target": self.target,
             "findings": [
                 {"check": f.check, "status": f.status, "reason": f.reason} for f in self.findings
             ],
         }
+
+
+def _failed(findings: Iterable[CheckFinding]) -> tuple[CheckFinding, ...]:
+    return tuple(finding for finding in findings if finding.status == "failed")
+
+
+def _verdict(findings: Iterable[CheckFinding], mechanism: Any) -> Verdict:
+    """Return the verdict that findings on a mechanism give."""
+    findings, failed = tuple(findings), _failed(findings)
+    if not failed:
+        undecided = any(f.status == "skipped" and f.result is not None for f in findings)
+        return Verdict.INCONCLUSIVE if undecided else Verdict.NOT_REFUTED
+    if guess_of(mechanism) and any(
+        f.violation or (f.result is not None and f.result.verdict is Verdict.SUSPECT)
+        for f in failed
+    ):
+        return Verdict.SUSPECT
+    return Verdict.VIOLATED if any(finding.violation for finding in failed) else Verdict.ERROR
 
 
 def check_mechanism(
@@ -243,7 +251,13 @@ def check_mechanism(
             )
             if progress is not None:
                 progress(findings[-1])
-    return CheckReport(subject.name, tuple(findings), mechanism)
+    return CheckReport(
+        name=subject.name,
+        verdict=_verdict(findings, mechanism),
+        findings=tuple(findings),
+        target=None if mechanism is None else describe_target(mechanism),
+        subject=mechanism,
+    )
 
 
 def _make_subject(
@@ -459,3 +473,47 @@ def parametrize_with_checks(
                 )
             )
     return pytest.mark.parametrize(("mechanism", "check"), items)
+
+
+def _facts(result: Json) -> Facts:
+    found = Counter(str(finding.get("status")) for finding in result.get("findings") or [])
+    return [
+        Fact("claim", result.get("claim") or "", code=True),
+        Fact("checks", ", ".join(f"{n} {status}" for status, n in found.items())),
+        *run_facts(result),
+    ]
+
+
+def _table(result: Json) -> tuple[Sequence[str], list[list[str]]] | None:
+    """Return the checks, one row per check."""
+    header = ("check", "status", "reason")
+    rows = [[str(each[key]) for key in header] for each in result.get("findings") or []]
+    return (header, rows) if rows else None
+
+
+def _failures(result: Json) -> list[tuple[str, str]]:
+    findings = result.get("findings") or []
+    failed = [finding for finding in findings if finding.get("status") == "failed"]
+    return [(f"{finding.get('check')}: {finding.get('reason')}", "") for finding in failed]
+
+
+def _recompute(result: Json) -> Recomputed:
+    """Check that the verdict is NOT_REFUTED if and only if no check failed."""
+    require_field(result, "evidence", "statistical", result.get("evidence", "statistical"))
+    failed = _failures(result)
+    right = "VIOLATED or ERROR, as a check failed" if failed else "NOT_REFUTED, as no check failed"
+    if bool(failed) == (result["verdict"] == "NOT_REFUTED") and "findings" in result:
+        raise_damaged(result, "verdict", right, result["verdict"])
+    return Recomputed()
+
+
+KIND = Kind(
+    name="checks",
+    facts=_facts,
+    table=_table,
+    advice={Verdict.VIOLATED.value: "look at the failed checks, each with its reason."},
+    rule="CHECK",
+    suspicion="CHECK",
+    findings=_failures,
+    recompute=_recompute,
+)

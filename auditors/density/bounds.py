@@ -19,11 +19,11 @@ from dpwitness.auditors.density.bounded_mean import (
     limits_from_samples,
 )
 from dpwitness.auditors.density.density_check import log_densities, rows_of
+from dpwitness.auditors.density.result import End, Found
 from dpwitness.auditors.density.search import Loss, WorstOutput, worst_output
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
-from dpwitness.auditors.witnesses.certify_result import End, Found
 from dpwitness.core.claims import Claim
 from dpwitness.core.claims.renyi import ORDERS
 from dpwitness.core.datasets.pairs import Pair

@@ -36,11 +36,11 @@ from dpwitness.auditors.density.density_check import (
 )
 from dpwitness.auditors.density.mismatch import TOLERANCE, Mismatch, check_scale, smallest_mismatch
 from dpwitness.auditors.density.proved.bounds import ProvedBounds, proved_bounds
+from dpwitness.auditors.density.result import CertifyResult, End, Found, decide
 from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.search import search
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw
-from dpwitness.auditors.witnesses.certify_result import CertifyResult, End, Found, decide
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.claims import Claim, promised, resolved
@@ -461,17 +461,9 @@ def _make_result(
         mismatch=mismatch,
         **{
             key: getattr(request, key)
-            for key in (
-                "name",
-                "claim",
-                "pair",
-                "confidence",
-                "seed",
-                "target",
-                "mechanism",
-                "declared",
-            )
+            for key in ("name", "claim", "pair", "confidence", "seed", "target", "declared")
         },
+        subject=request.mechanism,
         trials=runs,
         seconds=time.perf_counter() - started,
     )

@@ -4,6 +4,7 @@ counts on each dataset and the guess in each bin. It certifies nothing.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
@@ -256,3 +257,38 @@ def _edges(line: FloatArray, cuts: FloatArray) -> FloatArray:
     edges = np.unique(np.concatenate([kept_edges, visible, outer_edges]))
     distinct: FloatArray = edges[np.append(True, np.diff(edges) > 1e-12 * max(abs(low), abs(high)))]
     return distinct
+
+
+def describe_event_in_words(event: str) -> str:
+    """Return the intervals of an event in words.
+
+    Examples
+    --------
+    >>> describe_event_in_words("D0 on (-inf, -0.16]; D1 on (1.15, inf]")
+    'guess D0 if the output is at most -0.16; D1 if the output is above 1.15'
+    >>> describe_event_in_words("output 2: D1 on (0.5, 1]")
+    'output 2: guess D1 if it is above 0.5 and at most 1'
+    """
+    head, found, rest = (
+        event.rpartition(": ") if re.match(r"output \d+: ", event) else ("", "", event)
+    )
+    subject = "it" if head else "the output"
+
+    def interval(match: re.Match[str]) -> str:
+        low, high = match["low"], match["high"]
+        conditions = ([] if low == "-inf" else [f"above {low}"]) + (
+            [] if high == "inf" else [f"at most {high}"]
+        )
+        return f"{match['side']} if {subject} is {' and '.join(conditions) or 'a number'}"
+
+    score = re.match(r"(score over \d+ features[^:]*): (?=D[01] (?:above|below) )", rest)
+    if score:
+        head, found, rest = (
+            f"by a {score[1]}",
+            ": ",
+            re.sub(r"(D[01]) (above|below)", r"\1 if it is \2", rest[score.end() :]),
+        )
+    description = re.sub(
+        r"(?P<side>D[01]) on \((?P<low>[^,()]+), (?P<high>[^\]]+)\]", interval, rest
+    )
+    return f"{head}{found}{'guess ' if description[:2] in ('D0', 'D1') else ''}{description}"

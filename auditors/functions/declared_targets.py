@@ -1,47 +1,22 @@
 """Transformations, accountants and metamorphic relations that a target file declares in TARGETS,
-which run in worker processes of the file's interpreter; and replay of witnesses of such audits.
+which run in worker processes of the file's interpreter.
 """
 
 from __future__ import annotations
 
-import math
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from dpwitness.auditors.functions.accounting.audit import (
-    AccountantResult,
-    audit_accountant,
-    compare_at,
-)
-from dpwitness.auditors.functions.metamorphic.audit import (
-    RELATIONS,
-    MetamorphicResult,
-    audit_metamorphic,
-    check_relation,
-)
-from dpwitness.auditors.functions.stability.audit import audit_stability, map_values
+from dpwitness.auditors.functions.accounting.audit import AccountantResult, audit_accountant
+from dpwitness.auditors.functions.metamorphic.audit import RELATIONS, audit_metamorphic
+from dpwitness.auditors.functions.stability.audit import audit_stability
 from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace, space_of
-from dpwitness.auditors.functions.stability.metrics import Exact, Incomparable, metric_named
-from dpwitness.auditors.functions.stability.randomized import STATE, is_kept, try_pairs
-from dpwitness.auditors.functions.stability.result import (
-    StabilityResult,
-    concluded,
-    format_number,
-    read_number,
-)
-from dpwitness.auditors.functions.stability.search import LAW, Comparison, Found, Search, applier
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict
-from dpwitness.auditors.workers.trust import Trust
+from dpwitness.auditors.functions.stability.result import StabilityResult
+from dpwitness.auditors.witnesses.result import Result
 from dpwitness.core.domains import Domain
-from dpwitness.core.values.json_codec import from_jsonable
-from dpwitness.core.values.json_reader import Json
-from dpwitness.core.values.validation import InvalidArgument, require_one_of
-from dpwitness.mechanisms.wrappers.programs.declared import Declared, declarations, note_on_library
+from dpwitness.mechanisms.wrappers.programs.declared import Declared, note_on_library
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain, loaded
 
@@ -136,10 +111,10 @@ class DeclaredTransformation(DeclaredFunction):
             name=self.target.name,
             visible_errors=visible_errors,
         )
-        return (replace(result, notes=(*result.notes, *_library(self.target))),)
+        return (replace(result, notes=(*result.notes, *library_notes(self.target))),)
 
 
-def _library(target: Target) -> tuple[str, ...]:
+def library_notes(target: Target) -> tuple[str, ...]:
     """Return a note on the library of a target file, if the file names one."""
     return tuple(filter(None, [note_on_library(target)]))
 
@@ -262,176 +237,3 @@ class _Subject:
 DECLARED: Mapping[str, type[DeclaredFunction]] = {
     kind.KIND: kind for kind in (DeclaredTransformation, DeclaredAccountant, DeclaredRelations)
 }
-
-
-# -- replay of witnesses
-# --------------------------------------------------------------------------------------------------
-
-
-def _function(found: Any) -> Any:
-    """Return the function of a witness. Raise InvalidArgument unless it can be called."""
-    if not callable(found):
-        raise InvalidArgument(f"replay: target must be a function, got {type(found).__name__}")
-    return found
-
-
-def replay_figure(raw: Json, mechanism: Any, name: str) -> AccountantResult:
-    """Call the accountant of a witness at the recorded parameters again, and compare the figure
-    with the exact one again.
-    """
-    return compare_at(
-        DeclaredAccountant.of(mechanism) if isinstance(mechanism, Target) else _function(mechanism),
-        raw["mechanism"],
-        raw["returns"],
-        raw["parameters"],
-        raw["at"],
-        raw["seed"],
-        name,
-    )
-
-
-def replay_relation(
-    raw: Json, mechanism: Any, seed: int, name: str, resolve: Any
-) -> MetamorphicResult:
-    """Run the relation of a witness again, on the recorded case."""
-    relation = raw["relation"]
-    require_one_of("relation", relation, RELATIONS, "replay")
-    case = tuple(from_jsonable(item, f"case[{i}]", resolve) for i, item in enumerate(raw["case"]))
-    options = {"seed": seed, "output_metric": raw.get("output_metric")}
-    subject = _declared_subject(mechanism, relation)
-    try:
-        return check_relation(relation, subject, [case], options, name)
-    except InvalidArgument:
-        raise
-    except Exception as error:  # the user's function may raise anything on the file's data
-        raise InvalidArgument(
-            f"replay: {name} could not be run: {type(error).__name__}: {str(error)[:300]}"
-        ) from error
-
-
-def _declared_subject(mechanism: Any, relation: str) -> Any:
-    """Return the function of a witness of this relation; if the witness names an entry of TARGETS,
-    the function in that entry.
-    """
-    if not isinstance(mechanism, Target):
-        return mechanism
-    known = declarations(
-        mechanism.file, mechanism.python, mechanism.time_limit, mechanism.memory_limit
-    )
-    if mechanism.name not in known:
-        return mechanism
-    found, key = DeclaredRelations(mechanism, known[mechanism.name]), RELATIONS[relation].subject
-    if key not in found.declaration:
-        raise InvalidArgument(
-            f"replay: {mechanism.name} must declare {key!r} in TARGETS, as it did when the "
-            "witness was written"
-        )
-    return found.subject(key)
-
-
-def replay_pair(raw: Json, mechanism: Any, trust: Trust, name: str) -> StabilityResult:
-    """Run the inputs of a stability witness again. Raise InvalidArgument if they are not in the
-    space at the recorded distance.
-    """
-    begin = time.monotonic()
-    if isinstance(mechanism, Target):
-        transformation, name = DeclaredTransformation.of(mechanism), mechanism.name
-    else:
-        transformation = _function(mechanism)
-    first, second = (
-        from_jsonable(each, f"inputs[{i}]", trust.resolve_class)
-        for i, each in enumerate(raw["inputs"])
-    )
-    d_in = read_number(raw["d_in"])
-    _check_inputs(raw, first, second, d_in)
-    stability_map, notes = _recorded_map(raw, transformation, trust)
-    bounds, skipped = map_values(stability_map, [d_in])
-    search = Search(
-        applier(transformation),
-        Comparison(metric_named(raw["output_metric"], "output_metric", "replay"), bounds),
-        math.inf,
-    )
-    law = None
-    if raw["finding"] == LAW:
-        seen, law, problem = try_pairs(search, [(first, second, d_in)], np.random.default_rng())
-        search.pairs = 1
-    else:
-        seen, problem = _run_twice(search, first, second, d_in)
-        if seen is not None and is_kept(seen, search.apply, search.comparison):
-            seen, problem = None, STATE
-    fields: dict[str, Any] = {
-        "name": name,
-        "skipped": skipped,
-        **{key: raw[key] for key in ("input_metric", "output_metric", "space", "seed")},
-        "audited": (d_in,),
-        "function": mechanism,
-        "stability_map": stability_map,
-        "randomized": raw["finding"] == LAW,
-        "law": law,
-    }
-    visible_errors = raw["verdict"] != "INCONCLUSIVE"
-    seconds = time.monotonic() - begin
-    result = concluded(seen, problem, search, visible_errors, seconds, fields, notes)
-    # a replay does not confirm that the library claims the map
-    if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:
-        return replace(result, verdict=Verdict.SUSPECT)
-    return result
-
-
-def _run_twice(search: Search, first: Any, second: Any, d_in: Any) -> tuple[Found | None, str]:
-    """Return what two runs of both inputs show, and why they show nothing certain; an empty text if
-    they agree.
-    """
-    outcomes = [search.apply([first, second]) for _ in range(2)]
-    one, two = (search.comparison.excess(left, right, d_in) for left, right in outcomes)
-    search.inputs, search.pairs = 2, 1
-    search.incomparable = int(one is None and bool(search.comparison.incomparable))
-    if (one is None) is not (two is None) or (one and two and one.measured != two.measured):
-        return (
-            None,
-            "two runs on one input have different outcomes: the transformation must be "
-            "deterministic",
-        )
-    return None if one is None else Found(first, second, d_in, tuple(outcomes[0]), one), ""
-
-
-def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> None:
-    """Raise InvalidArgument unless the inputs lie in the recorded space, at most at the recorded
-    distance.
-    """
-    metric = metric_named(raw["input_metric"], "input_metric", "replay")
-    if raw["space"] is not None:
-        space = space_of(raw["space"], "space")
-        for i, dataset in enumerate((first, second)):
-            if not space.contains(dataset):
-                raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
-    try:
-        distance = metric.measure(first, second, strict=True)
-    except Incomparable as error:
-        raise InvalidArgument(
-            f"inputs must have a {raw['input_metric']} distance: {error}"
-        ) from None
-    if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
-        raise InvalidArgument(
-            f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
-            f"they are {format_number(distance)} apart"
-        )
-
-
-def _recorded_map(
-    raw: Json, transformation: Any, trust: Trust
-) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
-    """Return the map of the declaration, or else the recorded function, or else the recorded value,
-    with a note.
-    """
-    if isinstance(transformation, DeclaredTransformation):
-        return transformation.stability_map, _library(transformation.target)
-    if raw["map"] is not None:
-        found = trust.plan(raw["map"], "map").load()
-        if not callable(found):
-            raise InvalidArgument(f"map must name a function, got {raw['map']['target']}")
-        return found, ()
-    bound = read_number(raw["bound"])
-    return lambda _: bound, (
-        f"the map is not importable: the recorded value {raw['bound']} was used",
-    )

@@ -8,20 +8,21 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.functions.declared_targets import DECLARED, DeclaredRelations
 from dpwitness.auditors.functions.metamorphic.audit import check_relation
 from dpwitness.auditors.functions.metamorphic.relations import outcome
 from dpwitness.auditors.scanning.trials import limits
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.traces.trace import trace
-from dpwitness.auditors.witnesses.audit_result import AuditResult
+from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.store import Store
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, document
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.clocks import read_clock
 from dpwitness.core.claims import ApproxDP
 from dpwitness.core.domains import Domain
@@ -32,7 +33,7 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class GuessedResult(Result):
     """Violation of a guessed claim about an accountant or a transformation.
 
@@ -48,41 +49,27 @@ class GuessedResult(Result):
         SUSPECT.
     """
 
-    name: str
+    kind: ClassVar[str] = "guessed"
+
     guess: str
-    finding: Any
-    verdict: Verdict = field(default=Verdict.SUSPECT, init=False)
+    finding: Result
+
+    @property
+    def claim(self) -> str:
+        """The claim of the finding."""
+        return str(self.finding.claim)
 
     @property
     def evidence(self) -> str:
         """Return the evidence of the finding."""
-        return str(self.finding.evidence)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return what is guessed, and the notes of the finding."""
-        return (f"not confirmed: {self.guess}", *self.finding.notes)
-
-    @property
-    def target(self) -> Json | None:
-        """Return the target of the finding."""
-        found: Json | None = self.finding.target
-        return found
-
-    @property
-    def seconds(self) -> float:
-        """Return the duration of the finding's audit, in seconds."""
-        return float(self.finding.seconds)
+        return self.finding.evidence
 
     def headline(self) -> str:
         """Return the finding in one line, as a suspicion."""
         return f"SUSPECT: {self.finding.headline().removeprefix('VIOLATED: ')}, if {self.guess}"
 
-    def to_json(self) -> Json:
-        found = self.finding.to_json()
-        return document(
-            self, "guessed", found.get("claim"), {"guessed": self.guess, "finding": found}
-        )
+    def _fields(self) -> Json:
+        return {"guessed": self.guess, "finding": self.finding.to_json()}
 
 
 def with_guess(result: Result, guess: object) -> Result:
@@ -90,7 +77,15 @@ def with_guess(result: Result, guess: object) -> Result:
     guessed.
     """
     if result.verdict is Verdict.VIOLATED and isinstance(guess, str) and guess:
-        return GuessedResult(result.name, guess, result)
+        return GuessedResult(
+            name=result.name,
+            verdict=Verdict.SUSPECT,
+            notes=(f"not confirmed: {guess}", *result.notes),
+            target=result.target,
+            seconds=result.seconds,
+            guess=guess,
+            finding=result,
+        )
     return result
 
 

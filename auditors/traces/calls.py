@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpwitness.auditors.traces.call_losses import NORM, Call, Losses, add, distance, together
-from dpwitness.auditors.witnesses.trace_evidence import Finding, TracedCall
+from dpwitness.auditors.traces.evidence import Finding, TracedCall
 from dpwitness.core.claims import GDP
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json

@@ -23,8 +23,8 @@ from dpwitness.auditors.traces.alignment import (
     noise_law,
 )
 from dpwitness.auditors.traces.calls import Calls, record_count
+from dpwitness.auditors.traces.evidence import Finding
 from dpwitness.auditors.traces.sessions import PairSession
-from dpwitness.auditors.witnesses.trace_evidence import Finding
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json

@@ -22,9 +22,9 @@ import numpy as np
 from dpwitness.auditors.traces.alignment import scale_of
 from dpwitness.auditors.traces.calls import Calls
 from dpwitness.auditors.traces.coupling import CHARGED, Evidence
+from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.pair_analysis import REPEATS, UNFAITHFUL, examine, glance, outcome
 from dpwitness.auditors.traces.sessions import PairSession, Recorder, Steps, opened
-from dpwitness.auditors.witnesses.trace_evidence import TraceEvidence
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair

@@ -27,8 +27,8 @@ from dpwitness.auditors.traces.coupling import (
     alignment_repeats,
     laws_compared,
 )
+from dpwitness.auditors.traces.evidence import Finding
 from dpwitness.auditors.traces.sessions import PairSession, Recorder
-from dpwitness.auditors.witnesses.trace_evidence import Finding
 from dpwitness.auditors.workers.environment_errors import check_exception_text
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair

@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from dpwitness.auditors.audit.audit import Progress, audit
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.search.exploration import explore
 from dpwitness.auditors.traces.coupling import Evidence
 from dpwitness.auditors.traces.pair_analysis import examine, glance
+from dpwitness.auditors.traces.result import TraceResult
 from dpwitness.auditors.traces.sessions import Recorder, opened, validate_primitives
-from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.loading import describe_target
 from dpwitness.core.claims import Claim, promised, resolved
@@ -140,7 +141,7 @@ def trace(
         "name": name or name_of(mechanism),
         "confidence": confidence,
         "seed": seed,
-        "mechanism": mechanism,
+        "subject": mechanism,
     }
     fields |= {
         "target": target or describe_target(mechanism),
@@ -267,7 +268,7 @@ def _make_result(
 ) -> TraceResult:
     """Return the TraceResult of the examined pair and the confirming audit."""
     confirmed = result is not None and result.verdict in (Verdict.VIOLATED, Verdict.SUSPECT)
-    expected = dict(getattr(fields["mechanism"], "expected_findings", None) or {})
+    expected = dict(getattr(fields["subject"], "expected_findings", None) or {})
     found = [*evidence.findings, *(evidence.suspicions if confirmed else ())]
     findings = [f for f in found if confirmed or f.kind not in expected]
     notes = [

@@ -30,6 +30,7 @@ from dpwitness import auditors, mechanisms
 from dpwitness.auditors.events.numbers import Texts
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.auditors.events.scores import Score
+from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.store import (
     Entry,
     Identity,
@@ -37,7 +38,7 @@ from dpwitness.auditors.witnesses.store import (
     insert_statement,
     stage_number,
 )
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.chunks import Segment, Span
 from dpwitness.auditors.workers.loading import place_of, source_of
 from dpwitness.auditors.workers.rounds import Sides, Stage
@@ -392,10 +393,9 @@ class AuditLedger:
         # every run was made, but no pair exercises the mechanism
         unexercised = getattr(result, "exercised", None) is False
         if unexercised or result.verdict not in (Verdict.ERROR, Verdict.INCONCLUSIVE):
-            mechanism, target = getattr(result, "mechanism", None), result.to_json().get("target")
             content = result.to_json() | {
-                "witness": getattr(result, "witness", None),
-                "source": place_of(mechanism, target),
+                "witness": result.witness,
+                "source": place_of(result.source_of, result.target),
             }
             text = json.dumps(strict(content), allow_nan=False)
             self._put(

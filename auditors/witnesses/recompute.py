@@ -1,8 +1,7 @@
 """Bounds and verdicts recomputed from the counts in a result's JSON document.
 
 A document may have been edited by anyone. Where a document holds counts, its bounds and its
-verdict must follow from them. The same function for canaries is
-`dpwitness.auditors.canaries.audit.recompute_canaries`.
+verdict must follow from them.
 
 A cause of a violation is what one part of the outputs shows by itself, with the counts of its own
 test.
@@ -11,30 +10,23 @@ test.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
 from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.event import Event, Restricted
 from dpwitness.auditors.events.rule_reader import read_event
-from dpwitness.auditors.statistics.certificate import (
-    PARTS,
-    Part,
-    Prior,
-    Tally,
-    Within,
-    certified,
-    clopper_pearson_lower,
-    partial_bound,
-)
+from dpwitness.auditors.statistics.certificate import Part, Prior, Tally, Within, partial_bound
 from dpwitness.auditors.statistics.combination import combined_bound, combined_p_value
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.core.claims import Claim, exact_claim
+from dpwitness.core.claims import Claim
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
-from dpwitness.core.values.json_reader import Json, refuse
+from dpwitness.core.values.json_reader import Json, refuse, short_json
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.wording import figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +106,29 @@ class Cause:
         )
 
 
-_BOUND_TOLERANCE = 1e-6  # relative difference between a stated bound and a computed one
-# amount by which a sensitivity must exceed its bound, as the bound itself is rounded
-_SENSITIVITY_MARGIN = 1e-7
-_READ_ERRORS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
+def describe_causes(result: Json) -> str:
+    """Return the verdicts on the causes of a violation in one line; empty if causes were not
+    separated.
+
+    Examples
+    --------
+    >>> causes = [("exceptions", "raises KeyError", "VIOLATED", 4.25),
+    ...     ("values", "", "NOT_REFUTED", 0.5)]
+    >>> keys = ("kind", "words", "verdict", "parameter_lower")
+    >>> describe_causes({"parameter": "mu", "causes": [dict(zip(keys, cause)) for cause in causes]})
+    'VIOLATED by exceptions (raises KeyError), mu > 4.25; NOT REFUTED by values, mu > 0.5'
+    """
+    lines = []
+    for cause in result.get("causes") or ():
+        words = f" ({cause['words']})" if cause["words"] else ""
+        bound = f", {result.get('parameter', 'epsilon')} > {figure(cause['parameter_lower'])}"
+        counted = cause["verdict"] not in ("INCONCLUSIVE", "ERROR")
+        verdict = cause["verdict"].replace("_", " ")
+        lines.append(f"{verdict} by {cause['kind']}{words}{bound if counted else ''}")
+    return "; ".join(lines)
+
+
+BOUND_TOLERANCE = 1e-6  # relative difference between a stated bound and a computed one
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,43 +202,18 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True)
-class RecomputedBounds:
-    """Bounds and verdict that follow from a document's counts."""
+class Recomputed:
+    """What follows from the numbers of a written result."""
 
-    verdict: Verdict  # the document's verdict
+    # whether the verdict follows from the numbers
+    determined: bool = False
     # computed number for each key of the document that was checked
     values: dict[str, float] = field(default_factory=dict)
-    # keys whose value the document's counts do not determine
-    unchecked: tuple[str, ...] = ()
 
 
-def recompute_bounds(document: Json) -> RecomputedBounds:
-    """Recompute the bounds and the verdict of a result from the counts in its JSON document.
-
-    Kinds with counts are ``black box`` with its bit level, ``utility`` and ``sensitivity``. For
-    another kind the result is the stated verdict without values. Raises InvalidArgument if a stated
-    bound or verdict contradicts the counts, or the counts cannot be read.
-    """
-    try:
-        verdict = Verdict(document["verdict"])
-        check = {
-            "black box": _check_black_box,
-            "utility": _check_utility,
-            "sensitivity": _check_sensitivity,
-        }.get(document.get("kind", ""))
-        return RecomputedBounds(verdict) if check is None else check(document, verdict)
-    except InvalidArgument as error:
-        content = str(error)
-        raise InvalidArgument(
-            content
-            if content.startswith("result ")
-            else f"result {document.get('name', '')!r}: {content}"
-        ) from None
-    except _READ_ERRORS as error:
-        what = f"has no {error}" if isinstance(error, KeyError) else str(error)
-        raise InvalidArgument(
-            f"result {document.get('name', '')!r} cannot be read: {what}"
-        ) from None
+def unchecked(result: Json) -> Recomputed:
+    """Return that nothing follows from the numbers of a result."""
+    return Recomputed()
 
 
 def read_part(data: Json, path: str = "counts") -> Part:
@@ -255,7 +241,7 @@ def read_part(data: Json, path: str = "counts") -> Part:
 
 
 def require_stated_value(
-    document: Json, key: str, found: float, within: float = _BOUND_TOLERANCE
+    document: Json, key: str, found: float, within: float = BOUND_TOLERANCE
 ) -> None:
     """Raise InvalidArgument unless the document states the number `found` under `key`."""
     stated = float(document[key])
@@ -263,7 +249,7 @@ def require_stated_value(
         math.isclose(stated, found, rel_tol=within, abs_tol=1e-9)
         or (math.isnan(stated) and math.isnan(found))
     ):
-        _raise_contradiction(
+        raise_contradiction(
             document, f"its counts give {key} = {found:.6g}, but it states {stated:.6g}"
         )
 
@@ -278,7 +264,7 @@ def require_verdict(document: Json, verdict: Verdict, refuted: bool, why: str) -
         verdict in (Verdict.VIOLATED, Verdict.SUSPECT, Verdict.NOT_REFUTED)
         and verdict not in allowed
     ):
-        _raise_contradiction(
+        raise_contradiction(
             document, f"{why} gives {right.value}, but the document states {verdict.value}"
         )
 
@@ -286,133 +272,34 @@ def require_verdict(document: Json, verdict: Verdict, refuted: bool, why: str) -
 def require_allowed_error(document: Json, stated: float, most: float) -> None:
     """Raise InvalidArgument if a test's error exceeds the error that the confidence allows."""
     if not 0 < stated <= most * (1 + 1e-9):
-        _raise_contradiction(
+        raise_contradiction(
             document,
             f"its confidence allows an error of {most:.6g}, its counts were tested at {stated:.6g}",
         )
 
 
-def _raise_contradiction(document: Json, what: str) -> None:
+def raise_contradiction(document: Json, what: str) -> NoReturn:
     """Raise InvalidArgument for a document that contradicts its own counts."""
     raise InvalidArgument(f"result {document.get('name', '')!r} is damaged or edited: {what}")
 
 
-def _check_black_box(document: Json, verdict: Verdict) -> RecomputedBounds:
-    """Check the bounds, p-value and verdict of a black-box audit."""
-    values: dict[str, float] = {}
-    claim, lower = (
-        exact_claim(document["claim"], document["claim_numbers"]),
-        float(document["parameter_lower"]),
-    )
-    error = 1 - float(document["confidence"])
-    if document.get("basis") is None:
-        require_stated_value(document, "parameter_lower", 0.0)
-    else:
-        basis, event = Basis.from_json(document["basis"]), read_event(document["event"])
-        for alpha in (basis.alpha, *([basis.cells_alpha] if basis.cells else [])):
-            require_allowed_error(document, alpha, error)
-        values["parameter_lower"], values["epsilon_lower"] = basis.bounds(claim, event)
-        if not basis.cells:
-            values["p_value"] = basis.p_value(claim, error)
-        for key, found in values.items():
-            require_stated_value(document, key, found)
-    require_verdict(
-        document, verdict, lower > claim.parameter, f"a bound of {lower:.6g} against {claim}"
-    )
-    p_value = float(document["p_value"])
-    if (
-        lower > claim.parameter
-        and not document.get("basis", {}).get("cells")
-        and not p_value <= error * (1 + _BOUND_TOLERANCE)
-    ):
-        _raise_contradiction(
-            document,
-            f"a refuted claim has a p-value of at most {error:.6g}, but the document states "
-            f"{p_value:.6g}",
-        )
-    if document.get("bit_level"):
-        _check_bit_level(document, claim, error, values)
-    for cause in document.get("causes", []):
-        _check_cause(
-            cause
-            | {
-                "name": f"{document.get('name', '')} ({cause['kind']})",
-                "guessed": document.get("guessed"),
-            },
-            claim,
-            error,
-        )
-    return RecomputedBounds(verdict, values)
+def is_same(first: Any, second: Any) -> bool:
+    """Return whether two JSON values are equal, with numbers compared up to rounding."""
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        return set(first) == set(second) and all(is_same(first[key], second[key]) for key in first)
+    if isinstance(first, list) and isinstance(second, list):
+        return len(first) == len(second) and all(map(is_same, first, second))
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        return math.isclose(first, second, rel_tol=1e-9)
+    return bool(first == second)
 
 
-def _check_bit_level(document: Json, claim: Claim, error: float, values: dict[str, float]) -> None:
-    """Check the bound and verdict of the bit level."""
-    level: Json = {
-        "name": f"{document.get('name', '')} (bit level)",
-        "guessed": document.get("guessed"),
-    } | document["bit_level"]
-    counts, found = level.get("tally"), 0.0
-    refuted = False
-    if counts is not None:
-        tally, alpha = read_part(counts).tally, float(level["alpha"])
-        require_allowed_error(document, alpha, error)
-        numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, level["lost"])
-        found = float(certified(claim.at_delta, *numbers))
-        refuted = float(certified(claim, *numbers)) > claim.parameter
-    require_stated_value(level, "epsilon_lower", found)
-    require_verdict(
-        level, Verdict(level["verdict"]), refuted, f"a bound of {found:.6g} against {claim}"
-    )
-    values["bit_level.epsilon_lower"] = found
+def require_field(document: Json, field: str, right: object, recorded: object) -> None:
+    """Raise InvalidArgument unless a field has the value that the others give."""
+    if recorded != right:
+        raise_damaged(document, field, right, recorded)
 
 
-def _check_cause(data: Json, claim: Claim, error: float) -> None:
-    """Check the bound and verdict of a cause of a violation."""
-    cause = Cause.from_json(data)
-    require_allowed_error(data, cause.alpha * PARTS, error)
-    lower = cause.judged(claim).lower
-    require_stated_value(data, "parameter_lower", lower)
-    require_verdict(
-        data, cause.verdict, lower > claim.parameter, f"a bound of {lower:.6g} against {claim}"
-    )
-
-
-def _check_sensitivity(document: Json, verdict: Verdict) -> RecomputedBounds:
-    """Check that the verdict follows from the measured ratio. No counts are involved."""
-    lower, ratio, upper = (float(document[key]) for key in ("ratio_lower", "ratio", "ratio_upper"))
-    if lower > ratio * (1 + _BOUND_TOLERANCE) or ratio > upper * (1 + _BOUND_TOLERANCE):
-        _raise_contradiction(
-            document, f"its ratio {ratio:.6g} lies outside its limits, {lower:.6g} and {upper:.6g}"
-        )
-    require_verdict(
-        document, verdict, lower > 1 + _SENSITIVITY_MARGIN, f"a ratio of at least {lower:.9g}"
-    )
-    return RecomputedBounds(verdict, {"ratio_lower": lower}, ("ratio",))
-
-
-def _check_utility(document: Json, verdict: Verdict) -> RecomputedBounds:
-    """Check the limits of a frequency by its counts, and the verdict of a mean or a slope by its
-    measured limits.
-    """
-    claimed = document.get("claimed")
-    if claimed is None or verdict is Verdict.ERROR:
-        return RecomputedBounds(verdict, {}, ("lower", "upper"))
-    lower, values = float(document["lower"]), dict[str, float]()
-    if claimed["kind"] == "failures":
-        runs, alpha = int(document["runs"]), 1 - float(document["confidence"])
-        failures = round(float(document["estimate"]) * runs)
-        require_stated_value(document, "estimate", failures / runs)
-        values = {
-            "lower": float(clopper_pearson_lower(failures, runs, alpha)),
-            "upper": 1 - float(clopper_pearson_lower(runs - failures, runs, alpha)),
-        }
-        for key, found in values.items():
-            require_stated_value(document, key, found)
-    refuted = lower > claimed["limit"] and (
-        "margin" not in claimed
-        or float(document["estimate"]) > claimed["limit"] + claimed["margin"]
-    )
-    require_verdict(
-        document, verdict, refuted, f"a lower limit of {lower:.6g} against {document['claim']}"
-    )
-    return RecomputedBounds(verdict, values, () if values else ("lower", "upper"))
+def raise_damaged(document: Json, field: str, right: object, recorded: object) -> NoReturn:
+    """Raise InvalidArgument for a field that should have another value."""
+    raise_contradiction(document, f"{field} must be {right}, got {short_json(recorded)}")

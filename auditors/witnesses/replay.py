@@ -1,7 +1,5 @@
-"""Replay of a witness: the same pair, event and claim are tested with fresh randomness.
-
-Witnesses about functions (stability, accountants, metamorphic relations, sensitivity and utility)
-hold inputs, which are run again.
+"""Replay of a witness: what it records is tested again, by the replay of its kind (`kinds.py`), on
+a target that the trust rules let run.
 """
 
 from __future__ import annotations
@@ -14,44 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from dpwitness.auditors.audit.audit import Progress, confirm
-from dpwitness.auditors.canaries.audit import recompute_witness
-from dpwitness.auditors.density.certify import certify
-from dpwitness.auditors.events.scores import Score, collect_scores, suggested_score
-from dpwitness.auditors.functions.accounting.audit import AccountantResult
-from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult, sensitivity_at
-from dpwitness.auditors.functions.bounds.utility import UtilityResult, audit_utility
-from dpwitness.auditors.functions.bounds.utility_claims import Scaling, UtilityClaim
-from dpwitness.auditors.functions.declared_targets import (
-    replay_figure,
-    replay_pair,
-    replay_relation,
-)
-from dpwitness.auditors.functions.metamorphic.audit import MetamorphicResult
-from dpwitness.auditors.functions.stability.result import StabilityResult
-from dpwitness.auditors.traces.sessions import validate_primitives
-from dpwitness.auditors.traces.trace import trace
-from dpwitness.auditors.witnesses.audit_result import AuditResult, TraceResult
-from dpwitness.auditors.witnesses.canary_result import CanaryResult
-from dpwitness.auditors.witnesses.certify_result import CertifyResult
+from dpwitness.auditors.events.scores import Score, collect_scores
+from dpwitness.auditors.witnesses.kinds import Kind, kind_of
+from dpwitness.auditors.witnesses.result import Result, own_claim
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.auditors.witnesses.witness_reader import (
-    KINDS,
-    Witness,
-    check_seal,
-    load_json,
-    read_checked_witness,
-    read_pair,
-)
+from dpwitness.auditors.witnesses.witness_reader import check_seal, load_json
 from dpwitness.auditors.workers.loading import FOREIGN, describe_target, relative
 from dpwitness.auditors.workers.rounds import fresh_seed
 from dpwitness.auditors.workers.source_search import sha256_of
 from dpwitness.auditors.workers.trust import PlannedTarget, Trust
-from dpwitness.core.claims import Claim, exact_claim
+from dpwitness.core.claims import Claim
+from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import name_of
-from dpwitness.core.values.json_codec import from_jsonable, unregistered_classes
+from dpwitness.core.values.json_codec import unregistered_classes
 from dpwitness.core.values.json_reader import Json, refuse, short_json
 from dpwitness.core.values.validation import (
     InvalidArgument,
@@ -61,20 +36,12 @@ from dpwitness.core.values.validation import (
     require_type,
 )
 
-# kinds of witnesses whose inputs are run again
-RERUN = ("stability", "accountant", "metamorphic")
-LEAST = 0.99  # least default confidence: the author of the witness chose the recorded one
-AnyResult = (
-    AuditResult
-    | CertifyResult
-    | SensitivityResult
-    | UtilityResult
-    | StabilityResult
-    | AccountantResult
-    | MetamorphicResult
-    | TraceResult
-    | CanaryResult
-)
+_MATH_FUNCTIONS: dict[str, Callable[..., float]] = {
+    f"math:{name}": getattr(math, name)
+    for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "cbrt", "fabs", "dist")
+}
+_T = TypeVar("_T")
+Progress = Callable[[int, int], None]
 
 
 def replay(
@@ -88,7 +55,7 @@ def replay(
     seed: int | None = None,
     executor: Executor | None = None,
     progress: Progress | None = None,
-) -> AnyResult:
+) -> Result:
     """Test the violation recorded in a witness again.
 
     The event is tested with fresh randomness. For a white-box witness, the privacy loss is enclosed
@@ -133,10 +100,11 @@ def replay(
 
     Returns
     -------
-    AuditResult, CertifyResult, TraceResult, CanaryResult, SensitivityResult, UtilityResult,
-    StabilityResult, AccountantResult or MetamorphicResult
-        Result for the target that ran. For a bit-level witness, verdict and bounds are those of
-        the bit level.
+    Result
+        Result for the target that ran, of the kind of the witness: an AuditResult, CertifyResult,
+        TraceResult, CanaryResult, SensitivityResult, UtilityResult, StabilityResult,
+        AccountantResult or MetamorphicResult. For a bit-level witness, verdict and bounds are those
+        of the bit level.
 
     Raises
     ------
@@ -156,6 +124,22 @@ def replay(
 
 
 @dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of the runs of a replay."""
+
+    trials: int | None
+    confidence: float
+    seed: int
+    executor: Executor | None = None
+    progress: Progress | None = None
+
+    def runs(self, recorded: int) -> int:
+        """Return the number of runs: the given one, or the recorded one, but at least 1,000."""
+        trials = max(recorded, 1000) if self.trials is None else self.trials
+        return require_integer("trials", trials, "replay", least=1000, most=10**12)
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """Witness that was read, with its target, which passed the trust rules but is not
     imported yet.
@@ -170,6 +154,11 @@ class Replay:
     # given scores, or trusted ones not yet imported; without the mechanism's own
     scores: tuple[Score | PlannedTarget, ...] = ()
 
+    @property
+    def kind(self) -> Kind:
+        """Kind of the witness."""
+        return kind_of(self.raw)
+
     def describe(self) -> str:
         """Return a one-line description of what will run."""
         return "; score ".join(
@@ -181,7 +170,7 @@ class Replay:
 
     def _describe_target(self) -> str:
         """Return a one-line description of the target, without its scores."""
-        if self.raw.get("kind") == "canaries":
+        if not self.kind.runs:
             return "the counts of the file: no training is run"
         if self.plan is not None:
             return self.plan.describe()
@@ -193,7 +182,7 @@ class Replay:
         if self.plan is None:
             return self.given
         try:
-            with _naming_file(self.file):
+            with self.naming():
                 return self.plan.load()
         except InvalidArgument:
             raise
@@ -212,7 +201,7 @@ class Replay:
         seed: int | None = None,
         executor: Executor | None = None,
         progress: Progress | None = None,
-    ) -> AnyResult:
+    ) -> Result:
         """Replay the witness on `mechanism`, the result of `load`. The other arguments are those of
         `replay`.
         """
@@ -222,152 +211,79 @@ class Replay:
             require_probability("confidence", confidence, "replay")
         require_run_options(executor, progress, None, "replay")
         notes = check_seal(self.raw, self.file)
-        if self.raw.get("kind") == "canaries":
-            with _naming_file(self.file):
-                counted = recompute_witness(self.raw, confidence)
-            return replace(
-                counted,
-                notes=(
-                    "replay of a canary witness: its bound, recomputed from the counts in the "
-                    "file; nothing was run",
-                    *self._confidence_notes(counted.confidence, None),
-                    *notes,
-                    *counted.notes,
-                ),
+        kind, least = self.kind, self.kind.least_confidence
+        used = max(self.raw.get("confidence", least), least) if confidence is None else confidence
+        options = RunOptions(trials, used, seed, executor, progress)
+        assert kind.replay is not None
+        result, replayed, claims = kind.replay(self, mechanism, options)
+        more = [replayed]
+        if kind.runs:
+            recorded = self.raw["name"]
+            renamed = (
+                "" if recorded == result.name else f"; the witness calls it {short_json(recorded)}"
             )
-        used_confidence = (
-            max(self.raw.get("confidence", LEAST), LEAST) if confidence is None else confidence
-        )
-        result, text, claims = self._run_kind(
-            mechanism, trials, used_confidence, seed, executor, progress
-        )
-        recorded = self.raw["name"]
-        renamed = (
-            "" if recorded == result.name else f"; the witness calls it {short_json(recorded)}"
-        )
-        more = (
-            text,
-            f"ran {self.describe()}{renamed}",
-            *self._confidence_notes(used_confidence, seed if drawn else None),
-            *([self.source_changed] if self.source_changed else []),
-            *claims,
-            *notes,
-        )
+            more.append(f"ran {self.describe()}{renamed}")
+        if kind.draws:
+            more += self._confidence_notes(used, seed if drawn and kind.runs else None)
+        more += [*filter(None, [self.source_changed]), *claims, *notes]
         # the first note of an error or an interrupted run is its cause, so these notes follow it
         cause_first = result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
-        return replace(
-            result, notes=(*result.notes, *more) if cause_first else (*more, *result.notes)
-        )
+        all_notes = (*result.notes, *more) if cause_first else (*more, *result.notes)
+        replayed_result: Result = replace(result, notes=all_notes)
+        return replayed_result
 
-    def _run_kind(
-        self,
-        mechanism: Any,
-        trials: int | None,
-        confidence: float,
-        seed: int,
-        executor: Executor | None,
-        progress: Progress | None,
-    ) -> tuple[AnyResult, str, tuple[str, ...]]:
-        """Replay by the kind of the witness; return the result, a note on the witness, and notes on
-        its claim.
-        """
-        kind, name = self.raw.get("kind"), self._mechanism_name(mechanism)
-        if kind in KINDS:
-            with _naming_file(self.file):
-                measurement = read_measurement(self.raw, self.trust)
-            return (
-                remeasure(measurement, mechanism, confidence, seed, name),
-                f"replay of a {kind} witness",
-                (),
-            )
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[None]:
+        """Add the name of the file to the message of an InvalidArgument raised in the context."""
         with _naming_file(self.file):
-            if kind in RERUN:
-                return *rerun(self.raw, mechanism, self.trust, seed, name), ()
-            if kind == "trace":
-                recorded = "; ".join(f["kind"] for f in self.raw["findings"])
-                # nothing that the primitives name is imported
-                traced = trace(
-                    mechanism,
-                    read_pair(self.raw["pair"], self.trust.resolve_class),
-                    exact_claim(self.raw["claim"], self.raw["claim_numbers"]),
-                    validate_primitives(self.raw["primitives"], "replay", required=False),
-                    confidence=confidence,
-                    seed=seed,
-                    confirm=False,
-                    name=name,
-                    target=self._target_record(mechanism),
-                )
-                return traced, f"replay of a trace with the recorded findings {recorded}", ()
-            witness = read_checked_witness(self.raw, self.file, self.trust.resolve_class)
-            claims = _claim_notes(witness, mechanism)
-        return (
-            self._test_again(witness, mechanism, trials, confidence, seed, executor, progress),
-            f"replay of a witness at the {witness.level} level that certified "
-            f"{witness.claim.symbol} > {witness.bound:.4g}",
-            claims,
-        )
+            yield
 
-    def _test_again(
-        self,
-        found: Witness,
-        mechanism: Any,
-        trials: int | None,
-        confidence: float,
-        seed: int,
-        executor: Executor | None,
-        progress: Progress | None,
-    ) -> AuditResult | CertifyResult:
-        """Test the event of an audit witness again, or certify the pair of a white-box witness
-        again.
+    def load_function(self, target: Json, what: str) -> Callable[..., Any]:
+        """Load a norm or a transform: a plain function of `math`, or a target that is trusted to
+        run.
         """
-        trials = require_integer(
-            "trials",
-            max(found.rounds, 1000) if trials is None else trials,
-            "replay",
-            least=1000,
-            most=10**12,
-        )
-        common: dict[str, Any] = {
-            "claim": found.claim,
-            "confidence": confidence,
-            "seed": seed,
-            "name": self._mechanism_name(mechanism),
-            "target": self._target_record(mechanism),
-        }
-        if found.event is None:
-            return certify(mechanism, found.pair, trials=max(trials, 10_000), **common)
-        return confirm(
-            mechanism,
-            found.event,
-            pair=found.pair,
-            trials=trials,
-            executor=executor,
-            progress=progress,
-            scores=self._recorded_scores(mechanism),
-            **common,
-        )
+        math_function = _MATH_FUNCTIONS.get(target["target"])
+        plain = math_function is not None and not target.get("kwargs")
+        found = math_function if plain else self.trust.plan(target, what).load()
+        if not callable(found):
+            refuse(what, "name a function", target["target"])
+        return found
 
-    def _recorded_scores(self, mechanism: Any) -> tuple[Score, ...]:
-        """Return the recorded scores, whose columns the event refers to."""
-        found, remaining_scores = [], list(self.scores)
-        for recorded in self.raw.get("scores", []):
-            keys = tuple(recorded["keys"])
-            if recorded["suggested"]:
-                own = suggested_score(mechanism)
-                if own is None:
-                    raise InvalidArgument(
-                        "replay: mechanism must have features(outputs), which the event of "
-                        f"the witness uses; {name_of(mechanism)} has none"
-                    )
-                found.append(replace(own, keys=keys))
-                continue
-            score = remaining_scores.pop(0)
-            if isinstance(score, PlannedTarget):
-                score = Score(recorded["name"], score.load(), recorded["target"])
-            found.append(replace(score, keys=keys))
-        return tuple(found)
+    def measure(self, function: Any, measured: Callable[[], _T]) -> _T:
+        """Return what `measured` returns. Errors of the user's function on the data of the witness
+        become an InvalidArgument.
+        """
+        if not callable(function):
+            raise InvalidArgument(
+                f"replay: target must be a function, got {type(function).__name__}"
+            )
+        try:
+            return measured()
+        except InvalidArgument:
+            raise
+        except Exception as error:  # the user's function may raise anything on the file's data
+            raise InvalidArgument(
+                f"replay: {self.mechanism_name(function)} could not be evaluated: "
+                f"{type(error).__name__}: {str(error)[:300]}"
+            ) from error
 
-    def _mechanism_name(self, mechanism: Any) -> str:
+    def claim_notes(self, pair: Pair, claim: Claim, mechanism: Any) -> tuple[str, ...]:
+        """Return a note if the claim of the witness differs from the mechanism's own.
+
+        Raises InvalidArgument if the witness records that its claim is the mechanism's own, but the
+        claims differ.
+        """
+        own = own_claim(mechanism)
+        if own is None or own.on(pair) == claim:
+            return ()
+        if self.raw.get("own_claim"):
+            raise InvalidArgument(
+                f"claim must be {own}, the mechanism's own claim as recorded in the witness, got "
+                f"{claim}; the witness or the mechanism was edited"
+            )
+        return (f"the witness is against {claim}; the mechanism itself claims {own}",)
+
+    def mechanism_name(self, mechanism: Any) -> str:
         """Return the name of the mechanism that runs. The name in the file is not trusted."""
         return (
             self.plan.name
@@ -375,7 +291,7 @@ class Replay:
             else name_of(mechanism)
         )
 
-    def _target_record(self, mechanism: Any) -> Json | None:
+    def target_record(self, mechanism: Any) -> Json | None:
         """Return the target record of the mechanism that runs."""
         plan = self.plan
         if plan is None:
@@ -389,8 +305,6 @@ class Replay:
 
     def _confidence_notes(self, confidence: float, drawn: int | None) -> tuple[str, ...]:
         """Return notes on the confidence of this replay, and on the seed that was drawn for it."""
-        if self.raw.get("kind") in ("sensitivity", *RERUN):
-            return ()
         notes = []
         if drawn is not None:
             notes.append(
@@ -460,8 +374,11 @@ def prepare_replay(
     )
     require_type("allow", allow, (str, list, tuple, set, frozenset), "be a list of names", "replay")
     raw, file = load_json(witness)
-    if raw.get("kind") == "claim":
-        raise InvalidArgument(f"replay: {file} is the witness of a claim: dpwitness replay {file}")
+    kind = kind_of(raw)
+    if kind.replay is None:
+        raise InvalidArgument(
+            f"replay: {file} is the witness of a {kind.name}: dpwitness replay {file}"
+        )
     trust = Trust(
         tuple(allow) if not isinstance(allow, str) else allow,
         None if isinstance(witness, dict) else Path(witness).parent,
@@ -469,11 +386,11 @@ def prepare_replay(
     with _naming_file(file):
         given, plan = collect_scores(scores, None, "replay"), None
         dataset_classes = unregistered_classes(raw)
-        if raw.get("kind") not in (*KINDS, *RERUN, "trace", "canaries") and not dataset_classes:
-            read_checked_witness(raw, file)  # report errors of the file before errors of its target
+        if kind.read is not None and not dataset_classes:
+            kind.read(raw, file)  # report errors of the file before errors of its target
         for name in dataset_classes:
             trust.plan({"target": name}, "class")
-        if mechanism is None and raw.get("kind") != "canaries":
+        if mechanism is None and kind.runs:
             if raw["target"] is None:
                 raise InvalidArgument(
                     "mechanism must be given, the witness names no importable target"
@@ -511,111 +428,3 @@ def _resolve_score(
             "in the witness"
         )
     return trust.plan(recorded["target"], f"scores[{i}].target")
-
-
-def _claim_notes(found: Witness, mechanism: Any) -> tuple[str, ...]:
-    """Return a note if the claim of the witness differs from the mechanism's own.
-
-    Raises InvalidArgument if the witness records that its claim is the mechanism's own, but the
-    claims differ.
-    """
-    own = getattr(mechanism, "claim", None)
-    if not isinstance(own, Claim) or own.on(found.pair) == found.claim:
-        return ()
-    if found.raw.get("own_claim"):
-        raise InvalidArgument(
-            f"claim must be {own}, the mechanism's own claim as recorded in the witness, got "
-            f"{found.claim}; the witness or the mechanism was edited"
-        )
-    return (f"the witness is against {found.claim}; the mechanism itself claims {own}",)
-
-
-def rerun(raw: Json, mechanism: Any, trust: Trust, seed: int, name: str) -> tuple[AnyResult, str]:
-    """Run the inputs of a witness again, and return the result and a note on what was run."""
-    if raw["kind"] == "accountant":
-        return replay_figure(
-            raw, mechanism, name
-        ), "replay of an accountant witness: the figure was computed again"
-    if raw["kind"] == "metamorphic":
-        return (
-            replay_relation(raw, mechanism, seed, name, trust.resolve_class),
-            "replay of a metamorphic witness: the recorded case was run again",
-        )
-    return replay_pair(
-        raw, mechanism, trust, name
-    ), "replay of a stability witness: both inputs were run again"
-
-
-_MATH_FUNCTIONS: dict[str, Callable[..., float]] = {
-    f"math:{name}": getattr(math, name)
-    for name in ("log", "log2", "log10", "log1p", "exp", "expm1", "sqrt", "cbrt", "fabs", "dist")
-}
-
-
-# function, confidence, seed and name -> result
-Measurement = Callable[[Callable[..., Any], float, int, str], SensitivityResult | UtilityResult]
-
-
-def read_measurement(raw: Json, trust: Trust) -> Measurement:
-    """Return the measurement of a sensitivity or utility witness: the pair is evaluated again, or
-    the error is measured again.
-
-    A recorded norm or transform that is a function passes the same trust rules as any other
-    target.
-    """
-    if raw["kind"] == "sensitivity":
-        if not float(raw["ratio"]) > 1:
-            refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
-        recorded = raw["norm"]
-        norm = (
-            _load_function(recorded, "norm", trust)
-            if isinstance(recorded, dict)
-            else math.inf
-            if recorded == "inf"
-            else int(recorded)
-        )
-        pair = read_pair(raw["pair"], trust.resolve_class)
-        return lambda function, confidence, seed, name: sensitivity_at(
-            function, raw["bound"], pair, norm, name=name
-        )
-    claim = from_jsonable(raw["claim"], "claim")
-    if not isinstance(claim, UtilityClaim):
-        refuse("claim", "be a claim about an error", raw["claim"])
-    if raw["transform"] is not None:
-        if not isinstance(claim, Scaling):
-            refuse("transform", "be null: only a scaling claim has one", raw["transform"])
-        claim = replace(claim, transform=_load_function(raw["transform"], "transform", trust))
-    return lambda function, confidence, seed, name: audit_utility(
-        function, claim, runs=raw["runs"], confidence=confidence, seed=seed, name=name
-    )
-
-
-def _load_function(target: Json, what: str, trust: Trust) -> Callable[..., Any]:
-    """Load a norm or a transform: a plain function of `math`, or a target that is
-    trusted to run.
-    """
-    math_function = _MATH_FUNCTIONS.get(target["target"])
-    found = (
-        math_function
-        if math_function is not None and not target.get("kwargs")
-        else trust.plan(target, what).load()
-    )
-    if not callable(found):
-        refuse(what, "name a function", target["target"])
-    return found
-
-
-def remeasure(
-    measurement: Measurement, function: Any, confidence: float, seed: int, name: str
-) -> SensitivityResult | UtilityResult:
-    """Return the result of the measurement of a witness on `function`."""
-    if not callable(function):
-        raise InvalidArgument(f"replay: target must be a function, got {type(function).__name__}")
-    try:
-        return measurement(function, confidence, seed, name)
-    except InvalidArgument:
-        raise
-    except Exception as error:  # the user's function may raise anything on the file's data
-        raise InvalidArgument(
-            f"replay: {name} could not be evaluated: {type(error).__name__}: {str(error)[:300]}"
-        ) from error

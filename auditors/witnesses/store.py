@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dpwitness.auditors.witnesses.recompute import recompute_bounds
+from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.core.values.json_reader import file_kind
 from dpwitness.core.values.validation import InvalidArgument
 
@@ -51,11 +51,12 @@ class Entry:
         if self.result is None:
             return
         try:
-            found = recompute_bounds(self.result).verdict.value
+            recompute_bounds(self.result)
         except InvalidArgument as error:
             raise InvalidArgument(
                 f"store is damaged or edited at audit {self.name}: {error}"
             ) from None
+        found = self.result.get("verdict")
         if found != self.verdict:
             raise InvalidArgument(
                 f"store is damaged or edited at audit {self.name}: its result is {found}, "

@@ -1,4 +1,7 @@
-"""Reader of witness files: the schema of each kind, limits on sizes, and consistency checks."""
+"""Reader of witness files: their schema, limits on sizes, and consistency checks.
+
+The schema has the fields of all witnesses and those that the kind declares (`kinds.py`).
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,10 @@ from dpwitness.auditors.events.divergence import Binned, renyi_lower_bound
 from dpwitness.auditors.events.event import Event
 from dpwitness.auditors.events.rule_reader import read_event
 from dpwitness.auditors.statistics.combination import combined_bound
+from dpwitness.auditors.witnesses.kinds import kind_named, witness_kinds
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
 from dpwitness.auditors.witnesses.recompute import Basis
+from dpwitness.auditors.witnesses.verdicts import SCHEMA
 from dpwitness.core.claims import Claim, exact_claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.datasets.relations import parse_relation
@@ -47,17 +52,21 @@ from dpwitness.core.values.validation import InvalidArgument
 class Witness:
     """Witness of an audit, read from JSON."""
 
-    name: str
-    level: str
-    target: Json | None
+    level: str  # value or bit; white box without an event
     claim: Claim
     pair: Pair
-    event: Event | None  # None at the white-box level: its event is {L > t}
+    event: Event | None  # None for a white-box witness: its event is {L > t}
     rounds: int
     confidence: float
-    seed: int
     bound: float
     raw: Json
+
+    def describe(self) -> str:
+        """Return a note on what is replayed."""
+        return (
+            f"replay of a witness at the {self.level} level that certified {self.claim.symbol} > "
+            f"{self.bound:.4g}"
+        )
 
 
 def fingerprint(witness: Json) -> str:
@@ -107,7 +116,14 @@ def load_json(source: str | Path | Json) -> tuple[Json, str]:
     if not isinstance(source, dict) and has_frame_files(data):
         data = _with_frames(data, name, Path(source).parent)
     try:
-        SCHEMAS[_kind(data)](data, "")
+        kind = kind_named(data.get("kind"))
+        if kind is None or kind.witness is None:
+            known = ", ".join(witness_kinds())
+            if "kind" not in data:
+                raise InvalidArgument(f"kind, one of {known}, is missing")
+            refuse("kind", f"be one of {known}", data["kind"])
+        optional, required = kind.witness
+        record(_OPTIONAL | dict(optional), **_COMMON | dict(required))(data, "")
         return data, name
     except InvalidArgument as error:
         raise _error_naming_file(name, error) from None
@@ -124,15 +140,6 @@ def _with_frames(data: Json, name: str, folder: Path) -> Json:
     except InvalidArgument as error:
         raise InvalidArgument(f"replay: {name}: {error}") from None
     return found if notes else seal(found)
-
-
-def _kind(data: Json) -> str:
-    """Return the kind of a witness, which selects its schema."""
-    if data.get("kind") is None and "kind" not in data:
-        return "white box" if data.get("level") == "white box" else "audit"
-    if data["kind"] not in (*KINDS, *OTHER_KINDS) or not isinstance(data["kind"], str):
-        refuse("kind", f"be one of {', '.join((*KINDS, *OTHER_KINDS))}, or missing", data["kind"])
-    return str(data["kind"])
 
 
 def check_schema(data: Json, name: str) -> None:
@@ -179,25 +186,25 @@ def read_pair(fields: Json, classes: Resolver | None = None) -> Pair:
 
 
 def read_checked_witness(data: Json, name: str, classes: Resolver | None = None) -> Witness:
-    """Return the Witness in a document that `load_json` returned, without checking its hash."""
-    if "kind" in data:
-        raise InvalidArgument(f"replay: {name} is the witness of a {data['kind']}, not of an audit")
+    """Return the Witness of a black-box or white-box audit in a document that `load_json` returned,
+    without checking its hash.
+    """
     try:
-        white = data["level"] == "white box"
         claim = exact_claim(data["claim"], data["claim_numbers"])
-        event = None if white else read_event(data["event"])
-        basis = None if white else Basis.from_counts(data["counts"])
-        certifying = sum(part.tally.rounds for part in basis.parts) if basis else data["trials"]
+        counts = data.get("counts")
+        event = None if counts is None else read_event(data["event"])
+        basis = None if counts is None else Basis.from_counts(counts)
+        rounds = data["trials"]
+        if basis is not None:
+            certifying = sum(part.tally.rounds for part in basis.parts)
+            rounds = max(certifying, data["counts"].get("tested", 0))
         found = Witness(
-            data["name"],
-            data["level"],
-            data["target"],
+            str(data.get("level", data["kind"])),
             claim,
             read_pair(data["pair"], classes),
             event,
-            certifying if white else max(certifying, data["counts"].get("tested", 0)),
+            rounds,
             data["confidence"],
-            data["seed"],
             float(data["bound"]),
             data,
         )
@@ -282,17 +289,13 @@ def _bound_of_cells(claim: Claim, event: Binned, counts: Json) -> float:
     return renyi_lower_bound(claim, event, np.array(cells), alpha)
 
 
-SCHEMA = 1
-KINDS = ("sensitivity", "utility")
-OTHER_KINDS = ("stability", "accountant", "metamorphic", "trace", "canaries", "claim")
-RUNS = 10**12  # largest number of runs in a witness
+_RUNS = 10**12  # largest number of runs in a witness
 
-_confidence = number(lambda v: 0 < v < 1, "a number in (0, 1)")
-_extended = number(words_allowed=("inf", "-inf", "nan"))
-_positive = number(lambda v: v > 0, "positive and finite")
-_bound = number(lambda v: v > 0, 'positive, or "inf"', words_allowed=("inf",))
-_target = nullable(record({"kwargs": items(anything)}, target=text(1000, empty=False)))
-_function = record({"kwargs": items(anything)}, target=text(1000, empty=False))
+# rules of fields of witnesses, for the schemas of kinds
+CONFIDENCE = number(lambda v: 0 < v < 1, "a number in (0, 1)")
+EXTENDED = number(words_allowed=("inf", "-inf", "nan"))
+BOUND = number(lambda v: v > 0, 'positive, or "inf"', words_allowed=("inf",))
+FUNCTION = record({"kwargs": items(anything)}, target=text(1000, empty=False))
 
 
 def relation_rule(value: Any, path: str) -> str:
@@ -303,185 +306,66 @@ def relation_rule(value: Any, path: str) -> str:
         raise InvalidArgument(str(error).replace(": relation", "", 1)) from None
 
 
-_pair = record(d0=anything, d1=anything, relation=relation_rule, why=text())
-_tallied: dict[str, Rule] = {
+def either(kind: type, rule: Rule, other: Rule) -> Rule:
+    """Return a rule that checks values of `kind` by `rule`, and others by `other`."""
+    return lambda value, path: (rule if isinstance(value, kind) else other)(value, path)
+
+
+PAIR = record(d0=anything, d1=anything, relation=relation_rule, why=text())
+_TALLIED: dict[str, Rule] = {
     "correct": integer(),
     "wrong": integer(),
-    "rounds": integer(1, RUNS),
+    "rounds": integer(1, _RUNS),
     "directions": integer(1, 2),
 }
-_weight = number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
 # of an epoch of a sequential audit
-_prior = {"prior": listing(number(lambda v: v >= 0, "at least 0"), 3, 3)}
-_stage = record(_prior, **_tallied, lost=integer(), weight=_weight)
-_counts = record(
+_PRIOR = {"prior": listing(number(lambda v: v >= 0, "at least 0"), 3, 3)}
+_STAGE = record(
+    _PRIOR, **_TALLIED, lost=integer(), weight=number(lambda v: 0 <= v <= 1, "a number in [0, 1]")
+)
+COUNTS = record(
     {
-        "alpha": _confidence,
-        "stages": listing(_stage, 0, 100),
+        "alpha": CONFIDENCE,
+        "stages": listing(_STAGE, 0, 100),
         "combination": one_of("conditional error"),
         "lost": integer(),
-        "tested": integer(1, RUNS),
+        "tested": integer(1, _RUNS),
         "cells": listing(listing(integer(), 1, 300), 2, 2),
-        "cells_alpha": _confidence,
+        "cells_alpha": CONFIDENCE,
     }
-    | _prior,
-    **_tallied,
+    | _PRIOR,
+    **_TALLIED,
 )
-_source = nullable(record({"line": integer(1)}, file=text(1000), sha256=text(64)))
-_scores = listing(
+SCORES = listing(
     record(
         name=text(200, empty=False),
-        target=_target,
+        target=nullable(FUNCTION),
         suggested=boolean,
         keys=listing(anything, 1, 256),
     ),
     1,
     64,
 )
-_more: dict[str, Rule] = {
-    "ledger": text(200),
-    "sha256": text(64),
-    "source": _source,
-    "versions": items(text(200)),
-    "own_claim": boolean,
-}
-
-
-def _either(kind: type, rule: Rule, other: Rule) -> Rule:
-    """Return a rule that checks values of `kind` by `rule`, and others by `other`."""
-    return lambda value, path: (rule if isinstance(value, kind) else other)(value, path)
-
-
-_NAMED: dict[str, Rule] = {"schema_version": integer(1), "name": text(2000), "target": _target}
-_seed = integer(0, 2**128)
-_AUDIT = _NAMED | {
+# fields of a witness about a claim on a pair
+ON_PAIR: dict[str, Rule] = {
     "claim": text(100_000),
     "claim_numbers": listing(number(), 1, 4000),
-    "pair": _pair,
-    "bound": _bound,
-    "confidence": _confidence,
-    "seed": _seed,
-    "event": anything,
-    "description": text(200_000),
-    "trials": integer(1, RUNS),
+    "pair": PAIR,
+    "bound": BOUND,
+    "confidence": CONFIDENCE,
 }
-SCHEMAS: dict[str, Rule] = {
-    "audit": record(
-        _more | {"scores": _scores}, **_AUDIT, level=one_of("value", "bit"), counts=_counts
-    ),
-    "white box": record(
-        _more | {"evidence": text(400)},
-        **_AUDIT | {"event": record(kind=one_of("loss"), above=_extended, output=anything)},
-        level=one_of("white box"),
-        route=text(2000),
-    ),
-    "sensitivity": record(
-        _more,
-        kind=one_of("sensitivity"),
-        **_NAMED,
-        seed=_seed,
-        bound=_positive,
-        norm=_either(dict, _function, one_of("1", "2", "inf")),
-        pair=_pair,
-        ratio=_extended,
-    ),
-    "utility": record(
-        _more,
-        kind=one_of("utility"),
-        **_NAMED,
-        seed=_seed,
-        claim=anything,
-        transform=nullable(_function),
-        runs=integer(1, 10**9),
-        confidence=_confidence,
-        estimate=_extended,
-    ),
-    "stability": record(
-        _more,
-        kind=one_of("stability"),
-        **_NAMED,
-        seed=_seed,
-        finding=one_of("exceeds", "law", "rounding", "raises", "aborts"),
-        map=nullable(_function),
-        space=nullable(items(anything)),
-        input_metric=text(400, empty=False),
-        output_metric=text(400, empty=False),
-        d_in=text(1000, empty=False),
-        bound=text(1000, empty=False),
-        inputs=listing(anything, 2, 2),
-        outputs=listing(items(anything), 2, 2),
-        verdict=one_of("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
-    ),
-    "accountant": record(
-        _more,
-        kind=one_of("accountant"),
-        **_NAMED,
-        seed=_seed,
-        mechanism=text(100, empty=False),
-        returns=text(20, empty=False),
-        parameters=items(text(200)),
-        at=items(_either(list, listing(number(), 1, 100), number())),
-        figure=_extended,
-        exact=_extended,
-    ),
-    "metamorphic": record(
-        _more | {"output_metric": text(400)},
-        kind=one_of("metamorphic"),
-        **_NAMED,
-        seed=_seed,
-        relation=text(100, empty=False),
-        case=listing(anything, 1, 2),
-        finding=text(20_000),
-        error=number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
-    ),
-    "trace": record(
-        _more,
-        kind=one_of("trace"),
-        level=one_of("trace"),
-        **_NAMED,
-        claim=text(100_000),
-        claim_numbers=listing(number(), 1, 4000),
-        pair=_pair,
-        bound=_bound,
-        confidence=_confidence,
-        seed=_seed,
-        findings=listing(
-            record(kind=text(40, empty=False), told=text(20_000), where=text(2000)), 1, 1000
-        ),
-        runs=integer(1, 10**9),
-        primitives=items(items(text(400))),
-    ),
-    "canaries": record(
-        _more,
-        kind=one_of("canaries"),
-        **_NAMED,
-        claim=text(200),
-        claim_numbers=listing(number(), 1, 200_000),
-        method=one_of("counting", "steinke", "curve"),
-        fixed=boolean,
-        delta=number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
-        counts=record(
-            canaries=integer(1, 10**9),
-            included=integer(),
-            runs=integer(1, 10**6),
-            guesses=integer(1, 10**9),
-            right=integer(),
-        ),
-        alpha=_confidence,
-        bound=_bound,
-        confidence=_confidence,
-        seed=_seed,
-    ),
-    "claim": record(
-        {"sha256": text(64), "audit": anything, "evidence": anything, "scope": anything},
-        kind=one_of("claim"),
-        schema_version=integer(1),
-        name=text(200),
-        settings=items(_either(list, listing(number(), 2, 2), number())),
-        headline=text(20_000),
-        method=text(2000),
-        reached=nullable(listing(_extended, 2, 2)),
-        at=items(anything),
-        numbers=items(anything),
-    ),
+# fields of all witnesses
+_COMMON: dict[str, Rule] = {
+    "schema_version": integer(1),
+    "kind": text(40),
+    "name": text(2000),
+    "target": nullable(FUNCTION),
+    "seed": integer(0, 2**128),
+}
+_OPTIONAL: dict[str, Rule] = {
+    "ledger": text(200),
+    "sha256": text(64),
+    "source": nullable(record({"line": integer(1)}, file=text(1000), sha256=text(64))),
+    "versions": items(text(200)),
+    "own_claim": boolean,
 }

@@ -16,13 +16,13 @@ from numpy.random import Generator
 from scipy.stats import binom, norm
 
 from dpwitness import Verdict, audit, replay
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import (
     combined_bound,
     reweight_for_extension,
     shares_spent,
 )
-from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.benchmarks.adversarial.attack import (
     PAIR,

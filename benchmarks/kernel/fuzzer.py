@@ -115,8 +115,11 @@ TEXTS = {
         "label",
         "l0",
     ),
-    "level": ("value", "bit", "white box", "trace", ""),
+    "level": ("value", "bit", "other", ""),
     "kind": (
+        "black box",
+        "white box",
+        "trace",
         "audit",
         "sensitivity",
         "claim",

@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.density.limit import limit_of_law
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.traces.trace import trace
-from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.benchmarks.libraries.rows import ROWS, Row
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import Truth
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.wording import dataset
 from dpwitness.mechanisms.wrappers.programs.environments import environments
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.reports.phrasing.wording import dataset, slugs
+from dpwitness.reports.phrasing.wording import slugs
 from dpwitness.suites.case import Case
 
 # budget of a trace, and of the audit that confirms its findings

@@ -9,7 +9,7 @@ from pathlib import Path
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.phrasing.wording import figure
+from dpwitness.core.values.wording import figure
 
 
 def read_tables(path: Path | str) -> list[Table]:

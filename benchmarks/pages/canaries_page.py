@@ -14,7 +14,8 @@ from typing import Any
 from dpwitness.benchmarks.pages.bench_json import outcome, read_table, required, sentences
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.atomic_files import write_text
-from dpwitness.reports.phrasing.wording import figure, table
+from dpwitness.core.values.wording import figure
+from dpwitness.reports.phrasing.wording import table
 from dpwitness.reports.plots.drawing import drawing
 
 _INTRODUCTION = (

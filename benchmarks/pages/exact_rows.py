@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.wording import code, count, escaped_markdown, table, verdict
+from dpwitness.core.values.wording import count
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, table, verdict
 
 _SHOWN = 15  # public names that the page lists
 

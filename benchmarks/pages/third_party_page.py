@@ -31,15 +31,8 @@ from dpwitness.core.values.json_reader import (
     text,
 )
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.phrasing.wording import (
-    code,
-    count,
-    escaped_markdown,
-    figure,
-    number,
-    table,
-    verdict,
-)
+from dpwitness.core.values.wording import count, figure, number
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, table, verdict
 
 Found = Json
 

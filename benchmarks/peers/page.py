@@ -26,7 +26,8 @@ from dpwitness.benchmarks.peers.figures import (
 )
 from dpwitness.benchmarks.peers.tools import SETTINGS, Tool, omitted, tools
 from dpwitness.core.values.atomic_files import write_text
-from dpwitness.reports.phrasing.wording import figure, table
+from dpwitness.core.values.wording import figure
+from dpwitness.reports.phrasing.wording import table
 from dpwitness.reports.plots.drawing import drawing
 
 _INTRODUCTION = (

@@ -20,7 +20,8 @@ from dpwitness.benchmarks.recall.figures import (
     undecided,
 )
 from dpwitness.core.values.atomic_files import write_text
-from dpwitness.reports.phrasing.wording import figure, table
+from dpwitness.core.values.wording import figure
+from dpwitness.reports.phrasing.wording import table
 
 _INTRODUCTION = (
     "Each entry of the corpus is one documented bug of a library: a release before and a "

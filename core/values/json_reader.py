@@ -375,3 +375,16 @@ def record(optional: Mapping[str, Rule] | None = None, /, **required: Rule) -> R
         }
 
     return rule
+
+
+def present(rules: Mapping[str, Rule]) -> Rule:
+    """Return the rule of an object in which each field that has a rule is missing or keeps it."""
+
+    def rule(value: Any, path: str) -> Any:
+        found = items(anything)(value, path)
+        for field, inner in rules.items():
+            if field in found:
+                inner(found[field], f"{path}.{field}" if path else field)
+        return found
+
+    return rule

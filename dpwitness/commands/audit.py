@@ -17,8 +17,8 @@ from dpwitness.option_values.parsers import real
 from dpwitness.terminal import redirected_stdout
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.witnesses.audit_result import AuditResult
-    from dpwitness.auditors.witnesses.certify_result import CertifyResult
+    from dpwitness.auditors.audit.result import AuditResult
+    from dpwitness.auditors.density.result import CertifyResult
     from dpwitness.core.claims import Claim
     from dpwitness.core.datasets.pairs import Pair
 

@@ -142,7 +142,8 @@ def _prove(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found.to_json())
     else:
-        show(plain("\n".join([found.name, *found.lines()])))
+        rows = (f"  {label:<10} {text}" for label, text in found.lines({}))
+        show(plain("\n".join([found.name, found.headline(), *rows])))
     return {"CERTIFIED": OK, "VIOLATED": VIOLATED}.get(found.verdict.value, NO_VERDICT)
 
 

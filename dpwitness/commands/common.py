@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.console import announce, describe
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
@@ -207,9 +208,6 @@ def command_line() -> str:
 
 def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | None) -> str:
     """Return the advice on the next step after a result."""
-    from dpwitness.auditors.witnesses.witness import FunctionResult
-
-    kind = type(result).__name__  # the modules of the other kinds take a tenth of a second to load
     level = getattr(result, "bit_level", None)
     leaky = level is not None and level.verdict is Verdict.VIOLATED
     if result.verdict is Verdict.SUSPECT:
@@ -218,8 +216,8 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
             "target and run again"
         )
     if args.command == "replay":
-        return _next_after_replay(args, result, kind, code)
-    if isinstance(result, FunctionResult) and result.verdict is not Verdict.VIOLATED:
+        return _next_after_replay(args, result, code)
+    if result.advice and result.verdict is not Verdict.VIOLATED:
         return result.advice
     if getattr(result, "exercised", None) is False:
         return (
@@ -232,7 +230,7 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
             "another pair (--search),"
         )
         return step + " may certify a violation"
-    if result.verdict is Verdict.INCONCLUSIVE and kind not in ("CertifyResult", "TraceResult"):
+    if result.verdict is Verdict.INCONCLUSIVE:
         step = (
             f"resume with: {command_line()}"
             if getattr(args, "store", None)
@@ -250,24 +248,15 @@ def _next(args: argparse.Namespace, result: Result, code: int, witness: Path | N
             "round outputs to a grid, because their low bits leak; "
             f"{_replay_advice(result, witness, 'leak')}"
         )
-    return _next_without_violation(args, result, kind, code)
+    return _next_without_violation(args, result, code)
 
 
-def _next_after_replay(args: argparse.Namespace, result: Result, kind: str, code: int) -> str:
+def _next_after_replay(args: argparse.Namespace, result: Result, code: int) -> str:
     """Return the advice after the replay of a witness."""
-    if code == VIOLATED and kind == "CanaryResult":
-        return (
-            "the bound follows from the counts of the file; nothing was run: audit the canaries "
-            "again to confirm the counts"
-        )
+    if result.replay_advice:
+        return result.replay_advice
     if code == VIOLATED:
         return "the violation is confirmed: repair the mechanism or withdraw its claim"
-    if kind == "TraceResult" and getattr(result, "findings", None):
-        return "the trace shows the findings again: look at the lines of code that they name"
-    if kind == "CanaryResult":
-        return "the counts do not refute this claim"
-    if kind == "StabilityResult" and getattr(result, "finding", None):
-        return f"the witness is confirmed: {getattr(result, 'advice', '')}"
     if getattr(args, "source_changed", False) and result.verdict is not Verdict.ERROR:
         return (
             "the witness no longer reproduces; the source has changed since: if it was repaired, "
@@ -296,21 +285,8 @@ def _replay_advice(result: Result, witness: Path | None, found: str = "violation
     return f"confirm the {found} with: {shlex.join(['dpwitness', 'replay', str(witness), *words])}"
 
 
-def _next_without_violation(args: argparse.Namespace, result: Result, kind: str, code: int) -> str:
+def _next_without_violation(args: argparse.Namespace, result: Result, code: int) -> str:
     """Return the advice after a run that found no violation."""
-    if kind == "TraceResult" and result.verdict is not Verdict.ERROR:
-        return str(getattr(result, "advice", ""))
-    if kind == "CanaryResult":
-        return (
-            "no change is needed on this evidence; more canaries or runs find smaller "
-            "violations: dpwitness plan --canaries M --runs R"
-        )
-    if result.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
-        return "no change is needed for this pair" + (
-            "" if args.search else "; --search looks for a worse one"
-        )
-    if result.verdict is Verdict.INCONCLUSIVE:
-        return "raise --trials, which narrows the enclosure"
     if code == NO_VERDICT:
         return "fix the problem in the first line, then run again"
     if not math.isfinite(getattr(result, "detectable", 0.0)):

@@ -17,8 +17,9 @@ from dpwitness.commands import common
 from dpwitness.commands import options as opts
 from dpwitness.console import bar
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.wording import format_times
 from dpwitness.option_values.parsers import matches
-from dpwitness.reports.phrasing.wording import format_times, plain
+from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.scanning.audits import with_guess
-from dpwitness.auditors.witnesses.verdicts import Result
+from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.workers.loading import QUERY, describe_target, relative
 from dpwitness.console import announce
 from dpwitness.core.values.json_reader import Json

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.audit.audit import Progress, audit
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.density.certify import certify
-from dpwitness.auditors.witnesses.audit_result import AuditResult
-from dpwitness.auditors.witnesses.certify_result import CertifyResult
+from dpwitness.auditors.density.result import CertifyResult
 from dpwitness.auditors.witnesses.store import Store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import Claim
@@ -19,8 +19,8 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import Truth, WhiteBox
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.wording import figure, format_times
 from dpwitness.reports.audit.document import result_json
-from dpwitness.reports.phrasing.wording import figure, format_times
 
 _WHITE_BOX_TRIALS = 40_000
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.search.catalogue import audited_pairs
-from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.executors.pools import pool
 from dpwitness.mechanisms.wrappers.programs.target import Target
@@ -74,4 +74,4 @@ def _run_in_worker(suite: str, name: str, options: dict[str, Any]) -> Outcome:
     outcome = run_case(_cases_by_name(suite)[name], defaults=suite_of(suite), **options)
     if isinstance(outcome.case.mechanism, Target):
         outcome.case.mechanism.close()
-    return replace(outcome, case=Case(name, None), result=replace(outcome.result, mechanism=None))
+    return replace(outcome, case=Case(name, None), result=replace(outcome.result, subject=None))

@@ -8,14 +8,15 @@ import ast
 import random
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dpwitness.auditors.audit.audit import audit
-from dpwitness.auditors.witnesses.audit_result import AuditResult
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, document
+from dpwitness.auditors.audit.result import AuditResult
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import PureDP
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.values.json_reader import Json
@@ -85,16 +86,18 @@ class ProofResult(Result):
         As in other results.
     """
 
-    name: str
-    verdict: Verdict
+    kind: ClassVar[str] = "proof"
+
     promise: str
     proofs: tuple[Proved, ...] = ()
     assumptions: tuple[str, ...] = ASSUMPTIONS
     tried: int = 0
     audit: AuditResult | None = None
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    target: Json | None = field(default=None)
+
+    @property
+    def claim(self) -> str:
+        """The promise in words."""
+        return self.promise
 
     @property
     def evidence(self) -> str:
@@ -112,8 +115,7 @@ class ProofResult(Result):
             "violation found"
         )
 
-    def lines(self) -> list[str]:
-        """Return the headline, the alignment, the assumptions and the notes, one per line."""
+    def lines(self, data: Json, *, bits: bool = False) -> list[tuple[str, str]]:
         several = len(self.proofs) > 1
         moves = [
             f"{name} moves by {move}"
@@ -122,13 +124,12 @@ class ProofResult(Result):
             for name, move in proof.alignment.items()
         ]
         return [
-            *(self.headline(), *(f"  alignment  {move}" for move in moves)),
-            *(f"  assumes    {text}" for text in (self.assumptions if self.proofs else ())),
-            *(f"  note       {note}" for note in self.notes),
+            *(("alignment", move) for move in moves),
+            *(("assumes", text) for text in (self.assumptions if self.proofs else ())),
+            *(("note", note) for note in self.notes),
         ]
 
-    def to_json(self) -> Json:
-        """Return all values as plain JSON types."""
+    def _fields(self) -> Json:
         proofs = [
             {
                 "change": list(p.direction),
@@ -137,17 +138,12 @@ class ProofResult(Result):
             }
             for p in self.proofs
         ]
-        return document(
-            self,
-            "proof",
-            self.promise,
-            {
-                "proofs": proofs,
-                "assumptions": list(self.assumptions),
-                "alignments_tried": self.tried,
-                "audit": None if self.audit is None else self.audit.to_json(),
-            },
-        )
+        return {
+            "proofs": proofs,
+            "assumptions": list(self.assumptions),
+            "alignments_tried": self.tried,
+            "audit": None if self.audit is None else self.audit.to_json(),
+        }
 
 
 def prove(

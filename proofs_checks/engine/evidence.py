@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.density.certify import certify
+from dpwitness.auditors.density.result import CertifyResult
 from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.functions.bounds.sensitivity import SensitivityResult
 from dpwitness.auditors.functions.bounds.utility import UtilityResult, audit_utility
 from dpwitness.auditors.functions.bounds.utility_claims import UtilityClaim
-from dpwitness.auditors.witnesses.audit_result import AuditResult
-from dpwitness.auditors.witnesses.certify_result import CertifyResult
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core import Claim, InvalidArgument, Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.proofs_checks.engine.enclosures import Enclosure

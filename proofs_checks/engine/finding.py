@@ -8,13 +8,15 @@ import enum
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from dpwitness.auditors.witnesses.certify_result import EVIDENCE
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, environment, strict
-from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.auditors.density.result import EVIDENCE
+from dpwitness.auditors.witnesses.kinds import Kind
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import Verdict, environment, strict
+from dpwitness.auditors.witnesses.witness_reader import EXTENDED, either, seal
 from dpwitness.core import InvalidArgument
-from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.json_reader import Json, anything, items, listing, nullable, number, text
 from dpwitness.core.values.validation import require_one_of
 from dpwitness.proofs_checks.engine.enclosures import Box, Enclosure, SignMap
 
@@ -184,7 +186,7 @@ class Evidence:
             )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class ClaimFinding(Result):
     """Result of a claim's check: the claim, the parameters that were checked, and the evidence.
 
@@ -209,13 +211,12 @@ class ClaimFinding(Result):
         Witness for ``dpwitness replay`` if the claim fails.
     """
 
-    name: str
+    kind: ClassVar[str] = "claim"
+
     declaration: Declaration
-    verdict: Verdict
     claim_verdict: ClaimVerdict
     box: Box
     evidence: Evidence  # type: ignore[assignment]  # the base class has a string here, which is `grade` of a claim
-    seconds: float = 0.0
 
     def headline(self) -> str:
         verdict_text = {
@@ -236,24 +237,22 @@ class ClaimFinding(Result):
 
     @property
     def witness(self) -> Json | None:
+        """Witness for ``dpwitness replay`` if the claim fails: that of its audit, if an audit shows
+        it on an importable mechanism; otherwise the parameters at which it fails.
+        """
         if self.claim_verdict is not ClaimVerdict.FAILS:
             return None
         found: Json | None = getattr(self.evidence.result, "witness", None)
         if found is not None and found.get("target"):
             return seal({**found, "ledger": self.name})
+        recorded: Json | None = Result.witness.__get__(self)
+        return recorded
+
+    def _witness_fields(self) -> Json | None:
         at = self.evidence.at or {name: list(bounds) for name, bounds in self.box.items()}
         settings = {name: at[name] for name in self.declaration.domain if name in at}
-        return seal(
-            strict(
-                {
-                    "schema_version": 1,
-                    "kind": "claim",
-                    "name": self.name,
-                    "settings": settings,
-                    **self._evidence_json(),
-                }
-            )
-        )
+        found: Json = strict({"settings": settings, **self._evidence_json()})
+        return found
 
     def _evidence_json(self) -> Json:
         enclosure, result = self.evidence.enclosure, self.evidence.result
@@ -292,6 +291,22 @@ class ClaimFinding(Result):
             "seconds": round(self.seconds, 3),
         }
         return strict(found)  # type: ignore[no-any-return]
+
+
+KIND = Kind(
+    name="claim",
+    witness=(
+        {"audit": anything, "evidence": anything, "scope": anything},
+        {
+            "settings": items(either(list, listing(number(), 2, 2), number())),
+            "headline": text(20_000),
+            "method": text(2000),
+            "reached": nullable(listing(EXTENDED, 2, 2)),
+            "at": items(anything),
+            "numbers": items(anything),
+        },
+    ),
+)
 
 
 def audit_verdict_of(verdict: ClaimVerdict) -> Verdict:

@@ -323,13 +323,13 @@ def settle(
     )
     elapsed = time.monotonic() - effort.start
     return ClaimFinding(
-        declared.id,
-        declared,
-        audit_verdict_of(evidence.verdict),
-        evidence.verdict,
-        box,
-        evidence,
-        elapsed,
+        name=declared.id,
+        verdict=audit_verdict_of(evidence.verdict),
+        seconds=elapsed,
+        declaration=declared,
+        claim_verdict=evidence.verdict,
+        box=box,
+        evidence=evidence,
     )
 
 

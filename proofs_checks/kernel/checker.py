@@ -95,6 +95,7 @@ COUNTS = {
 TARGET = (NULL, {"target": (str, 1, 1000), "kwargs?": {"*": ANY}})
 AUDIT = {
     "schema_version": (int, 1, 1),
+    "kind": {"black box"},
     "name": (str, 0, 2000),
     "level": {"value", "bit"},
     "target": TARGET,
@@ -1226,16 +1227,10 @@ def check(content):
         hashlib.sha256(rest.encode("ascii")).hexdigest() == witness.get("sha256"),
         "sha256: it is not the hash of the content",
     )
-    if "kind" in witness:
-        require(
-            fits(witness["kind"], (str, 1, 40)),
-            "witness: kind has a type or a value that is not allowed",
-        )
-        raise NotChecked("witnesses of the kind %s are not modelled" % ascii(witness["kind"]))
-    if witness.get("level") == "white box" or "counts" not in witness:
-        raise NotChecked(
-            "witnesses without counts are not modelled: their evidence is not computed here"
-        )
+    kind = witness.get("kind")
+    require(fits(kind, (str, 1, 40)), "witness: kind has a type or a value that is not allowed")
+    if kind not in AUDIT["kind"]:
+        raise NotChecked("witnesses of the kind %s are not modelled" % ascii(kind))
     require_fields(witness, "witness", AUDIT)
     claim = decode_claim(witness["claim"], witness["claim_numbers"])
     tested, low = check_counts(

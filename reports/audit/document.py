@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, read_frame_files
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, environment, strict
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import Verdict, environment, strict
 from dpwitness.auditors.workers.loading import place_of
 from dpwitness.core.values.json_reader import (
     TEXT,
@@ -25,6 +27,7 @@ from dpwitness.core.values.json_reader import (
     nullable,
     number,
     one_of,
+    present,
     printable,
     read_json,
     record,
@@ -67,17 +70,9 @@ def result_json(result: Result | Mapping[str, Any], here: Path | None = None) ->
     if isinstance(result, Mapping):
         return dict(result)
     json_result = result.to_json()
-    found = next(
-        (
-            thing
-            for name in ("mechanism", "function")
-            if (thing := getattr(result, name, None)) is not None
-        ),
-        None,
-    )
     return json_result | {
-        "witness": getattr(result, "witness", None),
-        "source": place_of(found, json_result.get("target"), here),
+        "witness": result.witness,
+        "source": place_of(result.source_of, json_result.get("target"), here),
     }
 
 
@@ -212,19 +207,13 @@ _DOCUMENT_FIELDS = {
 }
 
 
-_BIT_FIELDS = {"verdict": _VERDICT, "tally": _TALLY, "epsilon_lower": _extended, "pair": _PAIR}
-_NESTED_FIELDS = {
-    "bit_level": _BIT_FIELDS,
-    "enclosure": {"parameter_lower": _extended, "parameter_upper": _extended},
-    "trace": {
-        "pair": text(TEXT),
-        "claimed": _extended,
-        "loss": _extended,
-        "exceeds": boolean,
-        "runs": integer(),
-        "doubt": text(TEXT),
-    },
-    "audit": _FIELDS | {"verdict": _VERDICT},
+# results inside a result
+_NESTED: dict[str, Rule] = {
+    "bit_level": nullable(
+        present({"verdict": _VERDICT, "tally": _TALLY, "epsilon_lower": _extended, "pair": _PAIR})
+    ),
+    "enclosure": nullable(present({"parameter_lower": _extended, "parameter_upper": _extended})),
+    "audit": nullable(present(_FIELDS | {"verdict": _VERDICT})),
 }
 
 
@@ -272,19 +261,12 @@ def checked_document(found: Any, name: str = "document") -> Json:
                 f"schema_version must be at most {SCHEMA}, got {found['schema_version']}: "
                 "the file was written by a newer dpwitness; upgrade dpwitness"
             )
-        _check_fields(_DOCUMENT_FIELDS, found, "")
+        present(_DOCUMENT_FIELDS)(dict(found), "")
         for i, result in enumerate(listing(items(anything))(found["results"], "results")):
             at = f"results[{i}]"
             others = {key: anything for key in result if key not in ("name", "verdict")}
             record(others, name=text(TEXT), verdict=_VERDICT)(result, at)
-            _check_fields(_FIELDS, result, f"{at}.")
-            for field, rules in _NESTED_FIELDS.items():
-                # other kinds have another field of this name
-                applies = field != "trace" or result.get("kind") == "black box"
-                if applies and result.get(field) is not None:
-                    _check_fields(
-                        rules, items(anything)(result[field], f"{at}.{field}"), f"{at}.{field}."
-                    )
+            present(_FIELDS | _NESTED | dict(kind_of(result).fields))(result, at)
         results = check_conclusions(dict(found), name)
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: {error}") from None
@@ -294,10 +276,3 @@ def checked_document(found: Any, name: str = "document") -> Json:
         | {"results": results}
         | {key: value for key, value in usual.items() if key not in found}
     )
-
-
-def _check_fields(rules: Mapping[str, Rule], found: Mapping[str, Any], at: str) -> None:
-    """Validate the present fields of a mapping with their rules; `at` is the path for messages."""
-    for field, rule in rules.items():
-        if field in found:
-            rule(found[field], f"{at}{field}")

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpwitness.auditors.checks.runner import CheckReport
 from dpwitness.auditors.witnesses.parquet_files import has_frame_files, write_frame_files
-from dpwitness.auditors.witnesses.verdicts import Result
+from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.witness_reader import seal
 from dpwitness.core.values.atomic_files import atomic_folder, resolve_destination, write_json
 from dpwitness.core.values.json_reader import Json, read_json

@@ -8,20 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpwitness.auditors.witnesses.facts import claim_of, enclosure
+from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.facts import Entry, claim_of, enclosure
+from dpwitness.core.values.wording import beyond, figure, number
+from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.scope import cost
 from dpwitness.reports.phrasing.summary import Family, count_verdicts, violated_in_bits
-from dpwitness.reports.phrasing.wording import (
-    beyond,
-    code,
-    escaped_markdown,
-    figure,
-    link,
-    number,
-    verdict,
-)
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, link, verdict
 
 SEVERITY = [
     v.value
@@ -272,30 +267,21 @@ def _share(result: Json) -> float | None:
 
 def _format_enclosure(result: Json) -> str:
     """Format the enclosure of the pair's exact parameter, if the audit computed one."""
-    found = result if result.get("kind") == "white box" else result.get("enclosure")
+    found = result if "parameter_upper" in result else result.get("enclosure")
     if not found or result.get("verdict") == Verdict.ERROR.value:
         return ""
     return enclosure(found) if "parameter_lower" in found else "no density"
 
 
 def _format_measurement(result: Json) -> str | None:
-    """Format the measured number of a result that certifies no parameter, such as a stability
-    result; None for other kinds.
-    """
-    words = {
-        "sensitivity": ("{} of the bound", "ratio_lower"),
-        "stability": ("{} of the map", "ratio"),
-        "accountant": ("{}, exact {}", "figure", "exact"),
-        "utility": ("{} in [{}, {}]", "estimate", "lower", "upper"),
-    }.get(str(result.get("kind")))
-    digits = 4 if result.get("kind") == "utility" else 6
-    fields = [figure(result.get(key), digits) for key in words[1:]] if words else []
-    return words[0].format(*fields) if words else None
+    """Format the measured number of a result that certifies no parameter; None for other kinds."""
+    measure = kind_of(result).measure
+    return None if measure is None else measure.fill(measure.words, result)
 
 
 def legend(entries: Sequence[Entry]) -> str:
     """Return the legend of the table's columns; an empty text without black-box audits."""
-    if not any(entry.result.get("kind") == "black box" for entry in entries):
+    if not any("limit" in entry.result for entry in entries):
         return ""
     enclosed = any(_format_enclosure(entry.result) for entry in entries)
     exact = (

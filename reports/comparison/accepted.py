@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.witnesses.facts import claim_of
 from dpwitness.auditors.witnesses.witness_reader import relation_rule
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.values.json_reader import (
@@ -37,10 +38,9 @@ from dpwitness.core.values.json_reader import (
     text,
 )
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.wording import figure
 from dpwitness.reports.comparison.intervals import BITS, VALUE, intervals
-from dpwitness.reports.phrasing.facts import claim_of
 from dpwitness.reports.phrasing.summary import RULES, rules_of
-from dpwitness.reports.phrasing.wording import figure
 
 _MAX_BYTES = 2**20  # bytes of a file
 

@@ -8,9 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from dpwitness.auditors.witnesses.verdicts import Result, Verdict, strict
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.values.atomic_files import atomic_folder, write_json, write_text
 from dpwitness.core.values.json_reader import Json, printable
 from dpwitness.core.values.validation import InvalidArgument
@@ -146,15 +147,17 @@ class Row:
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Comparison(Result):
-    """Result of the comparison of two reports."""
+    """Result of the comparison of two reports.
 
-    name: str  # contains the names of both reports
-    # VIOLATED if the new report has a violation that is neither in the old report nor accepted.
-    # Otherwise INCONCLUSIVE if a row lost its verdict, or is new and has none. Otherwise
-    # NOT_REFUTED.
-    verdict: Verdict
+    The verdict is VIOLATED if the new report has a violation that is neither in the old report nor
+    accepted; otherwise INCONCLUSIVE if a row lost its verdict, or is new and has none; otherwise
+    NOT_REFUTED.
+    """
+
+    kind: ClassVar[str] = "comparison"
+
     rows: tuple[Row, ...]  # all rows of both reports, worst first
     old: str  # names of the reports
     new: str
@@ -185,7 +188,7 @@ class Comparison(Result):
     def to_json(self) -> Json:
         return {
             "schema_version": SCHEMA,
-            "kind": "comparison",
+            "kind": self.kind,
             "name": self.name,
             "verdict": self.verdict.value,
             "headline": self.headline(),
@@ -230,7 +233,9 @@ def compare(old: str | Path | Mapping[str, Any], new: str | Path | Mapping[str, 
         if "no verdict" in changes
         else Verdict.NOT_REFUTED
     )
-    return Comparison(f"{old_name} -> {name}", found, tuple(rows), old_name, name)
+    return Comparison(
+        name=f"{old_name} -> {name}", verdict=found, rows=tuple(rows), old=old_name, new=name
+    )
 
 
 def _load_document(given: str | Path | Mapping[str, Any], side: str) -> tuple[Json, str]:

@@ -38,12 +38,13 @@ from dpwitness.auditors.statistics.certificate import (
     frequency_error,
     parameter_from_rates,
 )
+from dpwitness.auditors.witnesses.facts import claim_of
+from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims import Claim
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.facts import claim_of
+from dpwitness.core.values.wording import figure, number
 from dpwitness.reports.phrasing.summary import error_of
-from dpwitness.reports.phrasing.wording import figure, number
 
 ENDS = 4  # endpoints of two intervals; their error probabilities add up to 1 - confidence
 LOOKS = 8  # interim looks at the counts of an event; an audit may stop at any of them
@@ -165,25 +166,19 @@ def intervals(result: Json) -> dict[str, Interval]:
     return {} if result.get("verdict") == Verdict.ERROR.value else dict(_intervals(result))
 
 
-# kind -> symbol, field of the number, fields of the interval's ends
-_FIELDS = {
-    "sensitivity": ("ratio", "ratio_lower", "ratio_lower", "ratio_upper"),
-    "stability": ("ratio", "ratio", "ratio", "ratio"),
-    "accountant": ("bound", "figure", "figure", "figure"),
-    "utility": ("error", "estimate", "lower", "upper"),
-}
 _ENCLOSURE = ("parameter_lower", "parameter_lower", "parameter_upper")
 
 
 def _intervals(result: Json) -> Iterator[tuple[str, Interval]]:
-    kind, pair, claim = result.get("kind"), result.get("pair"), claim_of(result)
+    pair, claim = result.get("pair"), claim_of(result)
     symbol = str(result.get("parameter", "epsilon"))
-    if kind in _FIELDS:
-        what, *names = _FIELDS[kind]
-        yield VALUE, _interval_of_fields(result, str(result.get("returns", what)), names, pair)
-    elif kind == "white box":
+    measure = kind_of(result).measure
+    if measure is not None:
+        what = measure.fill(measure.symbol, result)
+        yield VALUE, _interval_of_fields(result, what, measure[1:4], pair)
+    elif "parameter_upper" in result:
         yield VALUE, _interval_of_fields(result, symbol, _ENCLOSURE, pair)
-    elif kind == "trace" and result.get("audit"):
+    elif result.get("audit"):
         yield from (
             (what, found) for what, found in intervals(result["audit"]).items() if what == VALUE
         )

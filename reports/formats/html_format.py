@@ -13,6 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.trust import permissions_for
 from dpwitness.core.values.atomic_files import json_text, write_text
@@ -29,7 +30,7 @@ from dpwitness.reports.cards.overview import (
 )
 from dpwitness.reports.cards.overview import what_to_do as steps
 from dpwitness.reports.formats.html_frame import block, render
-from dpwitness.reports.phrasing.facts import Entry, again
+from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.scope import QUESTION, claim_facts, untested
 from dpwitness.reports.phrasing.summary import acceptance_text, family
 from dpwitness.reports.phrasing.wording import differing, line
@@ -245,11 +246,11 @@ def _witness_json(entry: Entry, room: list[int]) -> Json | None:
         for part in ("--allow", word)
     ]
     command = shlex.join(["dpwitness", "replay", entry.witness_file, *words])
-    if not witness.get("target") and witness.get("kind") != "canaries":
+    if not witness.get("target") and kind_of(entry.result).runs:
         command = f'dpwitness.replay("{entry.witness_file}", mechanism=...)'
     return {
         "file": entry.witness_file,
         "href": f"data:application/json;base64,{content}" if inside else entry.witness_file,
-        "how": again(entry.result),
+        "how": kind_of(entry.result).again,
         "replay": command,
     }

@@ -11,9 +11,10 @@ from pathlib import Path
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.wording import number
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.summary import excused, violated_in_bits
-from dpwitness.reports.phrasing.wording import line, number
+from dpwitness.reports.phrasing.wording import line
 from dpwitness.reports.plots.album import Album
 
 SUFFIX = ".junit.xml"

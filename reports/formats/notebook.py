@@ -8,7 +8,8 @@ import hashlib
 import itertools
 import sys
 
-from dpwitness.auditors.witnesses.verdicts import Result, strict
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.core.values.atomic_files import json_text
 from dpwitness.reports.cards import cards
 from dpwitness.reports.formats.html_format import card
@@ -52,7 +53,7 @@ def markdown(result: Result) -> str:
 
 
 def _entry(result: Result) -> Entry:
-    data = strict(result.to_json() | {"witness": getattr(result, "witness", None)})
+    data = strict(result.to_json() | {"witness": result.witness})
     (slug,) = slugs([str(data.get("name", ""))])
     unique_id = hashlib.sha256(f"{next(_display_counter)} {json_text(data)}".encode()).hexdigest()[
         :12

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
-from dpwitness.auditors.witnesses.trace_evidence import FINDINGS
+from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.atomic_files import write_json
 from dpwitness.core.values.json_reader import Json
@@ -235,9 +235,7 @@ def _result(result: Json, rule: str, result_id: str, again: int) -> Json:
         },
     }
     related = [
-        found
-        for finding in _findings(result, rule)[1:]
-        if (found := _parse_location(finding.get("where")))
+        found for _, where in _findings(result, rule)[1:] if (found := _parse_location(where))
     ]
     if related:
         alert["relatedLocations"] = [{"physicalLocation": place} for place in related[:99]]
@@ -248,34 +246,24 @@ def _result(result: Json, rule: str, result_id: str, again: int) -> Json:
     return alert
 
 
-def _findings(result: Json, rule: str) -> list[Json]:
-    """Return the findings of a trace, those with a source location first; an empty list for other
-    rules.
+def _findings(result: Json, rule: str) -> list[tuple[str, str]]:
+    """Return text and place of the findings that break a rule, those with a source location first;
+    an empty list for other rules.
     """
-    findings = (result.get("findings") or []) if rule == "TRACE" else []
-    return sorted(findings, key=lambda finding: _parse_location(finding.get("where")) is None)
+    kind = kind_of(result)
+    findings = kind.findings(result) if rule == kind.suspicion else []
+    return sorted(findings, key=lambda finding: _parse_location(finding[1]) is None)
 
 
 def _message(result: Json, rule: str) -> str:
     description = result.get("headline") or result["verdict"]
-    if rule == "TRACE":
-        parts = [
-            f"{f.get('kind')}: {f.get('told') or FINDINGS.get(str(f.get('kind')), '')}"
-            for f in _findings(result, rule)
-        ]
-        description = "; ".join(line(part, 300) for part in parts)
+    findings = _findings(result, rule)
+    if findings:
+        description = "; ".join(line(text, 300) for text, _ in findings)
     elif rule == "BITS":
         level = result["bit_level"]
         description = (
             f"low bits: epsilon > {level.get('epsilon_lower')}: {level.get('description') or ''}"
-        )
-    elif rule == "CHECK":
-        failed = [
-            finding for finding in result.get("findings") or [] if finding.get("status") == "failed"
-        ]
-        description = (
-            "; ".join(line(f"{f.get('check')}: {f.get('reason')}", 300) for f in failed)
-            or description
         )
     against = f" (claim {line(result['claim'], 100)})" if result.get("claim") else ""
     unknown = "" if _source_location(result, rule) else " [source file unknown]"
@@ -316,8 +304,8 @@ def _source_location(result: Json, rule: str) -> Json | None:
     """Return the source location of a result: of the call for a trace, else of the mechanism, else
     of the test; None if unknown.
     """
-    for finding in _findings(result, rule):
-        if found := _parse_location(finding.get("where")):
+    for _, where in _findings(result, rule):
+        if found := _parse_location(where):
             return found
     source = result.get("source") or {}
     test = str(result.get("test") or "").partition("::")[0]

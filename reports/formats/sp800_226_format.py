@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.core.values.atomic_files import write_text
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.wording import figure
 from dpwitness.reports.formats.osv_format import release_of
 from dpwitness.reports.phrasing.facts import Entry
 from dpwitness.reports.phrasing.scope import claim_facts, untested
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, figure, line, table
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, line, table
 from dpwitness.reports.plots.album import Album
 
 SUFFIX = ".sp800-226.md"
@@ -70,11 +72,11 @@ def _fact(label: str) -> Callable[[Sequence[Json]], str]:
     return find
 
 
-def _headlines(*kinds: str) -> Callable[[Sequence[Json]], str]:
-    """Return a function that lists the headlines of audits of some kinds."""
+def _headlines(topic: str) -> Callable[[Sequence[Json]], str]:
+    """Return a function that lists the headlines of audits of one topic."""
 
     def find(results: Sequence[Json]) -> str:
-        found = [result for result in results if result.get("kind") in kinds]
+        found = [result for result in results if kind_of(result).topic == topic]
         return _joined(
             f"{_name(result)}: "
             f"{escaped_markdown(line(result.get('headline') or result['verdict'], 300))}"
@@ -168,15 +170,9 @@ _PARTS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         "Differentially private algorithms",
         (
             ("algorithm and implementation", _algorithms),
-            (
-                "outputs against the claim",
-                _headlines("black box", "white box", "interactive", "canaries"),
-            ),
-            (
-                "sensitivity and contribution bounds",
-                _headlines("sensitivity", "stability", "trace"),
-            ),
-            ("accounting and composition", _headlines("accountant", "metamorphic")),
+            ("outputs against the claim", _headlines("outputs")),
+            ("sensitivity and contribution bounds", _headlines("sensitivity")),
+            ("accounting and composition", _headlines("accounting")),
             ("utility", _headlines("utility")),
             ("systemic, human and statistical bias", _nothing),
         ),

@@ -9,18 +9,10 @@ from pathlib import Path
 
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.wording import beyond, figure, number
 from dpwitness.reports.cards.overview import SEVERITY
 from dpwitness.reports.phrasing.summary import count_verdicts, excused, violated_in_bits
-from dpwitness.reports.phrasing.wording import (
-    beyond,
-    code,
-    escaped_markdown,
-    figure,
-    line,
-    number,
-    table,
-    verdict,
-)
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, line, table, verdict
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
 _BYTES = 1_000_000  # GitHub drops a summary of more than 2**20 bytes completely

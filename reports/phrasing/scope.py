@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.claims.claim import NOTIONS
 from dpwitness.core.datasets.relations import describe_relation
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.wording import code, escaped_markdown, format_times, number
+from dpwitness.core.values.wording import format_times, number
+from dpwitness.reports.phrasing.wording import code, escaped_markdown
 
 QUESTION = "Does this implementation keep the privacy promise it makes?"
 
@@ -31,27 +33,13 @@ _EVIDENCE = {
     "assumed": "assumed in part: see the cards",
     "one trace": "one recorded run, replayed on the neighboring dataset",
 }
-# kind of result -> what an audit of this kind does not test
-_UNTESTED = {
-    "white box": (
-        "Differences between the code and its density: a white-box verdict is about the "
-        "formula, which a few runs compare with the sampler."
-    ),
-    "stability": "Inputs other than those that the search of a stability audit tried.",
-    "accountant": "Parameters of accountants other than those that the search tried.",
-    "metamorphic": (
-        "Inputs of metamorphic relations other than those that were tried; leaks that keep to "
-        "the relations."
-    ),
-    "trace": "Runs that take another path through the code than those that were recorded.",
-}
 _MAX_SHOWN = 6
 
 
 def claim_facts(results: Sequence[Json]) -> list[tuple[str, str]]:
     """Return the facts of the header card as (label, markdown)."""
     relations = [str(r["relation"]) for r in results if r.get("relation")]
-    claims = [str(r["claim"]) for r in results if r.get("claim") and r.get("kind") != "utility"]
+    claims = [str(r["claim"]) for r in results if r.get("claim") and kind_of(r).topic != "utility"]
     classes = [NOTIONS.get(claim.partition(":")[0]) for claim in claims]
     notions = [found.notion if found else "a bound on what a function does" for found in classes]
     bits = sum(r.get("bit_level") is not None for r in results)
@@ -99,27 +87,10 @@ def _join_with_counts(words: Iterable[str], *, quote: bool = False) -> str:
 
 def untested(results: Sequence[Json]) -> list[str]:
     """Return one line for each kind of leak that the audits of a report did not test."""
-    kinds = Counter(str(r.get("kind")) for r in results)
-    found = []
-    if kinds["black box"]:
-        tried = sum(
-            max(1, len(r.get("pairs") or [])) for r in results if r.get("kind") == "black box"
-        )
-        others = f"the {tried:,} neighboring pairs" if tried > 1 else "the one neighboring pair"
-        found.append(
-            f"Pairs other than {others} on which mechanisms were run; violations smaller "
-            "than the detectable ones, or of "
-            "another kind, such as a raw value in one of a million outputs."
-        )
-    found += [text for kind, text in _UNTESTED.items() if kinds[kind]]
-    floats = [r for r in results if r.get("kind") == "black box"]
-    no_bits = sum(r.get("bit_level") is None for r in floats)
-    if no_bits:
-        found.append(
-            f"The low bits of floating-point outputs, in {no_bits} of {len(floats)}: not "
-            "requested, or the outputs are not "
-            f"floating-point numbers."
-        )
+    by_kind: dict[str, list[Json]] = {}
+    for result in results:
+        by_kind.setdefault(str(result.get("kind")), []).append(result)
+    found = [text for group in by_kind.values() for text in kind_of(group[0]).untested(group)]
     without_verdict = sum(
         r.get("verdict") in (Verdict.ERROR.value, Verdict.INCONCLUSIVE.value) for r in results
     )

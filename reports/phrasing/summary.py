@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dpwitness.auditors.witnesses.kinds import kind_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.wording import line, number
+from dpwitness.core.values.wording import number
+from dpwitness.reports.phrasing.wording import line
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
@@ -139,16 +141,6 @@ RULES = (
     "SUSPECT",
 )
 
-_RULE_OF_KIND = {  # other kinds: VALUE
-    **{
-        "sensitivity": "SENSITIVITY",
-        "stability": "STABILITY",
-        "utility": "UTILITY",
-        "check": "CHECK",
-        "checks": "CHECK",
-    },
-    **{"accountant": "ACCOUNTANT", "metamorphic": "METAMORPHIC"},
-}
 # settings of a target's worker process, which do not identify the target
 _MACHINE_SETTINGS = ("python", "time_limit", "memory_limit")
 
@@ -165,20 +157,15 @@ def rules_of(result: Json) -> list[str]:
     >>> rules_of({"kind": "trace", "verdict": "INCONCLUSIVE", "findings": [{"kind": "scale"}]})
     ['TRACE']
     """
-    kind = str(result.get("kind"))
-    rule, found = _RULE_OF_KIND.get(kind, "VALUE"), set()
+    kind, found = kind_of(result), set()
     if result.get("verdict") == Verdict.VIOLATED.value:
-        found.add(rule)
+        found.add(kind.rule)
     if violated_in_bits(result):
         found.add("BITS")
     if suspected(result):
         found.add("SUSPECT")
-    if kind == "trace" and result.get("findings"):
-        found.add("TRACE")
-    if rule == "CHECK" and any(
-        finding.get("status") == "failed" for finding in result.get("findings") or []
-    ):
-        found.add(rule)
+    if kind.suspicion and kind.findings(result):
+        found.add(kind.suspicion)
     return [rule for rule in RULES if rule in found]
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.witnesses.verdicts import Result, strict
+from dpwitness.auditors.witnesses.result import Result
+from dpwitness.auditors.witnesses.verdicts import strict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.facts import Entry
@@ -70,21 +71,10 @@ PLOTS = {
     "tradeoff": Plot("Trade-off curve", has_tradeoff, draw_tradeoff),
     "looks": Plot("Certified against runs", has_looks, draw_looks, (0.72, 0.45, 0.2, 0.25)),
     "pairs": Plot("Pairs that were tried", has_pairs, draw_pairs, NAMED),
-    "search": Plot(
-        "Ratio over the search",
-        lambda r: r.get("kind") == "sensitivity" and bool(r.get("trace")),
-        draw_search,
-    ),
-    "scaling": Plot(
-        "Error and its power",
-        lambda r: r.get("kind") == "utility" and len(r.get("points") or []) > 1,
-        draw_scaling,
-    ),
+    "search": Plot("Ratio over the search", lambda r: bool(r.get("progress")), draw_search),
+    "scaling": Plot("Error and its power", lambda r: len(r.get("points") or []) > 1, draw_scaling),
     "calls": Plot(
-        "Loss by call",
-        lambda r: r.get("kind") == "trace" and bool(call_loss_bars(r)),
-        draw_calls,
-        (0.15, 0.45, 0.12, 0.3),
+        "Loss by call", lambda r: bool(call_loss_bars(r)), draw_calls, (0.15, 0.45, 0.12, 0.3)
     ),
     "canaries": Plot("Scores of canaries", has_scores, draw_scores, (0.72, 0.45, 0.12, 0.3)),
     "guesses": Plot(

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpwitness.auditors.witnesses.facts import claim_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.facts import claim_of
-from dpwitness.reports.phrasing.wording import number, truncated_line
+from dpwitness.core.values.wording import number
+from dpwitness.reports.phrasing.wording import truncated_line
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers, short_name
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ def relative(result: Json) -> tuple[float, float] | None:
     claim, least = claim_of(result), number(result.get("parameter_lower"))
     if claim is None or least is None or result.get("verdict") == Verdict.ERROR.value:
         return None
-    found = number(
-        result.get("parameter_upper" if result.get("kind") == "white box" else "detectable")
-    )
+    found = number(result.get("parameter_upper", result.get("detectable")))
     return least / claim.parameter, (math.inf if found is None else found) / claim.parameter
 
 
@@ -58,7 +57,7 @@ def draw_overview(axes: Axes, results: Sequence[Json]) -> None:
     )
     places = np.minimum(ratios, end)  # larger ratios are drawn at the edge, with their number
     broken = np.array([r.get("verdict") == Verdict.VIOLATED.value for r, _ in rows])
-    enclosed = np.array([r.get("kind") == "white box" for r, _ in rows])
+    enclosed = np.array(["parameter_upper" in r for r, _ in rows])
     heights = np.arange(len(rows))[::-1]
     for y, place, ratio, whisker, exact in zip(
         heights, places, ratios, (pair[1] for _, pair in rows), enclosed, strict=True

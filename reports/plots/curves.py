@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpwitness.auditors.statistics.certificate import CertifiedPoint, lower_profile
+from dpwitness.auditors.witnesses.facts import claim_of
 from dpwitness.core.claims import Claim
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.facts import claim_of
-from dpwitness.reports.phrasing.wording import number
+from dpwitness.core.values.wording import number
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpwitness.auditors.witnesses.facts import claim_of
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
-from dpwitness.reports.phrasing.facts import claim_of
-from dpwitness.reports.phrasing.wording import number, truncated_line
+from dpwitness.core.values.wording import number
+from dpwitness.reports.phrasing.wording import truncated_line
 from dpwitness.reports.plots.drawing import BLUE, GREY, INK, RED, SMALL, draw_markers, ticks_between
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def draw_search(axes: Axes, result: Json) -> None:
     """Draw the largest ratio to the claimed sensitivity bound over the search. A ratio above 1
     violates the bound.
     """
-    steps = np.array(result["trace"], dtype=float)
+    steps = np.array(result["progress"], dtype=float)
     evaluations, ratios = (
         np.append(steps[:, 0], max(result["evaluations"], steps[-1, 0])),
         np.append(steps[:, 1], steps[-1, 1]),
@@ -223,7 +224,7 @@ def draw_scaling(axes: Axes, result: Json) -> None:
 
 def has_scores(result: Json) -> bool:
     """Return whether a result has histograms of canary scores."""
-    return result.get("kind") == "canaries" and bool(result.get("picture"))
+    return "guessed_in" in (result.get("picture") or {})
 
 
 def draw_scores(axes: Axes, result: Json) -> None:

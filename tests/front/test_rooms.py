@@ -28,13 +28,14 @@ INSIDE = {  # the layers of each package, lowest first
     "dpwitness.mechanisms": "textbook papers wrappers wrappers.recording wrappers.programs",
     "dpwitness.auditors": (  # a module that stands above the rest of its folder is named
         "statistics workers.source_search workers.loading "
-        "workers.trust events.numbers events.leaves events density witnesses workers "
-        "witnesses.store witnesses.audit_records search "
+        "workers.trust events.numbers events.leaves events density witnesses "
+        "witnesses.witness_reader witnesses.result density.result workers "
+        "witnesses.replay witnesses.store witnesses.audit_records search "
         "density.proved density.bounded_mean density.bounds "
-        "density.certify traces audit traces.trace checks functions.bounds functions.accounting "
+        "density.certify density.kind traces audit traces.result traces.trace traces.kind checks "
+        "functions.bounds functions.accounting "
         "canaries functions.stability.inputs functions.stability functions.metamorphic functions "
-        "witnesses.replay audit.power "
-        "audit.plan audit.slices audit.watch scanning"
+        "audit.power audit.plan audit.slices audit.watch scanning"
     ),
     "dpwitness.proofs_checks": "engine alignments claims",
     "dpwitness.reports": "phrasing plots cards formats audit comparison",

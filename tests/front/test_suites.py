@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dpwitness import InvalidArgument, Verdict, certify, suites
-from dpwitness.auditors.witnesses.audit_result import BitLevel
+from dpwitness.auditors.audit.result import BitLevel
 from dpwitness.cli import main
 from dpwitness.mechanisms import Truth, paper_zoo, zoo
 from dpwitness.option_values.parsers import matches

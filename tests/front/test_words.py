@@ -10,9 +10,9 @@ import pytest
 
 from dpwitness import Target, parametrize_with_checks
 from dpwitness.console import Bar
+from dpwitness.core.values.wording import beyond
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError
 from dpwitness.reports import write_report
-from dpwitness.reports.phrasing.wording import beyond
 from dpwitness.suites import run_case, suite
 
 

@@ -12,7 +12,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 import dpwitness as dpw
-from dpwitness.auditors.witnesses.verdicts import Result
+from dpwitness.auditors.witnesses.result import Result
 from dpwitness.console import Bar, Cell, Progress, progress_bar
 from dpwitness.reports.formats.notebook import html, markdown
 
@@ -125,7 +125,7 @@ def test_markdown_has_no_link_to_a_file_that_is_not_there(violated):
 
 
 class Unshown(Result):
-    name, verdict = "unshown", dpw.Verdict.ERROR
+    kind = "unshown"
 
     def headline(self):
         return "ERROR: nothing"
@@ -135,13 +135,14 @@ class Unshown(Result):
 
 
 def test_a_card_that_fails_leaves_the_repr(shell, monkeypatch, capsys):
-    shell.user_ns["result"] = Unshown()
+    unshown = Unshown(name="unshown", verdict=dpw.Verdict.ERROR)
+    shell.user_ns["result"] = unshown
     assert shell.run_cell("result").success
     assert shell.values == [
         {"text/plain": "<Unshown unshown: ERROR: nothing>"}
     ] and "Traceback" not in "".join(capsys.readouterr())
-    monkeypatch.setattr(Result, "shown_by", "")
-    assert Unshown()._repr_html_() is None and Unshown()._repr_markdown_() is None
+    monkeypatch.setattr("dpwitness.auditors.witnesses.result._CARDS", "no.such.module")
+    assert unshown._repr_html_() is None and unshown._repr_markdown_() is None
 
 
 def _clock():

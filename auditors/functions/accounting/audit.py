@@ -25,8 +25,8 @@ from dpwitness.auditors.functions.accounting.search import (
     require_inside,
     search,
 )
+from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness import FunctionResult
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (
@@ -61,7 +61,7 @@ class AccountantResult(FunctionResult):
         Parameters, figure and exact figure where the ratio of the two is largest.
     compared, failed : int
         Number of figures that were compared, and of calls that raised or returned no number.
-    name, notes, seconds, function
+    name, notes, seconds, subject
         As in other results.
     """
 
@@ -76,6 +76,11 @@ class AccountantResult(FunctionResult):
     loosest: Mapping[str, Any] | None
     compared: int
     failed: int
+
+    @property
+    def claim(self) -> str:
+        """The audited claim in words."""
+        return f"{FIGURES[self.returns].symbol} of the {self.mechanism} mechanism"
 
     def _witness_fields(self) -> Json | None:
         if self.verdict is not Verdict.VIOLATED:
@@ -123,7 +128,6 @@ class AccountantResult(FunctionResult):
 
     def _fields(self) -> Json:
         return {
-            "claim": f"{FIGURES[self.returns].symbol} of the {self.mechanism} mechanism",
             **self._question(),
             "at": strict(self.at),
             "figure": strict(self.figure),
@@ -340,7 +344,8 @@ def _result(
         failed=found.failed,
         seed=seed,
         notes=_notes(found, returns),
-        function=function,
+        target=named(function),
+        subject=function,
     )
 
 
@@ -388,30 +393,3 @@ def _notes(found: Found, returns: str) -> tuple[str, ...]:
             f"{highest.exact:.6g} at {described(highest.at)})"
         )
     return tuple(notes)
-
-
-def recheck(result: Json) -> bool:
-    """Return whether exact arithmetic confirms a violation in JSON. Raise InvalidArgument if
-    verdict and figures contradict each other.
-    """
-    verdict, name = result["verdict"], result.get("name", "")
-    if verdict not in ("VIOLATED", "NOT_REFUTED", "ERROR"):
-        raise InvalidArgument(
-            f"result {name!r} is damaged or edited: an accountant cannot have the verdict {verdict}"
-        )
-    if (
-        verdict == "ERROR"
-        or result.get("mechanism") in GAMES
-        or not isinstance(result.get("figure"), int | float)
-    ):
-        return False
-    question, _ = question_of(
-        lambda: math.nan, result.get("mechanism"), result.get("returns"), result.get("parameters")
-    )
-    at = read_point(result.get("at") or {})
-    if question.violated(float(result["figure"]), at) is not (verdict == "VIOLATED"):
-        raise InvalidArgument(
-            f"result {name!r} is damaged or edited: verdict {verdict} contradicts the figure "
-            f"{result['figure']!r}"
-        )
-    return bool(verdict == "VIOLATED")

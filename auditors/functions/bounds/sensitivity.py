@@ -20,13 +20,23 @@ import numpy as np
 
 from dpwitness.auditors.search.catalogue import require_domain
 from dpwitness.auditors.search.exploration import explore
+from dpwitness.auditors.witnesses.facts import Fact, Facts, pair_facts, run_facts
+from dpwitness.auditors.witnesses.kinds import Kind, Measure
+from dpwitness.auditors.witnesses.recompute import (
+    BOUND_TOLERANCE,
+    Recomputed,
+    raise_contradiction,
+    require_verdict,
+)
+from dpwitness.auditors.witnesses.replay import Replay, RunOptions
+from dpwitness.auditors.witnesses.result import FunctionResult, named, numbers_of
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness import FunctionResult, named
+from dpwitness.auditors.witnesses.witness_reader import EXTENDED, FUNCTION, PAIR, either, read_pair
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.mechanism import FloatArray, name_of
-from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.json_reader import Json, number, one_of, refuse
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_callable,
@@ -35,6 +45,7 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
+from dpwitness.core.values.wording import count, figure
 from dpwitness.mechanisms.papers.learner import Predictor
 
 Norm = float | Callable[[Any, Any], float]
@@ -65,11 +76,11 @@ class SensitivityResult(FunctionResult):
         Assumed precision of values without error radii: 1e-9 of the difference, or 4 units in the
         last place of a floating-point type below float64. Whole numbers, decimals and fractions are
         exact. An excess within the rounding is a note, not a violation.
-    trace : tuple of (int, float)
+    progress : tuple of (int, float)
         Number of evaluations and best ratio, at each improvement.
     skipped : int
         Number of evaluations at which a solver did not converge. They are ignored.
-    name, function, bound, norm, norm_used, seed
+    name, subject, bound, norm, norm_used, seed
         Arguments of `dpwitness.audit_sensitivity`; `norm` is the name of the norm `norm_used`.
     evaluations : int
         Number of evaluations of the function.
@@ -86,7 +97,7 @@ class SensitivityResult(FunctionResult):
     ratio_upper: float
     pair: Pair | None
     rigorous: bool
-    trace: tuple[tuple[int, float], ...]
+    progress: tuple[tuple[int, float], ...]
     evaluations: int
     skipped: int
     norm_used: Norm = field(default=2, repr=False)
@@ -102,6 +113,11 @@ class SensitivityResult(FunctionResult):
             "pair": self.pair.to_json(),
             "ratio": self.ratio_lower,
         }
+
+    @property
+    def claim(self) -> str:
+        """The audited claim in words."""
+        return f"moves by at most {self.bound:.6g}"
 
     @property
     def evidence(self) -> str:
@@ -134,15 +150,12 @@ class SensitivityResult(FunctionResult):
 
     def _fields(self) -> Json:
         return {
-            "claim": f"moves by at most {self.bound:.6g}",
             "bound": self.bound,
             "norm": self.norm,
-            "ratio": strict(self.ratio),
-            "ratio_lower": strict(self.ratio_lower),
-            "ratio_upper": strict(self.ratio_upper),
+            **numbers_of(self, "ratio", "ratio_lower", "ratio_upper"),
             "pair": self.pair.to_json() if self.pair else None,
             "rigorous": self.rigorous,
-            "trace": [[count, strict(value)] for count, value in self.trace],
+            "progress": [[count, strict(value)] for count, value in self.progress],
             "evaluations": self.evaluations,
             "skipped": self.skipped,
         }
@@ -247,7 +260,7 @@ def audit_sensitivity(
         name,
         seed,
         notes=notes,
-        trace=tuple(found.trace),
+        progress=tuple(found.trace),
         evaluations=found.evaluations,
         skipped=found.skipped,
     )
@@ -272,10 +285,12 @@ def sensitivity_at(
     _require_norm(norm, "sensitivity_at")
     measure = _Difference(function, norm)
     try:
-        return _result(measure, pair, bound, name, trace=(), skipped=0, evaluations=1)
+        return _result(measure, pair, bound, name, progress=(), skipped=0, evaluations=1)
     except ConvergenceError as error:
         notes = (f"the function did not converge on the pair: {error}",)
-        return _result(measure, None, bound, name, trace=(), skipped=0, evaluations=0, notes=notes)
+        return _result(
+            measure, None, bound, name, progress=(), skipped=0, evaluations=0, notes=notes
+        )
 
 
 def _require_norm(norm: Any, owner: str) -> None:
@@ -320,7 +335,8 @@ def _result(
         pair=pair,
         rigorous=measure.rigorous,
         seed=seed,
-        function=measure.function,
+        target=named(measure.function),
+        subject=measure.function,
         norm_used=measure.norm,
         precision=measure.precision,
         **fields,
@@ -488,3 +504,93 @@ def _of_float32(vector: Any) -> bool | None:
             return False
     bits = np.frexp(vector)[0] * 2.0**20
     return True if np.any(bits != np.round(bits)) else None
+
+
+def _facts(result: Json) -> Facts:
+    bound = f"{figure(result.get('bound'), 8)}, norm {result.get('norm', '')}"
+    facts = [Fact("claimed bound", bound)]
+    if result.get("verdict") != Verdict.ERROR.value:
+        ratio, low, high = (
+            figure(result.get(key), 8) for key in ("ratio", "ratio_lower", "ratio_upper")
+        )
+        sure = (
+            "the solver's error radii"
+            if result.get("rigorous")
+            else "values taken as exact to 1e-9"
+        )
+        facts += [
+            Fact("largest ratio to the bound", f"{ratio}, in [{low}, {high}] ({sure})"),
+            *pair_facts(result),
+        ]
+    skipped = f", {count(result['skipped'])} of them skipped" if result.get("skipped") else ""
+    budget = f"{count(result.get('evaluations'))} pairs evaluated{skipped}"
+    return [*facts, Fact("budget", budget), *run_facts(result)]
+
+
+def _recompute(result: Json) -> Recomputed:
+    """Check that the verdict follows from the measured ratio. No counts are involved."""
+    keys = ("ratio_lower", "ratio", "ratio_upper")
+    if not all(key in result for key in keys):
+        return Recomputed()
+    lower, ratio, upper = (float(result[key]) for key in keys)
+    if lower > ratio * (1 + BOUND_TOLERANCE) or ratio > upper * (1 + BOUND_TOLERANCE):
+        raise_contradiction(
+            result, f"its ratio {ratio:.6g} lies outside its limits, {lower:.6g} and {upper:.6g}"
+        )
+    why = f"a ratio of at least {lower:.9g}"
+    require_verdict(result, Verdict(result["verdict"]), lower > 1 + _SLACK, why)
+    return Recomputed(values={"ratio_lower": lower})
+
+
+def _replay(case: Replay, function: Any, options: RunOptions) -> tuple[Any, str, tuple[str, ...]]:
+    """Evaluate the pair of a witness again. A recorded norm that is a function passes the trust
+    rules.
+    """
+    raw = case.raw
+    with case.naming():
+        if not float(raw["ratio"]) > 1:
+            refuse("ratio", "exceed 1, as that of a violated bound does", raw["ratio"])
+        recorded = raw["norm"]
+        if isinstance(recorded, dict):
+            norm: Norm = case.load_function(recorded, "norm")
+        else:
+            norm = math.inf if recorded == "inf" else int(recorded)
+        pair = read_pair(raw["pair"], case.trust.resolve_class)
+    name = case.mechanism_name(function)
+    result = case.measure(
+        function, lambda: sensitivity_at(function, raw["bound"], pair, norm, name=name)
+    )
+    return result, "replay of a sensitivity witness", ()
+
+
+KIND = Kind(
+    name="sensitivity",
+    facts=_facts,
+    advice={
+        Verdict.VIOLATED.value: (
+            "noise scaled to this bound is too small: raise it at least by the ratio below, or "
+            "change the function."
+        ),
+        Verdict.NOT_REFUTED.value: (
+            "no change is needed on this evidence, which does not prove the claim; a ratio near 1 "
+            "shows that the bound is tight."
+        ),
+    },
+    topic="sensitivity",
+    rule="SENSITIVITY",
+    measure=Measure(
+        "ratio", "ratio_lower", "ratio_lower", "ratio_upper", "{ratio_lower} of the bound"
+    ),
+    recompute=_recompute,
+    witness=(
+        {},
+        {
+            "bound": number(lambda v: v > 0, "positive and finite"),
+            "norm": either(dict, FUNCTION, one_of("1", "2", "inf")),
+            "pair": PAIR,
+            "ratio": EXTENDED,
+        },
+    ),
+    replay=_replay,
+    draws=False,
+)

@@ -13,16 +13,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from dpwitness.auditors.functions.bounds.utility_claims import UtilityClaim, UtilityPoint
+from dpwitness.auditors.functions.bounds.utility_claims import Scaling, UtilityClaim, UtilityPoint
+from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
+from dpwitness.auditors.witnesses.facts import Fact, Facts, run_facts
+from dpwitness.auditors.witnesses.kinds import Kind, Measure
+from dpwitness.auditors.witnesses.recompute import Recomputed, require_stated_value, require_verdict
+from dpwitness.auditors.witnesses.replay import Replay, RunOptions
+from dpwitness.auditors.witnesses.result import FunctionResult, named, numbers_of
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness import FunctionResult
+from dpwitness.auditors.witnesses.witness_reader import CONFIDENCE, EXTENDED, FUNCTION
 from dpwitness.core.numerics.solvers import ConvergenceError
 from dpwitness.core.protocols.mechanism import name_of
-from dpwitness.core.values.json_codec import to_jsonable
-from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_reader import Json, anything, integer, nullable, refuse
 from dpwitness.core.values.validation import (
     InvalidArgument,
     require_integer,
@@ -30,6 +36,7 @@ from dpwitness.core.values.validation import (
     require_type,
     short_repr,
 )
+from dpwitness.core.values.wording import count, figure
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -53,7 +60,7 @@ class UtilityResult(FunctionResult):
     verdict : Verdict
         VIOLATED if the confidence limits contradict the claim, ERROR if the function failed,
         NOT_REFUTED otherwise.
-    name, function, claim, runs, confidence, seed
+    name, subject, claim, runs, confidence, seed
         Arguments of `dpwitness.audit_utility`.
     notes, seconds
         As in other results.
@@ -102,14 +109,10 @@ class UtilityResult(FunctionResult):
 
     def _fields(self) -> Json:
         return {
-            "claim": str(self.claim),
             "runs": self.runs,
             "confidence": self.confidence,
             "claimed": self.claim.limit_to_json(),
-            **{
-                key: strict(getattr(self, key))
-                for key in ("estimate", "lower", "upper", "standard_error", "constant")
-            },
+            **numbers_of(self, "estimate", "lower", "upper", "standard_error", "constant"),
             **self.claim.points_to_json(self.points),
         }
 
@@ -197,5 +200,116 @@ def audit_utility(
         seed=seed,
         **found,
         seconds=time.perf_counter() - begin,
-        function=error,
+        target=named(error),
+        subject=error,
     )
+
+
+def _facts(result: Json) -> Facts:
+    scaling = result.get("exponent") is not None
+    points = result.get("points") or []
+    sure = f"one-sided limits at confidence {figure(result.get('confidence'), 12)} each"
+    if scaling and (points or [{}])[0].get("lower") in (None, "nan"):
+        sure = "two standard errors either way, not a test at a stated error"
+    facts = [Fact("claim", result.get("claim", ""))]
+    if result.get("verdict") != Verdict.ERROR.value:
+        estimate, lower, upper = (figure(result.get(k), 6) for k in ("estimate", "lower", "upper"))
+        error = figure(result.get("standard_error"), 3)
+        what = "slope of log error" if scaling else "measured"
+        facts += [
+            Fact(what, f"{estimate}, standard error {error}"),
+            Fact("limits", f"{lower} and {upper}: {sure}"),
+            Fact("points", "; ".join(map(_describe_point, points))),
+        ]
+    budget = f"{count(result.get('runs'))} runs{' at each point' if scaling else ''}"
+    return [*facts, Fact("budget", budget), *run_facts(result)]
+
+
+def _describe_point(point: Json) -> str:
+    error = f"{figure(point['error'])} ± {figure(point['standard_error'], 2)}"
+    return f"{error} at {figure(point['value'], 8)}"
+
+
+def _recompute(result: Json) -> Recomputed:
+    """Check the limits of a frequency by its counts, and the verdict of a mean or a slope by its
+    measured limits.
+    """
+    keys = ("claimed", "lower", "estimate", "runs", "confidence")
+    verdict, claimed = Verdict(result["verdict"]), result.get("claimed")
+    if claimed is None or verdict is Verdict.ERROR or not all(key in result for key in keys):
+        return Recomputed()
+    lower, values = float(result["lower"]), dict[str, float]()
+    if claimed["kind"] == "failures":
+        runs, alpha = int(result["runs"]), 1 - float(result["confidence"])
+        failures = round(float(result["estimate"]) * runs)
+        require_stated_value(result, "estimate", failures / runs)
+        values = {
+            "lower": float(clopper_pearson_lower(failures, runs, alpha)),
+            "upper": 1 - float(clopper_pearson_lower(runs - failures, runs, alpha)),
+        }
+        for key, found in values.items():
+            require_stated_value(result, key, found)
+    limit = claimed["limit"]
+    refuted = lower > limit and (
+        "margin" not in claimed or float(result["estimate"]) > limit + claimed["margin"]
+    )
+    why = f"a lower limit of {lower:.6g} against {result['claim']}"
+    require_verdict(result, verdict, refuted, why)
+    return Recomputed(bool(values), values)
+
+
+def _replay(case: Replay, function: Any, options: RunOptions) -> tuple[Any, str, tuple[str, ...]]:
+    """Measure the error of a witness again. A recorded transform passes the trust rules."""
+    raw = case.raw
+    with case.naming():
+        claim = from_jsonable(raw["claim"], "claim")
+        if not isinstance(claim, UtilityClaim):
+            refuse("claim", "be a claim about an error", raw["claim"])
+        if raw["transform"] is not None:
+            if not isinstance(claim, Scaling):
+                refuse("transform", "be null: only a scaling claim has one", raw["transform"])
+            transform = case.load_function(raw["transform"], "transform")
+            claim = replace(claim, transform=transform)
+    result = case.measure(
+        function,
+        lambda: audit_utility(
+            function,
+            claim,
+            runs=raw["runs"],
+            confidence=options.confidence,
+            seed=options.seed,
+            name=case.mechanism_name(function),
+        ),
+    )
+    return result, "replay of a utility witness", ()
+
+
+KIND = Kind(
+    name="utility",
+    facts=_facts,
+    advice={
+        Verdict.VIOLATED.value: (
+            "the error is larger than claimed: promise less, or repair the mechanism."
+        ),
+        Verdict.NOT_REFUTED.value: "no change is needed on this evidence.",
+        Verdict.INCONCLUSIVE.value: (
+            "the mean seems to grow too fast, at no stated error: state its spread, or test the "
+            "median."
+        ),
+    },
+    topic="utility",
+    rule="UTILITY",
+    measure=Measure("error", "estimate", "lower", "upper", "{estimate} in [{lower}, {upper}]"),
+    recompute=_recompute,
+    witness=(
+        {},
+        {
+            "claim": anything,
+            "transform": nullable(FUNCTION),
+            "runs": integer(1, 10**9),
+            "confidence": CONFIDENCE,
+            "estimate": EXTENDED,
+        },
+    ),
+    replay=_replay,
+)

@@ -22,8 +22,8 @@ from dpwitness.auditors.statistics.mean_limits import (
     moment_limits,
     range_limits,
 )
+from dpwitness.auditors.witnesses.result import named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness import named
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import (

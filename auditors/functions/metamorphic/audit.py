@@ -24,8 +24,8 @@ from dpwitness.auditors.functions.metamorphic.relations import (
 from dpwitness.auditors.functions.stability.inputs.neighbors import neighborhood
 from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
+from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness import FunctionResult
 from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import name_of
@@ -146,7 +146,7 @@ class MetamorphicResult(FunctionResult):
         Number of cases that were run.
     output_metric : str or None
         Metric in which outputs are compared, if it is not equality.
-    name, seed, notes, seconds, function
+    name, seed, notes, seconds, subject
         As in other results.
     """
 
@@ -170,6 +170,11 @@ class MetamorphicResult(FunctionResult):
             return "numerical"
         return "proved" if self.error == 0 else "statistical"
 
+    @property
+    def claim(self) -> str:
+        """The relation in words."""
+        return self.statement
+
     def _witness_fields(self) -> Json | None:
         if self.verdict is not Verdict.VIOLATED or self.case is None:
             return None
@@ -185,7 +190,7 @@ class MetamorphicResult(FunctionResult):
             "error": self.error,
         }
 
-    def _advice(self) -> str:
+    def _finding_advice(self) -> str:
         return "no change is needed on this evidence, which is not a proof"
 
     def _summary(self) -> str:
@@ -196,7 +201,6 @@ class MetamorphicResult(FunctionResult):
 
     def _fields(self) -> Json:
         return {
-            "claim": self.statement,
             "metamorphic_relation": self.relation,
             "finding": self.finding,
             "case": None if self.case is None else [_written(item) for item in self.case],
@@ -517,5 +521,6 @@ def check_relation(
         output_metric=options.get("output_metric") if "output_metric" in known.options else None,
         notes=(*(causes if not found.notes else ()), *found.notes, *missed),
         seconds=time.perf_counter() - begin,
-        function=subject,
+        target=named(subject),
+        subject=subject,
     )

@@ -39,6 +39,7 @@ from dpwitness.auditors.functions.stability.search import (
     sweep,
     walks,
 )
+from dpwitness.auditors.witnesses.result import named
 from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.domains import Domain
 from dpwitness.core.protocols.mechanism import name_of
@@ -164,7 +165,8 @@ def audit_stability(
         "space": space.to_json(),
         "seed": used_seed,
         "audited": tuple(bounds),
-        "function": transformation,
+        "target": named(transformation),
+        "subject": transformation,
         "stability_map": stability_map,
     }
     if not isinstance(space, DomainSpace):

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dpwitness.auditors.functions.stability.metrics import Exact, Incomparable, metric_named
+from dpwitness.auditors.functions.stability.metrics import Exact
 from dpwitness.auditors.functions.stability.randomized import LawTest
 from dpwitness.auditors.functions.stability.search import (
     ABORTS,
@@ -18,14 +18,13 @@ from dpwitness.auditors.functions.stability.search import (
     LAW,
     RAISES,
     ROUNDING,
-    Comparison,
     Failure,
     Found,
     Search,
 )
+from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
-from dpwitness.auditors.witnesses.witness import FunctionResult, named
-from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
+from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
@@ -77,7 +76,7 @@ class StabilityResult(FunctionResult):
         Distances that were audited.
     skipped : tuple of str
         Distances that were not audited, with the reasons.
-    name, input_metric, output_metric, seed, function, stability_map
+    name, input_metric, output_metric, seed, subject, stability_map
         Arguments of `audit_stability`.
     space : dict or None
         The input space as JSON; None for a user's domain.
@@ -148,19 +147,26 @@ class StabilityResult(FunctionResult):
         }
 
     @property
-    def mechanism(self) -> Any:
-        """The function that was run, for its place in the source: for a declared transformation,
-        the function that it applies.
-        """
-        function: Any = self.function
-        declaration = getattr(function, "declaration", None)
-        return (
-            function
-            if declaration is None
-            else replace(function.target, name=declaration.get("apply", self.name))
-        )
+    def claim(self) -> str:
+        """The audited claim in words."""
+        return f"{self.output_metric} distance of outputs is at most map(d_in)"
 
-    def _advice(self) -> str:
+    @property
+    def source_of(self) -> Any:
+        """The function that was run; for a declared transformation, that which it applies."""
+        function: Any = self.subject
+        declaration = getattr(function, "declaration", None)
+        if declaration is None:
+            return function
+        return replace(function.target, name=declaration.get("apply", self.name))
+
+    @property
+    def replay_advice(self) -> str:
+        """What to do after a replay that shows the finding again."""
+        confirmed = self.finding and self.verdict is not Verdict.VIOLATED
+        return f"the witness is confirmed: {self.advice}" if confirmed else ""
+
+    def _finding_advice(self) -> str:
         if self.finding in _ERROR_WORDS:
             return (
                 "let the function return a value on both inputs, or take them out of the input "
@@ -228,7 +234,6 @@ class StabilityResult(FunctionResult):
 
     def _fields(self) -> Json:
         return {
-            "claim": f"{self.output_metric} distance of outputs is at most map(d_in)",
             "relation": self.input_metric,
             "finding": self.finding,
             "d_in": strict(float(self.d_in)) if self.d_in is not None else None,
@@ -416,61 +421,3 @@ def _without_comparison(search: Search) -> str:
             "every input"
         )
     return ""
-
-
-_VERDICTS = {
-    EXCEEDS: ("VIOLATED", "SUSPECT"),
-    LAW: ("VIOLATED", "SUSPECT"),
-    ROUNDING: ("INCONCLUSIVE",),
-    RAISES: ("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
-    ABORTS: ("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
-    "": ("NOT_REFUTED", "ERROR"),
-}
-
-
-def recheck(result: Json) -> bool:
-    """Return whether distance and verdict of a result in JSON follow from its outputs. Raise
-    InvalidArgument if they contradict them.
-    """
-    finding, verdict, name = result.get("finding"), result["verdict"], result.get("name", "")
-    if finding not in _VERDICTS:
-        raise InvalidArgument(
-            f"result {name!r}: finding must be one of {', '.join(_VERDICTS)}, got {finding!r}"
-        )
-    if verdict not in _VERDICTS[finding]:
-        raise InvalidArgument(
-            f"result {name!r} is damaged or edited: verdict must be "
-            f"{' or '.join(_VERDICTS[finding])}, got {verdict}"
-        )
-    outputs = result.get("outputs") or []
-    if not finding or any("text" in each and "error" not in each for each in outputs):
-        return False
-    sides = [
-        Failure(str(each["error"]), str(each.get("text", "")))
-        if "error" in each
-        else from_jsonable(each.get("value"), "outputs")
-        for each in outputs
-    ]
-    bound, metric = (
-        read_number(result.get("bound_exact")),
-        metric_named(result.get("output_metric"), "output_metric", f"result {name!r}"),
-    )
-    if bound is None or len(sides) != 2:
-        raise InvalidArgument(
-            f"result {name!r} is damaged or edited: it needs two outputs and bound_exact"
-        )
-    try:
-        found = Comparison(metric, {1: bound}).excess(sides[0], sides[1], 1)
-    except Incomparable:
-        found = None
-    kind = found.kind if found else ""
-    if finding == LAW and kind == EXCEEDS and LawTest.from_json(result.get("law") or {}).refuted:
-        kind = LAW
-    right = (kind, written(found.measured)) if found else ("", None)
-    recorded = (finding, result.get("measured_exact"))
-    if right != recorded:
-        raise InvalidArgument(
-            f"result {name!r} is damaged or edited: finding and measured_exact must be "
-            f"{right}, got {recorded}"
-        )
-    return bool(finding in (EXCEEDS, LAW))

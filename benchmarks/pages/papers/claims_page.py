@@ -15,17 +15,10 @@ from typing import Any
 from dpwitness.auditors.witnesses.verdicts import environment
 from dpwitness.core.values.atomic_files import write_json, write_text
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.wording import figure, number
 from dpwitness.proofs_checks.engine.finding import scope_summary
 from dpwitness.reports.audit.report import check_writable
-from dpwitness.reports.phrasing.wording import (
-    code,
-    escaped_markdown,
-    figure,
-    number,
-    slugs,
-    table,
-    verdict,
-)
+from dpwitness.reports.phrasing.wording import code, escaped_markdown, slugs, table, verdict
 
 Finding = Mapping[str, Any]
 

@@ -13,7 +13,7 @@ Open Scope list_scope.
 (** What an accepted witness states: the claim is refuted, and epsilon exceeds [proved], on this pair, at this confidence. *)
 Record statement := { claim_of : claim; pair_of : pair_of_datasets; proved : Q; confidence : Q; tally_of : tally; error_of : Q }.
 
-Definition audit_fields : list string := ["schema_version"; "name"; "level"; "target"; "claim"; "claim_numbers"; "pair"; "bound";
+Definition audit_fields : list string := ["schema_version"; "kind"; "name"; "level"; "target"; "claim"; "claim_numbers"; "pair"; "bound";
   "confidence"; "seed"; "event"; "description"; "trials"; "counts"; "sha256"]%string.
 Definition audit_options : list string := ["ledger"; "source"; "versions"; "own_claim"; "scores"]%string.
 
@@ -63,13 +63,16 @@ Definition conclude (c : claim) (p : pair_of_datasets) (bound : Q) (level : deci
      && (Qle_bool (parameter c) low || refutes fuel one width exp_above find c (parameter c) k alpha)
   then Some {| claim_of := c; pair_of := p; proved := low; confidence := value level; tally_of := k; error_of := alpha |} else None.
 
+Definition known_kind (j : option json) : bool :=
+  match j with Some (Text s) => String.eqb s "black box" | _ => false end.
+
 Definition known_level (j : option json) : bool :=
   match j with Some (Text s) => String.eqb s "value" || String.eqb s "bit" | _ => false end.
 
 Definition check (j : json) : option statement :=
   match j with
   | Object fields =>
-    match has_fields audit_fields audit_options fields && known_level (lookup "level" fields),
+    match has_fields audit_fields audit_options fields && known_kind (lookup "kind" fields) && known_level (lookup "level" fields),
           lookup "claim" fields, lookup "claim_numbers" fields, lookup "pair" fields,
           lookup "bound" fields, lookup "confidence" fields, lookup "counts" fields with
     | true, Some (Text text), Some (Items numbers), Some pair, Some bound, Some (Real level), Some (Object counts) =>

@@ -13,10 +13,10 @@ from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.audit.violations import divide
 from dpwitness.auditors.events.outputs import encode
 from dpwitness.auditors.statistics.certificate import PARTS, Tally, certified, partial_bound
-from dpwitness.auditors.witnesses.recompute import recompute_bounds
+from dpwitness.auditors.witnesses.kinds import recompute_bounds
+from dpwitness.auditors.witnesses.recompute import describe_causes as causes_text
 from dpwitness.mechanisms import InvalidArgument, PureDP, parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document
-from dpwitness.reports.phrasing.facts import causes_text
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 SMALL = {"claim": "pure:1", "pair": PAIR, "trials": 4_000, "seed": 3, "bits": False, "trace": False}

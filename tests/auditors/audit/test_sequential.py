@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpwitness import Pair, audit
-from dpwitness.auditors.witnesses.recompute import recompute_bounds
+from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import load_json, read_checked_witness
 from dpwitness.core.values.validation import InvalidArgument

@@ -12,8 +12,8 @@ from dpwitness import Pair, Verdict, audit
 from dpwitness.auditors.audit import screening
 from dpwitness.auditors.events.outputs import Training, concatenate, encode
 from dpwitness.auditors.events.scorers import fit_shift
+from dpwitness.auditors.traces.evidence import Finding, TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
-from dpwitness.auditors.witnesses.trace_evidence import Finding, TraceEvidence
 from dpwitness.mechanisms import parse_claim
 from dpwitness.reports.audit.document import build_document, checked_document
 

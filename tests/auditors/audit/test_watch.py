@@ -18,7 +18,7 @@ from dpwitness import InvalidArgument, Pair, Verdict
 from dpwitness.auditors.audit.slices import read_release
 from dpwitness.auditors.audit.watch import WatchedTarget, watch
 from dpwitness.auditors.statistics.anytime import e_discoveries
-from dpwitness.auditors.witnesses.recompute import recompute_bounds
+from dpwitness.auditors.witnesses.kinds import recompute_bounds
 from dpwitness.auditors.witnesses.store import open_store
 from dpwitness.cli import main
 

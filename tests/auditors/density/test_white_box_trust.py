@@ -15,8 +15,8 @@ from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.density.composition import content_key
 from dpwitness.auditors.density.density_check import BadOracle, check_oracle
 from dpwitness.auditors.density.mismatch import check_scale, smallest_mismatch
+from dpwitness.auditors.density.result import End, decide
 from dpwitness.auditors.density.routes import enclosed_law
-from dpwitness.auditors.witnesses.certify_result import End, decide
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.density_cases import Law, awkward
 from dpwitness.core.protocols.capabilities import one_law, states_one_law

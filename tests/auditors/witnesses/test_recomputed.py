@@ -12,14 +12,14 @@ import pytest
 import dpwitness as dpw
 from dpwitness import PureDP, Verdict
 from dpwitness.auditors import AuditResult
+from dpwitness.auditors.audit.kernel_check import checked_by_kernel
 from dpwitness.auditors.audit.test import EventTest
-from dpwitness.auditors.canaries.audit import recompute_canaries
 from dpwitness.auditors.events.rules import Intervals
 from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound
 from dpwitness.auditors.statistics.certificate import Part, Tally
 from dpwitness.auditors.statistics.combination import combined_bound
-from dpwitness.auditors.witnesses.kernel_check import checked_by_kernel
-from dpwitness.auditors.witnesses.recompute import Basis, recompute_bounds
+from dpwitness.auditors.witnesses.kinds import recompute_bounds
+from dpwitness.auditors.witnesses.recompute import Basis
 from dpwitness.core.values.validation import InvalidArgument
 
 PAIR = dpw.Pair(np.zeros(1), np.ones(1))
@@ -119,7 +119,7 @@ def test_canaries_follow_from_their_counts(claim):
     coins = rng.random(300) < 0.5
     scores = rng.normal(size=300) + 2.0 * coins
     told = document(dpw.audit_canaries(scores[coins], scores[~coins], claim))
-    assert recompute_canaries(told).values["parameter_lower"] == pytest.approx(
+    assert recompute_bounds(told).values["parameter_lower"] == pytest.approx(
         told["parameter_lower"], rel=1e-3
     )
     for edit in (
@@ -128,7 +128,7 @@ def test_canaries_follow_from_their_counts(claim):
         {"confidence": 0.999},
     ):
         with pytest.raises(InvalidArgument, match="is damaged or edited"):
-            recompute_canaries(told | edit)
+            recompute_bounds(told | edit)
 
 
 PARTS = (Part(Tally(420, 130, 900, 2), 0.125**0.5), Part(Tally(2900, 700, 8000, 2), lost=20))

@@ -17,8 +17,8 @@ from dpwitness import mechanisms as m
 from dpwitness.core.values.class_registry import known_class, public_name
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.wording import dataset
 from dpwitness.mechanisms.wrappers.programs.target import Target
-from dpwitness.reports.phrasing.wording import dataset
 
 TABLE = np.array(
     [(1, 2.5, "ab"), (3, math.nan, "c")], dtype=[("id", "<i4"), ("x", "<f8"), ("name", "U3")]

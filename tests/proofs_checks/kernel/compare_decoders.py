@@ -375,6 +375,7 @@ def witness(rng, checker):
     found = {
         **{
             "schema_version": 1,
+            "kind": "black box",
             "name": "a",
             "level": rng.choice(["value", "bit"]),
             "target": None,
@@ -472,7 +473,7 @@ def mutated_witness(rng, value):
         return {**value, "pair": pair(rng)}
     return {
         **value,
-        rng.choice(["level", "kind", "other"]): rng.choice(["value", "bits", "audit", 1]),
+        rng.choice(["level", "kind", "other"]): rng.choice(["value", "bits", "white box", 1]),
     }
 
 

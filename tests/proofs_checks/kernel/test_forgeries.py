@@ -103,6 +103,8 @@ def test_the_exit_code_is_that_of_the_worst_answer(tmp_path):
         {"counts": COUNTS | {"alpha": 0.5}},
         {"counts": COUNTS | {"more": 1}},
         {"level": "other"},
+        {"level": "white box"},
+        {"counts": None},
         {"more": 1},
         {"seed": -1},
         {"pair": pair("l1", array(999.75, 1e20), array(0.0, 1e20))},
@@ -125,8 +127,7 @@ def test_a_forged_witness_is_refused(tmp_path, changes):
     "witness",
     [
         seal({**RIGHT, "kind": "sensitivity"}),
-        seal({name: value for name, value in RIGHT.items() if name != "counts"}),
-        audit(bound=BOUNDS["pure"], level="white box"),
+        audit(bound=BOUNDS["pure"], kind="white box"),
         audit(bound=BOUNDS["pure"], claim="metric:1", claim_numbers=[1.0]),
         audit(bound=BOUNDS["pure"], pair=pair("stated", array(0.0), array(9.0))),
         audit(bound=BOUNDS["pure"], pair=pair("replace-one", {"a": 1}, {"a": 2})),

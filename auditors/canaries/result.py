@@ -6,16 +6,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
-from dpwitness.auditors.witnesses.verdicts import (
-    SCHEMA,
-    Verdict,
-    claim_document,
-    environment,
-    strict,
-)
-from dpwitness.auditors.witnesses.witness import ClaimResult
-from dpwitness.auditors.witnesses.witness_reader import seal
+from dpwitness.auditors.witnesses.result import ClaimResult
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.values.json_reader import Json
 
 
@@ -93,6 +87,8 @@ class CanaryResult(ClaimResult):
         Duration, in seconds.
     """
 
+    kind: ClassVar[str] = "canaries"
+
     method: str
     fixed: bool
     canaries: int
@@ -118,37 +114,46 @@ class CanaryResult(ClaimResult):
         return "statistical"
 
     @property
-    def witness(self) -> Json | None:
-        """Return the counts as JSON, from which `dpwitness.replay` recomputes the bound; None
-        unless the claim is violated.
+    def advice(self) -> str:
+        """What to do next, if the claim is not refuted."""
+        return (
+            "no change is needed on this evidence; more canaries or runs find smaller violations: "
+            "dpwitness plan --canaries M --runs R"
+        )
+
+    @property
+    def replay_advice(self) -> str:
+        """What to do after the bound was recomputed from the counts of a witness."""
+        if self.verdict is not Verdict.VIOLATED:
+            return "the counts do not refute this claim"
+        return (
+            "the bound follows from the counts of the file; nothing was run: audit the canaries "
+            "again to confirm the counts"
+        )
+
+    def _witness_fields(self) -> Json | None:
+        """Return the counts, from which a replay recomputes the bound; None unless the claim is
+        violated.
         """
         if self.verdict is not Verdict.VIOLATED:
             return None
-        return seal(
-            {
-                "schema_version": SCHEMA,
-                "kind": "canaries",
-                "name": self.name,
-                "target": None,
-                "claim": str(self.claim),
-                "claim_numbers": list(self.claim.numbers),
-                "method": self.method,
-                "fixed": self.fixed,
-                "delta": self.delta,
-                "counts": {
-                    "canaries": self.canaries,
-                    "included": self.included,
-                    "runs": self.runs,
-                    "guesses": self.guesses,
-                    "right": self.right,
-                },
-                "alpha": self.alpha,
-                "bound": strict(self.parameter_lower),
-                "confidence": self.confidence,
-                "seed": self.seed,
-                "versions": environment(),
-            }
-        )
+        return {
+            "claim": str(self.claim),
+            "claim_numbers": list(self.claim.numbers),
+            "method": self.method,
+            "fixed": self.fixed,
+            "delta": self.delta,
+            "counts": {
+                "canaries": self.canaries,
+                "included": self.included,
+                "runs": self.runs,
+                "guesses": self.guesses,
+                "right": self.right,
+            },
+            "alpha": self.alpha,
+            "bound": strict(self.parameter_lower),
+            "confidence": self.confidence,
+        }
 
     def headline(self) -> str:
         """Return the verdict, the bound, the confidence and the counts in one line."""
@@ -177,8 +182,8 @@ class CanaryResult(ClaimResult):
             f"{of}); {found}"
         )
 
-    def to_json(self) -> Json:
-        fields = {
+    def _fields(self) -> Json:
+        return {
             "confidence": self.confidence,
             "method": self.method,
             "fixed": self.fixed,
@@ -197,6 +202,4 @@ class CanaryResult(ClaimResult):
             "alpha": self.alpha,
             "tested": [strict(asdict(each)) for each in self.tested],
             "picture": strict(asdict(self.picture)) if self.picture else None,
-            "seed": self.seed,
         }
-        return claim_document(self, "canaries", fields)

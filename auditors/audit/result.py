@@ -1,27 +1,26 @@
-"""Results of a black-box audit and of a gray-box trace.
-
-A black-box audit has a verdict, its certified bound and confidence, and a witness of a violation. A
-trace has the calls of primitives on a pair, the differences found, and the composed loss.
+"""Result of a black-box audit: its verdict, the certified bound with its confidence, and a witness
+of a violation.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
-from dpwitness.auditors.events.event import Event, EventHistogram
+from dpwitness.auditors.events.event import Event, EventHistogram, describe_event_in_words
 from dpwitness.auditors.events.scores import Score
 from dpwitness.auditors.statistics.certificate import CertifiedPoint, Part, Tally, certified_point
-from dpwitness.auditors.witnesses.recompute import Basis, Cause
-from dpwitness.auditors.witnesses.trace_evidence import Finding, TracedCall, TraceEvidence
-from dpwitness.auditors.witnesses.verdicts import Verdict, claim_document, strict
-from dpwitness.auditors.witnesses.witness import ClaimResult, build_witness
+from dpwitness.auditors.traces.evidence import TraceEvidence, explanations
+from dpwitness.auditors.witnesses.recompute import Basis, Cause, describe_causes
+from dpwitness.auditors.witnesses.result import ClaimResult, pair_line
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import has_capability
 from dpwitness.core.protocols.mechanism import WhiteBox
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.wording import figure, format_times
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,25 @@ class BitLevel:
         """Return the counts of the bound, and the error of their test."""
         assert self.tally is not None
         return Basis(self.alpha or 1 - confidence, (Part(self.tally, lost=self.lost),))
+
+    def describe(self, *, counts: bool) -> str:
+        """Return the verdict in words; `counts` states whether a leak counts for the exit code."""
+        if self.verdict is not Verdict.VIOLATED:
+            not_refuted = self.verdict is Verdict.NOT_REFUTED
+            return (
+                "nothing found in the low bits of the outputs"
+                if not_refuted
+                else self.verdict.value
+            )
+        advice = (
+            ""
+            if counts
+            else (" (separate; the exit code ignores it, add --bits): round outputs to a grid")
+        )
+        return (
+            f"VIOLATED: rounding leak, epsilon > {figure(self.epsilon_lower)} certified from "
+            f"floating-point bits alone{advice}"
+        )
 
     def to_json(self) -> Json:
         return {
@@ -96,8 +114,9 @@ class AuditResult(ClaimResult):
     p_value : float
         Smallest error at which the claim is refuted, corrected for all interim looks and all
         pairs.
-    claim, confidence, seed, name, target : Claim, float, int, str, dict
-        Arguments of `dpwitness.audit`; `target` is the location of the mechanism for the witness.
+    claim, confidence, seed, name, target, subject
+        Arguments of `dpwitness.audit`; `subject` is the mechanism, and `target` its location for
+        the witness.
     requested, trials : int
         Requested number of runs, and number of runs made, both datasets together.
     pair, event : Pair, Event
@@ -119,9 +138,12 @@ class AuditResult(ClaimResult):
         audit's confidence, separately from the verdict.
     guessed : str
         What a scan has guessed about claim, relation or domain; empty for a stated claim.
-    tally, stages, basis, alpha, looks, method, scores, mechanism, unstored
+    tally, stages, basis, alpha, looks, method, scores, unstored
         Counts and records from which witness and report are computed.
     """
+
+    kind: ClassVar[str] = "black box"
+    headline_is_note: ClassVar[tuple[Verdict, ...]] = (Verdict.ERROR, Verdict.INCONCLUSIVE)
 
     trials: int  # runs of the mechanism in all phases
     requested: int
@@ -147,7 +169,6 @@ class AuditResult(ClaimResult):
     pairs: tuple[PairScore, ...] = ()
     cpu_seconds: float = 0.0
     scores: tuple[Score, ...] = ()  # scores whose columns precede those of the outputs
-    mechanism: Any = field(default=None, repr=False)
     guessed: str = ""
     trace: TraceEvidence | None = None
     causes: tuple[Cause, ...] = ()
@@ -175,10 +196,10 @@ class AuditResult(ClaimResult):
         """
         from dpwitness.auditors.density.limit import limit
 
-        if self.pair is None or not has_capability(self.mechanism, WhiteBox):
+        if self.pair is None or not has_capability(self.subject, WhiteBox):
             return None
         try:
-            return limit(self.mechanism, self.pair, self.claim, self.requested, self.confidence)
+            return limit(self.subject, self.pair, self.claim, self.requested, self.confidence)
         except Exception:
             return None
 
@@ -194,11 +215,9 @@ class AuditResult(ClaimResult):
             else None
         )
 
-    @property
-    def witness(self) -> Json | None:
-        """Return the JSON from which `dpwitness.replay` can test the violation again.
-
-        None unless the claim is violated, or SUSPECT, at the level of values or of bits.
+    def _witness_fields(self) -> Json | None:
+        """Return pair, event and counts of a claim that is violated, or SUSPECT, at the level of
+        values or of bits.
         """
         broken = (Verdict.VIOLATED, Verdict.SUSPECT)
         value, level = self.verdict in broken, self.bit_level
@@ -217,14 +236,14 @@ class AuditResult(ClaimResult):
         # an earlier look may have certified more than the last; a replay makes all rounds
         if value and sum(part.tally.rounds for part in basis.parts) < tested:
             counts["tested"] = tested
-        more = {
+        return self._claim_witness(pair, bound) | {
+            "level": "value" if value else "bit",
             "event": event.to_json(),
             "description": str(self.description) if value else event.describe(),
             "counts": counts,
             "trials": self.requested,
             **({"scores": [score.to_json() for score in self.scores]} if self.scores else {}),
         }
-        return build_witness(self, "value" if value else "bit", pair, bound, more)
 
     @property
     def description(self) -> str | None:
@@ -246,7 +265,7 @@ class AuditResult(ClaimResult):
             self.claim, self.verdict, self.parameter_lower, self.confidence, self.detectable, first
         )
 
-    def to_json(self) -> Json:
+    def _fields(self) -> Json:
         fields = {
             "confidence": self.confidence,
             "epsilon_lower": strict(self.epsilon_lower),
@@ -278,15 +297,51 @@ class AuditResult(ClaimResult):
             ],
             "trials": self.trials,
             "requested": self.requested,
-            "seed": self.seed,
             **({"guessed": self.guessed} if self.guessed else {}),
             **({"cpu_seconds": round(self.cpu_seconds, 3)} if self.cpu_seconds else {}),
             **({"trace": self.trace.to_json()} if self.trace else {}),
             **({"causes": [cause.to_json() for cause in self.causes]} if self.causes else {}),
         }
-        return claim_document(self, "black box", fields) | (
-            {"scores": [score.to_json() for score in self.scores]} if self.scores else {}
-        )
+        if self.scores:
+            fields["scores"] = [score.to_json() for score in self.scores]
+        return fields
+
+    def lines(self, data: Json, *, bits: bool = False) -> list[tuple[str, str]]:
+        symbol = self.claim.symbol
+        relation = f", relation {self.pair.relation}" if self.pair else ""
+        rows = [("audited", f"{self.name}, claim {self.claim}{relation}")]
+        if self.pair is not None:
+            limit = data.get("limit")
+            median_text = (
+                f"; the median of the best test of this size is {figure(limit)}"
+                if isinstance(limit, float)
+                else ""
+            )
+            confidence_text = (
+                f"confidence {self.confidence:.12g}, p-value {self.p_value:.2g}, "
+                f"{self.trials:,} runs, seed {self.seed}"
+            )
+            rows += [
+                ("certified", f"{symbol} > {figure(self.parameter_lower)}{median_text}"),
+                (
+                    "detectable",
+                    f"a violation of {figure(self.detectable)} or more, of the same shape, would "
+                    "have been found 9 times in 10"
+                    if math.isfinite(self.detectable)
+                    else "too few runs to detect any violation: raise --trials",
+                ),
+                ("how sure", confidence_text),
+                pair_line(data["pair"]),
+            ]
+        if self.event is not None:
+            rows.append(("event", describe_event_in_words(str(self.description))))
+        if data.get("causes"):
+            rows.append(("causes", describe_causes(data)))
+        rows += [("trace", line) for line in explanations(data)]
+        if self.bit_level is not None:
+            rows.append(("low bits", self.bit_level.describe(counts=bits)))
+        times = format_times(self.seconds, self.cpu_seconds)
+        return [*rows, ("time", times)] if self.seconds else rows
 
 
 def headline_of(
@@ -315,175 +370,3 @@ def headline_of(
             f"({confidence_text}){found}"
         )
     return f"{verdict.value}: {note or 'no verdict'}"
-
-
-_CONFIRMED = (Verdict.VIOLATED, Verdict.SUSPECT)  # verdicts that an audit has confirmed
-
-
-@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
-class TraceResult(ClaimResult):
-    """Result of a gray-box trace.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        VIOLATED only where an audit on the pair has certified the violation. INCONCLUSIVE where
-        findings were not confirmed, or the recorded calls do not account for the outputs (`doubt`);
-        NOT_REFUTED where there are no findings, ERROR where the mechanism could not be traced.
-    findings : tuple of Finding
-        The findings.
-    calls : tuple of TracedCall
-        The calls on the pair, first to last.
-    loss : float
-        Parameter of the claim's notion to which the losses of these calls compose, at the claim's
-        delta. It holds for this pair and this trace, and is exact where inputs are functions of
-        earlier noise. It is not a bound over other pairs. NaN where a law is not known.
-    charged : float
-        Loss that the library's own accountant recorded in this run; NaN if it has no known
-        accountant.
-    doubt : str
-        Why the calls do not account for the outputs: none was recorded, or no draw reaches the
-        output. Empty if they do.
-    audit : AuditResult or None
-        The audit that tried to confirm the findings.
-    runs : int
-        Runs of the mechanism for the trace, without those of the audit.
-    primitives : dict
-        Primitives that the user declared, by name.
-    claim, pair, confidence, seed, name, target, mechanism
-        Arguments of `dpwitness.trace`; `pair` is the pair of `calls`.
-    notes : tuple of str
-        Remarks for the reader.
-    seconds, cpu_seconds : float
-        Duration and processor time, in seconds.
-    """
-
-    pair: Pair | None
-    findings: tuple[Finding, ...]
-    calls: tuple[TracedCall, ...]
-    loss: float
-    charged: float
-    runs: int
-    primitives: Json = field(default_factory=dict)
-    doubt: str = ""
-    audit: AuditResult | None = None
-    cpu_seconds: float = 0.0
-    mechanism: Any = None
-
-    @property
-    def evidence(self) -> str:
-        """Return ``statistical`` where an audit has confirmed the findings, otherwise ``one
-        trace``.
-        """
-        return "statistical" if self.verdict in _CONFIRMED else "one trace"
-
-    @property
-    def epsilon_lower(self) -> float:
-        """Return the audit's certified lower bound on epsilon at the claim's delta; 0 without an
-        audit.
-        """
-        return self.audit.epsilon_lower if self.audit is not None else 0.0
-
-    @property
-    def parameter_lower(self) -> float:
-        """Return the audit's certified lower bound on the claim's own parameter; 0 without an
-        audit.
-        """
-        return self.audit.parameter_lower if self.audit is not None else 0.0
-
-    @property
-    def witness(self) -> Json | None:
-        """Return the audit's witness if the audit confirmed a violation.
-
-        Otherwise return pair and findings, which `dpwitness.replay` traces again; None without
-        findings.
-        """
-        if self.verdict in _CONFIRMED and self.audit is not None:
-            return self.audit.witness
-        if not self.findings or self.pair is None:
-            return None
-        more = {
-            "kind": "trace",
-            "findings": [f.to_json() for f in self.findings],
-            "runs": self.runs,
-            "primitives": self.primitives,
-        }
-        return build_witness(self, "trace", self.pair, self.claim.parameter, more)
-
-    @property
-    def advice(self) -> str:
-        """Return the recommended next step in one line."""
-        if self.verdict is Verdict.INCONCLUSIVE and self.audit is not None:
-            return "look at the lines that the findings name; more --trials may confirm them"
-        if self.verdict is Verdict.INCONCLUSIVE and not self.findings:
-            return (
-                "dpwitness audit tests the outputs; primitives name functions that draw noise, "
-                "another pair may show more"
-            )
-        if self.verdict is Verdict.INCONCLUSIVE:
-            return "look at the lines that the findings name"
-        return (
-            "no change is needed on this evidence; dpwitness audit tests the outputs, --pairs "
-            "looks at more pairs"
-        )
-
-    def headline(self) -> str:
-        """Return the findings, whether an audit confirmed them, and the number of runs, in one
-        line.
-        """
-        if self.verdict is Verdict.ERROR:
-            return f"ERROR: {self.notes[0] if self.notes else 'no trace'}"
-        kinds = list(dict.fromkeys(f.kind for f in self.findings))
-        found = f"TRACE {', '.join(kinds)}: {self.findings[0].message}" if kinds else ""
-        if self.verdict in _CONFIRMED and self.audit is not None:
-            return f"{self.audit.headline()}; {found} ({self.runs} runs)"
-        if kinds:
-            audit_text = (
-                " and was not confirmed by an audit"
-                if self.audit is not None
-                else ", which was not tried by an audit"
-            )
-            return f"INCONCLUSIVE: {found}{audit_text} ({self.runs} runs)"
-        if self.doubt:
-            return f"INCONCLUSIVE: {self.doubt} ({self._pair_name()}; {self.runs} runs)"
-        return (
-            f"NOT REFUTED: the trace shows no violation on {self._pair_name()} "
-            f"({self.describe_loss()}; {self.runs} runs; no proof over other pairs)"
-        )
-
-    def describe_loss(self) -> str:
-        """Return a description of the composed loss of the trace."""
-        if math.isnan(self.loss):
-            return "the privacy loss of some calls is unknown"
-        delta = self.claim.delta_budget
-        text = f"its calls compose to {self.claim.symbol} = {self.loss:.4g}" + (
-            f" at delta = {delta:g}" if delta else ""
-        )
-        return f"{text}, claimed {self.claim.parameter:.4g}"
-
-    def _pair_name(self) -> str:
-        """Return the name of the pair for a headline."""
-        return (
-            f"the pair '{self.pair.why}'"
-            if self.pair is not None and self.pair.why
-            else "this pair"
-        )
-
-    def to_json(self) -> Json:
-        fields = {
-            "parameter": self.claim.symbol,
-            "findings": [f.to_json() for f in self.findings],
-            "calls": [call.to_json() for call in self.calls],
-            "loss": strict(self.loss),
-            "charged": strict(self.charged),
-            "doubt": self.doubt,
-            "runs": self.runs,
-            "primitives": self.primitives,
-            "epsilon_lower": strict(self.epsilon_lower),
-            "parameter_lower": strict(self.parameter_lower),
-            "audit": self.audit.to_json() if self.audit is not None else None,
-            "pair": self.pair.to_json() if self.pair is not None else None,
-            "seed": self.seed,
-            "confidence": self.confidence,
-        }
-        return claim_document(self, "trace", fields) | {"cpu_seconds": round(self.cpu_seconds, 3)}

@@ -16,17 +16,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from dpwitness.auditors.density.mismatch import Mismatch
 from dpwitness.auditors.density.search import WorstOutput
-from dpwitness.auditors.witnesses.verdicts import Verdict, claim_document, strict
-from dpwitness.auditors.witnesses.witness import ClaimResult, build_witness
+from dpwitness.auditors.witnesses.result import ClaimResult, numbers_of, pair_line
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.wording import figure
 
 SOUND = ("proved", "statistical")
 EVIDENCE = (*SOUND, "numerical", "assumed")
@@ -159,13 +160,15 @@ class CertifyResult(ClaimResult):
         that differs by this amount.
     worst : WorstOutput or None
         For pure DP, the output with the largest loss found.
-    claim, pair, trials, confidence, seed, name, target, mechanism
+    claim, pair, trials, confidence, seed, name, target, subject
         Arguments of `dpwitness.certify`; `trials` is the number of runs that check the sampler.
     notes : tuple of str
         Remarks for the reader.
     seconds : float
         Duration, in seconds.
     """
+
+    kind: ClassVar[str] = "white box"
 
     pair: Pair
     route: str
@@ -185,7 +188,6 @@ class CertifyResult(ClaimResult):
     lower_end: str = "numerical"
     mismatch: Mismatch | None = None
     declared: bool = False
-    mechanism: Any = None
 
     @property
     def evidence(self) -> str:
@@ -195,12 +197,19 @@ class CertifyResult(ClaimResult):
         return grade_of(self.lower_end if self.verdict is Verdict.VIOLATED else self.upper_end)
 
     @property
-    def witness(self) -> Json | None:
-        """Return pair, event and output as JSON, from which `dpwitness.replay` encloses the loss
-        again.
+    def advice(self) -> str:
+        """What to do next, if the claim is not violated."""
+        if self.verdict in (Verdict.CERTIFIED, Verdict.SUPPORTED):
+            return "no change is needed for this pair; --search looks for a worse one"
+        undecided = self.verdict is Verdict.INCONCLUSIVE
+        return "raise --trials, which narrows the enclosure" if undecided else ""
 
-        None unless the claim is violated. The event is {L > `above`}: P(L > t) - e^t P'(L > t)
-        exceeds delta at every t below the lower bound.
+    def _witness_fields(self) -> Json | None:
+        """Return pair and event, from which a replay encloses the loss again; None unless the claim
+        is violated.
+
+        The event is {L > `above`}: P(L > t) - e^t P'(L > t) exceeds delta at every t below the
+        lower bound.
         """
         if self.verdict is not Verdict.VIOLATED:
             return None
@@ -212,13 +221,12 @@ class CertifyResult(ClaimResult):
                 "kind": worst.kind,
                 "loss": strict(worst.loss),
             }
-        more = {
+        return self._claim_witness(self.pair, self.parameter_lower) | {
             "event": {"kind": "loss", "above": strict(self.epsilon_lower), "output": output},
             "description": self.event,
             "route": self.route,
             "trials": self.trials,
         }
-        return build_witness(self, "white box", self.pair, self.parameter_lower, more)
 
     @property
     def event(self) -> str:
@@ -296,30 +304,40 @@ class CertifyResult(ClaimResult):
             )
         return f"ERROR: {self.notes[0] if self.notes else 'no verdict'}"
 
-    def to_json(self) -> Json:
-        fields = {
+    def lines(self, data: Json, *, bits: bool = False) -> list[tuple[str, str]]:
+        rows = [("enclosed", f"{self.name}, claim {self.claim}, relation {self.pair.relation}")]
+        if self.verdict is not Verdict.ERROR:
+            low, high = figure(self.parameter_lower, 7), figure(self.parameter_upper, 7)
+            rows += [
+                (self.claim.symbol, f"at least {low}, at most {high}"),
+                ("route", self.route),
+                ("evidence", self.evidence),
+                ("upper end", self.upper_end),
+                ("density", self.about),
+                (
+                    "how sure",
+                    f"confidence {self.confidence:.12g} for all sampled quantities, "
+                    f"{self.trials:,} runs, seed {self.seed}",
+                ),
+                ("event", self.event),
+            ]
+        return [*rows, pair_line(data["pair"])]
+
+    def _fields(self) -> Json:
+        ends = ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")
+        return {
             "route": self.route,
             "lower_end": self.lower_end,
             "upper_end": self.upper_end,
             "parameter": self.claim.symbol,
-            **{
-                key: strict(getattr(self, key))
-                for key in ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")
-            },
-            "profile": {
-                key: strict(getattr(self, key))
-                for key in ("epsilons", "delta_lower", "delta_upper")
-            },
-            "tradeoff": {
-                key: strict(getattr(self, key)) for key in ("fpr", "tpr_lower", "tpr_upper")
-            },
+            **numbers_of(self, *ends),
+            "profile": numbers_of(self, "epsilons", "delta_lower", "delta_upper"),
+            "tradeoff": numbers_of(self, "fpr", "tpr_lower", "tpr_upper"),
             "pair": self.pair.to_json(),
             "description": self.event,
             "confidence": self.confidence,
-            "seed": self.seed,
             "trials": self.trials,
             "mismatch": self.mismatch.describe() if self.mismatch else "",
             "noticed": self.mismatch.to_json() if self.mismatch else None,
             "declared": self.declared,
         }
-        return claim_document(self, "white box", fields)

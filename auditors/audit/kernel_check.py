@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.statistics.certificate import Part, error_of_counts, partial_bound
-from dpwitness.auditors.witnesses.audit_result import AuditResult
 from dpwitness.auditors.witnesses.recompute import Basis, Cause
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.core.claims import ApproxDP, Claim, exact_text

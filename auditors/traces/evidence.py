@@ -252,3 +252,13 @@ class TraceEvidence:
             data["runs"],
             data["doubt"],
         )
+
+
+def explanations(result: Json) -> tuple[str, ...]:
+    """Return what the traced runs of an audit show, one line for each kind of call and each
+    finding; empty without a readable trace.
+    """
+    try:
+        return TraceEvidence.from_json(result["trace"]).explanation
+    except (KeyError, TypeError, ValueError):
+        return ()

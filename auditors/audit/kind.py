@@ -1,0 +1,445 @@
+"""The kind of black-box audits: facts of their cards, checks of written results, and replay of
+their witnesses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+from dpwitness.auditors.audit.audit import confirm
+from dpwitness.auditors.audit.result import headline_of
+from dpwitness.auditors.events.rule_reader import read_event
+from dpwitness.auditors.events.scores import Score, suggested_score
+from dpwitness.auditors.statistics.certificate import PARTS, certified, certified_point
+from dpwitness.auditors.traces.evidence import explanations
+from dpwitness.auditors.witnesses.facts import (
+    Fact,
+    Facts,
+    claim_facts,
+    claim_of,
+    enclosure,
+    pair_facts,
+    run_facts,
+)
+from dpwitness.auditors.witnesses.kinds import Kind
+from dpwitness.auditors.witnesses.recompute import (
+    BOUND_TOLERANCE,
+    Basis,
+    Cause,
+    Recomputed,
+    describe_causes,
+    is_same,
+    raise_contradiction,
+    raise_damaged,
+    read_part,
+    require_allowed_error,
+    require_field,
+    require_stated_value,
+    require_verdict,
+)
+from dpwitness.auditors.witnesses.replay import Replay, RunOptions
+from dpwitness.auditors.witnesses.verdicts import Verdict, strict
+from dpwitness.auditors.witnesses.witness_reader import (
+    COUNTS,
+    EXTENDED,
+    ON_PAIR,
+    SCORES,
+    read_checked_witness,
+)
+from dpwitness.auditors.workers.trust import PlannedTarget
+from dpwitness.core.claims import Claim, exact_claim
+from dpwitness.core.protocols.mechanism import name_of
+from dpwitness.core.values.json_reader import (
+    TEXT,
+    Json,
+    anything,
+    boolean,
+    integer,
+    nullable,
+    one_of,
+    present,
+    text,
+)
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.wording import beyond, count, dataset, figure, p_value
+from dpwitness.core.values.wording import number as as_number
+
+_MAX_TRACE_LINES = 6
+
+
+def _facts(result: Json) -> Facts:
+    symbol = str(result.get("parameter", "epsilon"))
+    facts = claim_facts(result)
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [
+            Fact("certified", _describe_certified(result, symbol)),
+            Fact("of the best possible", _describe_share_of_limit(result)),
+            Fact(
+                "smallest violation of this event's kind that would have been found",
+                _describe_detectable(result, symbol),
+            ),
+            Fact("how sure", _describe_confidence(result)),
+        ]
+    return [
+        *facts,
+        Fact("budget", _describe_budget(result)),
+        Fact("exact privacy loss", _describe_enclosure(result, symbol)),
+        *pair_facts(result),
+        Fact("event", result.get("description") or ""),
+        Fact("event chosen by", result.get("method") or ""),
+        Fact("tally", _describe_tallies(result)),
+        Fact("causes", describe_causes(result)),
+        Fact("low bits", _describe_bit_level(result)),
+        Fact("pairs tried", _describe_pairs(result, symbol)),
+        Fact("trace", "; ".join(explanations(result)[:_MAX_TRACE_LINES])),
+        *run_facts(result),
+    ]
+
+
+def _describe_enclosure(result: Json, symbol: str) -> str:
+    """Return the white-box enclosure that a suite adds to a black-box result."""
+    found = result.get("enclosure")
+    if not found or "parameter_lower" not in found:
+        return str(found["none"]) if found else ""
+    return f"{symbol} in {enclosure(found)}: {found['route']}; upper end: {found['upper_end']}"
+
+
+def _describe_certified(result: Json, symbol: str) -> str:
+    words = beyond(symbol, result.get("parameter_lower"))
+    if symbol != "epsilon":
+        words += f"; {beyond('epsilon', result.get('epsilon_lower'))} at delta = 0"
+    claim, least = claim_of(result), as_number(result.get("parameter_lower"))
+    if claim is None or least is None or math.isinf(least):
+        return words
+    return f"{words}; {figure(least / claim.parameter)} times the claim"
+
+
+def _describe_share_of_limit(result: Json) -> str:
+    limit, least = as_number(result.get("limit")), as_number(result.get("parameter_lower"))
+    if not limit or least is None:
+        return "the limit is unknown: it needs the exact law of the privacy loss"
+    return (
+        f"{figure(least)} / {figure(limit)} = {least / limit:.1%} of the limit: the median of what "
+        "the best possible test certifies at this number of trials"
+    )
+
+
+def _describe_detectable(result: Json, symbol: str) -> str:
+    found, claim = as_number(result.get("detectable")), claim_of(result)
+    if found is None:
+        return ""
+    if math.isinf(found):
+        return "none: the guesses were too few at this budget; raise the number of trials"
+    times = f" ({figure(found / claim.parameter)} times the claim)" if claim else ""
+    return f"{symbol} = {figure(found)}{times}, with probability 0.9"
+
+
+def _describe_confidence(result: Json) -> str:
+    confidence, p = as_number(result.get("confidence")), as_number(result.get("p_value"))
+    if confidence is None:
+        return ""
+    words = (
+        f"confidence {confidence:.12g}: the certified bound is too high with probability at most "
+        f"{1 - confidence:.6g}"
+    )
+    if p is None:
+        return words
+    return f"{words}; p {p_value(p)}, corrected for all interim looks and all pairs"
+
+
+def _describe_budget(result: Json) -> str:
+    total, allowed = as_number(result.get("trials")), as_number(result.get("requested"))
+    words = f"{count(total)} runs of the mechanism"
+    differ = total is not None and allowed is not None and allowed != total
+    return f"{words} of {count(allowed)} allowed" if differ else words
+
+
+def _describe_tally(tally: dict[str, int] | None) -> str:
+    if not tally:
+        return ""
+    total = tally["correct"] + tally["wrong"]
+    share = f" ({tally['correct'] / total:.4%} of the guesses)" if total else ""
+    sides = "both datasets are guessed" if tally["directions"] == 2 else "one dataset is guessed"
+    return (
+        f"{tally['correct']:,} right{share}, {tally['wrong']:,} wrong, in {tally['rounds']:,} "
+        f"coin flips; {sides}"
+    )
+
+
+def _describe_tallies(result: Json) -> str:
+    """Return the tally of the event, and the tallies of the earlier events, whose rounds were used
+    for training.
+    """
+    own = _describe_tally(result.get("tally"))
+    earlier = [_describe_tally(stage) for stage in (result.get("stages") or [])[:-1]]
+    if not earlier:
+        return own
+    before = (f"before it, for an earlier event: {words}" for words in earlier)
+    return "; ".join([f"{own}, for the event above", *before])
+
+
+def _describe_bit_level(result: Json) -> str:
+    bits = result.get("bit_level")
+    if not bits:
+        return (
+            "not examined: not requested, the outputs are not floating-point numbers, or the audit "
+            "ended early"
+        )
+    verdict = str(bits["verdict"]).replace("_", " ")
+    found = beyond("epsilon", bits.get("epsilon_lower"))
+    own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
+    pair = f"on another pair: {dataset(own['d0'])} and {dataset(own['d1'])}" if own else ""
+    parts = (
+        f"{verdict} (separate from the verdict on values); {found}",
+        pair,
+        bits.get("description") or "",
+        _describe_tally(bits.get("tally")),
+    )
+    return "; ".join(filter(None, parts))
+
+
+def _describe_pairs(result: Json, symbol: str) -> str:
+    pairs = result.get("pairs") or []
+    if len(pairs) < 2:
+        return ""
+    ranked = sorted(pairs, key=lambda each: as_number(each.get("expected")) or 0.0, reverse=True)
+    shown = [
+        f"{each['why']} ({symbol} {figure(each['expected'])}"
+        f"{', confirmed' if each['confirmed'] else ''})"
+        for each in ranked[:5]
+    ]
+    more = [f"and {len(pairs) - 5} more"] if len(pairs) > 5 else []
+    return f"{len(pairs)}, ranked on separate runs: " + "; ".join(shown + more)
+
+
+def _untested(results: list[Json]) -> list[str]:
+    tried = sum(max(1, len(result.get("pairs") or [])) for result in results)
+    others = f"the {tried:,} neighboring pairs" if tried > 1 else "the one neighboring pair"
+    found = [
+        f"Pairs other than {others} on which mechanisms were run; violations smaller than the "
+        "detectable ones, or of another kind, such as a raw value in one of a million outputs."
+    ]
+    without_bits = sum(result.get("bit_level") is None for result in results)
+    if without_bits:
+        found.append(
+            f"The low bits of floating-point outputs, in {without_bits} of {len(results)}: not "
+            "requested, or the outputs are not floating-point numbers."
+        )
+    return found
+
+
+# -- checks of a written result
+
+# fields that are needed to recompute bounds
+_NEEDED = (
+    *("tally", "claim_numbers", "confidence", "parameter_lower", "epsilon_lower", "p_value"),
+    "alpha",
+)
+
+
+def _recompute(result: Json) -> Recomputed:
+    """Check the bounds, p-value and verdict of a black-box audit, and the evidence of its trace."""
+    _check_evidence(result)
+    if "basis" not in result and not all(key in result for key in _NEEDED):
+        claim, lower = claim_of(result), as_number(result.get("parameter_lower"))
+        if claim is not None and lower is not None:
+            why = f"a bound of {lower:.6g} against {claim}"
+            require_verdict(result, Verdict(result["verdict"]), lower > claim.parameter, why)
+        return Recomputed()
+    values: dict[str, float] = {}
+    claim = exact_claim(result["claim"], result["claim_numbers"])
+    lower, error = float(result["parameter_lower"]), 1 - float(result["confidence"])
+    if result.get("basis") is None:
+        require_stated_value(result, "parameter_lower", 0.0)
+    else:
+        basis, event = Basis.from_json(result["basis"]), read_event(result["event"])
+        for alpha in (basis.alpha, *([basis.cells_alpha] if basis.cells else [])):
+            require_allowed_error(result, alpha, error)
+        values["parameter_lower"], values["epsilon_lower"] = basis.bounds(claim, event)
+        if not basis.cells:
+            values["p_value"] = basis.p_value(claim, error)
+        for key, found in values.items():
+            require_stated_value(result, key, found)
+    violated = lower > claim.parameter
+    why = f"a bound of {lower:.6g} against {claim}"
+    require_verdict(result, Verdict(result["verdict"]), violated, why)
+    p_value = float(result["p_value"])
+    has_cells = bool((result.get("basis") or {}).get("cells"))
+    if violated and not has_cells and not p_value <= error * (1 + BOUND_TOLERANCE):
+        raise_contradiction(
+            result,
+            f"a refuted claim has a p-value of at most {error:.6g}, but the document states "
+            f"{p_value:.6g}",
+        )
+    if result.get("bit_level"):
+        _check_bit_level(result, claim, error, values)
+    for cause in result.get("causes", []):
+        named = {"name": f"{result.get('name', '')} ({cause['kind']})"}
+        _check_cause(cause | named | {"guessed": result.get("guessed")}, claim, error)
+    if result["tally"] is not None:
+        _check_tally(result, error)
+    return Recomputed(result["tally"] is not None, values)
+
+
+def _check_evidence(result: Json) -> None:
+    """Check the grade of the evidence, and the verdict, against what a trace shows."""
+    trace, stated = result.get("trace") or {}, result.get("evidence")
+    inconclusive = result["verdict"] == "INCONCLUSIVE"
+    exceeds = bool(trace.get("exceeds"))
+    if exceeds and result["verdict"] == "NOT_REFUTED":
+        right = "INCONCLUSIVE, as its trace exceeds the claim"
+        raise_damaged(result, "verdict", right, result["verdict"])
+    if trace.get("verdict") == "SUPPORTED" and (
+        exceeds or trace.get("doubt") or not trace.get("calls") or trace.get("findings")
+    ):
+        raise_damaged(
+            result,
+            "trace",
+            "VIOLATED or INCONCLUSIVE, as its calls do not account for the outputs within the "
+            "claim",
+            "SUPPORTED",
+        )
+    doubted = any(finding.get("kind") == "ACCOUNT" for finding in trace.get("findings") or [])
+    assumed = inconclusive and (exceeds or (doubted and stated == "assumed"))
+    if stated is not None:
+        require_field(result, "evidence", "assumed" if assumed else "statistical", stated)
+
+
+def _check_tally(result: Json, error: float) -> None:
+    """Check the counts of the last interim look: their error probability, and the certified point.
+
+    The bound itself is not compared, because an earlier look may have certified more.
+    """
+    alpha, counts = float(result["alpha"]), read_part(result["tally"]).tally
+    if alpha > 0:
+        require_allowed_error(result, alpha, error)
+    has_guesses = counts.correct + counts.wrong and alpha > 0
+    right = strict(asdict(certified_point(counts, alpha))) if has_guesses else None
+    if "certified_point" in result and not is_same(result["certified_point"], right):
+        raise_damaged(result, "certified_point", right, result["certified_point"])
+
+
+def _check_bit_level(result: Json, claim: Claim, error: float, values: dict[str, float]) -> None:
+    """Check the bound and verdict of the bit level."""
+    level: Json = {
+        "name": f"{result.get('name', '')} (bit level)",
+        "guessed": result.get("guessed"),
+    } | result["bit_level"]
+    counts, found, refuted = level.get("tally"), 0.0, False
+    if counts is not None:
+        tally, alpha = read_part(counts).tally, float(level["alpha"])
+        require_allowed_error(result, alpha, error)
+        numbers = (tally.correct, tally.wrong, tally.rounds, alpha, tally.directions, level["lost"])
+        found = float(certified(claim.at_delta, *numbers))
+        refuted = float(certified(claim, *numbers)) > claim.parameter
+    require_stated_value(level, "epsilon_lower", found)
+    why = f"a bound of {found:.6g} against {claim}"
+    require_verdict(level, Verdict(level["verdict"]), refuted, why)
+    values["bit_level.epsilon_lower"] = found
+
+
+def _check_cause(data: Json, claim: Claim, error: float) -> None:
+    """Check the bound and verdict of a cause of a violation."""
+    cause = Cause.from_json(data)
+    require_allowed_error(data, cause.alpha * PARTS, error)
+    lower = cause.judged(claim).lower
+    require_stated_value(data, "parameter_lower", lower)
+    why = f"a bound of {lower:.6g} against {claim}"
+    require_verdict(data, cause.verdict, lower > claim.parameter, why)
+
+
+def _headline(result: Json) -> str | None:
+    """Return the headline that the numbers of a result give; None if a number is missing."""
+    lower, confidence, detectable = (
+        as_number(result.get(key)) for key in ("parameter_lower", "confidence", "detectable")
+    )
+    claim, notes = claim_of(result), result.get("notes") or []
+    if claim is None or lower is None or confidence is None or detectable is None:
+        return None
+    note = str(notes[0]) if notes else ""
+    return headline_of(claim, Verdict(result["verdict"]), lower, confidence, detectable, note)
+
+
+# -- replay
+
+
+def _replay(case: Replay, mechanism: Any, options: RunOptions) -> tuple[Any, str, tuple[str, ...]]:
+    """Test the event of a witness again, on fresh runs."""
+    with case.naming():
+        witness = read_checked_witness(case.raw, case.file, case.trust.resolve_class)
+        claims = case.claim_notes(witness.pair, witness.claim, mechanism)
+    assert witness.event is not None
+    result = confirm(
+        mechanism,
+        witness.event,
+        claim=witness.claim,
+        pair=witness.pair,
+        trials=options.runs(witness.rounds),
+        confidence=options.confidence,
+        seed=options.seed,
+        executor=options.executor,
+        progress=options.progress,
+        scores=_recorded_scores(case, mechanism),
+        name=case.mechanism_name(mechanism),
+        target=case.target_record(mechanism),
+    )
+    return result, witness.describe(), claims
+
+
+def _recorded_scores(case: Replay, mechanism: Any) -> tuple[Score, ...]:
+    """Return the recorded scores, whose columns the event refers to."""
+    found, remaining_scores = [], list(case.scores)
+    for recorded in case.raw.get("scores", []):
+        keys = tuple(recorded["keys"])
+        if recorded["suggested"]:
+            own = suggested_score(mechanism)
+            if own is None:
+                raise InvalidArgument(
+                    "replay: mechanism must have features(outputs), which the event of the "
+                    f"witness uses; {name_of(mechanism)} has none"
+                )
+            found.append(replace(own, keys=keys))
+            continue
+        score = remaining_scores.pop(0)
+        if isinstance(score, PlannedTarget):
+            score = Score(recorded["name"], score.load(), recorded["target"])
+        found.append(replace(score, keys=keys))
+    return tuple(found)
+
+
+KIND = Kind(
+    name="black box",
+    facts=_facts,
+    untested=_untested,
+    headline=_headline,
+    fields={
+        "trace": nullable(
+            present(
+                {
+                    "pair": text(TEXT),
+                    "claimed": nullable(EXTENDED),
+                    "loss": nullable(EXTENDED),
+                    "exceeds": boolean,
+                    "runs": integer(),
+                    "doubt": text(TEXT),
+                }
+            )
+        )
+    },
+    recompute=_recompute,
+    read=read_checked_witness,
+    witness=(
+        {"scores": SCORES},
+        ON_PAIR
+        | {
+            "level": one_of("value", "bit"),
+            "event": anything,
+            "description": text(200_000),
+            "trials": integer(1, 10**12),
+            "counts": COUNTS,
+        },
+    ),
+    replay=_replay,
+)

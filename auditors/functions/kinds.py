@@ -1,0 +1,515 @@
+"""Kinds of audits of functions: stability, accountants and metamorphic relations. Facts of their
+cards, checks of written results, and replay of their witnesses, whose inputs are run again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dpwitness.auditors.functions.accounting.audit import compare_at
+from dpwitness.auditors.functions.accounting.games import GAMES
+from dpwitness.auditors.functions.accounting.search import question_of, read_point
+from dpwitness.auditors.functions.declared_targets import (
+    DeclaredAccountant,
+    DeclaredRelations,
+    DeclaredTransformation,
+    library_notes,
+)
+from dpwitness.auditors.functions.metamorphic.audit import RELATIONS, check_relation
+from dpwitness.auditors.functions.stability.audit import map_values
+from dpwitness.auditors.functions.stability.inputs.spaces import space_of
+from dpwitness.auditors.functions.stability.metrics import Exact, Incomparable, metric_named
+from dpwitness.auditors.functions.stability.randomized import STATE, LawTest, is_kept, try_pairs
+from dpwitness.auditors.functions.stability.result import (
+    StabilityResult,
+    concluded,
+    format_number,
+    read_number,
+    written,
+)
+from dpwitness.auditors.functions.stability.search import (
+    ABORTS,
+    EXCEEDS,
+    LAW,
+    RAISES,
+    ROUNDING,
+    Comparison,
+    Failure,
+    Found,
+    Search,
+    applier,
+)
+from dpwitness.auditors.witnesses.facts import Fact, Facts, pair_facts, run_facts
+from dpwitness.auditors.witnesses.kinds import Kind, Measure
+from dpwitness.auditors.witnesses.recompute import Recomputed, raise_contradiction, raise_damaged
+from dpwitness.auditors.witnesses.replay import Replay, RunOptions
+from dpwitness.auditors.witnesses.result import named
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.witnesses.witness_reader import EXTENDED, FUNCTION, either
+from dpwitness.auditors.workers.trust import Trust
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import (
+    Json,
+    anything,
+    items,
+    listing,
+    nullable,
+    number,
+    one_of,
+    text,
+)
+from dpwitness.core.values.validation import InvalidArgument, require_one_of
+from dpwitness.core.values.wording import count, dataset, figure
+from dpwitness.mechanisms.wrappers.programs.declared import declarations
+from dpwitness.mechanisms.wrappers.programs.target import Target
+
+_UNPROVED = "no change is needed on this evidence, which does not prove the claim"
+_SAME_INPUTS = "on the same inputs"
+
+# -- stability
+
+
+def _stability_facts(result: Json) -> Facts:
+    facts = [
+        Fact("metrics", f"{result.get('input_metric', '')} to {result.get('output_metric', '')}"),
+        Fact("audited distances", ", ".join(figure(d) for d in result.get("audited") or [])),
+    ]
+    if result.get("finding"):
+        outputs = result.get("outputs") or []
+        apart = figure(result.get("distance"), 17)
+        facts += [
+            Fact(
+                "the map allows",
+                f"{figure(result.get('bound'), 17)} at d_in = {figure(result.get('d_in'))}",
+            ),
+            Fact(
+                "the outputs are apart by",
+                apart if result.get("measured_exact") else "an error, no number",
+            ),
+            *(Fact(f"output {i}", _describe_output(each)) for i, each in enumerate(outputs)),
+            *pair_facts(result),
+        ]
+    budget = f"{count(result.get('compared'))} pairs of {count(result.get('runs'))} inputs"
+    return [
+        *facts,
+        Fact("largest ratio to the map", figure(result.get("ratio"), 8)),
+        Fact("budget", budget),
+        *run_facts(result),
+    ]
+
+
+def _describe_output(outcome: Json) -> str:
+    """Return an output, or the error in its place, in short."""
+    if "error" in outcome:
+        return f"{outcome['error']}: {str(outcome.get('text', ''))[:300]}"
+    return dataset(outcome.get("value", outcome.get("text")))
+
+
+_VERDICTS = {
+    EXCEEDS: ("VIOLATED", "SUSPECT"),
+    LAW: ("VIOLATED", "SUSPECT"),
+    ROUNDING: ("INCONCLUSIVE",),
+    RAISES: ("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
+    ABORTS: ("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
+    "": ("NOT_REFUTED", "ERROR"),
+}
+
+
+def _recompute_stability(result: Json) -> Recomputed:
+    """Check that distance and verdict follow from the outputs."""
+    finding, verdict = str(result.get("finding")), result["verdict"]
+    require_one_of("finding", finding, _VERDICTS, f"result {result.get('name', '')!r}")
+    if verdict not in _VERDICTS[finding]:
+        raise_damaged(result, "verdict", " or ".join(_VERDICTS[finding]), verdict)
+    outputs = result.get("outputs") or []
+    if not finding or any("text" in each and "error" not in each for each in outputs):
+        return Recomputed()
+    sides = [
+        Failure(str(each["error"]), str(each.get("text", "")))
+        if "error" in each
+        else from_jsonable(each.get("value"), "outputs")
+        for each in outputs
+    ]
+    bound, metric = (
+        read_number(result.get("bound_exact")),
+        metric_named(result.get("output_metric"), "output_metric", "result"),
+    )
+    if bound is None or len(sides) != 2:
+        raise_contradiction(result, "it needs two outputs and bound_exact")
+    try:
+        found = Comparison(metric, {1: bound}).excess(sides[0], sides[1], 1)
+    except Incomparable:
+        found = None
+    kind = found.kind if found else ""
+    if finding == LAW and kind == EXCEEDS and LawTest.from_json(result.get("law") or {}).refuted:
+        kind = LAW
+    right = (kind, written(found.measured)) if found else ("", None)
+    recorded = (finding, result.get("measured_exact"))
+    if right != recorded:
+        raise_contradiction(result, f"finding and measured_exact must be {right}, got {recorded}")
+    return Recomputed(finding in (EXCEEDS, LAW))
+
+
+# -- accountants
+
+
+def _accountant_facts(result: Json) -> Facts:
+    loosest = result.get("loosest") or {}
+    facts = [Fact("mechanism", str(result.get("mechanism", "")))]
+    if result.get("verdict") != Verdict.ERROR.value:
+        facts += [
+            Fact("parameters", _describe_point(result.get("at")), code=True),
+            Fact(f"{result.get('returns')} of the accountant", figure(result.get("figure"), 17)),
+            Fact("exact figure, a rigorous lower bound", figure(result.get("exact"), 17)),
+        ]
+    if loosest:
+        both = f"{figure(loosest.get('figure'), 8)}, exact {figure(loosest.get('exact'), 8)}"
+        facts.append(Fact("loosest figure", f"{both} at {_describe_point(loosest.get('at'))}"))
+    failed = f", {count(result['failed'])} calls failed" if result.get("failed") else ""
+    budget = f"{count(result.get('compared'))} figures compared{failed}"
+    return [*facts, Fact("budget", budget), *run_facts(result)]
+
+
+def _describe_point(at: object) -> str:
+    """Return the parameters of a figure as text."""
+    found = at.items() if isinstance(at, Mapping) else ()
+    return ", ".join(f"{key} = {value}" for key, value in found)
+
+
+def _recompute_accountant(result: Json) -> Recomputed:
+    """Check by exact arithmetic whether the figure is too low."""
+    verdict = result["verdict"]
+    if verdict not in ("VIOLATED", "NOT_REFUTED", "ERROR"):
+        raise_contradiction(result, f"an accountant cannot have the verdict {verdict}")
+    if (
+        verdict == "ERROR"
+        or result.get("mechanism") in GAMES
+        or not isinstance(result.get("figure"), int | float)
+    ):
+        return Recomputed()
+    question, _ = question_of(
+        lambda: math.nan, result.get("mechanism"), result.get("returns"), result.get("parameters")
+    )
+    at = read_point(result.get("at") or {})
+    if question.violated(float(result["figure"]), at) is not (verdict == "VIOLATED"):
+        raise_contradiction(
+            result, f"verdict {verdict} contradicts the figure {result['figure']!r}"
+        )
+    return Recomputed(verdict == "VIOLATED")
+
+
+# -- metamorphic relations
+
+
+def _metamorphic_facts(result: Json) -> Facts:
+    facts = [Fact("relation", str(result.get("claim", "")))]
+    if result.get("finding"):
+        error = result.get("error")
+        facts += [
+            Fact("finding", str(result["finding"])),
+            *(
+                Fact(f"{side} {i}", dataset(each), code=True)
+                for side, field in (("input", "case"), ("output", "outputs"))
+                for i, each in enumerate(result.get(field) or [])
+            ),
+            Fact(
+                "probability of a false finding",
+                figure(error, 3) if error else "0: an exact comparison",
+            ),
+        ]
+    return [*facts, Fact("budget", f"{count(result.get('tried'))} cases"), *run_facts(result)]
+
+
+# -- replay
+
+
+def _function(found: Any) -> Any:
+    """Return the function of a witness. Raise InvalidArgument unless it can be called."""
+    if not callable(found):
+        raise InvalidArgument(f"replay: target must be a function, got {type(found).__name__}")
+    return found
+
+
+def _replay_figure(
+    case: Replay, mechanism: Any, options: RunOptions
+) -> tuple[Any, str, tuple[str, ...]]:
+    """Call the accountant of a witness at the recorded parameters again, and compare the figure
+    with the exact one again.
+    """
+    raw, name = case.raw, case.mechanism_name(mechanism)
+    with case.naming():
+        declared = isinstance(mechanism, Target)
+        result = compare_at(
+            DeclaredAccountant.of(mechanism) if declared else _function(mechanism),
+            raw["mechanism"],
+            raw["returns"],
+            raw["parameters"],
+            raw["at"],
+            raw["seed"],
+            name,
+        )
+    return result, "replay of an accountant witness: the figure was computed again", ()
+
+
+def _replay_relation(
+    case: Replay, mechanism: Any, options: RunOptions
+) -> tuple[Any, str, tuple[str, ...]]:
+    """Run the relation of a witness again, on the recorded case."""
+    raw, name = case.raw, case.mechanism_name(mechanism)
+    relation, resolve = raw["relation"], case.trust.resolve_class
+    with case.naming():
+        require_one_of("relation", relation, RELATIONS, "replay")
+        inputs = tuple(
+            from_jsonable(item, f"case[{i}]", resolve) for i, item in enumerate(raw["case"])
+        )
+        chosen = {"seed": options.seed, "output_metric": raw.get("output_metric")}
+        subject = _declared_subject(mechanism, relation)
+        try:
+            result = check_relation(relation, subject, [inputs], chosen, name)
+        except InvalidArgument:
+            raise
+        except Exception as error:  # the user's function may raise anything on the file's data
+            raise InvalidArgument(
+                f"replay: {name} could not be run: {type(error).__name__}: {str(error)[:300]}"
+            ) from error
+    return result, "replay of a metamorphic witness: the recorded case was run again", ()
+
+
+def _declared_subject(mechanism: Any, relation: str) -> Any:
+    """Return the function of a witness of this relation; if the witness names an entry of TARGETS,
+    the function in that entry.
+    """
+    if not isinstance(mechanism, Target):
+        return mechanism
+    known = declarations(
+        mechanism.file, mechanism.python, mechanism.time_limit, mechanism.memory_limit
+    )
+    if mechanism.name not in known:
+        return mechanism
+    found, key = DeclaredRelations(mechanism, known[mechanism.name]), RELATIONS[relation].subject
+    if key not in found.declaration:
+        raise InvalidArgument(
+            f"replay: {mechanism.name} must declare {key!r} in TARGETS, as it did when the "
+            "witness was written"
+        )
+    return found.subject(key)
+
+
+def _replay_pair(
+    case: Replay, mechanism: Any, options: RunOptions
+) -> tuple[Any, str, tuple[str, ...]]:
+    """Run the inputs of a stability witness again."""
+    with case.naming():
+        result = _inputs_again(case.raw, mechanism, case.trust, case.mechanism_name(mechanism))
+    return result, "replay of a stability witness: both inputs were run again", ()
+
+
+def _inputs_again(raw: Json, mechanism: Any, trust: Trust, name: str) -> StabilityResult:
+    """Return the result of the recorded inputs. Raise InvalidArgument if they are not in the space
+    at the recorded distance.
+    """
+    begin = time.monotonic()
+    if isinstance(mechanism, Target):
+        transformation, name = DeclaredTransformation.of(mechanism), mechanism.name
+    else:
+        transformation = _function(mechanism)
+    first, second = (
+        from_jsonable(each, f"inputs[{i}]", trust.resolve_class)
+        for i, each in enumerate(raw["inputs"])
+    )
+    d_in = read_number(raw["d_in"])
+    _check_inputs(raw, first, second, d_in)
+    stability_map, notes = _recorded_map(raw, transformation, trust)
+    bounds, skipped = map_values(stability_map, [d_in])
+    search = Search(
+        applier(transformation),
+        Comparison(metric_named(raw["output_metric"], "output_metric", "replay"), bounds),
+        math.inf,
+    )
+    law = None
+    if raw["finding"] == LAW:
+        seen, law, problem = try_pairs(search, [(first, second, d_in)], np.random.default_rng())
+        search.pairs = 1
+    else:
+        seen, problem = _run_twice(search, first, second, d_in)
+        if seen is not None and is_kept(seen, search.apply, search.comparison):
+            seen, problem = None, STATE
+    fields: dict[str, Any] = {
+        "name": name,
+        "skipped": skipped,
+        **{key: raw[key] for key in ("input_metric", "output_metric", "space", "seed")},
+        "audited": (d_in,),
+        "target": named(mechanism),
+        "subject": mechanism,
+        "stability_map": stability_map,
+        "randomized": raw["finding"] == LAW,
+        "law": law,
+    }
+    visible_errors = raw["verdict"] != "INCONCLUSIVE"
+    seconds = time.monotonic() - begin
+    result = concluded(seen, problem, search, visible_errors, seconds, fields, notes)
+    # a replay does not confirm that the library claims the map
+    if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:
+        return replace(result, verdict=Verdict.SUSPECT)
+    return result
+
+
+def _run_twice(search: Search, first: Any, second: Any, d_in: Any) -> tuple[Found | None, str]:
+    """Return what two runs of both inputs show, and why they show nothing certain; an empty text if
+    they agree.
+    """
+    outcomes = [search.apply([first, second]) for _ in range(2)]
+    one, two = (search.comparison.excess(left, right, d_in) for left, right in outcomes)
+    search.inputs, search.pairs = 2, 1
+    search.incomparable = int(one is None and bool(search.comparison.incomparable))
+    if (one is None) is not (two is None) or (one and two and one.measured != two.measured):
+        return (
+            None,
+            "two runs on one input have different outcomes: the transformation must be "
+            "deterministic",
+        )
+    return None if one is None else Found(first, second, d_in, tuple(outcomes[0]), one), ""
+
+
+def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> None:
+    """Raise InvalidArgument unless the inputs lie in the recorded space, at most at the recorded
+    distance.
+    """
+    metric = metric_named(raw["input_metric"], "input_metric", "replay")
+    if raw["space"] is not None:
+        space = space_of(raw["space"], "space")
+        for i, dataset in enumerate((first, second)):
+            if not space.contains(dataset):
+                raise InvalidArgument(f"inputs[{i}] must belong to the recorded space")
+    try:
+        distance = metric.measure(first, second, strict=True)
+    except Incomparable as error:
+        raise InvalidArgument(
+            f"inputs must have a {raw['input_metric']} distance: {error}"
+        ) from None
+    if d_in is None or not 0 < d_in < math.inf or distance > d_in**metric.root:
+        raise InvalidArgument(
+            f"inputs must be at most d_in = {raw['d_in']} apart ({raw['input_metric']}), "
+            f"they are {format_number(distance)} apart"
+        )
+
+
+def _recorded_map(
+    raw: Json, transformation: Any, trust: Trust
+) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
+    """Return the map of the declaration, or else the recorded function, or else the recorded value,
+    with a note.
+    """
+    if isinstance(transformation, DeclaredTransformation):
+        return transformation.stability_map, library_notes(transformation.target)
+    if raw["map"] is not None:
+        found = trust.plan(raw["map"], "map").load()
+        if not callable(found):
+            raise InvalidArgument(f"map must name a function, got {raw['map']['target']}")
+        return found, ()
+    bound = read_number(raw["bound"])
+    return lambda _: bound, (
+        f"the map is not importable: the recorded value {raw['bound']} was used",
+    )
+
+
+_FUNCTION_KIND: dict[str, Any] = {"draws": False, "again": _SAME_INPUTS}
+
+STABILITY = Kind(
+    name="stability",
+    facts=_stability_facts,
+    advice={
+        Verdict.VIOLATED.value: (
+            "noise scaled to this map is too small: raise the map at least by the ratio below, or "
+            "repair the transformation."
+        ),
+        Verdict.NOT_REFUTED.value: f"{_UNPROVED}; a ratio near 1 shows that the map is tight.",
+        Verdict.INCONCLUSIVE.value: (
+            "decide whether errors are visible, and round the map up: see the notes."
+        ),
+    },
+    untested=lambda results: [
+        "Inputs other than those that the search of a stability audit tried."
+    ],
+    topic="sensitivity",
+    rule="STABILITY",
+    measure=Measure("ratio", "ratio", "ratio", "ratio", "{ratio} of the map"),
+    recompute=_recompute_stability,
+    witness=(
+        {},
+        {
+            "finding": one_of(EXCEEDS, LAW, ROUNDING, RAISES, ABORTS),
+            "map": nullable(FUNCTION),
+            "space": nullable(items(anything)),
+            "input_metric": text(400, empty=False),
+            "output_metric": text(400, empty=False),
+            "d_in": text(1000, empty=False),
+            "bound": text(1000, empty=False),
+            "inputs": listing(anything, 2, 2),
+            "outputs": listing(items(anything), 2, 2),
+            "verdict": one_of("VIOLATED", "SUSPECT", "INCONCLUSIVE"),
+        },
+    ),
+    replay=_replay_pair,
+    **_FUNCTION_KIND,
+)
+ACCOUNTANT = Kind(
+    name="accountant",
+    facts=_accountant_facts,
+    advice={
+        Verdict.VIOLATED.value: (
+            "noise calibrated with this figure is too small: repair the accountant, and compute "
+            "the figures of past releases again."
+        ),
+        Verdict.NOT_REFUTED.value: f"{_UNPROVED}: more time searches more parameters.",
+    },
+    untested=lambda results: ["Parameters of accountants other than those that the search tried."],
+    topic="accounting",
+    rule="ACCOUNTANT",
+    measure=Measure("{returns}", "figure", "figure", "figure", "{figure}, exact {exact}"),
+    recompute=_recompute_accountant,
+    witness=(
+        {},
+        {
+            "mechanism": text(100, empty=False),
+            "returns": text(20, empty=False),
+            "parameters": items(text(200)),
+            "at": items(either(list, listing(number(), 1, 100), number())),
+            "figure": EXTENDED,
+            "exact": EXTENDED,
+        },
+    ),
+    replay=_replay_figure,
+    **_FUNCTION_KIND,
+)
+METAMORPHIC = Kind(
+    name="metamorphic",
+    facts=_metamorphic_facts,
+    advice={
+        Verdict.VIOLATED.value: "repair the function, or do not claim this relation.",
+        Verdict.NOT_REFUTED.value: f"{_UNPROVED}.",
+    },
+    untested=lambda results: [
+        "Inputs of metamorphic relations other than those that were tried; leaks that keep to the "
+        "relations."
+    ],
+    topic="accounting",
+    rule="METAMORPHIC",
+    witness=(
+        {"output_metric": text(400)},
+        {
+            "relation": text(100, empty=False),
+            "case": listing(anything, 1, 2),
+            "finding": text(20_000),
+            "error": number(lambda v: 0 <= v < 1, "a number in [0, 1)"),
+        },
+    ),
+    replay=_replay_relation,
+    **_FUNCTION_KIND,
+)

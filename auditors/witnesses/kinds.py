@@ -1,0 +1,185 @@
+"""Kinds of audits: all that reports, witness files and replays know about the results of a kind.
+
+A kind is declared once, beside its audit. Readers of written results ask `kind_of` and name no kind
+themselves. A new kind of audit is one file with a `Result` and a `Kind`, which `register` makes
+known; the kinds of this package are found by the table below, so that only those in use are loaded.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from dpwitness.auditors.witnesses.facts import Facts
+from dpwitness.auditors.witnesses.recompute import Recomputed, unchecked
+from dpwitness.core.values.json_reader import Json, Rule
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.wording import figure, number
+
+
+class Measure(NamedTuple):
+    """The measured number of a result without a certified parameter: the fields of the number and
+    of the two ends of its interval. Its symbol and its form in a table name fields in braces.
+    """
+
+    symbol: str
+    shown: str
+    low: str
+    high: str
+    words: str
+
+    def fill(self, form: str, result: Json) -> str:
+        """Return a form with the fields of a result in place of their names."""
+        fields = {key: figure(v, 6) if number(v) is not None else v for key, v in result.items()}
+        return form.format_map(defaultdict(lambda: "-", fields))
+
+
+def _no_facts(result: Json) -> Facts:
+    return []
+
+
+def _no_findings(result: Json) -> list[tuple[str, str]]:
+    return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of audit.
+
+    Attributes
+    ----------
+    name : str
+        The field ``kind`` of results and of witnesses.
+    facts : callable
+        Facts of the card of a result in JSON.
+    table : callable or None
+        Table below the facts of a card: header and rows of plain text, or None without rows.
+    advice : dict
+        What to do by verdict, where a card says something else than for a black-box audit.
+    untested : callable
+        Sentences on what audits of this kind do not test, from their results in a report.
+    topic : {"outputs", "sensitivity", "accounting", "utility"}
+        Part of an evidence sheet.
+    certifies : bool
+        Whether a result may have the verdict CERTIFIED or SUPPORTED.
+    rule : str
+        Rule that a violated result breaks.
+    suspicion : str
+        Rule that findings break without a violation; empty if the kind has no such findings.
+    findings : callable
+        Text and place, ``FILE:LINE`` or empty, of each finding of `suspicion`.
+    measure : Measure or None
+        Measured number of a result that certifies no parameter.
+    headline : callable or None
+        Headline that follows from the numbers of a result.
+    fields : dict
+        Rules of the kind's own fields in a written result.
+    recompute : callable
+        Checks that bounds and verdict of a result in JSON follow from its own numbers. Raises
+        InvalidArgument if they contradict each other.
+    read : callable or None
+        Reads and checks a witness from its JSON, the name of its file, and a resolver of classes,
+        before its target is looked for.
+    witness : tuple of dict, or None
+        Rules of the optional and of the required fields of witnesses, in addition to the fields of
+        all kinds; None for a kind without witnesses.
+    replay : callable or None
+        ``replay(case, subject, options)`` runs a witness again: a `replay.Replay`, the mechanism or
+        function, and `replay.RunOptions`. Returns the result, a note on what was replayed, and
+        notes on the claim.
+    again : str
+        How a replay obtains the verdict.
+    runs : bool
+        Whether a replay runs the target of the witness.
+    draws : bool
+        Whether a replay depends on a seed and a confidence.
+    least_confidence : float
+        Least default confidence of a replay: the author of the witness chose the recorded one.
+    """
+
+    name: str
+    facts: Callable[[Json], Facts] = _no_facts
+    table: Callable[[Json], tuple[Sequence[str], list[list[str]]] | None] = lambda result: None
+    advice: Mapping[str, str] = field(default_factory=dict)
+    untested: Callable[[list[Json]], list[str]] = lambda results: []
+    topic: str = "outputs"
+    certifies: bool = False
+    rule: str = "VALUE"
+    suspicion: str = ""
+    findings: Callable[[Json], list[tuple[str, str]]] = _no_findings
+    measure: Measure | None = None
+    headline: Callable[[Json], str | None] = lambda result: None
+    fields: Mapping[str, Rule] = field(default_factory=dict)
+    recompute: Callable[[Json], Recomputed] = unchecked
+    read: Callable[[Json, str], Any] | None = None
+    witness: tuple[Mapping[str, Rule], Mapping[str, Rule]] | None = None
+    replay: Callable[[Any, Any, Any], tuple[Any, str, tuple[str, ...]]] | None = None
+    again: str = "with fresh randomness"
+    runs: bool = True
+    draws: bool = True
+    least_confidence: float = 0.99
+
+
+# name -> module and constant of the kind
+_MODULES = {
+    "claim": "proofs_checks.engine.finding:KIND",
+    "black box": "auditors.audit.kind:KIND",
+    "white box": "auditors.density.kind:KIND",
+    "trace": "auditors.traces.kind:KIND",
+    "canaries": "auditors.canaries.kind:KIND",
+    "checks": "auditors.checks.runner:KIND",
+    "sensitivity": "auditors.functions.bounds.sensitivity:KIND",
+    "utility": "auditors.functions.bounds.utility:KIND",
+    "stability": "auditors.functions.kinds:STABILITY",
+    "accountant": "auditors.functions.kinds:ACCOUNTANT",
+    "metamorphic": "auditors.functions.kinds:METAMORPHIC",
+}
+_KINDS: dict[str, Kind] = {}
+_UNKNOWN = Kind(name="")
+
+
+def register(kind: Kind) -> Kind:
+    """Make a kind of audit known to reports, witness files and replays, and return it."""
+    _KINDS[kind.name] = kind
+    return kind
+
+
+def kind_named(name: Any) -> Kind | None:
+    """Return the kind of this name; None if there is none."""
+    if not isinstance(name, str):
+        return None
+    if name in _MODULES and name not in _KINDS:
+        module, _, constant = _MODULES[name].partition(":")
+        register(getattr(import_module(f"dpwitness.{module}"), constant))
+    return _KINDS.get(name)
+
+
+def kind_of(result: Json) -> Kind:
+    """Return the kind of a result in JSON; a kind without facts and checks if it is unknown."""
+    return kind_named(result.get("kind")) or _UNKNOWN
+
+
+def witness_kinds() -> list[str]:
+    """Return the names of the kinds that may have witnesses."""
+    kinds = (kind_named(name) for name in {**_MODULES, **_KINDS})
+    return [kind.name for kind in kinds if kind is not None and kind.witness is not None]
+
+
+def recompute_bounds(result: Json) -> Recomputed:
+    """Recompute the bounds and the verdict of a result in JSON from its own numbers.
+
+    Raises InvalidArgument if a stated bound or verdict contradicts the numbers, or the numbers
+    cannot be read.
+    """
+    name = f"result {result.get('name', '')!r}"
+    try:
+        return kind_of(result).recompute(result)
+    except InvalidArgument as error:
+        text = str(error)
+        raise InvalidArgument(text if text.startswith("result ") else f"{name}: {text}") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        what = f"has no {error}" if isinstance(error, KeyError) else str(error)
+        raise InvalidArgument(f"{name} cannot be read: {what}") from None

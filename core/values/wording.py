@@ -1,0 +1,188 @@
+"""Numbers, times and datasets of a result's JSON as short texts, and the entries in which two
+datasets differ.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dpwitness.core.values.json_codec import from_jsonable
+from dpwitness.core.values.json_reader import Json
+
+SHOWN_ENTRIES = 8  # entries shown of a long dataset
+
+
+def number(value: Any) -> float | None:
+    """Return a number of a result's JSON as a float, including the words "inf", "-inf" and "nan";
+    None for other values.
+    """
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    return float(value) if value in ("inf", "-inf", "nan") else None
+
+
+def figure(value: Any, digits: int = 4) -> str:
+    """Format a number with `digits` significant digits; "-" for a missing number or nan."""
+    found = number(value)
+    if found is None or math.isnan(found):
+        return "-"
+    if math.isinf(found):
+        return "infinity" if found > 0 else "-infinity"
+    return f"{found:.{digits}g}"
+
+
+def format_times(seconds: Any, cpu_seconds: Any) -> str:
+    """Format a duration and a CPU time: ``12.3 s, 20.1 CPU s``; a missing or unknown number is left
+    out.
+    """
+    found = ((number(seconds), "s"), (number(cpu_seconds), "CPU s"))
+    return ", ".join(f"{figure(value, 3)} {unit}" for value, unit in found if value)
+
+
+def beyond(symbol: Any, value: Any, digits: int = 4) -> str:
+    """Format a lower bound of a parameter: ``epsilon > 1.2``, or "no finite epsilon holds" for an
+    infinite bound.
+    """
+    found = number(value)
+    return (
+        f"no finite {symbol} holds"
+        if found is not None and math.isinf(found) and found > 0
+        else f"{symbol} > {figure(value, digits)}"
+    )
+
+
+def p_value(p: float) -> str:
+    """Format a p-value after its symbol: ``= 0.01``, or ``< 1e-99``."""
+    return f"= {p:.3g}" if p > 1e-99 else "< 1e-99"
+
+
+def count(value: Any) -> str:
+    """Format a count with thousands separators; "-" for a missing number."""
+    found = number(value)
+    return "-" if found is None else f"{int(found):,}"
+
+
+def dataset(value: Any) -> str:
+    """Format a dataset from its JSON form (`dpwitness.core.values.json_codec`); long datasets are
+    truncated and show their size.
+
+    Examples
+    --------
+    >>> dataset({"$type": "array", "dtype": "<f8", "shape": [2], "value": [0.0, 1.5]})
+    '[0, 1.5]'
+    """
+    if isinstance(value, dict) and value.get("$type") == "array":
+        shape = value["shape"]
+        if not shape:
+            return _format_entry(value["value"][0])
+        return _format_entries(
+            value["value"], "[]", "" if len(shape) == 1 else f"shape {'x'.join(map(str, shape))}"
+        )
+    if isinstance(value, dict) and value.get("$type") == "object":
+        inside = ", ".join(f"{name}={dataset(field)}" for name, field in value["fields"].items())
+        return f"{value['class'].rpartition(':')[2]}({inside})"
+    if isinstance(value, dict) and value.get("$type") == "tuple":
+        return _format_entries(value["value"], "()")
+    if isinstance(value, dict) and value.get("$type") == "masked":
+        return f"masked {dataset(value['data'])}, mask {dataset(value['mask'])}"
+    if isinstance(value, dict) and value.get("$type") == "structured":
+        return f"({', '.join(f'{name}={dataset(column)}' for name, column in value['columns'])})"
+    if isinstance(value, dict) and value.get("$type") == "frame":
+        return _format_entries(rows_of(value), "[]", f"a {value['library']} frame")
+    if isinstance(value, dict) and value.get("$type") == "graph":
+        columns = {
+            "nodes": [node for node, _ in value["nodes"]],
+            "edges": [edge[:2] for edge in value["edges"]],
+        }
+        return f"{value['form']}: " + ", ".join(
+            f"{name} {_format_entries(items, '[]')}" for name, items in columns.items()
+        )
+    if isinstance(value, dict) and value and "$type" not in value:
+        return "{" + ", ".join(f"{name}: {dataset(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, list):
+        return _format_entries(value, "[]")
+    return _format_entry(value)
+
+
+def rows_of(frame: Json) -> list[Json]:
+    """Return the rows of a data frame in JSON form, each as a dict by column name."""
+    columns = {str(column["name"]): _column_values(column) for column in frame["columns"]}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _column_values(column: Json) -> list[Any]:
+    values = from_jsonable(column["values"])
+    found = values.astype(str).tolist() if values.dtype.kind in "mM" else values.tolist()
+    if column["categories"] is not None:
+        known = _column_values(column["categories"])
+        return [None if code < 0 else known[code] for code in found]
+    missing = (
+        [False] * len(found)
+        if column["missing"] is None
+        else from_jsonable(column["missing"]).tolist()
+    )
+    return [
+        None if is_missing or value != value else value
+        for value, is_missing in zip(found, missing, strict=True)
+    ]
+
+
+def _format_entries(values: Sequence[Any], brackets: str, extra: str = "") -> str:
+    shown = ", ".join(_format_entry(v) for v in values[:SHOWN_ENTRIES])
+    if len(values) > SHOWN_ENTRIES:
+        extra = ", ".join(filter(None, [f"{len(values):,} entries", extra]))
+        shown += ", ..."
+    return f"{brackets[0]}{shown}{brackets[1]}" + (f" ({extra})" if extra else "")
+
+
+def _format_entry(value: Any) -> str:
+    if isinstance(value, dict) and value.get("$type") in ("float", "scalar"):
+        return _format_entry(value["value"])
+    if isinstance(value, dict) and value.get("$type") in (
+        "array",
+        "object",
+        "tuple",
+        "masked",
+        "structured",
+    ):
+        return dataset(value)
+    if isinstance(value, dict) and "$type" in value:
+        value = {k: v for k, v in value.items() if k != "$type"}
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return _format_entries(value, "[]")
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:60]}... ({len(text):,} characters)"
+
+
+def differences(first: Any, second: Any) -> str:
+    """Describe the first differences of two long arrays of the same shape; an empty text for other
+    values.
+    """
+    arrays = [
+        v["value"] if isinstance(v, dict) and v.get("$type") == "array" else v
+        for v in (first, second)
+    ]
+    shapes = [v.get("shape") if isinstance(v, dict) else None for v in (first, second)]
+    if (
+        not all(isinstance(v, list) and len(v) > SHOWN_ENTRIES for v in arrays)
+        or len(arrays[0]) != len(arrays[1])
+        or shapes[0] != shapes[1]
+    ):
+        return ""
+    width = math.prod(shapes[0][1:]) if shapes[0] else 1
+    places = [i for i, (a, b) in enumerate(zip(*arrays, strict=True)) if a != b]
+    parts = []
+    for i in places[:3]:
+        place = f"{i}" if width == 1 else f"({i // width}, {i % width})"
+        parts.append(
+            f"entry {place}: {_format_entry(arrays[0][i])} on D0, "
+            f"{_format_entry(arrays[1][i])} on D1"
+        )
+    return "; ".join(parts) + (f"; and {len(places) - 3:,} more" if len(places) > 3 else "")
