@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.values.json_reader import Json
 from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import mark_verdict
 
 if TYPE_CHECKING:
+    from dpwitness.auditors.witnesses.result import Result
     from dpwitness.reports.phrasing.facts import Entry
 
 _BAR_WIDTH = 30

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,8 +28,14 @@ from dpwitness.auditors.canaries.bounds import (
 )
 from dpwitness.auditors.canaries.ideal_limit import detectable
 from dpwitness.auditors.canaries.inputs import Canaries, read
-from dpwitness.auditors.canaries.result import CanaryPicture, CanaryResult, GuessTest
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.canaries.result import (
+    ASSUMED,
+    CanaryPicture,
+    CanaryResult,
+    GuessTest,
+    best_of,
+    result_of_counts,
+)
 from dpwitness.core.claims import GDP, Claim, parse_claim, resolved
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_reader import Json
@@ -124,11 +129,6 @@ def _fit(features: FloatArray, coins: np.ndarray) -> FloatArray:
 _OWNER = "audit_canaries"
 _HISTOGRAM_CELLS = 60  # cells of each histogram
 
-ASSUMED = (
-    "assumed: each canary was included by a fair coin, independent of all other coins and of "
-    "the training's randomness, and scores depend "
-    "on the coins only through the released output"
-)
 _POOLED_NOTE = (
     "runs are pooled as canaries of one run: their randomness is independent, so a coin changes "
     "one run only, and the claim applies"
@@ -254,7 +254,7 @@ def audit_canaries(
             [(guesses, alpha)] if guesses is not None else _planned_guesses(theorem, guessed, alpha)
         )
     ]
-    best = _best(tested)
+    best = best_of(tested)
     return result_of_counts(
         theorem,
         tested,
@@ -283,30 +283,6 @@ def audit_canaries(
         target=target,
         seconds=time.perf_counter() - begin,
     )
-
-
-def result_of_counts(theorem: Theorem, tested: Sequence[GuessTest], **fields: Any) -> CanaryResult:
-    """Return the result of the tested counts, with further fields of CanaryResult."""
-    best = _best(tested)
-    return CanaryResult(
-        claim=theorem.claim,
-        verdict=Verdict.VIOLATED if best.lower > theorem.claim.parameter else Verdict.NOT_REFUTED,
-        method=theorem.method,
-        fixed=theorem.fixed,
-        canaries=theorem.canaries,
-        delta=theorem.delta,
-        guesses=best.guesses,
-        right=best.right,
-        alpha=best.alpha,
-        parameter_lower=best.lower,
-        epsilon_lower=certified_epsilon(theorem.claim, best.lower, theorem.delta),
-        tested=tuple(tested),
-        **fields,
-    )
-
-
-def _best(tested: Sequence[GuessTest]) -> GuessTest:
-    return max(tested, key=lambda counts: (counts.lower, counts.alpha))
 
 
 def _choose_method(method: str, claim: Claim) -> tuple[str, Claim, tuple[str, ...]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from concurrent.futures import Executor
 from typing import Any, ClassVar
 
@@ -31,7 +31,7 @@ from dpwitness.auditors.checks.check import (
 )
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.witnesses.facts import Fact, Facts, run_facts
-from dpwitness.auditors.witnesses.kinds import Kind
+from dpwitness.auditors.witnesses.kinds import CardTable, Kind
 from dpwitness.auditors.witnesses.recompute import Recomputed, raise_damaged, require_field
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -484,11 +484,11 @@ def _facts(result: Json) -> Facts:
     ]
 
 
-def _table(result: Json) -> tuple[Sequence[str], list[list[str]]] | None:
+def _table(result: Json) -> CardTable | None:
     """Return the checks, one row per check."""
     header = ("check", "status", "reason")
     rows = [[str(each[key]) for key in header] for each in result.get("findings") or []]
-    return (header, rows) if rows else None
+    return (header, rows, (0,)) if rows else None
 
 
 def _failures(result: Json) -> list[tuple[str, str]]:

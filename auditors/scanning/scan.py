@@ -5,11 +5,9 @@ can be repeated and edited.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -283,12 +281,9 @@ def written(
     proposals: Sequence[Proposal],
     python: str | None,
     *,
-    record: bool = True,
     typed: TypedEntries = TypedEntries(),  # noqa: B008 - immutable
 ) -> Scan:
-    """Write the target file, and the record of a scan unless `record` is false, and return the
-    scan.
-    """
+    """Write the target file and the record of the scan, and return the scan."""
     about, root = found.about, str(found.about.get("root") or "")
     title = f"{about['distribution']} {about['version']}" if about.get("distribution") else package
     text = target_file(
@@ -306,55 +301,8 @@ def written(
     places = {each["name"]: f"{each['module']}.{each['name']}" for each in found.objects}
     rows = (*map(row_of, proposals), *(row_of_typed(each, places) for each in typed.entries))
     scan = Scan(title, file, rows, (*found.remarks, *typed.remarks), about)
-    if record:
-        scan.save({})
+    scan.save({})
     return scan
-
-
-def propose_one(package: str, name: str, file: Path, *, python: str | None) -> Proposal:
-    """Write a target file for one public name of a package, and return its proposal.
-
-    Parameters
-    ----------
-    package, name : str
-        Package, and the dotted name below it, or the last part of the name.
-    file : Path
-        Target file to write.
-    python : str or None
-        Interpreter of the package.
-
-    Raises
-    ------
-    InvalidArgument
-        If the package has no such public name, or several.
-    """
-    with tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as place:
-        folder = Path(place)
-        found = explore(
-            package, python=python, folder=folder, memory=0.0, seconds=120.0, progress=None
-        )
-        readings = readings_of(found)
-        same = [r for r in readings if r.name.path == name or r.name.path.partition(".")[2] == name]
-        same = same or [r for r in readings if f".{r.name.path}".endswith(f".{name}")]
-        if len(same) != 1:
-            near = [r.name.path for r in same] or difflib.get_close_matches(
-                name, [r.name.name for r in readings], 3
-            )
-            what = f"; did you mean {', '.join(near)}?" if near else ""
-            raise InvalidArgument(
-                f"--from must name one public function or class of {package}, got {name!r}{what}"
-            )
-        (proposal,) = propose(
-            same,
-            folder,
-            python=python,
-            preamble=found.preamble,
-            root=str(found.about.get("root") or ""),
-            memory=0.0,
-            deadline=time.monotonic() + 60.0,
-        )
-    written(package, file, found, [proposal], python, record=False)
-    return proposal
 
 
 def row_of(proposal: Proposal) -> Row:

@@ -1,8 +1,9 @@
 """Kinds of audits: all that reports, witness files and replays know about the results of a kind.
 
-A kind is declared once, beside its audit. Readers of written results ask `kind_of` and name no kind
-themselves. A new kind of audit is one file with a `Result` and a `Kind`, which `register` makes
-known; the kinds of this package are found by the table below, so that only those in use are loaded.
+A kind is declared once, in the room of its audit. Readers of written results ask `kind_of` and name
+no kind themselves. A new kind of audit is one file with a `Result` and a `Kind`, which `register`
+makes known. The kinds of this package are found by the table below, so that only those in use are
+loaded.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from dpwitness.auditors.witnesses.recompute import Recomputed, unchecked
 from dpwitness.core.values.json_reader import Json, Rule
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.core.values.wording import figure, number
+
+CardTable = tuple[Sequence[str], list[list[str]], Sequence[int]]
 
 
 class Measure(NamedTuple):
@@ -55,8 +58,9 @@ class Kind:
         The field ``kind`` of results and of witnesses.
     facts : callable
         Facts of the card of a result in JSON.
-    table : callable or None
-        Table below the facts of a card: header and rows of plain text, or None without rows.
+    table : callable
+        Table below the facts of a card: header, rows of plain text, and the numbers of the columns
+        that are shown as code; None without rows.
     advice : dict
         What to do by verdict, where a card says something else than for a black-box audit.
     untested : callable
@@ -102,7 +106,7 @@ class Kind:
 
     name: str
     facts: Callable[[Json], Facts] = _no_facts
-    table: Callable[[Json], tuple[Sequence[str], list[list[str]]] | None] = lambda result: None
+    table: Callable[[Json], CardTable | None] = lambda result: None
     advice: Mapping[str, str] = field(default_factory=dict)
     untested: Callable[[list[Json]], list[str]] = lambda results: []
     topic: str = "outputs"
@@ -128,8 +132,8 @@ _MODULES = {
     "claim": "proofs_checks.engine.finding:KIND",
     "black box": "auditors.audit.kind:KIND",
     "white box": "auditors.density.kind:KIND",
-    "trace": "auditors.traces.kind:KIND",
-    "canaries": "auditors.canaries.kind:KIND",
+    "trace": "auditors.traces.trace:KIND",
+    "canaries": "auditors.canaries.result:KIND",
     "checks": "auditors.checks.runner:KIND",
     "sensitivity": "auditors.functions.bounds.sensitivity:KIND",
     "utility": "auditors.functions.bounds.utility:KIND",

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 
 SHOWN_ENTRIES = 8  # entries shown of a long dataset
@@ -116,6 +115,9 @@ def rows_of(frame: Json) -> list[Json]:
 
 
 def _column_values(column: Json) -> list[Any]:
+    # late, as the command line loads this module at startup
+    from dpwitness.core.values.json_codec import from_jsonable
+
     values = from_jsonable(column["values"])
     found = values.astype(str).tolist() if values.dtype.kind in "mM" else values.tolist()
     if column["categories"] is not None:

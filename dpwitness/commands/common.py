@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.console import announce, describe
 from dpwitness.core.values.json_reader import Json
@@ -29,6 +28,7 @@ from dpwitness.terminal import (
 )
 
 if TYPE_CHECKING:
+    from dpwitness.auditors.witnesses.result import Result
     from dpwitness.reports.comparison.accepted import Accepted
 
 

@@ -10,7 +10,7 @@ from dpwitness.clone import from_clone
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.terminal import NO_VERDICT, OK, redirected_stdout
+from dpwitness.terminal import NO_VERDICT, OK
 
 TEMPLATE = '''"""A target file: runs in any interpreter that has NumPy and the library under test."""
 import numpy as np
@@ -59,16 +59,6 @@ def arguments(command: opts.Command) -> None:
                 "metavar": "NAME",
                 "help": "environments to install, or the target file to write",
             },
-            "--from": {
-                "dest": "source",
-                "metavar": "PACKAGE:NAME",
-                "help": "with new: propose a target for one function of a package, such as "
-                "diffprivlib:tools.mean, instead of the template",
-            },
-            "--python": {
-                "metavar": "PATH",
-                "help": "with --from: interpreter, or name of an environment, that has the package",
-            },
             **opts.JSON,
         },
     )
@@ -79,13 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "new":
         if len(args.names) != 1:
             raise InvalidArgument(f"targets new needs one FILE, got {len(args.names)}")
-        return (
-            _write_template(Path(args.names[0]))
-            if args.source is None
-            else _write_proposal(Path(args.names[0]), args)
-        )
-    if args.source is not None or args.python is not None:
-        raise InvalidArgument(f"--from and --python are for targets new, got targets {args.action}")
+        return _write_template(Path(args.names[0]))
     if args.action == "setup":
         return _setup(args.names)
     if args.names:
@@ -104,30 +88,6 @@ def _write_template(path: Path) -> int:
             f"FILE must be a new file, got {str(path)!r}: {error.strerror}"
         ) from None
     print(f"written: {path}; try it with: dpwitness check {path}")
-    return OK
-
-
-def _write_proposal(path: Path, args: argparse.Namespace) -> int:
-    """Write a target file for one function or class of a package, with a skeleton if no proposed
-    call works.
-    """
-    from dpwitness.auditors.scanning.scan import interpreter_path, propose_one
-
-    package, _, name = args.source.partition(":")
-    if not package or not name:
-        raise InvalidArgument(
-            "--from must have the form PACKAGE:NAME, such as diffprivlib:tools.mean, got "
-            f"{args.source!r}"
-        )
-    if path.suffix != ".py" or path.exists():
-        raise InvalidArgument(f"FILE must be a new file that ends in .py, got {str(path)!r}")
-    with redirected_stdout():
-        proposal = propose_one(package, name, path, python=interpreter_path(args.python))
-    option = f" --python {args.python}" if args.python else ""
-    if proposal.why:
-        print(f"written: {path}; fill in what is missing: {proposal.why}")
-        return NO_VERDICT
-    print(f"written: {path}; try it with: dpwitness audit {path}:{proposal.target}{option}")
     return OK
 
 

@@ -80,8 +80,12 @@ def table_below_facts(entry: Entry) -> list[str]:
     found = kind_of(entry.result).table(entry.result)
     if found is None:
         return []
-    header, rows = found
-    return table(header, [[escaped_markdown(cell) for cell in row] for row in rows])
+    header, rows, codes = found
+    shown = [
+        [code(cell) if i in codes else escaped_markdown(cell) for i, cell in enumerate(row)]
+        for row in rows
+    ]
+    return table(header, shown)
 
 
 def what_to_do(entry: Entry) -> str:

@@ -131,6 +131,29 @@ def test_every_kind_has_every_format_with_its_verdict(folder, kind, tmp_path):
     assert word in (tmp_path / "audit.sp800-226.md").read_text(encoding="utf-8")
 
 
+def test_cards_show_the_numbers_of_the_results(folder):
+    (audit,), (canaries,), (kept,) = (
+        document(folder, kind)["results"] for kind in ("violated", "canaries", "sound")
+    )
+    tally, least = audit["tally"], audit["parameter_lower"]
+    share = tally["correct"] / (tally["correct"] + tally["wrong"])
+    right, guesses = canaries["guessed_right"], canaries["guesses"]
+    detectable = kept["detectable"]
+    for kind, expected in (
+        ("violated", f"| certified | epsilon > {least:.4g}; {least:.4g} times the claim |"),
+        ("violated", f"{tally['correct']:,} right ({share:.4%} of the guesses), "),
+        ("violated", f"{tally['wrong']:,} wrong, in {tally['rounds']:,} coin flips; "),
+        ("violated", f"| budget | {audit['trials']:,} runs of the mechanism"),
+        ("violated", "confidence 0.99: the certified bound is too high with probability at most "),
+        ("sound", f"epsilon = {detectable:.4g} ({detectable:.4g} times the claim), with probab"),
+        ("canaries", f"{right:,} of {guesses:,} right ({right / guesses:.1%}); "),
+        ("certified", "| epsilon | in [1, 1], both orders of the pair |"),
+        ("accountant", "| exact figure, a rigorous lower bound | "),
+        ("metamorphic", "| probability of a false finding | 0: an exact comparison |"),
+    ):
+        assert expected in (folder / kind / "audit.md").read_text(encoding="utf-8"), expected
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_report_equals_itself_and_differs_from_another(folder, kind):
     path = folder / kind / "audit.json"

@@ -32,7 +32,7 @@ INSIDE = {  # the layers of each package, lowest first
         "witnesses.witness_reader witnesses.result density.result workers "
         "witnesses.replay witnesses.store witnesses.audit_records search "
         "density.proved density.bounded_mean density.bounds "
-        "density.certify density.kind traces audit traces.result traces.trace traces.kind checks "
+        "density.certify density.kind traces audit traces.result traces.trace checks "
         "functions.bounds functions.accounting "
         "canaries functions.stability.inputs functions.stability functions.metamorphic functions "
         "audit.power audit.plan audit.slices audit.watch scanning"

@@ -153,7 +153,7 @@ def test_a_guess_changes_the_verdict_and_nothing_else(suspects):
     ) == 3
 
 
-def test_only_a_document_with_a_suspect_has_the_newer_schema(suspects):
+def test_a_document_counts_its_suspects(suspects):
     old, new = build_document(suspects[:1], title="t"), build_document(suspects, title="t")
     assert "SUSPECT" not in old["verdicts"] and new["verdicts"]["SUSPECT"] == 1
     assert [

@@ -61,7 +61,7 @@ class AccountantResult(FunctionResult):
         Parameters, figure and exact figure where the ratio of the two is largest.
     compared, failed : int
         Number of figures that were compared, and of calls that raised or returned no number.
-    name, notes, seconds, subject
+    name, notes, seconds, target, subject
         As in other results.
     """
 

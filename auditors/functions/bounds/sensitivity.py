@@ -84,7 +84,7 @@ class SensitivityResult(FunctionResult):
         Arguments of `dpwitness.audit_sensitivity`; `norm` is the name of the norm `norm_used`.
     evaluations : int
         Number of evaluations of the function.
-    notes, seconds
+    notes, seconds, target
         As in other results.
     """
 

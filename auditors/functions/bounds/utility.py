@@ -62,7 +62,7 @@ class UtilityResult(FunctionResult):
         NOT_REFUTED otherwise.
     name, subject, claim, runs, confidence, seed
         Arguments of `dpwitness.audit_utility`.
-    notes, seconds
+    notes, seconds, target
         As in other results.
     """
 

@@ -146,7 +146,7 @@ class MetamorphicResult(FunctionResult):
         Number of cases that were run.
     output_metric : str or None
         Metric in which outputs are compared, if it is not equality.
-    name, seed, notes, seconds, subject
+    name, seed, notes, seconds, target, subject
         As in other results.
     """
 

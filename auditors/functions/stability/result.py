@@ -80,7 +80,7 @@ class StabilityResult(FunctionResult):
         Arguments of `audit_stability`.
     space : dict or None
         The input space as JSON; None for a user's domain.
-    notes, seconds
+    notes, seconds, target
         As in other results.
     """
 

@@ -315,7 +315,7 @@ def test_json_card_plot_and_replay(tmp_path):
     text = write_report([found, bare, clear], tmp_path, title="Traces").read_text()
     assert (
         "| `traced.weak_mechanism` | laplace | 1 |" in text
-        and "**NOISE**" in text
+        and "| finding | NOISE: " in text
         and "is made without a seed" in text
     )
     written = {path.name for path in tmp_path.iterdir()}

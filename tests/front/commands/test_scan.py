@@ -1,4 +1,4 @@
-"""`dpwitness scan` and `dpwitness targets new --from`: table, exit codes, repeated scans,
+"""`dpwitness scan`: table, exit codes, repeated scans,
 confirmation of guesses, and misuse.
 """
 
@@ -60,17 +60,6 @@ def test_a_dry_run_lists_the_calls_and_writes_nothing(folder, capsys):
     assert not (folder / "out").exists()
 
 
-def test_a_new_target_file_from_a_function_of_a_package(folder, capsys):
-    assert main(["targets", "new", "one.py", "--from", "src:noisy_count"]) == 0
-    assert "dpwitness audit one.py:noisy_count" in capsys.readouterr().out
-    text = (folder / "one.py").read_text()
-    assert (
-        'noisy_count.claim = "pure:1"' in text
-        and "noisy_count.guessed = " in text
-        and "clip" not in text
-    )
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -80,12 +69,6 @@ def test_a_new_target_file_from_a_function_of_a_package(folder, capsys):
         ),
         (["scan", "src", "--python", "/no/such/python"], "--python must be an interpreter"),
         (["scan", " "], "scan needs the name of a package, or a folder"),
-        (["targets", "new", "x.py", "--from", "mine"], "--from must have the form PACKAGE:NAME"),
-        (["targets", "new", "x.py", "--from", "src:nosy_count"], "did you mean noisy_count?"),
-        (
-            ["targets", "list", "--from", "src:noisy_count"],
-            "--from and --python are for targets new",
-        ),
     ],
 )
 def test_misuse_is_one_line(folder, capsys, arguments, message):

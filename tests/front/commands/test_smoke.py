@@ -215,11 +215,7 @@ CALLS = {
             f"{HERE} {ALL} --quiet",
         ),
         (0, "scan pack --dry-run --verbose"),
-        (
-            0,
-            f"targets new proposed.py --from pack:noisy_sum {HERE.partition(' --memory')[0]} "
-            "--color never",
-        ),
+        (0, "targets new proposed.py --color never"),
         (0, "targets list --json"),
     ],
     "claims": [
