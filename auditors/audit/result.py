@@ -267,6 +267,7 @@ class AuditResult(ClaimResult):
 
     def _fields(self) -> Json:
         fields = {
+            **self._claim_fields(self.pair),
             "confidence": self.confidence,
             "epsilon_lower": strict(self.epsilon_lower),
             "parameter": self.claim.symbol,

@@ -217,6 +217,7 @@ class CanaryResult(ClaimResult):
 
     def _fields(self) -> Json:
         return {
+            **self._claim_fields(None),
             "confidence": self.confidence,
             "method": self.method,
             "fixed": self.fixed,

@@ -326,6 +326,7 @@ class CertifyResult(ClaimResult):
     def _fields(self) -> Json:
         ends = ("epsilon_lower", "epsilon_upper", "parameter_lower", "parameter_upper")
         return {
+            **self._claim_fields(self.pair),
             "route": self.route,
             "lower_end": self.lower_end,
             "upper_end": self.upper_end,

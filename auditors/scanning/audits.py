@@ -54,10 +54,8 @@ class GuessedResult(Result):
     guess: str
     finding: Result
 
-    @property
-    def claim(self) -> str:
-        """The claim of the finding."""
-        return str(self.finding.claim)
+    def _claim_text(self) -> str:
+        return self.finding._claim_text()
 
     @property
     def evidence(self) -> str:

@@ -198,6 +198,7 @@ class TraceResult(ClaimResult):
 
     def _fields(self) -> Json:
         return {
+            **self._claim_fields(self.pair),
             "parameter": self.claim.symbol,
             "findings": [f.to_json() for f in self.findings],
             "calls": [call.to_json() for call in self.calls],

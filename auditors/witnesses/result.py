@@ -73,11 +73,6 @@ class Result(ABC):
         return "numerical"
 
     @property
-    def claim(self) -> Any:
-        """The audited claim: a privacy claim, or a statement in words."""
-        return ""
-
-    @property
     def advice(self) -> str:
         """What to do next if nothing is violated; empty for the usual advice."""
         return ""
@@ -121,22 +116,15 @@ class Result(ABC):
 
     def to_json(self) -> Json:
         """Return all measured values as plain JSON types."""
-        claim = self.claim
-        about: Json = {}
-        if isinstance(claim, Claim):
-            pair = getattr(self, "pair", None)
-            about["claim_numbers"] = list(claim.numbers)
-            about["relation"] = None if pair is None else pair.relation
         return {
             "schema_version": SCHEMA,
             "kind": self.kind,
             "name": self.name,
-            "claim": str(claim),
+            "claim": self._claim_text(),
             "verdict": self.verdict.value,
             "headline": self.headline(),
             "evidence": self.evidence,
             "seed": self.seed,
-            **about,
             **self._fields(),
             "notes": list(self.notes),
             "target": self.target,
@@ -150,6 +138,10 @@ class Result(ABC):
         `data` is the result as a report holds it, and `bits` whether a leak in low bits counts.
         """
         return [pair_line(data["pair"])] if data.get("pair") else []
+
+    def _claim_text(self) -> str:
+        """Return the audited claim: the text of a privacy claim, or a statement in words."""
+        return ""
 
     def _fields(self) -> Json:
         """Return the measured values of the kind, as plain JSON types."""
@@ -196,6 +188,14 @@ class ClaimResult(Result):
 
     claim: Claim
     confidence: float
+
+    def _claim_text(self) -> str:
+        return str(self.claim)
+
+    def _claim_fields(self, pair: Pair | None) -> Json:
+        """Return the fields of a result about a claim, on a pair or without one."""
+        relation = None if pair is None else pair.relation
+        return {"claim_numbers": list(self.claim.numbers), "relation": relation}
 
     def _claim_witness(self, pair: Pair, bound: float) -> Json:
         """Return the fields of a witness about a claim on a pair; `bound` is the refuted

@@ -94,9 +94,7 @@ class ProofResult(Result):
     tried: int = 0
     audit: AuditResult | None = None
 
-    @property
-    def claim(self) -> str:
-        """The promise in words."""
+    def _claim_text(self) -> str:
         return self.promise
 
     @property

@@ -77,9 +77,7 @@ class AccountantResult(FunctionResult):
     compared: int
     failed: int
 
-    @property
-    def claim(self) -> str:
-        """The audited claim in words."""
+    def _claim_text(self) -> str:
         return f"{FIGURES[self.returns].symbol} of the {self.mechanism} mechanism"
 
     def _witness_fields(self) -> Json | None:

@@ -114,9 +114,7 @@ class SensitivityResult(FunctionResult):
             "ratio": self.ratio_lower,
         }
 
-    @property
-    def claim(self) -> str:
-        """The audited claim in words."""
+    def _claim_text(self) -> str:
         return f"moves by at most {self.bound:.6g}"
 
     @property

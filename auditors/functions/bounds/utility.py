@@ -78,6 +78,9 @@ class UtilityResult(FunctionResult):
     points: tuple[UtilityPoint, ...] = ()
     constant: float = math.nan
 
+    def _claim_text(self) -> str:
+        return str(self.claim)
+
     def _witness_fields(self) -> Json | None:
         recorded = self.claim.for_witness()
         if recorded is None or self.verdict is not Verdict.VIOLATED:

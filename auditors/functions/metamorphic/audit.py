@@ -170,9 +170,7 @@ class MetamorphicResult(FunctionResult):
             return "numerical"
         return "proved" if self.error == 0 else "statistical"
 
-    @property
-    def claim(self) -> str:
-        """The relation in words."""
+    def _claim_text(self) -> str:
         return self.statement
 
     def _witness_fields(self) -> Json | None:

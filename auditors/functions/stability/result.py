@@ -146,9 +146,7 @@ class StabilityResult(FunctionResult):
             "verdict": self.verdict.value,
         }
 
-    @property
-    def claim(self) -> str:
-        """The audited claim in words."""
+    def _claim_text(self) -> str:
         return f"{self.output_metric} distance of outputs is at most map(d_in)"
 
     @property

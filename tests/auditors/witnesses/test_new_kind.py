@@ -29,8 +29,7 @@ class RangeResult(FunctionResult):
     largest: float
     at: float
 
-    @property
-    def claim(self):
+    def _claim_text(self):
         return f"outputs of at most {self.most:g}"
 
     def _summary(self):
