@@ -222,6 +222,15 @@ def test_a_damaged_document_is_refused_with_exit_code_2(folder, kind, damage, tm
         )
 
 
+def test_a_trace_that_no_audit_confirms_is_read_back(folder, tmp_path):
+    with contextlib.chdir(folder):
+        trace = ("trace", "mine.py:weak", "--no-confirm", "--in-process", "--report", tmp_path)
+        assert run(*trace)[0] == 3
+    assert run("report", tmp_path / "audit.json", "--show")[0] == 0
+    (witness,) = tmp_path.glob("witness-*.json")
+    assert json.loads(witness.read_text())["kind"] == "trace"
+
+
 def test_a_report_does_not_follow_a_symbolic_link(folder, tmp_path):
     kept = tmp_path / "kept.txt"
     kept.write_text("mine")
