@@ -32,7 +32,7 @@ def noisy(dataset, size, rng):
 
 
 def audit(mechanism=noisy, claim="pure:1", trials=4_000, **options):
-    defaults = {"pair": PAIR, "seed": 1, "bits": False, "trace": False}
+    defaults = {"pair": PAIR, "seed": 1, "bits": False, "trace": False, "causes": False}
     return dpw.audit(mechanism, claim=claim, trials=trials, **(defaults | options))
 
 
@@ -287,7 +287,7 @@ def test_a_plan_finds_what_it_promises():
 def test_a_plan_of_a_known_law_needs_fewer_runs_for_more():
     needed = [
         dpw.plan("pure:1", find=find, mechanism=m.Laplace(1.0), pair=PAIR).needed
-        for find in (1.03, 1.1, 1.3)
+        for find in (1.1, 1.3, 2.0)
     ]
     assert needed[0] > needed[1] > needed[2] >= 1_000
 
@@ -334,7 +334,7 @@ def hangs(dataset, size, rng):
 
 def test_a_mechanism_that_hangs_is_an_error_after_its_time_limit():
     start = time.monotonic()
-    found = audit(hangs, trials=1_000, time_limit=1.0)
+    found = audit(hangs, trials=1_000, time_limit=0.4)
     assert found.verdict.value == "ERROR" and time.monotonic() - start < 20
 
 

@@ -75,26 +75,34 @@ KINDS = {  # command, exit code, verdict
 }
 
 
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with a report of every kind: ``KIND/audit.json``."""
     place = tmp_path_factory.mktemp("formats")
     (place / "mine.py").write_text(TARGETS)
     lines = ["score,included", *(f"{k % 7 + 9.0 * (k % 2)},{k % 2}" for k in range(600))]
     (place / "scores.csv").write_text("\n".join(lines) + "\n")
-    with contextlib.chdir(place):
-        codes = {
-            kind: run(*command, "--report", kind)[0] for kind, (command, _, _) in KINDS.items()
-        }
-    assert codes == {kind: code for kind, (_, code, _) in KINDS.items()}
     return place
 
 
+def reported(folder, kind):
+    """The folder of the report of a kind, which the first test that needs it makes."""
+    if not (folder / kind).exists():
+        command, expected, _ = KINDS[kind]
+        with contextlib.chdir(folder):
+            code, _, err = run(*command, "--report", kind)
+        assert code == expected, err
+    return folder / kind
+
+
 def document(folder, kind):
-    return json.loads((folder / kind / "audit.json").read_text(encoding="utf-8"))
+    return json.loads((reported(folder, kind) / "audit.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_every_format_with_its_verdict(folder, kind, tmp_path):
     verdict = KINDS[kind][2]
     (result,) = document(folder, kind)["results"]
@@ -151,22 +159,24 @@ def test_cards_show_the_numbers_of_the_results(folder):
         ("accountant", "| exact figure, a rigorous lower bound | "),
         ("metamorphic", "| probability of a false finding | 0: an exact comparison |"),
     ):
-        assert expected in (folder / kind / "audit.md").read_text(encoding="utf-8"), expected
+        assert expected in (reported(folder, kind) / "audit.md").read_text(encoding="utf-8"), (
+            expected
+        )
 
 
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_report_equals_itself_and_differs_from_another(folder, kind):
-    path = folder / kind / "audit.json"
+    path = reported(folder, kind) / "audit.json"
     code, out, _ = run("compare", path, path)
     assert code == 0 and "no " in out.lower()
     assert dpw.compare(path, path) is not None
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind, (_, _, verdict) in KINDS.items() if verdict == "VIOLATED"]
-)
 def test_every_violation_has_a_witness_that_its_kind_of_replay_confirms(folder, kind):
-    (witness,) = (folder / kind).glob("witness-*.json")
+    found = list(reported(folder, kind).glob("witness-*.json"))
+    assert len(found) == (KINDS[kind][2] == "VIOLATED")
+    if not found:
+        return
+    (witness,) = found
     with contextlib.chdir(folder):
         code, out, err = run("replay", witness, "--allow", "mine.py:weak")
         again, checked, _ = run("replay", witness, "--check")
@@ -174,7 +184,6 @@ def test_every_violation_has_a_witness_that_its_kind_of_replay_confirms(folder, 
     assert again in (0, 1, 3) and checked
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "damage", ["verdict", "bound", "claim", "truncated", "no json", "unknown field", "list"]
 )
@@ -237,7 +246,7 @@ def test_a_report_does_not_follow_a_symbolic_link(folder, tmp_path):
     place = tmp_path / "out"
     place.mkdir()
     (place / "audit.md").symlink_to(kept)
-    run("report", folder / "sound" / "audit.json", "--report", place)
+    run("report", reported(folder, "sound") / "audit.json", "--report", place)
     assert kept.read_text() == "mine"
 
 

@@ -101,6 +101,7 @@ def test_unknown_keys_are_refused_with_those_that_exist(target):
         target("rows").describe()
 
 
+@pytest.mark.slow
 def test_a_violation_by_users_is_found_and_not_by_rows(target):
     """Rows are clipped, users are not: epsilon 4 by users (false-failure probability below 1e-9), 1
     by rows.

@@ -50,6 +50,7 @@ def first_fault(target, limit):
     )
 
 
+@pytest.mark.slow
 def test_each_broken_program_is_caught_and_named(tmp_path, monkeypatch):
     """Each by the step that it breaks, and by no earlier one."""
     monkeypatch.setattr(conformance, "_END", 0.5)

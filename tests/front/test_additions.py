@@ -116,6 +116,7 @@ def run(tmp_path_factory):
     return run
 
 
+@pytest.mark.slow
 def test_added_parts_work_from_the_command_line(run):
     """False-failure probability below 1e-9: the true epsilon is twice the claim."""
     audit = [

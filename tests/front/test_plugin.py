@@ -334,6 +334,7 @@ def documented():
 '''
 
 
+@pytest.mark.slow
 def test_a_marked_item_of_any_kind_is_audited_or_fails(shell, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     (shell.folder / "test_unaudited.py").write_text(UNAUDITED)

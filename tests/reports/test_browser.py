@@ -242,6 +242,7 @@ def test_without_script_everything_is_there(opened, report):
     assert "epsilon > 3.429" in page.locator("#copy-23").inner_text()
 
 
+@pytest.mark.slow
 def test_print_holds_what_is_folded_and_filtered(opened, report, tmp_path):
     page = opened(report, color_scheme="dark", **PAPER)
     page.get_by_label("Filter by words").fill("leaky")
@@ -256,6 +257,7 @@ def test_print_holds_what_is_folded_and_filtered(opened, report, tmp_path):
     assert max(page.evaluate(ends)) <= page.evaluate("innerWidth") + 1  # paper does not scroll
 
 
+@pytest.mark.slow
 def test_dark(opened, report):
     """Background and text change, pictures too; every kind of text has a contrast of 4.5 at least,
     running text 7.
@@ -290,6 +292,7 @@ def sideways(page):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [True, False])
 def test_narrow_screens_do_not_scroll_sideways(opened, report, script):
     page = opened(report, **NARROW, java_script_enabled=script)

@@ -152,6 +152,7 @@ def test_one_mechanism_under_two_names_is_two_audits_with_streams_of_their_own(t
     )
 
 
+@pytest.mark.slow
 def test_an_extension_tests_the_same_event_on_more_rounds(tmp_path):
     file, more = tmp_path / "run.db", {"store": tmp_path / "run.db", "extend_to": 60_000}
     with pytest.raises(InvalidArgument, match="extend_to needs a finished audit, but the audit in"):

@@ -128,6 +128,7 @@ def test_what_is_wrong_is_told_in_one_line(capsys, arguments, told):
     assert told in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_frames_and_relations(capsys):
     pytest.importorskip("pandas")
     pair = [

@@ -228,6 +228,7 @@ def test_a_store_that_is_no_regular_file_is_refused(shell, monkeypatch, refused,
     assert "store must be a regular file" in refused(*FINE, "--store", "run.db")
 
 
+@pytest.mark.slow
 def test_a_store_that_is_full_says_why_with_quiet(shell):
     command = [
         "bash",

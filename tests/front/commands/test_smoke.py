@@ -287,6 +287,16 @@ def test_every_command_and_option_has_a_call():
     assert uncovered(CALLS, cli._parser()) == []
 
 
+@pytest.mark.slow_cases(
+    "audit",
+    "audit with other options",
+    "audit with a density",
+    "audit of a program",
+    "check",
+    "scan",
+    "suite",
+    "plan",
+)
 @pytest.mark.parametrize("scenario", CALLS)
 def test_calls_succeed(shell, scenario):
     for name, text in FILES.items():

@@ -90,6 +90,7 @@ def test_a_run_that_never_ends_is_stopped(counts):
     assert found.returncode == 3 and "time_limit = 1 s" in found.stdout
 
 
+@pytest.mark.slow
 def test_the_fixture(counts):
     (counts.folder / "test_mine.py").write_text(
         "import dpwitness as dpw\n\n"

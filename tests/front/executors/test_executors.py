@@ -172,6 +172,7 @@ def test_interpreters_of_targets_end_with_the_executor(spec, target, alone, monk
     assert mine.left() == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
 @needs("distributed")
 def test_ctrl_c_is_ours_to_handle(shell, processes):

@@ -175,6 +175,7 @@ def test_a_target_that_failed_leaves_no_process_while_this_one_lives(
         assert mine.left() == []
 
 
+@pytest.mark.slow
 def test_a_child_that_runs_on_answers_nothing(hostile):
     found = hostile.dpwitness("audit", "hostile.py:returns_twice", *PAIR, "--json")
     assert found.returncode == 0 and json.loads(found.stdout)["verdict"] == "NOT_REFUTED"

@@ -245,6 +245,7 @@ def test_the_session_follows_the_algorithm():
     )
 
 
+@pytest.mark.slow
 def test_the_papers_algorithm_is_refuted_at_test_points_that_the_tool_finds():
     it, pair = few_updates()
     answers = dpw.wrap.interactive(

@@ -179,6 +179,7 @@ def test_actions_outside_the_game_have_no_mass():
         ]
 
 
+@pytest.mark.slow
 def test_an_adversary_that_leaves_the_range_is_refused():
     game = m.PrivateFTRL(1.0, 0.1, 1.0, 2, 3, adversary=too_greedy)
     with pytest.raises(InvalidArgument, match="it left it in round 3"):

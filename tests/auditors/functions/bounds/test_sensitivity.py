@@ -21,6 +21,7 @@ from dpwitness.core.datasets.pairs import Pair
 SHORT = {"evaluations": 1000, "seconds": 60.0}
 
 
+@pytest.mark.slow
 def test_halved_regulariser_is_violated_by_two():
     """JK-02, the mutation: equation (1) as printed has twice the sensitivity of (3)."""
     learner = m.KernelLearner(m.Loss("absolute"), 1.0, 2, 1, label_bound=10.0, equation=1)
