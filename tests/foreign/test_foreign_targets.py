@@ -58,6 +58,7 @@ def test_a_leaky_target_is_refuted_and_replayed(file, foreign):
     assert again.verdict is Verdict.VIOLATED and again.target["kwargs"]["python"] == foreign
 
 
+@pytest.mark.slow
 def test_counts_are_the_same_on_any_number_of_workers(file, foreign):
     one = audit(Target(file, "grid", foreign), trials=20_000, seed=3)
     with ThreadPoolExecutor(3) as executor:

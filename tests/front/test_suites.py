@@ -133,6 +133,7 @@ def test_a_wrong_verdict_is_exit_code_1(monkeypatch, capsys, tmp_path):
     assert json.loads((tmp_path / "audit.json").read_text())["results"][0]["name"] == "too-good"
 
 
+@pytest.mark.slow
 def test_cases_in_parallel_have_the_counts_and_the_order_of_cases_in_turn(capsys):
     found = []
     for workers in ("1", "2"):

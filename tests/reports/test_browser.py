@@ -181,6 +181,7 @@ def test_filtering(opened, report):
     assert page.locator("article:visible h3").all_inner_texts() == ["ERROR broken"]
 
 
+@pytest.mark.slow
 def test_folding_by_keyboard_and_by_link(opened, report):
     page = opened(report)
     button, body = page.locator("#copy-3 button.fold"), page.locator("#copy-3-body")
@@ -318,7 +319,7 @@ needs_axe = pytest.mark.skipif(
 )
 
 
-@pytest.mark.slow_cases("light")
+@pytest.mark.slow
 @needs_axe
 @pytest.mark.parametrize(
     "options", [{}, {"color_scheme": "dark"} | PHONE], ids=["light", "dark on a phone"]

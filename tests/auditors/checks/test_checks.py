@@ -158,6 +158,7 @@ class Quiet(Counting):
         return super().sample(dataset, size, rng) + np.rint(rng.laplace(0.0, 500.0, size))
 
 
+@pytest.mark.slow
 def test_far_more_noise_than_the_claim_needs_is_no_fault():
     report = check_mechanism(Quiet(Records(3)), trials=80_000, checks=["check_claim"])
     (claim,) = [finding for finding in report.findings if finding.check == "check_claim"]

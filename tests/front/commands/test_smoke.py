@@ -296,6 +296,9 @@ def test_every_command_and_option_has_a_call():
     "scan",
     "suite",
     "plan",
+    "trace",
+    "canaries",
+    "watch",
 )
 @pytest.mark.parametrize("scenario", CALLS)
 def test_calls_succeed(shell, scenario):

@@ -128,6 +128,7 @@ def test_right_sessions_are_not_refuted():
     assert result.verdict is Verdict.NOT_REFUTED and result.epsilon_lower > 0.4
 
 
+@pytest.mark.slow
 def test_a_threshold_that_is_not_drawn_again_is_found():
     result = audited(forgets.against(REPEAT))
     assert result.verdict is Verdict.VIOLATED and result.epsilon_lower > 1.5

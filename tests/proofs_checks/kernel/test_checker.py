@@ -126,6 +126,7 @@ def test_stages_of_different_strength_have_the_programs_bound(text, alpha, stage
     assert not k.refutes(known, bound * (1 + F(1, 10**7)), found, F(alpha))
 
 
+@pytest.mark.slow
 def test_answers_are_fixed():
     """Pins every rounding. `dpwitness bench kernel` measures that mutants of the checker change an
     answer.
