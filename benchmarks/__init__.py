@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, str] = {
     "mutation": "dpwitness.benchmarks.mutation.run",
     "mutation-code": "dpwitness.benchmarks.mutation.code",
     "peers": "dpwitness.benchmarks.peers.run",
+    "planted": "dpwitness.benchmarks.planted.run",
     "power": "dpwitness.benchmarks.power",
     "recall": "dpwitness.benchmarks.recall.run",
     "scale": "dpwitness.benchmarks.scale",

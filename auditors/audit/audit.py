@@ -37,7 +37,7 @@ from dpwitness.auditors.audit.runner import (
     replan,
     runs_to_choose,
 )
-from dpwitness.auditors.audit.screening import trace_evidence, traced_pairs
+from dpwitness.auditors.audit.screening import trace_evidence, traced_pairs, with_suggested_pairs
 from dpwitness.auditors.audit.test import SequentialTest, extend, run_test, single_event
 from dpwitness.auditors.audit.timing import LEAST, RunCost, require_seconds
 from dpwitness.auditors.audit.violations import separate_causes
@@ -386,6 +386,7 @@ def _run(
     """
     options = _add_scores(runner, options, pairs[0], scores)
     yield Findings(options)
+    pairs = with_suggested_pairs(runner, options, pairs)
     ends = {} if runner.ledger is None else runner.ledger.values("end ")
     last = max(
         (number for number in range(len(totals) + 1) if f"end {number}" in ends), default=None

@@ -85,6 +85,7 @@ class RoundRunner:
         self.seen = OutputComparison()
         # durations of earlier sessions up to the restored records
         self.seconds = self.cpu_seconds = 0.0
+        self.searching = 0.0  # seconds of the budget's clock that the search for pairs took
         self.cost: RunCost | None = None  # of the runs that a time budget plans
         # seconds of the budget's clock and runs of the pilot, by index of the pair
         self.took: dict[int, tuple[float, int]] = {}
@@ -323,7 +324,8 @@ def fix_budget(runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
                 f"runs take up to {most:.3g} times as long on other pairs as on the first, "
                 f"{ratio:.3g} times in the mean of some"
             )
-        cost = replace(cost, run=cost.run * ratio, seconds=cost.seconds + now() - started)
+        timing = cost.seconds + now() - started + runner.searching
+        cost = replace(cost, run=cost.run * ratio, seconds=timing)
     each = f"{format_duration(cost.run)}{of} each"
     if seconds is not None:
         trials = runner.settled("trials", lambda: cost.trials(seconds, len(pairs)))

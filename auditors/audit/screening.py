@@ -13,19 +13,28 @@ import json
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, SCREEN_SHARE, AuditOptions
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.events.outputs import Outputs, concatenate
+from dpwitness.auditors.search.coupled import FEWEST_PAIRS, MOST_PAIRS, coupled_pairs
 from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
+from dpwitness.auditors.workers.rounds import is_builtin_mechanism
+from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 
+# share of a time budget for the search by coupled runs, and runs of an audit for each pair that the
+# search scores
+_SEARCH_SHARE, _TRIALS_PER_PAIR = 0.08, 500
+_SEQUENTIAL_TRIALS = 50_000  # of a sequential audit, whose number of runs is not planned
 _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their random streams
 _PSEUDO_COUNT = 0.5  # added to each count before a log-ratio
 _MAX_DISTANCE = 100.0  # cap of the distance of two medians, in units of the spread
@@ -66,6 +75,49 @@ def screen(
         "more need more trials"
     )
     return ordered(pairs, found)
+
+
+def with_suggested_pairs(
+    runner: RoundRunner, options: AuditOptions, pairs: Sequence[Pair]
+) -> list[Pair]:
+    """Return the pairs that a search by coupled runs suggests, and the given pairs after them.
+
+    Only pairs of a domain are searched, for mechanisms that take a seed. The search takes a share
+    of the time budget, or a number of runs that follows from the number of runs of the audit.
+    """
+    domain = options.searched
+    if domain is None or not options.seeded or is_builtin_mechanism(runner.run):
+        return list(pairs)
+
+    def find() -> Json:
+        count, seconds = MOST_PAIRS, _SEARCH_SHARE * (options.seconds or math.inf)
+        if options.seconds is None:
+            trials = options.trials if options.find is None else _SEQUENTIAL_TRIALS
+            count = min(count, trials // _TRIALS_PER_PAIR)
+        if count < FEWEST_PAIRS:
+            return {"pairs": []}
+        stage, constants = runner.stage(pairs[0], Phase.SEARCH, 0, 1, 1), constants_of(runner.run)
+        with suppress(MechanismFailed):  # the probe reports it
+            found = runner.call(
+                coupled_pairs,
+                stage,
+                domain,
+                constants,
+                pairs,
+                count,
+                seconds,
+                limit=4 * options.time_limit,
+            )
+            return {"pairs": [pair.to_json() for pair in found]}
+        return {"pairs": []}
+
+    before = runner.spent
+    found = [
+        Pair(from_jsonable(each["d0"]), from_jsonable(each["d1"]), each["relation"], each["why"])
+        for each in runner.settled("suggested", find)["pairs"]
+    ]
+    runner.searching = runner.spent - before
+    return [*found, *pairs]
 
 
 def ordered(pairs: Sequence[Pair], stored: Json | None) -> list[Pair]:

@@ -22,6 +22,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings, target
 
 from dpwitness.auditors.search.catalogue import pairs_for
+from dpwitness.auditors.search.shrinking import shrunk
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.base import SearchSpace
@@ -422,41 +423,17 @@ class _Run:
             except ConvergenceError:
                 return -math.inf
 
-        seconds = max(0.1 * self.seconds, self.deadline - time.monotonic())
-        simple = simplify_pair(
-            self.domain,
+        least = best * (1 - 3e-4)
+        left = max(0.1 * self.seconds, self.deadline - time.monotonic())
+        end = time.monotonic() + min(left, 0.25 * self.seconds)
+        simple = shrunk(
             pair,
-            value_of,
-            best * (1 - 3e-4),
-            seconds=min(seconds, 0.25 * self.seconds),
+            self.domain.simpler,
+            lambda candidate: value_of(candidate) >= least,
+            lambda: time.monotonic() >= end,
         )
         if simple is not pair:
             value = value_of(simple)
             # A simple pair is worth more to a reader than the last 3e-4 of the value.
             self.found.candidates[0] = Candidate(simple, value, output)
             self.found.candidates.sort(key=_rank)
-
-
-def simplify_pair(
-    domain: Domain, pair: Pair, score: Callable[[Pair], float], least: float, *, seconds: float
-) -> Pair:
-    """Return the simplest pair reached from `pair` by steps inside the domain whose score stays at
-    least `least`.
-
-    Steps give fewer common records, fewer digits and rounder multiplicities. Where zero or a
-    shorter number lies outside the domain, the nearest value inside is used.
-    """
-    deadline = time.monotonic() + seconds
-    improved = True
-    while improved:
-        improved = False
-        rejected = 0
-        while time.monotonic() < deadline:
-            candidate = next(itertools.islice(domain.simpler(pair), rejected, None), None)
-            if candidate is None:
-                break
-            if score(candidate) >= least:
-                pair, improved, rejected = candidate, True, 0
-            else:
-                rejected += 1
-    return pair

@@ -386,7 +386,7 @@ class Phase:
         FIRST_TEST,
         EXTENSION,
     ) = range(12)
-    MORE_CALLS, FRESH = 251, 252  # no store holds them
+    SEARCH, MORE_CALLS, FRESH = 250, 251, 252  # no store holds them
     THIRD_BIT_TRAIN, THIRD_PILOT, CAUSES = 253, 254, 255  # the largest numbers that a store holds
 
 

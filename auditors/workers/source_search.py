@@ -155,17 +155,17 @@ def line_of(file: Path, name: str) -> int | None:
 _COMMON = (0, 1, 2, -1, True, False, None, "")
 
 
-def constants_of(transformation: Any) -> list[Any]:
-    """Return numbers and texts in the code, defaults and closures of a function, or in the source
-    file of a target, without running it.
+def constants_of(function: Any) -> list[Any]:
+    """Return numbers and texts in the code, defaults and closures of a function, of the methods of
+    a class, or in the source file of a target, without running it.
     """
-    target = getattr(transformation, "target", None)
-    file = getattr(target, "file", "")
+    owner = getattr(function, "__self__", function)  # of the method `sample`
+    file = getattr(getattr(owner, "target", owner), "file", "")
     found = (
         _constants_of_file(file)
         if isinstance(file, str) and file.endswith(".py")
         # of functions nested up to four times
-        else _constants_of_object(transformation, 4)
+        else _constants_of_object(getattr(owner, "wrapped", function), 4)
     )
     kept: dict[tuple[type, Any], Any] = {}
     for value in found:
@@ -182,6 +182,11 @@ def _constants_of_object(found: Any, depth: int) -> Iterator[Any]:
         yield from (*found.args, *found.keywords.values())
         found = found.func
     found = getattr(found, "__func__", found)
+    if isinstance(found, type):
+        for method in vars(found).values():
+            if isinstance(method, types.FunctionType):
+                yield from _constants_of_object(method, depth - 1)
+        return
     if not isinstance(found, types.FunctionType):
         found = type(found).__call__ if callable(found) else None
     if isinstance(found, types.FunctionType):

@@ -120,18 +120,16 @@ class Table(Domain):
             self.relation or (f"add-remove:unit={self.user}" if self.user else "replace-one"),
         )
         parsed = self._parse_relation(owner)
-        whole = [i for i, spec in enumerate(self._data_columns) if spec.kind != "float"]
-        flags = [len(self._data_columns) + i for i in range(len(self._optional_columns))]
-        names = [i for i, spec in enumerate(self._data_columns) if spec.kind == "category"]
+        whole = [i for i, spec in enumerate(self.data_columns) if spec.kind != "float"]
+        flags = [len(self.data_columns) + i for i in range(len(self._optional_columns))]
+        names = [i for i, spec in enumerate(self.data_columns) if spec.kind == "category"]
         copies = self._copy_counts[0]
         if self.size < copies:
             raise InvalidArgument(
                 f"{owner}: size must be at least the {copies} rows that may differ, got {self.size}"
             )
         most = self._max_rows(owner, parsed, copies)
-        features = [(spec.low, spec.high) for spec in self._data_columns] + [(0.0, 1.0)] * len(
-            flags
-        )
+        features = [(spec.low, spec.high) for spec in self.data_columns] + [(0.0, 1.0)] * len(flags)
         kind = "add-remove" if parsed.name in ("add-remove", "event") else "replace-one"
         try:
             rows = Rows(
@@ -213,14 +211,14 @@ class Table(Domain):
         return parsed
 
     @property
-    def _data_columns(self) -> list[Column]:
+    def data_columns(self) -> list[Column]:
         """Return the columns of a record: all but the user and the time."""
         return [spec for spec in self.held if spec.name not in (self.user, self.time)]
 
     @property
     def _optional_columns(self) -> list[int]:
         """Return the indices of the data columns that allow missing values."""
-        return [i for i, spec in enumerate(self._data_columns) if spec.missing]
+        return [i for i, spec in enumerate(self.data_columns) if spec.missing]
 
     @property
     def _parsed(self) -> ParsedRelation:
@@ -309,7 +307,7 @@ class Table(Domain):
         """Return the number of ways in which one changed row becomes several rows."""
         copies = self._copy_counts
         return len(copies) + (
-            copies[0] > 1 and any(spec.kind == "category" for spec in self._data_columns)
+            copies[0] > 1 and any(spec.kind == "category" for spec in self.data_columns)
         )
 
     def as_frames(self, pair: Pair | None, style: int = 0) -> Pair | None:
@@ -335,9 +333,9 @@ class Table(Domain):
         )
         # in every other round of styles the changed row has no missing value
         if style // self.styles % 2 == 0:
-            after[:, len(self._data_columns) :] = before[:, len(self._data_columns) :] = 0.0
+            after[:, len(self.data_columns) :] = before[:, len(self.data_columns) :] = 0.0
         if parsed.name in ("attribute", "label"):
-            changeable = [spec.name in parsed.columns for spec in self._data_columns]
+            changeable = [spec.name in parsed.columns for spec in self.data_columns]
             changeable += [changeable[i] for i in self._optional_columns]
             after[:, np.logical_not(changeable)] = before[:, np.logical_not(changeable)]
         users = self._assigned_users(len(crowd), parsed, many=style % 2 == 0)
@@ -379,14 +377,14 @@ class Table(Domain):
     def _repeated_row(self, row: FloatArray, copies: int, spread: bool) -> FloatArray:
         """Return `copies` copies of a row; with `spread` each copy has the next category."""
         rows = np.tile(row, (copies, 1))
-        for i, spec in enumerate(self._data_columns):
+        for i, spec in enumerate(self.data_columns):
             if spread and spec.kind == "category":
                 rows[:, i] = (row[i] + np.arange(copies)) % len(spec.categories)
         return rows
 
     def _dataset(self, matrix: FloatArray, owners: FloatArray, times: FloatArray) -> Any:
         """Return the frame with these encoded data columns, users and times."""
-        data_columns, missing_at = self._data_columns, self._optional_columns
+        data_columns, missing_at = self.data_columns, self._optional_columns
         held = {}
         for i, spec in enumerate(data_columns):
             removed = (
@@ -419,12 +417,12 @@ class Table(Domain):
         inverse of `_dataset`.
         """
         columns = [
-            np.array(numbers, dtype=float) for numbers in self._numbers(dataset, self._data_columns)
+            np.array(numbers, dtype=float) for numbers in self._numbers(dataset, self.data_columns)
         ]
         flags = [np.isnan(columns[i]).astype(float) for i in self._optional_columns]
         low = [
             np.where(np.isnan(held), spec.low, held)
-            for spec, held in zip(self._data_columns, columns, strict=True)
+            for spec, held in zip(self.data_columns, columns, strict=True)
         ]
         return np.column_stack([*low, *flags])
 
@@ -490,7 +488,7 @@ class Table(Domain):
         """Return a row whose data numbers have fewer digits, or are zero for digits=0, within their
         bounds.
         """
-        data_columns = self._data_columns
+        data_columns = self.data_columns
         return tuple(
             float(shorter(np.array(number), digits, spec.low, spec.high))
             if number is not None and spec in data_columns

@@ -85,6 +85,11 @@ class PerRun:
     def __name__(self) -> str:
         return getattr(self, "__qualname__", self._name)
 
+    @property
+    def wrapped(self) -> Any:
+        """The function or class that makes the runs."""
+        return self._rebuilt[1][0]
+
     def __repr__(self) -> str:
         return f"<{self._rebuilt[0].__name__} of {self._name}>"
 

@@ -14,8 +14,9 @@ from dpwitness import audit, certify
 from dpwitness.auditors.checks.run_checks import special_pairs
 from dpwitness.auditors.functions.bounds.sensitivity import audit_sensitivity
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.search.exploration import explore, simplify_pair
+from dpwitness.auditors.search.exploration import explore
 from dpwitness.auditors.search.search import search
+from dpwitness.auditors.search.shrinking import shrunk
 from dpwitness.mechanisms import (
     Answers,
     Costs,
@@ -225,11 +226,15 @@ def test_every_source_of_pairs_stays_in_the_domain(kind, data):
         good(domain, data.draw(lattice))
     for pair in (catalogue[-1], *found[:2]):
 
-        def score(candidate):
+        def keeps(candidate):
             good(domain, candidate)
-            return rng.random()
+            return rng.random() >= 0.5
 
-        good(domain, simplify_pair(domain, pair, score, 0.5, seconds=0.02))
+        steps = iter(range(200))
+        good(
+            domain,
+            shrunk(pair, domain.simpler, keeps, lambda steps=steps: next(steps, None) is None),
+        )
     if isinstance(catalogue[0].d0, np.ndarray) and catalogue[0].d0.dtype.kind == "f":
         for pair in special_pairs(domain, catalogue[0]):
             good(domain, pair)

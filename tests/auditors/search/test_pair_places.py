@@ -11,8 +11,8 @@ import pytest
 from dpwitness import Verdict, audit
 from dpwitness import mechanisms as m
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.search.exploration import simplify_pair
 from dpwitness.auditors.search.search import search
+from dpwitness.auditors.search.shrinking import shrunk
 from dpwitness.benchmarks.white_box import searched
 from dpwitness.core.domains.base import PLACES, changed_row_index
 from dpwitness.core.values.json_codec import to_jsonable
@@ -350,12 +350,11 @@ def test_witness_is_made_simple():
         m.LabelledVectors([[first, 0.123], *rows[1:]], [1, 1, 1], [1, 37, 62])
         for first in (0.987654321, -0.3)
     )
-    pair = simplify_pair(
-        m.LabelledBall(2, 100),
+    pair = shrunk(
         m.Pair(d0, d1),
-        lambda p: float(np.abs(p.d0.x).max()),
-        0.85,
-        seconds=10.0,
+        m.LabelledBall(2, 100).simpler,
+        lambda p: float(np.abs(p.d0.x).max()) >= 0.85,
+        lambda: False,
     )
     assert pair.d0 == m.LabelledVectors([[0.9, 0.0], [0.0, 0.0]], [1, 1], [1, 99]) or np.abs(
         pair.d0.x

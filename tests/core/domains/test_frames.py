@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.auditors.search.exploration import simplify_pair
+from dpwitness.auditors.search.shrinking import shrunk
 from dpwitness.core.datasets.relations import parse_relation
 from dpwitness.core.values.dataframe_backends import from_parts, to_parts
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
@@ -368,12 +368,11 @@ def test_pairs_of_tables_become_simple(relation, user, given, simple):
     pair = Pair(*(records(*side) for side in given), domain.relation)
     assert domain.holds(pair)
     least = 8.0 if user is None else 18.0
-    found = simplify_pair(
-        domain,
+    found = shrunk(
         pair,
-        lambda p: sum(r["x"] for r in p.d1) - sum(r["x"] for r in p.d0),
-        least,
-        seconds=60,
+        domain.simpler,
+        lambda p: sum(r["x"] for r in p.d1) - sum(r["x"] for r in p.d0) >= least,
+        lambda: False,
     )
     assert (found.d0, found.d1) == tuple(records(*side) for side in simple)
 

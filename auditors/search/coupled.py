@@ -1,0 +1,451 @@
+"""Search by coupled runs: pairs on which the output of a mechanism moves further than on the pairs
+of the catalog.
+
+Two **coupled** runs have the same randomness, one on each dataset. Additive noise cancels in the
+difference of their outputs, so two runs show what an audit needs thousands for: how far a pair
+moves the output, in units of the noise. The search scores thousands of pairs in this way. It draws
+them from the values that the code itself suggests (its constants, numbers of rows among them), from
+boundaries of types and of the calendar, and from rows that repeat; most later pairs are random
+changes of the best.
+
+A score only ranks: it takes one or a few seeds, and no test counts its runs. A pair that moves the
+output no further than the catalog does is not suggested.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from dpwitness.auditors.events.outputs import Outputs
+from dpwitness.auditors.search.shrinking import shrunk
+from dpwitness.auditors.workers.rounds import Stage, current_lock, run_side, stream, task_lock
+from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.base import Domain, between, insert_record
+from dpwitness.core.domains.frames import Table
+from dpwitness.core.domains.records import Tabular
+from dpwitness.core.protocols.mechanism import FloatArray
+from dpwitness.mechanisms.wrappers.programs.inside import global_generators
+from dpwitness.mechanisms.wrappers.programs.target import Target
+
+FEWEST_PAIRS = 50  # a search of fewer pairs would find nothing
+MOST_PAIRS = 4000
+_SUGGESTED = 3
+_PARENTS = 12
+_MORE_SEEDS = 4  # seeds that confirm a score
+_SHRINKING_RUNS = 400
+_SPREAD_RUNS = 24  # runs on a dataset that give the spread of each number
+# A suggested pair moves a number by this factor further than every pair of the catalog.
+_FURTHER = 1.3
+_SIZES = (0, 1, 2, 3, 7, 40, 200)
+_BOUNDARIES = sorted(
+    {0, 1, -1, 10, 100, 1000, 10_000}
+    | {edge + step for bits in (7, 8, 15, 16, 31, 32) for edge in (2**bits,) for step in (-1, 0)}
+)
+_MOST_VALUES = 64  # values of each column
+_DISTINCT = 40  # different rows of a dataset
+
+NUMBER, STRUCTURE, EXACT = range(3)  # kinds of differences: see `_Coupled.difference`
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A pair before it is built: the other rows, the changed row before and after, and its
+    place.
+    """
+
+    crowd: FloatArray
+    before: FloatArray
+    after: FloatArray
+    at: int
+    style: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A draft with the kind and the size of the difference that its pair makes."""
+
+    draft: _Draft
+    pair: Pair
+    kind: int
+    size: float
+
+
+class _Coupled:
+    """Coupled runs of a mechanism, and the spread of each number of its outputs."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.runs = stage, 0
+        # the worker of a target seeds the global generators itself
+        self.seeding = not isinstance(getattr(stage.run, "__self__", None), Target)
+        self._spreads: dict[float, FloatArray] = {}
+
+    def output(self, dataset: Any, seed: int, size: int = 1) -> Outputs:
+        """Return the outputs of `size` runs on a dataset with the randomness of number `seed`."""
+        rng = stream(self.stage.seed, *self.stage.key, seed)
+        if self.seeding:
+            global_generators.seed_batch(rng)
+        self.runs += size
+        return run_side(self.stage.run, dataset, size, rng)
+
+    def repeats(self, dataset: Any) -> bool:
+        """Return whether two runs with the same randomness agree, and others differ."""
+        first, again = (self.output(dataset, 0, 4) for _ in range(2))
+        return first.codes.tolist() == again.codes.tolist() and np.array_equal(
+            first.values, again.values, equal_nan=True
+        )
+
+    def difference(self, pair: Pair, seed: int) -> tuple[int, float]:
+        """Return the kind and the size of the difference of two coupled outputs.
+
+        Kinds are numbers that move, in units of their spread; another structure; and numbers that
+        move although they have no noise.
+        """
+        one, zero = self.output(pair.d1, seed), self.output(pair.d0, seed)
+        if one.codes[0] != zero.codes[0] or one.values.shape != zero.values.shape:
+            return STRUCTURE, 1.0
+        a, b = one.values[0], zero.values[0]
+        with np.errstate(invalid="ignore", over="ignore"):
+            moved = np.abs(a - b)
+        moved[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0
+        moved[np.isnan(moved)] = math.inf
+        if not moved.any():
+            return NUMBER, 0.0
+        spread = self._spread(float(one.codes[0]), pair.d0, len(a))
+        exact = (moved > 0) & (spread == 0)
+        if exact.any():
+            spread = np.maximum(spread, self._measured(pair.d1, float(one.codes[0]), len(a)))
+            spread = np.maximum(spread, self._measured(pair.d0, float(one.codes[0]), len(a)))
+            self._spreads[float(one.codes[0])] = spread
+            if ((moved > 0) & (spread == 0)).any():
+                return EXACT, 1.0
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            size = np.where(moved > 0, moved / spread, 0.0)
+        return NUMBER, float(np.nan_to_num(size, nan=0.0, posinf=1e300).max())
+
+    def typical(self, pair: Pair, kind: int) -> float:
+        """Return the upper median of the differences of a kind over some seeds."""
+        found = [self.difference(pair, 3 + k) for k in range(_MORE_SEEDS)]
+        return sorted(size if k == kind else 0.0 for k, size in found)[_MORE_SEEDS // 2]
+
+    def _spread(self, code: float, dataset: Any, width: int) -> FloatArray:
+        """Return the spread of each number of outputs with this structure."""
+        known = self._spreads.get(code)
+        if known is None or len(known) != width:
+            known = self._spreads[code] = self._measured(dataset, code, width)
+        return known
+
+    def _measured(self, dataset: Any, code: float, width: int) -> FloatArray:
+        """Return the mean absolute deviation of each number over some runs on a dataset."""
+        found = self.output(dataset, 1, _SPREAD_RUNS)
+        rows = found.values[found.codes == code][:, :width]
+        if len(rows) < 3 or rows.shape[1] < width:
+            return np.zeros(width)
+        with np.errstate(invalid="ignore", over="ignore"):
+            spread = np.mean(np.abs(rows - np.median(rows, axis=0)), axis=0)
+        return np.nan_to_num(spread, nan=0.0, posinf=1e300)
+
+
+class _Drafts:
+    """Random drafts of pairs of a table domain, whose values the code suggests."""
+
+    def __init__(
+        self, domain: Domain, inner: Tabular, constants: Sequence[Any], rng: Generator
+    ) -> None:
+        self.domain, self.inner, self.rng = domain, inner, rng
+        self.styles = domain.styles if isinstance(domain, Table) else 1
+        numbers = [float(c) for c in constants if isinstance(c, int | float) and abs(c) < 1e300]
+        numbers += _combined(numbers)
+        held = domain.data_columns if isinstance(domain, Table) else []
+        self.width = len(inner.columns) + bool(inner.labels)
+        self.values: list[tuple[FloatArray, FloatArray]] = []  # from the code, and others
+        for j, (low, high) in enumerate(inner.columns.tolist()):
+            spec = held[j] if j < len(held) else None
+            suggested, others = list(_around(numbers)), [low, high, between(low, high, 0.5)]
+            if spec is not None and spec.kind == "category":
+                suggested = [float(i) for i, c in enumerate(spec.categories) if c in constants]
+            elif spec is not None and spec.kind == "date":
+                suggested = [float(day) for day in _days(constants)]
+                others += _calendar(low, high)
+            else:
+                others += _BOUNDARIES
+            if j in inner.integer_columns:
+                if high - low < _MOST_VALUES:
+                    others += np.arange(low, high + 1).tolist()
+                suggested = [edge for v in suggested for edge in {math.floor(v), math.ceil(v)}]
+                others = [float(round(v)) for v in others]
+            self.values.append(
+                (_inside(suggested, low, high)[:_MOST_VALUES], _inside(others, low, high))
+            )
+        if inner.labels:
+            self.values.append((np.empty(0), np.array(sorted(set(inner.labels)))))
+        self.fixed = inner.relation != "add-remove"
+        most = inner.size - 1
+        sizes = {n + step for n in numbers if n == int(n) for step in (-2, -1, 0)}
+        self.sizes = (
+            [most]
+            if self.fixed
+            else sorted({int(n) for n in (*_SIZES, *sizes, most) if 0 <= n <= most})
+        )
+        self.multiplicities = [1, 1, 2, 3, *(int(n) for n in sizes if 0 < n <= most)]
+        self.totals = [n for n in numbers if n > 0]
+
+    def pair(self, draft: _Draft) -> Pair | None:
+        """Return the pair of a draft; None if it is not a pair of the domain."""
+        inner, crowd = self.inner, draft.crowd
+        place: Callable[[int], int] = lambda count: min(draft.at, count)  # noqa: E731
+        base = insert_record(crowd, draft.before, place) if self.fixed else crowd
+        pair = inner.pair(
+            inner.dataset(base),
+            inner.dataset(insert_record(crowd, draft.after, place)),
+            "found by coupled runs",
+        )
+        if pair is None or not isinstance(self.domain, Table):
+            return pair
+        return self.domain.as_frames(pair, draft.style)
+
+    def cell(self, column: int, size: int) -> float:
+        """Return a random value of a column, most often one that the code suggests."""
+        rng, (suggested, others) = self.rng, self.values[column]
+        draw = rng.random()
+        if len(suggested) and draw < 0.5:
+            return float(rng.choice(suggested))
+        if draw < 0.85 or column >= len(self.inner.columns):
+            return float(rng.choice(others))
+        low, high = self.inner.columns[column].tolist()
+        if self.totals and draw < 0.92:  # a value of which the sum reaches a constant
+            value = float(rng.choice(self.totals)) / max(size, 1)
+        else:
+            value = float(between(low, high, rng.random()))
+        value = min(max(value, low), high)
+        return float(round(value)) if column in self.inner.integer_columns else value
+
+    def row(self, size: int) -> FloatArray:
+        """Return a random row; columns that flag missing values are mostly unset."""
+        return np.array([self.cell(column, size) for column in range(self.width)])
+
+    def draft(self) -> _Draft:
+        """Return a random draft."""
+        rng = self.rng
+        count = int(rng.choice(self.sizes))
+        after = self.row(count)
+        before = self.row(count) if rng.random() < 0.3 else self.redrawn(after, count)
+        kind = rng.random()
+        if kind < 0.3:
+            crowd = np.tile(self.row(count), (count, 1))
+        elif kind < 0.5:
+            crowd = np.tile(self.redrawn(after, count), (count, 1))
+        elif kind < 0.6:
+            crowd = np.tile(after, (count, 1))
+        elif kind < 0.8:
+            kinds = np.array([self.row(count) for _ in range(3)])
+            crowd = kinds[rng.integers(3, size=count)]
+        else:  # different rows, a few of them equal to the changed one
+            kinds = np.array([self.row(count) for _ in range(min(count, _DISTINCT) or 1)])
+            crowd = np.resize(kinds, (count, self.width))
+            copies = min(count, int(rng.choice(self.multiplicities)))
+            crowd[rng.permutation(count)[:copies]] = after
+        return _Draft(crowd, before, after, int(rng.integers(count + 1)), self.style())
+
+    def style(self) -> int:
+        return int(self.rng.integers(2 * self.styles))
+
+    def redrawn(self, row: FloatArray, size: int) -> FloatArray:
+        """Return a row with one cell drawn anew."""
+        column = int(self.rng.integers(self.width))
+        found = row.copy()
+        found[column] = self.cell(column, size)
+        return found
+
+    def changed(self, draft: _Draft) -> _Draft:
+        """Return a draft with one part drawn anew."""
+        rng, count = self.rng, len(draft.crowd)
+        choice, crowd = rng.random(), draft.crowd.copy()
+        if choice < 0.25:
+            return replace(draft, after=self.redrawn(draft.after, count))
+        if choice < 0.4:
+            return replace(draft, before=self.redrawn(draft.before, count))
+        if choice < 0.5 and count:  # one row of the crowd, or one column of all rows
+            place = rng.integers(count) if rng.random() < 0.5 else slice(None)
+            column = int(rng.integers(self.width))
+            crowd[place, column] = self.cell(column, count)
+            return replace(draft, crowd=crowd)
+        if choice < 0.6 and count:
+            crowd[rng.integers(count)] = draft.after if rng.random() < 0.5 else draft.before
+            return replace(draft, crowd=crowd)
+        if choice < 0.75 and not self.fixed:
+            size = (
+                int(rng.choice(self.sizes))
+                if rng.random() < 0.5
+                else count + int(rng.choice([-1, 1]))
+            )
+            size = min(max(size, 0), max(self.sizes))
+            rows = np.resize(np.arange(count), size) if count else np.zeros(size, dtype=int)
+            source = crowd if count else draft.after[None]
+            return replace(draft, crowd=source[rows], at=min(draft.at, size))
+        if choice < 0.85:
+            return replace(draft, at=int(rng.integers(count + 1)), style=self.style())
+        if choice < 0.95:  # between two values, a boundary is nearer
+            column = int(rng.integers(len(self.inner.columns)))
+            after = draft.after.copy()
+            after[column] = between(after[column], draft.before[column], 0.5)
+            if column in self.inner.integer_columns:
+                after[column] = round(after[column])
+            return replace(draft, after=after)
+        return self.draft()
+
+
+def _combined(numbers: Sequence[float]) -> list[float]:
+    """Return products and quotients of the first numbers: code may scale a value before it compares
+    the value.
+    """
+    first = [number for number in numbers[:8] if number not in (0.0, 1.0, -1.0)]
+    pairs = [(a, b) for a in first for b in first if a != b]
+    return [a * b for a, b in pairs] + [a / b for a, b in pairs]
+
+
+def _around(numbers: Sequence[float]) -> Iterator[float]:
+    """Yield each number, and the numbers just below and just above it."""
+    for number in numbers:
+        step = 1.0 if number == int(number) else 1e-6 * abs(number)
+        yield from (number, number - step, number + step)
+
+
+def _inside(values: Sequence[float], low: float, high: float) -> FloatArray:
+    """Return the distinct values in an interval, in their order."""
+    return np.array(list(dict.fromkeys(float(v) for v in values if low <= v <= high)))
+
+
+def _days(constants: Sequence[Any]) -> Iterator[int]:
+    """Yield the days of the texts that are dates, and of the days before and after."""
+    for constant in constants:
+        with contextlib.suppress(TypeError, ValueError):
+            day = (datetime.date.fromisoformat(constant) - datetime.date(1970, 1, 1)).days
+            yield from (day, day - 1, day + 1)
+
+
+def _calendar(low: float, high: float) -> list[float]:
+    """Return days at boundaries of the calendar: ends of months and years, and leap days."""
+    epoch, found = datetime.date(1970, 1, 1), []
+    first, last = (epoch + datetime.timedelta(days=int(day)) for day in (low, high))
+    years = sorted({first.year, first.year + 1, (first.year + last.year) // 2, last.year})
+    years += [year for year in range(first.year, last.year + 1) if year % 4 == 0][:3]
+    for year in years:
+        for month, day in ((1, 1), (2, 28), (2, 29), (3, 1), (6, 30), (12, 31)):
+            with contextlib.suppress(ValueError):
+                found.append(float((datetime.date(year, month, day) - epoch).days))
+    return found
+
+
+@dataclass(slots=True)
+class _Best:
+    """The best scored pairs of each kind."""
+
+    of_kind: dict[int, list[_Scored]] = field(default_factory=dict)
+
+    def add(self, scored: _Scored) -> None:
+        if scored.size > 0:
+            kept = self.of_kind.setdefault(scored.kind, [])
+            kept.append(scored)
+            kept.sort(key=lambda each: -each.size)
+            del kept[_PARENTS:]
+
+    def parents(self) -> list[_Scored]:
+        return [scored for kept in self.of_kind.values() for scored in kept]
+
+
+@task_lock()
+def coupled_pairs(
+    stage: Stage,
+    domain: Domain,
+    constants: Sequence[Any],
+    known: Sequence[Pair],
+    pairs: int,
+    seconds: float,
+) -> list[Pair]:
+    """Return pairs of a domain of tables on which coupled outputs differ more than on known pairs.
+
+    Parameters
+    ----------
+    stage : Stage
+        The mechanism, and the root seed and key of its randomness.
+    domain : Domain
+        The datasets. Other domains than tables, rows and records have no suggestions.
+    constants : sequence
+        Numbers and texts in the code of the mechanism.
+    known : sequence of Pair
+        The pairs of the catalog.
+    pairs : int
+        Number of pairs to score.
+    seconds : float
+        Limit of the duration.
+
+    Returns
+    -------
+    list of Pair
+        At most three pairs, those that differ most first.
+    """
+    inner = domain.rows if isinstance(domain, Table) else domain
+    if not isinstance(inner, Tabular) or pairs < FEWEST_PAIRS:
+        return []
+    runs, end = _Coupled(stage), monotonic() + seconds
+    drafts = _Drafts(domain, inner, constants, stream(stage.seed, *stage.key))
+    with current_lock().seeding(), global_generators.seeded([0, 0, 0, 0]):
+        if not runs.repeats(known[0].d0):
+            return []
+        least = dict.fromkeys((NUMBER, STRUCTURE, EXACT), 0.0)
+        for pair in known[:40]:
+            kind, size = runs.difference(pair, 2)
+            least[kind] = max(least[kind], size)
+        best = _Best()
+        for number in range(pairs):
+            parents = best.parents()
+            fresh = not parents or number < pairs // 3 or number % 3 == 0
+            draft = (
+                drafts.draft()
+                if fresh
+                else drafts.changed(parents[int(drafts.rng.integers(len(parents)))].draft)
+            )
+            pair = drafts.pair(draft)
+            if pair is not None:
+                best.add(_Scored(draft, pair, *runs.difference(pair, 2)))
+            if monotonic() > end:
+                break
+        return [
+            _simplest(runs, domain, scored.pair, scored.kind, 0.9 * scored.size)
+            for scored in _suggestions(runs, best, least)
+        ]
+
+
+def _suggestions(runs: _Coupled, best: _Best, least: dict[int, float]) -> list[_Scored]:
+    """Return the pairs whose differences are beyond those of the catalog with most seeds."""
+    found: list[_Scored] = []
+    for kind in (EXACT, STRUCTURE, NUMBER):
+        if kind != NUMBER and least[kind]:
+            continue
+        for scored in best.of_kind.get(kind, ())[:_SUGGESTED]:
+            size = runs.typical(scored.pair, kind)
+            if size > _FURTHER * least[kind]:
+                found.append(replace(scored, size=size))
+    return found[:_SUGGESTED]
+
+
+def _simplest(runs: _Coupled, domain: Domain, pair: Pair, kind: int, least: float) -> Pair:
+    """Return the simplest pair that is reached from `pair` and whose difference is at least
+    `least`.
+    """
+    end = runs.runs + _SHRINKING_RUNS
+    return shrunk(
+        pair,
+        domain.simpler,
+        lambda simpler: runs.typical(simpler, kind) >= least,
+        lambda: runs.runs >= end,
+    )

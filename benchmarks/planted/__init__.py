@@ -1,0 +1,1 @@
+"""Functions with a planted fault, and the benchmark of the search for pairs."""

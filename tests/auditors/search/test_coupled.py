@@ -1,0 +1,89 @@
+"""Tests of the search by coupled runs: pairs that the code suggests are found, sound functions get
+none, and a choice is the same in each run.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import dpwitness as dpw
+from dpwitness import domains
+
+PEOPLE = domains.Table(
+    {"age": (0, 110), "city": ["Oslo", "Bergen", "Hamar"]},
+    size=9,
+    relation="add-remove",
+    frame="records",
+)
+SHARES = domains.Records(8, 0.0, 1.0, relation="add-remove")
+
+
+def audit(query, domain, trials=200_000, **options):
+    def noisy(dataset, size, rng):
+        return query(dataset) + rng.laplace(0.0, 1.0, size)
+
+    defaults = {"seed": 1, "trace": False, "causes": False, "stop": "violation"}
+    return dpw.audit(noisy, claim="pure:1", domain=domain, trials=trials, **(defaults | options))
+
+
+def two_literals(rows):
+    return len(rows) + 5 * any(row["age"] == 73 and row["city"] == "Hamar" for row in rows)
+
+
+def three_equal(values):
+    return sum(values) + 4 * (len(values) - len(set(values)) == 2)
+
+
+def scaled(values):
+    return sum(values) + 4 * any(abs(100 * v - 61.8) < 0.01 for v in values)
+
+
+def count_of_seven(rows):
+    return len(rows) + 4 * (len(rows) == 7)
+
+
+FAULTS = {"literals": (two_literals, PEOPLE), "equal values": (three_equal, SHARES),
+          "a scaled value": (scaled, SHARES), "number of rows": (count_of_seven, PEOPLE)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_on_few_datasets_is_found_from_the_domain(name):
+    found = audit(*FAULTS[name])
+    assert found.verdict.value == "VIOLATED", found.headline()
+    assert found.pair.why == "found by coupled runs"
+    without = audit(*FAULTS[name], trials=20_000)  # too few for a search
+    assert without.verdict.value == "NOT_REFUTED"
+
+
+def test_the_pair_is_shrunk():
+    found = audit(two_literals, PEOPLE)
+    rows = [row for side in (found.pair.d0, found.pair.d1) for row in side]
+    assert len(rows) == 1 and rows[0] == {"age": 73, "city": "Hamar"}
+
+
+def test_the_choice_is_the_same_in_each_run(tmp_path):
+    path = tmp_path / "run.db"
+    first, stored, again = (
+        audit(two_literals, PEOPLE, name="two", **options)
+        for options in ({"store": path}, {"store": path}, {})
+    )
+    assert first.tally == stored.tally == again.tally
+    assert first.pair.d1 == stored.pair.d1 == again.pair.d1
+
+
+def test_a_sound_function_gets_no_suggestion():
+    found = audit(lambda rows: sum(row["age"] / 110 for row in rows), PEOPLE)
+    assert found.verdict.value == "NOT_REFUTED"
+    assert all("coupled" not in score.pair.why for score in found.pairs)
+
+
+def test_a_mechanism_that_keeps_its_own_state_is_not_searched():
+    calls = itertools.count()
+
+    def noisy(dataset, size, rng):
+        return len(dataset) + np.random.default_rng(next(calls)).laplace(0.0, 1.0, size)
+
+    noisy.seeded = False
+    found = dpw.audit(noisy, claim="pure:1", domain=SHARES, trials=50_000, seed=1)
+    assert all("coupled" not in score.pair.why for score in found.pairs)
