@@ -97,7 +97,7 @@ class _Coupled:
         return run_side(self.stage.run, dataset, size, rng)
 
     def repeats(self, dataset: Any) -> bool:
-        """Return whether two runs with the same randomness agree, and others differ."""
+        """Return whether runs with the same randomness agree."""
         first, again = (self.output(dataset, 0, 4) for _ in range(2))
         return first.codes.tolist() == again.codes.tolist() and np.array_equal(
             first.values, again.values, equal_nan=True
@@ -151,7 +151,7 @@ class _Coupled:
             return np.zeros(width)
         with np.errstate(invalid="ignore", over="ignore"):
             spread = np.mean(np.abs(rows - np.median(rows, axis=0)), axis=0)
-        return np.nan_to_num(spread, nan=0.0, posinf=1e300)
+        return np.asarray(np.nan_to_num(spread, nan=0.0, posinf=1e300))
 
 
 class _Drafts:
@@ -414,9 +414,9 @@ def coupled_pairs(
                 if fresh
                 else drafts.changed(parents[int(drafts.rng.integers(len(parents)))].draft)
             )
-            pair = drafts.pair(draft)
-            if pair is not None:
-                best.add(_Scored(draft, pair, *runs.difference(pair, 2)))
+            drafted = drafts.pair(draft)
+            if drafted is not None:
+                best.add(_Scored(draft, drafted, *runs.difference(drafted, 2)))
             if monotonic() > end:
                 break
         return [

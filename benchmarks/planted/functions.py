@@ -139,8 +139,8 @@ def sum_overflows(values: Sequence[float], *, fault: bool) -> float:
 
 @planted("two records", PEOPLE)
 def equal_neighbors(rows: Sequence[Row], *, fault: bool) -> float:
-    ages = Counter((row["age"], row["city"]) for row in rows)
-    return len(rows) + 3.0 * (fault and sum(c - 1 for c in ages.values()))
+    alike = Counter((row["age"], row["city"]) for row in rows)
+    return len(rows) + 3.0 * fault * sum(count - 1 for count in alike.values())
 
 
 @planted("two records", SHARES)
@@ -196,7 +196,7 @@ def past_a_total(values: Sequence[float], *, fault: bool) -> float:
 
 @planted("sum", PEOPLE)
 def budget_of_incomes(rows: Sequence[Row], *, fault: bool) -> float:
-    total = sum(row["income"] for row in rows)
+    total = float(sum(row["income"] for row in rows))
     return total / 90.0 + 5.0 * (fault and total > 412.5)
 
 
@@ -285,7 +285,8 @@ def before_a_law(rows: Sequence[Row], *, fault: bool) -> float:
 
 @planted("type", VISITS)
 def minutes_in_a_byte(rows: Sequence[Row], *, fault: bool) -> float:
-    return sum((row["minutes"] % 256 * 4 if fault else row["minutes"]) for row in rows) / 600
+    minutes = [row["minutes"] for row in rows]
+    return float(sum(4 * (m % 256) for m in minutes) if fault else sum(minutes)) / 600
 
 
 @planted("type", ORDERS)
@@ -347,7 +348,7 @@ def free_shipping(columns: dict[str, Any], *, fault: bool) -> float:
 
 @planted("sum", VISITS)
 def full_ward(rows: Sequence[Row], *, fault: bool) -> float:
-    minutes = sum(row["minutes"] for row in rows if row["ward"] == "S")
+    minutes = float(sum(row["minutes"] for row in rows if row["ward"] == "S"))
     return minutes / 600 + 4.0 * (fault and 1440 <= minutes <= 1450)
 
 
