@@ -46,7 +46,7 @@ def _restore_signals():
             signal.signal(sign, handler)
 
 
-_modules_seen = {}  # name and identity of modules that do not lie in the temporary folder
+_modules_seen = {}  # modules that do not lie in the temporary folder, by name
 
 
 @pytest.fixture(autouse=True)
@@ -61,12 +61,12 @@ def _unload_modules_of_tests(tmp_path_factory):
     for name, module in [
         (name, module)
         for name, module in list(sys.modules.items())
-        if _modules_seen.get(name) != id(module)
+        if _modules_seen.get(name) is not module
     ]:
         if str(getattr(module, "__file__", None)).startswith(below):
             sys.modules.pop(name, None)
         else:
-            _modules_seen[name] = id(module)
+            _modules_seen[name] = module
     sys.path[:] = [place for place in sys.path if not place.startswith(below)]
 
 

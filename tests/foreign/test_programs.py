@@ -308,6 +308,7 @@ def test_a_program_cannot_be_traced(program):
         trace(program(), NEAR, "pure:1")
 
 
+@pytest.mark.slow
 def test_audit_check_trace_and_replay_of_a_program(shell):
     (shell.folder / "mine.py").write_text(GOOD.replace("#BREAK", WRONG))
     command = f"{sys.executable} -S mine.py"

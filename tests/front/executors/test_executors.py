@@ -201,6 +201,7 @@ def test_dask_counts_are_those_of_a_serial_audit(cluster, serial):
     assert counted(found) == counted(serial)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_no_count(cluster, target):
     """Datasets are stored on the workers; a killed worker's datasets and rounds are
     computed again.

@@ -199,6 +199,7 @@ def test_an_event_with_cells_needs_their_counts(tmp_path):
     assert answer(tmp_path, audit(bound=BOUNDS["pure"], event=binned))[0] == 1
 
 
+@pytest.mark.slow
 def test_rules_are_those_of_the_strict_reader():
     """Both accept the same rules, with the same number of directions, except for structures whose
     score is above 2^53.
