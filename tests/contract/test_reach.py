@@ -1,5 +1,5 @@
 """Paths that few other cases take: compiled counting, plans of Renyi notions, the early look, time
-budgets, wide and structured outputs, own relations, own notions.
+budgets, wide and structured outputs, own relations, graphs, curves.
 """
 
 import dataclasses
@@ -138,28 +138,46 @@ def test_an_own_relation_decides_in_both_orders():
         Pair([1.0], [1.0, 2.0], relation=one_way)
 
 
-@dataclasses.dataclass(frozen=True)
-class Half(dpw.claims.Claim):
-    """Every test is right on at most a share more than chance."""
+PATH = [(0, 1), (1, 2), (2, 3)]
+GRAPHS = {  # edges of D1, number of its nodes, relation, reason why D1 is no neighbor of PATH
+    "edge": ([*PATH, (0, 3)], 4, "edge", ""),
+    "edge, two": ([*PATH, (0, 3), (0, 2)], 4, "edge", "2 edges are in one graph"),
+    "edge, two of two": ([*PATH, (0, 3), (0, 2)], 4, "edge:k=2", ""),
+    "edge, nodes": (PATH, 5, "edge", "1 nodes differ, none may"),
+    "replace-edge": ([(0, 1), (1, 2), (0, 3)], 4, "replace-edge", ""),
+    "replace-edge, number": (PATH[:2], 4, "replace-edge", "3 and 2 edges, the number may not"),
+    "replace-edge, two": ([(0, 1), (0, 2), (0, 3)], 4, "replace-edge", "2 edges differ"),
+    "node": ([*PATH, (4, 0), (4, 3)], 5, "node", ""),
+    "node, another edge": ([*PATH[:2], (4, 0)], 5, "node", "1 edges differ between nodes"),
+    "node, two": (PATH, 6, "node", "2 nodes are in one graph"),
+    "replace-node": ([(0, 1), (0, 2)], 4, "replace-node", ""),
+    "replace-node, two": ([], 4, "replace-node", "more than 1 nodes"),
+    "replace-node, two of two": ([], 4, "replace-node:k=2", ""),
+    "replace-node, number": (PATH, 5, "replace-node", "1 nodes are in one graph"),
+}
 
-    share: float
-    form = "half:SHARE"
-    symbol = "share"
 
-    def tradeoff(self, fpr):
-        return np.minimum(np.asarray(fpr, dtype=float) + self.share, 1.0)
+@pytest.mark.parametrize("which", GRAPHS)
+def test_graphs_are_neighbors_by_their_edges_or_nodes(which):
+    networkx = pytest.importorskip("networkx")
+    edges, nodes, relation, reason = GRAPHS[which]
+    first, second = networkx.path_graph(4), networkx.empty_graph(nodes)
+    second.add_edges_from(edges)
+    for pair in ((first, second), (second, first)):
+        if reason:
+            with pytest.raises(dpw.InvalidArgument, match=reason if pair[0] is first else None):
+                Pair(*pair, relation=relation)
+        else:
+            assert Pair(*pair, relation=relation).relation == relation
 
-    @property
-    def parameter(self):
-        return self.share
 
-    def parameter_at(self, fpr, tpr):
-        return np.maximum(np.asarray(tpr) - np.asarray(fpr), 0.0)
-
-
-def test_an_own_notion_has_its_curve_and_divergences():
-    claim = dpw.parse_claim("half:0.2")
-    assert claim == Half(0.2) and str(claim) == "half:0.2"
-    assert claim.delta(0.0) == pytest.approx(0.2, abs=1e-3)
-    assert claim.delta(np.array([0.5, 5.0])) == pytest.approx([0.2, 0.2], abs=1e-3)
-    assert claim.implies(Half(0.3)) and not Half(0.3).implies(claim)
+def test_a_curve_that_reaches_one_early_is_composed_with_itself():
+    known = dpw.parse_claim("approx:0.5,0.1")
+    rates = np.unique(np.append(np.linspace(0.0, 1.0, 41), [0.9 / (1 + np.exp(0.5))] * 2))
+    curve = dpw.claims.TradeoffCurve(rates, 1 - known.tradeoff(rates))
+    assert curve.tradeoff(rates) == pytest.approx(known.tradeoff(rates), abs=1e-9)
+    twice = curve.tradeoff(curve.tradeoff(rates))
+    assert curve.group(2).tradeoff(rates) == pytest.approx(twice, abs=1e-9)
+    assert curve.delta(np.array([0.0, 0.5, 3.0])) == pytest.approx(
+        known.delta(np.array([0.0, 0.5, 3.0])), abs=2e-3
+    )
