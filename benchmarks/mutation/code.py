@@ -41,16 +41,11 @@ LEAST, MUTANTS = 0.75, 120
 REASONS: dict[str, str] = {
     "isinstance(rows, np.ndarray) and rows.dtype == np.float64 and rows.shape == blocks.shape: "
     "== -> !=": "rounds are not counted in compiled code: speed only",
-    "levels = np.geomspace(1e-30, 1.0, 200): 1e-30 -> 2e-30": "both are printed as 0",
+    "levels = np.geomspace(1e-30, 1.0, 200): 1e-30 -> 2e-30": (
+        "another grid of levels: a p-value is rounded up to the next one"
+    ),
     "if seconds < 0.1 or self.run < _CHEAP_RUN: 0.1 -> 0.05": (
         "the shortest time that prices runs: a plan by time is not reproducible"
-    ),
-    "if resumed or runner.cost is None or index not in runner.took: "
-    "resumed or runner.cost is None or index not in runner.took -> True": (
-        "a plan by time is not corrected, and is not reproducible"
-    ),
-    "if known.__module__ == cls.__module__:: known.__module__ == cls.__module__ -> True": (
-        "it matters for a module that is imported under two names"
     ),
     "row[j] = min(best, k + 1): 1 -> 2": "distances above k are only compared with k",
     "_GRID_CELLS = 4096: 4096 -> 8192": "the grid decides the speed only",

@@ -60,9 +60,9 @@ def test_draws_that_are_not_what_is_sampled_are_not_counted():
 def test_plans_of_renyi_notions_and_of_atoms():
     gaussian = m.Gaussian(epsilon=1.0, delta=1e-5)
     found = dpw.plan("zcdp:0.01", trials=20_000, mechanism=gaussian)
-    assert found.detectable is None or found.detectable > 0.01
+    assert found.detectable is None  # no violation of a size that is looked for shows in so few
     response = dpw.plan("pure:1", find=1.2, mechanism=m.RandomizedResponse(1.2)).needed
-    assert 1_000 <= response <= 20_000
+    assert 3_000 < response < 4_500
 
 
 def test_bounds_are_shown_while_an_audit_trains_and_tests():
@@ -139,7 +139,7 @@ def test_an_own_relation_decides_in_both_orders():
 
 
 PATH = [(0, 1), (1, 2), (2, 3)]
-GRAPHS = {  # edges of D1, number of its nodes, relation, reason why D1 is no neighbor of PATH
+GRAPHS = {  # edges of D1, number of its nodes, relation, reason why D1 is not a neighbor of PATH
     "edge": ([*PATH, (0, 3)], 4, "edge", ""),
     "edge, two": ([*PATH, (0, 3), (0, 2)], 4, "edge", "2 edges are in one graph"),
     "edge, two of two": ([*PATH, (0, 3), (0, 2)], 4, "edge:k=2", ""),
@@ -173,7 +173,7 @@ def test_graphs_are_neighbors_by_their_edges_or_nodes(which):
 
 def test_a_curve_that_reaches_one_early_is_composed_with_itself():
     known = dpw.parse_claim("approx:0.5,0.1")
-    rates = np.unique(np.append(np.linspace(0.0, 1.0, 41), [0.9 / (1 + np.exp(0.5))] * 2))
+    rates = np.unique(np.append(np.linspace(0.0, 1.0, 41), 0.9 / (1 + np.exp(0.5))))
     curve = dpw.claims.TradeoffCurve(rates, 1 - known.tradeoff(rates))
     assert curve.tradeoff(rates) == pytest.approx(known.tradeoff(rates), abs=1e-9)
     twice = curve.tradeoff(curve.tradeoff(rates))

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dpwitness import InvalidArgument, Pair, Verdict, audit, audit_outputs, certify
+from dpwitness import InvalidArgument, Pair, PureDP, Verdict, audit, audit_outputs, certify
 from dpwitness.mechanisms import LaplaceVector, Records
+from dpwitness.mechanisms.textbook.zoo import zoo
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 
@@ -133,6 +134,16 @@ def test_lambdas_cannot_go_to_processes_and_the_error_says_so():
         pytest.raises(InvalidArgument, match="mechanism must be importable"),
     ):
         run(lambda d, n, rng: rng.random(n), executor=pool)
+
+
+def test_results_are_no_truth_values():
+    result = run(zoo()["laplace-grid"])
+    with pytest.raises(TypeError, match=r"compare its verdict"):
+        bool(result)
+    with pytest.raises(TypeError, match=r"compare it, as in"):
+        bool(result.verdict)
+    assert result.claim == PureDP(1.0)
+    assert "would have been found 9 times in 10" in result.headline()
 
 
 def test_given_outputs_may_differ_in_number_and_be_anything():

@@ -152,6 +152,41 @@ def test_one_mechanism_under_two_names_is_two_audits_with_streams_of_their_own(t
     )
 
 
+@pytest.mark.slow
+def test_an_extension_tests_the_same_event_on_more_rounds(tmp_path):
+    file, more = tmp_path / "run.db", {"store": tmp_path / "run.db", "extend_to": 60_000}
+    with pytest.raises(InvalidArgument, match="extend_to needs a finished audit, but the audit in"):
+        audit(noisy, **SMALL, **more)
+    first = audit(noisy, **SMALL, store=file)
+    audit(noisy, **SMALL, **more, progress=stopping(30_000))
+    longer = audit(noisy, **SMALL, **more)
+    assert (
+        longer.event.to_json() == first.event.to_json()
+        and longer.trials == longer.requested == 60_000
+    )
+    assert [part.tally for part in longer.stages[:2]] == [
+        part.tally for part in first.stages
+    ] and longer.tally.rounds == 40_000
+    assert sum(part.weight**2 for part in longer.stages[:2]) == pytest.approx(0.5)
+    assert longer.confidence == pytest.approx(0.985) and first.confidence == 0.99
+    assert without_time(audit(noisy, **SMALL, store=file)) == without_time(first)
+    assert audit(noisy, **SMALL, store=file, extend_to=80_000).confidence == pytest.approx(0.9825)
+    assert without_time(audit(noisy, **SMALL, **more)) == without_time(longer)
+    with pytest.raises(
+        InvalidArgument,
+        match="extend_to must be above the 80,000 runs that are planned already, got 70,000",
+    ):
+        audit(noisy, **SMALL, store=file, extend_to=70_000)
+    with pytest.raises(
+        InvalidArgument, match="extend_to needs the store of the audit that is extended"
+    ):
+        audit(noisy, **SMALL, extend_to=70_000)
+    whole = audit(noisy, **SMALL, store=tmp_path / "whole.db")
+    assert without_time(
+        audit(noisy, **SMALL, store=tmp_path / "whole.db", extend_to=60_000)
+    ) == without_time(longer) and without_time(whole) == without_time(first)
+
+
 def exceeded(dataset, size, rng):
     return dataset[0] + rng.laplace(0.0, 0.8, size)
 

@@ -44,7 +44,8 @@ from dpwitness.auditors.events.rules import (
 from dpwitness.auditors.workers import chunks
 from dpwitness.auditors.workers.chunks import counter
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
-from dpwitness.auditors.workers.rounds import batch
+from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism
+from dpwitness.auditors.workers.statefulness import Unfit
 from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
 from dpwitness.mechanisms.textbook.zoo import zoo
 
@@ -363,6 +364,13 @@ OTHERS = {
 HALVES = Intervals(0, np.array([0.0]), np.array([-1.0, 1.0]))
 
 
+def test_a_users_own_kernel_is_counted():
+    run = Mine().sample
+    assert not is_builtin_mechanism(run)
+    found, stored = both_ways(run, [0.25], HALVES, 1_000)
+    assert found == stored and min(found[1:]) > 300
+
+
 def test_only_what_samples_by_its_draws_is_counted():
     dataset = [0.25]
     for name, other in OTHERS.items():
@@ -418,3 +426,26 @@ def test_a_long_stage_counts_what_a_stored_one_does(name, monkeypatch):
         (s.tables[0].tolist(), s.marks, s.lost)
         for s in counts(stage, [event], Inline(), keep=2**15)
     ] == drawn and called
+
+
+def test_draws_that_are_not_what_is_sampled_are_told():
+    class Rarely(m.Laplace):
+        """Samples what it draws, but for one chunk in all: what comes after the first outputs."""
+
+        def sample(self, dataset, size, rng):
+            found = self.draws(dataset).sample(size, rng)
+            found[100:] += 1.0
+            return found
+
+        def draws(self, dataset):
+            return m.Laplace.draws(self, dataset)
+
+    mechanism = Rarely(1.0)
+    pair = mechanism.worst_pair()
+    stage = Stage(mechanism.sample, pair, 5, (1, 0, Phase.TEST), 2**20, 2**14, 60.0)
+    with pytest.raises(Unfit, match="mechanism draws other outputs than it samples"):
+        list(
+            counts(
+                stage, [Intervals(0, np.array([0.5]), np.array([-1.0, 1.0]))], Inline(), keep=2**14
+            )
+        )

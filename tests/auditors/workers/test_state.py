@@ -101,6 +101,16 @@ def test_lists_whose_longest_differs_between_batches_are_no_state():
     check_training([(lists(longest), lists(longest)) for longest in range(2, 14)])
 
 
+def test_a_mechanism_without_a_seed_may_say_so():
+    def unseeded(dataset, size, rng):
+        return stateful.system_entropy(dataset, size, rng)
+
+    unseeded.seeded = False
+    result = run(unseeded, confidence=1 - 1e-9)  # its noise is new each time
+    assert result.verdict is Verdict.NOT_REFUTED
+    assert any("not reproducible" in note for note in result.notes)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", ["global_numpy", "global_python", "global_at_times", "system_entropy"]
