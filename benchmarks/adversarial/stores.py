@@ -112,7 +112,7 @@ def _check_damaged_store(file: Path, rerun: Callable[[], Any], honest: Any, what
     """Return "" if a damaged store is refused by `audit` and ``store ls`` or gives the original
     results, else a failure message.
     """
-    code, text = run_command("store", "ls", str(file), "--json")
+    code, text = run_command("list", "stores", str(file), "--json")
     if code not in (0, 2) or "an unexpected error" in text or "Traceback" in text:
         return f"{what}: store ls ends with code {code}: {text.strip()[:150]}"
     if code == 0 and (

@@ -209,11 +209,7 @@ CALLS = {
         (0, "suite zoo -k laplace-grid --seconds 1 --clock cpu --executor threads:1"),
     ],
     "scan": [
-        (
-            0,
-            "scan pack --seconds 8 --clock cpu --trust noisy_sum --seed 1 --report out "
-            f"{HERE} {ALL} --quiet",
-        ),
+        (0, f"scan pack --seconds 8 --clock cpu --seed 1 --report out {HERE} {ALL} --quiet"),
         (0, "scan pack --dry-run --verbose"),
         (0, "targets new proposed.py --color never"),
         (0, "targets list --json"),
