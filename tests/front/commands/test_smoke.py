@@ -89,7 +89,7 @@ CALLS = {
         (0, "report out --show"),
         (0, "compare out out --report compared --format html --explain --color never"),
         (0, "compare out out --json"),
-        (0, "store ls run.db --json --color never"),
+        (0, "list stores run.db --json --color never"),
     ],
     "audit with other options": [
         (
