@@ -58,6 +58,8 @@ def test_draws_that_are_not_what_is_sampled_are_not_counted():
 
 
 def test_plans_of_renyi_notions_and_of_atoms():
+    headlines = [dpw.plan(claim, trials=1_000).headline() for claim in ("pure:1", "pure:9")]
+    assert " from epsilon = 1.4" in headlines[0] and " no violation of " in headlines[1]
     gaussian = m.Gaussian(epsilon=1.0, delta=1e-5)
     found = dpw.plan("zcdp:0.01", trials=20_000, mechanism=gaussian)
     assert found.detectable is None  # no violation of a size that is looked for shows in so few
