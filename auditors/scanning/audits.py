@@ -4,9 +4,8 @@ traces, then statistics. A violation of a guessed claim is a suspicion.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +20,6 @@ from dpwitness.auditors.scanning.trials import limits
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.result import Result
-from dpwitness.auditors.witnesses.store import Store
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.clocks import read_clock
 from dpwitness.core.claims import ApproxDP
@@ -121,8 +119,6 @@ class Audited:
         Why there is no result.
     findings : tuple of str
         Findings of the trace, confirmed or not.
-    budget : dict
-        Budget of the black-box audit.
     """
 
     name: str
@@ -130,7 +126,6 @@ class Audited:
     results: tuple[Result, ...] = ()
     why: str = ""
     findings: tuple[str, ...] = ()
-    budget: Json = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -161,11 +156,6 @@ class AuditPlan:
         Limit of each worker's address space in gigabytes; 0 for none.
     seed : int
         Root of all randomness.
-    store : Store or None
-        Store of counts, so that an interrupted scan resumes.
-    budgets : mapping of str to dict
-        Budget of each audit that an earlier scan has fixed: ``{"seconds": S}`` or ``{"trials":
-        N}``.
     """
 
     file: Path
@@ -174,20 +164,11 @@ class AuditPlan:
     seconds: float
     memory: float = 0.0
     seed: int = 0
-    store: Store | None = None
-    budgets: Mapping[str, Json] = field(default_factory=dict)
     clock: str = "wall"
 
     def now(self) -> float:
         """Return the time on the budget's clock."""
         return read_clock(self.clock)()
-
-    def budget(self, seconds: float) -> Json:
-        """Return the budget of one audit, rounded to half powers of two. A repeated scan uses the
-        same budget.
-        """
-        rounded = float(f"{min(2 ** (math.floor(2 * math.log2(seconds)) / 2), _MOST_SECONDS):.3g}")
-        return {"seconds": rounded} | ({} if self.clock == "wall" else {"clock": self.clock})
 
     def target(self, name: str) -> Target:
         return Target(str(self.file), name, self.python, {}, 60.0, self.memory)
@@ -364,19 +345,13 @@ def _audit_statistically(
     """
     weights = {name: 3 if traced.get(name) else 1 for name in names}
     order, confidence = sorted(names, key=lambda name: -weights[name]), _CONFIDENCE
-    brief = [name for name in order if name not in plan.budgets]
     # share of the remaining time for brief audits of all targets before longer ones
-    seconds = min(0.3 * (deadline - plan.now()) / max(len(brief), 1), 10.0)
-    if len(brief) > 1 and seconds >= _LEAST_SECONDS:
+    seconds = min(0.3 * (deadline - plan.now()) / max(len(names), 1), 10.0)
+    if len(names) > 1 and seconds >= _LEAST_SECONDS:
         confidence += _BRIEF_ERROR
-        for name in brief:
+        for name in tuple(order):
             announce(f"{name}: black box, brief")
-            found = _audit_one(
-                replace(plan, store=None),
-                name,
-                {"seconds": seconds, "clock": plan.clock},
-                confidence=1 - _BRIEF_ERROR,
-            )
+            found = _audit_one(plan, name, seconds, confidence=1 - _BRIEF_ERROR)
             if found.verdict in (Verdict.VIOLATED, Verdict.SUSPECT):
                 yield replace(
                     found,
@@ -392,7 +367,7 @@ def _audit_statistically(
         seconds = max(0.7 * left * weights[name] / share, _LEAST_SECONDS)
         announce(f"{name}: black box, {position + 1} of {len(order)}")
         how = ("trace", "black box") if name in traced else ("black box",)
-        if left < _LEAST_SECONDS and position and name not in plan.budgets:
+        if left < _LEAST_SECONDS and position:
             yield Audited(
                 name,
                 how[:-1],
@@ -400,9 +375,7 @@ def _audit_statistically(
                 findings=traced.get(name, ()),
             )
             continue
-        found = _audit_one(
-            plan, name, plan.budgets.get(name) or plan.budget(seconds), confidence=confidence
-        )
+        found = _audit_one(plan, name, min(seconds, _MOST_SECONDS), confidence=confidence)
         yield replace(found, how=how if found.results else how[:-1], findings=traced.get(name, ()))
         if found.verdict is Verdict.NOT_REFUTED:
             kept.append(name)
@@ -420,7 +393,7 @@ def _is_interrupted(found: Audited) -> bool:
 def _audit_one(
     plan: AuditPlan,
     name: str,
-    budget: Json,
+    seconds: float,
     domain: Domain | None = None,
     what: str = "",
     confidence: float = _CONFIDENCE,
@@ -435,22 +408,17 @@ def _audit_one(
         "stop": "violation",
         "time_limit": 60.0,
         "confidence": confidence,
-        **budget,
+        "seconds": seconds,
+        "clock": plan.clock,
         # low bits leak in nearly all floating-point noise, and do not count for the exit code
         "bits": False,
         "name": f"{name} ({what})" if what else name,
     }
     try:
-        try:
-            result = audit(target, store=plan.store, **options)
-        except InvalidArgument as error:
-            if "store" not in str(error):
-                raise
-            # the store holds counts of other code, or of another version of dpwitness
-            result = audit(target, **options)
+        result = audit(target, **options)
     except (InvalidArgument, MechanismFailed) as error:
         return Audited(name, why=_line(error))
-    return Audited(name, ("black box",), (result,), budget=budget if not what else {})
+    return Audited(name, ("black box",), (result,))
 
 
 def other_values(domain: Domain | None) -> dict[str, Domain]:
@@ -482,7 +450,7 @@ def _audit_other_values(
         if seconds < _LEAST_SECONDS:
             return
         announce(f"{name}: {what}, {position + 1} of {len(jobs)}")
-        found = _audit_one(plan, name, plan.budget(seconds), domain, what)
+        found = _audit_one(plan, name, min(seconds, _MOST_SECONDS), domain, what)
         if found.verdict is Verdict.SUSPECT:
             result = found.results[0]
             assert isinstance(result, AuditResult)

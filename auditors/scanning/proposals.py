@@ -89,11 +89,7 @@ class Proposal:
 
     @property
     def is_skeleton(self) -> bool:
-        return (
-            bool(self.target)
-            and not self.runs
-            and self.role in ("mechanism", "accountant", "transformation")
-        )
+        return bool(self.target) and not self.runs and self.role in ("mechanism", "transformation")
 
 
 def readings_of(found: Discovered) -> list[Reading]:
@@ -182,11 +178,7 @@ def conclude(
             why="" if reading.name.declared.get("domain") is not None else "it declares no domain",
         )
     if not reading.recipes:
-        return Proposal(
-            reading,
-            target if reading.role != "other" else "",
-            why=reading.skip or "it is for the audit of accountants",
-        )
+        return Proposal(reading, target if reading.role != "other" else "", why=reading.skip)
     if not recipes:
         return Proposal(reading, target, reading.recipes[0], why=_missing(reading))
     number, trials = chosen(tried), [trial for _, trial in tried]

@@ -320,13 +320,9 @@ _RELEASING = re.compile(
     r"^(dp_?release|gen_?noise|add_.*noise|randomi[sz]e|privati[sz]e|perturb|noisy_|release_noisy)",
     re.I,
 )
-_RETURNS = (
-    ("rdp", r"rdp|renyi"),
-    ("zcdp", r"zcdp|rho"),
-    ("mu", r"(^|_)(mu|gdp)($|_)"),
-    ("noise", r"sigma|noise_multiplier|noise_scale|calibrat|stddev|noise_std|scale"),
-    ("delta", r"delta"),
-    ("epsilon", r"eps"),
+_FIGURES = re.compile(
+    r"rdp|renyi|zcdp|rho|(^|_)(mu|gdp)($|_)|sigma|noise_multiplier|noise_scale|calibrat|stddev|noise_std|scale|delta|eps",
+    re.I,
 )
 
 
@@ -338,7 +334,7 @@ class Reading:
     ----------
     name : PublicName
         The name.
-    role : {"mechanism", "accountant", "transformation", "other"}
+    role : {"mechanism", "transformation", "other"}
         What the name is.
     because : str
         Why, with the words of the signature or docstring.
@@ -392,10 +388,8 @@ def _read(
         return Reading(
             name, "mechanism", f"declares the claim {name.declared['claim']}", declared=True
         )
-    if reason := _no_mechanism(name, classes):
+    if reason := _no_mechanism(name, classes) or _computed(name):
         return Reading(name, "other", reason, skip=reason)
-    if computed := _accountant(name):
-        return computed
     privacy = _privacy_parameters(name)
     if not privacy:
         return _without_privacy(name, classes, convention, private)
@@ -610,33 +604,20 @@ def _without_data(name: PublicName, because: str) -> tuple[str, str, tuple[Recip
     return "other", because, (), "no argument receives data, and its code draws no noise"
 
 
-def _accountant(name: PublicName) -> Reading | None:
-    """Return the reading of a function that computes a privacy parameter or a scale of noise from
-    numbers; None for another name.
+def _computed(name: PublicName) -> str:
+    """Return what a function computes from privacy parameters, if these and numbers are all that it
+    takes and it draws no noise; empty for another name.
     """
     if name.kind == "class" or not _ACCOUNTING.search(name.name) or name.names & _NOISE:
-        return None
+        return ""
     parameters = [p for p in name.parameters or () if p.is_named]
     numbers = {"epsilon", "delta", "rho", "scale", "sensitivity", "size", "other"}
     inputs = [p for p in parameters if role(p) in ("epsilon", "delta", "rho", "scale")]
     if not inputs or any(role(p) not in numbers for p in parameters):
-        return None
-    if not PRIVACY_WORDS.search(f"{name.name} {name.doc} {name.module}"):
-        return None
-    returned = next(
-        (
-            kind
-            for kind, pattern in _RETURNS
-            if re.search(pattern, name.name.partition("_from")[0].partition("_for")[0], re.I)
-        ),
-        "",
-    )
-    if not returned:
-        return None
-    because = f"computes {returned} from {', '.join(p.name for p in inputs)}, and draws no noise"
-    return Reading(name, "accountant", because)
-
-
-def returned_quantity(reading: Reading) -> str:
-    """Return the quantity that an accountant computes: epsilon, delta, rdp, zcdp, mu or noise."""
-    return reading.because.split()[1]
+        return ""
+    returned = name.name.partition("_from")[0].partition("_for")[0]
+    if not _FIGURES.search(returned) or not PRIVACY_WORDS.search(
+        f"{name.name} {name.doc} {name.module}"
+    ):
+        return ""
+    return f"it computes a number from {', '.join(p.name for p in inputs)}, and draws no noise"

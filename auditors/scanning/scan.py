@@ -5,12 +5,11 @@ can be repeated and edited.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ class Row:
     name : str
         Dotted name.
     role : str
-        mechanism, accountant, transformation or other.
+        mechanism, transformation or other.
     because : str
         What the reading rests on.
     target : str
@@ -86,8 +85,6 @@ class Scan:
         Facts about the package.
     kept : bool
         Whether the target file existed, so that nothing was proposed.
-    budgets : dict
-        Budget of each audit of an earlier scan.
     """
 
     title: str
@@ -96,24 +93,14 @@ class Scan:
     remarks: tuple[str, ...]
     about: Json
     kept: bool = False
-    budgets: Mapping[str, Json] = field(default_factory=dict)
 
-    @property
-    def store(self) -> Path:
-        """Return the path of the store of counts; a file for each content of the target file, as
-        counts hold for one source only.
-        """
-        digest = hashlib.sha256(self.file.read_bytes()).hexdigest()[:12]
-        return self.file.parent / f"scan-{digest}.store"
-
-    def save(self, budgets: Mapping[str, Json]) -> None:
+    def save(self) -> None:
         """Write the record of the scan next to the target file."""
         record = {
             "schema_version": 1,
             "title": self.title,
             "about": self.about,
             "remarks": list(self.remarks),
-            "budgets": dict(budgets),
             "rows": [dataclasses.asdict(row) for row in self.rows],
         }
         write_json(self.file.parent / _RECORD, record)
@@ -184,7 +171,6 @@ def prepare(
     folder: Path,
     memory: float,
     seconds: float,
-    trust: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
 ) -> Scan:
     """Discover, propose and write the target file; a target file that exists is kept with its
@@ -204,8 +190,6 @@ def prepare(
         Limit of each worker's address space in gigabytes; 0 for none.
     seconds : float
         Time budget of the scan, of which this part takes about half.
-    trust : sequence of str
-        Names whose guessed claims the user confirms.
     progress : callable, optional
         Called with a line on what is done.
     """
@@ -244,8 +228,6 @@ def prepare(
             progress=lambda done, total, name: announce(f"{done + 1} of {total}: {name}"),
         )
         earlier = written(package, file, found, proposals, python, typed=typed)
-    if trust:
-        confirm(file, trust, earlier.rows)
     return earlier
 
 
@@ -301,7 +283,7 @@ def written(
     places = {each["name"]: f"{each['module']}.{each['name']}" for each in found.objects}
     rows = (*map(row_of, proposals), *(row_of_typed(each, places) for each in typed.entries))
     scan = Scan(title, file, rows, (*found.remarks, *typed.remarks), about)
-    scan.save({})
+    scan.save()
     return scan
 
 
@@ -338,43 +320,12 @@ def _earlier(file: Path) -> Scan | None:
     found = read_json(record)
     try:
         rows = tuple(Row(**row) for row in found["rows"])
-        return Scan(
-            found["title"],
-            file,
-            rows,
-            tuple(found["remarks"]),
-            found["about"],
-            True,
-            found["budgets"],
-        )
+        return Scan(found["title"], file, rows, tuple(found["remarks"]), found["about"], True)
     except (KeyError, TypeError) as error:
         raise InvalidArgument(
             f"scan: {record} is not a record of a scan ({error}); delete it, or choose "
             "another --report"
         ) from None
-
-
-def confirm(file: Path, names: Sequence[str], rows: Sequence[Row]) -> None:
-    """Delete the lines ``NAME.guessed = ...`` of targets whose claims the user confirms.
-
-    Raises
-    ------
-    InvalidArgument
-        If a name is neither a target of the file nor the dotted name of one.
-    """
-    targets = {row.name: row.target for row in rows if row.target} | {
-        row.target: row.target for row in rows if row.target
-    }
-    text = file.read_text(encoding="utf-8")
-    for name in names:
-        target = targets.get(name, name)
-        if not re.search(rf"(?m)^def {re.escape(target)}\(", text):
-            raise InvalidArgument(
-                f"--trust must name a target of {file}, got {name!r}; its targets are "
-                f"{', '.join(sorted(set(targets.values())))}"
-            )
-        text = re.sub(rf"(?m)^{re.escape(target)}\.guessed = .*\n", "", text)
-    write_text(file, text)
 
 
 def dry_run(found: Discovered) -> list[tuple[str, str]]:
@@ -458,8 +409,3 @@ def _audit_summary(own: Sequence[Audited], row: Row) -> Json:
         "verdict": worst.verdict_name,
         "why": why,
     }
-
-
-def budgets_of(outcomes: Sequence[Audited]) -> dict[str, Json]:
-    """Return the budget of each audit; a repeated scan uses the same budgets."""
-    return {each.name: each.budget for each in outcomes if each.budget}

@@ -6,13 +6,10 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from dpwitness.auditors.scanning.names import PublicName
 from dpwitness.auditors.scanning.package_discovery import TypedEntries
 from dpwitness.auditors.scanning.proposals import Proposal, relation_words
-from dpwitness.auditors.scanning.readings import Reading, returned_quantity
 from dpwitness.auditors.scanning.source import (
     PUBLIC_VALUE,
     file_header,
@@ -20,7 +17,7 @@ from dpwitness.auditors.scanning.source import (
     open_epsilon,
     spent_source,
 )
-from dpwitness.auditors.scanning.vocabulary import SCALES, role
+from dpwitness.auditors.scanning.vocabulary import role
 from dpwitness.core.values.json_reader import Json
 
 _HEADER = """Targets of {title}, proposed by `dpwitness scan`.
@@ -31,32 +28,6 @@ and delete the line `guessed` where the claim is right. Then:
 
     dpwitness audit {file}:NAME{python}
 """  # noqa: E501
-
-
-# words of arguments, and the parameter of `audit_accountant` that they are
-_PARAMETERS: tuple[tuple[str, str], ...] = (
-    (
-        r"q|sample_rate|sampling_rate|sampling_prob(ability)?|sampling_probability|subsampling_rate|prob|gamma",
-        "q",
-    ),
-    (
-        r"steps|num_steps|n_steps|t|iterations|num_iterations|rounds|num_compositions|compositions|k|count|num_queries",
-        "steps",
-    ),
-    (r"alpha|order|renyi_order", "order"),
-    (r"mu", "mu"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class AccountantEntry:
-    """Entry of an accountant in TARGETS, the source of the function that it names, and what is
-    missing.
-    """
-
-    declaration: Json
-    source: tuple[str, ...]
-    missing: str = ""
 
 
 def target_file(
@@ -91,13 +62,10 @@ def target_file(
     """
     running = [p for p in proposals if p.runs and p.recipe is not None]
     needed = {each for p in running if p.recipe is not None for each in p.recipe.imports}
-    accountants = [p for p in proposals if p.role == "accountant" and p.target]
-    counted = [p.reading.name for p in accountants]
-    imports = sorted(needed | {f"{n.module}:{n.name}" if n.shadowed else n.module for n in counted})
     option = f" --python {python}" if python else ""
     parts = [
         file_header(
-            imports,
+            sorted(needed),
             _HEADER.format(title=title, file=file, python=option),
             root=root,
             preamble=preamble,
@@ -117,16 +85,10 @@ def target_file(
     )
     parts += [_declared(p) for p in proposals if p.reading.declared and p.runs]
     parts += [entry(p) for p in running]
-    found = {p.target: accountant_entry(p.reading, p.target) for p in accountants}
-    complete = [p for p in accountants if not found[p.target].missing]
-    parts += _accountants(found, complete) if complete else []
     related = [p for p in running if p.recipe is not None and open_epsilon(p.recipe)]
-    parts += [_relations(related, "|=" if complete else "=")] if related else []
-    parts += [
-        _accountant_skeleton(p, found[p.target]) for p in accountants if found[p.target].missing
-    ]
-    parts += _typed(typed, "|=" if complete or related else "=") if typed.entries else []
-    parts += [skeleton(p) for p in proposals if p.is_skeleton and p.role != "accountant"]
+    parts += [_relations(related)] if related else []
+    parts += _typed(typed, "|=" if related else "=") if typed.entries else []
+    parts += [skeleton(p) for p in proposals if p.is_skeleton]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
@@ -197,27 +159,11 @@ def skeleton(proposal: Proposal) -> str:
     return "\n".join(f"# {line}".rstrip() for line in lines) + "\n"
 
 
-def _accountants(found: Mapping[str, AccountantEntry], proposals: Sequence[Proposal]) -> list[str]:
-    """Return the functions of the accountants and the dict that declares them, with the reason in a
-    comment above each entry.
-    """
-    lines = ["TARGETS = {"]
-    for proposal in proposals:
-        lines += [
-            f"    # {line}"
-            for line in _comment(f"{proposal.reading.name.path} {proposal.reading.because}.")
-        ]
-        lines.append(f"    {proposal.target!r}: {found[proposal.target].declaration!r},")
-    return ["\n".join(found[proposal.target].source) + "\n" for proposal in proposals] + [
-        "\n".join([*lines, "}"]) + "\n"
-    ]
-
-
-def _relations(proposals: Sequence[Proposal], assign: str) -> str:
+def _relations(proposals: Sequence[Proposal]) -> str:
     """Return the declarations of relations between runs at several values of epsilon, which need no
     claim.
     """
-    lines = [f"TARGETS {assign} {{", "    # relations between runs at several values of epsilon"]
+    lines = ["TARGETS = {", "    # relations between runs at several values of epsilon"]
     for proposal in proposals:
         recipe, name = proposal.recipe, proposal.target
         assert recipe is not None
@@ -264,73 +210,3 @@ def _typed(typed: TypedEntries, assign: str) -> list[str]:
         "}",
     ]
     return [*parts, "\n".join(lines) + "\n"]
-
-
-def _accountant_skeleton(proposal: Proposal, entry: AccountantEntry) -> str:
-    lines = [
-        *_comment(
-            f"TODO {proposal.reading.name.path}: missing is {entry.missing}. It "
-            f"{proposal.reading.because}."
-        )
-    ]
-    lines += [*entry.source, f"TARGETS[{proposal.target!r}] = {entry.declaration!r}"]
-    return "\n".join(f"# {line}" for line in lines) + "\n"
-
-
-def accountant_entry(reading: Reading, target: str) -> AccountantEntry:
-    """Return the entry of an accountant, with its guesses; `missing` names required arguments of
-    unknown meaning.
-    """
-    name = reading.name
-    mechanism = _mechanism(name)
-    known = {
-        p.name: _meaning(p.word, role(p), mechanism) for p in name.parameters or () if p.is_named
-    }
-    used = {argument: meaning for argument, meaning in known.items() if meaning}
-    unknown = [
-        p.name for p in name.parameters or () if p.required and p.is_named and not known[p.name]
-    ]
-    repeated = {meaning for meaning in used.values() if list(used.values()).count(meaning) > 1}
-    missing = (
-        f"the meaning of {', '.join(unknown)}"
-        if unknown
-        else f"several arguments may be {', '.join(sorted(repeated))}"
-        if repeated
-        else ""
-    )
-    returns = returned_quantity(reading)
-    spelled = name.name if name.shadowed else name.path
-    arguments = ", ".join(f"{each}={each}" for each in used)
-    source = (f"def {target}({', '.join(used)}):", f"    return {spelled}({arguments})")
-    declaration = {
-        "kind": "accountant",
-        "function": target,
-        "mechanism": mechanism,
-        "parameters": used,
-        "returns": returns,
-        "guessed": f"{name.name} returns {returns} of the {mechanism} mechanism, read from its "
-        "name and from the names of its arguments",
-    }
-    return AccountantEntry(declaration, source, missing)
-
-
-def _mechanism(name: PublicName) -> str:
-    """Return the mechanism that a function accounts for, by its name, arguments and docstring."""
-    text, words = f"{name.name} {name.doc[:600]}".lower(), [p.word for p in name.parameters or ()]
-    sampled = any(_meaning(word, "other", "") == "q" for word in words)
-    if "laplace" in text and "gauss" not in text:
-        return "laplace"
-    if any(word == "mu" for word in words) or "gdp" in name.name.lower():
-        return "gdp"
-    if any(role(p) == "rho" for p in name.parameters or ()):
-        return "zcdp"
-    return "subsampled-gaussian" if sampled else "gaussian"
-
-
-def _meaning(word: str, part: str, mechanism: str) -> str:
-    """Return the parameter of the mechanism that an argument stands for; empty if unknown."""
-    if part in ("epsilon", "delta", "rho", "sensitivity"):
-        return part
-    if word in SCALES:
-        return "scale" if mechanism == "laplace" else "sigma"
-    return next((meaning for pattern, meaning in _PARAMETERS if re.fullmatch(pattern, word)), "")

@@ -109,16 +109,16 @@ def _comparable_fields(result_again: Any) -> Any:
 
 
 def _check_damaged_store(file: Path, rerun: Callable[[], Any], honest: Any, what: str) -> str:
-    """Return "" if a damaged store is refused by `audit` and ``store ls`` or gives the original
+    """Return "" if a damaged store is refused by `audit` and ``list stores`` or gives the original
     results, else a failure message.
     """
-    code, text = run_command("store", "ls", str(file), "--json")
+    code, text = run_command("list", "stores", str(file), "--json")
     if code not in (0, 2) or "an unexpected error" in text or "Traceback" in text:
-        return f"{what}: store ls ends with code {code}: {text.strip()[:150]}"
+        return f"{what}: list stores ends with code {code}: {text.strip()[:150]}"
     if code == 0 and (
         verdicts := {entry["verdict"] for entry in json.loads(text)} - {honest["verdict"], None}
     ):
-        return f"{what}: store ls shows {verdicts}"
+        return f"{what}: list stores shows {verdicts}"
     try:
         result_again = rerun()
     except InvalidArgument:

@@ -63,13 +63,6 @@ def arguments(command: opts.Command) -> None:
                 "action": "store_true",
                 "help": "import the package, and list what would be called, but call nothing",
             },
-            "--trust": {
-                "metavar": "NAME",
-                "action": "append",
-                "default": [],
-                "help": "confirm the guessed claim of a target, whose violation is then VIOLATED "
-                "instead of SUSPECT; may be repeated",
-            },
             **opts.seed(default=0),
             **opts.INTERPRETER,
             **opts.REPORTING,
@@ -137,9 +130,8 @@ def _scan(
 ) -> tuple[Scan, list[Audited], bool]:
     """Prepare the target file and audit its entries."""
     from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
-    from dpwitness.auditors.scanning.scan import budgets_of, prepare
+    from dpwitness.auditors.scanning.scan import prepare
     from dpwitness.auditors.scanning.trials import limits
-    from dpwitness.auditors.witnesses.store import open_store
     from dpwitness.auditors.workers.clocks import read_clock
 
     now, unit, outcomes = (
@@ -155,30 +147,25 @@ def _scan(
         folder=folder,
         memory=args.memory,
         seconds=args.seconds,
-        trust=args.trust,
         progress=line,
     )
     with limits(folder):
         names, declared = _entries(scan, python, args.memory)
     left = max(args.seconds - (now() - begin), 5.0)
-    with open_store(scan.store) as store:
-        plan = AuditPlan(
-            scan.file, python, folder, left, args.memory, args.seed, store, scan.budgets, args.clock
-        )
-        try:
-            for outcome in audit_entries(plan, names, declared, line):
-                outcomes.append(outcome)
-                if outcome.verdict_name in ("VIOLATED", "SUSPECT"):
-                    line.close()
-                    announce(
-                        f"{outcome.name}: {outcome.results[0].headline()} (after "
-                        f"{now() - begin:.0f} {unit})"
-                    )
-            interrupted = False
-        except KeyboardInterrupt:
-            interrupted = True
+    plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, args.clock)
+    try:
+        for outcome in audit_entries(plan, names, declared, line):
+            outcomes.append(outcome)
+            if outcome.verdict_name in ("VIOLATED", "SUSPECT"):
+                line.close()
+                announce(
+                    f"{outcome.name}: {outcome.results[0].headline()} (after "
+                    f"{now() - begin:.0f} {unit})"
+                )
+        interrupted = False
+    except KeyboardInterrupt:
+        interrupted = True
     line.close()
-    scan.save({**scan.budgets, **budgets_of(outcomes)})
     return scan, outcomes, interrupted
 
 

@@ -1,4 +1,4 @@
-"""``dpwitness store``: list, show and clean the audits in a store."""
+"""``dpwitness store``: clean the audits in a store; and ``dpwitness list stores``."""
 
 from __future__ import annotations
 
@@ -22,30 +22,25 @@ if TYPE_CHECKING:
 
 def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
-    store = command("store", "manage stored audits: ls FILE; show FILE [NAME]; gc FILE [NAME]")
+    store = command("store", "clean stored audits: gc FILE [NAME...]")
     opts.add_options(
         store,
         {
             "action": {
-                "choices": ["ls", "show", "gc"],
+                "choices": ["gc"],
                 "help": "gc removes damaged audits, named audits, and the chunks of finished "
                 "audits, whose results it keeps",
             },
             "file": {"metavar": "FILE", "help": "file of the store"},
-            "names": {"nargs": "*", "metavar": "NAME", "help": "audits to show or to remove"},
-            **opts.JSON,
+            "names": {"nargs": "*", "metavar": "NAME", "help": "audits to remove"},
         },
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness store`` and return the exit code."""
-    if args.action == "ls":
-        if args.names:
-            raise InvalidArgument(f"store ls takes no names after FILE, got {' '.join(args.names)}")
-        return list_audits([args.file], args.json)
     with _readable(args.file):
-        {"show": _show, "gc": _gc}[args.action](args)
+        _gc(args)
     return OK
 
 
@@ -78,32 +73,9 @@ def list_audits(files: Sequence[str], as_json: bool) -> int:
             elif number == len(files):
                 print_json(rows)
             _require_intact(store, entries)
+            for entry in entries:
+                entry.require_consistent()
     return OK
-
-
-def _show(args: argparse.Namespace) -> None:
-    from dpwitness.auditors.witnesses.store import read_store
-
-    with read_store(args.file) as store:
-        chosen = _select_audits(store, args.names)
-        for entry in chosen:
-            store.require_intact(entry)
-            entry.require_consistent()
-        audits = [_audit_json(entry) | _stages_json(store, entry) for entry in chosen]
-    if args.json:
-        print_json(audits)
-        return
-    for audit_data in audits:
-        print(f"{audit_data['name']}: {audit_data['state']}; begun {audit_data['begun']}")
-        for key, value in audit_data["content"].items():
-            print(f"  {key}: {value}")
-        for stage in audit_data["stages"]:
-            print(
-                f"  phase {stage['phase']}, pair {stage['pair']}: {stage['done']:,} of "
-                f"{stage['rounds']:,} rounds in {stage['spans']} parts"
-            )
-        for look in audit_data["looks"]:
-            print(f"  interim look after {look['runs']:,} runs: {look['bound']:.6g}")
 
 
 def _gc(args: argparse.Namespace) -> None:
@@ -112,7 +84,7 @@ def _gc(args: argparse.Namespace) -> None:
 
     with open_store(args.file) as store:
         before, damaged = Path(args.file).stat().st_size, store.clear_damage()
-        for entry in _select_audits(store, args.names) if args.names else ():
+        for entry in _named_audits(store, args.names):
             store.drop(entry.id)
         finished = [entry for entry in store.entries() if entry.verdict is not None]
         for entry in finished:
@@ -143,10 +115,8 @@ def _require_intact(store: Store, entries: list[Entry]) -> None:
         )
 
 
-def _select_audits(store: Store, names: list[str]) -> list[Entry]:
-    """Return the audits with the given names, or all audits. Raise InvalidArgument for an unknown
-    name.
-    """
+def _named_audits(store: Store, names: list[str]) -> list[Entry]:
+    """Return the audits with the given names. Raise InvalidArgument for an unknown name."""
     entries = store.entries()
     for name in names:
         if name not in {entry.name for entry in entries}:
@@ -155,7 +125,7 @@ def _select_audits(store: Store, names: list[str]) -> list[Entry]:
                 f"NAME must be an audit of {store.path}, got {name!r}; audits in the store: "
                 f"{existing}"
             )
-    return [entry for entry in entries if not names or entry.name in names]
+    return [entry for entry in entries if entry.name in names]
 
 
 def _format_state(entry: Entry) -> str:
@@ -173,19 +143,4 @@ def _audit_json(entry: Entry) -> dict[str, Any]:
         "begun": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.begun)),
         "hash": entry.hash,
         "content": entry.identity,
-    }
-
-
-def _stages_json(store: Store, entry: Entry) -> dict[str, Any]:
-    stages = store.query(
-        "SELECT phase, pair, stages.rounds, coalesce(sum(spans.rounds), 0), count(first) "
-        "FROM stages LEFT JOIN spans ON spans.stage = stages.id WHERE audit = ? GROUP BY "
-        "stages.id ORDER BY stages.id",
-        entry.id,
-    )
-    looks = [row[1:] for row in store.rows("looks", "audit = ? ORDER BY runs", entry.id)]
-    names = ("phase", "pair", "rounds", "done", "spans")
-    return {
-        "stages": [dict(zip(names, row, strict=True)) for row in stages],
-        "looks": [{"runs": runs, "bound": bound} for runs, bound in looks],
     }

@@ -66,6 +66,22 @@ def test_a_claim_is_read_back_from_its_text(text):
 
 
 @pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("approx:1", r"did you mean approx:1,1e-5, .* or pure:1\?"),
+        ("pure:1,1e-5", r"did you mean approx:1,1e-5\?"),
+        ("eps:1,1e-5", r"did you mean approx:1,1e-5\?"),
+        ("zdcp:1", r"did you mean zcdp:1\?"),
+        ("approx:1,2,3", r"got 'approx:1,2,3'$"),
+        ("zdcp:-1", r"got 'zdcp:-1'$"),
+    ],
+)
+def test_a_text_that_resembles_a_claim_gets_a_hint(text, hint):
+    with pytest.raises(InvalidArgument, match=hint):
+        parse_claim(text)
+
+
+@pytest.mark.parametrize(
     ("one", "other", "holds"),
     [
         ("pure:1", "approx:1,1e-9", True),

@@ -5,7 +5,7 @@ import math
 import re
 import subprocess
 import sys
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import dpwitness as dpw
 from dpwitness import InvalidArgument, Pair
 from dpwitness import mechanisms as m
 from dpwitness.auditors import MeanBound
+from dpwitness.core import LabelledVectors
 
 sys.path.insert(0, str(Path(__file__).parent))
 from command_line import run
@@ -35,6 +36,13 @@ def noisy_sum(scale):
 
 # -- datasets and their neighbors
 # ------------------------------------------------------------------------------------------
+
+
+def test_records_that_differ_by_signs_of_zeros_are_merged():
+    merged = LabelledVectors([[-0.0], [0.0], [1.0]], [1.0, 1.0, -0.0]).merged()
+    assert merged.multiplicity.tolist() == [2, 1]
+    assert not np.signbit([merged.x[:, 0], merged.y]).any()
+
 
 ACCEPTED = {
     "numbers": ([1.0, 2.0], [1.0, 3.0], "replace-one"),
@@ -246,18 +254,32 @@ def test_watch_of_a_mechanism_that_fails_has_no_verdict(folder):
 
 
 class Full(Executor):
-    """An executor that takes nothing."""
+    """An executor whose calls fail."""
 
     def submit(self, *arguments, **options):
-        raise OSError("no room")
+        future = Future()
+        future.set_exception(self.error)
+        return future
 
 
-def test_an_executor_that_fails_is_not_called_a_worker_that_died():
+@pytest.mark.parametrize(
+    ("kind", "module", "said"),
+    [
+        ("OSError", "builtins", "no room"),
+        ("CommClosedError", "distributed.comm", "the cluster is lost"),
+        ("KilledWorker", "distributed.scheduler", "worker processes died"),
+        ("ValueError", "distributed.core", "no room"),
+        ("CommClosedError", "elsewhere", "no room"),
+    ],
+)
+def test_an_executor_that_fails_is_not_called_a_worker_that_died(kind, module, said):
+    executor = Full()
+    executor.error = type(kind, (Exception,), {"__module__": module})("no room")
     try:
-        text = audit(noisy_sum(2.0), executor=Full()).headline()
+        text = audit(noisy_sum(2.0), executor=executor).headline()
     except Exception as error:
         text = str(error)
-    assert "no room" in text and "died" not in text
+    assert said in text and ("died" in text) == ("died" in said)
 
 
 def test_a_gross_violation_shows_long_before_the_end():
@@ -332,6 +354,11 @@ def test_canaries_certify_a_part_of_a_curve_that_is_kept():
     scores = rng.normal(1.0, 1.0, 2_000), rng.normal(0.0, 1.0, 2_000)
     found = dpw.audit_canaries(*scores, response_curve(3.0))
     assert found.verdict.value == "NOT_REFUTED" and 0.2 < found.parameter_lower < 1
+    verdicts = {
+        noise: dpw.audit_canaries(*scores, f"dpsgd:1,{noise},1", seed=1).verdict.value
+        for noise in (0.5, 2)
+    }
+    assert verdicts == {0.5: "NOT_REFUTED", 2: "VIOLATED"}
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "alpha,beta\n"])

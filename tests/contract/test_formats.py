@@ -58,19 +58,19 @@ TARGETS = {
 """
 LAPLACE = ["dpwitness.mechanisms:Laplace", "--kwargs", '{"epsilon": 1.0}']
 KINDS = {  # command, exit code, verdict
-    "violated": (["audit", "mine.py:weak", "--trials", "4000", "--in-process"], 1, "VIOLATED"),
-    "sound": (["audit", "mine.py:sound", "--trials", "4000", "--in-process"], 0, "NOT_REFUTED"),
-    "error": (["audit", "mine.py:broken", "--trials", "1000", "--in-process"], 3, "ERROR"),
+    "violated": (["audit", "kinds.py:weak", "--trials", "4000", "--in-process"], 1, "VIOLATED"),
+    "sound": (["audit", "kinds.py:sound", "--trials", "4000", "--in-process"], 0, "NOT_REFUTED"),
+    "error": (["audit", "kinds.py:broken", "--trials", "1000", "--in-process"], 3, "ERROR"),
     "sequential": (
-        ["audit", "mine.py:weak", "--sequential", "--trials", "60000", "--in-process"],
+        ["audit", "kinds.py:weak", "--sequential", "--trials", "60000", "--in-process"],
         1,
         "VIOLATED",
     ),
     "certified": (["audit", *LAPLACE, "--white-box"], 0, "CERTIFIED"),
-    "trace": (["trace", "mine.py:weak", "--trials", "4000", "--in-process"], 1, "VIOLATED"),
-    "accountant": (["audit", "mine.py:classic"], 1, "VIOLATED"),
-    "stability": (["audit", "mine.py:impute"], 1, "VIOLATED"),
-    "metamorphic": (["audit", "mine.py:rows"], 1, "VIOLATED"),
+    "trace": (["trace", "kinds.py:weak", "--trials", "4000", "--in-process"], 1, "VIOLATED"),
+    "accountant": (["audit", "kinds.py:classic"], 1, "VIOLATED"),
+    "stability": (["audit", "kinds.py:impute"], 1, "VIOLATED"),
+    "metamorphic": (["audit", "kinds.py:rows"], 1, "VIOLATED"),
     "canaries": (["canaries", "scores.csv", "--claim", "approx:0.5,1e-5"], 1, "VIOLATED"),
 }
 
@@ -83,7 +83,7 @@ def kind(request):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("formats")
-    (place / "mine.py").write_text(TARGETS)
+    (place / "kinds.py").write_text(TARGETS)
     lines = ["score,included", *(f"{k % 7 + 9.0 * (k % 2)},{k % 2}" for k in range(600))]
     (place / "scores.csv").write_text("\n".join(lines) + "\n")
     return place
@@ -178,7 +178,7 @@ def test_every_violation_has_a_witness_that_its_kind_of_replay_confirms(folder, 
         return
     (witness,) = found
     with contextlib.chdir(folder):
-        code, out, err = run("replay", witness, "--allow", "mine.py:weak")
+        code, out, err = run("replay", witness, "--allow", "kinds.py:weak")
         again, checked, _ = run("replay", witness, "--check")
     assert code == 1 and "VIOLATED" in out, err
     assert again in (0, 1, 3) and checked
@@ -233,7 +233,7 @@ def test_a_damaged_document_is_refused_with_exit_code_2(folder, kind, damage, tm
 
 def test_a_trace_that_no_audit_confirms_is_read_back(folder, tmp_path):
     with contextlib.chdir(folder):
-        trace = ("trace", "mine.py:weak", "--no-confirm", "--in-process", "--report", tmp_path)
+        trace = ("trace", "kinds.py:weak", "--no-confirm", "--in-process", "--report", tmp_path)
         assert run(*trace)[0] == 3
     assert run("report", tmp_path / "audit.json", "--show")[0] == 0
     (witness,) = tmp_path.glob("witness-*.json")

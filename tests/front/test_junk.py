@@ -125,7 +125,7 @@ COMMANDS = [
     *(
         [*command, text]
         for command in (
-            ["store", "ls"],
+            ["list", "stores"],
             ["claims", "show"],
             ["targets", "new"],
             ["targets", "setup"],

@@ -14,9 +14,8 @@ from dpwitness.auditors.scanning.audits import (
     _audit_relations,
     audit_entries,
 )
-from dpwitness.auditors.scanning.scan import confirm, row_of, written
+from dpwitness.auditors.scanning.scan import row_of, written
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.declared import declarations
 from dpwitness.mechanisms.wrappers.programs.target import Target
 from dpwitness.mechanisms.wrappers.programs.worker_pool import target_names
@@ -68,11 +67,12 @@ OTHERS = {  # name -> a part of the reason
     "AbsoluteDifference": "no privacy parameter",
     "PureDP": "no privacy parameter",
     "BloomServer": "processes what was released",
+    "gaussian_epsilon": "computes a number from sigma, delta",
 }
 
 
 def test_every_public_name_is_in_one_of_the_lists(proposals):
-    assert set(proposals) == {*MECHANISMS, *SKELETONS, *OTHERS, "gaussian_epsilon", "stated"}
+    assert set(proposals) == {*MECHANISMS, *SKELETONS, *OTHERS, "stated"}
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -120,8 +120,7 @@ def test_the_confidence_in_a_claim_names_what_it_rests_on(proposals):
     }
 
 
-def test_an_accountant_is_one_and_a_declared_claim_is_certain(proposals):
-    assert proposals["gaussian_epsilon"].role == "accountant"
+def test_a_declared_claim_is_certain(proposals):
     assert (
         proposals["stated"].runs
         and proposals["stated"].reading.declared
@@ -148,10 +147,6 @@ def test_the_target_file_holds_each_mechanism_and_a_comment_for_each_skeleton(sc
         f"def {name}(" in text for name in OTHERS
     )
     assert "\n# claim: parameter 'epsilon': epsilon : float: Privacy budget.\n" in text
-    assert (
-        "TARGETS = {" in text
-        and "'parameters': {'sigma': 'sigma', 'delta': 'delta'}, 'returns': 'epsilon'" in text
-    )
 
 
 def test_a_computed_claim_comes_from_the_library(scan):
@@ -173,14 +168,10 @@ def test_a_target_runs_what_was_tried(scan):
 
 @pytest.mark.slow
 def test_a_guessed_claim_is_suspect_a_stated_one_violated_and_a_right_one_is_kept(scan, explored):
-    """Fixed numbers of runs, no time budget: the verdicts do not depend on the speed of the
-    machine.
-    """
+    """A few thousand runs decide each of them, however slow the machine is."""
     names = ["half_noise_count", "stated", "geometric_noise"]
-    plan = AuditPlan(
-        scan.file, None, explored[1], 0.0, budgets={name: {"trials": 20_000} for name in names}
-    )
-    found = {each.name: each for each in audit_entries(plan, names, {})}
+    plan = AuditPlan(scan.file, None, explored[1], 1e4)
+    found = {name: audits._audit_one(plan, name, 6.0) for name in names}
     assert (
         found["half_noise_count"].verdict is Verdict.SUSPECT
         and found["half_noise_count"].results[0].parameter_lower > 1
@@ -242,8 +233,8 @@ def test_every_target_has_a_brief_audit_before_the_long_ones_and_both_share_one_
 ):
     calls = []
 
-    def audited(plan, name, budget, confidence=0.0):
-        calls.append((name, budget["seconds"], round(1 - confidence, 9)))
+    def audited(plan, name, seconds, confidence=0.0):
+        calls.append((name, round(seconds), round(1 - confidence, 9)))
         return audits.Audited(
             name, ("black box",), (SimpleNamespace(verdict=Verdict.SUSPECT),) if name == "b" else ()
         )
@@ -254,27 +245,13 @@ def test_every_target_has_a_brief_audit_before_the_long_ones_and_both_share_one_
         audits._audit_statistically(plan, ["a", "b", "c"], {}, deadline, lambda line: None)
     )
     assert calls == [
-        ("a", 10.0, 0.002),
-        ("b", 10.0, 0.002),
-        ("c", 10.0, 0.002),
-        ("a", 64.0, 0.008),
-        ("c", 64.0, 0.008),
+        ("a", 10, 0.002),
+        ("b", 10, 0.002),
+        ("c", 10, 0.002),
+        ("a", 64, 0.008),
+        ("c", 64, 0.008),
     ]
     assert [each.name for each in found] == ["b", "a", "c"]
-
-
-def test_trust_deletes_the_guess_and_an_unknown_name_is_an_error(scan, tmp_path):
-    copy = tmp_path / "copy.py"
-    copy.write_text(scan.file.read_text(encoding="utf-8"), encoding="utf-8")
-    confirm(copy, ["half_noise_count", "fairground.noisy_sum"], scan.rows)
-    text = copy.read_text(encoding="utf-8")
-    assert (
-        "half_noise_count.guessed" not in text
-        and "noisy_sum.guessed" not in text
-        and "noisy_count.guessed" in text
-    )
-    with pytest.raises(InvalidArgument, match=r"--trust must name a target of .*, got 'nothing'"):
-        confirm(copy, ["nothing"], scan.rows)
 
 
 def test_a_row_says_why_a_name_is_not_audited(proposals):

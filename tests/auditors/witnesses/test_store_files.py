@@ -156,7 +156,7 @@ def test_a_flipped_bit_is_seen_or_changes_nothing(small_store, tmp_path, capsys)
             assert name in ("noisy", "other") and (
                 result is None or result["verdict"] == first["verdict"]
             )
-        assert main(["store", "ls", str(file)]) in (0, 2)
+        assert main(["list", "stores", str(file)]) in (0, 2)
         assert "unexpected error" not in capsys.readouterr().err
     assert len(lines) > 100 and all(
         line.startswith("store ") and str(file) in line for line in lines
@@ -186,7 +186,7 @@ def test_a_damaged_audit_is_named_and_removed_and_others_stay(small_store, tmp_p
         audit(noisy, **SHORT | {"seed": 9}, name="other", store=file)
     assert without_time(audit(noisy, **SHORT, store=file)) == first
     assert (
-        main(["store", "ls", str(file)]) == (0 if table == "spans" else 2)
+        main(["list", "stores", str(file)]) == (0 if table == "spans" else 2)
         and "noisy  NOT_REFUTED" in capsys.readouterr().out
     )
     assert (

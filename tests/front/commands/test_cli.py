@@ -139,11 +139,7 @@ def test_list_prints_what_the_older_commands_print(tmp_path, capsys):
     file = str(tmp_path / "run.db")
     with open_store(file):
         pass
-    pairs = [
-        (["targets"], ["targets", "list"]),
-        (["claims"], ["claims", "list"]),
-        (["stores", file], ["store", "ls", file]),
-    ]
+    pairs = [(["targets"], ["targets", "list"]), (["claims"], ["claims", "list"])]
     for new, old in pairs:
         assert main(["list", *new, "--json"]) == 0
         found = capsys.readouterr().out

@@ -42,7 +42,10 @@ def test_a_scan_suspects_and_confirms_and_keeps_an_edited_file(folder, capsys):
         "mine.noisy_count  SUSPECT" in out
         and "1 mechanism, 1 other names; audited 1: 1 SUSPECT" in out
     )
-    assert main(["scan", "src", "--seconds", "6", "--report", "out", "--trust", "noisy_count"]) == 1
+    file = folder / "out" / "src_targets.py"
+    kept = [line for line in file.read_text().splitlines(True) if ".guessed" not in line]
+    file.write_text("".join(kept))
+    assert main(["scan", "src", "--seconds", "6", "--report", "out"]) == 1
     out = capsys.readouterr().out
     assert "mine.noisy_count  VIOLATED" in out and "kept as it was" in out
     found = json.loads((folder / "out" / "audit.json").read_text())

@@ -89,7 +89,7 @@ CALLS = {
         (0, "report out --show"),
         (0, "compare out out --report compared --format html --explain --color never"),
         (0, "compare out out --json"),
-        (0, "store ls run.db --json --color never"),
+        (0, "list stores run.db --json --color never"),
     ],
     "audit with other options": [
         (
@@ -209,11 +209,7 @@ CALLS = {
         (0, "suite zoo -k laplace-grid --seconds 1 --clock cpu --executor threads:1"),
     ],
     "scan": [
-        (
-            0,
-            "scan pack --seconds 8 --clock cpu --trust noisy_sum --seed 1 --report out "
-            f"{HERE} {ALL} --quiet",
-        ),
+        (0, f"scan pack --seconds 8 --clock cpu --seed 1 --report out {HERE} {ALL} --quiet"),
         (0, "scan pack --dry-run --verbose"),
         (0, "targets new proposed.py --color never"),
         (0, "targets list --json"),
