@@ -20,7 +20,7 @@ import numpy as np
 from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, SCREEN_SHARE, AuditOptions
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.events.outputs import Outputs, concatenate
-from dpwitness.auditors.search.coupled import FEWEST_PAIRS, MOST_PAIRS, coupled_pairs
+from dpwitness.auditors.search.coupled import MOST_PAIRS, coupled_pairs
 from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
@@ -30,10 +30,13 @@ from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.single_runs import PerRun
 
-# share of a time budget for the search by coupled runs, and runs of an audit for each pair that the
-# search scores
-_SEARCH_SHARE, _TRIALS_PER_PAIR = 0.08, 500
+# share of a time budget for the search by coupled runs, and its seconds where the runs are planned
+_SEARCH_SHARE, _SEARCH_SECONDS = 0.08, 10.0
+# runs of an audit for each pair that the search scores: of a function that makes one run per call,
+# and of one that makes many, to whose cost few calls add noticeably
+_RUNS_PER_PAIR, _BATCHED_RUNS_PER_PAIR = 500, 5000
 _SEQUENTIAL_TRIALS = 50_000  # of a sequential audit, whose number of runs is not planned
 _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their random streams
 _PSEUDO_COUNT = 0.5  # added to each count before a log-ratio
@@ -90,15 +93,18 @@ def with_suggested_pairs(
         return list(pairs)
 
     def find() -> Json:
-        count, seconds = MOST_PAIRS, _SEARCH_SHARE * (options.seconds or math.inf)
-        if options.seconds is None:
+        if options.seconds is not None:
+            count, seconds = MOST_PAIRS, _SEARCH_SHARE * options.seconds
+        else:
             trials = options.trials if options.find is None else _SEQUENTIAL_TRIALS
-            count = min(count, trials // _TRIALS_PER_PAIR)
-        if count < FEWEST_PAIRS:
-            return {"pairs": []}
+            single = isinstance(getattr(runner.run, "__self__", runner.run), PerRun)
+            affordable = (
+                trials // _RUNS_PER_PAIR if single else 50 + trials // _BATCHED_RUNS_PER_PAIR
+            )
+            count, seconds = min(MOST_PAIRS, affordable), _SEARCH_SECONDS
         stage, constants = runner.stage(pairs[0], Phase.SEARCH, 0, 1, 1), constants_of(runner.run)
         with suppress(MechanismFailed):  # the probe reports it
-            found = runner.call(
+            found, late = runner.call(
                 coupled_pairs,
                 stage,
                 domain,
@@ -108,6 +114,11 @@ def with_suggested_pairs(
                 seconds,
                 limit=4 * options.time_limit,
             )
+            if late and options.seconds is None:
+                runner.note(
+                    f"the search for pairs took longer than {seconds:g} s: another machine may "
+                    "test another pair"
+                )
             return {"pairs": [pair.to_json() for pair in found]}
         return {"pairs": []}
 

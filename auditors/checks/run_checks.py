@@ -307,7 +307,10 @@ def check_values_outside_domain(subject: Subject) -> None:
         outputs = subject.outputs(changed, 32, 7)
         if all_raise(outputs):
             continue
-        if getattr(domain, "missing" if np.isnan(changed).any() else "outside", False):
+        kinds = ["missing"] if np.isnan(changed).any() else ["outside"]
+        if np.isinf(changed).any():
+            kinds.append("infinite")
+        if any(getattr(domain, kind, False) for kind in kinds):
             admitted.append(_changed_pair(domain, base, name, changed))
         elif _breaks_numbers(ordinary, outputs):
             raise CheckFailed(

@@ -182,8 +182,12 @@ class _Drafts:
                     others += np.arange(low, high + 1).tolist()
                 suggested = [edge for v in suggested for edge in {math.floor(v), math.ceil(v)}]
                 others = [float(round(v)) for v in others]
+            special = [math.nan] * inner.missing + [math.inf, -math.inf] * inner.infinite
             self.values.append(
-                (_inside(suggested, low, high)[:_MOST_VALUES], _inside(others, low, high))
+                (
+                    _inside(suggested, low, high)[:_MOST_VALUES],
+                    np.append(_inside(others, low, high), special),
+                )
             )
         if inner.labels:
             self.values.append((np.empty(0), np.array(sorted(set(inner.labels)))))
@@ -370,7 +374,7 @@ def coupled_pairs(
     known: Sequence[Pair],
     pairs: int,
     seconds: float,
-) -> list[Pair]:
+) -> tuple[list[Pair], bool]:
     """Return pairs of a domain of tables on which coupled outputs differ more than on known pairs.
 
     Parameters
@@ -392,15 +396,17 @@ def coupled_pairs(
     -------
     list of Pair
         At most three pairs, those that differ most first.
+    bool
+        Whether the limit of the duration ended the search.
     """
     inner = domain.rows if isinstance(domain, Table) else domain
     if not isinstance(inner, Tabular) or pairs < FEWEST_PAIRS:
-        return []
+        return [], False
     runs, end = _Coupled(stage), monotonic() + seconds
     drafts = _Drafts(domain, inner, constants, stream(stage.seed, *stage.key))
     with current_lock().seeding(), global_generators.seeded([0, 0, 0, 0]):
         if not runs.repeats(known[0].d0):
-            return []
+            return [], False
         least = dict.fromkeys((NUMBER, STRUCTURE, EXACT), 0.0)
         for pair in known[:40]:
             kind, size = runs.difference(pair, 2)
@@ -419,10 +425,11 @@ def coupled_pairs(
                 best.add(_Scored(draft, drafted, *runs.difference(drafted, 2)))
             if monotonic() > end:
                 break
-        return [
+        found = [
             _simplest(runs, domain, scored.pair, scored.kind, 0.9 * scored.size)
             for scored in _suggestions(runs, best, least)
         ]
+        return found, monotonic() > end
 
 
 def _suggestions(runs: _Coupled, best: _Best, least: dict[int, float]) -> list[_Scored]:

@@ -21,7 +21,7 @@ from dpwitness.core.values.dataframe_backends import (
 )
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
-_KEYS = ("low", "high", "categories", "missing")
+_KEYS = ("low", "high", "categories", "missing", "infinite")
 _EPOCH = datetime.date(1970, 1, 1)
 Values = Sequence[Any]  # values of one column; None where missing
 
@@ -38,6 +38,18 @@ class Column:
     high: float
     categories: tuple[Any, ...] = ()
     missing: bool = False  # whether values may be missing
+    infinite: bool = False  # whether values may be infinite
+
+    @property
+    def special(self) -> tuple[float | None, ...]:
+        """Return the values beside those in the bounds; None stands for a missing one."""
+        infinities = (math.inf, -math.inf) if self.infinite else ()
+        return (None, *infinities) if self.missing else infinities
+
+    def special_code(self, number: float) -> int:
+        """Return the place of a number among the special values, counted from 1; 0 for others."""
+        value = None if math.isnan(number) else number
+        return 1 + self.special.index(value) if value in self.special else 0
 
     @property
     def count(self) -> int:
@@ -74,7 +86,7 @@ class Column:
             float(value)
             if isinstance(value, known)
             and not isinstance(value, bool)
-            and self.low <= value <= self.high
+            and (self.low <= value <= self.high or value in self.special)
             else None
         )
 
@@ -99,7 +111,7 @@ def column(name: Any, given: Any, owner: str) -> Column:
     Accepted are ``(0.0, 1.0)`` for floats in these bounds, ``(0, 120)`` for integers, and two
     dates, or texts of dates under `low` and `high`. Categories are a list of texts, or
     ``{"categories": [...]}`` with texts, integers or booleans. ``{"low": 0, "high": 9, "missing":
-    True}`` also allows missing values.
+    True}`` also allows missing values, and ``"infinite": True`` infinite floats.
     """
     if not isinstance(name, str) or not name:
         raise InvalidArgument(
@@ -124,10 +136,11 @@ def column(name: Any, given: Any, owner: str) -> Column:
         raise InvalidArgument(
             f"{where}: keys must be among {', '.join(_KEYS)}, got {short_repr(unknown[0])}"
         )
-    missing = given.get("missing", False)
-    if not isinstance(missing, bool):
-        raise InvalidArgument(f"{where}: missing must be True or False, got {short_repr(missing)}")
-    if "categories" in given:
+    missing, infinite = (given.get(key, False) for key in ("missing", "infinite"))
+    for key, flag in (("missing", missing), ("infinite", infinite)):
+        if not isinstance(flag, bool):
+            raise InvalidArgument(f"{where}: {key} must be True or False, got {short_repr(flag)}")
+    if "categories" in given and not infinite:
         return _category_column(name, given, missing, where)
     bounds = [_parse_bound(given.get(key), f"{where}: {key}") for key in ("low", "high")]
     if isinstance(bounds[0], datetime.date) != isinstance(bounds[1], datetime.date):
@@ -143,18 +156,22 @@ def column(name: Any, given: Any, owner: str) -> Column:
         if all(isinstance(bound, int) for bound in bounds)
         else "float"
     )
+    if infinite and kind != "float":
+        raise InvalidArgument(
+            f"{where}: infinite must be False unless low and high are floats, got True"
+        )
     if kind == "integer" and max(map(abs, bounds)) > 2**53:  # integers are drawn as floats
         raise InvalidArgument(
             f"{where}: whole-number low and high must lie between -2^53 and 2^53, got "
             f"{short_repr(max(bounds, key=abs))}"
         )
     low, high = (float((bound - _EPOCH).days) if dates else float(bound) for bound in bounds)
-    if not (low < high or (missing and low == high)):
+    if not (low < high or ((missing or infinite) and low == high)):
         raise InvalidArgument(
             f"{where}: high must exceed low, got {short_repr(given.get('low'))} and "
             f"{short_repr(given.get('high'))}"
         )
-    return Column(name, kind, low, high, (), missing)
+    return Column(name, kind, low, high, (), missing, infinite)
 
 
 def _category_column(name: str, given: Mapping[str, Any], missing: bool, where: str) -> Column:

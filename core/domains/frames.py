@@ -2,7 +2,7 @@
 in all rows of a user, or in some columns.
 
 Pairs are built from pairs of `Rows`, whose numbers encode the values: a category by its index, a
-date by its day, a missing value by an additional flag column. Where users or groups of k records
+date by its day, a missing or infinite value by an additional flag column. Where users or groups of k records
 count as one, the changed row is repeated, unchanged or with each category."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Table(Domain):
     ----------
     columns : dict
         Contents of each column by name: (low, high) for floats, integers or dates, a list of texts
-        for categories, or a dict with the keys low, high, categories and missing.
+        for categories, or a dict with the keys low, high, categories, missing and infinite.
     size : int
         Largest number of rows; the exact number under ``replace-one`` without ``unit=``,
         ``attribute`` and ``label``.
@@ -121,7 +121,7 @@ class Table(Domain):
         )
         parsed = self._parse_relation(owner)
         whole = [i for i, spec in enumerate(self.data_columns) if spec.kind != "float"]
-        flags = [len(self.data_columns) + i for i in range(len(self._optional_columns))]
+        flags = [len(self.data_columns) + i for i in range(len(self._special_columns))]
         names = [i for i, spec in enumerate(self.data_columns) if spec.kind == "category"]
         copies = self._copy_counts[0]
         if self.size < copies:
@@ -129,7 +129,8 @@ class Table(Domain):
                 f"{owner}: size must be at least the {copies} rows that may differ, got {self.size}"
             )
         most = self._max_rows(owner, parsed, copies)
-        features = [(spec.low, spec.high) for spec in self.data_columns] + [(0.0, 1.0)] * len(flags)
+        features = [(spec.low, spec.high) for spec in self.data_columns]
+        features += [(0.0, float(len(self.data_columns[i].special))) for i in self._special_columns]
         kind = "add-remove" if parsed.name in ("add-remove", "event") else "replace-one"
         try:
             rows = Rows(
@@ -196,7 +197,7 @@ class Table(Domain):
         changeable = [spec for spec in self.held if spec.name in parsed.columns]
         if changeable and (
             len(changeable) == len(names)
-            or not any(spec.low < spec.high or spec.missing for spec in changeable)
+            or not any(spec.low < spec.high or spec.special for spec in changeable)
         ):
             why = (
                 "each column may change, which is replace-one"
@@ -216,9 +217,9 @@ class Table(Domain):
         return [spec for spec in self.held if spec.name not in (self.user, self.time)]
 
     @property
-    def _optional_columns(self) -> list[int]:
-        """Return the indices of the data columns that allow missing values."""
-        return [i for i, spec in enumerate(self.data_columns) if spec.missing]
+    def _special_columns(self) -> list[int]:
+        """Return the indices of the data columns that allow missing or infinite values."""
+        return [i for i, spec in enumerate(self.data_columns) if spec.special]
 
     @property
     def _parsed(self) -> ParsedRelation:
@@ -331,12 +332,12 @@ class Table(Domain):
             if len(shorter) < len(longer)
             else self._repeated_row(shorter[at], copies, spread)
         )
-        # in every other round of styles the changed row has no missing value
+        # in every other round of styles the changed row has no missing or infinite value
         if style // self.styles % 2 == 0:
             after[:, len(self.data_columns) :] = before[:, len(self.data_columns) :] = 0.0
         if parsed.name in ("attribute", "label"):
             changeable = [spec.name in parsed.columns for spec in self.data_columns]
-            changeable += [changeable[i] for i in self._optional_columns]
+            changeable += [changeable[i] for i in self._special_columns]
             after[:, np.logical_not(changeable)] = before[:, np.logical_not(changeable)]
         users = self._assigned_users(len(crowd), parsed, many=style % 2 == 0)
         sides = []
@@ -384,17 +385,17 @@ class Table(Domain):
 
     def _dataset(self, matrix: FloatArray, owners: FloatArray, times: FloatArray) -> Any:
         """Return the frame with these encoded data columns, users and times."""
-        data_columns, missing_at = self.data_columns, self._optional_columns
+        data_columns, special_at = self.data_columns, self._special_columns
         held = {}
         for i, spec in enumerate(data_columns):
-            removed = (
-                matrix[:, len(data_columns) + missing_at.index(i)] > 0
-                if i in missing_at
-                else np.zeros(len(matrix), dtype=bool)
+            codes = (
+                matrix[:, len(data_columns) + special_at.index(i)]
+                if i in special_at
+                else np.zeros(len(matrix))
             )
             held[spec.name] = [
-                None if is_missing else spec.value(number)
-                for number, is_missing in zip(matrix[:, i], removed, strict=True)
+                spec.special[int(code) - 1] if code > 0 else spec.value(number)
+                for number, code in zip(matrix[:, i], codes, strict=True)
             ]
         for spec in self.held:
             if spec.name == self.user:
@@ -419,9 +420,12 @@ class Table(Domain):
         columns = [
             np.array(numbers, dtype=float) for numbers in self._numbers(dataset, self.data_columns)
         ]
-        flags = [np.isnan(columns[i]).astype(float) for i in self._optional_columns]
+        flags = [
+            np.array([self.data_columns[i].special_code(number) for number in columns[i]])
+            for i in self._special_columns
+        ]
         low = [
-            np.where(np.isnan(held), spec.low, held)
+            np.where(np.isfinite(held), held, spec.low)
             for spec, held in zip(self.data_columns, columns, strict=True)
         ]
         return np.column_stack([*low, *flags])

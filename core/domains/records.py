@@ -57,6 +57,7 @@ class Tabular(Domain):
     size: int
     labels: tuple[float, ...] = ()
     missing = False  # whether a feature may be NaN
+    infinite = False  # whether a feature may be infinite
     every_label = False  # whether each label must occur in both datasets
 
     @property
@@ -193,6 +194,9 @@ class TableSampler(Draws[Tabular]):
         )
         if domain.missing and not corners:
             values[rng.random(count) < 0.2] = np.nan
+        if domain.infinite and not corners:
+            infinite = rng.random(count) < 0.1
+            values[infinite] = rng.choice([-np.inf, np.inf], (infinite.sum(), 1))
         if domain.labels:
             labels = rng.choice(np.array(domain.labels), count)
             if domain.every_label:
@@ -317,6 +321,8 @@ class Records(Tabular):
         Whether a record may lie outside of the interval; the mechanism then has to clip it.
     categories : bool
         Whether records are integers that represent categories, whose order has no meaning.
+    infinite : bool
+        Whether a record may be infinite, of either sign.
 
     Raises
     ------
@@ -332,16 +338,21 @@ class Records(Tabular):
     missing: bool = False
     outside: bool = False
     categories: bool = False
+    infinite: bool = False
 
     def __post_init__(self) -> None:
         require(self).integer("size", most=MAX_ENTRIES).finite("low", "high").one_of(
             "relation", ["replace-one", "add-remove"]
         )
-        flags(self, "integer", "missing", "outside", "categories")
+        flags(self, "integer", "missing", "outside", "categories", "infinite")
         object.__setattr__(self, "integer", bool(self.integer or self.categories))
         if not self.high > self.low:
             raise InvalidArgument(
                 f"Records: high must exceed low, got [{self.low!r}, {self.high!r}]"
+            )
+        if self.integer and self.infinite:
+            raise InvalidArgument(
+                "Records: infinite must be False for whole numbers and categories, got True"
             )
         low, high = self.extremes
         interval = f"[{self.low!r}, {self.high!r}]"
@@ -372,7 +383,8 @@ class Records(Tabular):
             return False
         if self.integer and not np.all(np.floor(present) == present):
             return False
-        return self.outside or bool(np.all((present >= self.low) & (present <= self.high)))
+        inside = (present >= self.low) & (present <= self.high)
+        return self.outside or bool(np.all(inside | (self.infinite & np.isinf(present))))
 
     def catalogue(self) -> Iterable[Pair | None]:
         """Yield fixed pairs: changed values among crowds of others, in the first and in the last
@@ -409,9 +421,13 @@ class Records(Tabular):
         if self.outside:
             below, above = far_outside_interval(low, high)
             changes[1:1] = [(low, above), (below, above)]
+        if self.infinite:
+            crowds["one other infinite"] = np.where(np.arange(n) == n // 2, np.inf, low)
+            changes[1:1] = [(low, np.inf), (-np.inf, np.inf)]
         if self.relation == "add-remove":
             special = [
                 *([np.nan] if self.missing else []),
+                *([np.inf, -np.inf] if self.infinite else []),
                 *(far_outside_interval(low, high) if self.outside else []),
             ]
             added = list(dict.fromkeys([high, *special, low, *(after for _, after in changes)]))
@@ -509,6 +525,8 @@ class Records(Tabular):
             value = st.integers(0, 4).map(lambda quarter: float(between(low, high, quarter / 4)))
         if self.missing:
             value = value | st.just(math.nan)
+        if self.infinite:
+            value = value | st.sampled_from([math.inf, -math.inf])
 
         @st.composite
         def pairs(draw: DrawFn) -> Pair | None:

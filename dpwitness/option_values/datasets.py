@@ -26,7 +26,7 @@ def _parse_json(name: str, text: str) -> Any:
     """
 
     def refuse(word: str) -> Any:
-        raise ValueError(f"{word} is not a valid JSON number")
+        raise ValueError(f'{word} is not a JSON number: write "{word}"')
 
     try:
         value = json.loads(text, parse_constant=refuse, object_pairs_hook=object_without_duplicates)
@@ -49,13 +49,15 @@ def shortened(text: str) -> str:
 def dataset(name: str, text: str, *, arrays: bool = True) -> Any:
     """Parse a dataset from JSON text, or read a Parquet or CSV file into a pandas frame.
 
-    Lists of numbers become float64 arrays if `arrays` is true. Tagged values are decoded to their
-    types. Other values are unchanged.
+    Lists of numbers, among which "NaN", "Infinity" and "-Infinity" count, become float64 arrays if
+    `arrays` is true. Tagged values are decoded to their types. Other values are unchanged.
 
     Examples
     --------
     >>> dataset("d0", "[[1, 2], [3, 4]]").shape
     (2, 2)
+    >>> dataset("d0", '[0.5, "Infinity"]')
+    array([0.5, inf])
     >>> dataset("d0", '["a", "b"]')
     ['a', 'b']
     """
@@ -90,13 +92,15 @@ def _read_frame(name: str, file: str) -> Any:
 
 
 def _is_numeric(value: Any) -> bool:
-    """Return whether a JSON value consists of numbers that are floats, tagged NaN or infinity, and
-    lists of such numbers.
+    """Return whether a JSON value consists of numbers that are floats, NaN or infinity as texts or
+    tagged, and lists of such numbers.
     """
     if isinstance(value, list):
         return all(map(_is_numeric, value))
     if isinstance(value, dict):
         return value.get("$type") == "float"
+    if isinstance(value, str):
+        return value in ("NaN", "Infinity", "-Infinity")
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
 
 

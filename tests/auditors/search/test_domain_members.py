@@ -57,7 +57,8 @@ def one_column(draw, missing=True):
             "truths": st.booleans(),
         }[kind]
         held = {"categories": draw(st.lists(items, min_size=1, max_size=4, unique=True))}
-    return held | {"missing": missing and draw(st.booleans())}
+    infinite = kind == "float" and draw(st.booleans())
+    return held | {"missing": missing and draw(st.booleans()), "infinite": infinite}
 
 
 @st.composite
@@ -157,6 +158,8 @@ def allowed(value, held):
     )
     if "categories" in held:
         return type(value) is type(held["categories"][0]) and value in held["categories"]
+    if type(value) is float and math.isinf(value):
+        return held.get("infinite", False)
     return type(value) is type(held["low"]) and held["low"] <= value <= held["high"]
 
 
@@ -347,6 +350,8 @@ def test_pairs_of_texts_are_members_and_neighbors(size, words, longest, relation
     "domain",
     [
         Records(4, -2.5, 7.0, missing=True),
+        Records(4, -2.5, 7.0, infinite=True),
+        Records(3, -2.5, 7.0, missing=True, infinite=True, relation="add-remove"),
         Records(4, -2.5, 7.0, integer=True, outside=True, relation="add-remove"),
         Records(3, 0, 5, categories=True),
         Rows(4, ((0.0, 1.0), (-2, 3)), (0, 1, 4), every_label=True, categories=(1,)),

@@ -62,6 +62,7 @@ DOMAINS = {
         "integer": flags,
         "missing": flags,
         "categories": flags,
+        "infinite": flags,
         **BOUNDS,
         **KINDS,
     },
@@ -139,7 +140,9 @@ def inside(domain, dataset):
         return False
     if isinstance(domain, Records):
         values = [v for v in dataset.tolist() if not math.isnan(v)]
-        bounded = domain.outside or all(domain.low <= v <= domain.high for v in values)
+        bounded = domain.outside or all(
+            domain.low <= v <= domain.high or (domain.infinite and math.isinf(v)) for v in values
+        )
         known = domain.missing or len(values) == len(dataset)
         return (
             bounded
@@ -264,6 +267,11 @@ def test_every_source_of_pairs_stays_in_the_domain(kind, data):
             [np.array([2.0, 1.0]), np.array([np.inf, 0.0])],
         ),
         (Records(2, outside=True), [np.array([9.0, 1.0])], [np.array([np.nan, 1.0])]),
+        (
+            Records(2, infinite=True),
+            [np.array([np.inf, 1.0]), np.array([-np.inf, np.inf])],
+            [np.array([np.nan, 1.0]), np.array([2.0, 1.0])],
+        ),
         (Records(2, relation="add-remove"), [np.ones(2), np.ones(1), np.ones(0)], [np.ones(3)]),
         (
             Rows(2, ((0, 1),), (0, 1), every_label=True),
