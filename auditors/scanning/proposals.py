@@ -1,277 +1,386 @@
-"""Proposals: for each name the call to use, the confidence in its claim, and the parts that a
-person must fill in if no call works.
+"""Proposals: from the calls of a function to a target with a claim and a domain, or to the one
+thing that is missing.
 """
 
 from __future__ import annotations
 
-import builtins
+import ast
+import contextlib
+import math
 import re
-from collections import Counter
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
 
-from dpwitness.auditors.scanning.data_forms import relation_of
-from dpwitness.auditors.scanning.names import PublicName, read_name, with_examples, with_makers
-from dpwitness.auditors.scanning.package_discovery import Discovered
-from dpwitness.auditors.scanning.readings import Reading, convention_of, draws_noise, read
-from dpwitness.auditors.scanning.recipes import Recipe
-from dpwitness.auditors.scanning.trials import (
-    Trial,
-    TrialFile,
-    chosen,
-    limits,
-    try_recipes,
-    write_trials,
+from dpwitness.auditors.scanning.noise_map import (
+    COMMON_LAWS,
+    Function,
+    NoiseMap,
+    Site,
+    constructor_parameters,
 )
-from dpwitness.auditors.scanning.vocabulary import METRIC, PRIVACY_WORDS
+from dpwitness.auditors.scanning.promises import (
+    PRIVACY,
+    SENSITIVITY,
+    Promise,
+    privacy_parameters,
+    promise_of,
+    relation_of,
+)
+from dpwitness.core.values.json_reader import Json
 
-# in the summary of a package
-_PRIVATE = re.compile(
-    r"differential(ly)?[ -]priva|privacy mechanism|geo-?indistinguish|\bl?dp\b", re.I
-)
+_MOST_RECORDS = 200  # larger data are cut for the domain
+_BOUNDS = (
+    ("lower", "upper"), ("low", "high"), ("lo", "hi"), ("min", "max"), ("min_value", "max_value"),
+    ("a_min", "a_max"), ("lower_bound", "upper_bound"), ("clip_min", "clip_max"), ("min_val", "max_val"),
+)  # fmt: skip
+_RANGE = re.compile(r"bounds?|(\w+_)?range|limits|clip\w*|interval")
+_SCORES = re.compile(r"\w*(utilit|score|qualit)\w*")
+_COUNT = re.compile(r"n|size|len\w*|num_\w+|n_\w+|total|count")
+_PLACEHOLDERS = {
+    "__generator__": "rng",
+    "__random_state__": "numpy.random.RandomState(rng.integers(2**31))",
+    "__random__": "random.Random(int(rng.integers(2**31)))",
+    "__seed__": "int(rng.integers(2**31))",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Proposal of a scan for one public name.
+    """What a scan makes of one function that reaches noise.
 
     Attributes
     ----------
-    reading : Reading
-        What the name is, and why.
-    target : str
-        Name of its function in the target file; empty for a name that gets none.
-    recipe : Recipe or None
-        The call to audit; for a skeleton, the most likely call.
-    trial : Trial or None
-        Outcome of the trial calls of the recipe.
-    guess : str
-        Sentence on what is guessed in claim, relation and domain; empty if the claim is certain.
+    function : Function
+        The function.
+    sites : tuple of Site
+        The noise that it reaches.
+    promise : Promise
+        Its claim; without a claim, what is missing.
     why : str
-        Why the name is not audited; empty for a target that can run.
+        What a person must do before it can be audited; empty for a target.
+    source : str
+        Source of the target, without its attributes.
+    domain : dict
+        Declaration of its domain.
+    relations : tuple of str
+        Relations under which its claim is audited; a violation under all of them counts.
+    modules : tuple of str
+        Modules that the source needs.
+    seeded : bool
+        Whether the same seed gives the same output.
+    recorded : bool
+        Whether the call is one that the package itself makes.
+    seconds : float
+        CPU time of one run.
     """
 
-    reading: Reading
-    target: str = ""
-    recipe: Recipe | None = None
-    trial: Trial | None = None
-    guess: str = ""
+    function: Function
+    sites: tuple[Site, ...]
+    promise: Promise
     why: str = ""
+    source: str = ""
+    domain: Json | None = None
+    relations: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    seeded: bool = True
+    recorded: bool = True
+    seconds: float = 0.0
 
     @property
-    def role(self) -> str:
-        return self.reading.role
-
-    @property
-    def runs(self) -> bool:
-        """Return whether the target file holds a function of this name that can be audited."""
-        return (self.recipe is not None or self.reading.declared) and not self.why
-
-    @property
-    def confidence(self) -> str:
-        """Return how far the claim can be relied on: ``certain``, ``docstring``, or ``name``; empty
-        for a name without a claim.
-
-        A claim is certain if the library computes or declares it. It is read from the docstring if
-        the docstring calls the parameter a privacy parameter, else from the name of the parameter
-        only. Both are guesses.
-        """
-        if not self.runs:
-            return ""
-        if not self.guess:
-            return "certain"
-        return (
-            "docstring"
-            if self.recipe is not None and PRIVACY_WORDS.search(self.recipe.claim.words)
-            else "name"
-        )
-
-    @property
-    def is_skeleton(self) -> bool:
-        return bool(self.target) and not self.runs and self.role in ("mechanism", "transformation")
+    def target(self) -> str:
+        """Return the name of the target: class and function."""
+        inner = self.function.path.removeprefix(self.function.module + ".").split(".")
+        return re.sub(r"\W", "_", "_".join(part.strip("_") for part in inner))
 
 
-def readings_of(found: Discovered) -> list[Reading]:
-    """Return the readings of all discovered names."""
-    names = with_makers(with_examples([read_name(each) for each in found.objects], found.examples))
-    classes: dict[str, PublicName] = {}
-    for each, name in zip(found.objects, names, strict=True):
-        if name.kind == "class":
-            classes[name.path] = name
-            classes.setdefault(each["defined"].replace(":", "."), name)
-    convention, summary = convention_of(names), str(found.about.get("summary", ""))
-    if metric := METRIC.search(summary.partition("\n")[0]):  # the claim of the package as a whole
-        names = [replace(name, doc=f"{name.doc}\n\nPackage: {metric[0]}") for name in names]
-    private = bool(_PRIVATE.search(summary))
-    return [read(name, classes, convention, private) for name in names]
-
-
-def propose(
-    readings: Sequence[Reading],
-    folder: Path,
-    *,
-    python: str | None,
-    preamble: str,
-    root: str,
-    memory: float,
-    deadline: float,
-    progress: Callable[[int, int, str], None] | None = None,
-) -> list[Proposal]:
-    """Try the calls of all readings, and return a proposal for each.
-
-    Parameters
-    ----------
-    readings : sequence of Reading
-        Readings of public names.
-    folder : Path
-        Folder for the file of trial calls; the only folder that the calls may write to.
-    python : str or None
-        Interpreter of the package.
-    preamble : str
-        Lines of Python before the imports (`Discovered.preamble`).
-    root : str
-        Folder that the package is imported from; empty for an installed package.
-    memory : float
-        Limit of each worker's address space in gigabytes; 0 for none.
-    deadline : float
-        Time of `time.monotonic` after which no further call is tried.
-    progress : callable, optional
-        Called with the number of names done, their total, and the name.
+def mechanisms(found: NoiseMap) -> list[Function]:
+    """Return the public functions that reach noise and speak of privacy, in their parameters or
+    docstring.
     """
-    names = target_names([reading.name for reading in readings])
-    ready = {f"call_{n}": callable_recipes(reading) for n, reading in enumerate(readings)}
-    file = folder / "trial_calls.py"
-    write_trials(ready, file, root=root, preamble=preamble)
-    found = []
-    with limits(folder):
-        for n, reading in enumerate(readings):
-            if progress is not None:
-                progress(n, len(readings), reading.name.path)
-            recipes = ready[f"call_{n}"]
-            trials = (
-                try_recipes(recipes, f"call_{n}", TrialFile(file, python, memory), deadline)
-                if recipes
-                else []
-            )
-            found.append(conclude(reading, names[n], recipes, trials))
-    return found
+    chosen = []
+    for function in found.public():
+        names = [p.name for p in (*function.parameters, *constructor_parameters(found, function))]
+        words = f"{function.path.replace('_', ' ')} {function.doc} {_class_doc(found, function)}"
+        claims = bool(privacy_parameters(names)) and any(
+            site.law not in COMMON_LAWS for site in found.reached[function.path]
+        )
+        if function.name != "__init__" and (claims or PRIVACY.search(words)):
+            chosen.append(function)
+    return chosen
 
 
-def callable_recipes(reading: Reading) -> list[Recipe]:
-    """Return the recipes without missing parts, as many as are tried."""
-    return [
-        recipe
-        for recipe in reading.recipes
-        if not recipe.missing and (recipe.claim.text or recipe.spent)
-    ][:60]
+def propose(found: NoiseMap, function: Function, calls: Sequence[Json]) -> Proposal:
+    """Return the proposal for a function whose calls had these outcomes."""
+    sites = found.reached[function.path]
+    working = [call for call in calls if call.get("data")]
+    ranked = sorted(working, key=lambda call: (bool(call.get("alternative")), _preference(call)))
+    refused = Promise("", "the claim")
+    for call in ranked or calls:
+        promise = _promise(found, function, call, sites)
+        if not call.get("data"):
+            continue
+        if not promise.claim:
+            refused = promise
+            continue
+        made = _form(function, call)
+        if isinstance(made, str):
+            return Proposal(function, sites, promise, why=made)
+        return _target(function, sites, promise, call, *made)
+    if ranked:
+        return Proposal(function, sites, refused, why=refused.because)
+    return Proposal(function, sites, refused, why=_obstacle(calls))
 
 
-def conclude(
-    reading: Reading, target: str, recipes: Sequence[Recipe], tried: Sequence[tuple[Recipe, Trial]]
+def _preference(call: Json) -> int:
+    """Return a sort key: data of some records first, since one record hides others' place."""
+    size = int(call["form"].get("size", 1))
+    return 0 if 3 <= size <= 50 else 1 if size > 50 else 2
+
+
+def _obstacle(calls: Sequence[Json]) -> str:
+    """Return why no call can be audited."""
+    if not calls:
+        return "a call of it: no test calls it, and no call could be made up"
+    own = [call for call in calls if not call.get("alternative")] or list(calls)
+    for call in own:
+        missing = [f"{name} is {why}" for name, text, why in call["arguments"] if text is None]
+        if missing:
+            return f"a value that can be written down: {missing[0]}"
+    return str(own[0].get("why") or "a call that works")
+
+
+def _values(found: NoiseMap, function: Function, call: Json) -> dict[str, float]:
+    """Return the numbers that a call gives to parameters, those of the constructor and defaults
+    included.
+    """
+    texts = {p.name: p.default for p in (*constructor_parameters(found, function), *function.parameters)}
+    for name, text, _ in call["arguments"]:
+        if name == "self" and text:
+            with contextlib.suppress(SyntaxError):
+                made = ast.parse(text, mode="eval").body
+                for keyword in made.keywords if isinstance(made, ast.Call) else ():
+                    texts[str(keyword.arg)] = ast.unparse(keyword.value)
+        elif text:
+            texts[name] = text
+    values = {}
+    for name, text in texts.items():
+        with contextlib.suppress(ValueError, SyntaxError, TypeError):
+            values[name] = float(ast.literal_eval(text))
+    return values
+
+
+def _promise(found: NoiseMap, function: Function, call: Json, sites: Sequence[Site]) -> Promise:
+    parameters = (*function.parameters, *constructor_parameters(found, function))
+    doc = " ".join([function.doc, _class_doc(found, function)])
+    return promise_of(
+        list(dict.fromkeys(p.name for p in parameters)),
+        _values(found, function, call),
+        [site.law for site in sites],
+        f"{function.path} {doc}",
+    )
+
+
+def _class_doc(found: NoiseMap, function: Function) -> str:
+    maker = found.constructors.get(function.owner, "")
+    return found.functions[maker].doc if maker else ""
+
+
+def _form(function: Function, call: Json) -> tuple[str, Json] | str:
+    """Return the expression of the data over ``dataset`` and the domain; or what is missing."""
+    form, role = call["form"], call["role"]
+    if role == "records" and _SCORES.fullmatch(call["data"]) and form["kind"] == "values":
+        role, norm = "answers", "linf"
+    else:
+        norm = "l2" if "gauss" in function.path.lower() else "l1"
+    given = {name: text for name, text, _ in call["arguments"]}
+    sensitivity = next(
+        (text for name, text in given.items() if SENSITIVITY.fullmatch(name.lower()) and text), ""
+    )
+    if role == "answers":
+        factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
+        length = int(form["size"])
+        data = f"(dataset{factor}){'.tolist()' if form['container'] == 'list' else ''}"
+        return data, {"kind": "Answers", "length": length, "low": -5.0, "high": 5.0, "relation": norm}
+    if role == "answer":
+        factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
+        if isinstance(form["value"], int) and not factor.strip(" *1.0"):
+            return "int(dataset[0])", {"kind": "Counts", "length": 1, "low": 0, "high": 100, "relation": "l1"}  # noqa: E501
+        return f"float(dataset[0]){factor}", {"kind": "Answers", "length": 1, "low": -10.0, "high": 10.0, "relation": "l1"}  # noqa: E501
+    if role == "category":
+        if form["kind"] == "str":
+            return "the list of the values that its data can have"
+        expression = "bool(dataset[0])" if form["kind"] == "bool" else "int(dataset[0])"
+        most = max(1, int(form["value"])) if form["kind"] == "number" else 1
+        return expression, {"kind": "Records", "size": 1, "low": 0, "high": most, "categories": True}
+    if sensitivity:
+        return f"what changes by at most {sensitivity} in its data"
+    return _records(function, form, given)
+
+
+def _records(function: Function, form: Json, given: dict[str, Any]) -> tuple[str, Json] | str:
+    """Return expression and domain of data with one record for each person."""
+    size = min(int(form["size"]), _MOST_RECORDS)
+    if size < 1:
+        return "data with records"
+    bounds = _stated_bounds(given)
+    if form["kind"] in ("frame", "dicts"):
+        columns = {name: _column(each, bounds, function) for name, each in form["columns"].items()}
+        frame = "records" if form["kind"] == "dicts" else form["library"]
+        return "dataset", {"kind": "Table", "columns": columns, "size": size, "frame": frame}
+    if form["kind"] == "rows":
+        features = [list(_range(each, bounds, function)) for each in form["columns"]]
+        whole = [i for i, each in enumerate(form["columns"]) if each["kind"] != "float"]
+        data = "dataset" if form["container"] == "ndarray" else "dataset.tolist()"
+        return data, {"kind": "Rows", "size": size, "features": features, "integer": whole}
+    of = form["of"]
+    container = {"ndarray": "numpy.array({})", "list": "{}", "tuple": "tuple({})"}.get(
+        form["container"], "pandas.Series({})"
+    )
+    if of["kind"] == "text":
+        texts = of["values"]
+        listed = f"[{texts!r}[int(value)] for value in dataset]"
+        domain = {"kind": "Records", "size": size, "low": 0, "high": max(len(texts) - 1, 1), "categories": True}  # noqa: E501
+        return (container.format(listed), domain) if len(texts) > 1 else "data with two different texts"
+    if of["kind"] == "boolean":
+        domain = {"kind": "Records", "size": size, "low": 0, "high": 1, "integer": True}
+        return container.format("[bool(value) for value in dataset]"), domain
+    low, high = _range(of, bounds, function)
+    whole = of["kind"] == "integer"
+    listed = "[int(value) for value in dataset]" if whole else "dataset.tolist()"
+    domain = {"kind": "Records", "size": size, "low": low, "high": high}
+    return container.format(listed), domain | ({"integer": True} if whole else {})
+
+
+def _column(about: Json, bounds: tuple[float, float] | None, function: Function) -> Any:
+    if about["kind"] == "text":
+        return about["values"] if len(about["values"]) > 1 else [*about["values"], "other"]
+    if about["kind"] == "boolean":
+        return {"categories": [False, True]}
+    low, high = _range(about, None, function)
+    return (int(low), int(high)) if about["kind"] == "integer" else (low, high)
+
+
+def _stated_bounds(given: dict[str, Any]) -> tuple[float, float] | None:
+    """Return the bounds that arguments of the call state; None without."""
+    values = {}
+    for name, text in given.items():
+        with contextlib.suppress(ValueError, SyntaxError, TypeError):
+            values[name] = ast.literal_eval(text)
+    for low, high in _BOUNDS:
+        if _is_real(values.get(low)) and _is_real(values.get(high)):
+            return float(values[low]), float(values[high])
+    for name, value in values.items():
+        if _RANGE.fullmatch(name) and isinstance(value, list | tuple) and len(value) == 2:
+            if all(map(_is_real, value)) and value[0] < value[1]:
+                return float(value[0]), float(value[1])
+    return None
+
+
+def _range(
+    about: Json, bounds: tuple[float, float] | None, function: Function
+) -> tuple[float, float]:
+    """Return the range of numbers: the bounds that the call states, else that of the data, with the
+    numbers of the source that are near it.
+    """
+    if bounds is not None:
+        return bounds
+    low, high = float(about.get("low", 0.0)), float(about.get("high", 1.0))
+    near = [
+        float(v) for v in function.literals
+        if isinstance(v, int | float) and high < v <= 10 * max(abs(high), 1.0) and v > 2
+    ]  # fmt: skip
+    high = max([high, *near])
+    return (low, high) if low < high else (min(low, 0.0), max(high, low + 1.0))
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_number(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return math.isfinite(float(text))
+    return False
+
+
+def _target(
+    function: Function,
+    sites: tuple[Site, ...],
+    promise: Promise,
+    call: Json,
+    expression: str,
+    domain: Json,
 ) -> Proposal:
-    """Return the proposal for a name whose recipes had these outcomes."""
-    if reading.declared:
-        return Proposal(
-            reading,
-            target,
-            why="" if reading.name.declared.get("domain") is not None else "it declares no domain",
+    """Return the proposal of a target that repeats a call with other data."""
+    many = domain["kind"] in ("Records", "Rows", "Table") and domain["size"] > 1
+    arguments, owner = [], ""
+    for name, text, _ in call["arguments"]:
+        if name == call["data"]:
+            value = expression
+        elif many and text == str(call["form"].get("size")) and _COUNT.fullmatch(name):
+            value = "len(dataset)"
+        else:
+            value = _with_randomness(str(text))
+        if name == "self":
+            owner = value
+        else:
+            arguments.append(f"{name}={value}")
+    inner = function.path.removeprefix(f"{function.module}.")
+    if owner:
+        run = f"mechanism = {owner}\nfound = mechanism.{function.name}({', '.join(arguments)})\n"
+        run += (
+            "return found if found is not None and found is not mechanism else "
+            "{key: value for key, value in vars(mechanism).items() if key.endswith('_')}"
         )
-    if not reading.recipes:
-        return Proposal(reading, target if reading.role != "other" else "", why=reading.skip)
-    if not recipes:
-        return Proposal(reading, target, reading.recipes[0], why=_missing(reading))
-    number, trials = chosen(tried), [trial for _, trial in tried]
-    if number is not None:
-        recipe, trial = tried[number]
-        return Proposal(reading, target, recipe, trial, _guess(reading, recipe))
-    if not trials:
-        return Proposal(reading, target, recipes[0], why="the time for trial calls was over")
-    plain = not (reading.name.compiled or reading.name.names)
-    if (all(trial.constant for trial in trials) and not draws_noise(reading.name)) or (
-        plain and any(trial.constant for trial in trials)
-    ):
-        because = Counter(trial.why for trial in trials).most_common(1)[0][0]
-        return Proposal(replace(reading, role="other", skip=because), why=because)
-    if all("NotImplementedError" in trial.why or "Must implement" in trial.why for trial in trials):
-        return Proposal(
-            replace(reading, role="other", skip="abstract: its method is not implemented"),
-            why="abstract: its method is not implemented",
-        )
-    return Proposal(
-        reading, target, recipes[0], why=f"no proposed call works: {_most_telling(trials)}"
+    else:
+        run = f"return {function.module}.{inner}({', '.join(arguments)})"
+    proposal = Proposal(
+        function,
+        sites,
+        promise,
+        domain=domain,
+        relations=_relations(function, domain, call["moved"], many=many),
+        modules=tuple(dict.fromkeys([function.module, *call["modules"], *_needed(run)])),
+        seeded=bool(call["seeded"]),
+        recorded=not call.get("alternative"),
+        seconds=float(call["seconds"]),
     )
-
-
-def _most_telling(trials: Sequence[Trial]) -> str:
-    """Return the most frequent reason of failed trials, without TypeError and AttributeError if
-    there are other reasons.
-    """
-    if any(re.search(r"<class 'missing\.|'Missing'", trial.why) for trial in trials):
-        return "it needs a library that is not installed"
-    reasons = [
-        trial.why for trial in trials if not re.search("TypeError|AttributeError", trial.why)
+    lines = [
+        f"def {proposal.target}(dataset, size, rng):",
+        "    def run():",
+        textwrap.indent(run, " " * 8),
+        "",
+        "    return [run() for _ in range(size)]",
     ]
-    return Counter(reasons or [trial.why for trial in trials]).most_common(1)[0][0]
+    return replace(proposal, source="\n".join(lines))
 
 
-def _missing(reading: Reading) -> str:
-    """Return the parts that a person must fill in, for the recipe with the fewest missing parts."""
-    recipe = min(reading.recipes, key=lambda each: len(each.missing) + (not each.claim.text))
-    parts = (
-        [f"no value is known for {', '.join(dict.fromkeys(recipe.missing))}"]
-        if recipe.missing
-        else []
-    )
-    return "; ".join(
-        [*parts, *([f"missing: {recipe.claim.missing}"] if recipe.claim.missing else [])]
-    )
+def _needed(run: str) -> Iterator[str]:
+    for module in ("numpy", "pandas", "random"):
+        if f"{module}." in run:
+            yield module
 
 
-def _guess(reading: Reading, recipe: Recipe) -> str:
-    """Return the guessed parts of a claim; empty if the library computes the claim and its types
-    state the domain.
+def _with_randomness(text: str) -> str:
+    for placeholder, value in _PLACEHOLDERS.items():
+        text = text.replace(placeholder, value)
+    return text
+
+
+def _relations(
+    function: Function, domain: Json, moved: Sequence[str], *, many: bool
+) -> tuple[str, ...]:
+    """Return the relations to audit: that of the docstring, else those under which the output
+    moves.
     """
-    if recipe.spent:
-        return recipe.claim.guess
-    words = f" ({recipe.claim.words})" if recipe.claim.words else ""
-    return (
-        f"the claim is {recipe.claim.text} under {recipe.form.relation}, read from "
-        f"{reading.because}{words}"
-    )
-
-
-def relation_words(reading: Reading, recipe: Recipe) -> str:
-    """Return the reason for the choice of the relation."""
-    if recipe.form.domain["kind"] in ("Answers", "Counts"):
-        return f"the neighbors of {recipe.form.what} differ by at most 1 in a norm"
-    if not recipe.form.many:
-        return "one person's value is replaced"
-    others = [p for p in recipe.parameters if p.name != recipe.data]
-    return (
-        relation_of(reading.name.doc, reading.name.name, others)[1]
-        or "replace-one, as nothing says otherwise"
-    )
-
-
-def target_names(names: Sequence[PublicName]) -> list[str]:
-    """Return a valid and unique function name for each public name: its last part, with more of the
-    path where that is ambiguous.
-    """
-    found = []
-    counts = Counter(name.name.lower() for name in names)
-    taken: set[str] = set()
-    for name in names:
-        parts = name.path.split(".")
-        keep = 1 if counts[name.name.lower()] == 1 else 2
-        text = re.sub(r"\W", "_", "_".join(parts[-keep:]))
-        while (
-            text in taken
-            or text in ("np", "random", "run", "urllib", "os", "sys", parts[0])
-            or hasattr(builtins, text)
-        ):
-            keep += 1
-            text = re.sub(r"\W", "_", "_".join(parts[-keep:])) if keep <= len(parts) else f"{text}_"
-        taken.add(text)
-        found.append(text)
-    return found
+    if domain["kind"] in ("Answers", "Counts"):
+        return (str(domain["relation"]),)
+    if not many:
+        return ("replace-one",)
+    stated = relation_of(function.doc)
+    if stated:
+        return (stated,)
+    names = {"replaced": "replace-one", "removed": "add-remove"}
+    return tuple(names[what] for what in dict.fromkeys(moved))

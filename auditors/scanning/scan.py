@@ -1,109 +1,122 @@
-"""Scan of a package or folder: discovery, proposals and the target file, all in one folder. A scan
-can be repeated and edited.
+"""Scan of a file, folder or package: the noise map, calls of the functions that reach noise, a
+target file, and audits of its targets.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import os
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.scanning.audits import Audited
-from dpwitness.auditors.scanning.package_discovery import (
-    Discovered,
-    TypedEntries,
-    TypedEntry,
-    discover,
-    search,
-    search_program,
+from dpwitness.auditors.audit.audit import audit
+from dpwitness.auditors.audit.result import AuditResult
+from dpwitness.auditors.scanning.calls import Script, calls_of
+from dpwitness.auditors.scanning.noise_map import (
+    Function,
+    NoiseMap,
+    import_root,
+    noise_map,
+    python_files,
 )
-from dpwitness.auditors.scanning.proposals import Proposal, callable_recipes, propose, readings_of
-from dpwitness.auditors.scanning.target_file import target_file
-from dpwitness.core.values.atomic_files import write_json, write_text
-from dpwitness.core.values.json_reader import Json, read_json
+from dpwitness.auditors.scanning.proposals import Proposal, mechanisms, propose
+from dpwitness.auditors.traces.trace import trace
+from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.workers.clocks import read_clock
+from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.atomic_files import write_text
+from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.environments import environments
+from dpwitness.mechanisms.wrappers.programs.target import Target
+from dpwitness.mechanisms.wrappers.programs.worker_pool import CONFINED
 
-_RECORD = "scan.json"
-_DISCOVERY_SHARE, _TRIAL_SHARE, _TYPED_SHARE = 0.25, 0.3, 0.2  # shares of the time budget
+_HEADER = '''"""Targets of {title}, written by `dpwitness scan`.
 
+Each function makes `size` runs and returns one output each; its call is one that the package's own tests make, or a made-up one. `claim` is what an
+audit tests, and `domain` says which datasets are neighbors. `guessed` says what the scan has read from names and docstrings: a violation is SUSPECT
+until you delete this line.
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Result of the scan for one public name.
-
-    Attributes
-    ----------
-    name : str
-        Dotted name.
-    role : str
-        mechanism, transformation or other.
-    because : str
-        What the reading rests on.
-    target : str
-        Name in the target file; empty for a name that gets none.
-    guess : str
-        What is guessed; empty for a certain claim.
-    why : str
-        Why the name is not audited; empty if it is.
-    seconds : float
-        Time of one run in seconds; 0 if unknown.
-    confidence : {"certain", "docstring", "name", ""}
-        What the claim rests on.
-    """
-
-    name: str
-    role: str
-    because: str
-    target: str = ""
-    guess: str = ""
-    why: str = ""
-    seconds: float = 0.0
-    confidence: str = ""
+    dpwitness audit {file}:NAME
+"""
+'''  # noqa: E501
+_LEARNING, _MOST_SECONDS = 1.0, 20.0  # seconds of an audit for its event, and for its runs
+_LEAST_TRIALS, _MOST_TRIALS = 2000, 500_000
+_LOCATE = """
+import importlib.util, json, sys
+from importlib import metadata
+name, found = sys.argv[1], []
+tops = [name.replace("-", "_")]
+try:
+    text = metadata.distribution(name).read_text("top_level.txt") or ""
+    files = metadata.distribution(name).files or ()
+    tops = text.split() or sorted({f.parts[0] for f in files if f.suffix == ".py" and len(f.parts) > 1}) or tops
+except metadata.PackageNotFoundError:
+    pass
+for top in tops:
+    spec = importlib.util.find_spec(top) if top.isidentifier() else None
+    if spec is not None:
+        found += list(spec.submodule_search_locations or []) or [spec.origin]
+print(json.dumps(found))
+"""  # noqa: E501
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
-    """Scan of a package whose target file is written.
+class Scanned:
+    """What is known before the audits.
 
     Attributes
     ----------
     title : str
-        Package with its version, or folder.
-    file : Path
-        The target file.
-    rows : tuple of Row
-        What is known about each public name.
+        What was scanned.
+    found : NoiseMap
+        Where noise is drawn.
+    proposals : tuple of Proposal
+        One for each function that reaches noise and speaks of privacy.
+    root : Path
+        Folder from which the code is imported.
     remarks : tuple of str
-        One line for each module that could not be imported, and for each side effect.
-    about : dict
-        Facts about the package.
-    kept : bool
-        Whether the target file existed, so that nothing was proposed.
+        What could not be read or run.
     """
 
     title: str
-    file: Path
-    rows: tuple[Row, ...]
-    remarks: tuple[str, ...]
-    about: Json
-    kept: bool = False
+    found: NoiseMap
+    proposals: tuple[Proposal, ...]
+    root: Path
+    remarks: tuple[str, ...] = ()
 
-    def save(self) -> None:
-        """Write the record of the scan next to the target file."""
-        record = {
-            "schema_version": 1,
-            "title": self.title,
-            "about": self.about,
-            "remarks": list(self.remarks),
-            "rows": [dataclasses.asdict(row) for row in self.rows],
-        }
-        write_json(self.file.parent / _RECORD, record)
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Outcome of the audits of one target.
+
+    Attributes
+    ----------
+    proposal : Proposal
+        The target.
+    result : AuditResult or None
+        The decisive result.
+    why : str
+        Why there is none.
+    traced : str
+        What a trace shows.
+    """
+
+    proposal: Proposal
+    result: AuditResult | None = None
+    why: str = ""
+    traced: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Return the name of the verdict; empty without one."""
+        return "" if self.result is None else self.result.verdict.value
 
 
 def interpreter_path(python: str | None) -> str | None:
@@ -135,277 +148,189 @@ def interpreter_path(python: str | None) -> str | None:
     return found
 
 
-def stem_of(package: str) -> str:
-    """Return the part of file names for a package or a folder."""
-    text = os.path.basename(os.path.normpath(package)) if os.path.isdir(package) else package
-    return re.sub(r"\W+", "_", text).strip("_") or "scan"
+def located(what: str, python: str | None = None) -> tuple[list[Path], str]:
+    """Return the files or folders of a path or installed package, and the function that is named
+    after a colon, or "".
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no such path or package.
+    """
+    place, _, function = what.partition(":")
+    if Path(place).exists():
+        return [Path(place).resolve()], function
+    if re.fullmatch(r"[\w.-]+", place) is None:
+        raise InvalidArgument(f"scan needs a file, a folder or a package, got {what!r}")
+    command = [python or sys.executable, "-c", _LOCATE, place]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = json.loads(ran.stdout) if ran.returncode == 0 else []
+    if not found:
+        raise InvalidArgument(
+            f"scan needs a file, a folder or a package, got {place!r}: no module or distribution "
+            f"of this name is installed in {python or sys.executable}"
+        )
+    return [Path(each).resolve() for each in found], function
 
 
-def explore(
-    package: str,
+def mapped(places: Sequence[Path]) -> tuple[NoiseMap, Path]:
+    """Return the noise map of files or folders, and the folder from which they are imported."""
+    root = import_root(places[0])
+    files = [file for place in places for file in python_files(place)]
+    return noise_map(root, files), root
+
+
+def scanned(
+    what: str,
     *,
-    python: str | None,
+    python: str | None = None,
     folder: Path,
-    memory: float,
+    memory: float = 0.0,
     seconds: float,
-    progress: Callable[[str], None] | None,
-) -> Discovered:
-    """Return the contents of a package or a folder, as `discover` returns them."""
-    is_folder = os.path.isdir(package)
-    return discover(
-        package="" if is_folder else package,
-        folder=package if is_folder else "",
-        python=python,
-        working_folder=str(folder),
-        memory=round(memory * 2**30),
-        seconds=max(30.0, seconds),
-        progress=progress,
-    )
-
-
-def prepare(
-    package: str,
-    report: Path,
-    *,
-    python: str | None,
-    folder: Path,
-    memory: float,
-    seconds: float,
-    progress: Callable[[str], None] | None = None,
-) -> Scan:
-    """Discover, propose and write the target file; a target file that exists is kept with its
-    edits, and nothing is proposed.
+    tests: Sequence[str] = (),
+    scripts: Sequence[str] = (),
+    kept: Sequence[Json] = (),
+) -> Scanned:
+    """Read the source, run tests or made-up calls, and propose targets.
 
     Parameters
     ----------
-    package : str
-        Name of a package or distribution, or a folder.
-    report : Path
-        Folder of the target file and of the record.
-    python : str or None
+    what : str
+        A file, a folder or an installed package, with ``:FUNCTION`` for one function.
+    python : str, optional
         Interpreter of the package.
     folder : Path
-        The only folder that imports and calls may write to.
+        The only folder that tests and calls may write to.
     memory : float
-        Limit of each worker's address space in gigabytes; 0 for none.
+        Limit of the address space in gigabytes; 0 for none.
     seconds : float
-        Time budget of the scan, of which this part takes about half.
-    progress : callable, optional
-        Called with a line on what is done.
+        Time limit of tests and calls.
+    tests, scripts : sequence of str
+        Tests for pytest, and scripts, that call the functions.
+    kept : sequence of dict
+        Calls that `pytest --dp-discover` has written.
     """
-    announce = progress or (lambda line: None)
-    file = report / f"{stem_of(package)}_targets.py"
-    earlier = _earlier(file)
-    if earlier is None:
-        found = explore(
-            package,
-            python=python,
-            folder=folder,
-            memory=memory,
-            seconds=_DISCOVERY_SHARE * seconds,
-            progress=lambda name: announce(f"import {name}"),
-        )
-        deadline = time.monotonic() + max(20.0, _TRIAL_SHARE * seconds)
-        typed = typed_entries(
-            found,
-            python=python,
-            folder=folder,
-            memory=memory,
-            seconds=_TYPED_SHARE * seconds,
-            progress=announce,
-        )
-        readings = [
-            reading for reading in readings_of(found) if reading.name.name not in typed.covered
-        ]
-        proposals = propose(
-            readings,
-            folder,
-            python=python,
-            preamble=found.preamble,
-            root=str(found.about.get("root") or ""),
-            memory=memory,
-            deadline=deadline,
-            progress=lambda done, total, name: announce(f"{done + 1} of {total}: {name}"),
-        )
-        earlier = written(package, file, found, proposals, python, typed=typed)
-    return earlier
+    places, name = located(what, python)
+    found, root = mapped(places)
+    functions = [f for f in mechanisms(found) if not name or f.path.endswith(f".{name}")]
+    if name and not functions:
+        functions = [f for f in found.functions.values() if f.path.endswith(f".{name}")]
+    if name and not functions:
+        raise InvalidArgument(f"scan: {what.partition(':')[0]} has no function {name!r}")
+    slot = Script(python, str(folder), round(memory * 2**30))
+    absolute = [[os.path.abspath(each) for each in paths] for paths in (tests, scripts)]
+    calls, remarks = calls_of(
+        found, functions, slot, root=root, tests=absolute[0], scripts=absolute[1], kept=kept,
+        seconds=seconds,
+    )  # fmt: skip
+    by_function: dict[str, list[Json]] = {}
+    for call in calls:
+        by_function.setdefault(call["function"], []).append(call)
+    proposals = tuple(propose(found, each, by_function.get(each.path, [])) for each in functions)
+    return Scanned(what, found, proposals, root, (*found.remarks, *remarks))
 
 
-def typed_entries(
-    found: Discovered,
+def target_file(scan: Scanned, file: Path) -> str:
+    """Return the text of the target file."""
+    ready = [each for each in scan.proposals if each.source]
+    lines = [_HEADER.format(title=scan.title, file=file.name), "import sys", ""]
+    lines.append(f"sys.path.insert(0, {str(scan.root)!r})")
+    lines += [f"import {module}  # noqa: E402" for module in sorted({m for each in ready for m in each.modules})]
+    for each in ready:
+        origin = "as its tests call it" if each.recorded else "a made-up call"
+        site = each.sites[0]
+        comment = (
+            f"{each.function.path}, {origin}; noise: {site.call} at "
+            f"{site.file.name}:{site.line}{f', scale {site.scale}' if site.scale else ''}"
+        )
+        lines += ["", "", *(f"# {line}" for line in textwrap.wrap(comment, 98)), each.source, "", ""]
+        domain = dict(each.domain or {}, relation=each.relations[0])
+        lines += [f'{each.target}.claim = "{each.promise.claim}"', f"{each.target}.domain = {domain!r}"]
+        if not each.seeded:
+            lines.append(f"{each.target}.seeded = False  # the same seed gives other outputs")
+        lines.append(f"{each.target}.guessed = {guess(each)!r}")
+    return "\n".join(lines) + "\n"
+
+
+def guess(proposal: Proposal) -> str:
+    """Return what is guessed about a claim."""
+    return (
+        f"the claim is {proposal.promise.claim} under {' and '.join(proposal.relations)}, read "
+        f"from {proposal.promise.because}"
+    )
+
+
+def audits(
+    scan: Scanned,
+    file: Path,
     *,
     python: str | None,
     folder: Path,
     memory: float,
     seconds: float,
-    progress: Callable[[str], None] | None = None,
-) -> TypedEntries:
-    """Return the entries of a library with typed constructors; none for another package."""
-    program = search_program(found.about.get("tops", ()))
-    if program is None:
-        return TypedEntries()
-    taken = {name["name"] for name in found.objects if not name["name"].startswith("make_")}
-    return search(
-        program,
-        taken,
-        python=python,
-        folder=folder,
-        memory=round(memory * 2**30),
-        seconds=seconds,
-        progress=progress,
-    )
-
-
-def written(
-    package: str,
-    file: Path,
-    found: Discovered,
-    proposals: Sequence[Proposal],
-    python: str | None,
-    *,
-    typed: TypedEntries = TypedEntries(),  # noqa: B008 - immutable
-) -> Scan:
-    """Write the target file and the record of the scan, and return the scan."""
-    about, root = found.about, str(found.about.get("root") or "")
-    title = f"{about['distribution']} {about['version']}" if about.get("distribution") else package
-    text = target_file(
-        proposals,
-        title=title,
-        file=file.name,
-        about=about,
-        python=python,
-        root=os.path.relpath(root, file.resolve().parent) if root else "",
-        preamble=found.preamble,
-        typed=typed,
-    )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, text)
-    places = {each["name"]: f"{each['module']}.{each['name']}" for each in found.objects}
-    rows = (*map(row_of, proposals), *(row_of_typed(each, places) for each in typed.entries))
-    scan = Scan(title, file, rows, (*found.remarks, *typed.remarks), about)
-    scan.save()
-    return scan
-
-
-def row_of(proposal: Proposal) -> Row:
-    """Return the row of a proposal's name."""
-    reading, trial = proposal.reading, proposal.trial
-    return Row(
-        reading.name.path,
-        proposal.role,
-        reading.because,
-        proposal.target if proposal.role != "other" else "",
-        proposal.guess,
-        proposal.why or reading.skip,
-        0.0 if trial is None else trial.seconds,
-        proposal.confidence,
-    )
-
-
-def row_of_typed(entry: TypedEntry, places: Mapping[str, str]) -> Row:
-    """Return the row of a program of typed constructors, under the dotted name of the constructor
-    if the program is an example.
+    clock: str,
+    seed: int,
+    progress: Callable[[str], None],
+) -> Iterator[Outcome]:
+    """Write the target file, and yield the outcome of each target within a time budget: traced
+    first, those whose trace exceeds the claim before the others.
     """
-    name = entry.target if entry.expected else places.get(entry.constructors[-1], entry.target)
-    return Row(
-        name, entry.role, f"{entry.because}: {entry.why}", entry.target, confidence="certain"
-    )
-
-
-def _earlier(file: Path) -> Scan | None:
-    """Return the scan whose record and target file exist; None if one of them is missing."""
-    record = file.parent / _RECORD
-    if not (file.exists() and record.exists()):
-        return None
-    found = read_json(record)
+    write_text(file, target_file(scan, file))
+    now = read_clock(clock)
+    end, ready = now() + seconds, [each for each in scan.proposals if each.source]
+    token = CONFINED.set(str(folder))
     try:
-        rows = tuple(Row(**row) for row in found["rows"])
-        return Scan(found["title"], file, rows, tuple(found["remarks"]), found["about"], True)
-    except (KeyError, TypeError) as error:
-        raise InvalidArgument(
-            f"scan: {record} is not a record of a scan ({error}); delete it, or choose "
-            "another --report"
-        ) from None
-
-
-def dry_run(found: Discovered) -> list[tuple[str, str]]:
-    """Return each public name that would be called, with its first proposed call."""
-    calls = []
-    for reading in readings_of(found):
-        recipes = callable_recipes(reading)
-        if recipes:
-            calls.append((reading.name.path, "; ".join(recipes[0].body).removeprefix("return ")))
-    return calls
-
-
-def table(scan: Scan, outcomes: Sequence[Audited]) -> list[Json]:
-    """Return the final table: for each public name its role, its audit, and the verdict or the
-    reason why it was skipped.
-    """
-    by_target: dict[str, list[Audited]] = {}
-    for outcome in outcomes:
-        by_target.setdefault(outcome.name, []).append(outcome)
-    found, listed = [], set()
-    for row in scan.rows:
-        own = by_target.get(row.target, []) if row.target else []
-        listed.add(row.target)
-        found.append(
-            {
-                "name": row.name,
-                "read as": row.role,
-                "target": row.target,
-                **_audit_summary(own, row),
-            }
-        )
-    for name, own in by_target.items():  # entries that a person has added
-        if name not in listed:
-            found.append(
-                {
-                    "name": name,
-                    "read as": "entry of the file",
-                    "target": name,
-                    **_audit_summary(own, Row(name, "", "")),
-                }
+        traced = {}
+        for each in ready:
+            progress(f"{each.target}: trace")
+            if now() < end - 0.7 * seconds:
+                traced[each.target] = _trace(_target(file, each, python, memory), seed)
+        order = sorted(ready, key=lambda each: not traced.get(each.target))
+        for position, each in enumerate(order):
+            share = (end - now()) / (len(order) - position)
+            if now() >= end and position:
+                yield Outcome(each, why="the time budget was spent before its audit: raise --seconds")
+                continue
+            progress(f"{each.target}: {position + 1} of {len(order)}")
+            target = _target(file, each, python, memory)
+            yield replace(
+                _audited(target, each, share, seed),
+                traced=traced.get(each.target, ""),
             )
-    return found
+    finally:
+        CONFINED.reset(token)
 
 
-_ORDER = ("VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED")
+def _target(file: Path, proposal: Proposal, python: str | None, memory: float) -> Target:
+    return Target(str(file), proposal.target, python, {}, 60.0, memory)
 
 
-def _audit_summary(own: Sequence[Audited], row: Row) -> Json:
-    """Return how one name was audited, the worst verdict, and the reason."""
-    made = [each for each in own if each.results]
-    found_nothing = all(
-        each.verdict_name == "NOT_REFUTED" and each.how == ("relations",) for each in made
-    )
-    # relations without a finding are no audit of the claim
-    if not made or (row.role == "mechanism" and found_nothing):
-        why = next((each.why for each in own if each.why), row.why) or "not audited"
-        return {"audited": "", "claim": "", "guessed": False, "verdict": "", "why": why}
-    worst = min(
-        made,
-        key=lambda each: (
-            _ORDER.index(each.verdict_name) if each.verdict_name in _ORDER else len(_ORDER)
-        ),
-    )
-    result: Any = worst.results[0]
-    why = "" if worst.verdict_name == "NOT_REFUTED" else result.headline().partition(": ")[2]
-    if worst.verdict_name == "SUSPECT":  # that the claim is guessed is said elsewhere
-        pair = getattr(result, "pair", None)
-        why = why.partition(";")[0] + (
-            f" on the pair '{pair.why}'" if pair is not None and pair.why else ""
-        )
-    why = why or ("a trace shows " + "; ".join(worst.findings) if worst.findings else "")
-    claim, guessed = (
-        str(getattr(result, "claim", "") or ""),
-        bool(getattr(result, "guessed", "") or getattr(result, "guess", "")),
-    )
-    return {
-        "audited": ", ".join(worst.how),
-        "claim": claim,
-        "guessed": guessed,
-        "confidence": "confirmed" if row.guess and not guessed else row.confidence,
-        "verdict": worst.verdict_name,
-        "why": why,
-    }
+def _trace(target: Target, seed: int) -> str:
+    """Return what a trace finds, in one line; empty if it finds nothing, or cannot trace."""
+    try:
+        found = trace(target, pairs=2, seed=seed, confirm=False, time_limit=5.0, name=target.name)
+    except (InvalidArgument, MechanismFailed):
+        return ""
+    return "; ".join(each.message for each in found.findings if each.kind != "SOURCE")
+
+
+def _audited(target: Target, proposal: Proposal, seconds: float, seed: int) -> Outcome:
+    """Audit a target under each of its relations, until one is not refuted."""
+    results: list[AuditResult] = []
+    each = min(seconds / len(proposal.relations) - _LEARNING, _MOST_SECONDS)
+    trials = int(min(max(each / max(proposal.seconds, 1e-6), _LEAST_TRIALS), _MOST_TRIALS))
+    options: Json = {
+        "trials": trials, "seed": seed, "stop": "violation", "bits": False, "time_limit": 60.0,
+        "confidence": 0.99, "name": proposal.target,
+    }  # fmt: skip
+    for relation in proposal.relations:
+        try:
+            domain: Any = target.domain
+            if len(proposal.relations) > 1:
+                domain = replace(domain, relation=relation)
+            results.append(audit(target, domain=domain, **options))
+        except (InvalidArgument, MechanismFailed) as error:
+            return Outcome(proposal, why=" ".join(str(error).split())[:200])
+        if results[-1].verdict is not Verdict.SUSPECT:
+            return Outcome(proposal, results[-1])
+    return Outcome(proposal, results[0])

@@ -1,23 +1,24 @@
-"""``dpwitness scan``: find what a package or folder promises, write a target file, and audit it."""
+"""``dpwitness scan``: list where code draws noise, run it as its tests do, and audit what it
+promises.
+"""
 
 from __future__ import annotations
 
 import argparse
-import os
+import re
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json, write_outputs
 from dpwitness.console import Line, announce
-from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.json_reader import Json, read_json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.reports.phrasing.wording import name_cell, name_width, plain
+from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import (
     NO_VERDICT,
     OK,
@@ -29,28 +30,47 @@ from dpwitness.terminal import (
 )
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.scanning.audits import Audited
-    from dpwitness.auditors.scanning.package_discovery import Discovered
-    from dpwitness.auditors.scanning.scan import Scan
+    from dpwitness.auditors.scanning.noise_map import NoiseMap
+    from dpwitness.auditors.scanning.scan import Outcome, Scanned
 
-_SECONDS = 600.0
-_MOST_REMARKS = 12  # lines on modules and side effects without --verbose
-_MOST_REASON = 110
+_SECONDS = 120.0
 
 
 def arguments(command: opts.Command) -> None:
     """Add the command and its options to the parser."""
     scan = command(
         "scan",
-        "find the mechanisms of a package or folder, propose a target for each, and audit "
-        "those targets",
+        "list where a file, folder or package draws noise, run it as its tests do, and audit "
+        "what it promises",
     )
     opts.add_options(
         scan,
         {
-            "package": {
-                "metavar": "PACKAGE",
-                "help": "name of an installed package, or a folder of Python files",
+            "what": {
+                "metavar": "WHAT",
+                "help": "a Python file, a folder, or an installed package; WHAT:FUNCTION for one "
+                "function",
+            },
+            "--tests": {
+                "metavar": "PATH",
+                "action": "append",
+                "default": [],
+                "help": "tests for pytest, whose calls are repeated with other data; may be "
+                "repeated",
+            },
+            "--script": {
+                "metavar": "FILE",
+                "action": "append",
+                "default": [],
+                "help": "a script whose calls are repeated; may be repeated",
+            },
+            "--calls": {
+                "metavar": "FILE",
+                "help": "calls that pytest --dp-discover FILE has written",
+            },
+            "--dry-run": {
+                "action": "store_true",
+                "help": "list where noise is drawn; nothing is imported or called",
             },
             "--seconds": {
                 "type": opts.SECONDS,
@@ -59,10 +79,6 @@ def arguments(command: opts.Command) -> None:
                 "help": f"time budget; default {_SECONDS:g}",
             },
             **opts.CLOCK,
-            "--dry-run": {
-                "action": "store_true",
-                "help": "import the package, and list what would be called, but call nothing",
-            },
             **opts.seed(default=0),
             **opts.INTERPRETER,
             **opts.REPORTING,
@@ -72,215 +88,175 @@ def arguments(command: opts.Command) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``dpwitness scan`` and return the exit code: 1 violated, 3 suspect or nothing audited, 0
+    """Run ``dpwitness scan`` and return the exit code: 3 for a suspect or if nothing was audited, 0
     otherwise.
     """
-    from dpwitness.auditors.scanning.scan import explore, interpreter_path, stem_of
+    from dpwitness.auditors.scanning.scan import audits, interpreter_path, located, mapped, scanned
+    from dpwitness.auditors.workers.clocks import read_clock
     from dpwitness.mechanisms.wrappers.programs.confinement import described
     from dpwitness.reports.audit.report import check_writable
 
-    if not args.package.strip():
-        raise InvalidArgument("scan needs the name of a package, or a folder, got ''")
     python = interpreter_path(args.python)
-    args.report = args.report or f"out/scan-{stem_of(args.package)}"
-    report = Path(args.report)
-    with (
-        tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as name,
-        redirected_stdout(),
-        closing(_Line(args.quiet)) as line,
-    ):
-        folder = Path(name)
-        if not args.quiet:
-            print(f"limits: {described()}", file=sys.stderr)
-        if args.dry_run:
-            found = explore(
-                args.package,
-                python=python,
-                folder=folder,
-                memory=args.memory,
-                seconds=args.seconds,
-                progress=line,
-            )
-        else:
-            check_writable(report)
-            scan, outcomes, interrupted = _scan(args, python, report, folder, line)
-    return (
-        _print_calls(args, found) if args.dry_run else _conclude(args, scan, outcomes, interrupted)
-    )
+    if args.dry_run:
+        found, root = mapped(located(args.what, python)[0])
+        return _print_map(args, found, root)
+    stem = re.sub(r"\W+", "_", Path(args.what.rstrip("/")).name.removesuffix(".py")).strip("_")
+    args.report = args.report or f"out/scan-{stem or 'scan'}"
+    file = Path(args.report) / f"{stem or 'scan'}_targets.py"
+    check_writable(file.parent)
+    if not args.quiet:
+        print(f"limits: {described()}", file=sys.stderr)
+    now, outcomes = read_clock(args.clock), list["Outcome"]()
+    with tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as folder, redirected_stdout():
+        begin, line = now(), Line(sys.stderr)
+        scan = scanned(
+            args.what, python=python, folder=Path(folder), memory=args.memory,
+            seconds=0.5 * args.seconds, tests=args.tests, scripts=args.script,
+            kept=_kept(args.calls),
+        )  # fmt: skip
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            for outcome in audits(
+                scan, file, python=python, folder=Path(folder), memory=args.memory,
+                seconds=max(args.seconds - (now() - begin), 5.0), clock=args.clock, seed=args.seed,
+                progress=lambda text: None if args.quiet else line.draw(plain(text)[:100]),
+            ):  # fmt: skip
+                outcomes.append(outcome)
+                if outcome.verdict in ("VIOLATED", "SUSPECT"):
+                    line.close()
+                    announce(f"{_finding(outcome)} (after {now() - begin:.0f} s)")
+        except KeyboardInterrupt:
+            announce("interrupted: what was audited is reported")
+        line.close()
+    return _conclude(args, scan, outcomes, file)
 
 
-def _print_calls(args: argparse.Namespace, found: Discovered) -> int:
-    """Print the calls that a scan would try first."""
-    from dpwitness.auditors.scanning.scan import dry_run
+def _kept(file: str | None) -> list[Json]:
+    """Return the calls of a file that `pytest --dp-discover` has written."""
+    if file is None:
+        return []
+    found = read_json(Path(file))
+    if not isinstance(found, dict) or not isinstance(found.get("calls"), list):
+        raise InvalidArgument(f"--calls must be a file of pytest --dp-discover, got {file}")
+    return list(found["calls"])
 
-    calls = dry_run(found)
+
+def _print_map(args: argparse.Namespace, found: NoiseMap, root: Path) -> int:
+    """Print each place where noise is drawn, and the public functions that reach it."""
+    reaching: dict[object, list[str]] = {site: [] for site in found.sites}
+    for function in found.public():
+        for site in found.reached[function.path]:
+            reaching[site].append(function.path)
+    rows = [
+        {
+            "file": str(site.file.relative_to(root)),
+            "line": site.line,
+            "call": site.call,
+            "law": site.law,
+            "scale": site.scale,
+            "function": site.function,
+            "reached by": reaching[site],
+        }
+        for site in found.sites
+    ]
     if args.json:
-        print_json([{"name": name, "call": call} for name, call in calls])
+        print_json(rows)
         return OK
+    for row in rows:
+        scale = f", scale {row['scale']}" if row["scale"] else ""
+        print(plain(f"{row['file']}:{row['line']}  {row['call']} ({row['law']}{scale})"))
+        more = len(row["reached by"]) - 3
+        names = ", ".join(row["reached by"][:3]) + (f" and {more} more" if more > 0 else "")
+        print(plain(f"    in {row['function']}; reached by {names or 'no public function'}"))
     for remark in found.remarks:
         print(plain(f"note: {remark}"))
-    for name, call in calls:
-        print(plain(f"{name}\n    {call}"))
-    print(f"{len(calls)} of {len(found.objects)} public names would be called")
+    print(f"{len(rows)} places draw noise; {len(found.public())} public functions reach them")
     return OK
 
 
-def _scan(
-    args: argparse.Namespace, python: str | None, report: Path, folder: Path, line: _Line
-) -> tuple[Scan, list[Audited], bool]:
-    """Prepare the target file and audit its entries."""
-    from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
-    from dpwitness.auditors.scanning.scan import prepare
-    from dpwitness.auditors.scanning.trials import limits
-    from dpwitness.auditors.workers.clocks import read_clock
-
-    now, unit, outcomes = (
-        read_clock(args.clock),
-        "CPU s" if args.clock == "cpu" else "s",
-        list[Any](),
-    )
-    begin = now()
-    scan = prepare(
-        args.package,
-        report,
-        python=python,
-        folder=folder,
-        memory=args.memory,
-        seconds=args.seconds,
-        progress=line,
-    )
-    with limits(folder):
-        names, declared = _entries(scan, python, args.memory)
-    left = max(args.seconds - (now() - begin), 5.0)
-    plan = AuditPlan(scan.file, python, folder, left, args.memory, args.seed, args.clock)
-    try:
-        for outcome in audit_entries(plan, names, declared, line):
-            outcomes.append(outcome)
-            if outcome.verdict_name in ("VIOLATED", "SUSPECT"):
-                line.close()
-                announce(
-                    f"{outcome.name}: {outcome.results[0].headline()} (after "
-                    f"{now() - begin:.0f} {unit})"
-                )
-        interrupted = False
-    except KeyboardInterrupt:
-        interrupted = True
-    line.close()
-    return scan, outcomes, interrupted
-
-
-def _entries(scan: Scan, python: str | None, memory: float) -> tuple[list[str], dict[str, Json]]:
-    """Return the targets of the file, and the transformations and accountants that it declares."""
-    from dpwitness.mechanisms.wrappers.programs.declared import declarations
-    from dpwitness.mechanisms.wrappers.programs.worker_pool import target_names
-
-    file = str(scan.file)
-    return target_names(file, python, memory_limit=memory), declarations(file, python, 60.0, memory)
-
-
 def _conclude(
-    args: argparse.Namespace, scan: Scan, outcomes: Sequence[Audited], interrupted: bool
+    args: argparse.Namespace, scan: Scanned, outcomes: Sequence[Outcome], file: Path
 ) -> int:
-    """Write the report, print the table, and return the exit code."""
-    from dpwitness.auditors.scanning.scan import table
+    """Write the report, print findings, what needs a person, and counts."""
     from dpwitness.reports.audit.document import result_json
 
-    results = [result for outcome in outcomes for result in outcome.results]
-    title = f"Scan of {scan.title}" + (" (interrupted)" if interrupted else "")
-    page, failed = write_outputs(args, [result_json(result) for result in results], title, results)
-    rows = table(scan, outcomes)
+    results = [outcome.result for outcome in outcomes if outcome.result is not None]
+    title = f"Scan of {scan.title}"
+    page, failed = write_outputs(args, [result_json(each) for each in results], title, results)
+    rows = [_row(scan, outcome) for outcome in outcomes]
+    rows += [
+        {"function": each.function.path, "verdict": "", "claim": each.promise.claim, "why": each.why}
+        for each in scan.proposals
+        if not each.source
+    ]
+    verdicts = Counter(row["verdict"] for row in rows if row["verdict"])
     if args.json:
-        print_json(
-            {
-                "title": scan.title,
-                "targets": str(scan.file),
-                "remarks": list(scan.remarks),
-                "names": rows,
-            }
-        )
+        print_json({"title": title, "targets": str(file), "remarks": list(scan.remarks), "functions": rows})  # noqa: E501
     else:
-        _print_table(args, scan, rows)
+        _print(args, scan, outcomes, verdicts)
         if not args.quiet:
-            print(
-                f"\ntargets: {scan.file}"
-                + (" (kept as it was; delete it to propose again)" if scan.kept else "")
-            )
+            print(f"targets: {file}")
             print(f"report:  {page.with_suffix('.html') if page else 'not written'}")
-    verdicts = {row["verdict"] for row in rows if row["verdict"]}
     code = (
         VIOLATED
         if "VIOLATED" in verdicts
         else NO_VERDICT
-        if "SUSPECT" in verdicts or "NOT_REFUTED" not in verdicts or interrupted
+        if "SUSPECT" in verdicts or "NOT_REFUTED" not in verdicts
         else OK
     )
     return code_after_write(code, failed)
 
 
-def _print_table(args: argparse.Namespace, scan: Scan, rows: Sequence[Json]) -> None:
-    """Print one line per public name that is not certainly something else, the worst verdict first,
-    and counts of the others.
-    """
-    order = ["VIOLATED", "SUSPECT", "ERROR", "INCONCLUSIVE", "NOT_REFUTED", ""]
-    shown = [row for row in rows if args.verbose or row["read as"] != "other"]
-    shown = sorted(
-        shown,
-        key=lambda row: (
-            order.index(row["verdict"]) if row["verdict"] in order else 5,
-            row["read as"] == "other",
-        ),
-    )
-    print(f"{scan.title}: {len(rows):,} public names")
-    for remark in scan.remarks if args.verbose else scan.remarks[:_MOST_REMARKS]:
-        print(plain(f"note: {remark}"))
-    if len(scan.remarks) > _MOST_REMARKS and not args.verbose:
-        print(f"note: {len(scan.remarks) - _MOST_REMARKS} more notes with --verbose")
-    width = name_width(row["name"] for row in shown)
-    for row in [] if args.quiet else shown:
-        verdict = str(row["verdict"]).replace("_", " ") or (
-            "-" if row["read as"] == "other" else "not audited"
-        )
-        how = (
-            f"{row['audited']}: {row['claim']}{' (guessed)' if row['guessed'] else ''}"
-            if row["audited"] and row.get("claim")
-            else row["audited"]
-        )
-        why = (
-            row["why"]
-            if len(row["why"]) <= _MOST_REASON
-            else row["why"][: _MOST_REASON - 3] + "..."
-        )
-        text = plain(
-            f"{name_cell(row['name'], width)}  {verdict:<12}  "
-            f"{'; '.join(filter(None, [how, why]))}".rstrip()
-        )
-        show(mark_verdict(text, at=width + 2))
-    print(_summary(rows))
+def _row(scan: Scanned, outcome: Outcome) -> Json:
+    site = outcome.proposal.sites[0]
+    return {
+        "function": outcome.proposal.function.path,
+        "verdict": outcome.verdict,
+        "claim": outcome.proposal.promise.claim,
+        "relations": list(outcome.proposal.relations),
+        "recorded": outcome.proposal.recorded,
+        "place": f"{site.file.relative_to(scan.root)}:{site.line}",
+        "why": outcome.why or ("" if outcome.result is None else outcome.result.headline()),
+        "trace": outcome.traced,
+    }
 
 
-def _summary(rows: Sequence[Json]) -> str:
-    """Return the counts of roles and verdicts in one line."""
-    roles = Counter(row["read as"] for row in rows)
-    audited = Counter(row["verdict"].replace("_", " ") for row in rows if row["verdict"])
-    found = ", ".join(
-        f"{count} {name}s" if count != 1 else f"1 {name}"
-        for name, count in roles.items()
-        if name not in ("other", "")
-    )
-    verdicts = ", ".join(f"{count} {name}" for name, count in audited.items()) or "none"
-    return (
-        f"found: {found or 'no mechanism'}, {roles['other']} other names; audited "
-        f"{sum(audited.values())}: {verdicts}"
+def _finding(outcome: Outcome) -> str:
+    site, result = outcome.proposal.sites[0], outcome.result
+    said = "" if result is None else result.headline().partition(";")[0]
+    return f"{site.file.name}:{site.line} {outcome.proposal.function.path}: {said}"
+
+
+def _print(
+    args: argparse.Namespace, scan: Scanned, outcomes: Sequence[Outcome], verdicts: Counter[str]
+) -> None:
+    for outcome in outcomes:
+        if outcome.verdict in ("VIOLATED", "SUSPECT"):
+            show(mark_verdict(plain(_finding(outcome))))
+            pair = None if outcome.result is None else outcome.result.pair
+            if pair is not None:
+                print(plain(f"    on {_short(pair.d0)} and {_short(pair.d1)}"))
+            if outcome.traced:
+                print(plain(f"    a trace shows: {outcome.traced[:300]}"))
+    for each in [] if args.quiet else [*outcomes, *scan.proposals]:
+        why = each.why
+        function = each.function if hasattr(each, "function") else each.proposal.function
+        if why:
+            print(plain(f"needs you: {function.path}: {why}"))
+    if args.verbose:
+        for outcome in outcomes:
+            if outcome.verdict and outcome.verdict not in ("VIOLATED", "SUSPECT"):
+                print(plain(f"{outcome.proposal.function.path}: {outcome.result.headline()}"))  # type: ignore[union-attr]
+        for remark in scan.remarks:
+            print(plain(f"note: {remark}"))
+    counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in verdicts.items()) or "none"
+    waiting = len(scan.proposals) - sum(verdicts.values())
+    print(
+        f"{len(scan.found.sites)} places draw noise; {len(scan.proposals)} functions promise "
+        f"privacy; audited {sum(verdicts.values())}: {counts}; {waiting} need you"
     )
 
 
-class _Line(Line):
-    """Progress on one line of a terminal; nothing on other streams."""
-
-    def __init__(self, quiet: bool) -> None:
-        super().__init__(sys.stderr)
-        self._shown = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-    def __call__(self, text: str) -> None:
-        if self._shown:
-            self.draw(plain(text)[:100])
+def _short(dataset: object) -> str:
+    text = " ".join(str(getattr(dataset, "tolist", lambda: dataset)()).split())
+    return text if len(text) <= 100 else text[:97] + "..."

@@ -1,0 +1,523 @@
+"""Noise map: where Python files draw noise, with which scale, and which functions reach it.
+
+The map is read from the source alone, and nothing is imported. A call draws noise if its name, after
+the imports of the file, belongs to the primitives of `recording/tables` or to a function of another
+library that draws. A function reaches a site if it contains it, or refers to a function of the same
+files that reaches it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpwitness.core.values.json_reader import Json
+from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.mechanisms.wrappers.recording import primitives
+
+_TABLES = Path(primitives.__file__).with_name("tables")
+_SKIPPED = re.compile(r"(tests?|testing|test_.*|.*_tests?|conftest|setup|docs?|examples?|build|\..*)")
+# whose functions draw, where a table names the function, or its name says so
+_SOURCES = re.compile(
+    r"(numpy|cupy|jax|tensorflow|tf|paddle|mxnet)\.random\.|random\.|secrets\.|os\.urandom|torch\.|"
+    r"scipy\.stats\.|tensorflow_probability\.|Crypto\.Random|numpyro\.|pymc\."
+)
+# whose functions and classes are mechanisms, where their name says so
+_LIBRARIES = re.compile(
+    r"(diffprivlib|opendp|pydp|tmlt|opacus|smartnoise|snsql|snsynth|pipeline_dp|tensorflow_privacy|"
+    r"dp_accounting|jax_privacy|pfl|flamby)\."
+)
+_DRAWS = re.compile(
+    r"laplac|gauss|normal|geometric|gumbel|exponential|binomial|poisson|bernoulli|cauchy|gamma|"
+    r"logistic|student|uniform|rand|choice|shuffle|permut|rvs|r?sample$|urandom|token_|mechanism|noise",
+    re.I,
+)
+_NO_DRAW = re.compile(
+    r"(default_rng|Generator|RandomState|SeedSequence|PCG64|Philox|MT19937|seed|PRNGKey|key|split|"
+    r"SystemRandom|Random|[gs]et_r?n?g?_?state|manual_seed|fork_rng|fold_in|random_split)$"
+)
+_GENERATOR = re.compile(r"rng|rand|gen|prng|\brs\b|secure|state", re.I)
+COMMON_LAWS = ("uniform", "choice", "permutation", "noise", "binomial")  # of common calls, also for other purposes
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Parameter of a function: name, and default and type hint as source; `required` without a
+    default.
+    """
+
+    name: str
+    default: str = ""
+    hint: str = ""
+    keyword: bool = False  # keyword only
+
+    @property
+    def required(self) -> bool:
+        return not self.default
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A call that draws noise.
+
+    Attributes
+    ----------
+    file, line : Path, int
+        Where it is.
+    call : str
+        Dotted name of what is called; "?" stands for an object of unknown class.
+    law : str
+        Law of `recording.primitives.LAWS`.
+    scale : str
+        Source of the scale; empty if none is given.
+    function : str
+        Dotted name of the function around it; of the module at its top.
+    """
+
+    file: Path
+    line: int
+    call: str
+    law: str
+    scale: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function or method of the files.
+
+    Attributes
+    ----------
+    path : str
+        Dotted name: module, classes, function.
+    module : str
+        Its module.
+    file, line : Path, int
+        Where it begins, with its decorators.
+    parameters : tuple of Parameter
+        Without ``self`` and ``cls``.
+    doc : str
+        Docstring of the function, and of its class.
+    owner : str
+        Dotted name of its class; empty for a function.
+    static : bool
+        Whether a method takes no object.
+    literals : tuple
+        Numbers and texts in its source.
+    """
+
+    path: str
+    module: str
+    file: Path
+    line: int
+    parameters: tuple[Parameter, ...]
+    doc: str
+    owner: str = ""
+    static: bool = False
+    literals: tuple[Any, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+    @property
+    def is_public(self) -> bool:
+        """Return whether no part of its name below the module begins with an underscore."""
+        inner = self.path.removeprefix(self.module + ".")
+        return not any(part.startswith("_") for part in inner.split(".")) or self.name == "__call__"
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseMap:
+    """What the source says.
+
+    Attributes
+    ----------
+    functions : mapping of str to Function
+        Functions and methods by dotted name.
+    sites : tuple of Site
+        Calls that draw noise, by file and line.
+    reached : mapping of str to tuple of Site
+        Sites that each function reaches, its own first.
+    constructors : mapping of str to str
+        Dotted name of the method that initializes each class, its own or inherited.
+    remarks : tuple of str
+        Files that could not be read.
+    """
+
+    functions: Mapping[str, Function]
+    sites: tuple[Site, ...]
+    reached: Mapping[str, tuple[Site, ...]]
+    constructors: Mapping[str, str]
+    remarks: tuple[str, ...] = ()
+
+    def public(self) -> list[Function]:
+        """Return the public functions that reach a site, in the order of files."""
+        return [each for path, each in self.functions.items() if each.is_public and self.reached[path]]
+
+
+def noise_map(root: Path, files: Iterable[Path]) -> NoiseMap:
+    """Return the map of Python files.
+
+    Parameters
+    ----------
+    root : Path
+        Folder from which the files are imported.
+    files : iterable of Path
+        The files.
+    """
+    found, remarks = _Found(), []
+    for file in files:
+        parts = file.relative_to(root).with_suffix("").parts
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (SyntaxError, ValueError, OSError, RecursionError) as error:
+            remarks.append(f"{module} cannot be read: {error}")
+            continue
+        _File(file, module, tree, found).visit(tree)
+    return found.map(tuple(remarks))
+
+
+def python_files(place: Path) -> list[Path]:
+    """Return a file, or the Python files of a folder without tests, documentation and hidden
+    folders.
+    """
+    if place.is_file():
+        return [place]
+    found = [
+        file
+        for file in sorted(place.rglob("*.py"))
+        if not any(map(_SKIPPED.fullmatch, file.relative_to(place).with_suffix("").parts))
+    ]
+    if not found:
+        raise InvalidArgument(f"scan needs Python files, got {str(place)!r}, which has none")
+    return found
+
+
+def import_root(place: Path) -> Path:
+    """Return the folder from which a file or package is imported."""
+    folder = place if place.is_dir() else place.parent
+    while (folder / "__init__.py").exists():
+        folder = folder.parent
+    if folder == place and (place / "src").is_dir() and not list(place.glob("*.py")):
+        return place / "src"
+    return folder
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is known after some files: functions, sites, references, and classes."""
+
+    functions: dict[str, Function] = field(default_factory=dict)
+    sites: list[Site] = field(default_factory=list)
+    references: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    bases: dict[str, list[str]] = field(default_factory=dict)
+    exported: dict[str, str] = field(default_factory=dict)  # names that a module imports
+
+    def resolved(self, name: str) -> str:
+        """Return the dotted name of what a module imports under a name, if these files define
+        it.
+        """
+        for _ in range(8):
+            head, _, last = name.rpartition(".")
+            if name in self.functions or name in self.bases:
+                return name
+            if name in self.exported:
+                name = self.exported[name]
+            elif (inner := self.exported.get(head)) is not None:
+                name = f"{inner}.{last}"
+            elif any(f"{base}.{last}" for base in self.bases.get(head, ())):
+                name = f"{self.bases[head][0]}.{last}"
+            else:
+                break
+        return name
+
+    def method(self, owner: str, name: str, depth: int = 8) -> str:
+        """Return the dotted name of a method of a class, its own or inherited; empty without."""
+        if f"{owner}.{name}" in self.functions:
+            return f"{owner}.{name}"
+        inherited = (
+            self.method(self.resolved(base), name, depth - 1)
+            for base in (self.bases.get(owner, ()) if depth else ())
+        )
+        return next(filter(None, inherited), "")
+
+    def map(self, remarks: tuple[str, ...]) -> NoiseMap:
+        """Follow the references, and return the map."""
+        named = defaultdict(list)
+        for path, function in self.functions.items():
+            if function.owner:
+                named[function.name].append(path)
+        edges: dict[str, set[str]] = {path: set() for path in self.functions}
+        for path, references in self.references.items():
+            for name in references:
+                if name.startswith("?."):  # a method of an object of unknown class
+                    alike = named.get(name[2:], [])
+                    edges.setdefault(path, set()).update(alike if len(alike) <= 4 else [])
+                    continue
+                target = self.resolved(name)
+                head, _, last = target.rpartition(".")
+                if target in self.bases:
+                    target = self.method(target, "__init__")
+                elif target not in self.functions and head in self.bases:
+                    target = self.method(head, last)
+                edges.setdefault(path, set()).add(target)
+        own = defaultdict(list)
+        for site in self.sites:
+            own[site.function].append(site)
+        reached = {path: list(own[path]) for path in self.functions}
+        changed = True
+        while changed:
+            changed = False
+            for path in self.functions:
+                known = set(reached[path])
+                for target in edges[path]:
+                    for site in reached.get(target, ()):
+                        if site not in known:
+                            known.add(site)
+                            reached[path].append(site)
+                            changed = True
+        constructors = {owner: self.method(owner, "__init__") for owner in self.bases}
+        sites = tuple(sorted(self.sites, key=lambda site: (site.file, site.line)))
+        return NoiseMap(
+            self.functions,
+            sites,
+            {path: tuple(held) for path, held in reached.items()},
+            constructors,
+            remarks,
+        )
+
+
+class _File(ast.NodeVisitor):
+    """Reader of one file."""
+
+    def __init__(self, file: Path, module: str, tree: ast.Module, found: _Found) -> None:
+        self.file, self.module, self.found = file, module, found
+        self.imports: dict[str, str] = {}
+        self.scope: list[tuple[str, str]] = []  # kind and name of enclosing classes and functions
+        self.top = {
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        }
+
+    @property
+    def where(self) -> str:
+        """Return the dotted name of the enclosing function, as far as it can be named from
+        outside.
+        """
+        names = []
+        for kind, name in self.scope:
+            names.append(name)
+            if kind == "function":
+                break
+        return ".".join([self.module, *names])
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            self._import(name, alias.name if alias.asname else name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        parts = self.module.split(".")
+        if self.file.name != "__init__.py":
+            parts = parts[:-1]
+        above = parts[: len(parts) - node.level + 1] if node.level else []
+        base = ".".join([*above, *filter(None, [node.module])])
+        for alias in node.names:
+            self._import(alias.asname or alias.name, f"{base}.{alias.name}".strip("."))
+
+    def _import(self, name: str, dotted: str) -> None:
+        self.imports[name] = dotted
+        if not self.scope:
+            self.found.exported[f"{self.module}.{name}"] = dotted
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        path = ".".join([self.module, *(name for _, name in self.scope), node.name])
+        self.found.bases[path] = [name for base in node.bases if (name := self._dotted(base))]
+        self._inside("class", node, node.body)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        inside_function = any(kind == "function" for kind, _ in self.scope)
+        if not inside_function:
+            owner = self.where if self.scope else ""
+            path = f"{self.where}.{node.name}"
+            self.found.functions[path] = _function(node, path, self.module, self.file, owner)
+        self._inside("function", node, [*node.decorator_list, node.args, *node.body])
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - names of ast
+
+    def _inside(self, kind: str, node: Any, body: Sequence[ast.AST]) -> None:
+        self.scope.append((kind, node.name))
+        for each in body:
+            self.visit(each)
+        self.scope.pop()
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self.found.references[self.where].add(self._dotted(node))
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.found.references[self.where].add(self._dotted(node))
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = self._dotted(node.func)
+        law, entry = law_of(name, _root_text(node.func))
+        if law:
+            scale = _argument(node, entry)
+            self.found.sites.append(
+                Site(self.file, node.lineno, name, law, scale, self.where)
+            )
+        self.generic_visit(node)
+
+    def _dotted(self, node: ast.AST) -> str:
+        """Return the dotted name of an expression; "?" stands for an unknown object before its
+        attribute, and the name is empty for other expressions.
+        """
+        attributes: list[str] = []
+        while isinstance(node, ast.Attribute):
+            attributes.insert(0, node.attr)
+            node = node.value
+        if isinstance(node, ast.Call) and len(attributes) == 1:
+            made = self._dotted(node.func)
+            known = made and not made.startswith("?")
+            return f"{made}.{attributes[0]}" if known else f"?.{attributes[0]}"
+        if not isinstance(node, ast.Name):
+            return f"?.{attributes[-1]}" if attributes else ""
+        if node.id in ("self", "cls") and attributes:
+            classes = [name for kind, name in self.scope if kind == "class"]
+            if len(attributes) == 1 and classes:
+                return ".".join([self.module, *classes, attributes[0]])
+            return f"?.{attributes[-1]}"
+        if node.id in self.imports:
+            return ".".join([self.imports[node.id], *attributes])
+        if node.id in self.top:
+            return ".".join([self.module, node.id, *attributes])
+        return f"?.{attributes[-1]}" if attributes else node.id
+
+
+def _root_text(node: ast.AST) -> str:
+    """Return the source of the object whose method is called."""
+    return ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+
+
+def _function(
+    node: ast.FunctionDef | ast.AsyncFunctionDef, path: str, module: str, file: Path, owner: str
+) -> Function:
+    decorators = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
+    static = "staticmethod" in decorators or "classmethod" in decorators
+    given = node.args
+    plain = [*given.posonlyargs, *given.args]
+    defaults: list[Any] = [None] * (len(plain) - len(given.defaults)) + list(given.defaults)
+    pairs = [
+        *((each, default, False) for each, default in zip(plain, defaults, strict=True)),
+        *((each, d, True) for each, d in zip(given.kwonlyargs, given.kw_defaults, strict=True)),
+    ]
+    if owner and "staticmethod" not in decorators:
+        pairs = pairs[1:]
+    parameters = tuple(
+        Parameter(
+            each.arg,
+            "" if default is None else ast.unparse(default),
+            "" if each.annotation is None else ast.unparse(each.annotation),
+            keyword,
+        )
+        for each, default, keyword in pairs
+    )
+    literals = dict.fromkeys(
+        part.value
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and type(part.value) in (int, float, str)
+    )
+    return Function(
+        path,
+        module,
+        file,
+        min([node.lineno, *(each.lineno for each in node.decorator_list)]),
+        parameters,
+        ast.get_docstring(node) or "",
+        owner,
+        static,
+        tuple(literals)[:200],
+    )
+
+
+@functools.cache
+def _tables() -> tuple[dict[str, Json], dict[str, Json], dict[str, Json]]:
+    """Return the primitives by dotted name, sources of randomness by method, and mechanisms of
+    libraries by class and method.
+    """
+    known, sources, mechanisms = dict[str, Json](), dict[str, Json](), dict[str, Json]()
+    for file in sorted(_TABLES.glob("*.toml")):
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        for section, entries in content.items():
+            for name, entry in entries.items():
+                known[name] = entry
+                if section == "sources":
+                    sources.setdefault(name.rpartition(".")[2], entry)
+                else:
+                    mechanisms.setdefault(".".join(name.split(".")[-2:]), entry)
+    return known, sources, mechanisms
+
+
+def law_of(name: str, root: str = "") -> tuple[str, Json]:
+    """Return the law of a call and what is known of its arguments; the law is empty for a call that
+    draws no noise.
+
+    Examples
+    --------
+    >>> law_of("numpy.random.laplace")[0]
+    'laplace'
+    >>> law_of("?.normal", "self._rng")[0], law_of("?.sample", "frame")[0]
+    ('gaussian', '')
+    """
+    known, sources, _ = _tables()
+    last = name.rpartition(".")[2]
+    if name in known:
+        return str(known[name].get("law", "opaque")), known[name]
+    if name.startswith("?."):
+        entry = sources.get(last)
+        if last == "rvs":
+            return "noise", {}
+        if entry is None:
+            return "", {}
+        law = str(entry["law"])
+        return (law, entry) if law not in COMMON_LAWS or _GENERATOR.search(root) else ("", {})
+    if _SOURCES.match(name) and not _NO_DRAW.search(name):
+        entry = sources.get(last) or sources.get(last.rstrip("_"))
+        if entry is not None:
+            return str(entry["law"]), entry
+        return ("noise", {}) if _DRAWS.search(last) else ("", {})
+    if _LIBRARIES.match(name) and _DRAWS.search(last):
+        return "opaque", {}
+    return "", {}
+
+
+def _argument(node: ast.Call, entry: Json) -> str:
+    """Return the source of the argument that is the scale; empty if there is none."""
+    wanted = str(entry.get("scale", ""))
+    wanted = wanted.rpartition("/")[2].strip() if wanted.startswith("1 /") else wanted
+    for keyword in node.keywords:
+        if keyword.arg in (wanted, "scale", "sigma", "std", "epsilon"):
+            return ast.unparse(keyword.value)
+    names = [part.split("=")[0].strip() for part in str(entry.get("arguments", "")).split(",")]
+    names = names[1:] if names[:1] == ["self"] else names
+    place = names.index(wanted) if wanted in names else None
+    if place is not None and place < len(node.args):
+        return ast.unparse(node.args[place])
+    return ""
+
+
+def constructor_parameters(found: NoiseMap, function: Function) -> Iterator[Parameter]:
+    """Yield the parameters of the constructor of a method's class."""
+    path = found.constructors.get(function.owner, "")
+    if path and not function.static:
+        yield from found.functions[path].parameters

@@ -1,0 +1,123 @@
+"""Promise of a function as its signature, its arguments and its docstring state it: the claim, and
+the neighboring relation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_NAMES = {  # parameter -> notion; standard words only
+    "epsilon": re.compile(r"((total|target|dp|privacy|per_\w+)_)?(epsilon|eps)(_\w+)?|privacy_budget"),
+    "delta": re.compile(r"((total|target|dp|privacy)_)?delta"),
+    "rho": re.compile(r"rho|zcdp_rho"),
+    "mu": re.compile(r"mu|gdp_mu"),
+}
+NOISE = re.compile(r"sigma|noise_multiplier|noise_scale|noise_std|scale|stddev|std")
+SENSITIVITY = re.compile(r"\w*sens\w*|clip(ping)?_?(norm|bound|threshold)?|l[12]_norm|max_norm")
+PRIVACY = re.compile(
+    r"differential(ly)?[ -]priva|\bdp\b|\bldp\b|\bpriva(te|cy)\b|laplace|gaussian noise|"
+    r"randomi[sz]ed.response|(gaussian|exponential|geometric|staircase|sparse.vector)[ _-](mech|techn)",
+    re.I,
+)
+_GAUSSIAN = re.compile(r"\bGDP\b|gaussian differential(ly)? priva", re.I)
+_METRIC = re.compile(r"metric.?(priv|dp)|geo.?indist|\bd_x\b|planar laplace", re.I)
+_PURE = re.compile(r"\bpure[- ]", re.I)
+_ADD_REMOVE = re.compile(
+    r"add(ing|ed|ition)?[ -/]*(or|and|/)?[ -]*(of )?remov|unbounded (dp|differential)|presence or absence",
+    re.I,
+)
+_REPLACE_ONE = re.compile(
+    r"(replac|chang|modif|substitut|swap)(e|ing|es|ed)? (of )?(one|a single|any single)|substitut|"
+    r"bounded (dp|differential)|replace-one|change-one|differ(ing)? in (exactly )?one",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a call promises.
+
+    Attributes
+    ----------
+    claim : str
+        For `parse_claim`; empty if none is stated.
+    because : str
+        The words that state the claim; without a claim, what is missing.
+    """
+
+    claim: str
+    because: str
+
+
+def privacy_parameters(names: Sequence[str]) -> dict[str, str]:
+    """Return the parameters that state a claim, by their notion.
+
+    Examples
+    --------
+    >>> privacy_parameters(["data", "eps", "delta", "sigma"])
+    {'epsilon': 'eps', 'delta': 'delta'}
+    """
+    found: dict[str, str] = {}
+    for name in names:
+        for notion, pattern in _NAMES.items():
+            if pattern.fullmatch(name.lower().strip("_")):
+                found.setdefault(notion, name)
+    return found
+
+
+def promise_of(
+    names: Sequence[str], values: Mapping[str, float], laws: Sequence[str], doc: str
+) -> Promise:
+    """Return the promise of a call.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Parameters of the function, and of the constructor of its class.
+    values : mapping of str to float
+        Numbers that the call gives them.
+    laws : sequence of str
+        Laws of the noise that the function reaches.
+    doc : str
+        Docstrings of the function and of its class.
+    """
+    known = privacy_parameters(names)
+    if not _GAUSSIAN.search(doc):
+        known.pop("mu", None)
+    epsilons = [name for name in names if _NAMES["epsilon"].fullmatch(name.lower().strip("_"))]
+    if len(epsilons) > 1:
+        return Promise("", f"which of {', '.join(epsilons)} is the claim")
+    numbers = {notion: values[name] for notion, name in known.items() if name in values}
+    gaussian = "gaussian" in laws and not {"laplace", "geometric", "exponential"} & {*laws}
+    words = f"parameter {', '.join(known.values())}"
+    if "rho" in numbers and "epsilon" not in numbers:
+        return Promise(f"zcdp:{numbers['rho']:g}", words)
+    if "mu" in numbers and "epsilon" not in numbers:
+        return Promise(f"gdp:{numbers['mu']:g}", words)
+    if "epsilon" not in numbers:
+        noise = [name for name in names if NOISE.fullmatch(name.lower())]
+        return Promise("", f"the claim: {noise[0]} is a scale of noise" if noise else "the claim")
+    epsilon, delta = numbers["epsilon"], numbers.get("delta", 0.0)
+    if epsilon < 1e-4:
+        return Promise("", f"the claim: epsilon = {epsilon:g} is a tolerance")
+    if _METRIC.search(doc):
+        return Promise(f"metric:{epsilon:g}", f"{words}, and the docstring speaks of a metric")
+    if delta > 0 and not (_PURE.search(doc) and not gaussian):
+        return Promise(f"approx:{epsilon:g},{delta:g}", words)
+    if gaussian:
+        return Promise("", "the delta of its Gaussian noise")
+    return Promise(f"pure:{epsilon:g}", words)
+
+
+def relation_of(doc: str) -> str:
+    """Return the relation that a docstring names; empty if it names none, or both.
+
+    Examples
+    --------
+    >>> relation_of("Neighbors differ by adding or removing one row.")
+    'add-remove'
+    """
+    adding, replacing = bool(_ADD_REMOVE.search(doc)), bool(_REPLACE_ONE.search(doc))
+    return "" if adding == replacing else "add-remove" if adding else "replace-one"

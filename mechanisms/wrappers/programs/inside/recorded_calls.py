@@ -1,0 +1,585 @@
+"""Calls of a package's functions as its own tests make them, and what each argument does to the
+output.
+
+Runs as a script in the interpreter of the package, with the standard library and NumPy (Python 3.8
+or later). The request is one line of JSON on standard input; each line of standard output is one
+call. A call is kept as source, so that a target file can repeat it: numbers, texts, arrays, frames,
+and objects whose construction was seen. `pytest --dp-discover` loads this module too.
+
+Which argument holds the data is found by experiment. One record of an argument is changed while the
+randomness stays the same: data move the output; a scale of noise moves it by another amount for
+each seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import importlib
+import importlib.util
+import inspect
+import io
+import itertools
+import json
+import math
+import os
+import random
+import re
+import runpy
+import signal
+import sys
+import time
+import types
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import numpy as np
+
+_MOST_CALLS = 4  # kept calls of a function
+_MOST_ENTRIES = 4000  # of an array or frame that is written as source
+_SECONDS = 5.0  # of one call
+_SEEDS = tuple(range(1, 13))
+GENERATOR, RANDOM_STATE, RANDOM, SEED = (
+    "__generator__",
+    "__random_state__",
+    "__random__",
+    "__seed__",
+)
+_SEED_NAMES = re.compile(r"(random_)?(seed|state)|rng|prng|generator|rng_seed|random_seed")
+Json = Dict[str, Any]
+
+
+def _load_sibling(name: str) -> Any:
+    """Load and return the module of this name in this folder, under a name that no library uses."""
+    place = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec: Any = importlib.util.spec_from_file_location("dpwitness_" + name, place)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Unwritable(Exception):
+    """Error of a value that has no source."""
+
+
+class Sources:
+    """Writer of values as source, with the modules that the source needs."""
+
+    def __init__(self) -> None:
+        # id -> object, source of its construction and modules; the object stays alive
+        self.made: Dict[int, Tuple[Any, str, List[str]]] = {}
+        self.modules: List[str] = []
+
+    def source(self, value: Any, depth: int = 0) -> str:
+        """Return the source of a value. Raise Unwritable for a value without one."""
+        kind = type(value)
+        if depth > 8:
+            raise Unwritable("nested too deeply")
+        if value is None or kind in (bool, int, str, bytes):
+            return repr(value)
+        if kind is float:
+            return repr(value) if math.isfinite(value) else "float(%r)" % str(value)
+        if isinstance(value, enum.Enum):
+            return "%s.%s" % (self.name_of(kind), value.name)
+        if isinstance(value, (np.bool_, np.number)):
+            return self.source(value.item(), depth)
+        if kind in (list, tuple, set, frozenset, dict):
+            return self._container(value, depth)
+        if id(value) in self.made and self.made[id(value)][0] is value:
+            _, text, modules = self.made[id(value)]
+            self.modules += modules
+            return text
+        if isinstance(value, np.random.Generator):
+            return GENERATOR
+        if isinstance(value, np.random.RandomState) or value is np.random:
+            return RANDOM_STATE
+        if isinstance(value, random.Random) or value is random:
+            return RANDOM
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        if kind.__name__ in ("DataFrame", "Series") and kind.__module__.startswith(
+            ("pandas", "polars")
+        ):
+            return self._frame(value)
+        if isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)):
+            return self.name_of(value)
+        if dataclasses.is_dataclass(value):
+            fields = [
+                "%s=%s" % (field.name, self.source(getattr(value, field.name), depth + 1))
+                for field in dataclasses.fields(value)
+                if field.init
+            ]
+            return "%s(%s)" % (self.name_of(kind), ", ".join(fields))
+        raise Unwritable("an object of class " + kind.__name__)
+
+    def name_of(self, value: Any) -> str:
+        """Return the dotted name by which a class or function can be imported."""
+        module = getattr(value, "__module__", None) or "numpy"
+        name = getattr(value, "__qualname__", value.__name__)
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is not value or module == "__main__" or re.search(r"(^|\.)(test_|conftest)", module):
+            raise Unwritable("a function or class that a test defines, " + name)
+        if module == "builtins":
+            return name
+        self.modules.append(module)
+        return module + "." + name
+
+    def _container(self, value: Any, depth: int) -> str:
+        if len(value) > _MOST_ENTRIES:
+            raise Unwritable("%d entries" % len(value))
+        if isinstance(value, dict):
+            pairs = (
+                "%s: %s" % (self.source(key, depth + 1), self.source(held, depth + 1))
+                for key, held in value.items()
+            )
+            return "{%s}" % ", ".join(pairs)
+        inner = ", ".join(self.source(each, depth + 1) for each in value)
+        if isinstance(value, list):
+            return "[%s]" % inner
+        if isinstance(value, tuple):
+            return "(%s,)" % inner if len(value) == 1 else "(%s)" % inner
+        return "%s([%s])" % (type(value).__name__, inner)
+
+    def _array(self, value: Any) -> str:
+        if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
+            raise Unwritable("an array of %d entries of dtype %s" % (value.size, value.dtype))
+        self.modules.append("numpy")
+        listed = self.source(value.tolist())
+        plain = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool)) and value.size
+        return "numpy.array(%s%s)" % (listed, "" if plain else ", dtype=%r" % value.dtype.str)
+
+    def _frame(self, value: Any) -> str:
+        library = type(value).__module__.partition(".")[0]
+        self.modules.append(library)
+        if type(value).__name__ == "Series":
+            return "%s.Series(%s)" % (library, self.source(_listed(value)))
+        if len(value) * len(value.columns) > _MOST_ENTRIES:
+            raise Unwritable("a frame of %d rows" % len(value))
+        columns = {str(name): _listed(value[name]) for name in value.columns}
+        return "%s.DataFrame(%s)" % (library, self.source(columns))
+
+
+def _listed(column: Any) -> List[Any]:
+    """Return a column of a frame as a list; None where a value is missing."""
+    found = column.to_list()
+    return [None if isinstance(v, float) and math.isnan(v) else v for v in found]
+
+
+class Recorder:
+    """Keeps the calls of wanted functions, which it replaces by functions that report.
+
+    Parameters
+    ----------
+    wanted : dict of str to list
+        Module and qualified name of each function by its dotted name; also the methods that
+        initialize classes.
+    keep : callable
+        Called with each kept call.
+    """
+
+    def __init__(self, wanted: Dict[str, List[str]], keep: Callable[[Json], None]) -> None:
+        self.wanted, self.keep, self.writer = dict(wanted), keep, Sources()
+        self.seen: Dict[str, List[Any]] = {}
+        self.busy = False
+
+    def instrument(self) -> None:
+        """Replace those of the functions whose module is loaded by now."""
+        for path in list(self.wanted):
+            module, name = self.wanted[path]
+            if module in sys.modules:
+                del self.wanted[path]
+                with contextlib.suppress(Exception):
+                    self._replace(path, plain_function(sys.modules[module], name))
+
+    def _replace(self, path: str, function: Any) -> None:
+        """Give a function another code, which reports the call and then runs the old one. All
+        references to the function hold.
+        """
+        code = function.__code__
+        original = types.FunctionType(
+            code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        )
+        original.__kwdefaults__ = function.__kwdefaults__
+        signature, hook = inspect.signature(function), "__dpwitness_%d" % id(function)
+        is_constructor = path.endswith(".__init__")
+
+        def report(*args: Any, **kwargs: Any) -> Any:
+            if self.busy or len(self.seen.get(path, ())) >= _MOST_CALLS:
+                if not is_constructor or self.busy:
+                    return original(*args, **kwargs)
+            written = self._written(signature, args, kwargs)
+            result = original(*args, **kwargs)
+            if written is not None:
+                self._finish(path, is_constructor, args, written, result)
+            return result
+
+        function.__globals__[hook] = report
+        free = ", ".join(code.co_freevars)
+        lines = [
+            "def outer(%s):" % free,
+            "    def inner(*args, **kwargs):",
+            "        (%s)" % (free + "," if free else "0"),
+            "        return %s(*args, **kwargs)" % hook,
+            "    return inner",
+        ]
+        space: Json = {}
+        exec("\n".join(lines), space)
+        made = space["outer"](*[None] * len(code.co_freevars))
+        function.__defaults__ = function.__kwdefaults__ = None
+        function.__code__ = made.__code__
+        function.__signature__ = signature
+
+    def _written(self, signature: Any, args: Any, kwargs: Any) -> Any:
+        """Return the arguments of a call as source, before the function may change them."""
+        self.busy = True
+        try:
+            bound = signature.bind(*args, **kwargs)
+            found, self.writer.modules = [], []
+            for name, value in bound.arguments.items():
+                kind = signature.parameters[name].kind
+                if kind == kind.VAR_POSITIONAL and value or name == "cls":
+                    if name != "cls":
+                        return None
+                    continue
+                given = value.items() if kind == kind.VAR_KEYWORD else [(name, value)]
+                for key, held in given:
+                    found.append([key, *self._argument(key, held)])
+            return found, list(dict.fromkeys(self.writer.modules))
+        except Exception:
+            return None
+        finally:
+            self.busy = False
+
+    def _argument(self, name: str, value: Any) -> List[Any]:
+        """Return the source of an argument, or the reason why it has none, and a summary."""
+        if _SEED_NAMES.fullmatch(name) and isinstance(value, (int, np.integer)):
+            return [SEED, ""]
+        try:
+            return [self.writer.source(value), ""]
+        except Unwritable as error:
+            return [None, str(error)]
+
+    def _finish(self, path: str, is_constructor: bool, args: Any, written: Any, result: Any) -> None:
+        arguments, modules = written
+        if is_constructor:
+            if arguments and all(text is not None for _, text, _ in arguments[1:]):
+                kind = type(args[0])
+                with contextlib.suppress(Unwritable):
+                    self.writer.modules = []
+                    name = self.writer.name_of(kind)
+                    text = ", ".join("%s=%s" % (key, held) for key, held, _ in arguments[1:])
+                    needed = list(dict.fromkeys([*modules, *self.writer.modules]))
+                    self.writer.made[id(args[0])] = (args[0], "%s(%s)" % (name, text), needed)
+            return
+        form = [(name, text is None, (text or "")[:12]) for name, text, _ in arguments]
+        if form not in self.seen.setdefault(path, []):
+            self.seen[path].append(form)
+            self.keep({"function": path, "arguments": arguments, "modules": modules})
+
+
+def plain_function(module: Any, name: str) -> Any:
+    """Return the function of a qualified name as it was defined, below decorators."""
+    found, owner = module, module
+    for part in name.split("."):
+        owner, found = found, vars(found)[part] if isinstance(found, type) else getattr(found, part)
+    for _ in range(8):
+        found = getattr(found, "__func__", None) or getattr(found, "fget", None) or found
+        found = getattr(found, "__wrapped__", found)
+    if not isinstance(found, types.FunctionType):
+        raise TypeError(name)
+    return found
+
+
+# -- experiments
+# ------------------------------------------------------------------------------------------
+
+
+class TooSlow(Exception):
+    """Raised in a call that takes too long."""
+
+
+def _too_slow(*_: Any) -> None:
+    raise TooSlow
+
+
+class Call:
+    """A kept call that can be repeated with other arguments."""
+
+    def __init__(self, found: Json) -> None:
+        self.found = found
+        self.names = [name for name, _, _ in found["arguments"]]
+        self.space: Json = {"numpy": np}
+        for module in [*found["modules"], found["module"]]:
+            importlib.import_module(module)
+            top = module.partition(".")[0]
+            self.space[top] = sys.modules[top]
+
+    def run(self, seed: int, **changed: Any) -> Any:
+        """Return the numbers and texts of the output with this seed."""
+        global_generators.seed([seed, 1, 2, 3])
+        space = dict(
+            self.space,
+            __generator__=np.random.default_rng(seed),
+            __random_state__=np.random.RandomState(seed),
+            __random__=random.Random(seed),
+            __seed__=seed,
+        )
+        values = {
+            name: changed[name] if name in changed else eval(text, space)
+            for name, text, _ in self.found["arguments"]
+        }
+        function = eval(self.found["spelled"], space)
+        signal.signal(signal.SIGALRM, _too_slow)
+        signal.setitimer(signal.ITIMER_REAL, _SECONDS)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                owner = values.pop("self", None)
+                result = function(**values) if owner is None else function(owner, **values)
+                if result is None or result is owner:
+                    result = {} if owner is None else fitted(owner)
+                return flat(result)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def value(self, name: str) -> Any:
+        text = next(text for key, text, _ in self.found["arguments"] if key == name)
+        return eval(text, dict(self.space))
+
+
+def fitted(owner: Any) -> Json:
+    """Return the numbers that an object holds after a call that returns nothing: those whose name
+    ends with an underscore, or all.
+    """
+    held = {key: value for key, value in vars(owner).items() if not callable(value)}
+    return {key: v for key, v in held.items() if key.endswith("_") and key[0] != "_"} or held
+
+
+def flat(value: Any, depth: int = 0) -> List[Any]:
+    """Return the numbers and texts of an output in a list."""
+    if isinstance(value, (bool, int, float, np.bool_, np.number)):
+        return [float(value)]
+    if value is None or isinstance(value, (str, bytes)):
+        return [repr(value)]
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
+    if isinstance(value, np.ndarray):
+        plain = value.dtype.kind in "biuf"
+        return value.ravel().astype(float).tolist() if plain else list(map(str, value.ravel()))
+    if isinstance(value, dict):
+        return [part for key in sorted(value, key=str) for part in [str(key), *flat(value[key], depth + 1)]]
+    if isinstance(value, (list, tuple, types.GeneratorType)):
+        return [part for each in itertools.islice(value, 10_000) for part in flat(each, depth + 1)]
+    if hasattr(value, "__dict__") and depth < 3:
+        return flat(fitted(value), depth + 1)
+    return [repr(value)]
+
+
+def experiment(found: Json) -> Json:
+    """Return what is learned about a call: whether it is random and takes a seed, and the argument
+    that holds the data.
+    """
+    call = Call(found)
+    begin = time.process_time()
+    first, again = call.run(1), call.run(1)
+    seconds = (time.process_time() - begin) / 2
+    about: Json = {"seeded": first == again, "seconds": seconds}
+    if first == again and all(call.run(seed) == first for seed in _SEEDS[1:]):
+        return dict(about, why="it returns the same output in every run")
+    ranked = []
+    for name in call.names:
+        text = next(text for key, text, _ in found["arguments"] if key == name)
+        if name == "self" or text is None or text.startswith("__"):
+            continue
+        value = call.value(name)
+        role, moved = _effect(call, name, value) if about["seeded"] else ("", [])
+        if role:
+            ranked.append((len(value) if hasattr(value, "__len__") else 0, role, name, moved))
+    many = [each for each in ranked if each[1] in ("records", "answers")]
+    chosen = max(many, default=None, key=lambda each: each[0]) or next(iter(ranked), None)
+    if chosen is None:
+        why = "no argument of its calls moves the output as data do"
+        return dict(about, why=why if about["seeded"] else "its noise takes no seed")
+    _, role, name, moved = chosen
+    return dict(about, data=name, role=role, moved=moved, form=form_of(call.value(name)))
+
+
+def _effect(call: Call, name: str, value: Any) -> Tuple[str, List[str]]:
+    """Return what an argument is by its effect (records, answers to which noise is added, one
+    person's category, or empty), and which changes moved the output.
+    """
+    role, effective = "", []
+    for what, changed in itertools.islice(_changed(value), 3):
+        moves = []
+        for seed in _SEEDS:
+            try:
+                moves.append((call.run(seed), call.run(seed, **{name: changed})))
+            except Exception:
+                break
+        if not moves:
+            continue
+        moved = [a != b for a, b in moves]
+        if not any(moved) or (role == "answers" and np.shape(changed) != np.shape(value)):
+            continue
+        additive = all(_adds(a, b, value, changed) for a, b in moves)
+        if hasattr(value, "__len__") and not isinstance(value, str):
+            if additive and len(value) > 1 and _is_shared(moves[0][0], value):
+                return "", []  # one draw for all entries: they are not meant to be an array
+            role = "answers" if additive and role in ("", "answers") else "records"
+        elif isinstance(value, (bool, str)):
+            role = "category"
+        elif additive:
+            role = "answer"
+        elif not all(moved) and isinstance(value, int):
+            role = "category"
+        effective.append(what)
+    return role, effective
+
+
+def _is_shared(output: List[Any], value: Any) -> bool:
+    """Return whether all entries have the same noise."""
+    noise = np.array(output, dtype=float) - np.ravel(np.asarray(value, dtype=float))
+    return bool(np.allclose(noise, noise[0]))
+
+
+def _adds(before: List[Any], after: List[Any], value: Any, changed: Any) -> bool:
+    """Return whether the output moves as an argument of numbers does, entry by entry."""
+    try:
+        shift = np.ravel(np.asarray(changed, dtype=float) - np.asarray(value, dtype=float))
+        moved = np.array(after, dtype=float) - np.array(before, dtype=float)
+        return moved.shape == shift.shape and bool(np.allclose(moved, shift, rtol=1e-6, atol=1e-9))
+    except (TypeError, ValueError):
+        return False
+
+
+def _changed(value: Any) -> Iterator[Tuple[str, Any]]:
+    """Yield the value with one record changed, and what was done to it."""
+    if isinstance(value, bool):
+        yield "replaced", not value
+    elif isinstance(value, (int, float)):
+        yield "replaced", value + 1
+    elif isinstance(value, str):
+        yield "replaced", value + "x"
+    elif hasattr(value, "columns") and len(value) > 1:
+        columns = {name: _listed(value[name]) for name in value.columns}
+        yield "replaced", type(value)({key: [*held[1:], held[-1]] for key, held in columns.items()})
+        yield "removed", type(value)({key: held[:-1] for key, held in columns.items()})
+    elif hasattr(value, "__len__") and not isinstance(value, (dict, set, frozenset)) and len(value):
+        items = list(value)
+        other = next((each for each in items[1:] if _differs(each, items[0])), None)
+        if other is None and isinstance(items[0], (int, float, np.number, np.ndarray)):
+            other = items[0] + 1
+        for place in (0, len(items) - 1) if other is not None else ():
+            rest = list(items)
+            rest[place] = other if _differs(other, items[place]) else items[0]
+            yield "replaced", _alike(rest, value)
+        if len(items) > 1:
+            yield "removed", _alike(items[:-1], value)
+
+
+def _differs(one: Any, other: Any) -> bool:
+    return bool(np.any(np.asarray(one) != np.asarray(other)))
+
+
+def _alike(items: List[Any], value: Any) -> Any:
+    """Return records in the container of `value`."""
+    return np.array(items, dtype=value.dtype) if isinstance(value, np.ndarray) else type(value)(items)
+
+
+def form_of(value: Any) -> Json:
+    """Return the form of data: the container, and the range of its numbers or columns."""
+    kind = type(value).__name__
+    if hasattr(value, "columns") and not isinstance(value, np.ndarray):
+        names = {str(name): _column(_listed(value[name])) for name in value.columns}
+        return {"kind": "frame", "library": type(value).__module__.partition(".")[0], "columns": names, "size": len(value)}  # noqa: E501
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, dict) for v in value):
+        names = {str(key): _column([row.get(key) for row in value]) for key in value[0]}
+        return {"kind": "dicts", "columns": names, "size": len(value)}
+    if isinstance(value, (bool, int, float, str)):
+        return {"kind": "number" if not isinstance(value, (bool, str)) else kind, "value": value}
+    items = np.asarray(value)
+    if items.ndim == 2 and items.dtype.kind in "biuf":
+        columns = [_column(column.tolist()) for column in items.T]
+        return {"kind": "rows", "container": kind, "columns": columns, "size": len(items)}
+    return {"kind": "values", "container": kind, "of": _column(items.ravel().tolist()), "size": len(items)}
+
+
+def _column(items: List[Any]) -> Json:
+    """Return the kind and the range of the values of a column."""
+    known = [each for each in items if each is not None]
+    if known and all(isinstance(v, bool) for v in known):
+        return {"kind": "boolean", "missing": len(known) < len(items)}
+    if known and all(isinstance(v, (int, float)) for v in known):
+        finite = [float(v) for v in known if math.isfinite(v)] or [0.0, 1.0]
+        whole = all(isinstance(v, int) for v in known)
+        return {"kind": "integer" if whole else "float", "low": min(finite), "high": max(finite), "missing": len(known) < len(items)}  # noqa: E501
+    values = sorted({str(v) for v in known})
+    return {"kind": "text", "values": values[:12], "missing": len(known) < len(items)}
+
+
+# -- the script
+# ------------------------------------------------------------------------------------------
+
+
+def run_tests(recorder: Recorder, paths: List[str]) -> None:
+    """Run tests and doctests with pytest, with the recorder at work."""
+    pytest = importlib.import_module("pytest")
+
+    class Plugin:
+        def pytest_collection_finish(self, session: Any) -> None:
+            recorder.instrument()
+
+        def pytest_runtest_setup(self, item: Any) -> None:
+            recorder.instrument()
+
+    options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--doctest-modules"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main([*options, *paths], plugins=[Plugin()])
+
+
+def main() -> None:
+    request = json.loads(sys.stdin.readline())
+    sink = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the tests print must not mix with the lines
+    sys.path[:0] = request["paths"]
+    calls: Dict[str, List[Json]] = {}
+
+    def keep(found: Json) -> None:
+        calls.setdefault(found["function"], []).append(found)
+
+    recorder = Recorder(request["wanted"], keep)
+    for module in request["modules"]:
+        with contextlib.suppress(BaseException):
+            importlib.import_module(module)
+    recorder.instrument()
+    if request["tests"]:
+        with contextlib.suppress(SystemExit):
+            run_tests(recorder, request["tests"])
+    for script in request["scripts"]:
+        with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
+            runpy.run_path(script, run_name="__main__")
+    recorder.busy, answered = True, set()
+    for found in [*itertools.chain.from_iterable(calls.values()), *request["calls"]]:
+        found.update(request["spelled"][found["function"]])
+        if found.get("alternative") and found["function"] in answered:
+            continue
+        try:
+            found.update(experiment(found))
+            if found.get("data"):
+                answered.add(found["function"])
+        except TooSlow:
+            found["why"] = "a call takes longer than %g s" % _SECONDS
+        except BaseException as error:
+            found["why"] = "%s: %s" % (type(error).__name__, str(error)[:200])
+        sink.write(json.dumps(found) + "\n")
+        sink.flush()
+    sink.write('{"done": true}\n')
+    sink.flush()
+
+
+if __name__ == "__main__":
+    global_generators = _load_sibling("global_generators")
+    main()
