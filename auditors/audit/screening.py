@@ -35,8 +35,9 @@ from dpwitness.mechanisms.wrappers.single_runs import PerRun
 # share of a time budget for the search by coupled runs, and its seconds where the runs are planned
 _SEARCH_SHARE, _SEARCH_SECONDS = 0.08, 10.0
 # runs of an audit for each pair that the search scores: of a function that makes one run per call,
-# and of one that makes many, to whose cost few calls add noticeably
-_RUNS_PER_PAIR, _BATCHED_RUNS_PER_PAIR = 500, 5000
+# and of one that makes many, to whose cost few calls add noticeably; and the most pairs of an audit
+# whose runs are planned
+_RUNS_PER_PAIR, _BATCHED_RUNS_PER_PAIR, _MOST_PLANNED = 500, 5000, 300
 _SEQUENTIAL_TRIALS = 50_000  # of a sequential audit, whose number of runs is not planned
 _LOOK_SPACING = 2**16  # looks use this many indices each in the keys of their random streams
 _PSEUDO_COUNT = 0.5  # added to each count before a log-ratio
@@ -101,7 +102,7 @@ def with_suggested_pairs(
             affordable = (
                 trials // _RUNS_PER_PAIR if single else 50 + trials // _BATCHED_RUNS_PER_PAIR
             )
-            count, seconds = min(MOST_PAIRS, affordable), _SEARCH_SECONDS
+            count, seconds = min(_MOST_PLANNED, affordable), _SEARCH_SECONDS
         stage, constants = runner.stage(pairs[0], Phase.SEARCH, 0, 1, 1), constants_of(runner.run)
         with suppress(MechanismFailed):  # the probe reports it
             found, late = runner.call(

@@ -430,7 +430,7 @@ def exact(value: Any, _depth: int = 0) -> Hashable:
             if hasattr(value, f.name)
         )
     else:
-        parts = repr(to_jsonable(value)), getattr(value, "fold", 0)
+        parts = repr(to_jsonable(value))
     return name, parts, *sorted(_extra_attributes(value, _depth).items())
 
 

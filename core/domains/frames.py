@@ -2,8 +2,8 @@
 in all rows of a user, or in some columns.
 
 Pairs are built from pairs of `Rows`, whose numbers encode the values: a category by its index, a
-date by its day, a missing or infinite value by an additional flag column. Where users or groups of k records
-count as one, the changed row is repeated, unchanged or with each category."""
+date by its day, a missing or infinite value by an additional flag column. Where users or groups of
+k records count as one, the changed row is repeated, unchanged or with each category."""
 
 from __future__ import annotations
 

@@ -81,7 +81,8 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
                 "dataset must be writable as JSON, got a time in a time zone with rules: "
                 "convert it to UTC"
             )
-        return _tagged(type(value).__name__, value=value.isoformat())
+        fold = {"fold": 1} if getattr(value, "fold", 0) else {}
+        return _tagged(type(value).__name__, value=value.isoformat(), **fold)
     if type(value) is datetime.timedelta:
         return _tagged("timedelta", value=[value.days, value.seconds, value.microseconds])
     if type(value) is Decimal:
@@ -198,7 +199,7 @@ class _Reader:
         tag = value[_TAG]
         if not isinstance(tag, str) or tag not in _TAGS:
             refuse(f"{path}.{_TAG}", f"be one of {', '.join(_TAGS)}", tag)
-        fields = record(**{_TAG: one_of(tag)}, **_TAGS[tag])(value, path)
+        fields = record(_OPTIONAL.get(tag), **{_TAG: one_of(tag)}, **_TAGS[tag])(value, path)
         try:
             return (
                 _SIMPLE[tag](self, fields, path)
@@ -402,11 +403,17 @@ _SIMPLE: dict[str, Callable[[_Reader, Json, str], Any]] = {
     },
     "array": lambda reader, fields, path: read_array(fields, path),
     "date": lambda reader, fields, path: datetime.date.fromisoformat(fields["value"]),
-    "time": lambda reader, fields, path: datetime.time.fromisoformat(fields["value"]),
-    "datetime": lambda reader, fields, path: datetime.datetime.fromisoformat(fields["value"]),
+    "time": lambda reader, fields, path: datetime.time.fromisoformat(fields["value"]).replace(
+        fold=fields.get("fold", 0)
+    ),
+    "datetime": lambda reader, fields, path: datetime.datetime.fromisoformat(
+        fields["value"]
+    ).replace(fold=fields.get("fold", 0)),
     "timedelta": lambda reader, fields, path: datetime.timedelta(*fields["value"]),
     "decimal": lambda reader, fields, path: Decimal(fields["value"]),
 }
+# of a time that occurs twice, when clocks are set back: 1 for the second
+_OPTIONAL: dict[str, Json] = {"time": {"fold": one_of(1)}, "datetime": {"fold": one_of(1)}}
 _TAGS: dict[str, Json] = {
     "date": {"value": text(40)},
     "time": {"value": text(40)},

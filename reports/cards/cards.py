@@ -113,9 +113,8 @@ def what_to_do(entry: Entry) -> str:
     if found == Verdict.SUSPECT.value:
         return (
             "read what is guessed in the first note. If the library promises this claim, "
-            "delete the line `guessed` of the target (or scan "
-            "with `--trust`) and audit again. If not, correct the claim or the domain in the "
-            "target file."
+            "delete the line `guessed` of the target and audit again. If not, correct the claim or "
+            "the domain in the target file."
         )
     if violated_in_bits(result):
         return (

@@ -122,8 +122,8 @@ _RULES: dict[str, tuple[str, str, str, str, str | None]] = {
         "A guessed privacy claim is refuted",
         "Outputs distinguish two neighboring datasets better than a claim allows that a scan "
         "has guessed from the signature or docstring.",
-        "Read what is guessed. If the library promises this, confirm it: `dpwitness scan "
-        "--trust NAME`, or delete the line `guessed`.",
+        "Read what is guessed. If the library promises this, delete the line `guessed` of "
+        "the target, and audit it again.",
         "medium",
         "3.0",
     ),

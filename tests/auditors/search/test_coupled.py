@@ -9,6 +9,7 @@ import pytest
 
 import dpwitness as dpw
 from dpwitness import domains
+from dpwitness.auditors.search.catalogue import pairs_for
 
 PEOPLE = domains.Table(
     {"age": (0, 110), "city": ["Oslo", "Bergen", "Hamar"]},
@@ -19,12 +20,13 @@ PEOPLE = domains.Table(
 SHARES = domains.Records(8, 0.0, 1.0, relation="add-remove")
 
 
-def audit(query, domain, trials=200_000, **options):
+def audit(query, domain, trials=100_000, **options):
     def noisy(dataset, size, rng):
         return query(dataset) + rng.laplace(0.0, 1.0, size)
 
+    options = options if "pair" in options else {"domain": domain, **options}
     defaults = {"seed": 1, "trace": False, "causes": False, "stop": "violation"}
-    return dpw.audit(noisy, claim="pure:1", domain=domain, trials=trials, **(defaults | options))
+    return dpw.audit(noisy, claim="pure:1", trials=trials, **(defaults | options))
 
 
 def two_literals(rows):
@@ -47,17 +49,19 @@ FAULTS = {"literals": (two_literals, PEOPLE), "equal values": (three_equal, SHAR
           "a scaled value": (scaled, SHARES), "number of rows": (count_of_seven, PEOPLE)}  # fmt: skip
 
 
+@pytest.mark.slow_cases("literals", "equal values")
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_on_few_datasets_is_found_from_the_domain(name):
-    found = audit(*FAULTS[name])
+    found = audit(*FAULTS[name], trials=1_250_000 if name == "literals" else 100_000)
     assert found.verdict.value == "VIOLATED", found.headline()
     assert found.pair.why == "found by coupled runs"
-    without = audit(*FAULTS[name], trials=20_000)  # too few for a search
+    without = audit(*FAULTS[name], pair=pairs_for(FAULTS[name][1]))
     assert without.verdict.value == "NOT_REFUTED"
 
 
+@pytest.mark.slow
 def test_the_pair_is_shrunk():
-    found = audit(two_literals, PEOPLE)
+    found = audit(two_literals, PEOPLE, trials=1_250_000)
     rows = [row for side in (found.pair.d0, found.pair.d1) for row in side]
     assert len(rows) == 1 and rows[0] == {"age": 73, "city": "Hamar"}
 
@@ -65,7 +69,7 @@ def test_the_pair_is_shrunk():
 def test_the_choice_is_the_same_in_each_run(tmp_path):
     path = tmp_path / "run.db"
     first, stored, again = (
-        audit(two_literals, PEOPLE, name="two", **options)
+        audit(count_of_seven, PEOPLE, name="seven", **options)
         for options in ({"store": path}, {"store": path}, {})
     )
     assert first.tally == stored.tally == again.tally

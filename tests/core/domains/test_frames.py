@@ -383,7 +383,7 @@ def test_pairs_of_tables_become_simple(relation, user, given, simple):
         ({"columns": {"x": (1.0, 0.0)}}, "Table: column x: high must exceed low"),
         (
             {"columns": {"x": {"lo": 1}}},
-            "Table: column x: keys must be among low, high, categories, missing, got 'lo'",
+            "Table: column x: keys must be among low, high, categories, missing, infinite, got 'lo'",
         ),
         ({"columns": {"x": 3}}, r"column x must be \(low, high\)"),
         ({"columns": {"x": {"low": "soon", "high": "late"}}}, "must be a number or a date such as"),

@@ -90,6 +90,7 @@ CALLS = {
         (0, "compare out out --report compared --format html --explain --color never"),
         (0, "compare out out --json"),
         (0, "list stores run.db --json --color never"),
+        (0, "store gc run.db --color never"),
     ],
     "audit with other options": [
         (
