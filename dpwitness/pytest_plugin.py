@@ -42,6 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="write one report over all audits, such as out/audit.md",
     )
+    group.addoption(
+        "--dp-discover",
+        metavar="FILE",
+        default=None,
+        help="write the calls of functions that draw noise to FILE, for dpwitness scan --calls",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,6 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
         merged = _MergedReport(config.invocation_params.dir / place, place)
         config.stash[_MERGED_REPORT] = merged
         config.pluginmanager.register(merged, "dpwitness-report")
+    if config.getoption("--dp-discover") is not None:
+        config.pluginmanager.register(_Discovery(config), "dpwitness-discovery")
     if config.getoption("xmlpath", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_SuiteProperties(config), "dpwitness-junit")
 
@@ -354,3 +362,35 @@ class _MergedReport:
         terminalreporter.line(
             f"{len(merged)} audits{self.cut}, {broken} violated; report: {self.place}"
         )
+
+
+class _Discovery:
+    """Recorder of calls of the functions that draw noise in the files below pytest's root."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        from dpwitness.auditors.scanning.calls import wanted
+        from dpwitness.auditors.scanning.proposals import mechanisms
+        from dpwitness.auditors.scanning.scan import mapped
+        from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import Recorder
+
+        if hasattr(config, "workerinput"):
+            raise pytest.UsageError("--dp-discover needs one process: leave -n out")
+        self.file = config.invocation_params.dir / config.getoption("--dp-discover")
+        self.calls: list[Json] = []
+        found, _ = mapped([config.rootpath])
+        self.recorder = Recorder(wanted(found, mechanisms(found)), self.calls.append)
+
+    def pytest_collection_finish(self) -> None:
+        """Record calls from now on."""
+        self.recorder.instrument()
+
+    def pytest_runtest_setup(self) -> None:
+        """Record calls of modules that another test has imported."""
+        self.recorder.instrument()
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the calls."""
+        from dpwitness.core.values.atomic_files import write_json
+
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(self.file, {"schema_version": 1, "calls": self.calls})

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,23 +120,27 @@ def calls_of(
     seconds : float
         Time limit of the process.
     """
-    wanted = {each.path: [each.module, _inner(each)] for each in functions}
-    for path in {path for path in found.constructors.values() if path}:
-        maker = found.functions[path]
-        wanted[path] = [maker.module, _inner(maker)]
     request = {
         "paths": [str(root)],
-        "wanted": wanted,
+        "wanted": wanted(found, functions),
         "modules": list(dict.fromkeys(each.module for each in functions)),
-        "spelled": {
-            each.path: {"spelled": each.path, "module": each.module} for each in functions
-        },
+        "spelled": {each.path: {"spelled": each.path, "module": each.module} for each in functions},
         "tests": list(tests),
         "scripts": list(scripts),
         "calls": [*kept, *(call for each in functions for call in made_up_calls(found, each))],
     }
-    calls, ended = lines_of(slot, request, seconds)
-    return calls, [f"the process of the calls {ended}"] if ended else []
+    lines, ended = lines_of(slot, request, seconds)
+    remarks = [line["remark"] for line in lines if "remark" in line]
+    remarks += [f"the process of the calls {ended}"] if ended else []
+    return [line for line in lines if "function" in line], remarks
+
+
+def wanted(found: NoiseMap, functions: Sequence[Function]) -> dict[str, list[str]]:
+    """Return module and qualified name of the functions to record, and of the constructors of all
+    classes, by dotted name.
+    """
+    makers = [found.functions[path] for path in found.constructors.values() if path]
+    return {each.path: [each.module, _inner(each)] for each in (*functions, *makers)}
 
 
 def _inner(function: Function) -> str:

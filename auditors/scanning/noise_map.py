@@ -1,9 +1,9 @@
 """Noise map: where Python files draw noise, with which scale, and which functions reach it.
 
-The map is read from the source alone, and nothing is imported. A call draws noise if its name, after
-the imports of the file, belongs to the primitives of `recording/tables` or to a function of another
-library that draws. A function reaches a site if it contains it, or refers to a function of the same
-files that reaches it.
+The map is read from the source alone, and nothing is imported. A call draws noise if its name,
+after the imports of the file, belongs to the primitives of `recording/tables` or to a function of
+another library that draws. A function reaches a site if it contains it, or refers to a function of
+the same files that reaches it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.recording import primitives
 
 _TABLES = Path(primitives.__file__).with_name("tables")
-_SKIPPED = re.compile(r"(tests?|testing|test_.*|.*_tests?|conftest|setup|docs?|examples?|build|\..*)")
+_SKIPPED = re.compile(
+    r"(tests?|testing|test_.*|.*_tests?|conftest|setup|docs?|examples?|build|\..*)"
+)
 # whose functions draw, where a table names the function, or its name says so
 _SOURCES = re.compile(
     r"(numpy|cupy|jax|tensorflow|tf|paddle|mxnet)\.random\.|random\.|secrets\.|os\.urandom|torch\.|"
@@ -44,7 +46,13 @@ _NO_DRAW = re.compile(
     r"SystemRandom|Random|[gs]et_r?n?g?_?state|manual_seed|fork_rng|fold_in|random_split)$"
 )
 _GENERATOR = re.compile(r"rng|rand|gen|prng|\brs\b|secure|state", re.I)
-COMMON_LAWS = ("uniform", "choice", "permutation", "noise", "binomial")  # of common calls, also for other purposes
+COMMON_LAWS = (
+    "uniform",
+    "choice",
+    "permutation",
+    "noise",
+    "binomial",
+)  # of common calls, also for other purposes
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,9 @@ class NoiseMap:
 
     def public(self) -> list[Function]:
         """Return the public functions that reach a site, in the order of files."""
-        return [each for path, each in self.functions.items() if each.is_public and self.reached[path]]
+        return [
+            each for path, each in self.functions.items() if each.is_public and self.reached[path]
+        ]
 
 
 def noise_map(root: Path, files: Iterable[Path]) -> NoiseMap:
@@ -353,7 +363,7 @@ class _File(ast.NodeVisitor):
             self.found.functions[path] = _function(node, path, self.module, self.file, owner)
         self._inside("function", node, [*node.decorator_list, node.args, *node.body])
 
-    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - names of ast
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - a name of ast
 
     def _inside(self, kind: str, node: Any, body: Sequence[ast.AST]) -> None:
         self.scope.append((kind, node.name))
@@ -373,9 +383,7 @@ class _File(ast.NodeVisitor):
         law, entry = law_of(name, _root_text(node.func))
         if law:
             scale = _argument(node, entry)
-            self.found.sites.append(
-                Site(self.file, node.lineno, name, law, scale, self.where)
-            )
+            self.found.sites.append(Site(self.file, node.lineno, name, law, scale, self.where))
         self.generic_visit(node)
 
     def _dotted(self, node: ast.AST) -> str:

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 _NAMES = {  # parameter -> notion; standard words only
-    "epsilon": re.compile(r"((total|target|dp|privacy|per_\w+)_)?(epsilon|eps)(_\w+)?|privacy_budget"),
+    "epsilon": re.compile(
+        r"((total|target|dp|privacy|per_\w+)_)?(epsilon|eps)(_\w+)?|privacy_budget"
+    ),
     "delta": re.compile(r"((total|target|dp|privacy)_)?delta"),
     "rho": re.compile(r"rho|zcdp_rho"),
     "mu": re.compile(r"mu|gdp_mu"),
@@ -18,14 +20,16 @@ NOISE = re.compile(r"sigma|noise_multiplier|noise_scale|noise_std|scale|stddev|s
 SENSITIVITY = re.compile(r"\w*sens\w*|clip(ping)?_?(norm|bound|threshold)?|l[12]_norm|max_norm")
 PRIVACY = re.compile(
     r"differential(ly)?[ -]priva|\bdp\b|\bldp\b|\bpriva(te|cy)\b|laplace|gaussian noise|"
-    r"randomi[sz]ed.response|(gaussian|exponential|geometric|staircase|sparse.vector)[ _-](mech|techn)",
+    r"randomi[sz]ed.response|"
+    r"(gaussian|exponential|geometric|staircase|sparse.vector)[ _-](mech|techn)",
     re.I,
 )
 _GAUSSIAN = re.compile(r"\bGDP\b|gaussian differential(ly)? priva", re.I)
 _METRIC = re.compile(r"metric.?(priv|dp)|geo.?indist|\bd_x\b|planar laplace", re.I)
 _PURE = re.compile(r"\bpure[- ]", re.I)
 _ADD_REMOVE = re.compile(
-    r"add(ing|ed|ition)?[ -/]*(or|and|/)?[ -]*(of )?remov|unbounded (dp|differential)|presence or absence",
+    r"add(ing|ed|ition)?[ -/]*(or|and|/)?[ -]*(of )?remov|unbounded (dp|differential)|"
+    r"presence or absence",
     re.I,
 )
 _REPLACE_ONE = re.compile(

@@ -33,7 +33,8 @@ from dpwitness.core.values.json_reader import Json
 _MOST_RECORDS = 200  # larger data are cut for the domain
 _BOUNDS = (
     ("lower", "upper"), ("low", "high"), ("lo", "hi"), ("min", "max"), ("min_value", "max_value"),
-    ("a_min", "a_max"), ("lower_bound", "upper_bound"), ("clip_min", "clip_max"), ("min_val", "max_val"),
+    ("a_min", "a_max"), ("lower_bound", "upper_bound"), ("clip_min", "clip_max"),
+    ("min_val", "max_val"),
 )  # fmt: skip
 _RANGE = re.compile(r"bounds?|(\w+_)?range|limits|clip\w*|interval")
 _SCORES = re.compile(r"\w*(utilit|score|qualit)\w*")
@@ -155,7 +156,9 @@ def _values(found: NoiseMap, function: Function, call: Json) -> dict[str, float]
     """Return the numbers that a call gives to parameters, those of the constructor and defaults
     included.
     """
-    texts = {p.name: p.default for p in (*constructor_parameters(found, function), *function.parameters)}
+    texts = {
+        p.name: p.default for p in (*constructor_parameters(found, function), *function.parameters)
+    }
     for name, text, _ in call["arguments"]:
         if name == "self" and text:
             with contextlib.suppress(SyntaxError):
@@ -202,18 +205,42 @@ def _form(function: Function, call: Json) -> tuple[str, Json] | str:
         factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
         length = int(form["size"])
         data = f"(dataset{factor}){'.tolist()' if form['container'] == 'list' else ''}"
-        return data, {"kind": "Answers", "length": length, "low": -5.0, "high": 5.0, "relation": norm}
+        return data, {
+            "kind": "Answers",
+            "length": length,
+            "low": -5.0,
+            "high": 5.0,
+            "relation": norm,
+        }
     if role == "answer":
         factor = f" * {sensitivity}" if _is_number(sensitivity) else ""
         if isinstance(form["value"], int) and not factor.strip(" *1.0"):
-            return "int(dataset[0])", {"kind": "Counts", "length": 1, "low": 0, "high": 100, "relation": "l1"}  # noqa: E501
-        return f"float(dataset[0]){factor}", {"kind": "Answers", "length": 1, "low": -10.0, "high": 10.0, "relation": "l1"}  # noqa: E501
+            return "int(dataset[0])", {
+                "kind": "Counts",
+                "length": 1,
+                "low": 0,
+                "high": 100,
+                "relation": "l1",
+            }
+        return f"float(dataset[0]){factor}", {
+            "kind": "Answers",
+            "length": 1,
+            "low": -10.0,
+            "high": 10.0,
+            "relation": "l1",
+        }
     if role == "category":
         if form["kind"] == "str":
             return "the list of the values that its data can have"
         expression = "bool(dataset[0])" if form["kind"] == "bool" else "int(dataset[0])"
         most = max(1, int(form["value"])) if form["kind"] == "number" else 1
-        return expression, {"kind": "Records", "size": 1, "low": 0, "high": most, "categories": True}
+        return expression, {
+            "kind": "Records",
+            "size": 1,
+            "low": 0,
+            "high": most,
+            "categories": True,
+        }
     if sensitivity:
         return f"what changes by at most {sensitivity} in its data"
     return _records(function, form, given)
@@ -241,8 +268,18 @@ def _records(function: Function, form: Json, given: dict[str, Any]) -> tuple[str
     if of["kind"] == "text":
         texts = of["values"]
         listed = f"[{texts!r}[int(value)] for value in dataset]"
-        domain = {"kind": "Records", "size": size, "low": 0, "high": max(len(texts) - 1, 1), "categories": True}  # noqa: E501
-        return (container.format(listed), domain) if len(texts) > 1 else "data with two different texts"
+        domain = {
+            "kind": "Records",
+            "size": size,
+            "low": 0,
+            "high": max(len(texts) - 1, 1),
+            "categories": True,
+        }
+        return (
+            (container.format(listed), domain)
+            if len(texts) > 1
+            else "data with two different texts"
+        )
     if of["kind"] == "boolean":
         domain = {"kind": "Records", "size": size, "low": 0, "high": 1, "integer": True}
         return container.format("[bool(value) for value in dataset]"), domain
@@ -272,9 +309,9 @@ def _stated_bounds(given: dict[str, Any]) -> tuple[float, float] | None:
         if _is_real(values.get(low)) and _is_real(values.get(high)):
             return float(values[low]), float(values[high])
     for name, value in values.items():
-        if _RANGE.fullmatch(name) and isinstance(value, list | tuple) and len(value) == 2:
-            if all(map(_is_real, value)) and value[0] < value[1]:
-                return float(value[0]), float(value[1])
+        pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_real, value))
+        if _RANGE.fullmatch(name) and pair and value[0] < value[1]:
+            return float(value[0]), float(value[1])
     return None
 
 
@@ -288,10 +325,12 @@ def _range(
         return bounds
     low, high = float(about.get("low", 0.0)), float(about.get("high", 1.0))
     near = [
-        float(v) for v in function.literals
-        if isinstance(v, int | float) and high < v <= 10 * max(abs(high), 1.0) and v > 2
-    ]  # fmt: skip
-    high = max([high, *near])
+        float(v)
+        for v in function.literals
+        if isinstance(v, int | float) and max(high, 2.0) < v <= 10 * max(abs(high), 1.0)
+    ]
+    if near:  # values beyond what the code compares with, too
+        high = float(math.ceil(1.25 * max(near)))
     return (low, high) if low < high else (min(low, 0.0), max(high, low + 1.0))
 
 

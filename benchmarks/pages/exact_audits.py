@@ -12,7 +12,6 @@ import json
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +19,7 @@ from pathlib import Path
 from dpwitness.auditors.functions.accounting.audit import AccountantResult, compare_at
 from dpwitness.auditors.functions.accounting.search import plain
 from dpwitness.auditors.functions.declared_targets import DeclaredAccountant
-from dpwitness.auditors.scanning.package_discovery import discover
+from dpwitness.auditors.scanning.scan import located, mapped
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.benchmarks.pages.exact_rows import order_of_release
 from dpwitness.core.protocols.mechanism import MechanismFailed
@@ -228,9 +227,11 @@ def uncovered(adapter: str, python: str, library: str) -> Json:
     """Return the number of public names of a library, and those that no target file of its adapter
     folder mentions.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        objects = discover(package=library, python=python, working_folder=folder).objects
-    public = {str(each["name"]).rpartition(".")[2] for each in objects}
+    found = mapped(located(library, python)[0])[0]
+    functions = [each for each in found.functions.values() if each.is_public and not each.owner]
+    public = {each.name for each in functions} | {
+        name.rpartition(".")[2] for name in found.constructors if "._" not in name
+    }
     file = adapter_file(adapter)
     folder_of_adapter = FOLDER / adapter if file is None else Path(file).parent
     mentioned = {word for each in folder_of_adapter.glob("*.py") for word in _words(each)}

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.scanning.package_discovery import search_program
-from dpwitness.benchmarks.scan.first_finding import scanned
+from dpwitness.benchmarks.scan.typed_search import search_program, violations
 from dpwitness.benchmarks.table import Row
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.environments import environments
@@ -282,7 +281,7 @@ def rows(python: str | None = None, seconds: float = 3600.0) -> Sequence[Row]:
         If the environment cannot be made, or the interpreter cannot run the scripts.
     """
     python = python or interpreter()
-    made = scanned("opendp", python, SCAN_SECONDS)
+    violated = violations("opendp", python, SCAN_SECONDS)
     replayed = replay(python)
     holding = sum(each.holds for each in replayed)
     chains, false = search_sound_chains(python, seconds)
@@ -290,7 +289,7 @@ def rows(python: str | None = None, seconds: float = 3600.0) -> Sequence[Row]:
         Row(
             "opendp 0.16.0: violated claims in a scan of ten minutes",
             VIOLATIONS,
-            made.verdicts.get("VIOLATED", 0),
+            violated,
             "claims",
         ),
         Row("opendp 0.16.0: causes with a witness that holds", REQUIRED, holding, "causes"),

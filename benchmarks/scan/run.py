@@ -26,17 +26,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
-from dpwitness.auditors.scanning.package_discovery import discover
-from dpwitness.auditors.scanning.proposals import Proposal, propose, readings_of
-from dpwitness.auditors.scanning.scan import written
-from dpwitness.auditors.witnesses.verdicts import Verdict
+from dpwitness.auditors.scanning.proposals import Proposal
+from dpwitness.auditors.scanning.scan import audits, scanned
 from dpwitness.benchmarks.scan import first_finding, opendp
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.environments import Environment, environments
-from dpwitness.mechanisms.wrappers.programs.target import Target
 
 LISTS = Path(__file__).with_name("lists.toml")
 FIRST_SCANS = Path(__file__).with_name("first_scans.toml")
@@ -44,6 +40,7 @@ GROUPS = ("named", "drawn", "second draw", "third draw", "fourth draw", "fifth d
 PARTS = (*GROUPS, "opendp", "first")
 DEFAULT_PARTS = ("named", GROUPS[-1], "opendp", "first")
 AUDIT_SECONDS = 40.0  # of the audits of one package
+CALL_SECONDS = 60.0  # of the calls of one package
 REQUIRED = {"found": 0.70, "right": 0.45, "claims": 0.90}
 
 
@@ -99,36 +96,29 @@ def listed(file: Path = LISTS) -> list[Listed]:
 
 
 def measured(found: Listed) -> Json:
-    """Scan one package, and return its counts: listed, found, right and wrong targets, verdicts,
-    and seconds.
+    """Scan one package without its tests, and return its counts: listed, found, right and wrong
+    targets, verdicts, and seconds.
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        python = found.python()
-        explored = discover(package=found.package, python=python, working_folder=str(folder))
-        options: Json = {
-            "python": python,
-            "preamble": explored.preamble,
-            "root": "",
-            "memory": 0.0,
-            "deadline": time.monotonic() + 300,
-        }
-        proposals = propose(readings_of(explored), folder, **options)
-        scan = written(found.package, folder / "targets.py", explored, proposals, python)
-        counts = Counter(
-            outcome for _, outcome in mechanism_outcomes(found, proposals, scan.file, python)
-        )
-        running = [p.target for p in proposals if p.runs and p.role == "mechanism"]
-        verdicts, first = _audited(
-            AuditPlan(scan.file, python, folder, AUDIT_SECONDS), running, began
-        )
+        folder, python = Path(place), found.python()
+        scan = scanned(found.package, python=python, folder=folder, seconds=CALL_SECONDS)
+        counts = Counter(outcome for _, outcome in mechanism_outcomes(found, scan.proposals))
+        verdicts, first = Counter[str](), None
+        for outcome in audits(
+            scan, folder / "targets.py", python=python, folder=folder, memory=0.0,
+            seconds=AUDIT_SECONDS, clock="wall", seed=0, progress=lambda line: None,
+        ):  # fmt: skip
+            verdicts[outcome.verdict] += bool(outcome.verdict)
+            if outcome.verdict in ("SUSPECT", "VIOLATED") and first is None:
+                first = round(time.monotonic() - began, 1)
         return {
             **counts,
+            "sites": len(scan.found.sites),
             "seconds": round(time.monotonic() - began, 1),
-            "verdicts": verdicts,
+            "verdicts": dict(+verdicts),
             "first finding": first,
-            "remarks": [without_paths(remark) for remark in explored.remarks[:3]],
+            "remarks": [without_paths(remark) for remark in scan.remarks[:3]],
         }
 
 
@@ -143,15 +133,16 @@ def without_paths(text: str) -> str:
     return re.sub(r" \(/[^)]*\)", "", text)
 
 
-def mechanism_outcomes(
-    found: Listed, proposals: Sequence[Proposal], file: Path, python: str
-) -> Iterator[tuple[str, str]]:
+def mechanism_outcomes(found: Listed, proposals: Sequence[Proposal]) -> Iterator[tuple[str, str]]:
     """Yield (name, outcome) pairs of each listed mechanism: always ``listed``, then ``found`` and
     ``right`` or ``wrong`` if they apply.
     """
     by_name: dict[str, list[Proposal]] = {}
     for proposal in proposals:
-        by_name.setdefault(proposal.reading.name.name, []).append(proposal)
+        function = proposal.function
+        by_name.setdefault(function.name, []).append(proposal)
+        if function.owner:
+            by_name.setdefault(function.owner.rpartition(".")[2], []).append(proposal)
     wanted = {
         name: claim
         for pattern, claim in found.mechanisms.items()
@@ -161,35 +152,23 @@ def mechanism_outcomes(
     wanted |= {name: claim for name, claim in found.mechanisms.items() if "*" not in name}
     for name, claim in wanted.items():
         yield name, "listed"
-        own = [p for p in by_name.get(name, []) if p.role == "mechanism"]
+        own = by_name.get(name, [])
         if own:
             yield name, "found"
-        runs = next((p for p in own if p.runs), None)
-        if runs is not None:
-            yield name, "right" if is_right(runs, claim, file, python) else "wrong"
+        ready = [each for each in own if each.source]
+        if ready:
+            yield name, "right" if any(is_right(each, claim) for each in ready) else "wrong"
 
 
-def is_right(proposal: Proposal, claim: str, file: Path, python: str) -> bool:
-    """Return whether a target has the listed kind of claim, under one of the listed relations."""
+def is_right(proposal: Proposal, claim: str) -> bool:
+    """Return whether a target has the listed kind of claim, and one of the listed relations among
+    its own.
+    """
     kind, _, relations = claim.partition(" ")
-    recipe = proposal.recipe
-    if recipe is None:
-        return False
-    text = recipe.claim.text or str(Target(str(file), proposal.target, python).claim)
-    return text.startswith(kind) and recipe.form.relation in relations.split("|")
-
-
-def _audited(
-    plan: AuditPlan, names: Sequence[str], began: float
-) -> tuple[dict[str, int], float | None]:
-    """Return the number of each verdict, and the seconds until the first violation."""
-    verdicts, first = Counter[str](), None
-    for outcome in audit_entries(plan, names, {}):
-        if outcome.results:
-            verdicts[outcome.verdict_name] += 1
-        if outcome.verdict in (Verdict.SUSPECT, Verdict.VIOLATED) and first is None:
-            first = round(time.monotonic() - began, 1)
-    return dict(verdicts), first
+    listed_relations = set(relations.split("|"))
+    return proposal.promise.claim.startswith(kind) and not listed_relations.isdisjoint(
+        proposal.relations
+    )
 
 
 def measure(parts: Sequence[str] = ()) -> Table:

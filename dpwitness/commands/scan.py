@@ -5,6 +5,7 @@ promises.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import tempfile
@@ -106,6 +107,7 @@ def run(args: argparse.Namespace) -> int:
     check_writable(file.parent)
     if not args.quiet:
         print(f"limits: {described()}", file=sys.stderr)
+    shown = not args.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     now, outcomes = read_clock(args.clock), list["Outcome"]()
     with tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as folder, redirected_stdout():
         begin, line = now(), Line(sys.stderr)
@@ -119,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
             for outcome in audits(
                 scan, file, python=python, folder=Path(folder), memory=args.memory,
                 seconds=max(args.seconds - (now() - begin), 5.0), clock=args.clock, seed=args.seed,
-                progress=lambda text: None if args.quiet else line.draw(plain(text)[:100]),
+                progress=lambda text: line.draw(plain(text)[:100]) if shown else None,
             ):  # fmt: skip
                 outcomes.append(outcome)
                 if outcome.verdict in ("VIOLATED", "SUSPECT"):
@@ -147,7 +149,7 @@ def _print_map(args: argparse.Namespace, found: NoiseMap, root: Path) -> int:
     for function in found.public():
         for site in found.reached[function.path]:
             reaching[site].append(function.path)
-    rows = [
+    rows: list[Json] = [
         {
             "file": str(site.file.relative_to(root)),
             "line": site.line,
@@ -165,8 +167,9 @@ def _print_map(args: argparse.Namespace, found: NoiseMap, root: Path) -> int:
     for row in rows:
         scale = f", scale {row['scale']}" if row["scale"] else ""
         print(plain(f"{row['file']}:{row['line']}  {row['call']} ({row['law']}{scale})"))
-        more = len(row["reached by"]) - 3
-        names = ", ".join(row["reached by"][:3]) + (f" and {more} more" if more > 0 else "")
+        reaching_it = row["reached by"]
+        more = len(reaching_it) - 3
+        names = ", ".join(reaching_it[:3]) + (f" and {more} more" if more > 0 else "")
         print(plain(f"    in {row['function']}; reached by {names or 'no public function'}"))
     for remark in found.remarks:
         print(plain(f"note: {remark}"))
@@ -185,13 +188,20 @@ def _conclude(
     page, failed = write_outputs(args, [result_json(each) for each in results], title, results)
     rows = [_row(scan, outcome) for outcome in outcomes]
     rows += [
-        {"function": each.function.path, "verdict": "", "claim": each.promise.claim, "why": each.why}
+        {
+            "function": each.function.path,
+            "verdict": "",
+            "claim": each.promise.claim,
+            "why": each.why,
+        }
         for each in scan.proposals
         if not each.source
     ]
     verdicts = Counter(row["verdict"] for row in rows if row["verdict"])
     if args.json:
-        print_json({"title": title, "targets": str(file), "remarks": list(scan.remarks), "functions": rows})  # noqa: E501
+        print_json(
+            {"title": title, "targets": str(file), "remarks": list(scan.remarks), "functions": rows}
+        )
     else:
         _print(args, scan, outcomes, verdicts)
         if not args.quiet:
@@ -238,22 +248,20 @@ def _print(
                 print(plain(f"    on {_short(pair.d0)} and {_short(pair.d1)}"))
             if outcome.traced:
                 print(plain(f"    a trace shows: {outcome.traced[:300]}"))
-    for each in [] if args.quiet else [*outcomes, *scan.proposals]:
-        why = each.why
-        function = each.function if hasattr(each, "function") else each.proposal.function
-        if why:
-            print(plain(f"needs you: {function.path}: {why}"))
+    waiting = [(each.proposal.function.path, each.why) for each in outcomes if each.why]
+    waiting += [(each.function.path, each.why) for each in scan.proposals if each.why]
+    for path, why in [] if args.quiet else waiting:
+        print(plain(f"needs you: {path}: {why}"))
+    for remark in scan.remarks:
+        print(plain(f"note: {remark}"))
     if args.verbose:
         for outcome in outcomes:
             if outcome.verdict and outcome.verdict not in ("VIOLATED", "SUSPECT"):
                 print(plain(f"{outcome.proposal.function.path}: {outcome.result.headline()}"))  # type: ignore[union-attr]
-        for remark in scan.remarks:
-            print(plain(f"note: {remark}"))
     counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in verdicts.items()) or "none"
-    waiting = len(scan.proposals) - sum(verdicts.values())
     print(
         f"{len(scan.found.sites)} places draw noise; {len(scan.proposals)} functions promise "
-        f"privacy; audited {sum(verdicts.values())}: {counts}; {waiting} need you"
+        f"privacy; audited {sum(verdicts.values())}: {counts}; {len(waiting)} need you"
     )
 
 

@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.scanning.audits import with_guess
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.workers.loading import QUERY, describe_target, relative
 from dpwitness.console import announce
@@ -344,7 +343,7 @@ def audit_declared_target(
     """Audit a declared target by its kind, with the options of the command line, and return the
     results.
     """
-    from dpwitness.auditors.functions.declared_targets import DECLARED
+    from dpwitness.auditors.functions.declared_targets import DECLARED, with_guess
 
     kind = DECLARED.get(declaration["kind"])
     if kind is None:

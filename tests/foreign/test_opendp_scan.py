@@ -10,8 +10,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpwitness.auditors.scanning.package_discovery import search_program
 from dpwitness.benchmarks.scan import opendp as scan_opendp
+from dpwitness.benchmarks.scan.typed_search import search_program
 from dpwitness.core.values.validation import InvalidArgument
 
 

@@ -6,12 +6,7 @@ import sys
 
 import pytest
 
-from dpwitness.auditors.scanning import package_discovery
-from dpwitness.auditors.scanning.audits import AuditPlan, audit_entries
-from dpwitness.auditors.scanning.package_discovery import Discovered
-from dpwitness.auditors.scanning.scan import typed_entries, written
-from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.mechanisms.wrappers.programs.declared import declarations
+from dpwitness.benchmarks.scan import typed_search
 
 PROGRAM = """
 import json
@@ -35,54 +30,37 @@ print(json.dumps({"tried": {"chains": 1234}}))
 
 
 @pytest.fixture
-def typed_library(tmp_path, monkeypatch):
-    """Return what discovery says of a library whose adapter has a search program."""
-    (tmp_path / "adapters" / "typed" / "search").mkdir(parents=True)
-    (tmp_path / "adapters" / "typed" / "search" / "search.py").write_text(PROGRAM)
-    monkeypatch.setattr(package_discovery, "FOLDER", tmp_path / "adapters")
-    objects = (
-        {"module": "typed.t", "name": "make_sum"},
-        {"module": "typed.m", "name": "make_noise"},
-    )
-    return Discovered({"tops": ["typed"], "distribution": "typed", "version": "1"}, objects, ())
+def program(tmp_path, monkeypatch):
+    """Return a function that writes the search program of a library."""
+    place = tmp_path / "adapters" / "typed" / "search" / "search.py"
+    place.parent.mkdir(parents=True)
+    monkeypatch.setattr(typed_search, "FOLDER", tmp_path / "adapters")
+    place.write_text(PROGRAM)
+    return typed_search.search_program(["typed"])
 
 
-def test_a_finding_counts_only_if_the_audit_confirms_it(typed_library, tmp_path):
-    typed = typed_entries(
-        typed_library, python=sys.executable, folder=tmp_path, memory=0.0, seconds=1.0
-    )
-    assert [each.target for each in typed.entries] == ["make_sum", "make_sum_1", "make_noise"]
-    assert typed.covered == {"make_sum", "make_noise"}
-    assert typed.remarks == ("programs of typed constructors: 1,234 chains",)
-    scan = written("typed", tmp_path / "targets.py", typed_library, [], None, typed=typed)
-    assert [(row.name, row.role, row.confidence) for row in scan.rows] == [
-        ("typed.t.make_sum", "transformation", "certain"),
-        ("make_sum_1", "transformation", "certain"),
-        ("typed.m.make_noise", "mechanism", "certain"),
-    ]
-    declared = declarations(str(scan.file))
-    assert list(declared) == ["make_sum", "make_sum_1"]
-    outcomes = list(audit_entries(AuditPlan(scan.file, None, tmp_path, 2.0), [], declared))
-    assert [each.verdict for each in outcomes] == [Verdict.NOT_REFUTED, Verdict.VIOLATED]
+def search(program, folder):
+    return typed_search.search(program, set(), python=sys.executable, folder=folder, seconds=1.0)
 
 
-def test_a_search_that_ends_early_keeps_its_entries(typed_library, tmp_path):
-    program = tmp_path / "adapters" / "typed" / "search" / "search.py"
+def test_a_finding_counts_only_if_the_audit_confirms_it(program, tmp_path):
+    found = search(program, tmp_path)
+    assert [each.target for each in found.entries] == ["make_sum", "make_sum_1", "make_noise"]
+    assert found.covered == {"make_sum", "make_noise"}
+    assert found.remarks == ("programs of typed constructors: 1,234 chains",)
+    assert typed_search.violations("typed", sys.executable, 2.0) == 1
+
+
+def test_a_search_that_ends_early_keeps_its_entries(program, tmp_path):
     program.write_text(
         PROGRAM.replace(
             'print(json.dumps({"tried"', 'raise SystemExit(3)\nprint(json.dumps({"tried"'
         )
     )
-    typed = typed_entries(
-        typed_library, python=sys.executable, folder=tmp_path, memory=0.0, seconds=1.0
-    )
-    assert len(typed.entries) == 3
-    assert "ended early: the process ended with exit code 3" in typed.remarks[0]
+    found = search(program, tmp_path)
+    assert len(found.entries) == 3
+    assert "ended early: the process ended with exit code 3" in found.remarks[0]
 
 
-def test_a_library_without_a_search_program_has_no_typed_entries(tmp_path):
-    found = Discovered({"tops": ["plain"]}, (), ())
-    assert (
-        typed_entries(found, python=None, folder=tmp_path, memory=0.0, seconds=1.0)
-        == package_discovery.TypedEntries()
-    )
+def test_a_library_without_a_search_program_has_none():
+    assert typed_search.search_program(["plain"]) is None

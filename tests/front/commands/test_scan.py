@@ -1,13 +1,14 @@
-"""`dpwitness scan`: table, exit codes, repeated scans,
-confirmation of guesses, and misuse.
-"""
+"""`dpwitness scan`: the map, findings, exit codes, recorded calls, and misuse."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from dpwitness.cli import main
 
+SHOP = Path(__file__).parents[3] / "docs" / "examples" / "shop"
 MINE = '''
 import numpy as np
 
@@ -21,6 +22,13 @@ def clip(values, lower, upper):
     """Clip."""
     return np.clip(values, lower, upper)
 '''
+CALLED = """
+from mine import noisy_count
+
+
+def test_count():
+    assert noisy_count([1, 2, 3], 0.5) > -1e3
+"""
 
 
 @pytest.fixture
@@ -28,39 +36,54 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "mine.py").write_text(MINE, encoding="utf-8")
+    (tmp_path / "src" / "test_mine.py").write_text(CALLED, encoding="utf-8")
     return tmp_path
 
 
-@pytest.mark.slow
-def test_a_scan_suspects_and_confirms_and_keeps_an_edited_file(folder, capsys):
-    """The noise is 0.4 of what the claim needs: a few thousand runs show it, however slow the
-    machine is.
-    """
-    assert main(["scan", "src", "--seconds", "6", "--report", "out"]) == 3
+def test_a_wrong_count_is_suspected_with_its_place_and_inputs(folder, capsys):
+    """The noise is 0.4 of what the claim needs: a few thousand runs show it."""
+    assert main(["scan", "src/mine.py", "--seconds", "6", "--report", "out"]) == 3
     out = capsys.readouterr().out
-    assert (
-        "mine.noisy_count  SUSPECT" in out
-        and "1 mechanism, 1 other names; audited 1: 1 SUSPECT" in out
-    )
-    file = folder / "out" / "src_targets.py"
-    kept = [line for line in file.read_text().splitlines(True) if ".guessed" not in line]
-    file.write_text("".join(kept))
-    assert main(["scan", "src", "--seconds", "6", "--report", "out"]) == 1
-    out = capsys.readouterr().out
-    assert "mine.noisy_count  VIOLATED" in out and "kept as it was" in out
+    assert re.search(r"mine\.py:7 mine\.noisy_count: SUSPECT: epsilon > [12]\.", out)
+    assert "    on [" in out and "audited 1: 1 SUSPECT; 0 need you" in out
     found = json.loads((folder / "out" / "audit.json").read_text())
-    assert found["schema_version"] == 1 and found["results"][0]["verdict"] == "VIOLATED"
-    assert main(["replay", str(folder / "out" / "witness-noisy-count.json")]) == 1
+    assert found["results"][0]["verdict"] == "SUSPECT"
+    targets = folder / "out" / "mine_targets.py"
+    text = targets.read_text()
+    assert "noise: numpy.random.laplace at mine.py:7, scale 0.4 / epsilon" in text
+    kept = [line for line in text.splitlines(True) if ".guessed" not in line]
+    targets.write_text("".join(kept))  # the claim is confirmed
+    assert main(["audit", f"{targets}:noisy_count", "--trials", "20000", "--seed", "1"]) == 1
 
 
-def test_a_dry_run_lists_the_calls_and_writes_nothing(folder, capsys):
+def test_recorded_calls_are_scanned(folder, capsys, pytestconfig):
+    plain = ["-q", "-p", "no:cacheprovider", "--rootdir", "src"]
+    assert pytest.main([*plain, "src", "--dp-discover", "calls.json"]) == 0
+    (call,) = json.loads(Path("calls.json").read_text())["calls"]
+    assert call["arguments"] == [["values", "[1, 2, 3]", ""], ["epsilon", "0.5", ""]]
+    capsys.readouterr()
+    assert main(["scan", "src", "--calls", "calls.json", "--seconds", "5", "--json"]) == 3
+    (row,) = json.loads(capsys.readouterr().out)["functions"]
+    assert row["claim"] == "pure:0.5" and row["recorded"] and row["place"] == "mine.py:7"
+
+
+def test_a_dry_run_lists_where_noise_is_drawn_and_writes_nothing(folder, capsys):
     assert main(["scan", "src", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert (
-        "mine.noisy_count\n    mine.noisy_count(np.array(dataset), epsilon=1.0)" in out
-        and "1 of 2 public names" in out
-    )
+    assert "mine.py:7  numpy.random.laplace (laplace, scale 0.4 / epsilon)" in out
+    assert "1 places draw noise; 1 public functions reach them" in out
+    assert main(["scan", "src", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["reached by"] == ["mine.noisy_count"]
     assert not (folder / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_shop_of_the_guide(folder, capsys):
+    tests = str(SHOP / "tests")
+    assert main(["scan", str(SHOP / "shop"), "--tests", tests, "--seconds", "30", "-q"]) == 3
+    out = capsys.readouterr().out
+    assert "stats.py:29 shop.stats.order_counts: SUSPECT" in out and "1 SUSPECT" in out
+    assert "2 NOT REFUTED; 0 need you" in out
 
 
 @pytest.mark.parametrize(
@@ -71,7 +94,9 @@ def test_a_dry_run_lists_the_calls_and_writes_nothing(folder, capsys):
             "no module or distribution of this name is installed",
         ),
         (["scan", "src", "--python", "/no/such/python"], "--python must be an interpreter"),
-        (["scan", " "], "scan needs the name of a package, or a folder"),
+        (["scan", " "], "scan needs a file, a folder or a package"),
+        (["scan", "src:nothing"], "has no function 'nothing'"),
+        (["scan", "src", "--calls", "src/mine.py"], "mine.py"),
     ],
 )
 def test_misuse_is_one_line(folder, capsys, arguments, message):

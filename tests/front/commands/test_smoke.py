@@ -45,6 +45,9 @@ def noisy_sum(data, epsilon):
     """Return an epsilon-differentially private sum of numbers in [0, 1]."""
     return float(np.sum(np.clip(data, 0, 1)) + np.random.laplace(0, 1 / epsilon))
 ''',
+    "test_pack.py": "from pack import noisy_sum\n\n\ndef test_sum():\n    noisy_sum([0.5, 1.0], 1.0)\n",
+    "calls.py": "from pack import noisy_sum\n\nnoisy_sum([0.2, 0.4], 0.5)\n",
+    "calls.json": '{"schema_version": 1, "calls": []}',
 }
 PAIR = "--d0 [0] --d1 [1]"
 LAPLACE = "dpwitness.mechanisms:Laplace --kwargs '{\"epsilon\": 1.0}'"
@@ -211,6 +214,7 @@ CALLS = {
     ],
     "scan": [
         (0, f"scan pack --seconds 8 --clock cpu --seed 1 --report out {HERE} {ALL} --quiet"),
+        (0, "scan pack --seconds 3 --tests test_pack.py --script calls.py --calls calls.json"),
         (0, "scan pack --dry-run --verbose"),
         (0, "targets new proposed.py --color never"),
         (0, "targets list --json"),

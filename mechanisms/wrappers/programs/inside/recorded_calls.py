@@ -78,9 +78,9 @@ class Sources:
         if value is None or kind in (bool, int, str, bytes):
             return repr(value)
         if kind is float:
-            return repr(value) if math.isfinite(value) else "float(%r)" % str(value)
+            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
         if isinstance(value, enum.Enum):
-            return "%s.%s" % (self.name_of(kind), value.name)
+            return f"{self.name_of(kind)}.{value.name}"
         if isinstance(value, (np.bool_, np.number)):
             return self.source(value.item(), depth)
         if kind in (list, tuple, set, frozenset, dict):
@@ -105,21 +105,25 @@ class Sources:
             return self.name_of(value)
         if dataclasses.is_dataclass(value):
             fields = [
-                "%s=%s" % (field.name, self.source(getattr(value, field.name), depth + 1))
+                f"{field.name}={self.source(getattr(value, field.name), depth + 1)}"
                 for field in dataclasses.fields(value)
                 if field.init
             ]
-            return "%s(%s)" % (self.name_of(kind), ", ".join(fields))
+            return "{}({})".format(self.name_of(kind), ", ".join(fields))
         raise Unwritable("an object of class " + kind.__name__)
 
     def name_of(self, value: Any) -> str:
         """Return the dotted name by which a class or function can be imported."""
-        module = getattr(value, "__module__", None) or "numpy"
-        name = getattr(value, "__qualname__", value.__name__)
+        module = str(getattr(value, "__module__", None) or "numpy")
+        name = str(getattr(value, "__qualname__", value.__name__))
         found: Any = sys.modules.get(module)
         for part in name.split("."):
             found = getattr(found, part, None)
-        if found is not value or module == "__main__" or re.search(r"(^|\.)(test_|conftest)", module):
+        if (
+            found is not value
+            or module == "__main__"
+            or re.search(r"(^|\.)(test_|conftest)", module)
+        ):
             raise Unwritable("a function or class that a test defines, " + name)
         if module == "builtins":
             return name
@@ -128,37 +132,37 @@ class Sources:
 
     def _container(self, value: Any, depth: int) -> str:
         if len(value) > _MOST_ENTRIES:
-            raise Unwritable("%d entries" % len(value))
+            raise Unwritable(f"{len(value)} entries")
         if isinstance(value, dict):
             pairs = (
-                "%s: %s" % (self.source(key, depth + 1), self.source(held, depth + 1))
+                f"{self.source(key, depth + 1)}: {self.source(held, depth + 1)}"
                 for key, held in value.items()
             )
-            return "{%s}" % ", ".join(pairs)
+            return "{{{}}}".format(", ".join(pairs))
         inner = ", ".join(self.source(each, depth + 1) for each in value)
         if isinstance(value, list):
-            return "[%s]" % inner
+            return f"[{inner}]"
         if isinstance(value, tuple):
-            return "(%s,)" % inner if len(value) == 1 else "(%s)" % inner
-        return "%s([%s])" % (type(value).__name__, inner)
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        return f"{type(value).__name__}([{inner}])"
 
     def _array(self, value: Any) -> str:
         if value.dtype.kind not in "biufUS" or value.size > _MOST_ENTRIES:
-            raise Unwritable("an array of %d entries of dtype %s" % (value.size, value.dtype))
+            raise Unwritable(f"an array of {value.size} entries of dtype {value.dtype}")
         self.modules.append("numpy")
         listed = self.source(value.tolist())
         plain = value.dtype in (np.dtype(float), np.dtype(int), np.dtype(bool)) and value.size
-        return "numpy.array(%s%s)" % (listed, "" if plain else ", dtype=%r" % value.dtype.str)
+        return "numpy.array({}{})".format(listed, "" if plain else f", dtype={value.dtype.str!r}")
 
     def _frame(self, value: Any) -> str:
         library = type(value).__module__.partition(".")[0]
         self.modules.append(library)
         if type(value).__name__ == "Series":
-            return "%s.Series(%s)" % (library, self.source(_listed(value)))
+            return f"{library}.Series({self.source(_listed(value))})"
         if len(value) * len(value.columns) > _MOST_ENTRIES:
-            raise Unwritable("a frame of %d rows" % len(value))
+            raise Unwritable(f"a frame of {len(value)} rows")
         columns = {str(name): _listed(value[name]) for name in value.columns}
-        return "%s.DataFrame(%s)" % (library, self.source(columns))
+        return f"{library}.DataFrame({self.source(columns)})"
 
 
 def _listed(column: Any) -> List[Any]:
@@ -199,16 +203,20 @@ class Recorder:
         """
         code = function.__code__
         original = types.FunctionType(
-            code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+            code,
+            function.__globals__,
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
         )
         original.__kwdefaults__ = function.__kwdefaults__
-        signature, hook = inspect.signature(function), "__dpwitness_%d" % id(function)
+        signature, hook = inspect.signature(function), f"__dpwitness_{id(function)}"
         is_constructor = path.endswith(".__init__")
 
         def report(*args: Any, **kwargs: Any) -> Any:
-            if self.busy or len(self.seen.get(path, ())) >= _MOST_CALLS:
-                if not is_constructor or self.busy:
-                    return original(*args, **kwargs)
+            known = len(self.seen.get(path, ())) >= _MOST_CALLS and not is_constructor
+            if self.busy or known:
+                return original(*args, **kwargs)
             written = self._written(signature, args, kwargs)
             result = original(*args, **kwargs)
             if written is not None:
@@ -218,10 +226,10 @@ class Recorder:
         function.__globals__[hook] = report
         free = ", ".join(code.co_freevars)
         lines = [
-            "def outer(%s):" % free,
+            f"def outer({free}):",
             "    def inner(*args, **kwargs):",
-            "        (%s)" % (free + "," if free else "0"),
-            "        return %s(*args, **kwargs)" % hook,
+            f"        ({free + chr(44) if free else 0})",
+            f"        return {hook}(*args, **kwargs)",
             "    return inner",
         ]
         space: Json = {}
@@ -239,10 +247,10 @@ class Recorder:
             found, self.writer.modules = [], []
             for name, value in bound.arguments.items():
                 kind = signature.parameters[name].kind
-                if kind == kind.VAR_POSITIONAL and value or name == "cls":
-                    if name != "cls":
-                        return None
+                if name == "cls":
                     continue
+                if kind == kind.VAR_POSITIONAL and value:
+                    return None
                 given = value.items() if kind == kind.VAR_KEYWORD else [(name, value)]
                 for key, held in given:
                     found.append([key, *self._argument(key, held)])
@@ -261,7 +269,9 @@ class Recorder:
         except Unwritable as error:
             return [None, str(error)]
 
-    def _finish(self, path: str, is_constructor: bool, args: Any, written: Any, result: Any) -> None:
+    def _finish(
+        self, path: str, is_constructor: bool, args: Any, written: Any, result: Any
+    ) -> None:
         arguments, modules = written
         if is_constructor:
             if arguments and all(text is not None for _, text, _ in arguments[1:]):
@@ -269,9 +279,9 @@ class Recorder:
                 with contextlib.suppress(Unwritable):
                     self.writer.modules = []
                     name = self.writer.name_of(kind)
-                    text = ", ".join("%s=%s" % (key, held) for key, held, _ in arguments[1:])
+                    text = ", ".join(f"{key}={held}" for key, held, _ in arguments[1:])
                     needed = list(dict.fromkeys([*modules, *self.writer.modules]))
-                    self.writer.made[id(args[0])] = (args[0], "%s(%s)" % (name, text), needed)
+                    self.writer.made[id(args[0])] = (args[0], f"{name}({text})", needed)
             return
         form = [(name, text is None, (text or "")[:12]) for name, text, _ in arguments]
         if form not in self.seen.setdefault(path, []):
@@ -281,9 +291,9 @@ class Recorder:
 
 def plain_function(module: Any, name: str) -> Any:
     """Return the function of a qualified name as it was defined, below decorators."""
-    found, owner = module, module
+    found = module
     for part in name.split("."):
-        owner, found = found, vars(found)[part] if isinstance(found, type) else getattr(found, part)
+        found = vars(found)[part] if isinstance(found, type) else getattr(found, part)
     for _ in range(8):
         found = getattr(found, "__func__", None) or getattr(found, "fget", None) or found
         found = getattr(found, "__wrapped__", found)
@@ -314,7 +324,7 @@ class Call:
         for module in [*found["modules"], found["module"]]:
             importlib.import_module(module)
             top = module.partition(".")[0]
-            self.space[top] = sys.modules[top]
+            self.space[top] = importlib.import_module(top)
 
     def run(self, seed: int, **changed: Any) -> Any:
         """Return the numbers and texts of the output with this seed."""
@@ -370,7 +380,11 @@ def flat(value: Any, depth: int = 0) -> List[Any]:
         plain = value.dtype.kind in "biuf"
         return value.ravel().astype(float).tolist() if plain else list(map(str, value.ravel()))
     if isinstance(value, dict):
-        return [part for key in sorted(value, key=str) for part in [str(key), *flat(value[key], depth + 1)]]
+        return [
+            part
+            for key in sorted(value, key=str)
+            for part in [str(key), *flat(value[key], depth + 1)]
+        ]
     if isinstance(value, (list, tuple, types.GeneratorType)):
         return [part for each in itertools.islice(value, 10_000) for part in flat(each, depth + 1)]
     if hasattr(value, "__dict__") and depth < 3:
@@ -486,7 +500,9 @@ def _differs(one: Any, other: Any) -> bool:
 
 def _alike(items: List[Any], value: Any) -> Any:
     """Return records in the container of `value`."""
-    return np.array(items, dtype=value.dtype) if isinstance(value, np.ndarray) else type(value)(items)
+    return (
+        np.array(items, dtype=value.dtype) if isinstance(value, np.ndarray) else type(value)(items)
+    )
 
 
 def form_of(value: Any) -> Json:
@@ -494,7 +510,12 @@ def form_of(value: Any) -> Json:
     kind = type(value).__name__
     if hasattr(value, "columns") and not isinstance(value, np.ndarray):
         names = {str(name): _column(_listed(value[name])) for name in value.columns}
-        return {"kind": "frame", "library": type(value).__module__.partition(".")[0], "columns": names, "size": len(value)}  # noqa: E501
+        return {
+            "kind": "frame",
+            "library": type(value).__module__.partition(".")[0],
+            "columns": names,
+            "size": len(value),
+        }
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, dict) for v in value):
         names = {str(key): _column([row.get(key) for row in value]) for key in value[0]}
         return {"kind": "dicts", "columns": names, "size": len(value)}
@@ -504,7 +525,12 @@ def form_of(value: Any) -> Json:
     if items.ndim == 2 and items.dtype.kind in "biuf":
         columns = [_column(column.tolist()) for column in items.T]
         return {"kind": "rows", "container": kind, "columns": columns, "size": len(items)}
-    return {"kind": "values", "container": kind, "of": _column(items.ravel().tolist()), "size": len(items)}
+    return {
+        "kind": "values",
+        "container": kind,
+        "of": _column(items.ravel().tolist()),
+        "size": len(items),
+    }
 
 
 def _column(items: List[Any]) -> Json:
@@ -515,7 +541,12 @@ def _column(items: List[Any]) -> Json:
     if known and all(isinstance(v, (int, float)) for v in known):
         finite = [float(v) for v in known if math.isfinite(v)] or [0.0, 1.0]
         whole = all(isinstance(v, int) for v in known)
-        return {"kind": "integer" if whole else "float", "low": min(finite), "high": max(finite), "missing": len(known) < len(items)}  # noqa: E501
+        return {
+            "kind": "integer" if whole else "float",
+            "low": min(finite),
+            "high": max(finite),
+            "missing": len(known) < len(items),
+        }
     values = sorted({str(v) for v in known})
     return {"kind": "text", "values": values[:12], "missing": len(known) < len(items)}
 
@@ -524,23 +555,37 @@ def _column(items: List[Any]) -> Json:
 # ------------------------------------------------------------------------------------------
 
 
-def run_tests(recorder: Recorder, paths: List[str]) -> None:
-    """Run tests and doctests with pytest, with the recorder at work."""
+class Plugin:
+    """Pytest plugin that lets a recorder see the functions of modules as they are imported."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """Replace the functions of the modules that collection has imported."""
+        self.recorder.instrument()
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        """Replace the functions of the modules that another test has imported."""
+        self.recorder.instrument()
+
+
+def run_tests(recorder: Recorder, paths: List[str]) -> str:
+    """Run tests and doctests with pytest, with the recorder at work. Return what pytest says if not
+    all tests could run.
+    """
     pytest = importlib.import_module("pytest")
-
-    class Plugin:
-        def pytest_collection_finish(self, session: Any) -> None:
-            recorder.instrument()
-
-        def pytest_runtest_setup(self, item: Any) -> None:
-            recorder.instrument()
-
-    options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--doctest-modules"]
-    with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main([*options, *paths], plugins=[Plugin()])
+    options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = pytest.main([*options, "--doctest-modules", *paths], plugins=[Plugin(recorder)])
+    lines = [line for line in said.getvalue().splitlines() if line.startswith(("E  ", "ERROR"))]
+    last = said.getvalue().strip().rpartition("\n")[2]
+    return "" if code == 0 else "tests: " + "; ".join([last, *lines[:2]])[:300]
 
 
 def main() -> None:
+    """Answer the request on standard input."""
     request = json.loads(sys.stdin.readline())
     sink = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the tests print must not mix with the lines
@@ -556,8 +601,12 @@ def main() -> None:
             importlib.import_module(module)
     recorder.instrument()
     if request["tests"]:
-        with contextlib.suppress(SystemExit):
-            run_tests(recorder, request["tests"])
+        try:
+            remark = run_tests(recorder, request["tests"])
+        except ImportError:
+            remark = "tests: pytest is not installed in this interpreter"
+        if remark:
+            sink.write(json.dumps({"remark": remark}) + "\n")
     for script in request["scripts"]:
         with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
             runpy.run_path(script, run_name="__main__")
@@ -571,9 +620,9 @@ def main() -> None:
             if found.get("data"):
                 answered.add(found["function"])
         except TooSlow:
-            found["why"] = "a call takes longer than %g s" % _SECONDS
+            found["why"] = f"a call takes longer than {_SECONDS:g} s"
         except BaseException as error:
-            found["why"] = "%s: %s" % (type(error).__name__, str(error)[:200])
+            found["why"] = f"{type(error).__name__}: {str(error)[:200]}"
         sink.write(json.dumps(found) + "\n")
         sink.flush()
     sink.write('{"done": true}\n')

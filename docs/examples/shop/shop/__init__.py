@@ -1,0 +1,1 @@
+"""A shop: statistics of its orders."""

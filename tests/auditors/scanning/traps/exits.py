@@ -1,5 +1,0 @@
-"""Ends at import."""
-
-import sys
-
-sys.exit("no")

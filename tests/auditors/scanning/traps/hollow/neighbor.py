@@ -1,3 +1,0 @@
-"""Constants of `inner`."""
-
-SCALE = 1.0
