@@ -126,6 +126,7 @@ def calls_of(
         "modules": list(dict.fromkeys(each.module for each in functions)),
         "spelled": {each.path: {"spelled": each.path, "module": each.module} for each in functions},
         "tests": list(tests),
+        "seconds": 0.6 * seconds,
         "scripts": list(scripts),
         "calls": [*kept, *(call for each in functions for call in made_up_calls(found, each))],
     }

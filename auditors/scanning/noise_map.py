@@ -24,7 +24,7 @@ from dpwitness.mechanisms.wrappers.recording import primitives
 
 _TABLES = Path(primitives.__file__).with_name("tables")
 _SKIPPED = re.compile(
-    r"(tests?|testing|test_.*|.*_tests?|conftest|setup|docs?|examples?|build|\..*)"
+    r"(tests?|testing|test_.*|.*_tests?|conftest|setup|docs?|examples?|build|v?env|\..*)"
 )
 # whose functions draw, where a table names the function, or its name says so
 _SOURCES = re.compile(
@@ -45,6 +45,8 @@ _NO_DRAW = re.compile(
     r"(default_rng|Generator|RandomState|SeedSequence|PCG64|Philox|MT19937|seed|PRNGKey|key|split|"
     r"SystemRandom|Random|[gs]et_r?n?g?_?state|manual_seed|fork_rng|fold_in|random_split)$"
 )
+# names of functions outside of the files, such as compiled ones, that speak of noise
+_SPEAKING = re.compile(r"laplac|gauss|geometric|add_noise|randomi[sz]e|noisy", re.I)
 _GENERATOR = re.compile(r"rng|rand|gen|prng|\brs\b|secure|state", re.I)
 COMMON_LAWS = (
     "uniform",
@@ -228,6 +230,9 @@ class _Found:
 
     functions: dict[str, Function] = field(default_factory=dict)
     sites: list[Site] = field(default_factory=list)
+    doubtful: list[Site] = field(
+        default_factory=list
+    )  # sites unless the files define what is called
     references: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     bases: dict[str, list[str]] = field(default_factory=dict)
     exported: dict[str, str] = field(default_factory=dict)  # names that a module imports
@@ -263,6 +268,7 @@ class _Found:
     def map(self, remarks: tuple[str, ...]) -> NoiseMap:
         """Follow the references, and return the map."""
         named = defaultdict(list)
+        modules = {each.module for each in self.functions.values()}
         for path, function in self.functions.items():
             if function.owner:
                 named[function.name].append(path)
@@ -280,6 +286,13 @@ class _Found:
                 elif target not in self.functions and head in self.bases:
                     target = self.method(head, last)
                 edges.setdefault(path, set()).add(target)
+        for site in self.doubtful:
+            last = site.call.rpartition(".")[2]
+            target = self.resolved(site.call)
+            inside = target.rpartition(".")[0] in modules
+            known = last in named if site.call.startswith("?.") else inside
+            if not known and target not in self.functions and target not in self.bases:
+                self.sites.append(site)
         own = defaultdict(list)
         for site in self.sites:
             own[site.function].append(site)
@@ -381,6 +394,9 @@ class _File(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         name = self._dotted(node.func)
         law, entry = law_of(name, _root_text(node.func))
+        if not law and "." in name and _SPEAKING.search(name.rpartition(".")[2]):
+            site = Site(self.file, node.lineno, name, "opaque", "", self.where)
+            self.found.doubtful.append(site)
         if law:
             scale = _argument(node, entry)
             self.found.sites.append(Site(self.file, node.lineno, name, law, scale, self.where))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dpwitness.auditors.scanning.scan import Outcome, Scanned
 
 _SECONDS = 120.0
+_LEAST_CALLS = 60.0  # seconds in which imports, tests and calls must end, however small the budget
 
 
 def arguments(command: opts.Command) -> None:
@@ -113,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         begin, line = now(), Line(sys.stderr)
         scan = scanned(
             args.what, python=python, folder=Path(folder), memory=args.memory,
-            seconds=0.5 * args.seconds, tests=args.tests, scripts=args.script,
+            seconds=max(0.5 * args.seconds, _LEAST_CALLS), tests=args.tests, scripts=args.script,
             kept=_kept(args.calls),
         )  # fmt: skip
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import numpy as np
 
 _MOST_CALLS = 4  # kept calls of a function
+_MOST_OBJECTS = 5000  # whose construction is kept
 _MOST_ENTRIES = 4000  # of an array or frame that is written as source
 _SECONDS = 5.0  # of one call
 _SEEDS = tuple(range(1, 13))
@@ -274,7 +275,8 @@ class Recorder:
     ) -> None:
         arguments, modules = written
         if is_constructor:
-            if arguments and all(text is not None for _, text, _ in arguments[1:]):
+            few = len(self.writer.made) < _MOST_OBJECTS
+            if arguments and few and all(text is not None for _, text, _ in arguments[1:]):
                 kind = type(args[0])
                 with contextlib.suppress(Unwritable):
                     self.writer.modules = []
@@ -558,19 +560,21 @@ def _column(items: List[Any]) -> Json:
 class Plugin:
     """Pytest plugin that lets a recorder see the functions of modules as they are imported."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    def __init__(self, recorder: Recorder, seconds: float, end: Callable[[str], Any]) -> None:
+        self.recorder, self.until, self.end = recorder, time.monotonic() + seconds, end
 
     def pytest_collection_finish(self, session: Any) -> None:
         """Replace the functions of the modules that collection has imported."""
         self.recorder.instrument()
 
     def pytest_runtest_setup(self, item: Any) -> None:
-        """Replace the functions of the modules that another test has imported."""
+        """Replace the functions of the modules that another test has imported, and end in time."""
         self.recorder.instrument()
+        if time.monotonic() > self.until:
+            self.end("the time for tests is over: raise --seconds")
 
 
-def run_tests(recorder: Recorder, paths: List[str]) -> str:
+def run_tests(recorder: Recorder, paths: List[str], seconds: float) -> str:
     """Run tests and doctests with pytest, with the recorder at work. Return what pytest says if not
     all tests could run.
     """
@@ -578,7 +582,8 @@ def run_tests(recorder: Recorder, paths: List[str]) -> str:
     options = ["-q", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        code = pytest.main([*options, "--doctest-modules", *paths], plugins=[Plugin(recorder)])
+        plugin = Plugin(recorder, seconds, pytest.exit)
+        code = pytest.main([*options, "--doctest-modules", *paths], plugins=[plugin])
     lines = [line for line in said.getvalue().splitlines() if line.startswith(("E  ", "ERROR"))]
     last = said.getvalue().strip().rpartition("\n")[2]
     return "" if code == 0 else "tests: " + "; ".join([last, *lines[:2]])[:300]
@@ -602,7 +607,7 @@ def main() -> None:
     recorder.instrument()
     if request["tests"]:
         try:
-            remark = run_tests(recorder, request["tests"])
+            remark = run_tests(recorder, request["tests"], request["seconds"])
         except ImportError:
             remark = "tests: pytest is not installed in this interpreter"
         if remark:
