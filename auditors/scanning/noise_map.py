@@ -290,8 +290,8 @@ class _Found:
             last = site.call.rpartition(".")[2]
             target = self.resolved(site.call)
             inside = target.rpartition(".")[0] in modules
-            known = last in named if site.call.startswith("?.") else inside
-            if not known and target not in self.functions and target not in self.bases:
+            is_known = last in named if site.call.startswith("?.") else inside
+            if not is_known and target not in self.functions and target not in self.bases:
                 self.sites.append(site)
         own = defaultdict(list)
         for site in self.sites:
