@@ -263,14 +263,14 @@ class _Drafts:
         return int(self.rng.integers(2 * self.styles))
 
     def redrawn(self, row: FloatArray, size: int) -> FloatArray:
-        """Return a row with one cell drawn anew."""
+        """Return a row with one other cell."""
         column = int(self.rng.integers(self.width))
         found = row.copy()
         found[column] = self.cell(column, size)
         return found
 
     def changed(self, draft: _Draft) -> _Draft:
-        """Return a draft with one part drawn anew."""
+        """Return a draft with one other part."""
         rng, count = self.rng, len(draft.crowd)
         choice, crowd = rng.random(), draft.crowd.copy()
         if choice < 0.25:

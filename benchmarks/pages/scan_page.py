@@ -17,14 +17,15 @@ from dpwitness.core.values.atomic_files import write_text
 from dpwitness.reports.phrasing.wording import escaped_markdown, table
 
 _INTRODUCTION = (
-    "`dpwitness scan` reads signatures and docstrings. For each of {packages} packages, a person "
-    "first listed its mechanisms (`benchmarks/scan/lists.toml`); then the package was scanned. A "
-    "mechanism is *found* if the scan reads it as one; its target is *right* if the proposed call "
-    "runs, and kind of claim and neighboring relation are those of the list, without editing. Ten "
-    "packages were named by the project, and the scan was developed on them. The others were drawn "
-    "by chance, six to ten at a time, from the packages of the registry that mention differential "
-    "privacy. `dpwitness bench scan` computes this page from the named packages and the newest "
-    "draw, `--part` scans an earlier draw again."
+    "These counts are of an earlier scan, which guessed calls from signatures and docstrings; the "
+    "present one reads where noise is drawn, and repeats the calls of tests. For each of "
+    "{packages} packages, a person first listed its mechanisms (`benchmarks/scan/lists.toml`); "
+    "then the package was scanned. A mechanism is *found* if the scan reads it as one; its target "
+    "is *right* if the proposed call runs, and kind of claim and neighboring relation are those of "
+    "the list, without editing. Ten packages were named by the project, and the scan was developed "
+    "on them. The others were drawn by chance, six to ten at a time, from the packages of the "
+    "registry that mention differential privacy. `dpwitness bench scan` measures the present scan "
+    "on the named packages and the newest draw, `--part` scans an earlier draw again."
 )
 _DRAWN = (
     "The rows *first scan* are the test on unseen packages: each draw was listed, and "

@@ -128,7 +128,7 @@ def scanned(package: str, python: str, seconds: float, *, only_first: bool = Fal
 def _rows(text: str, package: str, code: int, tail: Sequence[str]) -> list[dict[str, Any]]:
     """Return the rows of a scan's JSON. Raise InvalidArgument if the scan printed none."""
     try:
-        found: list[dict[str, Any]] = json.loads(text)["names"]
+        found: list[dict[str, Any]] = json.loads(text)["functions"]
     except ValueError:
         raise InvalidArgument(
             f"the scan of {package} must print its table, it ended with {code}: "

@@ -42,7 +42,7 @@ class Column:
 
     @property
     def special(self) -> tuple[float | None, ...]:
-        """Return the values beside those in the bounds; None stands for a missing one."""
+        """Return the allowed values out of the bounds; None stands for a missing one."""
         infinities = (math.inf, -math.inf) if self.infinite else ()
         return (None, *infinities) if self.missing else infinities
 

@@ -17,16 +17,12 @@ from dpwitness.benchmarks.scan.run import (
 from dpwitness.core.values.validation import InvalidArgument
 
 
-def proposal(name, claim, relation, role="mechanism"):
-    recipe = SimpleNamespace(
-        claim=SimpleNamespace(text=claim), form=SimpleNamespace(relation=relation)
-    )
+def proposal(name, claim, relation, owner=""):
     return SimpleNamespace(
-        reading=SimpleNamespace(name=SimpleNamespace(name=name)),
-        role=role,
-        runs=bool(claim),
-        recipe=recipe,
-        target=name,
+        function=SimpleNamespace(name=name, owner=owner),
+        promise=SimpleNamespace(claim=claim),
+        relations=(relation,),
+        source="def f(): ..." if claim else "",
     )
 
 
@@ -99,7 +95,7 @@ def test_a_package_that_cannot_be_scanned_is_a_note_and_counts_as_not_found(monk
 
 SCAN = """import sys
 print("x: VIOLATED: too far (after 3 s)", file=sys.stderr)
-print('{"names": [{"verdict": "VIOLATED"}, {"verdict": ""}]}')
+print('{"functions": [{"verdict": "VIOLATED"}, {"verdict": ""}]}')
 """
 
 
@@ -117,7 +113,7 @@ def test_the_first_finding_of_a_scan_is_read_from_its_messages(monkeypatch, tmp_
         first_finding.scanned("p", "python", 1.0)
 
 
-def test_outcomes_are_counted_by_kind_of_claim_and_relation(tmp_path):
+def test_outcomes_are_counted_by_kind_of_claim_and_relation():
     package = Listed(
         "p",
         "named",
@@ -133,10 +129,10 @@ def test_outcomes_are_counted_by_kind_of_claim_and_relation(tmp_path):
     proposals = [
         proposal("right", "pure:1", "l2"),
         proposal("wrong", "approx:1,1e-05", "l1"),
-        proposal("lost", "", "", role="other"),
+        proposal("noise", "", "", owner="p.lost"),
         proposal("a_client", "pure:1", "add-remove"),
     ]
-    found = list(mechanism_outcomes(package, proposals, tmp_path, "python"))
+    found = list(mechanism_outcomes(package, proposals))
     assert {name for name, outcome in found if outcome == "listed"} == {
         "a_client",
         "right",
@@ -148,4 +144,5 @@ def test_outcomes_are_counted_by_kind_of_claim_and_relation(tmp_path):
         and ("wrong", "wrong") in found
         and ("a_client", "wrong") in found
     )
-    assert ("lost", "found") not in found and sum(outcome == "found" for _, outcome in found) == 3
+    assert sum(outcome == "found" for _, outcome in found) == 4
+    assert not {("lost", "right"), ("lost", "wrong")} & {*found}  # it has no target

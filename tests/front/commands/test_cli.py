@@ -51,7 +51,7 @@ def test_a_violation_and_its_witness_are_written(shell):
         (("audit", "mine.py:leaky", "--claim", "dp:1", *PAIR), "claim must be one of pure:EPSILON"),
         ((*LEAKY, "--d0", "[0"), "--d0 and --d1 must be given together"),
         ((*LEAKY, "--d0", "[0", "--d1", "[1]"), "--d0 must be JSON, got '[0'"),
-        ((*LEAKY, "--d0", "[NaN]", "--d1", "[1]"), "NaN is not a valid JSON number"),
+        ((*LEAKY, "--d0", "[NaN]", "--d1", "[1]"), 'NaN is not a JSON number: write "NaN"'),
         ((*LEAKY, "--d0", "[0, 0]", "--d1", "[1, 1]"), "2 records differ (rows 0, 1)"),
         ((*LEAKY, *PAIR, "--relation", "friends"), "relation must be one of replace-one"),
         ((*LEAKY, "--d0", "null", "--d1", "[1]"), "got None"),
