@@ -299,6 +299,24 @@ def test_a_batch_that_raises_is_run_again_one_by_one(batch):
     assert found.verdict.value == "VIOLATED" and found.trials <= 4_100
 
 
+def test_outputs_must_be_a_thousand():
+    sides = np.random.default_rng(1).laplace(0.0, 1.0, (2, 999))
+    with pytest.raises(InvalidArgument, match="at least 1000"):
+        dpw.audit_outputs(*sides, claim="pure:1")
+
+
+def test_a_report_says_what_was_tested_and_what_was_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "def count(data, size, rng):\n    return data.sum() + rng.laplace(0.0, 1.1, size)\n"
+    )
+    line = "audit mine.py:count --claim pure:1 --d0 [0] --d1 [1] --trials 3000 --report out"
+    code, out, err = run(*line.split())
+    text = (tmp_path / "out" / "audit.md").read_text()
+    assert code == 0, out + err
+    assert "one record is replaced" in text and "the one neighboring pair" in text
+
+
 def test_canaries_need_a_curve_without_dents():
     rng = np.random.default_rng(1)
     scores = rng.normal(1.0, 1.0, 200), rng.normal(0.0, 1.0, 200)
