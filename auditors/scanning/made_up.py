@@ -118,7 +118,7 @@ def _choices(parameter: Parameter, function: Function) -> tuple[str, ...]:
         return (known,)
     if re.fullmatch(r"df|data_?frame|frame", parameter.name) or "DataFrame" in parameter.hint:
         return (_frame(function),)
-    if _SINGLE.fullmatch(parameter.name) and "ist" not in parameter.hint:
+    if _SINGLE.fullmatch(parameter.name) and "list" not in parameter.hint.lower():
         return _DATA[2], _DATA[5], _DATA[7], *_DATA[:2]
     if parameter.name == "X":
         return (_MATRIX, *_DATA)

@@ -47,6 +47,7 @@ _NO_DRAW = re.compile(
 )
 # names of functions outside of the files, such as compiled ones, that speak of noise
 _SPEAKING = re.compile(r"laplac|gauss|geometric|add_noise|randomi[sz]e|noisy", re.I)
+_DISTRIBUTION = re.compile(r"dist|laplac|gauss|normal|noise", re.I)
 _GENERATOR = re.compile(r"rng|rand|gen|prng|\brs\b|secure|state", re.I)
 COMMON_LAWS = (
     "uniform",
@@ -509,8 +510,10 @@ def law_of(name: str, root: str = "") -> tuple[str, Json]:
         return str(known[name].get("law", "opaque")), known[name]
     if name.startswith("?."):
         entry = sources.get(last)
-        if last == "rvs":
+        if last == "rvs" or (last in ("sample", "rsample") and _DISTRIBUTION.search(root)):
             return "noise", {}
+        if last in ("sample", "rsample"):  # also of frames and lists
+            return "", {}
         if entry is None:
             return "", {}
         law = str(entry["law"])

@@ -37,7 +37,7 @@ _BOUNDS = (
     ("min_val", "max_val"),
 )  # fmt: skip
 _RANGE = re.compile(r"bounds?|(\w+_)?range|limits|clip\w*|interval")
-_SCORES = re.compile(r"\w*(utilit|score|qualit)\w*")
+_SCORES = re.compile(r"\w*(utility|utilities|score|quality|qualities)\w*")
 _COUNT = re.compile(r"n|size|len\w*|num_\w+|n_\w+|total|count")
 _PLACEHOLDERS = {
     "__generator__": "rng",
