@@ -20,7 +20,7 @@ import numpy as np
 from dpwitness.auditors.audit.options import MIN_RUNS_PER_PAIR, SCREEN_SHARE, AuditOptions
 from dpwitness.auditors.audit.runner import RoundRunner
 from dpwitness.auditors.events.outputs import Outputs, concatenate
-from dpwitness.auditors.search.coupled import MOST_PAIRS, coupled_pairs
+from dpwitness.auditors.search.coupled import FEWEST_PAIRS, MOST_PAIRS, coupled_pairs
 from dpwitness.auditors.traces.evidence import TraceEvidence
 from dpwitness.auditors.traces.first_look import Limits, worst_evidence, worst_pairs
 from dpwitness.auditors.workers.engine import MechanismFailed, Phase
@@ -100,7 +100,9 @@ def with_suggested_pairs(
             trials = options.trials if options.find is None else _SEQUENTIAL_TRIALS
             single = isinstance(getattr(runner.run, "__self__", runner.run), PerRun)
             affordable = (
-                trials // _RUNS_PER_PAIR if single else 50 + trials // _BATCHED_RUNS_PER_PAIR
+                trials // _RUNS_PER_PAIR
+                if single
+                else FEWEST_PAIRS + trials // _BATCHED_RUNS_PER_PAIR
             )
             count, seconds = min(_MOST_PLANNED, affordable), _SEARCH_SECONDS
         stage, constants = runner.stage(pairs[0], Phase.SEARCH, 0, 1, 1), constants_of(runner.run)

@@ -11,18 +11,16 @@ from __future__ import annotations
 import ast
 import functools
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.traces.sessions import known_primitives
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.wrappers.recording import primitives
 
-_TABLES = Path(primitives.__file__).with_name("tables")
 _SKIPPED = re.compile(
     r"(tests?|testing|test_.*|.*_tests?|conftest|setup|docs?|examples?|build|v?env|\..*)"
 )
@@ -250,7 +248,7 @@ class _Found:
                 name = self.exported[name]
             elif (inner := self.exported.get(head)) is not None:
                 name = f"{inner}.{last}"
-            elif any(f"{base}.{last}" for base in self.bases.get(head, ())):
+            elif self.bases.get(head):
                 name = f"{self.bases[head][0]}.{last}"
             else:
                 break
@@ -476,21 +474,14 @@ def _function(
 
 
 @functools.cache
-def _tables() -> tuple[dict[str, Json], dict[str, Json], dict[str, Json]]:
-    """Return the primitives by dotted name, sources of randomness by method, and mechanisms of
-    libraries by class and method.
-    """
-    known, sources, mechanisms = dict[str, Json](), dict[str, Json](), dict[str, Json]()
-    for file in sorted(_TABLES.glob("*.toml")):
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-        for section, entries in content.items():
-            for name, entry in entries.items():
-                known[name] = entry
-                if section == "sources":
-                    sources.setdefault(name.rpartition(".")[2], entry)
-                else:
-                    mechanisms.setdefault(".".join(name.split(".")[-2:]), entry)
-    return known, sources, mechanisms
+def _tables() -> tuple[dict[str, Json], dict[str, Json]]:
+    """Return the primitives by dotted name, and the sources of randomness by method."""
+    known, sources = dict[str, Json](), dict[str, Json]()
+    for name, entry, is_source, _ in known_primitives():
+        known[name] = entry
+        if is_source:
+            sources.setdefault(name.rpartition(".")[2], entry)
+    return known, sources
 
 
 def law_of(name: str, root: str = "") -> tuple[str, Json]:
@@ -504,7 +495,7 @@ def law_of(name: str, root: str = "") -> tuple[str, Json]:
     >>> law_of("?.normal", "self._rng")[0], law_of("?.sample", "frame")[0]
     ('gaussian', '')
     """
-    known, sources, _ = _tables()
+    known, sources = _tables()
     last = name.rpartition(".")[2]
     if name in known:
         return str(known[name].get("law", "opaque")), known[name]

@@ -170,7 +170,7 @@ def located(what: str, python: str | None = None) -> tuple[list[Path], str]:
 def mapped(places: Sequence[Path]) -> tuple[NoiseMap, Path]:
     """Return the noise map of files or folders, and the folder from which they are imported."""
     root = import_root(places[0])
-    files = [file for place in places for file in python_files(place)]
+    files = [file for place in places for file in python_files(place) if file.is_relative_to(root)]
     return noise_map(root, files), root
 
 
@@ -340,5 +340,8 @@ def _audited(target: Target, proposal: Proposal, seconds: float, seed: int) -> O
         if results[-1].verdict is not Verdict.SUSPECT:
             return Outcome(proposal, results[-1])
     fresh = {"seed": seed + 1, "pair": results[0].pair, "domain": None}  # many targets are audited
-    again = audit(target, **options | fresh)
+    try:
+        again = audit(target, **options | fresh)
+    except (InvalidArgument, MechanismFailed) as error:
+        return Outcome(proposal, why=" ".join(str(error).split())[:200])
     return Outcome(proposal, results[0] if again.verdict is Verdict.SUSPECT else again)

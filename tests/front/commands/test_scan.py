@@ -80,9 +80,9 @@ def test_a_dry_run_lists_where_noise_is_drawn_and_writes_nothing(folder, capsys)
 @pytest.mark.slow
 def test_the_shop_of_the_guide(folder, capsys):
     tests = str(SHOP / "tests")
-    assert main(["scan", str(SHOP / "shop"), "--tests", tests, "--seconds", "30", "-q"]) == 3
+    assert main(["scan", str(SHOP / "shop"), "--tests", tests, "--seconds", "30", "--quiet"]) == 3
     out = capsys.readouterr().out
-    assert "stats.py:29 shop.stats.order_counts: SUSPECT" in out and "1 SUSPECT" in out
+    assert "stats.py:31 shop.stats.order_counts: SUSPECT" in out and "1 SUSPECT" in out
     assert "2 NOT REFUTED; 0 need you" in out
 
 

@@ -13,6 +13,11 @@ each seed.
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/")[0]:
+    del sys.path[0]  # the folder of this script, whose modules must not shadow the package's
+
 import contextlib
 import dataclasses
 import enum
@@ -28,7 +33,6 @@ import random
 import re
 import runpy
 import signal
-import sys
 import time
 import types
 from typing import Any, Callable, Dict, Iterator, List, Tuple
@@ -617,6 +621,8 @@ def main() -> None:
             runpy.run_path(script, run_name="__main__")
     recorder.busy, answered = True, set()
     for found in [*itertools.chain.from_iterable(calls.values()), *request["calls"]]:
+        if found["function"] not in request["spelled"]:
+            continue  # a kept call of a function that is not scanned
         found.update(request["spelled"][found["function"]])
         if found.get("alternative") and found["function"] in answered:
             continue
