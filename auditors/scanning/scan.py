@@ -211,6 +211,11 @@ def scanned(
         functions = [f for f in found.functions.values() if f.path.endswith(f".{name}")]
     if name and not functions:
         raise InvalidArgument(f"scan: {what.partition(':')[0]} has no function {name!r}")
+    if name and not any(found.reached[each.path] for each in functions):
+        raise InvalidArgument(
+            f"scan: {name} must reach a place that draws noise, got a function whose source names "
+            "none: audit it with a target file"
+        )
     slot = Script(python, str(folder), round(memory * 2**30))
     absolute = [[os.path.abspath(each) for each in paths] for paths in (tests, scripts)]
     calls, remarks = calls_of(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dpwitness.commands import options as opts
 from dpwitness.commands.common import print_json, write_outputs
 from dpwitness.console import Line, announce
-from dpwitness.core.values.json_reader import Json, read_json
+from dpwitness.core.values.json_reader import Json, anything, listing, read_json, record, text
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import (
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from dpwitness.auditors.scanning.scan import Outcome, Scanned
 
 _SECONDS = 120.0
+_CALL = record(
+    function=text(1000), arguments=listing(listing(anything, 3, 3)), modules=listing(text(1000))
+)
 _LEAST_CALLS = 60.0  # seconds in which imports, tests and calls must end, however small the budget
 
 
@@ -141,7 +144,7 @@ def _kept(file: str | None) -> list[Json]:
     found = read_json(Path(file))
     if not isinstance(found, dict) or not isinstance(found.get("calls"), list):
         raise InvalidArgument(f"--calls must be a file of pytest --dp-discover, got {file}")
-    return list(found["calls"])
+    return [_CALL(call, f"--calls: calls[{i}]") for i, call in enumerate(found["calls"])]
 
 
 def _print_map(args: argparse.Namespace, found: NoiseMap, root: Path) -> int:
