@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -371,22 +372,15 @@ class _Discovery:
         from dpwitness.auditors.scanning.calls import wanted
         from dpwitness.auditors.scanning.proposals import mechanisms
         from dpwitness.auditors.scanning.scan import mapped
-        from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import Recorder
+        from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import Plugin, Recorder
 
         if hasattr(config, "workerinput"):
             raise pytest.UsageError("--dp-discover needs one process: leave -n out")
         self.file = config.invocation_params.dir / config.getoption("--dp-discover")
         self.calls: list[Json] = []
         found, _ = mapped([config.rootpath])
-        self.recorder = Recorder(wanted(found, mechanisms(found)), self.calls.append)
-
-    def pytest_collection_finish(self) -> None:
-        """Record calls from now on."""
-        self.recorder.instrument()
-
-    def pytest_runtest_setup(self) -> None:
-        """Record calls of modules that another test has imported."""
-        self.recorder.instrument()
+        recorder = Recorder(wanted(found, mechanisms(found)), self.calls.append)
+        config.pluginmanager.register(Plugin(recorder, math.inf, pytest.exit), "dpwitness-recorder")
 
     def pytest_sessionfinish(self) -> None:
         """Write the calls."""

@@ -14,6 +14,7 @@ from dpwitness.auditors.scanning.noise_map import (
 )
 from dpwitness.auditors.scanning.promises import privacy_parameters
 from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import GENERATOR, SEED
 
 _NUMBERS = (0.2, 0.5, 0.9, 0.1, 0.7, 0.3, 0.6, 0.4)
 _ARRAY = f"numpy.array({list(_NUMBERS)})"
@@ -50,8 +51,8 @@ _VALUES = (
     (r"sigma|noise_multiplier|scale|noise_scale|std|stddev|noise_std", "1.0"),
     (r"threshold|tau|alpha|beta|gamma|p|q|prob\w*|fraction|rate", "0.5"),
     (r"n|k|d|m|size|num_\w+|n_\w+|bins|count_\w+|steps|rounds|epochs|iterations", "3"),
-    (r"random_state|seed|random_seed|rng_seed", "__seed__"),
-    (r"rng|generator|prng|gen", "__generator__"),
+    (r"random_state|seed|random_seed|rng_seed", SEED),
+    (r"rng|generator|prng|gen", GENERATOR),
     (r"categories|candidates|options|choices|domain|labels|outputs|universe", "['a', 'b', 'c']"),
     (r"y|labels?|targets?", "numpy.array([0, 1, 0, 1, 1, 0, 1, 0])"),
     (r"(query|func|function|fn|f|statistic|agg\w*|utility\w*)", "numpy.mean"),

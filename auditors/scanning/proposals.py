@@ -29,6 +29,12 @@ from dpwitness.auditors.scanning.promises import (
     relation_of,
 )
 from dpwitness.core.values.json_reader import Json
+from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import (
+    GENERATOR,
+    RANDOM,
+    RANDOM_STATE,
+    SEED,
+)
 
 _MOST_RECORDS = 200  # larger data are cut for the domain
 _BOUNDS = (
@@ -40,10 +46,10 @@ _RANGE = re.compile(r"bounds?|(\w+_)?range|limits|clip\w*|interval")
 _SCORES = re.compile(r"\w*(utility|utilities|score|quality|qualities)\w*")
 _COUNT = re.compile(r"n|size|len\w*|num_\w+|n_\w+|total|count")
 _PLACEHOLDERS = {
-    "__generator__": "rng",
-    "__random_state__": "numpy.random.RandomState(rng.integers(2**31))",
-    "__random__": "random.Random(int(rng.integers(2**31)))",
-    "__seed__": "int(rng.integers(2**31))",
+    GENERATOR: "rng",
+    RANDOM_STATE: "numpy.random.RandomState(rng.integers(2**31))",
+    RANDOM: "random.Random(int(rng.integers(2**31)))",
+    SEED: "int(rng.integers(2**31))",
 }
 
 

@@ -335,13 +335,9 @@ class Call:
     def run(self, seed: int, **changed: Any) -> Any:
         """Return the numbers and texts of the output with this seed."""
         global_generators.seed([seed, 1, 2, 3])
-        space = dict(
-            self.space,
-            __generator__=np.random.default_rng(seed),
-            __random_state__=np.random.RandomState(seed),
-            __random__=random.Random(seed),
-            __seed__=seed,
-        )
+        space = dict(self.space)
+        space[GENERATOR], space[SEED] = np.random.default_rng(seed), seed
+        space[RANDOM_STATE], space[RANDOM] = np.random.RandomState(seed), random.Random(seed)
         values = {
             name: changed[name] if name in changed else eval(text, space)
             for name, text, _ in self.found["arguments"]
