@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, str] = {
     "kernel": "dpwitness.benchmarks.kernel.run",
     "mutation": "dpwitness.benchmarks.mutation.run",
     "mutation-code": "dpwitness.benchmarks.mutation.code",
+    "own": "dpwitness.benchmarks.own.run",
     "peers": "dpwitness.benchmarks.peers.run",
     "planted": "dpwitness.benchmarks.planted.run",
     "power": "dpwitness.benchmarks.power",

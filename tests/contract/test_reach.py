@@ -6,11 +6,13 @@ import dataclasses
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpwitness as dpw
 from dpwitness import Pair, domains
 from dpwitness import mechanisms as m
+from dpwitness.auditors import MeanBound
 
 PAIR = Pair(np.array([0.0]), np.array([1.0]))
 BUILT_IN = {
@@ -96,9 +98,9 @@ def test_a_time_budget_counts_slow_pairs():
             np.linalg.svd(np.ones((60, 60)))
         return np.sum(dataset) + rng.laplace(0.0, 0.4, size)
 
-    found = dpw.audit(slow_on_one, claim="pure:1", domain=domains.Records(2), seconds=2.0, seed=1)
-    assert found.verdict.value == "VIOLATED" and found.seconds < 12
-    assert any("time budget 2 s" in note for note in found.notes)
+    found = dpw.audit(slow_on_one, claim="pure:1", domain=domains.Records(2), seconds=1.0, seed=1)
+    assert found.verdict.value == "VIOLATED" and found.seconds < 8
+    assert any("time budget 1 s" in note for note in found.notes)
 
 
 def wide(dataset, size, rng):
@@ -183,3 +185,55 @@ def test_a_curve_that_reaches_one_early_is_composed_with_itself():
     assert curve.delta(np.array([0.0, 0.5, 3.0])) == pytest.approx(
         known.delta(np.array([0.0, 0.5, 3.0])), abs=2e-3
     )
+
+
+def test_a_plan_shows_more_and_fewer_runs():
+    found = dpw.plan("pure:1", trials=20_000)
+    assert [row.trials for row in found.rows] == [2_000, 6_000, 20_000, 60_000, 200_000]
+
+
+def test_a_plan_of_the_mechanism_itself_is_rehearsed():
+    laplace = m.Laplace(1.0, noise_multiplier=0.7)
+    assert 1_400 < dpw.plan("pure:1", mechanism=laplace, pair=PAIR).needed < 1_700
+
+
+def test_one_large_value_in_any_row_of_a_table_shows():
+    def table(dataset, size, rng):
+        values = rng.random((size, 40))
+        values[np.arange(size), rng.integers(40, size=size)] += 0.6 * (dataset[0] > 0)
+        return [pd.DataFrame({"value": row}) for row in values]
+
+    options = {"claim": "pure:1", "pair": PAIR, "trials": 1_500, "seed": 1, "bits": False}
+    found = dpw.audit(table, causes=False, trace=False, **options)
+    assert found.parameter_lower > 1.2
+
+
+def test_keys_are_told_apart_whatever_their_class_prints():
+    class Key(str):
+        __slots__ = ()
+
+        def __repr__(self):
+            return "a key"
+
+    def keyed(dataset, size, rng):
+        return [
+            {Key("left" if side else "right"): 1.0} for side in rng.random(size) < odds(dataset)
+        ]
+
+    def odds(dataset):
+        return 0.9 if dataset[0] > 0 else 0.1
+
+    found = dpw.audit(keyed, claim="pure:1", pair=PAIR, trials=4_000, seed=1, causes=False)
+    assert found.verdict.value == "VIOLATED"
+
+
+def test_a_mean_beyond_what_the_first_values_promised_is_no_certainty():
+    values = {"size": 0}
+
+    def rising(size, rng):
+        first = values["size"] + np.arange(size) < 100
+        values["size"] += size
+        return np.where(first, 0.01, rng.choice([0.0, 1.0], size))
+
+    found = dpw.audit_utility(rising, MeanBound(0.45, high=1.0), runs=1_000, seed=1)
+    assert found.lower < 0.49 and found.verdict.value == "NOT_REFUTED"
