@@ -187,7 +187,8 @@ def _describe_bit_level(result: Json) -> str:
             "not examined: not requested, the outputs are not floating-point numbers, or the audit "
             "ended early"
         )
-    verdict = str(bits["verdict"]).replace("_", " ")
+    leak = bits["verdict"] == Verdict.VIOLATED.value
+    verdict = "float rounding: distinguishable" if leak else str(bits["verdict"]).replace("_", " ")
     found = beyond("epsilon", bits.get("epsilon_lower"))
     own = bits.get("pair") if bits.get("pair") != result.get("pair") else None
     pair = f"on another pair: {dataset(own['d0'])} and {dataset(own['d1'])}" if own else ""

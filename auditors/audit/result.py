@@ -51,14 +51,12 @@ class BitLevel:
                 if not_refuted
                 else self.verdict.value
             )
-        advice = (
-            ""
-            if counts
-            else (" (separate; the exit code ignores it, add --bits): round outputs to a grid")
-        )
+        found = f"epsilon > {figure(self.epsilon_lower)} certified from floating-point bits alone"
+        if counts:
+            return f"VIOLATED: float rounding, {found}"
         return (
-            f"VIOLATED: rounding leak, epsilon > {figure(self.epsilon_lower)} certified from "
-            f"floating-point bits alone{advice}"
+            f"float rounding: distinguishable, {found}; not counted (--bits counts it): round "
+            "outputs to a grid"
         )
 
     def to_json(self) -> Json:

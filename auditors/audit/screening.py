@@ -27,6 +27,7 @@ from dpwitness.auditors.workers.engine import MechanismFailed, Phase
 from dpwitness.auditors.workers.rounds import is_builtin_mechanism
 from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.datasets.pairs import Pair
+from dpwitness.core.domains.frames import Table
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
@@ -90,7 +91,12 @@ def with_suggested_pairs(
     of the time budget, or a number of runs that follows from the number of runs of the audit.
     """
     domain = options.searched
-    if domain is None or not options.seeded or is_builtin_mechanism(runner.run):
+    if domain is None or is_builtin_mechanism(runner.run):
+        return list(pairs)
+    if isinstance(domain, Table) and domain.size is None:
+        most = domain.largest if options.seeded else domain.records
+        runner.note(f"the domain declares no size: pairs of up to {most} rows were tried")
+    if not options.seeded:
         return list(pairs)
 
     def find() -> Json:

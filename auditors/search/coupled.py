@@ -158,7 +158,7 @@ class _Drafts:
     """Random drafts of pairs of a table domain, whose values the code suggests."""
 
     def __init__(
-        self, domain: Domain, inner: Tabular, constants: Sequence[Any], rng: Generator
+        self, domain: Tabular | Table, inner: Tabular, constants: Sequence[Any], rng: Generator
     ) -> None:
         self.domain, self.inner, self.rng = domain, inner, rng
         self.styles = domain.styles if isinstance(domain, Table) else 1
@@ -191,12 +191,14 @@ class _Drafts:
             )
         if inner.labels:
             self.values.append((np.empty(0), np.array(sorted(set(inner.labels)))))
-        self.fixed = inner.relation != "add-remove"
+        self.replaced = inner.relation != "add-remove"  # whether a row changes, or is added
         most = inner.size - 1
+        if isinstance(domain, Table):
+            most += domain.largest - domain.records
         sizes = {n + step for n in numbers if n == int(n) for step in (-2, -1, 0)}
         self.sizes = (
             [most]
-            if self.fixed
+            if domain.fixes_size
             else sorted({int(n) for n in (*_SIZES, *sizes, most) if 0 <= n <= most})
         )
         self.multiplicities = [1, 1, 2, 3, *(int(n) for n in sizes if 0 < n <= most)]
@@ -206,15 +208,11 @@ class _Drafts:
         """Return the pair of a draft; None if it is not a pair of the domain."""
         inner, crowd = self.inner, draft.crowd
         place: Callable[[int], int] = lambda count: min(draft.at, count)  # noqa: E731
-        base = insert_record(crowd, draft.before, place) if self.fixed else crowd
-        pair = inner.pair(
-            inner.dataset(base),
-            inner.dataset(insert_record(crowd, draft.after, place)),
-            "found by coupled runs",
-        )
-        if pair is None or not isinstance(self.domain, Table):
-            return pair
-        return self.domain.as_frames(pair, draft.style)
+        base = insert_record(crowd, draft.before, place) if self.replaced else crowd
+        more, why = insert_record(crowd, draft.after, place), "found by coupled runs"
+        if isinstance(self.domain, Table):
+            return self.domain.as_frames(base, more, why, draft.style)
+        return inner.pair(inner.dataset(base), inner.dataset(more), why)
 
     def cell(self, column: int, size: int) -> float:
         """Return a random value of a column, most often one that the code suggests."""
@@ -285,13 +283,13 @@ class _Drafts:
         if choice < 0.6 and count:
             crowd[rng.integers(count)] = draft.after if rng.random() < 0.5 else draft.before
             return replace(draft, crowd=crowd)
-        if choice < 0.75 and not self.fixed:
+        if choice < 0.75 and len(self.sizes) > 1:
             size = (
                 int(rng.choice(self.sizes))
                 if rng.random() < 0.5
                 else count + int(rng.choice([-1, 1]))
             )
-            size = min(max(size, 0), max(self.sizes))
+            size = min(max(size, min(self.sizes)), max(self.sizes))
             rows = np.resize(np.arange(count), size) if count else np.zeros(size, dtype=int)
             source = crowd if count else draft.after[None]
             return replace(draft, crowd=source[rows], at=min(draft.at, size))
@@ -399,9 +397,9 @@ def coupled_pairs(
     bool
         Whether the limit of the duration ended the search.
     """
-    inner = domain.rows if isinstance(domain, Table) else domain
-    if not isinstance(inner, Tabular) or pairs < FEWEST_PAIRS:
+    if not isinstance(domain, Tabular | Table) or pairs < FEWEST_PAIRS:
         return [], False
+    inner = domain.rows if isinstance(domain, Table) else domain
     runs, end = _Coupled(stage), monotonic() + seconds
     drafts = _Drafts(domain, inner, constants, stream(stage.seed, *stage.key))
     with current_lock().seeding(), global_generators.seeded([0, 0, 0, 0]):
@@ -426,7 +424,7 @@ def coupled_pairs(
             if monotonic() > end:
                 break
         found = [
-            _simplest(runs, domain, scored.pair, scored.kind, 0.9 * scored.size)
+            _simplest(runs, domain, scored.pair, scored.kind, 0.9 * scored.size, end + seconds / 4)
             for scored in _suggestions(runs, best, least)
         ]
         return found, monotonic() > end
@@ -445,14 +443,16 @@ def _suggestions(runs: _Coupled, best: _Best, least: dict[int, float]) -> list[_
     return found[:_SUGGESTED]
 
 
-def _simplest(runs: _Coupled, domain: Domain, pair: Pair, kind: int, least: float) -> Pair:
-    """Return the simplest pair that is reached from `pair` and whose difference is at least
-    `least`.
+def _simplest(
+    runs: _Coupled, domain: Domain, pair: Pair, kind: int, least: float, until: float
+) -> Pair:
+    """Return the simplest pair that is reached from `pair` in the time, and whose difference is at
+    least `least`.
     """
     end = runs.runs + _SHRINKING_RUNS
     return shrunk(
         pair,
         domain.simpler,
         lambda simpler: runs.typical(simpler, kind) >= least,
-        lambda: runs.runs >= end,
+        lambda: runs.runs >= end or monotonic() > until,
     )

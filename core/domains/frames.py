@@ -43,6 +43,7 @@ from dpwitness.core.values.validation import (
 )
 
 _Row = tuple[float | None, ...]  # None where missing
+_USUAL_SIZE, _LARGEST_SIZE = 8, 200  # numbers of rows where none is declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,10 @@ class Table(Domain):
     columns : dict
         Contents of each column by name: (low, high) for floats, integers or dates, a list of texts
         for categories, or a dict with the keys low, high, categories, missing and infinite.
-    size : int
+    size : int, optional
         Largest number of rows; the exact number under ``replace-one`` without ``unit=``,
-        ``attribute`` and ``label``.
+        ``attribute`` and ``label``. By default, pairs have 8 rows, and an audit searches other
+        numbers up to 200.
     user : str, optional
         Column that identifies the user of a row. Missing values are not allowed there. Without
         `relation`, neighbors then differ in all rows of one user (``add-remove:unit=USER``).
@@ -79,7 +81,7 @@ class Table(Domain):
     """
 
     columns: Mapping[str, Any]
-    size: int = 8
+    size: int | None = None
     user: str | None = None
     relation: str = ""
     per_user: int = 4
@@ -90,7 +92,9 @@ class Table(Domain):
 
     def __post_init__(self) -> None:
         owner = type(self).__name__
-        require(self).integer("size", most=MAX_ENTRIES).one_of("frame", list(FRAMES))
+        require(self).one_of("frame", list(FRAMES))
+        if self.size is not None:
+            require(self).integer("size", most=MAX_ENTRIES)
         require_integer("per_user", self.per_user, owner)
         for name in ("user", "time"):
             require_type(
@@ -107,7 +111,7 @@ class Table(Domain):
                 f"user's, got {self.time!r}"
             )
         given = [column(name, held, owner) for name, held in self.columns.items()]
-        ends = (0.0, float(self.size + self.per_user))
+        ends = (0.0, float(self.largest + self.per_user))
         number = [
             Column(name, "integer", *ends)
             for name in (self.user, self.time)
@@ -124,9 +128,10 @@ class Table(Domain):
         flags = [len(self.data_columns) + i for i in range(len(self._special_columns))]
         names = [i for i, spec in enumerate(self.data_columns) if spec.kind == "category"]
         copies = self._copy_counts[0]
-        if self.size < copies:
+        if self.largest < copies:
             raise InvalidArgument(
-                f"{owner}: size must be at least the {copies} rows that may differ, got {self.size}"
+                f"{owner}: size must be at least the {copies} rows that may differ, got "
+                f"{self.largest}"
             )
         most = self._max_rows(owner, parsed, copies)
         features = [(spec.low, spec.high) for spec in self.data_columns]
@@ -146,11 +151,12 @@ class Table(Domain):
         object.__setattr__(self, "rows", rows)
 
     def _max_rows(self, owner: str, parsed: ParsedRelation, copies: int) -> int:
-        """Return the largest number of rows of a dataset, given the number of users that the user
-        column can name.
+        """Return the number of rows of the largest datasets of a catalog, given the number of users
+        that the user column can name.
         """
+        size = self.records
         if self.user is None:
-            return self.size
+            return size
         users = next(spec for spec in self.held if spec.name == self.user)
         if users.missing:
             raise InvalidArgument(
@@ -158,12 +164,12 @@ class Table(Domain):
                 "False, got True"
             )
         if parsed.unit:
-            return min(self.size, (users.count - 1) * self.per_user + copies)
-        most = min(self.size, users.count * self.per_user)
-        if most < self.size and parsed.name in ("replace-one", "attribute", "label"):
+            return min(size, (users.count - 1) * self.per_user + copies)
+        most = min(size, users.count * self.per_user)
+        if most < size and parsed.name in ("replace-one", "attribute", "label"):
             raise InvalidArgument(
                 f"{owner}: size must be at most {most}, for {users.count} users of "
-                f"{self.per_user} rows each, got {self.size}; "
+                f"{self.per_user} rows each, got {size}; "
                 f"raise per_user or name more users"
             )
         return most
@@ -212,6 +218,17 @@ class Table(Domain):
         return parsed
 
     @property
+    def largest(self) -> int:
+        """Return the largest number of rows."""
+        return self.size or _LARGEST_SIZE
+
+    @property
+    def fixes_size(self) -> bool:
+        """Return whether all datasets have the same number of rows."""
+        whole = not self._parsed.unit and self._parsed.name in ("replace-one", "attribute", "label")
+        return self.size is not None and whole
+
+    @property
     def data_columns(self) -> list[Column]:
         """Return the columns of a record: all but the user and the time."""
         return [spec for spec in self.held if spec.name not in (self.user, self.time)]
@@ -258,10 +275,9 @@ class Table(Domain):
                 "its index holds values other than row numbers, which are not a column of the "
                 "domain: call reset_index()"
             )
-        count, parsed = len(next(iter(found.values()), ())), self._parsed
-        fixed = not parsed.unit and parsed.name in ("replace-one", "attribute", "label")
-        if not sized(count, self.size, "replace-one" if fixed else "add-remove"):
-            return f"it has {count} rows, expected {self.size}"
+        count = len(next(iter(found.values()), ()))
+        if not sized(count, self.largest, "replace-one" if self.fixes_size else "add-remove"):
+            return f"it has {count} rows, expected {self.largest}"
         return self._row_problem(found)
 
     def _row_problem(self, found: dict[Any, list[Any]]) -> str:
@@ -299,8 +315,7 @@ class Table(Domain):
         """
         for turn, pair in enumerate(self.rows.catalogue()):
             yield from (
-                self.as_frames(pair, style)
-                for style in (range(self.styles) if turn < 3 else [turn])
+                self._framed(pair, style) for style in (range(self.styles) if turn < 3 else [turn])
             )
 
     @property
@@ -311,19 +326,23 @@ class Table(Domain):
             copies[0] > 1 and any(spec.kind == "category" for spec in self.data_columns)
         )
 
-    def as_frames(self, pair: Pair | None, style: int = 0) -> Pair | None:
-        """Return a pair of `Rows` converted to frames in the given style; None if the result does
+    def _framed(self, pair: Pair | None, style: int) -> Pair | None:
+        """Return a pair of `Rows` converted to frames; None without a pair, and if the result does
         not belong to the domain.
         """
-        if pair is None:
-            return None
+        return None if pair is None else self.as_frames(pair.d0, pair.d1, pair.why, style)
+
+    def as_frames(self, d0: Any, d1: Any, why: str, style: int) -> Pair | None:
+        """Return the pair of two tables of encoded rows, converted to frames in the given style;
+        None if the result does not belong to the domain.
+        """
         parsed, counts = self._parsed, self._copy_counts
         copies, spread = (
             [*counts, counts[0]][style % self.styles],
             style % self.styles >= len(counts),
         )
         shorter, longer = sorted(
-            (np.asarray(pair.d0, dtype=float), np.asarray(pair.d1, dtype=float)), key=len
+            (np.asarray(d0, dtype=float), np.asarray(d1, dtype=float)), key=len
         )
         at = changed_row_index(longer, shorter)
         crowd, after = np.delete(longer, at, axis=0), self._repeated_row(longer[at], copies, spread)
@@ -361,7 +380,7 @@ class Table(Domain):
             if copies > 1
             else ""
         )
-        return self.pair(sides[0], sides[1], pair.why + many)
+        return self.pair(sides[0], sides[1], why + many)
 
     def _assigned_users(self, crowd: int, parsed: ParsedRelation, many: bool) -> Any:
         """Return the users of the other rows, as many as possible or few, counted from 1; 0 is the
@@ -444,15 +463,15 @@ class Table(Domain):
 
     def shape(self, rng: Generator, turn: int) -> SearchSpace:
         inner = self.rows.shape(rng, turn)
-        return SearchSpace(inner.size, lambda z: self.as_frames(inner.decode(z), turn))
+        return SearchSpace(inner.size, lambda z: self._framed(inner.decode(z), turn))
 
     def simplifications(self, pair: Pair) -> Iterator[Pair | None]:
-        """Yield pairs without common rows where the number of rows may change, with common rows set
-        to zero, or with fewer digits.
+        """Yield pairs without common rows where the number of rows may change, many at once first,
+        with common rows set to zero, or with fewer digits.
         """
         sides = [self._rows_as_numbers(side) for side in (pair.d0, pair.d1)]
         both = Counter(sides[0]) & Counter(sides[1])
-        removed = [both, *(Counter([row]) for row in both if both.total() > 1)]
+        removed = [both, *_parts(list(both.elements()))]
         candidates = [
             *([without(rows, some, tuple) for rows in sides] for some in removed),
             [
@@ -502,7 +521,7 @@ class Table(Domain):
 
     @property
     def records(self) -> int:
-        return self.size
+        return self.size or max(_USUAL_SIZE, self._copy_counts[0])
 
     @property
     def has_integers(self) -> bool:
@@ -511,6 +530,16 @@ class Table(Domain):
     @property
     def unordered(self) -> bool:
         return self.rows.unordered
+
+
+def _parts(rows: list[_Row]) -> Iterator[Counter[_Row]]:
+    """Yield halves of the rows, quarters, and so on, down to each different row."""
+    size = len(rows) // 2
+    while size > 1:
+        yield from (Counter(rows[at : at + size]) for at in range(0, len(rows), size))
+        size //= 2
+    if len(rows) > 1:
+        yield from (Counter([row]) for row in dict.fromkeys(rows))
 
 
 class _FrameSampler(Draws[Table]):
@@ -522,7 +551,9 @@ class _FrameSampler(Draws[Table]):
 
     def random_pair(self, turn: int, corners: bool) -> Pair | None:
         pair = self._inner.random_pair(turn, corners)
-        return pair and self.domain.as_frames(pair, next(self._turn))
+        if pair is None:
+            return None
+        return self.domain.as_frames(pair.d0, pair.d1, pair.why, next(self._turn))
 
     def moves(self) -> RandomSteps | None:
         moves = self._inner.moves()
@@ -544,7 +575,10 @@ class _FrameMoves(RandomSteps):
         if inner is None:
             return 0, None
         part, found = self._moves.step(inner)
-        return part, self._domain.as_frames(found, self._domain.styles)
+        if found is None:
+            return part, None
+        domain = self._domain
+        return part, domain.as_frames(found.d0, found.d1, found.why, domain.styles)
 
     def learn(self, part: int, before: float, after: float) -> None:
         self._moves.learn(part, before, after)

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
 
 
+_FEW = (1, 2, 0, 3)  # numbers of other records of small random datasets
+
+
 class Tabular(Domain):
     """Base of the domains whose datasets are records with the same columns: features, and a label
     if `labels` is not empty.
@@ -78,6 +81,11 @@ class Tabular(Domain):
     def dataset(self, table: FloatArray) -> FloatArray:
         """Return the dataset of a table with one record per row, by default the table."""
         return table
+
+    @property
+    def fixes_size(self) -> bool:
+        """Return whether all datasets have the same number of records."""
+        return self.relation != "add-remove"
 
     @property
     def has_integers(self) -> bool:
@@ -114,7 +122,7 @@ class TableSampler(Draws[Tabular]):
         ]
         change = possible[turn % len(possible)] if possible else 1
         at, place = PLACES[turn % 3]
-        crowd = self.rows(domain.size - 1, corners)
+        crowd = self.rows(self._others(turn), corners)
         before = self.rows(1, change != 3)[0]
         before[:k] = np.where(np.isnan(before[:k]), self.columns[:, 1], before[:k])
         after = before.copy()
@@ -123,15 +131,24 @@ class TableSampler(Draws[Tabular]):
         if change in (1, 2, 3):
             for column in range(k) if change != 3 else [int(rng.choice(movable))]:
                 before[column], after[column] = self._opposite_values(
-                    column, before[column], place(domain.size - 1)
+                    column, before[column], place(len(crowd))
                 )
         others = "at random corners" if corners else "from the interior"
+        others += f", {len(crowd) + 1} records" if len(crowd) < domain.size - 1 else ""
         base = crowd if domain.relation == "add-remove" else insert_record(crowd, before, place)
         return self.paired(
             base,
             insert_record(crowd, after, place),
             f"drawn {turn}: {CHANGES[change]}, {at} among others {others}",
         )
+
+    def _others(self, turn: int) -> int:
+        """Return the number of records that do not change: few on every fourth turn, if the number
+        is private.
+        """
+        most = self.domain.size - 1
+        few = self.domain.relation == "add-remove" and turn % 4 == 3
+        return min(most, _FEW[turn // 4 % len(_FEW)]) if few else most
 
     def renumbered(self, pair: Pair | None) -> Pair | None:
         """Return the pair with its categories randomly renumbered; the categories of the changed

@@ -3,6 +3,7 @@ none, and a choice is the same in each run.
 """
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -45,8 +46,17 @@ def count_of_seven(rows):
     return len(rows) + 4 * (len(rows) == 7)
 
 
+def above_a_threshold(rows):
+    cities = Counter(row["city"] for row in rows)
+    return len(rows) + 4 * any(count >= 12 for count in cities.values())
+
+
+OF_ANY_SIZE = domains.Table(
+    {"age": (0, 110), "city": ["Oslo", "Bergen"]}, relation="add-remove", frame="records"
+)
 FAULTS = {"literals": (two_literals, PEOPLE), "equal values": (three_equal, SHARES),
-          "a scaled value": (scaled, SHARES), "number of rows": (count_of_seven, PEOPLE)}  # fmt: skip
+          "a scaled value": (scaled, SHARES), "number of rows": (count_of_seven, PEOPLE),
+          "more rows than usual": (above_a_threshold, OF_ANY_SIZE)}  # fmt: skip
 
 
 @pytest.mark.slow_cases("literals", "equal values")
@@ -57,6 +67,13 @@ def test_a_fault_on_few_datasets_is_found_from_the_domain(name):
     assert found.pair.why == "found by coupled runs"
     without = audit(*FAULTS[name], pair=pairs_for(FAULTS[name][1]))
     assert without.verdict.value == "NOT_REFUTED"
+
+
+def test_a_result_says_which_sizes_were_tried():
+    found = audit(above_a_threshold, OF_ANY_SIZE)
+    assert any("pairs of up to 200 rows were tried" in note for note in found.notes)
+    assert max(len(found.pair.d0), len(found.pair.d1)) == 12  # the pair is shrunk
+    assert not any("no size" in note for note in audit(len, PEOPLE, trials=2_000).notes)
 
 
 @pytest.mark.slow

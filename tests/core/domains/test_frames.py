@@ -15,7 +15,16 @@ from dpwitness.auditors.search.shrinking import shrunk
 from dpwitness.core.datasets.relations import parse_relation
 from dpwitness.core.values.dataframe_backends import from_parts, to_parts
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
-from dpwitness.mechanisms import Events, Graph, InvalidArgument, Pair, Relation, Table, Texts
+from dpwitness.mechanisms import (
+    Events,
+    Graph,
+    InvalidArgument,
+    Pair,
+    Records,
+    Relation,
+    Table,
+    Texts,
+)
 
 pd, pl, pa, nx = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow", "networkx"))
 
@@ -489,3 +498,18 @@ def test_nothing_is_imported_and_what_is_missing_names_its_extra():
         "Table: pandas is not installed: pip install 'dpwitness[frames]'",
         "Graph: networkx is not installed: pip install 'dpwitness[graphs]'",
     ]
+
+
+def test_a_table_without_a_size_has_up_to_200_rows():
+    table = Table({"x": (0.0, 1.0)}, frame="dict")
+    rows = {count: {"x": np.full(count, 0.5)} for count in (1, 8, 200, 201)}
+    assert [table.contains(each) for each in rows.values()] == [True, True, True, False]
+    fixed = Table({"x": (0.0, 1.0)}, frame="dict", size=8)
+    assert [fixed.contains(each) for each in rows.values()] == [False, True, False, False]
+    assert {len(pair.d1["x"]) for pair in table.catalogue() if pair is not None} == {8}
+
+
+def test_random_pairs_of_a_private_number_of_records_are_small_too():
+    records = Records(9, relation="add-remove")
+    draw = records.draws(np.random.default_rng(0))
+    assert {len(draw(turn).d1) for turn in range(16)} == {1, 2, 3, 4, 9}
