@@ -119,8 +119,7 @@ def what_to_do(entry: Entry) -> str:
     if violated_in_bits(result):
         return (
             "round the outputs to a grid, or draw discrete noise, before release: no "
-            "violation was found in their values, but their "
-            "low bits violate the claim."
+            "violation was found in their values, but float rounding tells the datasets apart."
         )
     if found == Verdict.NOT_REFUTED.value:
         return (

@@ -88,7 +88,7 @@ def answer(entries: Sequence[Entry]) -> list[str]:
     leaky = [entry for entry in entries if violated_in_bits(entry.result)]
     if leaky:
         lines[-1] += (
-            " Apart from these, the low bits of the outputs break the claim in "
+            " Apart from these, float rounding tells the datasets apart in "
             f"{len(leaky)}: {_join_names(leaky)}."
         )
     worst = max(broken, key=lambda entry: _ratio(entry.result) or 0.0, default=None)
@@ -230,7 +230,13 @@ def columns(entries: Sequence[Entry]) -> list[Column]:
         ),
         Column(
             "low bits",
-            lambda e: verdict(bits["verdict"]) if (bits := e.result.get("bit_level")) else "-",
+            lambda e: (
+                "distinguishable"
+                if violated_in_bits(e.result)
+                else verdict(bits["verdict"])
+                if (bits := e.result.get("bit_level"))
+                else "-"
+            ),
         ),
         Column("cost", lambda e: cost(e.result), lambda e: number(e.result.get("trials"))),
     ]

@@ -106,7 +106,7 @@ def test_a_violation_in_the_low_bits_is_told_apart(tmp_path):
     text = write_report([leaky], tmp_path, title="t", plots=False).read_text()
     assert "**No violation found in 1 audit.**" in text
     assert (
-        "the low bits of the outputs break the claim in 1: `laplace`" in text
+        "float rounding tells the datasets apart in 1: `laplace`" in text
         and "epsilon > 6.21" in text
     )
     assert (
