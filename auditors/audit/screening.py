@@ -91,12 +91,13 @@ def with_suggested_pairs(
     of the time budget, or a number of runs that follows from the number of runs of the audit.
     """
     domain = options.searched
-    if domain is None or is_builtin_mechanism(runner.run):
+    if domain is None:
         return list(pairs)
+    coupled = options.seeded and not is_builtin_mechanism(runner.run)
     if isinstance(domain, Table) and domain.size is None:
-        most = domain.largest if options.seeded else domain.records
+        most = domain.largest if coupled else domain.records
         runner.note(f"the domain declares no size: pairs of up to {most} rows were tried")
-    if not options.seeded:
+    if not coupled:
         return list(pairs)
 
     def find() -> Json:

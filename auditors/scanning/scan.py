@@ -18,7 +18,13 @@ from typing import Any
 from dpwitness.auditors.audit.audit import audit
 from dpwitness.auditors.audit.result import AuditResult
 from dpwitness.auditors.scanning.calls import Script, calls_of
-from dpwitness.auditors.scanning.noise_map import NoiseMap, import_root, noise_map, python_files
+from dpwitness.auditors.scanning.noise_map import (
+    Function,
+    NoiseMap,
+    import_root,
+    noise_map,
+    python_files,
+)
 from dpwitness.auditors.scanning.proposals import Proposal, mechanisms, propose
 from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.verdicts import Verdict
@@ -142,18 +148,18 @@ def interpreter_path(python: str | None) -> str | None:
     return found
 
 
-def located(what: str, python: str | None = None) -> tuple[list[Path], str]:
-    """Return the files or folders of a path or installed package, and the function that is named
-    after a colon, or "".
+def located(what: str, python: str | None = None) -> list[Path]:
+    """Return the files or folders of a path or installed package; a function after a colon does not
+    count.
 
     Raises
     ------
     InvalidArgument
         If there is no such path or package.
     """
-    place, _, function = what.partition(":")
+    place = what.partition(":")[0]
     if Path(place).exists():
-        return [Path(place).resolve()], function
+        return [Path(place).resolve()]
     if re.fullmatch(r"[\w.-]+", place) is None:
         raise InvalidArgument(f"scan needs a file, a folder or a package, got {what!r}")
     command = [python or sys.executable, "-c", _LOCATE, place]
@@ -164,7 +170,7 @@ def located(what: str, python: str | None = None) -> tuple[list[Path], str]:
             f"scan needs a file, a folder or a package, got {place!r}: no module or distribution "
             f"of this name is installed in {python or sys.executable}"
         )
-    return [Path(each).resolve() for each in found], function
+    return [Path(each).resolve() for each in found]
 
 
 def mapped(places: Sequence[Path]) -> tuple[NoiseMap, Path]:
@@ -172,6 +178,28 @@ def mapped(places: Sequence[Path]) -> tuple[NoiseMap, Path]:
     root = import_root(places[0])
     files = [file for place in places for file in python_files(place) if file.is_relative_to(root)]
     return noise_map(root, files), root
+
+
+def named(found: NoiseMap, what: str) -> list[Function]:
+    """Return the function that `what` names after a colon; without one, all that may be mechanisms.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is no such function, or it reaches no place that draws noise.
+    """
+    place, _, name = what.partition(":")
+    functions = [f for f in mechanisms(found) if not name or f.path.endswith(f".{name}")]
+    if name and not functions:
+        functions = [f for f in found.functions.values() if f.path.endswith(f".{name}")]
+    if name and not functions:
+        raise InvalidArgument(f"scan: {place} has no function {name!r}")
+    if name and not any(found.reached[each.path] for each in functions):
+        raise InvalidArgument(
+            f"scan: {name} must reach a place that draws noise, got a function whose source names "
+            "none: audit it with a target file"
+        )
+    return functions
 
 
 def scanned(
@@ -204,18 +232,8 @@ def scanned(
     kept : sequence of dict
         Calls that `pytest --dp-discover` has written.
     """
-    places, name = located(what, python)
-    found, root = mapped(places)
-    functions = [f for f in mechanisms(found) if not name or f.path.endswith(f".{name}")]
-    if name and not functions:
-        functions = [f for f in found.functions.values() if f.path.endswith(f".{name}")]
-    if name and not functions:
-        raise InvalidArgument(f"scan: {what.partition(':')[0]} has no function {name!r}")
-    if name and not any(found.reached[each.path] for each in functions):
-        raise InvalidArgument(
-            f"scan: {name} must reach a place that draws noise, got a function whose source names "
-            "none: audit it with a target file"
-        )
+    found, root = mapped(located(what, python))
+    functions = named(found, what)
     slot = Script(python, str(folder), round(memory * 2**30))
     absolute = [[os.path.abspath(each) for each in paths] for paths in (tests, scripts)]
     calls, remarks = calls_of(

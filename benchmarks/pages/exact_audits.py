@@ -227,7 +227,7 @@ def uncovered(adapter: str, python: str, library: str) -> Json:
     """Return the number of public names of a library, and those that no target file of its adapter
     folder mentions.
     """
-    found = mapped(located(library, python)[0])[0]
+    found = mapped(located(library, python))[0]
     functions = [each for each in found.functions.values() if each.is_public and not each.owner]
     public = {each.name for each in functions} | {
         name.rpartition(".")[2] for name in found.constructors if "._" not in name

@@ -31,7 +31,7 @@ from dpwitness.terminal import (
 )
 
 if TYPE_CHECKING:
-    from dpwitness.auditors.scanning.noise_map import NoiseMap
+    from dpwitness.auditors.scanning.noise_map import Function, NoiseMap, Site
     from dpwitness.auditors.scanning.scan import Outcome, Scanned
 
 _SECONDS = 120.0
@@ -96,15 +96,23 @@ def run(args: argparse.Namespace) -> int:
     """Run ``dpwitness scan`` and return the exit code: 3 for a suspect or if nothing was audited, 0
     otherwise.
     """
-    from dpwitness.auditors.scanning.scan import audits, interpreter_path, located, mapped, scanned
+    from dpwitness.auditors.scanning.scan import (
+        audits,
+        interpreter_path,
+        located,
+        mapped,
+        named,
+        scanned,
+    )
     from dpwitness.auditors.workers.clocks import read_clock
     from dpwitness.mechanisms.wrappers.programs.confinement import described
     from dpwitness.reports.audit.report import check_writable
 
     python = interpreter_path(args.python)
     if args.dry_run:
-        found, root = mapped(located(args.what, python)[0])
-        return _print_map(args, found, root)
+        found, root = mapped(located(args.what, python))
+        reach = named(found, args.what) if ":" in args.what else found.public()
+        return _print_map(args, found, root, reach)
     stem = re.sub(r"\W+", "_", Path(args.what.rstrip("/")).name.removesuffix(".py")).strip("_")
     args.report = args.report or f"out/scan-{stem or 'scan'}"
     file = Path(args.report) / f"{stem or 'scan'}_targets.py"
@@ -147,12 +155,19 @@ def _kept(file: str | None) -> list[Json]:
     return [_CALL(call, f"--calls: calls[{i}]") for i, call in enumerate(found["calls"])]
 
 
-def _print_map(args: argparse.Namespace, found: NoiseMap, root: Path) -> int:
-    """Print each place where noise is drawn, and the public functions that reach it."""
-    reaching: dict[object, list[str]] = {site: [] for site in found.sites}
-    for function in found.public():
+def _print_map(
+    args: argparse.Namespace, found: NoiseMap, root: Path, functions: Sequence[Function]
+) -> int:
+    """Print each place where noise is drawn, and the functions that reach it: only what these reach
+    if one was named.
+    """
+    reaching: dict[Site, list[str]] = {site: [] for site in found.sites}
+    for function in functions:
         for site in found.reached[function.path]:
             reaching[site].append(function.path)
+    of_one = ":" in args.what
+    if of_one:
+        reaching = {site: paths for site, paths in reaching.items() if paths}
     rows: list[Json] = [
         {
             "file": str(site.file.relative_to(root)),
@@ -163,7 +178,7 @@ def _print_map(args: argparse.Namespace, found: NoiseMap, root: Path) -> int:
             "function": site.function,
             "reached by": reaching[site],
         }
-        for site in found.sites
+        for site in reaching
     ]
     if args.json:
         print_json(rows)
@@ -177,7 +192,10 @@ def _print_map(args: argparse.Namespace, found: NoiseMap, root: Path) -> int:
         print(plain(f"    in {row['function']}; reached by {names or 'no public function'}"))
     for remark in found.remarks:
         print(plain(f"note: {remark}"))
-    print(f"{len(rows)} places draw noise; {len(found.public())} public functions reach them")
+    print(
+        f"{len(rows)} places draw noise; {len(functions)} {'' if of_one else 'public '}"
+        "functions reach them"
+    )
     return OK
 
 

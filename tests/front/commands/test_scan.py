@@ -77,6 +77,13 @@ def test_a_dry_run_lists_where_noise_is_drawn_and_writes_nothing(folder, capsys)
     assert not (folder / "out").exists()
 
 
+def test_a_dry_run_of_one_function_lists_what_it_reaches(capsys):
+    assert main(["scan", f"{SHOP / 'shop'}:order_counts", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "stats.py:31" in out and "1 places draw noise; 1 functions reach them" in out
+    assert main(["scan", f"{SHOP / 'shop'}:nothing", "--dry-run"]) == 2
+
+
 @pytest.mark.slow
 def test_the_shop_of_the_guide(folder, capsys):
     tests = str(SHOP / "tests")
