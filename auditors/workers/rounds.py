@@ -70,10 +70,14 @@ _IMMUTABLE = (float, int, bool, str, bytes, type(None))  # immutable items
 
 def is_builtin_mechanism(run: Run) -> bool:
     """Return whether `run` is the method of a dpwitness mechanism, which draws only from `rng` and
-    returns new arrays.
+    returns new arrays; not if it calls a function of the user.
     """
     owner = getattr(run, "__self__", None)
-    return type(owner).__module__.startswith("dpwitness.") and not isinstance(owner, Isolated)
+    return (
+        type(owner).__module__.startswith("dpwitness.")
+        and not isinstance(owner, Isolated)
+        and not getattr(owner, "calls_user", False)
+    )
 
 
 def batch(run: Run, dataset: Any, size: int, rng: Generator) -> Outputs | None:

@@ -152,6 +152,13 @@ class GradientSteps:
         require_callable("update", self.update, "GradientSteps", arguments=2, optional=True)
 
     @property
+    def calls_user(self) -> bool:
+        """Return whether the outputs come from a function of the user, which may draw from global
+        generators or keep what it returns.
+        """
+        return self.update is not None
+
+    @property
     def claim(self) -> ApproxDP:
         """Return the claim by privacy accounting: exact for one step, by privacy-loss distributions
         for several.

@@ -416,3 +416,16 @@ def test_adversarial_pairs_are_long_in_parts_and_everywhere():
     parts = {tuple(np.flatnonzero(pair.d1[-1])) for pair in pairs}
     assert parts == {(0, 1, 2, 3, 4), (0,), (4,), (0, 1, 2), (3, 4)} and len(pairs) == 10
     assert len(GradientSteps(noise_multiplier=1.0).adversarial_pairs()) == 2
+
+
+def test_an_update_that_draws_from_global_generators_is_seeded():
+    """Its counts are reproducible, as those of any function of a user."""
+
+    def update(gradients, rng):  # forgets to clip
+        sampled = gradients[np.random.random(len(gradients)) < 0.5]  # noqa: NPY002
+        return sampled.sum(axis=0) + np.random.normal(size=1)  # noqa: NPY002
+
+    step = GradientSteps(noise_multiplier=1.0, sampling_probability=0.5, delta=1e-2, update=update)
+    options = {"pair": step.worst_pair(), "trials": 4_000, "seed": 1, "bits": False}
+    first, again = (dpw.audit(step, causes=False, **options) for _ in range(2))
+    assert first.verdict.value == "VIOLATED" and first.tally == again.tally
