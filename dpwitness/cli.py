@@ -28,7 +28,9 @@ from dpwitness.commands import (
     watch,
 )
 from dpwitness.commands.options import COLOR, add_options
+from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.option_values import init_example
+from dpwitness.option_values.project_file import apply_project_defaults
 from dpwitness.terminal import (
     OK,
     TRACEBACK,
@@ -141,10 +143,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Parse the command line, run the command, and return the exit code."""
     parser = _parser()
     with streams():
-        command_arguments = list(sys.argv[1:] if argv is None else argv)
-        if any("\0" in text for text in command_arguments):
+        given = list(sys.argv[1:] if argv is None else argv)
+        if any("\0" in text for text in given):
             parser.error("arguments must not contain null characters")
-        args = parser.parse_args(command_arguments)
+        if given and given[0] in COMMANDS:
+            _use_project_file(parser, given[0], given[1:])
+        args = parser.parse_args(given)
     if args.version:
         from importlib.metadata import version
 
@@ -156,6 +160,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     with handled_signals():
         code = guarded(args.command, lambda: _run(args))
         return finish(code) if argv is None else code
+
+
+def _use_project_file(parser: argparse.ArgumentParser, name: str, given: list[str]) -> None:
+    """Give a command the defaults of the project's ``pyproject.toml``, and say which."""
+    commands = next(
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    command = commands.choices[name]
+    try:
+        told = apply_project_defaults(command, given)
+    except InvalidArgument as error:
+        command.error(str(error))
+    if told and not {"-q", "--quiet", "-h", "--help"} & {*given}:
+        print(f"defaults of pyproject.toml: {', '.join(told)}", file=sys.stderr)
 
 
 def _print(text: str, code: int) -> int:

@@ -1,0 +1,56 @@
+"""Defaults of options from the project's ``pyproject.toml``."""
+
+import pytest
+
+from dpwitness.cli import main
+
+AUDIT = ["audit", "mine.py:noisy", "--d0", "[0]", "--d1", "[1]"]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A function that writes the table; the working folder is below the project's."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "mine.py").write_text(
+        "def noisy(data, size, rng):\n    return data.sum() + rng.laplace(0.0, 0.4, size)\n"
+    )
+    monkeypatch.chdir(tmp_path / "src")
+    return lambda text: (tmp_path / "pyproject.toml").write_text(f"[tool.dpwitness]\n{text}\n")
+
+
+def test_a_project_has_a_claim_and_a_confidence(project, capsys):
+    project('claim = "pure:1"\nconfidence = 0.999\nbaseline = "none.json"')
+    options = ["--trials", "2000", "--seed", "1"]
+    assert main(["plan", "--claim", "pure:2", "--find", "3"]) == 0
+    assert "--claim" not in capsys.readouterr().err
+    project('claim = "pure:1"\nconfidence = 0.999')
+    assert main([*AUDIT, *options]) == 1
+    printed = capsys.readouterr()
+    assert "against the claim pure:1 (confidence 0.999)" in printed.out
+    assert "defaults of pyproject.toml: --claim pure:1, --confidence 0.999" in printed.err
+    assert main([*AUDIT, *options, "--confidence", "0.9", "--quiet"]) == 1
+    printed = capsys.readouterr()
+    assert "confidence 0.9)" in printed.out and "pyproject" not in printed.err
+
+
+def test_an_option_that_excludes_the_default_counts(project, capsys):
+    project("seconds = 1000")
+    assert main([*AUDIT, "--claim", "pure:1", "--trials", "1500"]) == 1
+    assert "seconds" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("confidenc = 0.9", "keys of [tool.dpwitness] must be among claim, confidence, seconds, "),
+        ("confidence = 3", "confidence must lie in (0, 1), got 3"),
+        ("confidence = [1]", "confidence must be a text or a number, got [1]"),
+        ("targets = 'mine.py'", "targets must be a list of texts, got 'mine.py'"),
+        ("claim = ", "must be a TOML file"),
+    ],
+)
+def test_a_wrong_table_is_refused_before_any_run(project, capsys, text, message):
+    project(text)
+    with pytest.raises(SystemExit) as ended:
+        main(AUDIT)
+    assert ended.value.code == 2 and message in capsys.readouterr().err
