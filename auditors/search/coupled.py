@@ -45,6 +45,7 @@ _SHRINKING_RUNS = 400
 _SPREAD_RUNS = 24  # runs on a dataset that give the spread of each number
 # A suggested pair moves a number by this factor further than every pair of the catalog.
 _FURTHER = 1.3
+_LARGE = 40  # numbers of rows beyond it are drawn less often
 _SIZES = (0, 1, 2, 3, 7, 40, 200)
 _BOUNDARIES = sorted(
     {0, 1, -1, 10, 100, 1000, 10_000}
@@ -201,6 +202,9 @@ class _Drafts:
             if domain.fixes_size
             else sorted({int(n) for n in (*_SIZES, *sizes, most) if 0 <= n <= most})
         )
+        # large datasets take long to build: a few of them show what many show
+        likely = 1 / (1 + np.array(self.sizes) / _LARGE)
+        self.likely = likely / likely.sum()
         self.multiplicities = [1, 1, 2, 3, *(int(n) for n in sizes if 0 < n <= most)]
         self.totals = [n for n in numbers if n > 0]
 
@@ -237,7 +241,7 @@ class _Drafts:
     def draft(self) -> _Draft:
         """Return a random draft."""
         rng = self.rng
-        count = int(rng.choice(self.sizes))
+        count = self.size()
         after = self.row(count)
         before = self.row(count) if rng.random() < 0.3 else self.redrawn(after, count)
         kind = rng.random()
@@ -256,6 +260,10 @@ class _Drafts:
             copies = min(count, int(rng.choice(self.multiplicities)))
             crowd[rng.permutation(count)[:copies]] = after
         return _Draft(crowd, before, after, int(rng.integers(count + 1)), self.style())
+
+    def size(self) -> int:
+        """Return a random number of other rows."""
+        return int(self.rng.choice(self.sizes, p=self.likely))
 
     def style(self) -> int:
         return int(self.rng.integers(2 * self.styles))
@@ -284,11 +292,7 @@ class _Drafts:
             crowd[rng.integers(count)] = draft.after if rng.random() < 0.5 else draft.before
             return replace(draft, crowd=crowd)
         if choice < 0.75 and len(self.sizes) > 1:
-            size = (
-                int(rng.choice(self.sizes))
-                if rng.random() < 0.5
-                else count + int(rng.choice([-1, 1]))
-            )
+            size = self.size() if rng.random() < 0.5 else count + int(rng.choice([-1, 1]))
             size = min(max(size, min(self.sizes)), max(self.sizes))
             rows = np.resize(np.arange(count), size) if count else np.zeros(size, dtype=int)
             source = crowd if count else draft.after[None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -38,13 +37,13 @@ def shrunk(
     >>> shrunk(40, lambda n: iter([n // 2, n - 1]), lambda n: n >= 7, lambda: False)
     7
     """
-    rejected = 0
     while not over():
-        candidate = next(islice(simpler(found), rejected, None), None)
-        if candidate is None:
-            break
-        if keeps(candidate):
-            found, rejected = candidate, 0
+        for candidate in simpler(found):
+            if over():
+                return found
+            if keeps(candidate):
+                found = candidate
+                break
         else:
-            rejected += 1
+            return found
     return found

@@ -471,23 +471,20 @@ class Table(Domain):
         """
         sides = [self._rows_as_numbers(side) for side in (pair.d0, pair.d1)]
         both = Counter(sides[0]) & Counter(sides[1])
-        removed = [both, *_parts(list(both.elements()))]
-        candidates = [
-            *([without(rows, some, tuple) for rows in sides] for some in removed),
-            [
+
+        def candidates() -> Iterator[list[list[_Row]]]:
+            for some in (both, *_parts(list(both.elements()))):
+                yield [without(rows, some, tuple) for rows in sides]
+            yield [
                 [self._shortened_row(row, 0) if row in both else row for row in rows]
                 for rows in sides
-            ],
-            *(
-                [[self._shortened_row(row, digits) for row in rows] for rows in sides]
-                for digits in DIGITS
-            ),
-        ]
-        for candidate in candidates:
-            if candidate != sides:
-                yield self.pair(
-                    self._frame_of(candidate[0]), self._frame_of(candidate[1]), pair.why
-                )
+            ]
+            for digits in DIGITS:
+                yield [[self._shortened_row(row, digits) for row in rows] for rows in sides]
+
+        for first, second in candidates():
+            if [first, second] != sides:
+                yield self.pair(self._frame_of(first), self._frame_of(second), pair.why)
 
     def _rows_as_numbers(self, dataset: Any) -> list[_Row]:
         """Return the rows of a dataset of the domain as tuples of numbers, None where missing."""
