@@ -75,7 +75,7 @@ def _table() -> dict[str, Any]:
         None,
     )
     if file is None:
-        return {}
+        return None, {}
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("dpwitness", {})
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError) as error:

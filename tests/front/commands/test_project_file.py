@@ -39,6 +39,13 @@ def test_an_option_that_excludes_the_default_counts(project, capsys):
     assert "seconds" not in capsys.readouterr().err
 
 
+def test_without_a_file_or_a_table_nothing_is_added(project, capsys):
+    run = [*AUDIT, "--claim", "pure:1", "--trials", "1500"]
+    assert main(run) == 1
+    project("")
+    assert main(run) == 1 and "pyproject" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
