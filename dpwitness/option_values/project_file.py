@@ -63,17 +63,11 @@ def apply_project_defaults(parser: argparse.ArgumentParser, given: Sequence[str]
     return told
 
 
-def _table() -> dict[str, Any]:
-    """Return the table of the nearest project file in the working folder or above it."""
+def _table() -> tuple[Path | None, dict[str, Any]]:
+    """Return the nearest project file in the working folder or above it, and its table."""
     folder = Path.cwd()
-    file = next(
-        (
-            each / "pyproject.toml"
-            for each in (folder, *folder.parents)
-            if (each / "pyproject.toml").is_file()
-        ),
-        None,
-    )
+    files = (each / "pyproject.toml" for each in (folder, *folder.parents))
+    file = next((each for each in files if each.is_file()), None)
     if file is None:
         return None, {}
     try:
