@@ -423,10 +423,12 @@ def test_a_large_frame_of_a_witness_is_a_file_beside_it(tmp_path):
     frame = pd.DataFrame({"x": np.arange(6_000.0) / 6_000})
     frame["who"] = [f"row {k % 7}" for k in range(6_000)]
     frame["left"] = pd.array([None, *range(5_999)], dtype="Int64")
+    frame.index = pd.Index(np.arange(6_000) + 10, name="id")
     frame.to_parquet(tmp_path / "d0.parquet")
     frame.assign(x=[1.0, *frame["x"][1:]]).to_parquet(tmp_path / "d1.parquet")
     (tmp_path / "framed.py").write_text(
         "def total(data, size, rng):\n    assert data['left'].isna().sum() == 1\n"
+        "    assert data.index[0] == 10\n"
         "    return data['x'].sum() + rng.laplace(0.0, 0.3, size)\n"
     )
     with contextlib.chdir(tmp_path):

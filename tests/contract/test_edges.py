@@ -272,6 +272,25 @@ def test_a_witness_does_not_choose_what_runs(witness, target):
         dpw.replay(_changed(witness, ("target",), {"target": target, "kwargs": {}}))
 
 
+# -- datasets that differ in what is no number
+# --------------------------------------------------------------------------------------------------
+
+
+def test_categories_of_a_row_tell_rows_apart():
+    who = [pd.Categorical(names, ["a", "b", "c"]) for names in (["a", "b"], ["c", "b"], ["c", "c"])]
+    one, two, three = (pd.DataFrame({"who": each}) for each in who)
+    assert dpw.Pair(one, two).relation == "replace-one"
+    with pytest.raises(InvalidArgument, match="2 records differ"):
+        dpw.Pair(one, three)
+
+
+def test_attributes_of_a_frame_belong_to_no_record():
+    marked = FRAME.copy()
+    marked.attrs["source"] = "another file"
+    with pytest.raises(InvalidArgument, match="attrs"):
+        dpw.Pair(FRAME, marked.assign(n=[0.0, 2.5]))
+
+
 # -- stores
 # --------------------------------------------------------------------------------------------------
 
