@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
+from dpwitness.benchmarks.twins import Arguments
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.frames import Table
 from dpwitness.core.domains.objects import Texts
@@ -23,16 +23,12 @@ from dpwitness.mechanisms.wrappers.programs.sql import Query
 from dpwitness.mechanisms.wrappers.single_runs import one_run
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """A mechanism with its claim and domain; both None where the mechanism states them."""
-
-    mechanism: Any
-    claim: str | None = None
-    domain: Domain | None = None
+def audited(mechanism: Any, claim: str | None = None, domain: Domain | None = None) -> Arguments:
+    """Return the arguments of an audit; without claim and domain, the mechanism states them."""
+    return {"mechanism": mechanism, "claim": claim, "domain": domain}
 
 
-Maker = Callable[[bool], Release]
+Maker = Callable[[bool], Arguments]
 MODULES: list[tuple[str, Maker]] = []
 _PLANS = ["basic", "family", "plus", "student"]
 _UNIFORM = "(random() + 0.5) / 18446744073709551616.0"
@@ -49,7 +45,7 @@ def module(kind: str) -> Callable[[Maker], Maker]:
 
 
 @module("pandas")
-def customers_by_plan(fault: bool) -> Release:
+def customers_by_plan(fault: bool) -> Arguments:
     """Counts of customers by plan, above a threshold; with the fault, of plans that have any."""
 
     def release(customers: Any, rng: Generator) -> dict[str, float]:
@@ -60,11 +56,11 @@ def customers_by_plan(fault: bool) -> Release:
         return {plan: float(count) for plan, count in noisy.items() if count > 4.5}
 
     customers = Table({"plan": _PLANS, "spent": (0.0, 50.0)}, relation="add-remove", frame="pandas")
-    return Release(one_run(release), "pure:1", customers)
+    return audited(one_run(release), "pure:1", customers)
 
 
 @module("pandas")
-def spent_by_household(fault: bool) -> Release:
+def spent_by_household(fault: bool) -> Arguments:
     """A sum of capped household totals; with the fault, outliers beyond the households' own 90 %
     quantile are dropped before.
     """
@@ -81,11 +77,11 @@ def spent_by_household(fault: bool) -> Release:
         per_user=3,
         frame="pandas",
     )
-    return Release(one_run(release), "pure:1", visits)
+    return audited(one_run(release), "pure:1", visits)
 
 
 @module("polars")
-def hours_worked(fault: bool) -> Release:
+def hours_worked(fault: bool) -> Arguments:
     """A sum of hours, missing ones by 8; with the fault, by the mean of the others."""
 
     def release(shifts: Any, rng: Generator) -> float:
@@ -103,11 +99,11 @@ def hours_worked(fault: bool) -> Release:
         relation="replace-one",
         frame="polars",
     )
-    return Release(one_run(release), "pure:1", shifts)
+    return audited(one_run(release), "pure:1", shifts)
 
 
 @module("polars")
-def busiest_stops(fault: bool) -> Release:
+def busiest_stops(fault: bool) -> Arguments:
     """Noisy counts of the two stops with the largest noisy counts; with the fault, the stops are
     chosen by their true counts.
     """
@@ -121,11 +117,11 @@ def busiest_stops(fault: bool) -> Release:
         return {stop: noisy[stop] for stop in chosen}
 
     trips = Table({"stop": stops, "fare": (0.0, 6.0)}, relation="add-remove", frame="polars")
-    return Release(one_run(release), "pure:1", trips)
+    return audited(one_run(release), "pure:1", trips)
 
 
 @module("SQL")
-def mean_age(fault: bool) -> Release:
+def mean_age(fault: bool) -> Arguments:
     """A mean age from a noisy sum and a noisy count; with the fault, noise divided by the true
     count is added to the mean.
     """
@@ -139,11 +135,11 @@ def mean_age(fault: bool) -> Release:
     )
     text = f"WITH noise AS (SELECT {_UNIFORM} AS u, {_UNIFORM} AS v) " + (wrong if fault else right)
     people = Table({"age": (0, 110)}, relation="add-remove", frame="dict")
-    return Release(Query("sqlite:///:memory:", text, claim="pure:1", domain=people))
+    return audited(Query("sqlite:///:memory:", text, claim="pure:1", domain=people))
 
 
 @module("SQL")
-def members_by_team(fault: bool) -> Release:
+def members_by_team(fault: bool) -> Arguments:
     """Noisy numbers of members of all teams; with the fault, of teams with 3 members or more."""
     teams = ["blue", "gold", "gray", "pink"]
     kept = "HAVING count(*) >= 3" if fault else ""
@@ -158,11 +154,11 @@ def members_by_team(fault: bool) -> Release:
         "- sign(u) * ln(1 - 2 * abs(u)))) / 64 FROM noise ORDER BY team"
     )
     members = Table({"team": teams, "age": (16, 80)}, relation="add-remove", frame="dict")
-    return Release(Query("sqlite:///:memory:", text, claim="pure:1", domain=members))
+    return audited(Query("sqlite:///:memory:", text, claim="pure:1", domain=members))
 
 
 @module("DP-SGD")
-def clipped_step(fault: bool) -> Release:
+def clipped_step(fault: bool) -> Arguments:
     """A step that clips gradients to norm 1; with the fault, each coordinate to [-1, 1]."""
 
     def update(gradients: Any, rng: Generator) -> Any:
@@ -174,11 +170,11 @@ def clipped_step(fault: bool) -> Release:
     step = GradientSteps(
         noise_multiplier=1.0, sampling_probability=0.5, delta=1e-3, dimension=6, update=update
     )
-    return Release(step)
+    return audited(step)
 
 
 @module("DP-SGD")
-def two_layers(fault: bool) -> Release:
+def two_layers(fault: bool) -> Arguments:
     """A step that clips the gradient of both layers; with the fault, each layer by itself."""
 
     def update(gradients: Any, rng: Generator) -> Any:
@@ -194,11 +190,11 @@ def two_layers(fault: bool) -> Release:
     step = GradientSteps(
         noise_multiplier=1.2, sampling_probability=0.25, delta=1e-3, dimension=8, update=update
     )
-    return Release(step)
+    return audited(step)
 
 
 @module("federated")
-def weighted_average(fault: bool) -> Release:
+def weighted_average(fault: bool) -> Arguments:
     """A sum of clipped client updates, whose last column is their number of examples; with the
     fault, clipped before the weights multiply them.
     """
@@ -214,11 +210,11 @@ def weighted_average(fault: bool) -> Release:
         return clipped.sum(axis=0) + 2.0 * rng.normal(size=3)
 
     clients = Rows(10, ((-2.0, 2.0),) * 3 + ((1.0, 60.0),), relation="add-remove")
-    return Release(one_run(release), "gdp:0.5", clients)
+    return audited(one_run(release), "gdp:0.5", clients)
 
 
 @module("federated")
-def adaptive_norm(fault: bool) -> Release:
+def adaptive_norm(fault: bool) -> Arguments:
     """A sum of updates clipped to a fixed norm; with the fault, to the median norm of the round, by
     which the noise is scaled too.
     """
@@ -230,11 +226,11 @@ def adaptive_norm(fault: bool) -> Release:
         return clipped.sum(axis=0) + norm * rng.normal(size=2)
 
     clients = Rows(9, ((-2.0, 2.0),) * 2, relation="add-remove")
-    return Release(one_run(release), "gdp:1", clients)
+    return audited(one_run(release), "gdp:1", clients)
 
 
 @module("text")
-def word_counts(fault: bool) -> Release:
+def word_counts(fault: bool) -> Arguments:
     """Counts of texts that have a word; with the fault, of all occurrences of the word."""
     words = ("fever", "cough", "rash", "none")
 
@@ -244,11 +240,11 @@ def word_counts(fault: bool) -> Release:
         )
         return [counts[word] + float(rng.laplace(0.0, 4.0)) for word in words]
 
-    return Release(one_run(release), "pure:1", Texts(8, words, longest=6, relation="add-remove"))
+    return audited(one_run(release), "pure:1", Texts(8, words, longest=6, relation="add-remove"))
 
 
 @module("text")
-def vocabulary(fault: bool) -> Release:
+def vocabulary(fault: bool) -> Arguments:
     """The words of a list whose noisy number of texts exceeds 2; with the fault, of the words that
     occur in two texts.
     """
@@ -259,4 +255,4 @@ def vocabulary(fault: bool) -> Release:
         listed = [word for word in words if counts[word] >= 2] if fault else list(words)
         return [word for word in listed if counts[word] + rng.laplace(0.0, 4.0) > 2]
 
-    return Release(one_run(release), "pure:1", Texts(6, words, longest=4, relation="add-remove"))
+    return audited(one_run(release), "pure:1", Texts(6, words, longest=4, relation="add-remove"))

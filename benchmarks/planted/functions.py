@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from dpwitness.benchmarks.twins import Arguments
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.frames import Table
 from dpwitness.core.domains.records import Records
@@ -70,6 +71,12 @@ class Planted:
             return query(dataset) + rng.laplace(0.0, 1.0, size)
 
         return noisy
+
+    def audited(self, fault: bool) -> Arguments:
+        """Return the arguments of an audit of the claim epsilon = 1."""
+        return {
+            "mechanism": self.mechanism(fault=fault), "claim": "pure:1", "domain": self.domain,
+        }  # fmt: skip
 
 
 PLANTED: list[Planted] = []

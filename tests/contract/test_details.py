@@ -209,7 +209,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_report_with_causes_is_read_back(folder):
-    code, _, _ = run(*f"audit mine.py:raises {HERE} --trials 1000 --report out".split())
+    code, _, _ = run(*f"audit mine.py:raises {HERE} --trials 2000 --report out".split())
     data = json.loads((folder / "out" / "audit.json").read_text())
     causes = {each["kind"]: each for each in data["results"][0]["causes"]}
     assert code == 1 and causes["exceptions"]["verdict"] == "VIOLATED"
@@ -386,6 +386,11 @@ def test_canaries_certify_a_part_of_a_curve_that_is_kept():
     scores = rng.normal(1.0, 1.0, 2_000), rng.normal(0.0, 1.0, 2_000)
     found = dpw.audit_canaries(*scores, response_curve(3.0))
     assert found.verdict.value == "NOT_REFUTED" and 0.2 < found.parameter_lower < 1
+    verdicts = {
+        noise: dpw.audit_canaries(*scores, f"dpsgd:1,{noise},1", seed=1).verdict.value
+        for noise in (0.5, 2)
+    }
+    assert verdicts == {0.5: "NOT_REFUTED", 2: "VIOLATED"}
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "alpha,beta\n"])
