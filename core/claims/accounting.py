@@ -198,9 +198,12 @@ def _loss_distribution(sampling: float, noise: float, steps: float) -> Any:
     except ImportError as error:
         why = import_problem("dp_accounting", error, "pip install dp-accounting")
         raise InvalidArgument(f"DPSGD: the claim needs dp-accounting: {why}") from None
-    step = 1e-4 if _largest_loss(sampling, noise, steps) < 10 else 1e-3
+    largest = _largest_loss(sampling, noise, steps)
+    width = 1e-3 if largest >= 10 else 1e-4
+    if steps == 1:  # the errors of the grid grow with the steps, and one step allows a coarse one
+        width = min(max(width, largest / 10_000), 1e-3)
     one = from_gaussian_mechanism(
-        noise, sampling_prob=sampling, value_discretization_interval=step, use_connect_dots=True
+        noise, sampling_prob=sampling, value_discretization_interval=width, use_connect_dots=True
     )
     return one.self_compose(int(steps)) if steps > 1 else one
 
