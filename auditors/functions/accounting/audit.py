@@ -251,7 +251,7 @@ def audit_accountant(
         question, names = question_of(function, mechanism, returns, parameters, ranges)
         found = search(question, seconds=seconds, evaluations=evaluations, seed=seed)
         if found.violation is not None:
-            found = replace(found, violation=narrowed(question, found.violation))
+            found = replace(found, violation=narrowed(question, found.violation, seconds / 2))
     result = _result(function, mechanism, returns, names, found, seed, name or name_of(function))
     return replace(result, seconds=time.perf_counter() - begin)
 

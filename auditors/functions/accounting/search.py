@@ -27,6 +27,7 @@ from dpwitness.auditors.functions.accounting.mechanisms import (
     is_below,
 )
 from dpwitness.auditors.functions.accounting.profiles import Unavailable
+from dpwitness.auditors.search.shrinking import shrunk
 from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, error_text, require_one_of, short_repr
@@ -224,23 +225,24 @@ def compared(found: Found, question: Question, at: Point, answer: Any) -> Found:
     return replace(found, **changed, compared=found.compared + 1)
 
 
-def narrowed(question: Question, violation: Comparison) -> Comparison:
-    """Return a violation at simpler parameters: defaults, round numbers, short lists; the relative
-    deficit stays above a tenth.
+def narrowed(question: Question, violation: Comparison, seconds: float) -> Comparison:
+    """Return a violation at simpler parameters, found in this time: short lists, defaults, round
+    numbers. At least a tenth of the relative deficit is kept.
     """
-    best = violation
-    for at in shorter_lists(best.at):
-        if (simpler := _still_violated(question, at, best)) is not None:
-            best = simpler
-            break
-    for parameter in question.parameters:
-        for value in _simpler(parameter, best.at[parameter.name]):
-            if (
-                simpler := _still_violated(question, {**best.at, parameter.name: value}, best)
-            ) is not None:
-                best = simpler
-                break
-    return best
+    least, end = (1 - violation.ratio) / 10, time.monotonic() + seconds
+
+    def simpler(found: Comparison) -> Iterator[Comparison]:
+        for at in (*shorter_lists(found.at), *_simpler_points(question.parameters, found.at)):
+            comparison = _violation_at(question, at)
+            if comparison is not None:
+                yield comparison
+
+    return shrunk(
+        violation,
+        simpler,
+        lambda comparison: 1 - comparison.ratio >= least,
+        lambda: time.monotonic() > end,
+    )
 
 
 def shorter_lists(at: Point) -> Iterator[Point]:
@@ -252,22 +254,30 @@ def shorter_lists(at: Point) -> Iterator[Point]:
         }
 
 
-def _still_violated(question: Question, at: Point, best: Comparison) -> Comparison | None:
-    """Return the comparison at a point if it is a violation, nearly as clear as `best`."""
+def _violation_at(question: Question, at: Point) -> Comparison | None:
+    """Return the comparison at a point if it is a violation."""
     try:
         figure, failure = number_of(question.call([at])[0])
         if failure or not question.violated(figure, at):
             return None
-        found = question.compare(at, figure)
+        return question.compare(at, figure)
     except (Unavailable, ValueError, OverflowError):
         return None
-    return found if 1 - found.ratio >= (1 - best.ratio) / 10 else None
+
+
+def _simpler_points(parameters: Sequence[Parameter], at: Point) -> Iterator[Point]:
+    """Yield a point with one parameter simpler."""
+    for parameter in parameters:
+        for value in _simpler(parameter, at[parameter.name]):
+            yield {**at, parameter.name: value}
 
 
 def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
-    """Yield simpler values of a parameter, the simplest first."""
+    """Yield the values of a parameter that are simpler than this one, the simplest first."""
     if parameter.kind == "list":
-        yield tuple(float(f"{x:.1g}") for x in value)
+        rounded = tuple(float(f"{x:.1g}") for x in value)
+        if rounded != value:
+            yield rounded
         return
     known = [
         1.0,
@@ -279,7 +289,9 @@ def _simpler(parameter: Parameter, value: Any) -> Iterator[Any]:
     if parameter.kind == "order":
         known = [1.5, 2.0, 2.5, math.floor(value) + 0.5, round(value), *known]
     for candidate in known:
-        if parameter.low <= candidate <= parameter.high and candidate != value:
+        if candidate == value:
+            return
+        if parameter.low <= candidate <= parameter.high:
             yield int(candidate) if parameter.kind == "integer" else candidate
 
 
