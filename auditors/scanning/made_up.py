@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from dpwitness.auditors.scanning.noise_map import (
     Function,
     NoiseMap,
     Parameter,
     constructor_parameters,
+    scale_names,
 )
 from dpwitness.auditors.scanning.promises import privacy_parameters
+from dpwitness.auditors.scanning.ranges import data_range, stated_bounds, values_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import GENERATOR, SEED
 
-_NUMBERS = (0.2, 0.5, 0.9, 0.1, 0.7, 0.3, 0.6, 0.4)
-_ARRAY = f"numpy.array({list(_NUMBERS)})"
-_MATRIX = f"numpy.array({[[a, b] for a, b in zip(_NUMBERS, _NUMBERS[::-1], strict=True)]})"
-# data of a parameter without a telling type hint, in the order of trial
-_DATA = (
-    _ARRAY,
-    str(list(_NUMBERS)),
-    "3.0",
-    "numpy.array([0, 1, 1, 0, 2, 1, 0, 2])",
-    _MATRIX,
-    "1",
-    "['a', 'b', 'a', 'c', 'b', 'a', 'a', 'c']",
-    "True",
-)
+_SHARES = (0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4)  # numbers of data, as shares of their range
+# forms of data of a parameter without a telling type hint, in the order of trial
+_FORMS = ("array", "list", "3.0", "integers", "matrix", "1", "texts", "known texts", "True")
 _HINTS = (
-    (r"Series", (f"pandas.Series({list(_NUMBERS)})",)),
-    (r"ndarray|ArrayLike|NDArray", (_DATA[0], _DATA[4], _DATA[3])),
-    (r"(List|list|Sequence|Iterable)\[(int|bool)", ("[0, 1, 1, 0, 2, 1, 0, 2]",)),
-    (r"(List|list|Sequence|Iterable)\[str", (_DATA[6],)),
-    (r"(List|list|Sequence|Iterable|Tuple|tuple)", (_DATA[1], _DATA[0])),
+    (r"Series", ("series",)),
+    (r"ndarray|ArrayLike|NDArray", ("array", "matrix", "integers")),
+    (r"(List|list|Sequence|Iterable)\[bool", ("[0, 1, 1, 0, 1, 1, 0, 1]",)),
+    (r"(List|list|Sequence|Iterable)\[int", ("whole",)),
+    (r"(List|list|Sequence|Iterable)\[str", ("texts", "known texts")),
+    (r"(List|list|Sequence|Iterable|Tuple|tuple)", ("list", "array")),
     (r"(Dict|dict|Mapping)", ("{'a': 3, 'b': 5}",)),
     (r"\bbool\b", ("True", "False")),
     (r"\bint\b", ("3",)),
@@ -44,7 +35,7 @@ _HINTS = (
     (r"Callable", ("numpy.mean", "sum", "len")),
 )
 _VALUES = (
-    (r"(l[12]_?)?sens\w*|\w*sensitivity|clip\w*|max_norm|\w*_norm|bound|radius", "1.0"),
+    (r"(l[12]_?)?sens\w*|\w*sensitivity|clip\w*|cap|max_norm|\w*_norm|bound|radius", "1.0"),
     (r"lower\w*|low|lo|min(_\w+)?|a_min|\w+_min", "0.0"),
     (r"upper\w*|high|hi|max(_\w+)?|a_max|\w+_max", "1.0"),
     (r"bounds?|range|limits|clip_range|data_range", "(0.0, 1.0)"),
@@ -76,7 +67,8 @@ def made_up_calls(found: NoiseMap, function: Function) -> Iterator[Json]:
         ]
         owner = f"{function.owner}({', '.join(given)})"
     parameters = [p for p in function.parameters if p.required or _is_left_open(p)]
-    choices = [_choices(p, function) for p in parameters]
+    forms = _forms(found, function)
+    choices = [_choices(p, function, forms) for p in parameters]
     open_ones = [i for i, held in enumerate(choices) if len(held) > 1]
     for turn in range(max([len(choices[i]) for i in open_ones], default=1)):
         arguments = [
@@ -113,25 +105,57 @@ def _known(parameter: Parameter) -> str:
     return ""
 
 
-def _choices(parameter: Parameter, function: Function) -> tuple[str, ...]:
+def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
+    """Return data in each form, as source: numbers that lie on both sides of what the code compares
+    them with, or within the bounds of its arguments.
+    """
+    texts = dict(function.constants) | {
+        p.name: p.default or _known(p)
+        for p in (*constructor_parameters(found, function), *function.parameters)
+    }
+    values = values_of(texts)
+    low, high = stated_bounds(values) or data_range(
+        function.limits, scale_names(found, function), values, 0.0, 1.0
+    )
+    numbers = [round(low + share * (high - low), 6) for share in _SHARES]
+    whole = list(map(round, numbers)) if high - low > 2 else [0, 1, 1, 0, 2, 1, 0, 2]
+    names = [v for v in function.texts if re.fullmatch(r"[A-Za-z]\w*", v)][:4] or ["a", "b"]
+    known = [v for v in function.texts if len(v) <= 40 and v not in function.groups][:3]
+    columns = {
+        name: _labels([*known, "a", "b", "c"]) if name in function.groups else numbers
+        for name in names
+    }
+    return {
+        "array": f"numpy.array({numbers})",
+        "list": str(numbers),
+        "series": f"pandas.Series({numbers})",
+        "matrix": f"numpy.array({[list(row) for row in zip(numbers, numbers[::-1], strict=True)]})",
+        "whole": str(whole),
+        "integers": f"numpy.array({whole})",
+        "texts": str(_labels(["a", "b", "c"])),
+        "known texts": str(_labels([*known, "a", "b", "c"])),
+        "frame": f"pandas.DataFrame({columns})",
+    }
+
+
+def _labels(known: Sequence[str]) -> list[str]:
+    """Return eight texts of which three at most are different."""
+    return [known[place] for place in (0, 1, 0, 2, 1, 0, 0, 2)]
+
+
+def _choices(parameter: Parameter, function: Function, forms: Mapping[str, str]) -> list[str]:
     """Return the values to try for a parameter."""
     if known := _known(parameter):
-        return (known,)
+        return [known]
+    tried: Sequence[str] = (*_FORMS, "frame")
     if re.fullmatch(r"df|data_?frame|frame", parameter.name) or "DataFrame" in parameter.hint:
-        return (_frame(function),)
-    if _SINGLE.fullmatch(parameter.name) and "list" not in parameter.hint.lower():
-        return _DATA[2], _DATA[5], _DATA[7], *_DATA[:2]
-    if parameter.name == "X":
-        return (_MATRIX, *_DATA)
-    for pattern, values in _HINTS:
-        if re.search(pattern, parameter.hint):
-            texts = [repr(v) for v in function.literals if isinstance(v, str) and v.isidentifier()]
-            return tuple(itertools.islice(texts, 4)) or values if values == ("'a'",) else values
-    return *_DATA, _frame(function)
-
-
-def _frame(function: Function) -> str:
-    """Return a data frame whose columns are the names in the source of the function."""
-    names = [v for v in function.literals if isinstance(v, str) and re.fullmatch(r"[A-Za-z]\w*", v)]
-    columns = {name: list(_NUMBERS) for name in (names[:4] or ["a", "b"])}
-    return f"pandas.DataFrame({columns})"
+        tried = ("frame",)
+    elif _SINGLE.fullmatch(parameter.name) and "list" not in parameter.hint.lower():
+        tried = ("3.0", "1", "True", "array", "list")
+    elif parameter.name == "X":
+        tried = ("matrix", *_FORMS)
+    else:
+        tried = next((held for hint, held in _HINTS if re.search(hint, parameter.hint)), tried)
+    if tried == ("'a'",):  # one of the texts that the code knows
+        tried = [repr(text) for text in function.texts if text.isidentifier()][:4] or tried
+    return [forms.get(each, each) for each in tried]

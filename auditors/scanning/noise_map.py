@@ -13,10 +13,11 @@ import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from dpwitness.auditors.scanning.ranges import groups_of, limits_of, names_in
 from dpwitness.auditors.traces.sessions import known_primitives
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
@@ -118,8 +119,14 @@ class Function:
         Dotted name of its class; empty for a function.
     static : bool
         Whether a method takes no object.
-    literals : tuple
-        Numbers and texts in its source.
+    texts : tuple of str
+        Texts in its source, without the docstring.
+    limits : tuple of float or str
+        Numbers and names that it compares values with, clips them at, or bins them by.
+    groups : tuple of str
+        Texts by which it groups a frame.
+    constants : dict of str to str
+        Numbers, and lists of them, of its module: name and source.
     """
 
     path: str
@@ -130,7 +137,10 @@ class Function:
     doc: str
     owner: str = ""
     static: bool = False
-    literals: tuple[Any, ...] = ()
+    texts: tuple[str, ...] = ()
+    limits: tuple[float | str, ...] = ()
+    groups: tuple[str, ...] = ()
+    constants: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -324,6 +334,14 @@ class _File(ast.NodeVisitor):
     def __init__(self, file: Path, module: str, tree: ast.Module, found: _Found) -> None:
         self.file, self.module, self.found = file, module, found
         self.imports: dict[str, str] = {}
+        self.class_docs: dict[str, str] = {}
+        self.constants = {
+            node.targets[0].id: ast.unparse(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Constant | ast.UnaryOp | ast.Tuple | ast.List)
+        }
         self.scope: list[tuple[str, str]] = []  # kind and name of enclosing classes and functions
         self.top = {
             node.name
@@ -365,6 +383,7 @@ class _File(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         path = ".".join([self.module, *(name for _, name in self.scope), node.name])
         self.found.bases[path] = [name for base in node.bases if (name := self._dotted(base))]
+        self.class_docs[path] = ast.get_docstring(node) or ""
         self._inside("class", node, node.body)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -372,7 +391,9 @@ class _File(ast.NodeVisitor):
         if not inside_function:
             owner = self.where if self.scope else ""
             path = f"{self.where}.{node.name}"
-            self.found.functions[path] = _function(node, path, self.module, self.file, owner)
+            made = _function(node, path, self.module, self.file, owner)
+            doc = " ".join(filter(None, [made.doc, self.class_docs.get(owner)]))
+            self.found.functions[path] = replace(made, doc=doc, constants=self.constants)
         self._inside("function", node, [*node.decorator_list, node.args, *node.body])
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - a name of ast
@@ -455,11 +476,12 @@ def _function(
         )
         for each, default, keyword in pairs
     )
-    literals = dict.fromkeys(
+    texts = dict.fromkeys(
         part.value
         for part in ast.walk(node)
-        if isinstance(part, ast.Constant) and type(part.value) in (int, float, str)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
     )
+    texts.pop(ast.get_docstring(node, clean=False) or "", None)
     return Function(
         path,
         module,
@@ -469,7 +491,9 @@ def _function(
         ast.get_docstring(node) or "",
         owner,
         static,
-        tuple(literals)[:200],
+        tuple(texts)[:200],
+        limits_of(node),
+        groups_of(node),
     )
 
 
@@ -532,6 +556,16 @@ def _argument(node: ast.Call, entry: Json) -> str:
     if place is not None and place < len(node.args):
         return ast.unparse(node.args[place])
     return ""
+
+
+def scale_names(found: NoiseMap, function: Function) -> list[str]:
+    """Return the names in the scales of the noise that a function draws itself."""
+    return [
+        name
+        for site in found.reached[function.path]
+        if site.function == function.path and site.scale
+        for name in names_in(ast.parse(site.scale, mode="eval"))
+    ]
 
 
 def constructor_parameters(found: NoiseMap, function: Function) -> Iterator[Parameter]:

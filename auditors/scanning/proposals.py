@@ -9,7 +9,7 @@ import contextlib
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from dpwitness.auditors.scanning.noise_map import (
     NoiseMap,
     Site,
     constructor_parameters,
+    scale_names,
 )
 from dpwitness.auditors.scanning.promises import (
     PRIVACY,
@@ -28,6 +29,7 @@ from dpwitness.auditors.scanning.promises import (
     promise_of,
     relation_of,
 )
+from dpwitness.auditors.scanning.ranges import COUNT, data_range, is_real, stated_bounds, values_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import (
     GENERATOR,
@@ -37,14 +39,7 @@ from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import (
 )
 
 _MOST_RECORDS = 200  # larger data are cut for the domain
-_BOUNDS = (
-    ("lower", "upper"), ("low", "high"), ("lo", "hi"), ("min", "max"), ("min_value", "max_value"),
-    ("a_min", "a_max"), ("lower_bound", "upper_bound"), ("clip_min", "clip_max"),
-    ("min_val", "max_val"),
-)  # fmt: skip
-_RANGE = re.compile(r"bounds?|(\w+_)?range|limits|clip\w*|interval")
 _SCORES = re.compile(r"\w*(utility|utilities|score|quality|qualities)\w*")
-_COUNT = re.compile(r"n|size|len\w*|num_\w+|n_\w+|total|count")
 _PLACEHOLDERS = {
     GENERATOR: "rng",
     RANDOM_STATE: "numpy.random.RandomState(rng.integers(2**31))",
@@ -131,7 +126,7 @@ def propose(found: NoiseMap, function: Function, calls: Sequence[Json]) -> Propo
         if not promise.claim:
             refused = promise
             continue
-        made = _form(function, call)
+        made = _form(found, function, call)
         if isinstance(made, str):
             return Proposal(function, sites, promise, why=made)
         return _target(function, sites, promise, call, *made)
@@ -158,11 +153,11 @@ def _obstacle(calls: Sequence[Json]) -> str:
     return str(own[0].get("why") or "a call that works")
 
 
-def _values(found: NoiseMap, function: Function, call: Json) -> dict[str, float]:
-    """Return the numbers that a call gives to parameters, those of the constructor and defaults
-    included.
+def _texts(found: NoiseMap, function: Function, call: Json) -> dict[str, str]:
+    """Return the source of what a call gives to parameters, those of the constructor, defaults and
+    constants of the module included.
     """
-    texts = {
+    texts = dict(function.constants) | {
         p.name: p.default for p in (*constructor_parameters(found, function), *function.parameters)
     }
     for name, text, _ in call["arguments"]:
@@ -173,11 +168,7 @@ def _values(found: NoiseMap, function: Function, call: Json) -> dict[str, float]
                     texts[str(keyword.arg)] = ast.unparse(keyword.value)
         elif text:
             texts[name] = text
-    values = {}
-    for name, text in texts.items():
-        with contextlib.suppress(ValueError, SyntaxError, TypeError):
-            values[name] = float(ast.literal_eval(text))
-    return values
+    return texts
 
 
 def _promise(found: NoiseMap, function: Function, call: Json, sites: Sequence[Site]) -> Promise:
@@ -185,7 +176,11 @@ def _promise(found: NoiseMap, function: Function, call: Json, sites: Sequence[Si
     doc = " ".join([function.doc, _class_doc(found, function)])
     return promise_of(
         list(dict.fromkeys(p.name for p in parameters)),
-        _values(found, function, call),
+        {
+            name: float(value)
+            for name, value in values_of(_texts(found, function, call)).items()
+            if is_real(value)
+        },
         [site.law for site in sites],
         f"{function.path} {doc}",
     )
@@ -196,7 +191,7 @@ def _class_doc(found: NoiseMap, function: Function) -> str:
     return found.functions[maker].doc if maker else ""
 
 
-def _form(function: Function, call: Json) -> tuple[str, Json] | str:
+def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] | str:
     """Return the expression of the data over ``dataset`` and the domain; or what is missing."""
     form, role = call["form"], call["role"]
     if role == "records" and _SCORES.fullmatch(call["data"]) and form["kind"] == "values":
@@ -249,21 +244,30 @@ def _form(function: Function, call: Json) -> tuple[str, Json] | str:
         }
     if sensitivity:
         return f"what changes by at most {sensitivity} in its data"
-    return _records(function, form, given)
+    values, scales = values_of(_texts(found, function, call)), scale_names(found, function)
+
+    def widened(about: Json) -> tuple[float, float]:
+        low, high = float(about.get("low", 0.0)), float(about.get("high", 1.0))
+        return data_range(function.limits, scales, values, low, high)
+
+    return _records(form, stated_bounds(values), widened)
 
 
-def _records(function: Function, form: Json, given: dict[str, Any]) -> tuple[str, Json] | str:
-    """Return expression and domain of data with one record for each person."""
+def _records(
+    form: Json, bounds: tuple[float, float] | None, widened: Callable[[Json], tuple[float, float]]
+) -> tuple[str, Json] | str:
+    """Return expression and domain of data with one record for each person: numbers within the
+    bounds that the call states, else within the range of the data, widened.
+    """
     size = min(int(form["size"]), _MOST_RECORDS)
     if size < 1:
         return "data with records"
-    bounds = _stated_bounds(given)
     if form["kind"] in ("frame", "dicts"):
-        columns = {name: _column(each, bounds, function) for name, each in form["columns"].items()}
+        columns = {name: _column(each, widened) for name, each in form["columns"].items()}
         frame = "records" if form["kind"] == "dicts" else form["library"]
         return "dataset", {"kind": "Table", "columns": columns, "size": size, "frame": frame}
     if form["kind"] == "rows":
-        features = [list(_range(each, bounds, function)) for each in form["columns"]]
+        features = [list(bounds or widened(each)) for each in form["columns"]]
         whole = [i for i, each in enumerate(form["columns"]) if each["kind"] != "float"]
         data = "dataset" if form["container"] == "ndarray" else "dataset.tolist()"
         return data, {"kind": "Rows", "size": size, "features": features, "integer": whole}
@@ -289,59 +293,20 @@ def _records(function: Function, form: Json, given: dict[str, Any]) -> tuple[str
     if of["kind"] == "boolean":
         domain = {"kind": "Records", "size": size, "low": 0, "high": 1, "integer": True}
         return container.format("[bool(value) for value in dataset]"), domain
-    low, high = _range(of, bounds, function)
+    low, high = bounds or widened(of)
     whole = of["kind"] == "integer"
     listed = "[int(value) for value in dataset]" if whole else "dataset.tolist()"
     domain = {"kind": "Records", "size": size, "low": low, "high": high}
     return container.format(listed), domain | ({"integer": True} if whole else {})
 
 
-def _column(about: Json, bounds: tuple[float, float] | None, function: Function) -> Any:
+def _column(about: Json, widened: Callable[[Json], tuple[float, float]]) -> Any:
     if about["kind"] == "text":
         return about["values"] if len(about["values"]) > 1 else [*about["values"], "other"]
     if about["kind"] == "boolean":
         return {"categories": [False, True]}
-    low, high = _range(about, None, function)
+    low, high = widened(about)
     return (int(low), int(high)) if about["kind"] == "integer" else (low, high)
-
-
-def _stated_bounds(given: dict[str, Any]) -> tuple[float, float] | None:
-    """Return the bounds that arguments of the call state; None without."""
-    values = {}
-    for name, text in given.items():
-        with contextlib.suppress(ValueError, SyntaxError, TypeError):
-            values[name] = ast.literal_eval(text)
-    for low, high in _BOUNDS:
-        if _is_real(values.get(low)) and _is_real(values.get(high)):
-            return float(values[low]), float(values[high])
-    for name, value in values.items():
-        pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(_is_real, value))
-        if _RANGE.fullmatch(name) and pair and value[0] < value[1]:
-            return float(value[0]), float(value[1])
-    return None
-
-
-def _range(
-    about: Json, bounds: tuple[float, float] | None, function: Function
-) -> tuple[float, float]:
-    """Return the range of numbers: the bounds that the call states, else that of the data, with the
-    numbers of the source that are near it.
-    """
-    if bounds is not None:
-        return bounds
-    low, high = float(about.get("low", 0.0)), float(about.get("high", 1.0))
-    near = [
-        float(v)
-        for v in function.literals
-        if isinstance(v, int | float) and max(high, 2.0) < v <= 10 * max(abs(high), 1.0)
-    ]
-    if near:  # values beyond what the code compares with, too
-        high = float(math.ceil(1.25 * max(near)))
-    return (low, high) if low < high else (min(low, 0.0), max(high, low + 1.0))
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_number(text: str) -> bool:
@@ -364,7 +329,7 @@ def _target(
     for name, text, _ in call["arguments"]:
         if name == call["data"]:
             value = expression
-        elif many and text == str(call["form"].get("size")) and _COUNT.fullmatch(name):
+        elif many and text == str(call["form"].get("size")) and COUNT.fullmatch(name):
             value = "len(dataset)"
         else:
             value = _with_randomness(str(text))

@@ -301,9 +301,11 @@ def audits(
     clock: str,
     seed: int,
     progress: Callable[[str], None],
+    shown: Callable[[Proposal, str], None] = lambda *_: None,
 ) -> Iterator[Outcome]:
     """Write the target file, and yield the outcome of each target within a time budget: traced
-    first, those whose trace exceeds the claim before the others.
+    first, those whose trace exceeds the claim before the others. `shown` is called with what a
+    trace shows.
     """
     write_text(file, target_file(scan, file))
     now = read_clock(clock)
@@ -315,6 +317,8 @@ def audits(
             progress(f"{each.target}: trace")
             if now() < end - 0.7 * seconds:
                 traced[each.target] = _trace(_target(file, each, python, memory), seed)
+            if traced.get(each.target):
+                shown(each, traced[each.target])
         order = sorted(ready, key=lambda each: not traced.get(each.target))
         for position, each in enumerate(order):
             share = (end - now()) / (len(order) - position)

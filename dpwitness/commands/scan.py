@@ -32,6 +32,7 @@ from dpwitness.terminal import (
 
 if TYPE_CHECKING:
     from dpwitness.auditors.scanning.noise_map import Function, NoiseMap, Site
+    from dpwitness.auditors.scanning.proposals import Proposal
     from dpwitness.auditors.scanning.scan import Outcome, Scanned
 
 _SECONDS = 120.0
@@ -123,6 +124,13 @@ def run(args: argparse.Namespace) -> int:
     now, outcomes = read_clock(args.clock), list["Outcome"]()
     with tempfile.TemporaryDirectory(prefix="dpwitness-scan-") as folder, redirected_stdout():
         begin, line = now(), Line(sys.stderr)
+
+        def announce_trace(proposal: Proposal, said: str) -> None:
+            line.close()
+            announce(
+                f"{_place(proposal)}: a trace shows: {said[:200]} (after {now() - begin:.0f} s)"
+            )
+
         scan = scanned(
             args.what, python=python, folder=Path(folder), memory=args.memory,
             seconds=max(0.5 * args.seconds, _LEAST_CALLS), tests=args.tests, scripts=args.script,
@@ -134,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
                 scan, file, python=python, folder=Path(folder), memory=args.memory,
                 seconds=max(args.seconds - (now() - begin), 5.0), clock=args.clock, seed=args.seed,
                 progress=lambda text: line.draw(plain(text)[:100]) if shown else None,
+                shown=announce_trace,
             ):  # fmt: skip
                 outcomes.append(outcome)
                 if outcome.verdict in ("VIOLATED", "SUSPECT"):
@@ -254,9 +263,14 @@ def _row(scan: Scanned, outcome: Outcome) -> Json:
 
 
 def _finding(outcome: Outcome) -> str:
-    site, result = outcome.proposal.sites[0], outcome.result
+    result = outcome.result
     said = "" if result is None else result.headline().partition(";")[0]
-    return f"{site.file.name}:{site.line} {outcome.proposal.function.path}: {said}"
+    return f"{_place(outcome.proposal)}: {said}"
+
+
+def _place(proposal: Proposal) -> str:
+    site = proposal.sites[0]
+    return f"{site.file.name}:{site.line} {proposal.function.path}"
 
 
 def _print(

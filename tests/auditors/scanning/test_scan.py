@@ -2,6 +2,7 @@
 function gets without tests and with tests, and what the audits say.
 """
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ FAIRGROUND = Path(__file__).with_name("fairground")
 ONE, ANSWER = ("replace-one",), ("l1",)
 BOTH, COUNTED = ("replace-one", "add-remove"), ("add-remove",)
 TARGETS = {  # without tests: claim, relations, kind of domain
-    "laplace_mechanism": ("pure:1", ANSWER, "Counts"),
+    "laplace_mechanism": ("pure:1", ANSWER, "Answers"),
     "gaussian_mechanism": ("approx:1,1e-05", ANSWER, "Answers"),
     "noisy_count": ("pure:1", COUNTED, "Records"),
     "noisy_sum": ("pure:1", ONE, "Records"),  # its docstring speaks of replacing one value
@@ -35,7 +36,7 @@ TARGETS = {  # without tests: claim, relations, kind of domain
     "leaking_sum": ("pure:1", BOTH, "Records"),
     "PrivateMeanModel_fit": ("pure:1", BOTH, "Rows"),
     "LaplaceNoise_randomise": ("pure:1", ANSWER, "Answers"),
-    "Histogram_release": ("pure:1", BOTH, "Records"),
+    "Histogram_release": ("pure:1", COUNTED, "Records"),
     "Anonymizer_apply": ("pure:1", ANSWER, "Answers"),
 }
 WAITING = {  # what is missing
@@ -121,6 +122,110 @@ def test_tests_give_the_calls(tmp_path):
     noise = named["LaplaceNoise_randomise"]
     assert noise.promise.claim == "pure:0.25" and "sensitivity=2.0" in noise.source
     assert named["needs_key"].why.endswith("key_store is an object of class Key")
+
+
+CLINIC = """
+import numpy as np
+import pandas as pd
+
+rng = np.random.default_rng()
+MOST = 800
+
+
+def fevers(temperatures, epsilon: float = 1.0):
+    return sum(t >= 38.5 for t in temperatures) + np.random.laplace(0, 1 / epsilon)
+
+
+def stays(days: list[int], epsilon: float = 1.0, longest: int = 30):
+    return sum(days) + np.random.laplace(0, longest / epsilon)
+
+
+def visits(numbers: list, epsilon: float = 1.0):
+    return sum(min(v, MOST) for v in numbers) + np.random.laplace(0, MOST / epsilon)
+
+
+def total(costs: list, epsilon: float = 1.0, cap: float = 500.0):
+    return sum(min(max(c, 0), cap) for c in costs) + rng.laplace(0, cap / epsilon)
+
+
+def mean(values: np.ndarray, epsilon: float = 1.0, bounds: tuple = (60.0, 200.0)) -> float:
+    width = bounds[1] - bounds[0]
+    return np.clip(values, *bounds).mean() + np.random.laplace(0, width / epsilon / len(values))
+
+
+def oldest(ages, edges=(0, 18, 65, 120), epsilon: float = 1.0) -> int:
+    counts = np.histogram(ages, bins=edges)[0]
+    return int(np.argmax(counts + np.random.laplace(0, 1 / epsilon, len(counts))))
+
+
+def diagnoses(codes: list[str], epsilon: float = 1.0) -> dict:
+    return {k: codes.count(k) + np.random.laplace(0, 1 / epsilon) for k in ["flu", "cold"]}
+
+
+def wards(frame: pd.DataFrame, epsilon: float = 1.0) -> pd.Series:
+    counts = frame.groupby("ward").size().reindex(["A", "B"], fill_value=0)
+    return counts + np.random.laplace(0, 1 / epsilon, len(counts))
+
+
+def share(values: list, epsilon: float = 1.0):
+    if len(values) > 90 or epsilon > 70:
+        return 0.0
+    return np.clip(values, 0, 1).mean() + np.random.laplace(0, 1 / epsilon / len(values))
+
+
+class Survey:
+    \"\"\"Randomized response, epsilon-DP.\"\"\"
+
+    def __init__(self, epsilon: float = 1.0):
+        self.epsilon = epsilon
+
+    def report(self, smokes: bool) -> bool:
+        return smokes if np.random.random() < 0.73 else not smokes
+"""
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clinic")
+    (folder / "clinic.py").write_text(CLINIC)
+    made = scanning.scanned(str(folder / "clinic.py"), folder=folder, seconds=60.0)
+    return {each.target: each for each in made.proposals}
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("fevers", -math.inf, 39.0),  # beyond what the code compares with
+        ("stays", -math.inf, 30.0),  # up to what the scale is made for
+        ("visits", -math.inf, 801.0),
+        ("total", 0.0, 501.0),
+        ("mean", 60.0, 200.0),  # within the bounds that a default states
+        ("oldest", 0.0, 121.0),
+    ],
+)
+def test_made_up_data_reach_the_limits_of_the_code(clinic, name, low, high):
+    domain = clinic[name].domain
+    assert domain["low"] >= low and domain["high"] >= high
+    exact = name in ("stays", "mean")
+    assert not exact or domain["high"] == high
+
+
+def test_numbers_of_records_and_of_noise_are_no_limits_of_data(clinic):
+    assert (clinic["share"].domain["low"], clinic["share"].domain["high"]) == (0.0, 1.0)
+
+
+def test_made_up_texts_are_those_that_the_code_knows(clinic):
+    assert {"flu", "cold"} <= set(re.findall(r"'(\w+)'", clinic["diagnoses"].source))
+    assert {"A", "B"} <= set(clinic["wards"].domain["columns"]["ward"])
+
+
+def test_a_generator_of_the_module_goes_on(clinic):
+    assert clinic["total"].source and not clinic["total"].seeded
+    assert clinic["fevers"].seeded
+
+
+def test_the_docstring_of_a_class_speaks_for_its_methods(clinic):
+    assert clinic["Survey_report"].promise.claim == "pure:1"
 
 
 @pytest.mark.slow

@@ -1,0 +1,189 @@
+"""Ranges of data: the bounds that a call states, and the numbers that the code compares values
+with, clips them at, or bins them by.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dpwitness.auditors.scanning.promises import NOISE, SENSITIVITY, privacy_parameters
+
+_PAIRS = (
+    ("lower", "upper"), ("low", "high"), ("lo", "hi"), ("min", "max"), ("min_value", "max_value"),
+    ("a_min", "a_max"), ("lower_bound", "upper_bound"), ("clip_min", "clip_max"),
+    ("min_val", "max_val"),
+)  # fmt: skip
+_RANGE = re.compile(r"bounds?|(\w+_)?range|limits|clip\w*|interval")
+_CLIPPING = re.compile(r"clip\w*|clamp\w*|min(imum)?|max(imum)?|fmin|fmax|between")
+_BINNING = re.compile(r"digitize|histogram\w*|cut|searchsorted")
+# names of numbers of records or of steps, not of values
+COUNT = re.compile(
+    r"[ijkmn]|size|len\w*|num_\w+|n_\w+|\w+_(count|size)|total|counts?|bins|steps?|rounds?|"
+    r"epochs?|iterations?|index|shape|ndim"
+)
+_LARGEST = 1e12  # numbers beyond guard against overflow
+
+
+def limits_of(function: ast.AST) -> tuple[float | str, ...]:
+    """Return the numbers, and the names, that the code of a function compares values with, clips
+    them at, or bins them by.
+
+    Examples
+    --------
+    >>> limits_of(ast.parse("sum(age > 65 for age in ages) + min(max(x, low), 100)"))
+    (65, 100, 'low')
+    """
+    found = dict[float | str, None]()
+    for part in ast.walk(function):
+        for side in _compared(part):
+            if isinstance(side, ast.Name):
+                found[side.id] = None
+            else:
+                with contextlib.suppress(ValueError, TypeError):
+                    value = ast.literal_eval(side)
+                    if is_real(value):
+                        found[value] = None
+    return tuple(found)[:100]
+
+
+def _compared(part: ast.AST) -> Sequence[ast.expr]:
+    """Return the expressions that values are compared with, clipped at or binned by in a part of
+    the code; not those that are compared with a number of records, or with a parameter of the
+    noise.
+    """
+    if isinstance(part, ast.Compare):
+        sides = [part.left, *part.comparators]
+    elif isinstance(part, ast.Call):
+        name = ast.unparse(part.func).rpartition(".")[2]
+        sides = [*part.args, *(each.value for each in part.keywords)]
+        if _BINNING.fullmatch(name):
+            every = (inner for side in sides for inner in ast.walk(side))
+            return [inner for inner in every if isinstance(inner, ast.Constant | ast.Name)]
+        if not _CLIPPING.fullmatch(name):
+            return []
+    else:
+        return []
+    return [] if _is_other([name for side in sides for name in names_in(side)]) else sides
+
+
+def _is_other(names: Sequence[str]) -> bool:
+    """Return whether one of the names stands for a number of records or steps, or for a parameter
+    of the noise.
+    """
+    return bool(privacy_parameters(names)) or any(
+        pattern.fullmatch(name) for name in names for pattern in (COUNT, NOISE, SENSITIVITY)
+    )
+
+
+def names_in(expression: ast.AST) -> Iterator[str]:
+    """Yield the names and attributes in an expression."""
+    for part in ast.walk(expression):
+        if isinstance(part, ast.Name):
+            yield part.id
+        elif isinstance(part, ast.Attribute):
+            yield part.attr
+
+
+def groups_of(function: ast.AST) -> tuple[str, ...]:
+    """Return the texts by which the code of a function groups a frame.
+
+    Examples
+    --------
+    >>> groups_of(ast.parse("orders.groupby(['city', 'kind'])['amount'].sum()"))
+    ('city', 'kind')
+    """
+    return tuple(
+        dict.fromkeys(
+            inner.value
+            for part in ast.walk(function)
+            if isinstance(part, ast.Call)
+            and ast.unparse(part.func).rpartition(".")[2] in ("groupby", "group_by")
+            for given in (*part.args, *(each.value for each in part.keywords))
+            for inner in ast.walk(given)
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
+        )
+    )
+
+
+def values_of(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of arguments by name, of those whose source is a literal."""
+    values = {}
+    for name, text in texts.items():
+        with contextlib.suppress(ValueError, SyntaxError, TypeError):
+            values[name] = ast.literal_eval(text)
+    return values
+
+
+def stated_bounds(values: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the bounds of data that arguments state; None without.
+
+    Examples
+    --------
+    >>> stated_bounds({"low": 0, "high": 50, "epsilon": 1.0})
+    (0.0, 50.0)
+    """
+    for low, high in _PAIRS:
+        if is_real(values.get(low)) and is_real(values.get(high)):
+            return float(values[low]), float(values[high])
+    for name, value in values.items():
+        pair = isinstance(value, list | tuple) and len(value) == 2 and all(map(is_real, value))
+        if _RANGE.fullmatch(name) and pair and value[0] < value[1]:
+            return float(value[0]), float(value[1])
+    return None
+
+
+def data_range(
+    limits: Sequence[float | str],
+    scales: Sequence[str],
+    values: Mapping[str, Any],
+    low: float,
+    high: float,
+) -> tuple[float, float]:
+    """Return a range of data, widened to what the scale of the noise is made for, and to the limits
+    of the code: beyond those above 2, so that values on both sides of each occur.
+
+    Parameters
+    ----------
+    limits : sequence of float or str
+        Numbers, and names of arguments, as `limits_of` returns them.
+    scales : sequence of str
+        Names in the scale of the noise.
+    values : mapping
+        Arguments by name: numbers, and lists of numbers.
+    low, high : float
+        Range of the known data.
+
+    Examples
+    --------
+    >>> data_range((65, "cap"), (), {"cap": 120.0}, 20.0, 60.0)
+    (20.0, 150.0)
+    >>> data_range((0, 1), ("longest", "epsilon"), {"longest": 30, "epsilon": 99.0}, 0.1, 0.9)
+    (0.0, 30.0)
+    """
+    numbers = _numbers(limits, values)
+    most, least = max(numbers, default=high), min(numbers, default=low)
+    if most > max(high, 2.0):
+        most = float(math.ceil(1.25 * most))
+    reached = _numbers([name for name in scales if not _is_other([name])], values)
+    low, high = min(low, least), max([high, most, *reached])
+    return (low, high) if low < high else (min(low, 0.0), max(high, low + 1.0))
+
+
+def _numbers(known: Sequence[float | str], values: Mapping[str, Any]) -> list[float]:
+    """Return the numbers among these, and those that the named arguments hold."""
+    found = list[float]()
+    for each in known:
+        held: Any = values.get(each) if isinstance(each, str) else each
+        inside = held if isinstance(held, list | tuple) else [held]
+        found += [float(v) for v in inside if is_real(v) and abs(v) <= _LARGEST]
+    return found
+
+
+def is_real(value: Any) -> bool:
+    """Return whether a value is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
