@@ -119,12 +119,11 @@ def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
     )
     numbers = [round(low + share * (high - low), 6) for share in _SHARES]
     whole = list(map(round, numbers)) if high - low > 2 else [0, 1, 1, 0, 2, 1, 0, 2]
-    names = [v for v in function.texts if re.fullmatch(r"[A-Za-z]\w*", v)][:4] or ["a", "b"]
-    known = [v for v in function.texts if len(v) <= 40 and v not in function.groups][:3]
-    columns = {
-        name: _labels([*known, "a", "b", "c"]) if name in function.groups else numbers
-        for name in names
-    }
+    known = [v for v in function.texts if len(v) <= 40 and v not in function.columns][:3]
+    labels = _labels([*known, "a", "b", "c"])
+    words = [v for v in function.texts if re.fullmatch(r"[A-Za-z]\w*", v)][:4] or ["a", "b"]
+    columns = function.columns or dict.fromkeys(words, False)
+    frame = {name: labels if is_label else numbers for name, is_label in columns.items()}
     return {
         "array": f"numpy.array({numbers})",
         "list": str(numbers),
@@ -133,8 +132,8 @@ def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
         "whole": str(whole),
         "integers": f"numpy.array({whole})",
         "texts": str(_labels(["a", "b", "c"])),
-        "known texts": str(_labels([*known, "a", "b", "c"])),
-        "frame": f"pandas.DataFrame({columns})",
+        "known texts": str(labels),
+        "frame": f"pandas.DataFrame({frame})",
     }
 
 

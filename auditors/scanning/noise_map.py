@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.scanning.ranges import groups_of, limits_of, names_in
+from dpwitness.auditors.scanning.ranges import columns_of, limits_of, names_in, values_of
 from dpwitness.auditors.traces.sessions import known_primitives
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
@@ -120,13 +120,13 @@ class Function:
     static : bool
         Whether a method takes no object.
     texts : tuple of str
-        Texts in its source, without the docstring.
+        Texts in its source, and in constants of its module that it uses; not the docstring.
     limits : tuple of float or str
         Numbers and names that it compares values with, clips them at, or bins them by.
-    groups : tuple of str
-        Texts by which it groups a frame.
+    columns : dict of str to bool
+        Columns of frames that it names, and whether their values are labels.
     constants : dict of str to str
-        Numbers, and lists of them, of its module: name and source.
+        Numbers and texts, and lists of them, of its module: name and source.
     """
 
     path: str
@@ -139,7 +139,7 @@ class Function:
     static: bool = False
     texts: tuple[str, ...] = ()
     limits: tuple[float | str, ...] = ()
-    groups: tuple[str, ...] = ()
+    columns: Mapping[str, bool] = field(default_factory=dict)
     constants: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -384,6 +384,22 @@ class _File(ast.NodeVisitor):
         path = ".".join([self.module, *(name for _, name in self.scope), node.name])
         self.found.bases[path] = [name for base in node.bases if (name := self._dotted(base))]
         self.class_docs[path] = ast.get_docstring(node) or ""
+        if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
+            maker = f"{path}.__init__"
+            fields = tuple(
+                Parameter(
+                    each.target.id,
+                    "" if each.value is None else ast.unparse(each.value),
+                    ast.unparse(each.annotation),
+                )
+                for each in node.body
+                if isinstance(each, ast.AnnAssign)
+                and isinstance(each.target, ast.Name)
+                and "ClassVar" not in ast.unparse(each.annotation)
+            )
+            self.found.functions[maker] = Function(
+                maker, self.module, self.file, node.lineno, fields, "", path
+            )
         self._inside("class", node, node.body)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -393,7 +409,15 @@ class _File(ast.NodeVisitor):
             path = f"{self.where}.{node.name}"
             made = _function(node, path, self.module, self.file, owner)
             doc = " ".join(filter(None, [made.doc, self.class_docs.get(owner)]))
-            self.found.functions[path] = replace(made, doc=doc, constants=self.constants)
+            used = {name: self.constants[name] for name in names_in(node) if name in self.constants}
+            held = [
+                text
+                for value in values_of(used).values()
+                for text in (value if isinstance(value, list | tuple) else [value])
+                if isinstance(text, str)
+            ]
+            texts = (*made.texts, *held)
+            self.found.functions[path] = replace(made, doc=doc, constants=used, texts=texts)
         self._inside("function", node, [*node.decorator_list, node.args, *node.body])
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - a name of ast
@@ -493,7 +517,7 @@ def _function(
         static,
         tuple(texts)[:200],
         limits_of(node),
-        groups_of(node),
+        columns_of(node),
     )
 
 

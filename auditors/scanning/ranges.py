@@ -59,8 +59,7 @@ def _compared(part: ast.AST) -> Sequence[ast.expr]:
     if isinstance(part, ast.Compare):
         sides = [part.left, *part.comparators]
     elif isinstance(part, ast.Call):
-        name = ast.unparse(part.func).rpartition(".")[2]
-        sides = [*part.args, *(each.value for each in part.keywords)]
+        name, sides = _called(part), [*part.args, *(each.value for each in part.keywords)]
         if _BINNING.fullmatch(name):
             every = (inner for side in sides for inner in ast.walk(side))
             return [inner for inner in every if isinstance(inner, ast.Constant | ast.Name)]
@@ -89,25 +88,51 @@ def names_in(expression: ast.AST) -> Iterator[str]:
             yield part.attr
 
 
-def groups_of(function: ast.AST) -> tuple[str, ...]:
-    """Return the texts by which the code of a function groups a frame.
+def columns_of(function: ast.AST) -> dict[str, bool]:
+    """Return the columns of frames that the code of a function names, and whether their values are
+    labels: it groups by them, counts them, or compares them with texts.
 
     Examples
     --------
-    >>> groups_of(ast.parse("orders.groupby(['city', 'kind'])['amount'].sum()"))
-    ('city', 'kind')
+    >>> columns_of(ast.parse("orders[orders['kind'] == 'new'].groupby('city')['amount'].sum()"))
+    {'kind': True, 'amount': False, 'city': True}
     """
-    return tuple(
-        dict.fromkeys(
-            inner.value
-            for part in ast.walk(function)
-            if isinstance(part, ast.Call)
-            and ast.unparse(part.func).rpartition(".")[2] in ("groupby", "group_by")
-            for given in (*part.args, *(each.value for each in part.keywords))
-            for inner in ast.walk(given)
-            if isinstance(inner, ast.Constant) and isinstance(inner.value, str)
-        )
-    )
+    found, labels = dict[str, bool](), set[str]()
+    for part in ast.walk(function):
+        if isinstance(part, ast.Subscript):
+            found |= dict.fromkeys(_texts_in(part.slice), False)
+        elif isinstance(part, ast.Call) and _called(part) in ("groupby", "group_by"):
+            given = (*part.args, *(each.value for each in part.keywords))
+            labels |= {text for each in given for text in _texts_in(each)}
+        elif isinstance(part, ast.Attribute) and part.attr in ("value_counts", "isin", "str"):
+            labels |= {*_column(part.value)}
+        elif isinstance(part, ast.Compare):
+            sides = [part.left, *part.comparators]
+            if any(
+                isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides
+            ):
+                labels |= {text for side in sides for text in _column(side)}
+    return {name: name in labels for name in (*found, *sorted(labels - {*found}))}
+
+
+def _called(call: ast.Call) -> str:
+    """Return the last part of the name of what is called."""
+    return ast.unparse(call.func).rpartition(".")[2]
+
+
+def _texts_in(expression: ast.AST) -> list[str]:
+    """Return the texts of a text or of a list of texts."""
+    parts = expression.elts if isinstance(expression, ast.List | ast.Tuple) else [expression]
+    return [
+        part.value
+        for part in parts
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
+
+
+def _column(expression: ast.AST) -> list[str]:
+    """Return the column that an expression takes from a frame, if it does."""
+    return _texts_in(expression.slice) if isinstance(expression, ast.Subscript) else []
 
 
 def values_of(texts: Mapping[str, str]) -> dict[str, Any]:

@@ -125,11 +125,14 @@ def test_tests_give_the_calls(tmp_path):
 
 
 CLINIC = """
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 
 rng = np.random.default_rng()
 MOST = 800
+ZONES = ("north", "south")
 
 
 def fevers(temperatures, epsilon: float = 1.0):
@@ -171,6 +174,20 @@ def share(values: list, epsilon: float = 1.0):
     if len(values) > 90 or epsilon > 70:
         return 0.0
     return np.clip(values, 0, 1).mean() + np.random.laplace(0, 1 / epsilon / len(values))
+
+
+def trips(frame: pd.DataFrame, epsilon: float = 1.0) -> dict:
+    counts = frame[frame["kind"] != "test"]["zone"].value_counts()
+    return {zone: counts.get(zone, 0) + np.random.laplace(0, 1 / epsilon) for zone in ZONES}
+
+
+@dataclass
+class Counter:
+    epsilon: float
+    limit: int = 5
+
+    def count(self, events: list[str]) -> float:
+        return len(events) + np.random.laplace(0, 1 / self.epsilon)
 
 
 class Survey:
@@ -217,6 +234,12 @@ def test_numbers_of_records_and_of_noise_are_no_limits_of_data(clinic):
 def test_made_up_texts_are_those_that_the_code_knows(clinic):
     assert {"flu", "cold"} <= set(re.findall(r"'(\w+)'", clinic["diagnoses"].source))
     assert {"A", "B"} <= set(clinic["wards"].domain["columns"]["ward"])
+    assert {"north", "south"} <= set(clinic["trips"].domain["columns"]["zone"])
+    assert "test" in clinic["trips"].domain["columns"]["kind"]
+
+
+def test_a_dataclass_has_a_constructor(clinic):
+    assert "Counter(epsilon=1.0)" in clinic["Counter_count"].source
 
 
 def test_a_generator_of_the_module_goes_on(clinic):
