@@ -36,7 +36,7 @@ def limits_of(function: ast.AST) -> tuple[float | str, ...]:
     Examples
     --------
     >>> limits_of(ast.parse("sum(age > 65 for age in ages) + min(max(x, low), 100)"))
-    (65, 100, 'low')
+    (100, 'x', 'low', 'age', 65)
     """
     found = dict[float | str, None]()
     for part in ast.walk(function):
@@ -95,7 +95,7 @@ def columns_of(function: ast.AST) -> dict[str, bool]:
     Examples
     --------
     >>> columns_of(ast.parse("orders[orders['kind'] == 'new'].groupby('city')['amount'].sum()"))
-    {'kind': True, 'amount': False, 'city': True}
+    {'amount': False, 'kind': True, 'city': True}
     """
     found, labels = dict[str, bool](), set[str]()
     for part in ast.walk(function):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from dpwitness.core.values.json_reader import Json
@@ -74,6 +75,8 @@ def dataset(value: Any) -> str:
     --------
     >>> dataset({"$type": "array", "dtype": "<f8", "shape": [2], "value": [0.0, 1.5]})
     '[0, 1.5]'
+    >>> dataset([{"n": 1}, {"n": 1}, {"n": 1}, {"n": 2}])
+    '[3 times {"n": 1}, {"n": 2}]'
     """
     if isinstance(value, dict) and value.get("$type") == "array":
         shape = value["shape"]
@@ -135,11 +138,18 @@ def _column_values(column: Json) -> list[Any]:
 
 
 def _format_entries(values: Sequence[Any], brackets: str, extra: str = "") -> str:
-    shown = ", ".join(_format_entry(v) for v in values[:SHOWN_ENTRIES])
+    texts = map(_format_entry, values[:SHOWN_ENTRIES])
+    shown = ", ".join(_repeated(text, len(list(same))) for text, same in groupby(texts))
     if len(values) > SHOWN_ENTRIES:
         extra = ", ".join(filter(None, [f"{len(values):,} entries", extra]))
         shown += ", ..."
     return f"{brackets[0]}{shown}{brackets[1]}" + (f" ({extra})" if extra else "")
+
+
+def _repeated(text: str, times: int) -> str:
+    """Return an entry as often as it follows itself; a row that does so thrice has a number."""
+    is_row = text.startswith("{") and times > 2
+    return f"{times} times {text}" if is_row else ", ".join([text] * times)
 
 
 def _format_entry(value: Any) -> str:

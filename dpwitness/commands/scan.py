@@ -19,6 +19,7 @@ from dpwitness.commands.common import print_json, write_outputs
 from dpwitness.console import Line, announce
 from dpwitness.core.values.json_reader import Json, anything, listing, read_json, record, text
 from dpwitness.core.values.validation import InvalidArgument
+from dpwitness.core.values.wording import dataset
 from dpwitness.reports.phrasing.wording import plain
 from dpwitness.terminal import (
     NO_VERDICT,
@@ -281,7 +282,8 @@ def _print(
             show(mark_verdict(plain(_finding(outcome))))
             pair = None if outcome.result is None else outcome.result.pair
             if pair is not None:
-                print(plain(f"    on {_short(pair.d0)} and {_short(pair.d1)}"))
+                sides = pair.to_json()
+                print(plain(f"    on {_short(sides['d0'])} and {_short(sides['d1'])}"))
             if outcome.traced:
                 print(plain(f"    a trace shows: {outcome.traced[:300]}"))
     waiting = [(each.proposal.function.path, each.why) for each in outcomes if each.why]
@@ -301,6 +303,6 @@ def _print(
     )
 
 
-def _short(dataset: object) -> str:
-    text = " ".join(str(getattr(dataset, "tolist", lambda: dataset)()).split())
-    return text if len(text) <= 100 else text[:97] + "..."
+def _short(side: Json) -> str:
+    text = dataset(side)
+    return text if len(text) <= 160 else text[:157] + "..."
