@@ -115,7 +115,7 @@ def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
     }
     values = values_of(texts)
     low, high = stated_bounds(values) or data_range(
-        function.limits, scale_names(found, function), values, 0.0, 1.0
+        function.limits, function.guards, scale_names(found, function), values, 0.0, 1.0
     )
     numbers = [round(low + share * (high - low), 6) for share in _SHARES]
     whole = list(map(round, numbers)) if high - low > 2 else [0, 1, 1, 0, 2, 1, 0, 2]

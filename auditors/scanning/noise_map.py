@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dpwitness.auditors.scanning.ranges import columns_of, limits_of, names_in, values_of
+from dpwitness.auditors.scanning.ranges import columns_of, guards_of, limits_of, names_in, values_of
 from dpwitness.auditors.traces.sessions import known_primitives
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument
@@ -123,6 +123,8 @@ class Function:
         Texts in its source, and in constants of its module that it uses; not the docstring.
     limits : tuple of float or str
         Numbers and names that it compares values with, clips them at, or bins them by.
+    guards : tuple of float or str
+        Numbers and names beyond which it raises.
     columns : dict of str to bool
         Columns of frames that it names, and whether their values are labels.
     constants : dict of str to str
@@ -139,6 +141,7 @@ class Function:
     static: bool = False
     texts: tuple[str, ...] = ()
     limits: tuple[float | str, ...] = ()
+    guards: tuple[float | str, ...] = ()
     columns: Mapping[str, bool] = field(default_factory=dict)
     constants: Mapping[str, str] = field(default_factory=dict)
 
@@ -517,6 +520,7 @@ def _function(
         static,
         tuple(texts)[:200],
         limits_of(node),
+        guards_of(node),
         columns_of(node),
     )
 

@@ -248,7 +248,7 @@ def _form(found: NoiseMap, function: Function, call: Json) -> tuple[str, Json] |
 
     def widened(about: Json) -> tuple[float, float]:
         low, high = float(about.get("low", 0.0)), float(about.get("high", 1.0))
-        return data_range(function.limits, scales, values, low, high)
+        return data_range(function.limits, function.guards, scales, values, low, high)
 
     return _records(form, stated_bounds(values), widened)
 

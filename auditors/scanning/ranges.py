@@ -8,7 +8,7 @@ import ast
 import contextlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpwitness.auditors.scanning.promises import NOISE, SENSITIVITY, privacy_parameters
@@ -31,15 +31,39 @@ _LARGEST = 1e12  # numbers beyond guard against overflow
 
 def limits_of(function: ast.AST) -> tuple[float | str, ...]:
     """Return the numbers, and the names, that the code of a function compares values with, clips
-    them at, or bins them by.
+    them at, or bins them by; not those of its guards.
 
     Examples
     --------
     >>> limits_of(ast.parse("sum(age > 65 for age in ages) + min(max(x, low), 100)"))
     (100, 'x', 'low', 'age', 65)
     """
-    found = dict[float | str, None]()
+    refused = {id(part) for test in _guards(function) for part in ast.walk(test)}
+    return _numbers_or_names(part for part in ast.walk(function) if id(part) not in refused)
+
+
+def guards_of(function: ast.AST) -> tuple[float | str, ...]:
+    """Return the numbers, and the names, beyond which the code of a function raises.
+
+    Examples
+    --------
+    >>> guards_of(ast.parse("if max(ages) > 120 or n < 3: raise ValueError"))
+    (120,)
+    """
+    return _numbers_or_names(part for test in _guards(function) for part in ast.walk(test))
+
+
+def _guards(function: ast.AST) -> Iterator[ast.expr]:
+    """Yield the conditions of assertions, and of branches that raise."""
     for part in ast.walk(function):
+        raises = isinstance(part, ast.If) and any(isinstance(each, ast.Raise) for each in part.body)
+        if raises or isinstance(part, ast.Assert):
+            yield part.test
+
+
+def _numbers_or_names(parts: Iterable[ast.AST]) -> tuple[float | str, ...]:
+    found = dict[float | str, None]()
+    for part in parts:
         for side in _compared(part):
             if isinstance(side, ast.Name):
                 found[side.id] = None
@@ -164,18 +188,20 @@ def stated_bounds(values: Mapping[str, Any]) -> tuple[float, float] | None:
 
 def data_range(
     limits: Sequence[float | str],
+    guards: Sequence[float | str],
     scales: Sequence[str],
     values: Mapping[str, Any],
     low: float,
     high: float,
 ) -> tuple[float, float]:
     """Return a range of data, widened to what the scale of the noise is made for, and to the limits
-    of the code: beyond those above 2, so that values on both sides of each occur.
+    of the code: beyond those above 2, so that values on both sides of each occur. No further than
+    the guards, unless the data are.
 
     Parameters
     ----------
-    limits : sequence of float or str
-        Numbers, and names of arguments, as `limits_of` returns them.
+    limits, guards : sequence of float or str
+        Numbers, and names of arguments, as `limits_of` and `guards_of` return them.
     scales : sequence of str
         Names in the scale of the noise.
     values : mapping
@@ -185,17 +211,25 @@ def data_range(
 
     Examples
     --------
-    >>> data_range((65, "cap"), (), {"cap": 120.0}, 20.0, 60.0)
+    >>> data_range((65, "cap"), (), (), {"cap": 120.0}, 20.0, 60.0)
     (20.0, 150.0)
-    >>> data_range((0, 1), ("longest", "epsilon"), {"longest": 30, "epsilon": 99.0}, 0.1, 0.9)
+    >>> data_range((0, 1), (), ("longest", "epsilon"), {"longest": 30, "epsilon": 99.0}, 0.1, 0.9)
     (0.0, 30.0)
+    >>> data_range((100,), (0, 110), (), {}, 20.0, 60.0), data_range((), (1,), (), {}, 20.0, 60.0)
+    ((0.0, 110.0), (1.0, 60.0))
     """
     numbers = _numbers(limits, values)
     most, least = max(numbers, default=high), min(numbers, default=low)
     if most > max(high, 2.0):
         most = float(math.ceil(1.25 * most))
     reached = _numbers([name for name in scales if not _is_other([name])], values)
-    low, high = min(low, least), max([high, most, *reached])
+    wide = [min(low, least), max([high, most, *reached])]
+    refused = _numbers(guards, values)
+    if refused and max(refused) > low:
+        wide[1] = max(high, *refused)
+    if refused and min(refused) < high:
+        wide[0] = min(low, *refused)
+    low, high = wide
     return (low, high) if low < high else (min(low, 0.0), max(high, low + 1.0))
 
 
