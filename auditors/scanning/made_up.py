@@ -19,13 +19,13 @@ from dpwitness.mechanisms.wrappers.programs.inside.recorded_calls import GENERAT
 
 _SHARES = (0.9, 0.5, 0.2, 0.1, 0.7, 0.3, 0.6, 0.4)  # numbers of data, as shares of their range
 # forms of data of a parameter without a telling type hint, in the order of trial
-_FORMS = ("array", "list", "3.0", "integers", "matrix", "1", "texts", "known texts", "True")
+_FORMS = ("array", "list", "3.0", "integers", "matrix", "1", "texts", "labels", "True")
 _HINTS = (
     (r"Series", ("series",)),
     (r"ndarray|ArrayLike|NDArray", ("array", "matrix", "integers")),
     (r"(List|list|Sequence|Iterable)\[bool", ("[0, 1, 1, 0, 1, 1, 0, 1]",)),
     (r"(List|list|Sequence|Iterable)\[int", ("whole",)),
-    (r"(List|list|Sequence|Iterable)\[str", ("texts", "known texts")),
+    (r"(List|list|Sequence|Iterable)\[str", ("texts", "labels")),
     (r"(List|list|Sequence|Iterable|Tuple|tuple)", ("list", "array")),
     (r"(Dict|dict|Mapping)", ("{'a': 3, 'b': 5}",)),
     (r"\bbool\b", ("True", "False")),
@@ -34,6 +34,7 @@ _HINTS = (
     (r"\bstr\b", ("'a'",)),
     (r"Callable", ("numpy.mean", "sum", "len")),
 )
+_TUPLES = re.compile(r"(?:List|list|Sequence|Iterable)\[[Tt]uple\[([\w, ]+)\]")
 _VALUES = (
     (r"(l[12]_?)?sens\w*|\w*sensitivity|clip\w*|cap|max_norm|\w*_norm|bound|radius", "1.0"),
     (r"lower\w*|low|lo|min(_\w+)?|a_min|\w+_min", "0.0"),
@@ -132,7 +133,7 @@ def _forms(found: NoiseMap, function: Function) -> dict[str, str]:
         "whole": str(whole),
         "integers": f"numpy.array({whole})",
         "texts": str(_labels(["a", "b", "c"])),
-        "known texts": str(labels),
+        "labels": str(labels),
         "frame": f"pandas.DataFrame({frame})",
     }
 
@@ -151,6 +152,9 @@ def _choices(parameter: Parameter, function: Function, forms: Mapping[str, str])
         tried = ("frame",)
     elif _SINGLE.fullmatch(parameter.name) and "list" not in parameter.hint.lower():
         tried = ("3.0", "1", "True", "array", "list")
+    elif parts := _TUPLES.search(parameter.hint):
+        columns = [forms["labels" if "str" in part else "list"] for part in parts[1].split(",")]
+        return [f"list(zip({', '.join(columns)}))"]
     elif parameter.name == "X":
         tried = ("matrix", *_FORMS)
     else:

@@ -22,6 +22,7 @@ from dpwitness.auditors.scanning.noise_map import (
     scale_names,
 )
 from dpwitness.auditors.scanning.promises import (
+    NOISE,
     PRIVACY,
     SENSITIVITY,
     Promise,
@@ -99,7 +100,7 @@ class Proposal:
 
 def mechanisms(found: NoiseMap) -> list[Function]:
     """Return the public functions that reach noise and speak of privacy, in their parameters or
-    docstring.
+    docstring; not samplers, which take nothing but parameters of the noise.
     """
     chosen = []
     for function in found.public():
@@ -108,7 +109,13 @@ def mechanisms(found: NoiseMap) -> list[Function]:
         claims = bool(privacy_parameters(names)) and any(
             site.law not in COMMON_LAWS for site in found.reached[function.path]
         )
-        if function.name != "__init__" and (claims or PRIVACY.search(words)):
+        own = [p.name for p in function.parameters]
+        is_sampler = bool(own) and all(
+            privacy_parameters([name]) or NOISE.fullmatch(name.lower()) for name in own
+        )
+        if function.name == "__init__" or (is_sampler and not function.owner):
+            continue
+        if claims or PRIVACY.search(words):
             chosen.append(function)
     return chosen
 
@@ -262,10 +269,11 @@ def _records(
     size = min(int(form["size"]), _MOST_RECORDS)
     if size < 1:
         return "data with records"
-    if form["kind"] in ("frame", "dicts"):
+    if form["kind"] in ("frame", "dicts", "tuples"):
         columns = {name: _column(each, widened) for name, each in form["columns"].items()}
-        frame = "records" if form["kind"] == "dicts" else form["library"]
-        return "dataset", {"kind": "Table", "columns": columns, "size": size, "frame": frame}
+        frame = form["library"] if form["kind"] == "frame" else "records"
+        data = "[tuple(row.values()) for row in dataset]" if form["kind"] == "tuples" else "dataset"
+        return data, {"kind": "Table", "columns": columns, "size": size, "frame": frame}
     if form["kind"] == "rows":
         features = [list(bounds or widened(each)) for each in form["columns"]]
         whole = [i for i, each in enumerate(form["columns"]) if each["kind"] != "float"]

@@ -42,9 +42,15 @@ TARGETS = {  # without tests: claim, relations, kind of domain
 WAITING = {  # what is missing
     "add_noise": "the claim: scale is a scale of noise",
     "needs_key": "no attribute 'noise'",
-    "geometric_noise": "no argument of its calls moves the output",
 }
-OTHERS = ("huber_loss", "clip", "check_epsilon", "epsilon_greedy", "gaussian_epsilon")
+OTHERS = (
+    "geometric_noise",
+    "huber_loss",
+    "clip",
+    "check_epsilon",
+    "epsilon_greedy",
+    "gaussian_epsilon",
+)
 TESTS = """
 import numpy as np
 import pytest
@@ -187,6 +193,11 @@ def trips(frame: pd.DataFrame, epsilon: float = 1.0) -> dict:
     return {zone: counts.get(zone, 0) + np.random.laplace(0, 1 / epsilon) for zone in ZONES}
 
 
+def visitors(visits: list[tuple[str, int]], epsilon: float = 1.0):
+    users = {user for user, minutes in visits if minutes > 5}
+    return len(users) + np.random.laplace(0, 1 / epsilon)
+
+
 @dataclass
 class Counter:
     epsilon: float
@@ -243,6 +254,12 @@ def test_made_up_texts_are_those_that_the_code_knows(clinic):
     assert {"A", "B"} <= set(clinic["wards"].domain["columns"]["ward"])
     assert {"north", "south"} <= set(clinic["trips"].domain["columns"]["zone"])
     assert "test" in clinic["trips"].domain["columns"]["kind"]
+
+
+def test_records_that_are_tuples_are_rows_of_a_table(clinic):
+    columns = clinic["visitors"].domain["columns"]
+    assert len(columns["part0"]) == 3 and columns["part1"][1] > 5
+    assert "tuple(row.values())" in clinic["visitors"].source
 
 
 def test_a_dataclass_has_a_constructor(clinic):

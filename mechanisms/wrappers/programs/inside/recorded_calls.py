@@ -534,6 +534,14 @@ def form_of(value: Any) -> Json:
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, dict) for v in value):
         names = {str(key): _column([row.get(key) for row in value]) for key in value[0]}
         return {"kind": "dicts", "columns": names, "size": len(value)}
+    is_tuples = isinstance(value, list) and value and all(isinstance(v, tuple) for v in value)
+    if (
+        is_tuples
+        and len({len(v) for v in value}) == 1
+        and np.asarray(value).dtype.kind not in "biuf"
+    ):
+        columns = {f"part{i}": _column(list(part)) for i, part in enumerate(zip(*value))}
+        return {"kind": "tuples", "columns": columns, "size": len(value)}
     if isinstance(value, (bool, int, float, str)):
         return {"kind": "number" if not isinstance(value, (bool, str)) else kind, "value": value}
     items = np.asarray(value)
