@@ -135,7 +135,6 @@ def to_parts(value: Any) -> Parts:
             )
         ]
         return {
-            "library": name,
             "form": form,
             "about": dict(value.graph),
             "nodes": nodes,
@@ -162,26 +161,23 @@ def to_parts(value: Any) -> Parts:
             )
     if len(set(names)) < len(names):
         raise UnsupportedData(f"names of columns must differ, got {', '.join(map(str, names))}")
-    return {
-        "library": name,
-        "form": "frame",
-        "columns": columns,
-        "index": index,
-        "rows": len(value),
-    }
+    return {"library": name, "columns": columns, "index": index, "rows": len(value)}
 
 
 def from_parts(parts: Parts) -> Any:
     """Build the frame or graph from its parts, as the inverse of `to_parts`. Raise UnsupportedData
     if the library is not installed.
     """
-    name, found = parts["library"], library(parts["library"])
+    name = parts.get("library", "networkx")
+    found = library(name)
     if name == "networkx":
         graph = getattr(found, parts["form"])(**parts["about"])
         graph.add_nodes_from([(node, content) for node, content in parts["nodes"]])
         graph.add_edges_from([tuple(edge) for edge in parts["edges"]])
         return graph
     columns = {column["name"]: column for column in parts["columns"]}
+    for column in (*parts["columns"], *([] if parts["index"] is None else [parts["index"]])):
+        _require_entries(column, parts["rows"])
     if name == "pandas":
         index = parts["index"]
         rows = (
@@ -202,6 +198,19 @@ def from_parts(parts: Parts) -> Any:
             [_build_polars(key, column, found) for key, column in columns.items()]
         )
     return found.table({key: _build_arrow(column, found) for key, column in columns.items()})
+
+
+def _require_entries(column: Parts, rows: Any) -> None:
+    """Raise ValueError unless values and mask of a column are vectors with this number of entries;
+    None accepts any number.
+    """
+    for key in ("values", "missing"):
+        array = column[key]
+        if array is not None and (array.ndim != 1 or rows not in (None, len(array))):
+            count = "any number of" if rows is None else rows
+            raise ValueError(f"{key} of {column['name']!r} must be a vector of {count} entries")
+    if column["categories"] is not None:
+        _require_entries(column["categories"], None)
 
 
 def values_of(parts: Parts) -> dict[Any, list[Any]]:

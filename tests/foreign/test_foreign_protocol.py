@@ -150,7 +150,10 @@ INSIDE = Path(codec.__file__).parent
 ALONE = [
     *INSIDE.glob("*.py"),
     INSIDE.parent / "supervisor.py",
-    INSIDE.parents[3] / "core" / "values" / "dataframe_backends.py",
+    *(
+        INSIDE.parents[3] / "core" / "values" / f"{name}.py"
+        for name in ("dataframe_backends", "library_parts", "object_tree")
+    ),
 ]
 
 

@@ -407,7 +407,7 @@ class Worker:
         kept = len(out)
         try:
             value = function(**dict(zip(keywords, arguments))) if keywords else function(*arguments)
-            return {"value": codec.pack_dataset(value, out)}
+            return {"value": codec.pack(value, out, exact=True)}
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # native code may raise a BaseException

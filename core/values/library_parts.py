@@ -9,14 +9,14 @@ interpreters load this module too, so the module uses only the standard library 
 from __future__ import annotations
 
 import types
-from typing import Any, List, Tuple
+from typing import Any, List, Tuple  # noqa: UP035
 
 import numpy as np
 
-Parts = List[Tuple[str, Any]]
+Parts = List[Tuple[str, Any]]  # noqa: UP006 - read by Python 3.8
 
 # modules of time zones of which the text says all
-_ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness", "dpwitness_codec")
+_ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness", "dpwitness_object_tree")
 _ARROW_TIMES = ("timestamp", "time", "date", "duration")
 _MAX_DENSE_CELLS = 2**22  # most cells of a sparse matrix that is also stored as a dense one
 
@@ -42,7 +42,7 @@ def time_zone(zone: Any) -> Any:
     )
 
 
-def _object_column(items: List[Any]) -> Any:
+def _object_column(items: list[Any]) -> Any:
     """Return a column of objects. For texts, a missing entry becomes an empty text, and an array
     holds the type of each missing entry.
     """
@@ -244,7 +244,7 @@ def _parts_of_graph(value: Any) -> Parts:
     ]
 
 
-def _neighbor_orders(value: Any, edges: List[Any]) -> Any:
+def _neighbor_orders(value: Any, edges: list[Any]) -> Any:
     """Return the order of the neighbors of each node; None if the order of the edges
     determines it.
     """
