@@ -38,7 +38,7 @@ _ARROW_TYPES = {
     **{name: name for name in _INTEGERS},
     **{f"timestamp[{unit}]": "int64" for unit in ("s", "ms", "us", "ns")},
 }
-_ARROW_TIMES = ("timestamp", "time", "date", "duration")
+ARROW_TIMES = ("timestamp", "time", "date", "duration")
 _NUMBERS = ("int", "uint", "float", "double", "halffloat", "bool")
 # types of columns that are built again: those of pandas, of polars, and of Arrow
 _EXACT_TYPES = {
@@ -121,22 +121,7 @@ def to_parts(value: Any) -> Parts:
     """
     name = library_name(value)
     if name == "networkx":
-        form = type(value).__name__
-        nodes = [[node, dict(content)] for node, content in value.nodes(data=True)]
-        edges = [
-            list(edge)
-            for edge in (
-                value.edges(keys=True, data=True)
-                if form.startswith("Multi")
-                else value.edges(data=True)
-            )
-        ]
-        return {
-            "form": form,
-            "about": dict(value.graph),
-            "nodes": nodes,
-            "edges": [[*e[:-1], dict(e[-1])] for e in edges],
-        }
+        return graph_parts(value)
     index = None
     if name == "pandas":
         names = list(value.columns)
@@ -157,6 +142,17 @@ def to_parts(value: Any) -> Parts:
         raise UnsupportedData(f"names of columns must differ, got {', '.join(map(str, names))}")
     exact = [_exact_column(*each) for each in zip(names, columns)]  # noqa: B905
     return {"library": name, "columns": exact, "index": index, "rows": len(value)}
+
+
+def graph_parts(value: Any) -> Parts:
+    """Return the parts of a networkx graph, also of one of a derived class."""
+    keys = {"keys": True} if value.is_multigraph() else {}
+    return {
+        "form": type(value).__name__,
+        "about": dict(value.graph),
+        "nodes": [[node, dict(content)] for node, content in value.nodes(data=True)],
+        "edges": [[*edge[:-1], dict(edge[-1])] for edge in value.edges(data=True, **keys)],
+    }
 
 
 def from_parts(parts: Parts) -> Any:
@@ -381,7 +377,7 @@ def column_of_polars(series: Any) -> Parts:
         codes = np.array([code_of_text[text] for text in series.to_list()], dtype=np.int64)
         return _column(base, codes, None, _column_of_objects("String", known))
     plain = series.to_physical()
-    if base.lower().startswith((*_NUMBERS, *_ARROW_TIMES)) and "128" not in base:
+    if base.lower().startswith((*_NUMBERS, *ARROW_TIMES)) and "128" not in base:
         if base == "Datetime" and series.dtype.time_zone is None:
             kind = f"Datetime {series.dtype.time_unit}"
         filled = plain.fill_null(False if base == "Boolean" else 0)
@@ -423,7 +419,7 @@ def column_of_arrow(array: Any) -> Parts:
         codes = array.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
         known, ordered = column_of_arrow(array.dictionary), bool(array.type.ordered)
         return _column(f"dictionary {array.type.index_type}", codes, None, known, ordered=ordered)
-    is_time = kind.startswith(_ARROW_TIMES)
+    is_time = kind.startswith(ARROW_TIMES)
     if not is_time and "time64[ns]" in kind:
         raise UnsupportedData(f"a column has type {kind}, which is not supported")
     if not is_time and not (kind.startswith(_NUMBERS) and hasattr(array, "fill_null")):

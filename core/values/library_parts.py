@@ -23,7 +23,6 @@ Parts = List[Tuple[str, Any]]  # noqa: UP006 - read by Python 3.8
 
 # modules of time zones of which the text says all
 _ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness", "dpwitness_object_tree")
-_ARROW_TIMES = ("timestamp", "time", "date", "duration")
 _MAX_DENSE_CELLS = 2**22  # most cells of a sparse matrix that is also stored as a dense one
 
 
@@ -136,24 +135,22 @@ def _arrow_type_name(kind: Any) -> Any:
 def _parts_of_arrow_scalar(value: Any) -> Parts | None:
     """Return the parts of an Arrow scalar; None if the type is not supported."""
     kind, ticks = str(value.type), getattr(value, "value", None)
-    if "time64[ns]" in kind and not kind.startswith(_ARROW_TIMES):
+    if "time64[ns]" in kind and not kind.startswith(dataframe_backends.ARROW_TIMES):
         return None
     return [
-        ("value", ticks if kind.startswith(_ARROW_TIMES) else value.as_py()),
+        ("value", ticks if kind.startswith(dataframe_backends.ARROW_TIMES) else value.as_py()),
         ("type", _arrow_type_name(value.type)),
     ]
 
 
 def _parts_of_graph(value: Any) -> Parts:
     """Return the parts of a networkx graph."""
-    multiple = {"keys": True} if value.is_multigraph() else {}
-    edges = [(*edge[:-1], dict(edge[-1])) for edge in value.edges(data=True, **multiple)]
-    nodes = [(node, dict(inner)) for node, inner in value.nodes(data=True)]
+    parts = dataframe_backends.graph_parts(value)
     return [
-        ("nodes", nodes),
-        ("edges", edges),
-        ("graph", dict(value.graph)),
-        ("order", _neighbor_orders(value, edges)),
+        ("nodes", parts["nodes"]),
+        ("edges", parts["edges"]),
+        ("graph", parts["about"]),
+        ("order", _neighbor_orders(value, parts["edges"])),
     ]
 
 

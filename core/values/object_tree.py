@@ -94,14 +94,8 @@ class Fields:
         return np.asarray(dict(self.dpwitness_parts)["values"], dtype=dtype)
 
 
-class Zone(datetime.tzinfo):
+class Zone(Named, datetime.tzinfo):
     """Stand-in for a time zone of which only the text is known."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
 
     def _unknown(self, when: Any) -> None:
         return None
