@@ -380,8 +380,11 @@ def column_of_polars(series: Any) -> Parts:
     if base.lower().startswith((*_NUMBERS, *ARROW_TIMES)) and "128" not in base:
         if base == "Datetime" and series.dtype.time_zone is None:
             kind = f"Datetime {series.dtype.time_unit}"
-        filled = plain.fill_null(False if base == "Boolean" else 0)
-        return _column(kind, np.asarray(filled.to_numpy()), np.asarray(series.is_null().to_numpy()))
+        missing = np.zeros(len(series), dtype=bool)
+        if series.null_count():  # cheaper than a mask of each column
+            missing = np.asarray(series.is_null().to_numpy())
+            plain = plain.fill_null(False if base == "Boolean" else 0)
+        return _column(kind, np.asarray(plain.to_numpy()), missing)
     found = _column_of_objects(base if base == "Categorical" else kind, series.to_list())
     if "'ns'" in kind or "Time" in kind:  # Python's times round nanoseconds
         found["values"] = found["values"], plain.to_list()

@@ -104,8 +104,8 @@ class Zone(Named, datetime.tzinfo):
 
 
 def _take_time_apart(value: Any) -> Dict[str, Any]:  # noqa: UP006
-    """Return the parts of a time: its text, 1 for the second of two equal times, and the text of a
-    time zone with rules.
+    """Return the parts of a time: its text, `fold` if clocks were set back, and the text of a time
+    zone with rules.
     """
     has_rules = not isinstance(value.tzinfo, (datetime.timezone, type(None)))
     parts = {"value": (value.replace(tzinfo=None) if has_rules else value).isoformat()}
@@ -150,12 +150,12 @@ def _take_structured_apart(value: Any) -> Dict[str, Any]:  # noqa: UP006
 
 def _build_structured(shape: Any, columns: Any, record: bool) -> Any:
     """Build a structured array from its parts."""
-    found = np.empty(
-        shape, [(name, column.dtype, column.shape[len(shape) :]) for name, column in columns]
-    )
+    axes = len(shape)
     for name, column in columns:
-        if column.shape[: len(shape)] != tuple(shape):
+        if column.shape[:axes] != tuple(shape):
             raise ValueError(f"the array of {name!r} must have the shape {shape}")
+    found = np.empty(shape, [(name, column.dtype, column.shape[axes:]) for name, column in columns])
+    for name, column in columns:
         found[name] = column
     return found.view(np.recarray) if record else found
 
@@ -246,7 +246,7 @@ def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
     Raises
     ------
     dataframe_backends.UnsupportedData
-        If a frame holds values of another type.
+        If a column of a frame has a type that is not supported.
 
     Examples
     --------
