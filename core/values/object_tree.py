@@ -94,7 +94,7 @@ class Fields:
         return np.asarray(dict(self.dpwitness_parts)["values"], dtype=dtype)
 
 
-class Zone(Named, datetime.tzinfo):
+class Zone(library_parts.Named, datetime.tzinfo):
     """Stand-in for a time zone of which only the text is known."""
 
     def _unknown(self, when: Any) -> None:
