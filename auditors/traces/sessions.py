@@ -229,7 +229,7 @@ def _opened_in_worker(target: Target, entries: list[Entry], time_limit: float) -
 
         def step(name: str, **arguments: Any) -> Any:
             blobs: codec.Blobs = []
-            request = target._request("trace", blobs) | {"step": name}
+            request = target._request("trace") | {"step": name}
             if "dataset" in arguments:
                 dataset = target._sent(arguments.pop("dataset"))
                 request["data"] = codec.pack(dataset, blobs, exact=True)

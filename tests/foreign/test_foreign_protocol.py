@@ -16,6 +16,7 @@ from dpwitness.auditors.events.outputs import WrongShape, encode
 from dpwitness.auditors.workers.engine import run_side, stream
 from dpwitness.auditors.workers.statefulness import same_outputs
 from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 
@@ -144,6 +145,16 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
     with borrowed_worker(target._slot, 10.0) as worker:
         part, sent = worker.dataset(packed_as(data[-1]))
         assert set(part) == {"key"} and sent == []
+
+
+def test_arrays_arrive_as_keyword_arguments(tmp_path):
+    path = tmp_path / "weights.py"
+    path.write_text(
+        "def weighs(dataset, size, rng, weights):\n    return [float(weights @ dataset)] * size\n"
+    )
+    weights = {"weights": to_jsonable(np.array([1.0, 0.5]))}
+    target = Target(str(path), "weighs", kwargs=weights)
+    assert target.sample(np.array([2.0, 4.0]), 2, np.random.default_rng(0)) == [4.0, 4.0]
 
 
 INSIDE = Path(codec.__file__).parent

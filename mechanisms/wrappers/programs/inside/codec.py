@@ -56,8 +56,9 @@ Blobs = List[Any]
 Message = Dict[str, Any]
 
 
-def pack(value: Any, blobs: Blobs, exact: bool = False) -> Any:
-    """Return a value as JSON types, and append the bytes of its arrays to `blobs`.
+def pack(value: Any, blobs: Blobs | None, exact: bool = False) -> Any:
+    """Return a value as JSON types, and append the bytes of its arrays to `blobs`. Without `blobs`,
+    the JSON holds the bytes.
 
     A value without such a form becomes the name of its type and its text. If `exact` is true,
     frames and graphs are built again by `unpack`, also those inside lists, tuples and dicts;
@@ -101,7 +102,7 @@ def pack(value: Any, blobs: Blobs, exact: bool = False) -> Any:
     return _pack_object(value, blobs)
 
 
-def _pack_list(items: list[Any], blobs: Blobs, exact: bool) -> Any:
+def _pack_list(items: list[Any], blobs: Blobs | None, exact: bool) -> Any:
     """Return the packed form of a list. Many numbers of one type, and arrays of one shape, are
     packed as one array.
     """
@@ -138,7 +139,7 @@ def opened(value: Any, under_way: list[int]) -> Iterator[str]:
         under_way.pop()
 
 
-def _pack_object(value: Any, blobs: Blobs) -> Message:
+def _pack_object(value: Any, blobs: Blobs | None) -> Message:
     """Return the packed form of an object that is not a number, text or container: its name, array,
     parts or text.
     """
@@ -170,21 +171,21 @@ def _pack_object(value: Any, blobs: Blobs) -> Message:
     return {_TAG: "other", "class": cls.__name__, "text": text_of(value, repr), "bare": bare(value)}
 
 
-def _pack_array(value: Any, blobs: Blobs) -> Message:
-    """Return the packed form of an array, and append its bytes to `blobs`."""
+def _pack_array(value: Any, blobs: Blobs | None) -> Message:
+    """Return the packed form of an array, and append its bytes to `blobs`. Without `blobs`, the
+    form holds the bytes as digits.
+    """
     if value.dtype.kind == "O":
         entries = [pack(entry, blobs) for entry in value.ravel()]
         return {_TAG: "objects", "shape": list(value.shape), "entries": entries}
     plain = np.asarray(value)
     if plain.dtype.byteorder == ">" or (plain.dtype.byteorder == "=" and sys.byteorder == "big"):
         plain = plain.astype(plain.dtype.newbyteorder("<"))
+    head = {_TAG: "array", "dtype": plain.dtype.str, "shape": list(plain.shape)}
+    if blobs is None:
+        return dict(head, hex=plain.tobytes().hex())
     blobs.append(plain.tobytes())
-    return {
-        _TAG: "array",
-        "dtype": plain.dtype.str,
-        "shape": list(plain.shape),
-        "blob": len(blobs) - 1,
-    }
+    return dict(head, blob=len(blobs) - 1)
 
 
 def bare(value: Any) -> bool:
@@ -198,7 +199,7 @@ def bare(value: Any) -> bool:
     return type(value).__repr__ is plain or " at 0x" in text_of(value, repr)
 
 
-def unpack(value: Any, blobs: Blobs) -> Any:
+def unpack(value: Any, blobs: Blobs | None) -> Any:
     """Return the value of its packed form. Other objects become stand-ins named after their class;
     nothing is imported or run.
     """
@@ -213,6 +214,8 @@ def unpack(value: Any, blobs: Blobs) -> Any:
         shape, dtype = value["shape"], np.dtype(value["dtype"])
         if 0 in shape:
             return np.empty(shape, dtype)
+        if blobs is None or "hex" in value:
+            return np.frombuffer(bytes.fromhex(value["hex"]), dtype).reshape(shape).copy()
         return np.frombuffer(blobs[value["blob"]], dtype).reshape(shape).copy()
     parts = {
         key: unpack(part, blobs)
@@ -246,26 +249,6 @@ _BUILT: dict[str, Any] = {
     "objects": _build_objects,
     "named": lambda parts: Named(parts["text"]),
 }
-
-
-def words(state: Any) -> Any:
-    """Return the state of a bit generator as JSON, with arrays as lists of words."""
-    if isinstance(state, dict):
-        return {key: words(value) for key, value in state.items()}
-    return (
-        {"words": state.tolist(), "dtype": state.dtype.str}
-        if isinstance(state, np.ndarray)
-        else state
-    )
-
-
-def state_from_json(state: Any) -> Any:
-    """Return the state of a bit generator from its JSON form; the inverse of `words`."""
-    if not isinstance(state, dict):
-        return state
-    if "words" in state:
-        return np.array(state["words"], dtype=state["dtype"])
-    return {key: state_from_json(value) for key, value in state.items()}
 
 
 class Opaque:

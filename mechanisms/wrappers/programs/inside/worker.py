@@ -118,7 +118,7 @@ class Worker:
         except introspection.Unfit as unfit:
             return {"error": str(unfit), "traceback": ""}, []
         if "rng" in header and self.rng is not None:  # as the mechanism left it
-            reply["rng"] = codec.words(self.rng.bit_generator.state)
+            reply["rng"] = codec.pack(self.rng.bit_generator.state, None)
         return reply, out
 
     def do_hello(
@@ -234,7 +234,7 @@ class Worker:
     ) -> codec.Message:
         _, run, kwargs = self._find_sampler(header, blobs)
         dataset, before = self.datasets.copy(header, blobs)
-        state = codec.state_from_json(header["rng"]) if "rng" in header else None
+        state = codec.unpack(header["rng"], None) if "rng" in header else None
         rng = self.rng = batch_runner.generator(state, header["seed"])
         size, draws, raised = header["size"], [], None
         global_generators.seed(header["seed"])
