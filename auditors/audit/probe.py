@@ -38,9 +38,9 @@ from dpwitness.auditors.workers.rounds import current_lock, is_builtin_mechanism
 from dpwitness.auditors.workers.statefulness import Unfit, check_structure, digest, same_outputs
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import AlwaysRaises, MechanismFailed
+from dpwitness.core.values.object_tree import text_of
 from dpwitness.mechanisms.wrappers.programs.inside import global_generators
 from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import warning_line
-from dpwitness.mechanisms.wrappers.programs.inside.codec import text_of
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 _CALL_RUNS = 8  # maximum number of runs per call

@@ -35,8 +35,7 @@ from dpwitness.auditors.events.numbers import (
     text_columns,
     text_hash,
 )
-from dpwitness.mechanisms.wrappers.programs.inside.codec import Opaque, bare, opened, text_of
-from dpwitness.mechanisms.wrappers.programs.inside.object_tree import (
+from dpwitness.core.values.object_tree import (
     array_in,
     exception_parts,
     library_form,
@@ -44,7 +43,9 @@ from dpwitness.mechanisms.wrappers.programs.inside.object_tree import (
     needs_decomposition,
     parts_of,
     plain,
+    text_of,
 )
+from dpwitness.mechanisms.wrappers.programs.inside.codec import Opaque, bare, opened
 
 _TABLES = ("DataFrame", "Series", "Table", "RecordBatch")
 _MIN_ROWS = 8  # fewest rows of a table whose columns are summarized

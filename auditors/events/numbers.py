@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpwitness.mechanisms.wrappers.programs.inside.codec import text_of
+from dpwitness.core.values.object_tree import text_of
 
 Floats = NDArray[np.float64]
 # blocks of extra columns: width and values; None if all values are NaN

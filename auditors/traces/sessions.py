@@ -229,10 +229,10 @@ def _opened_in_worker(target: Target, entries: list[Entry], time_limit: float) -
 
         def step(name: str, **arguments: Any) -> Any:
             blobs: codec.Blobs = []
-            request = target._request("trace", blobs) | {"step": name}
+            request = target._request("trace") | {"step": name}
             if "dataset" in arguments:
                 dataset = target._sent(arguments.pop("dataset"))
-                request["data"] = codec.pack_dataset(dataset, blobs)
+                request["data"] = codec.pack(dataset, blobs, exact=True)
             request["arguments"] = codec.pack(arguments, blobs)
             try:
                 # 30 seconds more, for the comparison of recordings

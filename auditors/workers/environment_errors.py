@@ -22,8 +22,8 @@ import numpy as np
 
 from dpwitness.auditors.events.outputs import Outputs
 from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.object_tree import text_of
 from dpwitness.core.values.validation import error_text
-from dpwitness.mechanisms.wrappers.programs.inside.codec import text_of
 
 _ENVIRONMENT_ERRORS = (
     ImportError,

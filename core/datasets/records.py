@@ -34,6 +34,7 @@ from dpwitness.core.values.dataframe_backends import (
     to_parts,
 )
 from dpwitness.core.values.json_codec import Dataset, to_jsonable
+from dpwitness.core.values.object_tree import take_apart
 from dpwitness.core.values.validation import InvalidArgument, error_text
 
 _ACCEPTED_FORMS = (
@@ -415,9 +416,7 @@ def exact(value: Any, _depth: int = 0) -> Hashable:
         kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     )
     parts: Any
-    if library_name(value):
-        parts = exact(to_parts(value), _depth + 1)
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         parts = frozenset((exact(k, _depth + 1), exact(v, _depth + 1)) for k, v in value.items())
     elif isinstance(value, set | frozenset):
         parts = frozenset(exact(v, _depth + 1) for v in value)
@@ -429,8 +428,10 @@ def exact(value: Any, _depth: int = 0) -> Hashable:
             for f in dataclasses.fields(value)
             if hasattr(value, f.name)
         )
+    elif (found := take_apart(value)) is not None:
+        parts = exact(found[1], _depth + 1)
     else:
-        parts = repr(to_jsonable(value))
+        raise InvalidArgument(f"dataset must be writable as JSON, got {kind.__name__}")
     return name, parts, *sorted(_extra_attributes(value, _depth).items())
 
 

@@ -1,7 +1,6 @@
 """Exact conversion of NumPy arrays to JSON and back.
 
-Numbers and texts become lists, other dtypes hexadecimal bytes. Structured and masked arrays are
-written by their parts.
+Numbers and texts become lists, other dtypes hexadecimal bytes.
 """
 
 from __future__ import annotations
@@ -21,67 +20,28 @@ _DTYPE = re.compile(r"[<>|=]?([biufcSUmM]\d{1,6}|V\d{1,6}|\?)(\[\d{0,6}[A-Za-z]{
 _MAX_BYTES = 2**28  # largest size of one array
 
 
-def write_array(value: NDArray[Any], inner: Callable[[Any], Any]) -> Json:
-    """Return the tagged JSON form of an array; `inner` writes its parts. Raise InvalidArgument for
-    objects and for richer subclasses.
+def require_exact(value: NDArray[Any]) -> None:
+    """Raise InvalidArgument for an array without an exact JSON form: an array of objects or raw
+    bytes, of a richer subclass, or with gaps between its fields.
     """
-    if isinstance(value, np.ma.MaskedArray):
-        mask = np.ma.getmaskarray(value)
-        fill = np.array(1e20 if value is np.ma.masked else value.fill_value, dtype=value.dtype)
-        return {
-            "$type": "masked",
-            "data": inner(value.data),
-            "mask": inner(mask),
-            "fill": inner(fill),
-            "hard": bool(value.hardmask),
-        }
-    if type(value) not in (np.ndarray, np.recarray, np.memmap):
-        raise InvalidArgument(
-            f"dataset must be writable as JSON, got {type(value).__name__}: give a plain array"
-        )
-    if value.dtype.hasobject:
-        raise InvalidArgument(
-            f"dataset must be writable as JSON, got an array of dtype {value.dtype}"
-        )
-    if value.dtype.names is not None:
-        return _write_structured(value, inner)
-    if value.dtype.kind == "V":
-        raise InvalidArgument(
-            f"dataset must be writable as JSON, got an array of raw bytes, dtype {value.dtype}"
-        )
-    return {
-        "$type": "array",
-        "dtype": value.dtype.str,
-        "shape": list(value.shape),
-        "value": _json_entries(value),
-    }
+    dtype, names, problem = value.dtype, value.dtype.names or (), ""
+    if type(value) not in (np.ndarray, np.recarray, np.memmap) and not isinstance(
+        value, np.ma.MaskedArray
+    ):
+        problem = f"{type(value).__name__}: give a plain array"
+    elif dtype.hasobject:
+        problem = f"an array of dtype {dtype}"
+    elif dtype.kind == "V" and not names:
+        problem = f"an array of raw bytes, dtype {dtype}"
+    elif names and np.dtype([(name, dtype[name]) for name in names]) != dtype:
+        problem = f"a structured array with gaps between its fields {list(names)}"
+    if problem:
+        raise InvalidArgument(f"dataset must be writable as JSON, got {problem}")
 
 
-def _write_structured(value: NDArray[Any], inner: Callable[[Any], Any]) -> Json:
-    """Return the tagged JSON form of a structured array, field by field. Raise InvalidArgument if
-    there are gaps between the fields.
-    """
-    names = value.dtype.names or ()
-    packed = np.dtype([(name, value.dtype[name]) for name in names])
-    offsets = [
-        [fields[n][1] for n in names] for fields in (packed.fields, value.dtype.fields) if fields
-    ]
-    if packed.itemsize != value.dtype.itemsize or offsets[0] != offsets[-1]:
-        raise InvalidArgument(
-            "dataset must be writable as JSON, got a structured array with gaps between its "
-            f"fields {list(names)}"
-        )
-    plain = value.view(np.ndarray)
-    columns = [
-        [name, inner(np.ascontiguousarray(plain[name]).reshape(plain[name].shape))]
-        for name in names
-    ]
-    return {
-        "$type": "structured",
-        "shape": list(value.shape),
-        "columns": columns,
-        "record": isinstance(value, np.recarray),
-    }
+def write_array(value: NDArray[Any]) -> Json:
+    """Return dtype, shape and entries of an array of numbers, times or texts as JSON types."""
+    return {"dtype": value.dtype.str, "shape": list(value.shape), "value": _json_entries(value)}
 
 
 def _json_entries(value: NDArray[Any]) -> list[Any]:

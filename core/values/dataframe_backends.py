@@ -1,10 +1,11 @@
 """Conversion of pandas, polars and Arrow frames and of networkx graphs to plain parts, and back.
 
 Workers of other interpreters load this module too, so the module uses only the standard library and
-NumPy (Python 3.8 or later). A frame becomes a list of columns. Each column has a name, the
-library's name of its type, an array of values, a mask of missing entries, and the categories of a
-categorical column. Types without such a form are refused. The index of a frame must hold row
-numbers or a single column of values.
+NumPy (Python 3.8 or later). `column_of_pandas`, `column_of_polars` and `column_of_arrow` take a
+column of any type apart: the library's name of its type, its values, the missing entries, and the
+categories of a categorical column. `to_parts` returns the columns of a frame with their names, and
+refuses types that `from_parts` does not build again. The index of a frame must hold row numbers or
+a single column of values.
 """
 
 from __future__ import annotations
@@ -27,30 +28,26 @@ _CLASSES = {
     *(("networkx", form) for form in GRAPHS),
 }
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-_POLARS_TYPES = (
-    "Boolean",
-    "String",
-    "Date",
-    "Categorical",
-    "Enum",
-    "Float32",
-    "Float64",
-    *(n.title().replace("Ui", "UI") for n in _INTEGERS),
-)
 _ARROW_TYPES = {
-    **{
-        "bool": "bool",
-        "string": "U",
-        "large_string": "U",
-        "date32[day]": "int32",
-        "float": "float32",
-        "double": "float64",
-    },
+    "bool": "bool",
+    "string": "U",
+    "large_string": "U",
+    "date32[day]": "int32",
+    "float": "float32",
+    "double": "float64",
     **{name: name for name in _INTEGERS},
     **{f"timestamp[{unit}]": "int64" for unit in ("s", "ms", "us", "ns")},
 }
-# pandas' nullable types; the integers have polars' names
-_MASKED_TYPES = {"boolean", "Float32", "Float64", *_POLARS_TYPES[7:]}
+ARROW_TIMES = ("timestamp", "time", "date", "duration")
+_NUMBERS = ("int", "uint", "float", "double", "halffloat", "bool")
+# types of columns that are built again: those of pandas, of polars, and of Arrow
+_EXACT_TYPES = {
+    *("object", "category", "str", "boolean"),
+    *("Boolean", "String", "Date", "Categorical", "Enum", "Float32", "Float64"),
+    *(name.title().replace("Ui", "UI") for name in _INTEGERS),
+    *_ARROW_TYPES,
+}
+_EXACT_PREFIXES = ("datetime64[", "string[", "Datetime ", "dictionary ")
 
 
 class UnsupportedData(ValueError):
@@ -124,37 +121,18 @@ def to_parts(value: Any) -> Parts:
     """
     name = library_name(value)
     if name == "networkx":
-        form = type(value).__name__
-        nodes = [[node, dict(content)] for node, content in value.nodes(data=True)]
-        edges = [
-            list(edge)
-            for edge in (
-                value.edges(keys=True, data=True)
-                if form.startswith("Multi")
-                else value.edges(data=True)
-            )
-        ]
-        return {
-            "library": name,
-            "form": form,
-            "about": dict(value.graph),
-            "nodes": nodes,
-            "edges": [[*e[:-1], dict(e[-1])] for e in edges],
-        }
+        return graph_parts(value)
+    index = None
     if name == "pandas":
         names = list(value.columns)
-        columns = [_parts_of_pandas(column, value.iloc[:, i]) for i, column in enumerate(names)]
-        index = (
-            None
-            if _is_range(value.index)
-            else _parts_of_pandas(value.index.name, value.index.to_series())
-        )
+        columns = [column_of_pandas(value.iloc[:, i].array) for i in range(len(names))]
+        if not _is_range(value.index):
+            labels = column_of_pandas(value.index.to_series().array)
+            index = _exact_column(value.index.name, labels)
     elif name == "polars":
-        names, index = value.columns, None
-        columns = [_parts_of_polars(column, value[column]) for column in names]
+        names, columns = value.columns, list(map(column_of_polars, value.get_columns()))
     else:
-        names, index = value.column_names, None
-        columns = [_parts_of_arrow(column, value.column(i)) for i, column in enumerate(names)]
+        names, columns = value.column_names, list(map(column_of_arrow, value.columns))
     for column in names:
         if type(column) not in (str, int):
             raise UnsupportedData(
@@ -162,12 +140,18 @@ def to_parts(value: Any) -> Parts:
             )
     if len(set(names)) < len(names):
         raise UnsupportedData(f"names of columns must differ, got {', '.join(map(str, names))}")
+    exact = [_exact_column(*each) for each in zip(names, columns)]  # noqa: B905
+    return {"library": name, "columns": exact, "index": index, "rows": len(value)}
+
+
+def graph_parts(value: Any) -> Parts:
+    """Return the parts of a networkx graph, also of one of a derived class."""
+    keys = {"keys": True} if value.is_multigraph() else {}
     return {
-        "library": name,
-        "form": "frame",
-        "columns": columns,
-        "index": index,
-        "rows": len(value),
+        "form": type(value).__name__,
+        "about": dict(value.graph),
+        "nodes": [[node, dict(content)] for node, content in value.nodes(data=True)],
+        "edges": [[*edge[:-1], dict(edge[-1])] for edge in value.edges(data=True, **keys)],
     }
 
 
@@ -175,13 +159,16 @@ def from_parts(parts: Parts) -> Any:
     """Build the frame or graph from its parts, as the inverse of `to_parts`. Raise UnsupportedData
     if the library is not installed.
     """
-    name, found = parts["library"], library(parts["library"])
+    name = parts.get("library", "networkx")
+    found = library(name)
     if name == "networkx":
         graph = getattr(found, parts["form"])(**parts["about"])
         graph.add_nodes_from([(node, content) for node, content in parts["nodes"]])
         graph.add_edges_from([tuple(edge) for edge in parts["edges"]])
         return graph
     columns = {column["name"]: column for column in parts["columns"]}
+    for column in (*parts["columns"], *([] if parts["index"] is None else [parts["index"]])):
+        _require_entries(column, parts["rows"])
     if name == "pandas":
         index = parts["index"]
         rows = (
@@ -202,6 +189,19 @@ def from_parts(parts: Parts) -> Any:
             [_build_polars(key, column, found) for key, column in columns.items()]
         )
     return found.table({key: _build_arrow(column, found) for key, column in columns.items()})
+
+
+def _require_entries(column: Parts, rows: Any) -> None:
+    """Raise ValueError unless values and mask of a column are vectors with this number of entries;
+    None accepts any number.
+    """
+    for key in ("values", "missing"):
+        array = column[key]
+        if array is not None and (array.ndim != 1 or rows not in (None, len(array))):
+            count = "any number of" if rows is None else rows
+            raise ValueError(f"{key} of {column['name']!r} must be a vector of {count} entries")
+    if column["categories"] is not None:
+        _require_entries(column["categories"], None)
 
 
 def values_of(parts: Parts) -> dict[Any, list[Any]]:
@@ -230,26 +230,61 @@ def listed(column: Parts) -> list[Any]:
     return found
 
 
-def _column_record(
-    name: Any,
-    kind: str,
-    values: Any,
-    missing: Any = None,
-    categories: Any = None,
-    *,
-    ordered: bool = False,
+def _column(
+    kind: str, values: Any, missing: Any = None, categories: Any = None, *, ordered: bool = False
 ) -> Parts:
-    """Return the record of one column; a mask without missing entries becomes None."""
-    if missing is not None:
-        missing = np.asarray(missing, dtype=bool)
-        missing = missing if missing.any() else None
+    """Return the record of one column of any type.
+
+    `values` is an array; for texts and other objects, a list. `missing` is not 0 where a value is
+    missing, or None for a type that represents a missing value itself.
+    """
     return {
-        "name": name,
         "type": kind,
-        "values": np.array(values),
+        "values": values,
         "missing": missing,
         "categories": categories,
         "ordered": ordered,
+    }
+
+
+def _column_of_objects(kind: str, items: list[Any]) -> Parts:
+    """Return the record of a column of objects. For texts, a missing entry becomes an empty text,
+    and `missing` is 1 for None, 2 for NaN and 3 for a missing value of a library.
+    """
+    others = {other.__name__ for other in set(map(type, items)) - {str, type(None), float}}
+    if others - {"NAType", "NaTType"} or any(v == v for v in items if type(v) is float):
+        return _column(kind, items)
+    codes = {str: 0, type(None): 1, float: 2}
+    missing = np.array([codes.get(type(item), 3) for item in items], dtype=np.int8)
+    return _column(kind, [item if type(item) is str else "" for item in items], missing)
+
+
+def _exact_column(name: Any, column: Parts) -> Parts:
+    """Return the record of a column that `from_parts` builds again. Raise UnsupportedData if its
+    type is not supported.
+    """
+    kind, values, missing = column["type"], column["values"], column["missing"]
+    of_numpy = isinstance(values, np.ndarray) and kind == values.dtype.str
+    if not (
+        values.dtype.kind in "biufMm"
+        if of_numpy
+        else kind in _EXACT_TYPES or kind.startswith(_EXACT_PREFIXES)
+    ):
+        raise UnsupportedData(
+            f"column {name!r} has type {values.dtype if of_numpy else kind}, which is not "
+            "supported: convert it to numbers, texts or dates"
+        )
+    if kind == "object" and missing is not None and (missing > 1).any():
+        raise UnsupportedData(
+            f"column {name!r} holds objects and NaN: give None where a text is missing"
+        )
+    known = column["categories"]
+    return {
+        "name": name,
+        **column,
+        "values": _text_array(name, values) if isinstance(values, list) else np.array(values),
+        "missing": missing.astype(bool) if missing is not None and missing.any() else None,
+        "categories": None if known is None else _exact_column(None, known),
     }
 
 
@@ -277,51 +312,35 @@ def _is_range(index: Any) -> bool:
     )
 
 
-def _parts_of_pandas(name: Any, series: Any) -> Parts:
-    """Return the record of a pandas column. Raise UnsupportedData if its type is not supported."""
-    dtype, kind = series.dtype, str(series.dtype)
-    if isinstance(dtype, np.dtype) and dtype.kind in "biufMm":
-        return _column_record(name, dtype.str, series.to_numpy())
-    if kind == "category":
-        categories = _parts_of_pandas(None, series.cat.categories.to_series())
-        return _column_record(
-            name,
-            "category",
-            series.cat.codes.to_numpy(),
-            None,
-            categories,
-            ordered=bool(series.cat.ordered),
-        )
-    if type(dtype).__name__ == "StringDtype" or kind == "object":
-        if kind != "object":
-            kind = (
-                "str"
-                if isinstance(getattr(dtype, "na_value", None), float)
-                else f"string[{dtype.storage}]"
-            )
-        is_missing = series.isna().to_numpy()
-        items = series.to_numpy(dtype=object, copy=True)
-        if kind == "object" and any(item is not None for item in items[is_missing]):
-            raise UnsupportedData(
-                f"column {name!r} holds objects and NaN: give None where a text is missing"
-            )
-        items[is_missing] = ""
-        return _column_record(name, kind, _text_array(name, items.tolist()), is_missing)
-    if type(dtype).__name__ == "DatetimeTZDtype":
-        return _column_record(
-            name, kind, series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
-        )
-    if kind in _MASKED_TYPES:
-        return _column_record(
-            name,
-            kind,
-            series.to_numpy(dtype=dtype.numpy_dtype, na_value=0),
-            series.isna().to_numpy(),
-        )
-    raise UnsupportedData(
-        f"column {name!r} has type {kind}, which is not supported: convert it to numbers, "
-        "texts or dates"
-    )
+def column_of_pandas(values: Any) -> Parts:
+    """Return the record of the array of a pandas column or index."""
+    name = type(values).__name__
+    if name in ("NumpyExtensionArray", "PandasArray"):
+        values = values.to_numpy()
+    dtype, kind = values.dtype, str(values.dtype)
+    if isinstance(dtype, np.dtype) and dtype.kind != "O":
+        return _column(dtype.str, np.asarray(values))
+    if name == "Categorical":
+        known = column_of_pandas(values.categories.array)
+        codes, ordered = np.asarray(values.codes), bool(values.ordered)
+        return _column("category", codes, None, known, ordered=ordered)
+    if name == "SparseArray":
+        stored = np.asarray(values.sp_values), np.asarray(values.sp_index.indices)
+        return _column(kind, (np.asarray(values), *stored, values.fill_value))
+    if name == "IntervalArray":
+        return _column(kind, (values.left, values.right, values.closed))
+    if name == "ArrowExtensionArray":
+        return _column(f"Arrow {kind}", values.__arrow_array__())
+    if hasattr(values, "asi8"):
+        is_zoned = name == "DatetimeArray"
+        return _column(kind, np.asarray(values.tz_convert(None) if is_zoned else values.asi8))
+    if hasattr(values, "_mask"):
+        plain = values.to_numpy(dtype=dtype.numpy_dtype, na_value=0)
+        return _column(kind, plain, np.asarray(values.isna()))
+    if type(dtype).__name__ == "StringDtype":
+        is_str = isinstance(getattr(dtype, "na_value", None), float)
+        kind = "str" if is_str else f"string[{dtype.storage}]"
+    return _column_of_objects(kind, np.asarray(values, dtype=object).tolist())
 
 
 def _build_pandas(column: Parts, pandas: Any) -> Any:
@@ -349,52 +368,27 @@ def _build_pandas(column: Parts, pandas: Any) -> Any:
     return values.copy()
 
 
-def _parts_of_polars(name: str, series: Any) -> Parts:
-    """Return the record of a polars series. Raise UnsupportedData if its type is not supported."""
-    kind = str(series.dtype.base_type())
-    has_missing = series.null_count() > 0  # cheaper than evaluating is_null for each column
-    is_missing = series.is_null().to_numpy() if has_missing else None
-    if kind in ("Categorical", "Enum", "String"):
-        known = (
-            _column_record(None, "String", _text_array(name, series.dtype.categories.to_list()))
-            if kind == "Enum"
-            else None
-        )
-        texts = series.to_list()
-        if known is not None:
-            code_of_text = {text: i for i, text in enumerate(known["values"].tolist())}
-            return _column_record(
-                name,
-                kind,
-                np.array([-1 if t is None else code_of_text[t] for t in texts], dtype=np.int64),
-                None,
-                known,
-            )
-        return _column_record(
-            name,
-            kind,
-            _text_array(name, ["" if text is None else text for text in texts]),
-            is_missing,
-        )
-    if kind == "Datetime" and series.dtype.time_zone is None:
-        return _column_record(
-            name,
-            f"Datetime {series.dtype.time_unit}",
-            (series.to_physical().fill_null(0) if has_missing else series.to_physical()).to_numpy(),
-            is_missing,
-        )
-    if kind not in _POLARS_TYPES:
-        raise UnsupportedData(
-            f"column {name!r} has type {series.dtype}, which is not supported: convert it to "
-            "numbers, texts or dates"
-        )
+def column_of_polars(series: Any) -> Parts:
+    """Return the record of a polars series."""
+    kind, base = str(series.dtype), str(series.dtype.base_type())
+    if base == "Enum":
+        known = series.dtype.categories.to_list()
+        code_of_text = {text: code for code, text in enumerate([None, *known], -1)}
+        codes = np.array([code_of_text[text] for text in series.to_list()], dtype=np.int64)
+        return _column(base, codes, None, _column_of_objects("String", known))
     plain = series.to_physical()
-    return _column_record(
-        name,
-        kind,
-        (plain.fill_null(False if kind == "Boolean" else 0) if has_missing else plain).to_numpy(),
-        is_missing,
-    )
+    if base.lower().startswith((*_NUMBERS, *ARROW_TIMES)) and "128" not in base:
+        if base == "Datetime" and series.dtype.time_zone is None:
+            kind = f"Datetime {series.dtype.time_unit}"
+        missing = np.zeros(len(series), dtype=bool)
+        if series.null_count():  # cheaper than a mask of each column
+            missing = np.asarray(series.is_null().to_numpy())
+            plain = plain.fill_null(False if base == "Boolean" else 0)
+        return _column(kind, np.asarray(plain.to_numpy()), missing)
+    found = _column_of_objects(base if base == "Categorical" else kind, series.to_list())
+    if "'ns'" in kind or "Time" in kind:  # Python's times round nanoseconds
+        found["values"] = found["values"], plain.to_list()
+    return found
 
 
 def _build_polars(name: str, column: Parts, polars: Any) -> Any:
@@ -415,39 +409,28 @@ def _build_polars(name: str, column: Parts, polars: Any) -> Any:
     ).to_series()
 
 
-def _parts_of_arrow(name: str, content: Any) -> Parts:
-    """Return the record of an Arrow column. Raise UnsupportedData if its type is not supported."""
-    kind = str(content.type)
-    chunk = content.combine_chunks()
-    chunk = chunk.chunk(0) if hasattr(chunk, "num_chunks") and chunk.num_chunks else chunk
-    if kind.startswith("dictionary<"):
-        categories = _parts_of_arrow(None, library("pyarrow").chunked_array([chunk.dictionary]))  # type: ignore[arg-type]
-        codes = chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return _column_record(
-            name,
-            f"dictionary {content.type.index_type}",
-            codes,
-            None,
-            categories,
-            ordered=bool(content.type.ordered),
-        )
-    if kind not in _ARROW_TYPES:
-        raise UnsupportedData(
-            f"column {name!r} has type {kind}, which is not supported: convert it to "
-            "numbers, texts or dates"
-        )
-    is_missing = chunk.is_null().to_numpy(zero_copy_only=False)
-    if _ARROW_TYPES[kind] == "U":
-        return _column_record(
-            name, kind, _text_array(name, chunk.fill_null("").to_pylist()), is_missing
-        )
-    plain = chunk.cast(_ARROW_TYPES[kind]) if kind.startswith(("date", "time")) else chunk
-    return _column_record(
-        name,
-        kind,
-        plain.fill_null(False if kind == "bool" else 0).to_numpy(zero_copy_only=False),
-        is_missing,
-    )
+def column_of_arrow(array: Any) -> Parts:
+    """Return the record of an Arrow array or chunked array. Raise UnsupportedData for nested times
+    of nanoseconds, which Python's times round.
+    """
+    if hasattr(array, "chunks"):
+        array = array.combine_chunks()
+        if hasattr(array, "chunks"):  # several chunks if one cannot hold all values, or no chunk
+            array = array.chunk(0) if array.num_chunks == 1 else array
+    kind = str(array.type)
+    if hasattr(array, "dictionary"):
+        codes = array.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
+        known, ordered = column_of_arrow(array.dictionary), bool(array.type.ordered)
+        return _column(f"dictionary {array.type.index_type}", codes, None, known, ordered=ordered)
+    is_time = kind.startswith(ARROW_TIMES)
+    if not is_time and "time64[ns]" in kind:
+        raise UnsupportedData(f"a column has type {kind}, which is not supported")
+    if not is_time and not (kind.startswith(_NUMBERS) and hasattr(array, "fill_null")):
+        return _column_of_objects(kind, array.to_pylist())
+    width = "int32" if kind.startswith(("date32", "time32")) else "int64"
+    filled = (array.cast(width) if is_time else array).fill_null(False if kind == "bool" else 0)
+    missing = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+    return _column(kind, np.asarray(filled.to_numpy(zero_copy_only=False)), missing)
 
 
 def _build_arrow(column: Parts, arrow: Any) -> Any:

@@ -8,27 +8,17 @@ registered classes only; no text of a file is imported, evaluated or called.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
 import math
 import re
-from collections.abc import Callable
-from decimal import Decimal
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from dpwitness.core.values.array_json import read_array, write_array
+from dpwitness.core.values.array_json import read_array, require_exact, write_array
 from dpwitness.core.values.class_registry import Resolver, is_registered, known_class, public_name
-from dpwitness.core.values.dataframe_backends import (
-    EXTRAS,
-    GRAPHS,
-    Parts,
-    UnsupportedData,
-    from_parts,
-    library_name,
-    to_parts,
-)
+from dpwitness.core.values.dataframe_backends import EXTRAS, GRAPHS, UnsupportedData
 from dpwitness.core.values.json_reader import (
     DIGITS,
     Json,
@@ -46,6 +36,7 @@ from dpwitness.core.values.json_reader import (
     require_json_limits,
     text,
 )
+from dpwitness.core.values.object_tree import put_together, take_apart
 from dpwitness.core.values.validation import InvalidArgument, error_text
 
 Dataset = Any  # array, list, scalar, string, None, or a dataclass of these
@@ -61,101 +52,68 @@ def to_jsonable(value: Any, _depth: int = 0) -> Any:
     """
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, np.ndarray):
-        return write_array(value, to_jsonable)
-    if isinstance(value, np.generic) and not isinstance(value, float | str | complex | bytes):
-        return _tagged("scalar", dtype=value.dtype.str, value=_scalar(value))
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, int):
-        return int(value) if value.bit_length() <= 3 * DIGITS else _tagged("int", hex=hex(value))
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else _tagged("float", value=str(float(value)))
-    if isinstance(value, complex):
-        return _tagged("complex", value=[to_jsonable(value.real), to_jsonable(value.imag)])
-    if isinstance(value, bytes | bytearray):
-        return _tagged("bytes" if isinstance(value, bytes) else "bytearray", hex=value.hex())
-    if type(value) in (datetime.date, datetime.time, datetime.datetime):
-        if not isinstance(getattr(value, "tzinfo", None), datetime.timezone | None):
+    if isinstance(value, int) and value.bit_length() <= 3 * DIGITS:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if isinstance(value, np.ndarray):
+        require_exact(value)
+        if not (value.dtype.names or isinstance(value, np.ma.MaskedArray)):
+            return {_TAG: "array", **write_array(value)}
+    if isinstance(value, np.generic) and not isinstance(value, float | complex | bytes):
+        return {_TAG: "scalar", "dtype": value.dtype.str, "value": _scalar(value)}
+    fields = _object_fields(value)
+    if fields is None and isinstance(value, list | dict):
+        if _depth >= _DEPTH:
             raise InvalidArgument(
-                "dataset must be writable as JSON, got a time in a time zone with rules: "
-                "convert it to UTC"
+                f"dataset must be writable as JSON, got one nested more than {_DEPTH} deep, or "
+                "within itself"
             )
-        fold = {"fold": 1} if getattr(value, "fold", 0) else {}
-        return _tagged(type(value).__name__, value=value.isoformat(), **fold)
-    if type(value) is datetime.timedelta:
-        return _tagged("timedelta", value=[value.days, value.seconds, value.microseconds])
-    if type(value) is Decimal:
-        return _tagged("decimal", value=str(value))
-    if _depth >= _DEPTH:
-        raise InvalidArgument(
-            f"dataset must be writable as JSON, got one nested more than {_DEPTH} deep, or "
-            "within itself"
-        )
+        if isinstance(value, list):
+            return [to_jsonable(part, _depth + 1) for part in value]
+        if all(isinstance(key, str) for key in value) and _TAG not in value:
+            return {str(key): to_jsonable(part, _depth + 1) for key, part in value.items()}
+    kind, parts = ("object", fields) if fields is not None else _parts(value)
+    found = {name: to_jsonable(part, _depth) for name, part in parts.items()}
+    if kind in ("set", "frozenset"):
+        found["value"].sort(key=lambda part: json.dumps(part, sort_keys=True))
+    return {_TAG: kind, **found}
 
-    def inner(part: Any) -> Any:
-        return to_jsonable(part, _depth + 1)
 
-    if library_name(value):
-        return _library_json(value, inner)
+def _object_fields(value: Any) -> Json | None:
+    """Return the class and the fields of a dataclass or a named tuple; None for another value."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {
-            f.name: inner(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init
-        }
-        return _tagged("object", **{"class": public_name(type(value)), "fields": fields})
-    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple
-        return _tagged(
-            "object",
-            **{
-                "class": public_name(type(value)),
-                "fields": dict(zip(value._fields, map(inner, value), strict=True)),
-            },
-        )
-    if isinstance(value, list):
-        return [inner(v) for v in value]
-    if isinstance(value, tuple):
-        return _tagged("tuple", value=[inner(v) for v in value])
-    if isinstance(value, set | frozenset):
-        kind = "set" if isinstance(value, set) else "frozenset"
-        return _tagged(
-            kind,
-            value=sorted((inner(v) for v in value), key=lambda v: json.dumps(v, sort_keys=True)),
-        )
-    if isinstance(value, dict):
-        if all(isinstance(k, str) for k in value) and _TAG not in value:
-            return {str(k): inner(v) for k, v in value.items()}
-        return _tagged("dict", items=[[inner(k), inner(v)] for k, v in value.items()])
-    raise InvalidArgument(f"dataset must be writable as JSON, got {type(value).__name__}")
+        names: Iterable[str] = (field.name for field in dataclasses.fields(value) if field.init)
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        names = value._fields
+    else:
+        return None
+    fields = {name: getattr(value, name) for name in names}
+    return {"class": public_name(type(value)), "fields": fields}
 
 
-def _library_json(value: Any, inner: Callable[[Any], Any]) -> Json:
-    """Return a frame as its columns, or a graph as its nodes and edges, in tagged JSON."""
+def _parts(value: Any) -> tuple[str, Json]:
+    """Return kind and parts of a value. Raise InvalidArgument if the kind has no JSON form."""
     try:
-        parts = to_parts(value)
+        found = take_apart(value)
     except UnsupportedData as error:
         raise InvalidArgument(f"dataset must be writable as JSON: {error}") from None
-    tag = "graph" if "nodes" in parts else "frame"
-    return _tagged(
-        tag,
-        **{
-            key: inner(part)
-            for key, part in parts.items()
-            if key != ("library" if tag == "graph" else "form")
-        },
-    )
-
-
-def _tagged(tag: str, **fields: Any) -> Json:
-    """Return a JSON object with a type tag."""
-    return {_TAG: tag, **fields}
+    if found is None or found[0] not in _TAGS:
+        raise InvalidArgument(f"dataset must be writable as JSON, got {type(value).__name__}")
+    if "zone" in found[1]:
+        raise InvalidArgument(
+            "dataset must be writable as JSON, got a time in a time zone with rules: "
+            "convert it to UTC"
+        )
+    return found
 
 
 def _scalar(value: np.generic) -> Any:
     """Return the JSON form of a NumPy scalar: the only entry of an array of its dtype."""
-    found = write_array(np.asarray(value), to_jsonable)
-    return (
-        found["value"][0] if len(found.get("value", ())) == 1 and found[_TAG] == "array" else found
-    )
+    array = np.asarray(value)
+    return to_jsonable(array) if array.dtype.names else to_jsonable(array)["value"][0]
 
 
 def from_jsonable(value: Any, path: str = "dataset", classes: Resolver | None = None) -> Any:
@@ -178,174 +136,62 @@ def from_jsonable(value: Any, path: str = "dataset", classes: Resolver | None = 
         accept its fields. The message has the path of the field.
     """
     require_json_limits(value)
-    return _Reader(classes).read(value, path)
+    return _read(value, path, classes)
 
 
-class _Reader:
-    """Reader of tagged JSON values. A function of `_SIMPLE` or the method `_<tag>` reads a tag;
-    `classes` finds unregistered classes.
+def _read(value: Any, path: str, classes: Resolver | None) -> Any:
+    """Return the value of checked JSON."""
+    if isinstance(value, list | tuple):
+        return [_read(part, f"{path}[{i}]", classes) for i, part in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    if _TAG not in value:
+        return {k: _read(part, f"{path}.{k[:60]}", classes) for k, part in value.items()}
+    tag = value[_TAG]
+    if not isinstance(tag, str) or tag not in _TAGS:
+        refuse(f"{path}.{_TAG}", f"be one of {', '.join(_TAGS)}", tag)
+    parts = record(_OPTIONAL.get(tag), **{_TAG: one_of(tag)}, **_TAGS[tag])(value, path)
+    del parts[_TAG]
+    if tag == "array":
+        return read_array(parts, path)
+    parts = {name: _read(part, f"{path}.{name}", classes) for name, part in parts.items()}
+    if tag == "scalar":
+        return _read_scalar(parts, path)
+    cls = _class_of(parts["class"], path, classes) if tag == "object" else None
+    name = tag if cls is None else cls.__name__
+    try:
+        return put_together(tag, parts) if cls is None else cls(**parts["fields"])
+    except (UnsupportedData, InvalidArgument) as error:
+        raise InvalidArgument(f"{path} must be a {name}: {error}") from None
+    except Exception as error:  # a class or a library may raise anything on the content of a file
+        raise InvalidArgument(f"{path} must be a {name}: {error_text(error)}") from None
+
+
+def _read_scalar(parts: Json, path: str) -> Any:
+    """Return the NumPy scalar of a validated record of dtype and value."""
+    dtype, array = parts["dtype"], parts["value"]
+    if not isinstance(array, np.ndarray):
+        array = read_array({"dtype": dtype, "shape": [], "value": [array]}, path)
+    if array.ndim or array.dtype.str != dtype:
+        refuse(f"{path}.value", f"be one entry of dtype {dtype}", array.tolist())
+    return array[()]
+
+
+def _class_of(name: str, path: str, classes: Resolver | None) -> Any:
+    """Return the dataclass or named tuple of this name. Raise InvalidArgument if the class may not
+    be used.
     """
-
-    def __init__(self, classes: Resolver | None) -> None:
-        self._classes = classes
-
-    def read(self, value: Any, path: str) -> Any:
-        if isinstance(value, list | tuple):
-            return [self.read(v, f"{path}[{i}]") for i, v in enumerate(value)]
-        if not isinstance(value, dict):
-            return value
-        if _TAG not in value:
-            return {k: self.read(v, f"{path}.{k[:60]}") for k, v in value.items()}
-        tag = value[_TAG]
-        if not isinstance(tag, str) or tag not in _TAGS:
-            refuse(f"{path}.{_TAG}", f"be one of {', '.join(_TAGS)}", tag)
-        fields = record(_OPTIONAL.get(tag), **{_TAG: one_of(tag)}, **_TAGS[tag])(value, path)
-        try:
-            return (
-                _SIMPLE[tag](self, fields, path)
-                if tag in _SIMPLE
-                else getattr(self, f"_{tag}")(fields, path)
-            )
-        except InvalidArgument:
-            raise
-        except (
-            TypeError,
-            ValueError,
-            OverflowError,
-            MemoryError,
-            ArithmeticError,
-            LookupError,
-            AttributeError,
-        ) as error:
+    cls = known_class(name)
+    if cls is None:
+        if classes is None:
             raise InvalidArgument(
-                f"{path} must be a {tag}: {type(error).__name__} {str(error)[:200]}"
-            ) from None
-
-    def _scalar(self, fields: Json, path: str) -> Any:
-        content = fields["value"]
-        if isinstance(content, dict) and content.get(_TAG) in ("array", "structured"):
-            array = self.read(content, f"{path}.value")
-            if array.ndim or array.dtype.str != fields["dtype"]:
-                refuse(f"{path}.value", f"be one entry of dtype {fields['dtype']}", content)
-        else:
-            array = read_array({"dtype": fields["dtype"], "shape": [], "value": [content]}, path)
-        return array[()]
-
-    def _structured(self, fields: Json, path: str) -> Any:
-        columns = [
-            (name, self.read(column, f"{path}.columns")) for name, column in fields["columns"]
-        ]
-        shape = tuple(fields["shape"])
-        for name, column in columns:
-            if not isinstance(column, np.ndarray) or column.shape[: len(shape)] != shape:
-                refuse(f"{path}.columns", f"hold arrays of shape {list(shape)}", name)
-        dtype = np.dtype(
-            [(name, column.dtype, column.shape[len(shape) :]) for name, column in columns]
-        )
-        found = np.empty(shape, dtype)
-        for name, column in columns:
-            found[name] = column
-        return found.view(np.recarray) if fields["record"] else found
-
-    def _masked(self, fields: Json, path: str) -> Any:
-        data, mask, fill = (
-            self.read(fields[key], f"{path}.{key}") for key in ("data", "mask", "fill")
-        )
-        if (
-            not isinstance(data, np.ndarray)
-            or not isinstance(mask, np.ndarray)
-            or mask.dtype != np.ma.make_mask_descr(data.dtype)
-        ):
-            refuse(f"{path}.mask", "be an array of yes and no for the data", fields["mask"])
-        return np.ma.MaskedArray(data, mask, fill_value=fill[()], hard_mask=fields["hard"])
-
-    def _frame(self, fields: Json, path: str) -> Any:
-        columns = [
-            self._column(column, f"{path}.columns[{i}]", fields["rows"])
-            for i, column in enumerate(fields["columns"])
-        ]
-        index = (
-            None
-            if fields["index"] is None
-            else self._column(fields["index"], f"{path}.index", fields["rows"])
-        )
-        return self._build_library_object({**fields, "columns": columns, "index": index}, path)
-
-    def _column(self, fields: Json, path: str, rows: int | None) -> Parts:
-        fields = _COLUMN(fields, path)
-        values, missing = (
-            self.read(fields["values"], f"{path}.values"),
-            self.read(fields["missing"], f"{path}.missing"),
-        )
-        for name, array in (
-            ("values", values),
-            *([("missing", missing)] if missing is not None else []),
-        ):
-            if not (
-                isinstance(array, np.ndarray) and array.ndim == 1 and rows in (None, len(array))
-            ):
-                refuse(
-                    f"{path}.{name}",
-                    f"be an array of {'one axis' if rows is None else f'{rows} entries'}",
-                    fields[name],
-                )
-        known = (
-            None
-            if fields["categories"] is None
-            else self._column(fields["categories"], f"{path}.categories", None)
-        )
-        return {**fields, "values": values, "missing": missing, "categories": known}
-
-    def _graph(self, fields: Json, path: str) -> Any:
-        content = {
-            key: self.read(fields[key], f"{path}.{key}") for key in ("about", "nodes", "edges")
-        }
-        return self._build_library_object(
-            {"library": "networkx", "form": fields["form"], **content}, path
-        )
-
-    def _build_library_object(self, parts: Parts, path: str) -> Any:
-        try:
-            return from_parts(parts)
-        except UnsupportedData as error:
-            raise InvalidArgument(f"{path}: {error}") from None
-        except Exception as error:  # the library may raise anything on the content of a file
-            raise InvalidArgument(
-                f"{path} must be a {parts['library']} {parts['form']}: {error_text(error)}"
-            ) from None
-
-    def _object(self, fields: Json, path: str) -> Any:
-        name = fields["class"]
-        cls = known_class(name)
-        if cls is None:
-            if self._classes is None:
-                raise InvalidArgument(
-                    f"{path}.class must be one of this project's dataset classes, got {name!r}"
-                )
-            cls = self._classes(name, f"{path}.class")
-        named = isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
-        if not (isinstance(cls, type) and (dataclasses.is_dataclass(cls) or named)):
-            raise InvalidArgument(f"{path}.class must name a dataclass, got {name!r}")
-        values = {
-            key: self.read(value, f"{path}.fields.{key[:60]}")
-            for key, value in fields["fields"].items()
-        }
-        try:
-            return cls(**values)
-        except (
-            Exception
-        ) as error:  # the checks of the class may raise anything on the content of a file
-            reason = (
-                str(error)
-                if isinstance(error, InvalidArgument)
-                else f"{type(error).__name__} {str(error)[:200]}"
+                f"{path}.class must be one of this project's dataset classes, got {name!r}"
             )
-            raise InvalidArgument(f"{path} must be a {cls.__name__}: {reason}") from None
-
-
-_plain_number = checked(
-    lambda value: isinstance(value, float | int) and not isinstance(value, bool), "be two numbers"
-)
+        cls = classes(name, f"{path}.class")
+    named = isinstance(cls, type) and issubclass(cls, tuple) and hasattr(cls, "_fields")
+    if not (isinstance(cls, type) and (dataclasses.is_dataclass(cls) or named)):
+        raise InvalidArgument(f"{path}.class must name a dataclass, got {name!r}")
+    return cls
 
 
 _two_entries = checked(
@@ -353,9 +199,9 @@ _two_entries = checked(
 )
 
 
-def _column(value: Any, path: str) -> Any:
+def _named_array(value: Any, path: str) -> Any:
     name, array = _two_entries(value, path)
-    return text()(name, path), array
+    return [text()(name, path), array]
 
 
 def _spelled(pattern: str, longest: int) -> Rule:
@@ -377,41 +223,19 @@ _shape = listing(integer(most=2**31), most=32)
 _name = nullable(
     lambda value, path: (text(1000) if isinstance(value, str) else integer(None))(value, path)
 )
-_COLUMN = record(
-    name=_name,
-    type=text(200),
-    values=anything,
-    missing=anything,
-    categories=nullable(anything),
-    ordered=boolean,
-)
-_SIMPLE: dict[str, Callable[[_Reader, Json, str], Any]] = {
-    "float": lambda reader, fields, path: float(fields["value"]),
-    "int": lambda reader, fields, path: int(fields["hex"], 16),
-    "complex": lambda reader, fields, path: complex(
-        *(_plain_number(reader.read(v, path), path) for v in fields["value"])
-    ),
-    "bytes": lambda reader, fields, path: bytes.fromhex(fields["hex"]),
-    "bytearray": lambda reader, fields, path: bytearray.fromhex(fields["hex"]),
-    "tuple": lambda reader, fields, path: tuple(reader.read(fields["value"], f"{path}.value")),
-    "set": lambda reader, fields, path: set(reader.read(fields["value"], f"{path}.value")),
-    "frozenset": lambda reader, fields, path: frozenset(
-        reader.read(fields["value"], f"{path}.value")
-    ),
-    "dict": lambda reader, fields, path: {
-        reader.read(k, f"{path}.items"): reader.read(v, f"{path}.items") for k, v in fields["items"]
-    },
-    "array": lambda reader, fields, path: read_array(fields, path),
-    "date": lambda reader, fields, path: datetime.date.fromisoformat(fields["value"]),
-    "time": lambda reader, fields, path: datetime.time.fromisoformat(fields["value"]).replace(
-        fold=fields.get("fold", 0)
-    ),
-    "datetime": lambda reader, fields, path: datetime.datetime.fromisoformat(
-        fields["value"]
-    ).replace(fold=fields.get("fold", 0)),
-    "timedelta": lambda reader, fields, path: datetime.timedelta(*fields["value"]),
-    "decimal": lambda reader, fields, path: Decimal(fields["value"]),
-}
+
+
+def _column(value: Any, path: str) -> Any:
+    return record(
+        name=_name,
+        type=text(200),
+        values=anything,
+        missing=anything,
+        categories=nullable(_column),
+        ordered=boolean,
+    )(value, path)
+
+
 # of a time that occurs twice, when clocks are set back: 1 for the second
 _OPTIONAL: dict[str, Json] = {"time": {"fold": one_of(1)}, "datetime": {"fold": one_of(1)}}
 _TAGS: dict[str, Json] = {
@@ -423,8 +247,9 @@ _TAGS: dict[str, Json] = {
     "frame": {
         "library": one_of(*(n for n, extra in EXTRAS.items() if extra == "frames")),
         "rows": integer(most=10**8),
-    }
-    | {"columns": listing(anything, most=10_000), "index": nullable(anything)},
+        "columns": listing(_column, most=10_000),
+        "index": nullable(_column),
+    },
     "graph": {
         "form": one_of(*GRAPHS),
         "about": anything,
@@ -442,7 +267,7 @@ _TAGS: dict[str, Json] = {
     "dict": {"items": listing(_two_entries)},
     "scalar": {"dtype": text(40), "value": anything},
     "array": {"dtype": text(40), "shape": _shape, "value": listing(anything)},
-    "structured": {"shape": _shape, "columns": listing(_column, 1), "record": boolean},
+    "structured": {"shape": _shape, "columns": listing(_named_array, 1), "record": boolean},
     "masked": {"data": anything, "mask": anything, "fill": anything, "hard": boolean},
     "object": {"class": text(400), "fields": items(anything)},
 }

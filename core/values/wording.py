@@ -112,29 +112,21 @@ def dataset(value: Any) -> str:
 
 
 def rows_of(frame: Json) -> list[Json]:
-    """Return the rows of a data frame in JSON form, each as a dict by column name."""
-    columns = {str(column["name"]): _column_values(column) for column in frame["columns"]}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _column_values(column: Json) -> list[Any]:
+    """Return the rows of a data frame in JSON form, each as a dict by column name; None for a
+    missing entry.
+    """
     # late, as the command line loads this module at startup
+    from dpwitness.core.values.dataframe_backends import values_of
     from dpwitness.core.values.json_codec import from_jsonable
 
-    values = from_jsonable(column["values"])
-    found = values.astype(str).tolist() if values.dtype.kind in "mM" else values.tolist()
-    if column["categories"] is not None:
-        known = _column_values(column["categories"])
-        return [None if code < 0 else known[code] for code in found]
-    missing = (
-        [False] * len(found)
-        if column["missing"] is None
-        else from_jsonable(column["missing"]).tolist()
-    )
-    return [
-        None if is_missing or value != value else value
-        for value, is_missing in zip(found, missing, strict=True)
-    ]
+    columns = {
+        str(name): [
+            None if entry != entry else str(entry) if hasattr(entry, "dtype") else entry
+            for entry in entries
+        ]
+        for name, entries in values_of({"columns": from_jsonable(frame["columns"])}).items()
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _format_entries(values: Sequence[Any], brackets: str, extra: str = "") -> str:

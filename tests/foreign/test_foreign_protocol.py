@@ -16,6 +16,7 @@ from dpwitness.auditors.events.outputs import WrongShape, encode
 from dpwitness.auditors.workers.engine import run_side, stream
 from dpwitness.auditors.workers.statefulness import same_outputs
 from dpwitness.core.protocols.mechanism import MechanismFailed
+from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.mechanisms import LabelledVectors
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 
@@ -146,11 +147,24 @@ def test_large_datasets_travel_once_to_each_worker(tmp_path):
         assert set(part) == {"key"} and sent == []
 
 
+def test_arrays_arrive_as_keyword_arguments(tmp_path):
+    path = tmp_path / "weights.py"
+    path.write_text(
+        "def weighs(dataset, size, rng, weights):\n    return [float(weights @ dataset)] * size\n"
+    )
+    weights = {"weights": to_jsonable(np.array([1.0, 0.5]))}
+    target = Target(str(path), "weighs", kwargs=weights)
+    assert target.sample(np.array([2.0, 4.0]), 2, np.random.default_rng(0)) == [4.0, 4.0]
+
+
 INSIDE = Path(codec.__file__).parent
 ALONE = [
     *INSIDE.glob("*.py"),
     INSIDE.parent / "supervisor.py",
-    INSIDE.parents[3] / "core" / "values" / "dataframe_backends.py",
+    *(
+        INSIDE.parents[3] / "core" / "values" / f"{name}.py"
+        for name in ("dataframe_backends", "library_parts", "object_tree")
+    ),
 ]
 
 

@@ -134,7 +134,7 @@ class Calls:
         with contextlib.suppress(OSError):
             os.truncate(marker, 0)
         sent: codec.Blobs = []
-        calls = [codec.pack_dataset(list(each), sent) for each in batch]
+        calls = [codec.pack(list(each), sent, exact=True) for each in batch]
         header = {
             "op": "call",
             "name": name,

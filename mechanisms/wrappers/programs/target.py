@@ -276,7 +276,7 @@ class Target:
 
     def _features(self, outputs: Any) -> Any:
         sent: codec.Blobs = []
-        request = self._request("features", []) | {"outputs": codec.pack(outputs, sent)}
+        request = self._request("features") | {"outputs": codec.pack(outputs, sent)}
         try:
             with borrowed_worker(self._slot, self.time_limit) as worker:
                 reply, blobs = worker.ask(request, sent, self.time_limit)
@@ -417,7 +417,7 @@ class Target:
         `dataset` decides between several forms.
         """
         sent: codec.Blobs = []
-        request = self._request("recognize", sent) | {"dataset": codec.pack(dataset, sent)}
+        request = self._request("recognize") | {"dataset": codec.pack(dataset, sent)}
         limit = max(self.time_limit, _MIN_RECOGNITION_SECONDS)  # imports are not a run
         tried = f"{self.__name__} could not be tried"
         reply, _, _ = answer_of(self._slot, request, sent, self.time_limit, tried, limit=limit)
@@ -436,7 +436,7 @@ class Target:
                 raise TargetError(str(error)) from None
         reply, blobs, about = answer_of(
             self._slot,
-            self._request("describe", []),
+            self._request("describe"),
             [],
             self.time_limit,
             f"{self.__name__} could not be described",
@@ -457,10 +457,10 @@ class Target:
         """
         return plain_fields(dataset)
 
-    def _request(self, op: str, blobs: codec.Blobs) -> Json:
+    def _request(self, op: str) -> Json:
         """Return a request for the worker, with the keyword arguments as plain values."""
         kwargs = {key: from_jsonable(value) for key, value in self.kwargs.items()}
-        return {"op": op, "name": self.name, "kwargs": codec.pack(kwargs, blobs)}
+        return {"op": op, "name": self.name, "kwargs": codec.pack(kwargs, None)}
 
     def close(self) -> None:
         """Kill the workers of this target. Batches of busy workers fail. The next call starts new
@@ -503,13 +503,13 @@ class Target:
     ) -> tuple[Json, codec.Blobs]:
         # the generator itself goes to the worker and comes back: what is drawn is what would be
         # drawn here
-        fields = self._request("sample", []) | {
+        fields = self._request("sample") | {
             "size": size,
             "seed": global_generators.words_of(rng),
             "each": each,
         }
         if hasattr(np.random, rng.bit_generator.state["bit_generator"]):
-            fields["rng"] = codec.words(rng.bit_generator.state)
+            fields["rng"] = codec.pack(rng.bit_generator.state, None)
         sent = packed_as(self._sent(dataset))
 
         def ask(worker: Worker, limit: float) -> tuple[Json, codec.Blobs]:
@@ -527,7 +527,7 @@ class Target:
             self._state.cpu += reply["cpu"]
         self._state.warned.update(dict.fromkeys(reply["warned"]))
         if "rng" in reply:
-            rng.bit_generator.state = codec.state_from_json(reply["rng"])
+            rng.bit_generator.state = codec.unpack(reply["rng"], None)
         return reply, found
 
     def _ask_worker(self, size: int, slot: Slot[P], ask: Callable[[P, float], Answer]) -> Answer:

@@ -183,7 +183,7 @@ def packed_as(dataset: Any) -> PackedDataset:
         return _PACKED[number]
     blobs: codec.Blobs = []
     try:
-        packed = codec.pack_dataset(dataset, blobs)
+        packed = codec.pack(dataset, blobs, exact=True)
     except UnsupportedData as error:
         raise MechanismFailed(f"the dataset cannot be sent to a worker: {error}") from None
     key = ""

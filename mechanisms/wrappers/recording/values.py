@@ -70,31 +70,18 @@ def difference(a: Any, b: Any, at: str = "", deep: int = 0, objects: bool = True
         return ""
     if isinstance(a, (np.ndarray, np.generic)):
         return _array_difference(np.asarray(a), np.asarray(b), at)
-    if isinstance(a, (list, tuple)):
-        if len(a) != len(b):
+    if isinstance(a, (list, tuple, dict)):
+        keys, others = ((list(v) if isinstance(v, dict) else range(len(v))) for v in (a, b))
+        if keys != others and not isinstance(a, dict):
             return f"{at or 'it'} has length {len(a)} and {len(b)}"
-        return next(
-            filter(
-                None,
-                (
-                    difference(v, w, f"{at}[{i}]", deep + 1, objects)
-                    for i, (v, w) in enumerate(zip(a, b))
-                ),
-            ),
-            "",
-        )
-    if isinstance(a, dict):
-        if list(a) != list(b):
-            return f"{at or 'it'} has keys {_short_repr(list(a))} and {_short_repr(list(b))}"
-        return next(
-            filter(None, (difference(a[k], b[k], f"{at}[{k!r}]", deep + 1, objects) for k in a)), ""
-        )
-    if isinstance(a, (set, frozenset)):
-        return "" if a == b else f"{at or 'it'} is {_short_repr(a)} and {_short_repr(b)}"
+        if keys != others:
+            return f"{at or 'it'} has keys {_short_repr(keys)} and {_short_repr(others)}"
+        parts = (difference(a[k], b[k], f"{at}[{k!r}]", deep + 1, objects) for k in keys)
+        return next(filter(None, parts), "")
     array_form = _array_of(a), _array_of(b)
     if array_form[0] is not None and array_form[1] is not None:
         return _array_difference(array_form[0], array_form[1], at)
-    if not objects:
+    if not objects and not isinstance(a, (set, frozenset)):
         return ""
     if isinstance(a, BaseException):
         return difference(str(a), str(b), f"{at}{kind.__name__}", deep + 1)
@@ -186,15 +173,13 @@ def _iterate_leaves(value: Any, deep: int = 0) -> Iterator[Any]:
         yield value
     elif deep > _MAX_DEPTH:
         yield None
-    elif isinstance(value, (list, tuple)):
-        if value and all(type(v) in (float, int) for v in value):
-            yield _as_floats(value)
+    elif isinstance(value, (list, tuple, dict)):
+        parts = list(value.values()) if isinstance(value, dict) else value
+        if parts and all(type(v) in (float, int) for v in parts):
+            yield _as_floats(parts)
         else:
-            for v in value:
+            for v in parts:
                 yield from _iterate_leaves(v, deep + 1)
-    elif isinstance(value, dict):
-        for v in value.values():
-            yield from _iterate_leaves(v, deep + 1)
     else:
         array_form = _array_of(value)
         if array_form is not None and array_form.dtype.kind in "fiub":

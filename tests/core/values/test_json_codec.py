@@ -4,6 +4,7 @@ written.
 
 import collections
 import dataclasses
+import datetime
 import fractions
 import inspect
 import json
@@ -11,13 +12,16 @@ import math
 import sys
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from dpwitness import mechanisms as m
 from dpwitness.core.values.class_registry import known_class, public_name
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.core.values.wording import dataset
+from dpwitness.core.values.wording import dataset, rows_of
 from dpwitness.mechanisms.wrappers.programs.target import Target
 
 TABLE = np.array(
@@ -129,11 +133,51 @@ def test_what_has_no_exact_form_is_refused():
             "d0 must be a LinearCosts: LinearCosts: x must be",
         ),
         ({"$type": "set", "value": [[1]]}, "d0 must be a set: TypeError"),
+        (
+            {
+                "$type": "structured",
+                "shape": [2**31],
+                "columns": [["a", to_jsonable(np.zeros(1))]],
+                "record": False,
+            },
+            "d0 must be a structured: ValueError: the array of 'a' must have the shape",
+        ),
+        (
+            {
+                "$type": "masked",
+                **{part: to_jsonable(np.zeros(1)) for part in ("data", "mask", "fill")},
+                "hard": False,
+            },
+            "d0 must be a masked: ValueError: the mask must hold truth values",
+        ),
+        (
+            {**to_jsonable(pd.DataFrame({"x": [1.0]})), "rows": 2},
+            "d0 must be a frame: ValueError: values of 'x' must be a vector of 2 entries",
+        ),
+        ({"$type": "fraction", "value": "1/2"}, r"d0.\$type must be one of"),
     ],
 )
 def test_what_a_file_may_not_hold(value, message):
     with pytest.raises(InvalidArgument, match=message):
         from_jsonable(value, "d0")
+
+
+def test_arrow_dictionaries_with_unsigned_codes_come_back():
+    codes = pa.dictionary(pa.uint8(), pa.string())
+    table = pa.table({"kind": pa.array(["a", None, "b"]).cast(codes)})
+    assert back(table).equals(table) and back(table).schema == table.schema
+
+
+def test_rows_of_a_frame_show_dates_and_missing_entries():
+    day = [datetime.date(2024, 2, 29), None]
+    for frame in (
+        pl.DataFrame({"day": day, "x": [1.5, None]}),
+        pa.table({"day": day, "x": [1.5, None]}),
+    ):
+        assert rows_of(to_jsonable(frame)) == [
+            {"day": "2024-02-29", "x": 1.5},
+            {"day": None, "x": None},
+        ]
 
 
 def test_a_class_outside_the_table_is_not_imported():

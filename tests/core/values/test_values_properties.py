@@ -1,6 +1,6 @@
-"""Properties of values that Hypothesis makes up: they come back from JSON and from the wire, two
-have the same key if and only if they are equal, and a changed leaf changes the columns of an
-output.
+"""Properties of values that Hypothesis makes up: they come back from their parts, from JSON and from
+the wire, two have the same key if and only if they are equal, and a changed leaf changes the columns
+of an output.
 """
 
 import datetime as dt
@@ -9,13 +9,16 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from dpwitness.auditors.events.outputs import encode
-from dpwitness.core.datasets.records import exact
+from dpwitness.core.datasets.records import exact, read_records
 from dpwitness.core.values.json_codec import from_jsonable, same_value, to_jsonable
+from dpwitness.core.values.object_tree import put_together, take_apart
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 
 made_up = settings(
@@ -74,7 +77,8 @@ columns = st.sampled_from(
         pd.to_datetime(["2024-02-29", None, "2024-03-01"]),
     ]
 )
-frames = st.dictionaries(st.sampled_from("abc"), columns, min_size=1).map(pd.DataFrame)
+pandas_frames = st.dictionaries(st.sampled_from("abc"), columns, min_size=1).map(pd.DataFrame)
+frames = pandas_frames | pandas_frames.map(pl.from_pandas) | pandas_frames.map(pa.Table.from_pandas)
 
 
 def same(a, b):
@@ -82,7 +86,20 @@ def same(a, b):
     if isinstance(a, pd.DataFrame):
         pd.testing.assert_frame_equal(a, b, check_exact=True)
         return True
+    if isinstance(b, pl.DataFrame):
+        a, b = a.to_arrow(), b.to_arrow()
+    if isinstance(b, pa.Table):
+        return a.schema.equals(b.schema) and repr(a.to_pydict()) == repr(b.to_pydict())
     return type(a) is type(b) and exact(a) == exact(b)
+
+
+@made_up
+@given(values | frames | st.complex_numbers() | st.fractions())
+def test_a_value_is_put_together_from_its_parts(value):
+    found = take_apart(value)
+    assume(found is not None)
+    again = put_together(*found)
+    assert again == value if isinstance(value, Fraction) else same(again, value)
 
 
 @made_up
@@ -96,7 +113,7 @@ def test_a_value_comes_back_from_json(value):
 @given(values | frames | st.complex_numbers() | st.fractions().map(Fraction))
 def test_a_value_comes_back_from_the_wire(value):
     blobs = []
-    packed = codec.pack_dataset(value, blobs)
+    packed = codec.pack(value, blobs, exact=True)
     parts = list(codec.message({"value": packed}, blobs))
     read = iter(b"".join(bytes(part) for part in parts))
     header, blobs = codec.receive(lambda count: bytes(next(read) for _ in range(count)))
@@ -136,6 +153,34 @@ def test_a_changed_leaf_changes_columns_or_structure(pair):
     found = encode(list(pair), 2)
     same_codes = found.codes[0] == found.codes[1]
     assert not (same_codes and np.array_equal(*found.values, equal_nan=True))
+
+
+def differ(one, other):
+    """The keys of the records are different, and so are the columns of the outputs."""
+    found = encode([one, other], 2)
+    keys = [read_records(frame, "D0").keys for frame in (one, other)]
+    return keys[0] != keys[1] and not (
+        found.codes[0] == found.codes[1] and np.array_equal(*found.values, equal_nan=True)
+    )
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas])
+@pytest.mark.parametrize(
+    ("column", "entry"),
+    [
+        (pd.array([0.5, -0.0, 3.0]), 0.0),
+        (pd.array(["a", "", None], dtype="str"), None),
+        (pd.array([True, None, False], dtype="boolean"), True),
+        (pd.array([1, 2**62, None], dtype="Int64"), 2**62 + 1),
+        (pd.Categorical(["x", None, "x"], categories=["x", "y"]), "y"),
+        (pd.to_datetime(["2024-02-29", "2024-03-01", None]).array, None),
+    ],
+    ids=lambda part: str(getattr(part, "dtype", part)),
+)
+def test_a_changed_entry_of_a_frame_changes_key_and_columns(library, column, entry):
+    first, second = pd.DataFrame({"a": column}), pd.DataFrame({"a": column.copy()})
+    second.iloc[1, 0] = entry
+    assert differ(library(first), library(second))
 
 
 @pytest.mark.parametrize("value", [{1: 2}, [2**90], {"$type": "float"}, (), [[]], {}])

@@ -193,6 +193,6 @@ def dataset_state(dataset: Any) -> Any:
     """Return the packed form of a dataset, for comparison after a run."""
     blobs: codec.Blobs = []
     try:
-        return codec.pack_dataset(dataset, blobs), blobs
+        return codec.pack(dataset, blobs, exact=True), blobs
     except dataframe_backends.UnsupportedData as error:
         return str(error), []

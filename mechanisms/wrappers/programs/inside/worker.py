@@ -118,7 +118,7 @@ class Worker:
         except introspection.Unfit as unfit:
             return {"error": str(unfit), "traceback": ""}, []
         if "rng" in header and self.rng is not None:  # as the mechanism left it
-            reply["rng"] = codec.words(self.rng.bit_generator.state)
+            reply["rng"] = codec.pack(self.rng.bit_generator.state, None)
         return reply, out
 
     def do_hello(
@@ -234,7 +234,7 @@ class Worker:
     ) -> codec.Message:
         _, run, kwargs = self._find_sampler(header, blobs)
         dataset, before = self.datasets.copy(header, blobs)
-        state = codec.state_from_json(header["rng"]) if "rng" in header else None
+        state = codec.unpack(header["rng"], None) if "rng" in header else None
         rng = self.rng = batch_runner.generator(state, header["seed"])
         size, draws, raised = header["size"], [], None
         global_generators.seed(header["seed"])
@@ -407,7 +407,7 @@ class Worker:
         kept = len(out)
         try:
             value = function(**dict(zip(keywords, arguments))) if keywords else function(*arguments)
-            return {"value": codec.pack_dataset(value, out)}
+            return {"value": codec.pack(value, out, exact=True)}
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # native code may raise a BaseException

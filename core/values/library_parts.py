@@ -8,16 +8,21 @@ interpreters load this module too, so the module uses only the standard library 
 
 from __future__ import annotations
 
+import sys
 import types
-from typing import Any, List, Tuple
+from typing import TYPE_CHECKING, Any, List, Tuple  # noqa: UP035
 
 import numpy as np
 
-Parts = List[Tuple[str, Any]]
+if TYPE_CHECKING or __name__ != "dpwitness_library_parts":
+    from dpwitness.core.values import dataframe_backends
+else:  # in a worker, whose interpreter may have no dpwitness
+    dataframe_backends = sys.modules["dpwitness_dataframe_backends"]
+
+Parts = List[Tuple[str, Any]]  # noqa: UP006 - read by Python 3.8
 
 # modules of time zones of which the text says all
-_ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness", "dpwitness_codec")
-_ARROW_TIMES = ("timestamp", "time", "date", "duration")
+_ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness", "dpwitness_object_tree")
 _MAX_DENSE_CELLS = 2**22  # most cells of a sparse matrix that is also stored as a dense one
 
 
@@ -42,61 +47,18 @@ def time_zone(zone: Any) -> Any:
     )
 
 
-def _object_column(items: List[Any]) -> Any:
-    """Return a column of objects. For texts, a missing entry becomes an empty text, and an array
-    holds the type of each missing entry.
-    """
-    kinds = set(map(type, items))
-    others = kinds - {str, type(None), float}
-    unexpected = {kind.__name__ for kind in others} - {"NAType", "NaTType"}
-    if str not in kinds or unexpected or any(item == item for item in items if type(item) is float):
-        return items
-    codes = {str: 0, type(None): 1, float: 2}
-    missing = np.array([codes.get(type(item), 3) for item in items], dtype=np.int8)
-    return Named("texts"), [item if type(item) is str else "" for item in items], missing
+def _column_parts(column: Any) -> Any:
+    """Return the record of a column as a tuple; a column of a NumPy type as its array."""
+    kind, values, known = column["type"], column["values"], column["categories"]
+    if isinstance(values, np.ndarray) and kind == values.dtype.str:
+        return values
+    categories = None if known is None else _column_parts(known)
+    return Named(kind), values, column["missing"], categories, column["ordered"]
 
 
 def _pandas_column(values: Any) -> Any:
-    """Return a pandas column as arrays, lists and tuples."""
-    if isinstance(values, np.ndarray) or type(values).__name__ in (
-        "NumpyExtensionArray",
-        "PandasArray",
-    ):
-        plain = np.asarray(values)
-        return (
-            plain if plain.dtype.kind != "O" else (Named("object"), _object_column(plain.tolist()))
-        )
-    kind, name = (
-        Named(f"{values.dtype} {getattr(values.dtype, 'storage', '')}".strip()),
-        type(values).__name__,
-    )
-    if name == "Categorical":
-        return Named("category"), np.asarray(values.codes), values.categories, bool(values.ordered)
-    if name == "SparseArray":
-        return (
-            kind,
-            np.asarray(values),
-            np.asarray(values.sp_values),
-            np.asarray(values.sp_index.indices),
-            values.fill_value,
-        )
-    if name == "IntervalArray":
-        return kind, values.left, values.right, values.closed
-    if hasattr(values, "asi8"):
-        return (
-            kind,
-            np.asarray(values.asi8),
-            getattr(getattr(values, "freq", None), "freqstr", None),
-        )
-    if name == "ArrowExtensionArray":
-        return kind, values.__arrow_array__()
-    if hasattr(values, "_mask"):
-        return (
-            kind,
-            values.to_numpy(dtype=values.dtype.numpy_dtype, na_value=0),
-            np.asarray(values.isna()),
-        )
-    return kind, _object_column(np.asarray(values, dtype=object).tolist())
+    """Return the array of a pandas column as arrays, lists and tuples."""
+    return _column_parts(dataframe_backends.column_of_pandas(values))
 
 
 def _pandas_attributes(value: Any) -> Parts:
@@ -153,61 +115,11 @@ def _parts_of_instant(value: Any) -> Parts:
     return [("value", value.asm8), ("zone", time_zone(zone)), ("fold", getattr(value, "fold", 0))]
 
 
-def _parts_of_polars_series(value: Any) -> Parts:
-    """Return the parts of a polars series, with a mask of missing entries.
-
-    Columns of lists, structures, decimals and objects become Python objects.
-    """
-    kind, plain = value.dtype, value.to_physical()
-    if str(kind).startswith(
-        ("Int", "UInt", "Float", "Boolean", "Date", "Time", "Duration")
-    ) and "128" not in str(kind):
-        is_missing = value.is_null()
-        filled = plain.fill_null(False if str(kind) == "Boolean" else 0)
-        content: Any = (np.asarray(filled.to_numpy()), np.asarray(is_missing.to_numpy()))
-    else:
-        content = _object_column(value.to_list())
-        if "'ns'" in str(kind) or "Time" in str(kind):  # Python's times round nanoseconds
-            content = (content, plain.to_list())
-    known = value.dtype.categories.to_list() if str(kind).startswith("Enum") else None
-    return [
-        ("values", content),
-        ("dtype", Named(str(kind))),
-        ("categories", known),
-        ("name", value.name),
-    ]
-
-
-def _parts_of_arrow_array(value: Any) -> Parts | None:
-    """Return the parts of an Arrow array or chunked array, with the lengths of the chunks; None if
-    the type is not supported.
-
-    The content is numbers with a mask of missing entries, codes with a dictionary, or Python
-    objects.
-    """
-    chunks, inner = None, value
-    if hasattr(value, "chunks"):
-        chunks, inner = [len(chunk) for chunk in value.chunks], value.combine_chunks()
-        if hasattr(inner, "chunks"):  # several chunks if one cannot hold all values, or no chunk
-            inner = inner.chunk(0) if inner.num_chunks == 1 else inner
-    kind = str(inner.type)
-    if hasattr(inner, "dictionary"):
-        content: Any = (inner.indices, inner.dictionary, bool(inner.type.ordered))
-    elif kind.startswith(("int", "uint", "float", "double", "halffloat", "bool")) and hasattr(
-        inner, "fill_null"
-    ):
-        filled = inner.fill_null(False if kind == "bool" else 0)
-        content = (
-            np.asarray(filled.to_numpy(zero_copy_only=False)),
-            np.asarray(inner.is_null().to_numpy(zero_copy_only=False)),
-        )
-    elif kind.startswith(_ARROW_TIMES):
-        content = inner.cast("int32" if kind.startswith(("date32", "time32")) else "int64")
-    elif "time64[ns]" in kind:
-        return None  # Python's times round nanoseconds
-    else:
-        content = _object_column(inner.to_pylist())
-    return [("values", content), ("type", _arrow_type_name(inner.type)), ("chunks", chunks)]
+def _parts_of_arrow_array(value: Any) -> Parts:
+    """Return the parts of an Arrow array or chunked array, with the lengths of the chunks."""
+    chunks = [len(chunk) for chunk in value.chunks] if hasattr(value, "chunks") else None
+    content = _column_parts(dataframe_backends.column_of_arrow(value))
+    return [("values", content), ("type", _arrow_type_name(value.type)), ("chunks", chunks)]
 
 
 def _arrow_type_name(kind: Any) -> Any:
@@ -223,28 +135,26 @@ def _arrow_type_name(kind: Any) -> Any:
 def _parts_of_arrow_scalar(value: Any) -> Parts | None:
     """Return the parts of an Arrow scalar; None if the type is not supported."""
     kind, ticks = str(value.type), getattr(value, "value", None)
-    if "time64[ns]" in kind and not kind.startswith(_ARROW_TIMES):
+    if "time64[ns]" in kind and not kind.startswith(dataframe_backends.ARROW_TIMES):
         return None
     return [
-        ("value", ticks if kind.startswith(_ARROW_TIMES) else value.as_py()),
+        ("value", ticks if kind.startswith(dataframe_backends.ARROW_TIMES) else value.as_py()),
         ("type", _arrow_type_name(value.type)),
     ]
 
 
 def _parts_of_graph(value: Any) -> Parts:
     """Return the parts of a networkx graph."""
-    multiple = {"keys": True} if value.is_multigraph() else {}
-    edges = [(*edge[:-1], dict(edge[-1])) for edge in value.edges(data=True, **multiple)]
-    nodes = [(node, dict(inner)) for node, inner in value.nodes(data=True)]
+    parts = dataframe_backends.graph_parts(value)
     return [
-        ("nodes", nodes),
-        ("edges", edges),
-        ("graph", dict(value.graph)),
-        ("order", _neighbor_orders(value, edges)),
+        ("nodes", parts["nodes"]),
+        ("edges", parts["edges"]),
+        ("graph", parts["about"]),
+        ("order", _neighbor_orders(value, parts["edges"])),
     ]
 
 
-def _neighbor_orders(value: Any, edges: List[Any]) -> Any:
+def _neighbor_orders(value: Any, edges: list[Any]) -> Any:
     """Return the order of the neighbors of each node; None if the order of the edges
     determines it.
     """
@@ -309,7 +219,10 @@ FORMS: Any = {  # library and class -> function that returns the parts of an obj
         ("categories", value.categories),
         ("ordered", value.ordered),
     ],
-    ("polars", "Series"): _parts_of_polars_series,
+    ("polars", "Series"): lambda value: [
+        ("values", _column_parts(dataframe_backends.column_of_polars(value))),
+        ("name", value.name),
+    ],
     ("polars", "DataFrame"): lambda value: [
         ("columns", value.get_columns()),
         ("rows", value.height),

@@ -1,10 +1,16 @@
-"""Decomposition of objects into named parts, so that outputs of any type can be sent and audited.
+"""The tree of a value: how a value of any type is taken apart into named parts.
+
+`take_apart` and its inverse `put_together` hold the types that are built again exactly: numbers,
+times, containers, arrays with a mask or fields, frames and graphs. JSON (`json_codec`) and the
+messages between interpreters (`codec`) write the kind and the parts of each node.
+
+`parts_of` returns the parts of any other object, which are compared and audited but never built.
+Objects of known libraries have the parts that `library_parts` lists. The parts of any other object
+are those that `copy` would copy (`__reduce_ex__`); nothing of the object is run. Objects without
+such a form, such as a generator, a lock or an object of a C library, have no parts.
 
 Workers of other interpreters load this module too, so the module uses only the standard library and
-NumPy (Python 3.8 or later). Objects of known libraries have the parts that `library_parts` lists.
-The parts of any other object are those that `copy` would copy (`__reduce_ex__`); nothing of the
-object is run or rebuilt. Objects without such a form, such as a generator, a lock or an object of a
-C library, have no parts.
+NumPy (Python 3.8 or later).
 """
 
 from __future__ import annotations
@@ -21,13 +27,14 @@ import fractions
 import functools
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple  # noqa: UP035
 
 import numpy as np
 
 if TYPE_CHECKING or __name__ != "dpwitness_object_tree":
-    from dpwitness.mechanisms.wrappers.programs.inside import library_parts
+    from dpwitness.core.values import dataframe_backends, library_parts
 else:  # in a worker, whose interpreter may have no dpwitness
+    dataframe_backends = sys.modules["dpwitness_dataframe_backends"]
     library_parts = sys.modules["dpwitness_library_parts"]
 
 Parts = library_parts.Parts
@@ -85,6 +92,194 @@ class Fields:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.asarray(dict(self.dpwitness_parts)["values"], dtype=dtype)
+
+
+class Zone(library_parts.Named, datetime.tzinfo):
+    """Stand-in for a time zone of which only the text is known."""
+
+    def _unknown(self, when: Any) -> None:
+        return None
+
+    utcoffset = dst = tzname = _unknown
+
+
+def _take_time_apart(value: Any) -> Dict[str, Any]:  # noqa: UP006
+    """Return the parts of a time: its text, `fold` if clocks were set back, and the text of a time
+    zone with rules.
+    """
+    has_rules = not isinstance(value.tzinfo, (datetime.timezone, type(None)))
+    parts = {"value": (value.replace(tzinfo=None) if has_rules else value).isoformat()}
+    if value.fold:
+        parts["fold"] = value.fold
+    if has_rules:
+        parts["zone"] = text_of(value.tzinfo, repr)
+    return parts
+
+
+def _build_time(kind: Any, value: str, fold: int = 0, zone: str | None = None) -> Any:
+    """Build a time of a class from its parts."""
+    more = {} if zone is None else {"tzinfo": Zone(zone)}
+    return kind.fromisoformat(value).replace(fold=fold, **more)
+
+
+def _take_masked_apart(value: Any) -> Dict[str, Any]:  # noqa: UP006
+    """Return the parts of a masked array."""
+    fill = 1e20 if value is np.ma.masked else value.fill_value
+    return {
+        "data": value.data,
+        "mask": np.ma.getmaskarray(value),
+        "fill": np.array(fill, dtype=value.dtype),
+        "hard": bool(value.hardmask),
+    }
+
+
+def _build_masked(data: Any, mask: Any, fill: Any, hard: bool) -> Any:
+    """Build a masked array from its parts."""
+    if mask.dtype != np.ma.make_mask_descr(data.dtype):
+        raise ValueError(f"the mask must hold truth values for the data, got {mask.dtype}")
+    return np.ma.MaskedArray(data, mask, fill_value=fill[()], hard_mask=hard)
+
+
+def _take_structured_apart(value: Any) -> Dict[str, Any]:  # noqa: UP006
+    """Return the parts of a structured array: its shape, and an array for each field."""
+    plain_array = value.view(np.ndarray)
+    fields = [[name, np.array(plain_array[name], order="C")] for name in value.dtype.names]
+    record = isinstance(value, np.recarray)
+    return {"shape": list(value.shape), "columns": fields, "record": record}
+
+
+def _build_structured(shape: Any, columns: Any, record: bool) -> Any:
+    """Build a structured array from its parts."""
+    axes = len(shape)
+    for name, column in columns:
+        if column.shape[:axes] != tuple(shape):
+            raise ValueError(f"the array of {name!r} must have the shape {shape}")
+    found = np.empty(shape, [(name, column.dtype, column.shape[axes:]) for name, column in columns])
+    for name, column in columns:
+        found[name] = column
+    return found.view(np.recarray) if record else found
+
+
+class Form(NamedTuple):
+    """How the values of one kind are taken apart into named parts, and how they are put
+    together.
+    """
+
+    kind: str
+    apart: Callable[[Any], Dict[str, Any]]  # noqa: UP006
+    together: Callable[[Dict[str, Any]], Any]  # noqa: UP006
+
+
+def _by_text(kind: Any) -> Form:
+    """Return the form of a number that its text determines."""
+    return Form(
+        kind.__name__.lower(),
+        lambda value: {"value": str(plain(value, kind))},
+        lambda parts: kind(parts["value"]),
+    )
+
+
+def _by_digits(kind: Any) -> Form:
+    """Return the form of a sequence of bytes, written as hexadecimal digits."""
+    return Form(
+        kind.__name__, lambda value: {"hex": value.hex()}, lambda parts: kind.fromhex(parts["hex"])
+    )
+
+
+def _by_items(kind: Any) -> Form:
+    """Return the form of a container without keys."""
+    return Form(
+        kind.__name__, lambda value: {"value": list(value)}, lambda parts: kind(parts["value"])
+    )
+
+
+def _by_clock(kind: Any) -> Form:
+    """Return the form of a time, with or without a date."""
+    return Form(kind.__name__, _take_time_apart, lambda parts: _build_time(kind, **parts))
+
+
+_FORMS: Dict[Any, Form] = {  # noqa: UP006
+    **{kind: _by_text(kind) for kind in (float, decimal.Decimal, fractions.Fraction)},
+    **{kind: _by_digits(kind) for kind in (bytes, bytearray)},
+    **{kind: _by_items(kind) for kind in (list, tuple, set, frozenset)},
+    **{kind: _by_clock(kind) for kind in (datetime.time, datetime.datetime)},
+    int: Form(
+        "int", lambda value: {"hex": hex(plain(value, int))}, lambda parts: int(parts["hex"], 16)
+    ),
+    complex: Form(
+        "complex",
+        lambda value: {"value": [value.real, value.imag]},
+        lambda parts: complex(*parts["value"]),
+    ),
+    datetime.date: Form(
+        "date",
+        lambda value: {"value": value.isoformat()},
+        lambda parts: datetime.date.fromisoformat(parts["value"]),
+    ),
+    datetime.timedelta: Form(
+        "timedelta",
+        lambda value: {"value": [value.days, value.seconds, value.microseconds]},
+        lambda parts: datetime.timedelta(*parts["value"]),
+    ),
+    dict: Form(
+        "dict",
+        lambda value: {"items": [[key, part] for key, part in value.items()]},
+        lambda parts: dict(parts["items"]),
+    ),
+    np.ma.MaskedArray: Form("masked", _take_masked_apart, lambda parts: _build_masked(**parts)),
+    np.ndarray: Form(
+        "structured", _take_structured_apart, lambda parts: _build_structured(**parts)
+    ),
+    "frame": Form("frame", dataframe_backends.to_parts, dataframe_backends.from_parts),
+    "graph": Form("graph", dataframe_backends.to_parts, dataframe_backends.from_parts),
+}
+_TOGETHER = {form.kind: form.together for form in _FORMS.values()}
+
+
+def take_apart(value: Any) -> tuple[str, dict[str, Any]] | None:
+    """Return the kind of a value and its parts by name, from which `put_together` builds the value;
+    None for a value of another kind.
+
+    A part is a value, or a list of parts. An instance of a subclass of a number or container is
+    taken apart like the built-in class.
+
+    Raises
+    ------
+    dataframe_backends.UnsupportedData
+        If a column of a frame has a type that is not supported.
+
+    Examples
+    --------
+    >>> take_apart((1, "a")), put_together("tuple", {"value": [1, "a"]})
+    (('tuple', {'value': [1, 'a']}), (1, 'a'))
+    """
+    library, base = dataframe_backends.library_name(value), _base(type(value))
+    if library:
+        base = "graph" if library == "networkx" else "frame"
+    elif isinstance(value, np.ndarray):
+        is_masked = isinstance(value, np.ma.MaskedArray)
+        base = np.ma.MaskedArray if is_masked else np.ndarray if value.dtype.names else None
+    elif base is not type(value) and base not in _PLAIN_VALUE:
+        base = None
+    form = _FORMS.get(base)
+    return None if form is None else (form.kind, form.apart(value))
+
+
+def put_together(kind: str, parts: dict[str, Any]) -> Any:
+    """Return the value of a kind with these parts; the inverse of `take_apart`. Raise ValueError
+    for an unknown kind.
+    """
+    if kind not in _TOGETHER:
+        raise ValueError(f"unknown kind {kind!r}")
+    return _TOGETHER[kind](parts)
+
+
+def text_of(value: Any, how: Callable[[Any], str]) -> str:
+    """Return `how(value)`, or "<no text>" if the methods of the value raise."""
+    try:
+        return how(value)
+    except Exception:
+        return "<no text>"
 
 
 def parts_of(value: Any) -> Parts | None:
