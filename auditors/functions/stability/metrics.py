@@ -17,7 +17,8 @@ from fractions import Fraction
 from numbers import Rational
 from typing import Any
 
-from dpwitness.auditors.functions.stability.inputs.atoms import to_f32, value_key
+from dpwitness.core.datasets.records import exact as exact_key
+from dpwitness.core.domains.spaces import to_f32
 from dpwitness.core.values.dataframe_backends import library_name, to_parts, values_of
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
@@ -63,6 +64,14 @@ def exact(value: Any) -> Exact:
     if scalar is not value:
         return exact(scalar)
     raise Incomparable(f"a number is needed, got {type(value).__name__}")
+
+
+def as_float(value: Exact) -> float:
+    """Return an exact number as a float; an infinity beyond the floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def is_missing(value: Any) -> bool:
@@ -162,7 +171,7 @@ class Metric(ABC):
         """Return the distance as a float, with a relative error below 1e-9, or an upper bound of
         the distance.
         """
-        distance = float(self.measure(first, second))
+        distance = as_float(self.measure(first, second))
         return math.sqrt(distance) if self.root == 2 else distance
 
 
@@ -181,16 +190,6 @@ def output_key(value: Any) -> Any:
         return frozenset(map(output_key, value))
     found = plain(value)
     return value if found is value or type(found) is kind else output_key(found)
-
-
-def input_key(value: Any) -> Any:
-    """Return a hashable key of a row of an input, equal for identical values only."""
-    if isinstance(value, list | tuple):
-        return tuple(map(input_key, value))
-    if isinstance(value, dict):
-        return frozenset((input_key(key), input_key(part)) for key, part in value.items())
-    value = plain(value)
-    return input_key(value) if isinstance(value, list) else value_key(value)
 
 
 def rows_of(dataset: Any) -> list[Any]:
@@ -235,7 +234,7 @@ class Rows(Metric):
         left, right = rows_of(first), rows_of(second)
         if not strict and left == right:
             return 0
-        key = input_key if strict else output_key
+        key = exact_key if strict else output_key
         return self.between([key(row) for row in left], [key(row) for row in right])
 
     @abstractmethod
@@ -294,7 +293,7 @@ class Discrete(Metric):
     whole = True
 
     def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
-        key = input_key if strict else output_key
+        key = exact_key if strict else output_key
         return int(key(first) != key(second))
 
 
@@ -481,7 +480,7 @@ def _rows_by_value(frame: Any, column: str, strict: bool) -> dict[Any, list[Any]
         raise Incomparable(
             f"a frame with the column {column!r} is needed, got {type(frame).__name__}"
         )
-    key, found = (input_key if strict else output_key), dict[Any, list[Any]]()
+    key, found = (exact_key if strict else output_key), dict[Any, list[Any]]()
     for value, row in zip(plain(frame[column]), rows_of(frame), strict=True):
         found.setdefault(key(value), []).append(key(row))
     return found
