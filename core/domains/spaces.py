@@ -9,7 +9,7 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -544,7 +544,7 @@ class VectorOf(InputSpace):
     size: int | None = None
 
     def __post_init__(self) -> None:
-        require_type("atom", self.atom, Atom, "be an Atom", "VectorOf")
+        require_type("atom", self.atom, Atom, "be an Atom", type(self).__name__)
         self._require_size()
 
     @property
@@ -559,7 +559,7 @@ class VectorOf(InputSpace):
 
 
 @dataclass(frozen=True)
-class ScalarOf(InputSpace):
+class ScalarOf(VectorOf):
     """Single values of an element type, as the only row of a dataset.
 
     Parameters
@@ -574,15 +574,7 @@ class ScalarOf(InputSpace):
     """
 
     form = "scalar"
-    size = 1
-    atom: Atom
-
-    def __post_init__(self) -> None:
-        require_type("atom", self.atom, Atom, "be an Atom", "ScalarOf")
-
-    @property
-    def columns(self) -> Mapping[str, Atom]:  # type: ignore[override]
-        return {"": self.atom}
+    size: int | None = field(init=False, repr=False, default=1)
 
     def _split(self, dataset: Any) -> list[Any] | None:
         return [[dataset]]

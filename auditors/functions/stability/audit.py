@@ -339,29 +339,6 @@ class Step:
         )
 
 
-def random_chains(steps: Sequence[Step], count: int, length: int, seed: int) -> list[Step]:
-    """Return up to `count` different random compositions of at least two and at most `length`
-    steps.
-    """
-    rng, found = random.Random(seed), dict[tuple[int, ...], Step]()
-    # draws of a chain, of which repeated ones are dropped, per requested chain
-    for _ in range(50 * count):
-        if len(found) == count:
-            break
-        at = rng.randrange(len(steps))
-        chain, places = steps[at], [at]
-        for _ in range(rng.randint(1, length - 1)):
-            following = [i for i, step in enumerate(steps) if chain.precedes(step)]
-            if not following:
-                break
-            at = rng.choice(following)
-            chain = chain.then(steps[at])
-            places.append(at)
-        if len(places) > 1:
-            found[tuple(places)] = chain
-    return list(found.values())
-
-
 def audit_chains(
     steps: Sequence[Step],
     *,
@@ -412,7 +389,21 @@ def audit_chains(
     length = require_integer("length", length, "audit_chains", least=2, most=100)
     require_positive("seconds", seconds, "audit_chains")
     used_seed = 0 if seed is None else require_integer("seed", seed, "audit_chains", least=0)
-    chains = random_chains(steps, count, length, used_seed)
+    rng, chains = random.Random(used_seed), dict[tuple[int, ...], Step]()
+    # draws of a chain, of which repeated ones are dropped, per requested chain
+    for _ in range(50 * count):
+        if len(chains) == count:
+            break
+        places = [rng.randrange(len(steps))]
+        chain = steps[places[0]]
+        for _ in range(rng.randint(1, length - 1)):
+            following = [i for i, step in enumerate(steps) if chain.precedes(step)]
+            if not following:
+                break
+            places.append(rng.choice(following))
+            chain = chain.then(steps[places[-1]])
+        if len(places) > 1:
+            chains[tuple(places)] = chain
     if not chains:
         raise InvalidArgument(
             "audit_chains: steps must contain two that can follow each other: metrics and "
@@ -433,5 +424,5 @@ def audit_chains(
             name=chain.label,
             visible_errors=visible_errors,
         )
-        for chain in chains
+        for chain in chains.values()
     )

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.stability.metrics import ByColumn, Incomparable, Metric, as_float
+from dpwitness.auditors.functions.stability.metrics import Incomparable, Metric, as_float
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.datasets.records import exact
 from dpwitness.core.domains import Domain
 from dpwitness.core.domains.base import without
-from dpwitness.core.domains.spaces import NUMBER_TYPES, FrameOf, InputSpace
+from dpwitness.core.domains.spaces import NUMBER_TYPES, InputSpace
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 Distance = Fraction | int | float
@@ -423,7 +423,7 @@ class _GroupEdits(RowEdits):
     """Base of neighbors by edits of the rows with given values of one column of a frame."""
 
     def __init__(
-        self, space: FrameOf, metric: ByColumn, d_in: Sequence[Distance], hints: Sequence[Any] = ()
+        self, space: InputSpace, metric: Metric, d_in: Sequence[Distance], hints: Sequence[Any] = ()
     ) -> None:
         super().__init__(space, metric, d_in, hints)
         self.at = list(space.columns).index(metric.column)
@@ -490,10 +490,6 @@ class UserEdits(_GroupEdits):
         return 1, kept[:at] + mine + added + kept[at:]
 
 
-_ROW_METRICS = ("symmetric", "insert-delete", "change-one", "hamming", "discrete")
-_NUMBER_METRICS = ("absolute", "l1", "l2", "linf")
-
-
 def neighbors_of(
     space: InputSpace | Domain,
     metric: Metric,
@@ -504,41 +500,25 @@ def neighbors_of(
     """Return the source of neighbors of a set of inputs under a metric. Raise InvalidArgument if
     the metric does not apply to the inputs.
     """
-    name = metric.name
     if isinstance(space, Domain):
         return DomainPairs(space, metric, d_in)
     if not isinstance(space, InputSpace):
         raise InvalidArgument(
-            f"{owner}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or "
-            f"a Domain, got {short_repr(space)}"
+            f"{owner}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a "
+            f"Domain, got {short_repr(space)}"
         )
-    if isinstance(metric, ByColumn):
-        if (
-            isinstance(space, FrameOf)
-            and metric.column in space.columns
-            and space.size is None
-            and (metric.count or name.endswith(":symmetric"))
-        ):
-            return (UserEdits if metric.count else ColumnEdits)(space, metric, d_in, hints)
+    known: dict[str, type[RowEdits]] = {"discrete": RowEdits}
+    if space.form != "scalar":
+        known |= dict.fromkeys(("symmetric", "insert-delete", "change-one", "hamming"), RowEdits)
+    if space.form != "frame" and all(a.dtype in NUMBER_TYPES for a in space.columns.values()):
+        norms = ("absolute",) if space.form == "scalar" else ("l1", "l2", "linf")
+        known |= dict.fromkeys(norms, NumberMoves)
+    if space.form == "frame" and space.size is None:
+        known |= {f"user:{column}": UserEdits for column in space.columns}
+        known |= {f"by:{column}:symmetric": ColumnEdits for column in space.columns}
+    if metric.name not in known:
         raise InvalidArgument(
-            f"{owner}: input_metric must be user:COLUMN or by:COLUMN:symmetric, on a "
-            f"FrameOf with this column and any number of rows, got {name}"
+            f"{owner}: input_metric of these inputs must be one of {', '.join(known)}, got "
+            f"{metric.name}"
         )
-    if name not in _ROW_METRICS + _NUMBER_METRICS:
-        raise InvalidArgument(
-            f"{owner}: input_metric {name} has no known neighbors; use one of "
-            f"{', '.join(_ROW_METRICS + _NUMBER_METRICS)}"
-        )
-    known = {"scalar": ("absolute", "discrete"), "frame": _ROW_METRICS}.get(
-        space.form, (*_ROW_METRICS, "l1", "l2", "linf")
-    )
-    if name not in known:
-        raise InvalidArgument(
-            f"{owner}: input_metric of a {space.form} must be one of {', '.join(known)}, got {name}"
-        )
-    if name in _ROW_METRICS:
-        return RowEdits(space, metric, d_in, hints)
-    (atom,) = space.columns.values()
-    if atom.dtype not in NUMBER_TYPES:
-        raise InvalidArgument(f"{owner}: input_metric {name} needs numbers, got {atom.dtype}")
-    return NumberMoves(space, metric, d_in, hints)
+    return known[metric.name](space, metric, d_in, hints)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
@@ -24,11 +24,8 @@ from numpy.typing import NDArray
 
 from dpwitness.auditors.functions.stability.metrics import (
     LONGEST,
-    ByColumn,
     Incomparable,
-    InsertDelete,
     Metric,
-    PerGroup,
     output_key,
     plain,
 )
@@ -169,20 +166,19 @@ class LawTest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """Two inputs, of which the first seems to move too far: event of a test, and what it was chosen
-    by.
+class _Event:
+    """Event of a test: two inputs, of which the first seems to move too far, and the outputs on
+    which the event was chosen.
     """
 
     first: Any
     second: Any
     d_in: Any
-    score: float
-    references: tuple[Any, ...] = ()  # outputs of the second input
-    slack: float = 0.0
-    shown: tuple[Any, Any] = ()  # type: ignore[assignment]  # an output of the first input, and the nearest reference
-    usual: tuple[Any, ...] = ()  # outputs of the first input
-    seconds: float = 0.0  # expected duration of training and test
+    usual: Sequence[Any]  # outputs of the first input
+    references: Sequence[Any]  # outputs of the second input
+    shown: tuple[Any, Any]  # an output of the first input, and the nearest reference
+    slack: float
+    score: float  # expected excess of a test
 
 
 def find_law(
@@ -197,7 +193,7 @@ def find_law(
     deadline, source, test = time.monotonic() + seconds, iter(groups), None
     left = _TESTED
     while left and time.monotonic() < deadline and not tested.spent:
-        best: list[_Candidate] = []
+        best: list[tuple[_Event, float]] = []
         for group in source:
             best += _looked(tested, group, rng)
             if len(best) >= _TRAINED or time.monotonic() > deadline or tested.spent:
@@ -205,12 +201,11 @@ def find_law(
         if not best:
             break
         left_seconds = deadline - time.monotonic()
-        best = [
-            each
-            for each in sorted(best, key=lambda each: -each.score)[:_TRAINED]
-            if each.seconds < left_seconds
+        pairs = [
+            (event.first, event.second, event.d_in)
+            for event, needed in sorted(best, key=lambda each: -each[0].score)[:_TRAINED]
+            if needed < left_seconds
         ]
-        pairs = [(each.first, each.second, each.d_in) for each in best]
         found, new, problem = try_pairs(tested, pairs, rng, deadline)
         test, left = new or test, left - (new is not None)
         if found is not None or problem:
@@ -225,27 +220,26 @@ def try_pairs(
     deadline: float = math.inf,
 ) -> tuple[Found | None, LawTest | None, str]:
     """Train an event on each pair of inputs and distance, and test the best: see `find_law`."""
-    candidate: _Candidate | None = None
-    for pair in pairs:
-        trained = _trained(tested, *pair, rng)
-        candidate = max(
-            (each for each in (candidate, trained) if each is not None),
-            key=lambda each: each.score,
-            default=None,
-        )
+    events = []
+    for first, second, d_in in pairs:
+        outcomes = _runs(tested, [first, second], 64, rng)
+        event = _event(tested, (first, second, d_in), *outcomes)
+        # an excess by rounding shows nothing
+        if event and compared(tested.metric, tested.bounds[d_in], *event.shown).kind == EXCEEDS:
+            events.append(event)
         if time.monotonic() > deadline:
             break
-    if candidate is None:
+    if not events:
         return None, None, ""
-    test, drifts = _tested(tested, candidate, rng)
+    event = max(events, key=lambda each: each.score)
+    test, drifts = _tested(tested, event, rng)
     if drifts:
         return None, None, STATE
     if test is None or not test.refuted:
         return None, test, ""
-    bound = tested.bounds[candidate.d_in]
-    excess = replace(compared(tested.metric, bound, *candidate.shown), kind=LAW)
-    ends = candidate.first, candidate.second
-    return Found(*ends, candidate.d_in, candidate.shown, excess), test, ""
+    excess = compared(tested.metric, tested.bounds[event.d_in], *event.shown)
+    found = Found(event.first, event.second, event.d_in, event.shown, excess._replace(kind=LAW))
+    return found, test, ""
 
 
 def _runs(
@@ -262,9 +256,9 @@ def _runs(
     return found
 
 
-def _looked(tested: Comparisons, group: Group, rng: Generator) -> list[_Candidate]:
-    """Return the pairs of a group, in both directions, that few runs of each dataset show beyond
-    the map.
+def _looked(tested: Comparisons, group: Group, rng: Generator) -> list[tuple[_Event, float]]:
+    """Return events on the pairs of a group, in both directions, that few runs of each dataset show
+    beyond the map; each with the expected duration of its training and test.
     """
     # runs of each input in a look
     outcomes = _runs(tested, group.datasets, 12, rng)
@@ -272,94 +266,66 @@ def _looked(tested: Comparisons, group: Group, rng: Generator) -> list[_Candidat
     for i, j, d_in in group.pairs:
         tested.pairs += 1
         for one, other in ((i, j), (j, i)):
-            begin = time.monotonic()
-            choice = _choice(tested, outcomes[one], outcomes[other], d_in)
-            if choice is not None and choice[0] > 0:
+            begin, pair = time.monotonic(), (group.datasets[one], group.datasets[other], d_in)
+            event = _event(tested, pair, outcomes[one], outcomes[other])
+            if event is not None:
                 # distances of training and test, relative to those of a look
-                seconds = 300 * (time.monotonic() - begin)
-                found.append(
-                    _Candidate(
-                        group.datasets[one], group.datasets[other], d_in, choice[0], seconds=seconds
-                    )
-                )
+                found.append((event, 300 * (time.monotonic() - begin)))
     return found
 
 
-def _trained(
-    tested: Comparisons, first: Any, second: Any, d_in: Any, rng: Generator
-) -> _Candidate | None:
-    """Return the event of a pair, chosen on runs that its test does not count; None if it shows
-    nothing, or rounding only.
-    """
-    one, other = _runs(tested, [first, second], 64, rng)
-    choice = _choice(tested, one, other, d_in)
-    if choice is None or choice[0] <= 0:
-        return None
-    score, slack, at, nearest = choice
-    shown = (one[at], other[nearest])
-    excess = compared(tested.metric, tested.bounds[d_in], *shown)
-    if excess.kind != EXCEEDS:
-        return None
-    return _Candidate(first, second, d_in, score, tuple(other), slack, shown, tuple(one))
-
-
-def _tested(
-    tested: Comparisons, candidate: _Candidate, rng: Generator
-) -> tuple[LawTest | None, bool]:
-    """Return the test of a candidate on fresh runs, None if outputs cannot be compared; and whether
+def _tested(tested: Comparisons, event: _Event, rng: Generator) -> tuple[LawTest | None, bool]:
+    """Return the test of an event on fresh runs, None if outputs cannot be compared; and whether
     outputs drift.
     """
-    metric, bound = tested.metric, float(tested.bounds[candidate.d_in])
-    outcomes = _runs(tested, [candidate.first, candidate.second], _TEST_RUNS, rng)
+    metric, bound = tested.metric, float(tested.bounds[event.d_in])
+    inputs = [event.first, event.second]
+    outcomes = _runs(tested, inputs, _TEST_RUNS, rng)
     if _failed(*outcomes):
         return None, False
+    counts, drifts = list[int](), False
     try:
-        far, near = (_nearest(_distances(metric, side, candidate.references)) for side in outcomes)
-        drifts = [
-            _drifts(metric, candidate.usual, outcomes[0]),
-            _drifts(metric, candidate.references, outcomes[1]),
-        ]
-        beyond = [_beyond(far, bound + candidate.slack, 1), _beyond(near, candidate.slack, -1)]
         fresh = [
-            each
-            for each in fresh_outcomes(tested.transformation, [candidate.first, candidate.second])
-            if not _failed(each)
+            each for each in fresh_outcomes(tested.transformation, inputs) if not _failed(each)
         ]
-        for side, limit, sign in ((0, bound + candidate.slack, 1), (1, candidate.slack, -1)):
-            news = (
-                _nearest(_distances(metric, [each[side] for each in fresh], candidate.references))
-                if fresh
-                else np.empty(0)
+        for side, before, limit, sign in (
+            (0, event.usual, bound + event.slack, 1),
+            (1, event.references, event.slack, -1),
+        ):
+            beyond, news = (
+                _beyond(_nearest(_distances(metric, runs, event.references)), limit, sign)
+                for runs in (outcomes[side], [each[side] for each in fresh])
             )
-            drifts.append(depends(beyond[side], _beyond(news, limit, sign)))
+            counts.append(int(np.sum(beyond)))
+            drifts |= _drifts(metric, before, outcomes[side]) or depends(beyond, news)
     except (Incomparable, TypeError) as error:
         tested.reason = tested.reason or str(error)
         return None, False
-    counts = int(np.sum(beyond[0])), int(np.sum(beyond[1]))
-    return LawTest(_TEST_RUNS, *counts, candidate.slack, CONFIDENCE, _TESTED), any(drifts)
+    return LawTest(_TEST_RUNS, *counts, event.slack, CONFIDENCE, _TESTED), drifts
 
 
-def _choice(
-    tested: Comparisons, one: Sequence[Any], other: Sequence[Any], d_in: Any
-) -> tuple[float, float, int, int] | None:
-    """Return the expected excess of a test, its slack, and the places of the furthest output and
-    its nearest reference.
+def _event(
+    tested: Comparisons, pair: tuple[Any, Any, Any], one: Sequence[Any], other: Sequence[Any]
+) -> _Event | None:
+    """Return the event with the largest expected excess of a test, chosen on outputs of a pair of
+    inputs.
 
-    None if a run fails, no output exceeds the map, or outputs cannot be compared.
+    None if a run fails, outputs do not exceed the map, or outputs cannot be compared.
     """
     if _failed(one, other):
         tested.count(Excess(FAILED))
         return None
-    bound = float(tested.bounds[d_in])
+    bound = float(tested.bounds[pair[2]])
     try:
         moved = _distances(tested.metric, one, other)
-        if not np.any(_beyond(_nearest(moved), bound, 1)):
+        far = _nearest(moved)
+        if not np.any(_beyond(far, bound, 1)):
             return None
         spread = _nearest(_distances(tested.metric, other, other, own=True))
     except (Incomparable, TypeError) as error:
         tested.count(Excess(INCOMPARABLE, reason=str(error)))
         return None
-    far, scores = _nearest(moved), []
+    scores = []
     for slack in (0.0, *np.unique(spread[np.isfinite(spread)]) * (1 + 3 * _MARGIN)):
         beyond, slipped = (
             float(np.mean(each)) * _TEST_RUNS
@@ -368,7 +334,8 @@ def _choice(
         scores.append((_gap(beyond, slipped, _TEST_RUNS, 1 - CONFIDENCE), float(slack)))
     score, slack = max(scores)
     at = int(np.argmax(far))
-    return score, slack, at, int(np.argmin(moved[at]))
+    shown = one[at], other[int(np.argmin(moved[at]))]
+    return _Event(*pair, one, other, shown, slack, score) if score > 0 else None
 
 
 def _failed(*sides: Sequence[Any]) -> bool:
@@ -398,8 +365,7 @@ def _distances(
         for side in (rows, columns)
     )
     values = dict(zip([*at, *to], [*rows, *columns], strict=True))
-    inner = metric.inner if isinstance(metric, PerGroup | ByColumn) else metric
-    if isinstance(inner, InsertDelete) and max(map(_rows, values.values())) > LONGEST:
+    if metric.name.endswith("insert-delete") and max(map(_rows, values.values())) > LONGEST:
         raise Incomparable(
             f"edit distances of lists of more than {LONGEST:,} rows are lower bounds only"
         )
@@ -407,7 +373,7 @@ def _distances(
         pair: metric.estimate(values[pair[0]], values[pair[1]])
         for pair in product(set(at), set(to))
     }
-    found = np.array([[known[i, j] for j in to] for i in at], dtype=float)
+    found = np.array([known[i, j] for i in at for j in to], dtype=float).reshape(len(at), len(to))
     if own:
         np.fill_diagonal(found, math.inf)
     return found

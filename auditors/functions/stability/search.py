@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, Phase, given, settings, target
 from hypothesis import seed as seeded
@@ -53,8 +53,7 @@ class Failure:
         return self.text if self.kind == ABORTS else f"raises {self.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Excess:
+class Excess(NamedTuple):
     """Comparison of two outcomes: the kind of finding, the distance to the power `root` (None for
     errors and below the bound), its ratio to the bound, and why there is no comparison.
     """
