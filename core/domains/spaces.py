@@ -549,6 +549,7 @@ class VectorOf(InputSpace):
 
     @property
     def columns(self) -> Mapping[str, Atom]:  # type: ignore[override]
+        """The only column, which has no name."""
         return {"": self.atom}
 
     def _split(self, dataset: Any) -> list[Any] | None:

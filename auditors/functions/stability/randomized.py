@@ -301,7 +301,8 @@ def _tested(tested: Comparisons, event: _Event, rng: Generator) -> tuple[LawTest
     except (Incomparable, TypeError) as error:
         tested.reason = tested.reason or str(error)
         return None, False
-    return LawTest(_TEST_RUNS, *counts, event.slack, CONFIDENCE, _TESTED), drifts
+    far, near = counts
+    return LawTest(_TEST_RUNS, far, near, event.slack, CONFIDENCE, _TESTED), drifts
 
 
 def _event(

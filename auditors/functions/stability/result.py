@@ -334,7 +334,7 @@ def concluded(
     fields: dict[str, Any],
     remarks: tuple[str, ...] = (),
 ) -> StabilityResult:
-    """Return the result of a tested."""
+    """Return the result of a search."""
     notes = [*remarks, *_search_notes(tested)]
     common = {"inputs": tested.inputs, "pairs": tested.pairs, "seconds": seconds, **fields}
     if not problem and found is None:

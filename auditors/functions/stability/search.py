@@ -12,6 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from datetime import time as time_of_day
 from fractions import Fraction
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -40,6 +42,9 @@ LAW = "law"
 SEVERITY = (EXCEEDS, ABORTS, RAISES, ROUNDING)
 # kinds of comparisons without a finding: within the map, or not possible
 WITHIN, FAILED, INCOMPARABLE, UNFINISHED = "", "failed", "incomparable", "unfinished"
+
+# classes of values that a transformation cannot change
+_CLASSES = {int, float, bool, str, type(None), date, time_of_day, datetime, timedelta}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +134,7 @@ def _copied(dataset: Any) -> Any:
     """Return a copy of a dataset that a transformation may change."""
     if type(dataset) is dict:
         return {key: _copied(column) for key, column in dataset.items()}
-    if type(dataset) is list and set(map(type, dataset)) <= {int, float, bool, str, type(None)}:
+    if type(dataset) is list and _CLASSES.issuperset(map(type, dataset)):
         return dataset[:]
     return copy.deepcopy(dataset)
 
