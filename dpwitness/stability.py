@@ -1,15 +1,8 @@
 """Stability audits of transformations: input spaces, results, and the audit."""
 
 from dpwitness.auditors.functions.stability.audit import Step, audit_chains, audit_stability
-from dpwitness.auditors.functions.stability.inputs.atoms import Atom
-from dpwitness.auditors.functions.stability.inputs.spaces import (
-    FrameOf,
-    InputSpace,
-    ScalarOf,
-    VectorOf,
-    space_of,
-)
 from dpwitness.auditors.functions.stability.result import StabilityResult
+from dpwitness.core.domains.spaces import Atom, FrameOf, InputSpace, ScalarOf, VectorOf, space_of
 from dpwitness.mechanisms.wrappers.programs.declared import Aborted
 
 __all__ = [

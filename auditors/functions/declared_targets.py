@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 from dpwitness.auditors.functions.accounting.audit import AccountantResult, audit_accountant
 from dpwitness.auditors.functions.metamorphic.audit import RELATIONS, audit_metamorphic
 from dpwitness.auditors.functions.stability.audit import audit_stability
-from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace, space_of
 from dpwitness.auditors.functions.stability.result import StabilityResult
 from dpwitness.auditors.witnesses.result import Result
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core.domains import Domain
+from dpwitness.core.domains.spaces import InputSpace, space_of
 from dpwitness.core.values.json_reader import Json
 from dpwitness.mechanisms.wrappers.programs.declared import Declared, note_on_library
 from dpwitness.mechanisms.wrappers.programs.target import Target

@@ -23,7 +23,6 @@ from dpwitness.auditors.functions.declared_targets import (
 )
 from dpwitness.auditors.functions.metamorphic.audit import RELATIONS, check_relation
 from dpwitness.auditors.functions.stability.audit import map_values
-from dpwitness.auditors.functions.stability.inputs.spaces import space_of
 from dpwitness.auditors.functions.stability.metrics import Exact, Incomparable, metric_named
 from dpwitness.auditors.functions.stability.randomized import STATE, LawTest, is_kept, try_pairs
 from dpwitness.auditors.functions.stability.result import (
@@ -36,14 +35,16 @@ from dpwitness.auditors.functions.stability.result import (
 from dpwitness.auditors.functions.stability.search import (
     ABORTS,
     EXCEEDS,
+    INCOMPARABLE,
     LAW,
     RAISES,
     ROUNDING,
-    Comparison,
+    SEVERITY,
+    WITHIN,
+    Comparisons,
     Failure,
     Found,
-    Search,
-    applier,
+    compared,
 )
 from dpwitness.auditors.witnesses.facts import Fact, Facts, pair_facts, run_facts
 from dpwitness.auditors.witnesses.kinds import Kind, Measure
@@ -53,6 +54,7 @@ from dpwitness.auditors.witnesses.result import named
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.witnesses.witness_reader import EXTENDED, FUNCTION, either
 from dpwitness.auditors.workers.trust import Trust
+from dpwitness.core.domains.spaces import space_of
 from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import (
     Json,
@@ -142,14 +144,11 @@ def _recompute_stability(result: Json) -> Recomputed:
     )
     if bound is None or len(sides) != 2:
         raise_contradiction(result, "it needs two outputs and bound_exact")
-    try:
-        found = Comparison(metric, {1: bound}).excess(sides[0], sides[1], 1)
-    except Incomparable:
-        found = None
-    kind = found.kind if found else ""
+    found = compared(metric, bound, sides[0], sides[1])
+    kind = found.kind if found.kind in _VERDICTS else WITHIN
     if finding == LAW and kind == EXCEEDS and LawTest.from_json(result.get("law") or {}).refuted:
         kind = LAW
-    right = (kind, written(found.measured)) if found else ("", None)
+    right = (kind, written(found.measured) if kind else None)
     recorded = (finding, result.get("measured_exact"))
     if right != recorded:
         raise_contradiction(result, f"finding and measured_exact must be {right}, got {recorded}")
@@ -327,18 +326,16 @@ def _inputs_again(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stabili
     _check_inputs(raw, first, second, d_in)
     stability_map, notes = _recorded_map(raw, transformation, trust)
     bounds, skipped = map_values(stability_map, [d_in])
-    search = Search(
-        applier(transformation),
-        Comparison(metric_named(raw["output_metric"], "output_metric", "replay"), bounds),
-        math.inf,
+    tested = Comparisons(
+        transformation, metric_named(raw["output_metric"], "output_metric", "replay"), bounds
     )
     law = None
     if raw["finding"] == LAW:
-        seen, law, problem = try_pairs(search, [(first, second, d_in)], np.random.default_rng())
-        search.pairs = 1
+        seen, law, problem = try_pairs(tested, [(first, second, d_in)], np.random.default_rng())
+        tested.pairs = 1
     else:
-        seen, problem = _run_twice(search, first, second, d_in)
-        if seen is not None and is_kept(seen, search.apply, search.comparison):
+        seen, problem = _run_twice(tested, first, second, d_in)
+        if seen is not None and is_kept(seen, tested):
             seen, problem = None, STATE
     fields: dict[str, Any] = {
         "name": name,
@@ -353,28 +350,29 @@ def _inputs_again(raw: Json, mechanism: Any, trust: Trust, name: str) -> Stabili
     }
     visible_errors = raw["verdict"] != "INCONCLUSIVE"
     seconds = time.monotonic() - begin
-    result = concluded(seen, problem, search, visible_errors, seconds, fields, notes)
+    result = concluded(seen, problem, tested, visible_errors, seconds, fields, notes)
     # a replay does not confirm that the library claims the map
     if raw["verdict"] == "SUSPECT" and result.verdict is Verdict.VIOLATED:
         return replace(result, verdict=Verdict.SUSPECT)
     return result
 
 
-def _run_twice(search: Search, first: Any, second: Any, d_in: Any) -> tuple[Found | None, str]:
+def _run_twice(tested: Comparisons, first: Any, second: Any, d_in: Any) -> tuple[Found | None, str]:
     """Return what two runs of both inputs show, and why they show nothing certain; an empty text if
     they agree.
     """
-    outcomes = [search.apply([first, second]) for _ in range(2)]
-    one, two = (search.comparison.excess(left, right, d_in) for left, right in outcomes)
-    search.inputs, search.pairs = 2, 1
-    search.incomparable = int(one is None and bool(search.comparison.incomparable))
-    if (one is None) is not (two is None) or (one and two and one.measured != two.measured):
+    runs = [tested.shown(first, second, d_in) for _ in range(2)]
+    one, two = (run if run.excess.kind in SEVERITY else None for run in runs)
+    tested.inputs, tested.pairs = 2, 1
+    if runs[0].excess.kind == INCOMPARABLE:
+        tested.count(runs[0].excess)
+    if (one and one.excess) != (two and two.excess):
         return (
             None,
             "two runs on one input have different outcomes: the transformation must be "
             "deterministic",
         )
-    return None if one is None else Found(first, second, d_in, tuple(outcomes[0]), one), ""
+    return one, ""
 
 
 def _check_inputs(raw: Json, first: Any, second: Any, d_in: Exact | None) -> None:

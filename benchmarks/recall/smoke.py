@@ -13,6 +13,8 @@ import numpy as np
 
 from dpwitness.auditors.functions.accounting.search import points, question_of
 from dpwitness.auditors.functions.declared_targets import DeclaredAccountant, DeclaredTransformation
+from dpwitness.auditors.functions.stability.metrics import metric_named
+from dpwitness.auditors.functions.stability.neighbors import neighbors_of
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.benchmarks.recall.corpus import Entry, Release
 from dpwitness.core.values.json_reader import Json
@@ -86,10 +88,11 @@ def _run(target: Target, declaration: Json | None) -> None:
         _run_some([pair.d0 for pair in pairs_for(target.domain)[:_DATASETS]], target)
     elif declaration["kind"] == "transformation":
         transformation = DeclaredTransformation(target, declaration)
-        transformation.stability_map((declaration.get("d_in") or [1])[0])
-        _require_one(
-            transformation.apply_all(list(itertools.islice(transformation.space.datasets(), _RUNS)))
-        )
+        d_in = declaration.get("d_in") or [1]
+        transformation.stability_map(d_in[0])
+        metric = metric_named(declaration["input_metric"], "input_metric", target.name)
+        datasets = neighbors_of(transformation.space, metric, d_in).datasets()
+        _require_one(transformation.apply_all(list(itertools.islice(datasets, _RUNS))))
     else:
         accountant = DeclaredAccountant(target, declaration)
         declared = [

@@ -1,5 +1,5 @@
 """Domains: the datasets that a mechanism accepts, and which of them are neighbors. One file per
-domain, with its search for pairs.
+domain, with its search for pairs; and `spaces`, the typed inputs of transformations.
 
 A new domain is a file here, found by itself, and a line in `mechanisms/__init__.pyi` that makes its
 name public.

@@ -34,7 +34,7 @@ INSIDE = {  # the layers of each package, lowest first
         "density.proved density.bounded_mean density.bounds "
         "density.certify density.kind traces audit traces.result traces.trace checks "
         "functions.bounds functions.accounting "
-        "canaries functions.stability.inputs functions.stability functions.metamorphic functions "
+        "canaries functions.stability functions.metamorphic functions "
         "audit.power audit.plan audit.slices audit.watch scanning"
     ),
     "dpwitness.proofs_checks": "engine alignments claims",

@@ -21,13 +21,14 @@ from dpwitness.auditors.functions.metamorphic.relations import (
     row_count,
     rows,
 )
-from dpwitness.auditors.functions.stability.inputs.neighbors import neighborhood
-from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
+from dpwitness.auditors.functions.stability.metrics import metric_named
+from dpwitness.auditors.functions.stability.neighbors import RowEdits, neighbors_of
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
 from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.domains import Domain
+from dpwitness.core.domains.spaces import InputSpace
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.json_codec import to_jsonable
 from dpwitness.core.values.json_reader import Json
@@ -70,15 +71,16 @@ def inputs_of(
     rng = random.Random(seed)
     pairs: list[tuple[Any, ...]] = []
     if isinstance(domain, InputSpace):
-        domain = domain.with_hints(constants_of(function))
+        metric = metric_named(input_metric, "input_metric", owner)
+        near = neighbors_of(domain, metric, [d_in], constants_of(function), owner)
+        assert isinstance(near, RowEdits)
         kept: dict[int, list[Any]] = {}
-        for each in islice(domain.bases(), 600):
+        for each in islice(near.bases(), 600):
             kept.setdefault(len(each), []).append(each)
         # adversarial datasets, at most 8 of one size, and random ones
         found = [each for bases in kept.values() for each in bases[:8]]
-        found += [domain.random_rows(rng) for _ in range(30)]
+        found += [near.random_rows(rng) for _ in range(30)]
         every = (*datasets, *map(domain.build, found))
-        near = neighborhood(domain, input_metric, [d_in])
         # few groups of neighbors of each dataset
         groups = (group for base in found for group in islice(near.around(base), 4))
         pairs = [

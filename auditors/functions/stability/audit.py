@@ -6,42 +6,34 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.functions.stability.inputs.neighbors import Group, neighborhood
-from dpwitness.auditors.functions.stability.inputs.spaces import InputSpace
 from dpwitness.auditors.functions.stability.metrics import (
     Exact,
     Incomparable,
     as_bound,
     metric_named,
-    output_key,
 )
+from dpwitness.auditors.functions.stability.neighbors import neighbors_of
 from dpwitness.auditors.functions.stability.randomized import STATE, find_law, is_kept
 from dpwitness.auditors.functions.stability.result import StabilityResult, concluded, format_number
 from dpwitness.auditors.functions.stability.search import (
-    ABORTS,
-    Comparison,
-    DomainSpace,
-    Failure,
-    Found,
-    Search,
-    applier,
-    distance_within,
-    run_search,
-    shrunk,
-    sweep,
+    Comparisons,
+    same_outcome,
+    search,
+    smallest,
     walks,
 )
 from dpwitness.auditors.witnesses.result import named
 from dpwitness.auditors.workers.source_search import constants_of
 from dpwitness.core.domains import Domain
+from dpwitness.core.domains.spaces import InputSpace
 from dpwitness.core.protocols.mechanism import name_of
 from dpwitness.core.values.validation import (
     InvalidArgument,
@@ -143,83 +135,51 @@ def audit_stability(
         for key, value in (("input_metric", input_metric), ("output_metric", output_metric))
     )
     bounds, skipped = map_values(stability_map, _distances(d_in))
-    space: Any = input_domain
-    if isinstance(input_domain, Domain) and not isinstance(input_domain, InputSpace):
-        space = DomainSpace(input_domain, measure_in)
-    elif not isinstance(input_domain, InputSpace):
-        raise InvalidArgument(
-            f"{_OWNER}: input_domain must be an InputSpace such as VectorOf(Atom('f64')), or a "
-            f"Domain, got {short_repr(input_domain)}"
-        )
-    given = _checked_inputs(inputs, space)
-    begin = time.monotonic()
-    spent = lambda: bool(getattr(transformation, "spent", False))  # noqa: E731
-    search = Search(
-        applier(transformation), Comparison(measure_out, bounds), begin + seconds, spent
+    near = neighbors_of(
+        input_domain, measure_in, list(bounds), constants_of(transformation), _OWNER
     )
+    given = _checked_inputs(inputs, input_domain)
+    begin = time.monotonic()
+    tested = Comparisons(transformation, measure_out, bounds)
+    # datasets that are run twice to see whether the transformation is deterministic
+    probes = list(islice(near.datasets(), 3))
+    randomized = not all(map(same_outcome, tested.run(probes), tested.run(probes)))
+    found, problem, law = None, "", None
+    if not randomized:
+        found = search(tested, near, given, seconds, used_seed)
+    if found is not None:
+        if near.within(found.first, found.second) is None:
+            raise AssertionError(
+                f"{_OWNER}: a pair of the search is not within its distance: "
+                f"{found.first!r}, {found.second!r}"
+            )
+        randomized = not tested.repeats(found)
+    if found is not None and not randomized:
+        # the outcomes of smaller inputs may be random, and look worse on one run
+        smaller = smallest(tested, near, found, min(5.0, max(1.0, seconds / 2)))
+        found = smaller if tested.repeats(smaller) else found
+        problem = STATE if is_kept(found, tested) else ""
+    if randomized:
+        tested = Comparisons(transformation, measure_out, bounds)
+        left = max(begin + seconds - time.monotonic(), seconds / 3)
+        walked = walks(near, random.Random(used_seed), [])
+        groups = chain.from_iterable(zip(near.adversarial(given), walked, strict=False))
+        found, law, problem = find_law(tested, groups, left, np.random.default_rng(used_seed))
     fields: dict[str, Any] = {
         "name": name or name_of(transformation),
         "skipped": skipped,
         "input_metric": input_metric,
         "output_metric": output_metric,
-        "space": space.to_json(),
+        "space": input_domain.to_json() if isinstance(input_domain, InputSpace) else None,
         "seed": used_seed,
         "audited": tuple(bounds),
         "target": named(transformation),
         "subject": transformation,
         "stability_map": stability_map,
+        "randomized": randomized,
+        "law": law,
     }
-    if not isinstance(space, DomainSpace):
-        space = space.with_hints(constants_of(transformation))
-    # datasets that are run twice to see whether the transformation is deterministic
-    datasets = [dataset for _, dataset in zip(range(3), space.datasets(), strict=False)]
-    runs = [search.apply(datasets) for _ in range(2)]
-    randomized = not all(_same(one, other) for one, other in zip(*runs, strict=True))
-    if not randomized and isinstance(space, DomainSpace):
-        search.run(space.groups(search, used_seed), time.monotonic() + seconds)
-    elif not randomized:
-        near = neighborhood(space, input_metric, list(bounds))
-        run_search(space, near, search, given, seconds, used_seed)
-    found, problem, law = search.best, "", None
-    if found is not None and not randomized:
-        if distance_within(found.first, found.second, space, measure_in, search.comparison) is None:
-            raise AssertionError(
-                f"{_OWNER}: a pair of the search is not within its distance: "
-                f"{found.first!r}, {found.second!r}"
-            )
-        found = _confirmed(found, search)
-        randomized = found is None
-        # the outcomes of smaller inputs may be random, and look worse on one run
-        if found is not None:
-            found = (
-                _confirmed(
-                    shrunk(found, space, measure_in, search, min(5.0, max(1.0, seconds / 2))),
-                    search,
-                )
-                or found
-            )
-    if randomized:
-        search = Search(search.apply, search.comparison, math.inf, spent)
-        left = max(begin + seconds - time.monotonic(), seconds / 3)
-        groups = _groups(space, input_metric, search, given, used_seed)
-        found, law, problem = find_law(search, groups, left, np.random.default_rng(used_seed))
-    elif found is not None and is_kept(found, search.apply, search.comparison):
-        problem = STATE
-    fields |= {"randomized": randomized, "law": law}
-    return concluded(found, problem, search, visible_errors, time.monotonic() - begin, fields)
-
-
-def _groups(
-    space: Any, metric: str, search: Search, given: Sequence[Any], seed: int
-) -> Iterator[Group]:
-    """Return the adversarial groups of the search, then random ones, for a randomized
-    transformation.
-    """
-    if isinstance(space, DomainSpace):
-        return space.groups(search, seed)
-    near = neighborhood(space, metric, list(search.comparison.bounds))
-    swept, walked = sweep(space, near, given), walks(space, near, search, random.Random(seed))
-    return chain.from_iterable(zip(swept, walked, strict=False))
+    return concluded(found, problem, tested, visible_errors, time.monotonic() - begin, fields)
 
 
 def _distances(d_in: Any) -> list[Exact]:
@@ -264,52 +224,27 @@ def map_values(
     return bounds, tuple(skipped)
 
 
-def _checked_inputs(inputs: Any, space: Any) -> list[Any]:
+def _checked_inputs(inputs: Any, space: InputSpace | Domain) -> Sequence[Any]:
     """Return the given datasets. Raise InvalidArgument if one of them is outside of the input
     domain.
     """
-    if inputs is not None and (isinstance(inputs, str) or not isinstance(inputs, Sequence)):
+    if inputs is None:
+        return ()
+    if isinstance(inputs, str) or not isinstance(inputs, Sequence):
         raise InvalidArgument(
             f"{_OWNER}: inputs must be a list of datasets, got {short_repr(inputs)}"
         )
-    if inputs is not None and isinstance(space, DomainSpace):
+    if isinstance(space, Domain):
         raise InvalidArgument(
             f"{_OWNER}: inputs must be left out for a Domain, whose pairs are catalogued: "
             "give an InputSpace"
         )
-    for i, dataset in enumerate(inputs or ()):
+    for i, dataset in enumerate(inputs):
         if not space.contains(dataset):
             raise InvalidArgument(
                 f"{_OWNER}: inputs[{i}] must belong to the input domain, got {short_repr(dataset)}"
             )
-    return list(inputs or ())
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Return whether two outcomes of one input are equal, as far as they can be compared."""
-    if isinstance(one, Failure) or isinstance(other, Failure):
-        return type(one) is type(other)
-    try:
-        return bool(output_key(one) == output_key(other))
-    except (TypeError, ValueError):  # an output without a key
-        return True
-
-
-def _confirmed(found: Found, search: Search) -> Found | None:
-    """Return the finding after further runs of both inputs; None if an outcome differs."""
-    # each abort costs a process
-    # further runs of both inputs of a finding
-    for _ in range(1 if found.excess.kind == ABORTS else 8):
-        left, right = search.apply([found.first, found.second])
-        again = search.comparison.excess(left, right, found.d_in)
-        if (
-            again is None
-            or again.kind != found.excess.kind
-            or again.measured != found.excess.measured
-            or not (_same(left, found.outcomes[0]) and _same(right, found.outcomes[1]))
-        ):
-            return None
-    return found
+    return inputs
 
 
 @dataclass(frozen=True)
@@ -404,29 +339,6 @@ class Step:
         )
 
 
-def random_chains(steps: Sequence[Step], count: int, length: int, seed: int) -> list[Step]:
-    """Return up to `count` different random compositions of at least two and at most `length`
-    steps.
-    """
-    rng, found = random.Random(seed), dict[tuple[int, ...], Step]()
-    # draws of a chain, of which repeated ones are dropped, per requested chain
-    for _ in range(50 * count):
-        if len(found) == count:
-            break
-        at = rng.randrange(len(steps))
-        chain, places = steps[at], [at]
-        for _ in range(rng.randint(1, length - 1)):
-            following = [i for i, step in enumerate(steps) if chain.precedes(step)]
-            if not following:
-                break
-            at = rng.choice(following)
-            chain = chain.then(steps[at])
-            places.append(at)
-        if len(places) > 1:
-            found[tuple(places)] = chain
-    return list(found.values())
-
-
 def audit_chains(
     steps: Sequence[Step],
     *,
@@ -477,7 +389,21 @@ def audit_chains(
     length = require_integer("length", length, "audit_chains", least=2, most=100)
     require_positive("seconds", seconds, "audit_chains")
     used_seed = 0 if seed is None else require_integer("seed", seed, "audit_chains", least=0)
-    chains = random_chains(steps, count, length, used_seed)
+    rng, chains = random.Random(used_seed), dict[tuple[int, ...], Step]()
+    # draws of a chain, of which repeated ones are dropped, per requested chain
+    for _ in range(50 * count):
+        if len(chains) == count:
+            break
+        places = [rng.randrange(len(steps))]
+        chain = steps[places[0]]
+        for _ in range(rng.randint(1, length - 1)):
+            following = [i for i, step in enumerate(steps) if chain.precedes(step)]
+            if not following:
+                break
+            places.append(rng.choice(following))
+            chain = chain.then(steps[places[-1]])
+        if len(places) > 1:
+            chains[tuple(places)] = chain
     if not chains:
         raise InvalidArgument(
             "audit_chains: steps must contain two that can follow each other: metrics and "
@@ -498,5 +424,5 @@ def audit_chains(
             name=chain.label,
             visible_errors=visible_errors,
         )
-        for chain in chains
+        for chain in chains.values()
     )

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import datetime
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
 from typing import Any
 
-from dpwitness.auditors.functions.stability.inputs.atoms import to_f32, value_key
+from dpwitness.core.datasets.records import exact as exact_key
+from dpwitness.core.domains.spaces import to_f32
 from dpwitness.core.values.dataframe_backends import library_name, to_parts, values_of
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
@@ -65,6 +66,14 @@ def exact(value: Any) -> Exact:
     raise Incomparable(f"a number is needed, got {type(value).__name__}")
 
 
+def as_float(value: Exact) -> float:
+    """Return an exact number as a float; an infinity beyond the floats."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def is_missing(value: Any) -> bool:
     """Return whether a value is None, NaN or a missing value of a library, which no noise turns
     into a number.
@@ -82,10 +91,10 @@ def gap(first: Any, second: Any) -> Exact:
     """Return ``|first - second|`` exactly. Two missing values are equal; a missing value is
     infinitely far from a number.
     """
-    if is_missing(first) or is_missing(second):
-        return 0 if is_missing(first) and is_missing(second) else math.inf
     if type(first) is int and type(second) is int:
         return abs(first - second)
+    if is_missing(first) or is_missing(second):
+        return 0 if is_missing(first) and is_missing(second) else math.inf
     left, right = exact(first), exact(second)
     if isinstance(left, float) or isinstance(right, float):
         return 0 if left == right else math.inf
@@ -100,7 +109,7 @@ def rounds(excess: Exact, bound: Exact, root: int, outputs: list[Any]) -> bool:
     most 1e-9 (5e-7 if all floats have 32 bits) is attributed to rounding; so are four units in the
     last place of the largest output, if they are at most a thousandth of the bound.
     """
-    floats = [each for each in flat_numbers(outputs) if isinstance(each, float)]
+    floats = [each for each in _flat_numbers(outputs) if isinstance(each, float)]
     if (
         isinstance(excess, float)
         or not bound > 0
@@ -124,45 +133,52 @@ def rounds(excess: Exact, bound: Exact, root: int, outputs: list[Any]) -> bool:
     return relative <= Fraction(1e-3) and relative * Fraction(bound) <= 4 * unit
 
 
-def flat_numbers(value: Any) -> list[Any]:
+def _flat_numbers(value: Any) -> list[Any]:
     """Return the numbers in nested lists, tuples and dicts."""
     if isinstance(value, dict):
-        return [number for part in value.values() for number in flat_numbers(part)]
+        return [number for part in value.values() for number in _flat_numbers(part)]
     value = plain(value)
     if isinstance(value, list | tuple):
-        return [number for part in value for number in flat_numbers(part)]
+        return [number for part in value for number in _flat_numbers(part)]
     return [value] if isinstance(value, int | float) else []
 
+
+Key = Callable[[Any], Any]
+# exact distance of two values to the power `root` of a metric, with a key that identifies rows
+Between = Callable[[Any, Any, Key], Exact]
 
 # rows of lists with an exact edit distance; longer ones are compared as multisets, which are no
 # further apart
 LONGEST = 2_000
 
 
-class Metric(ABC):
+@dataclass(frozen=True, slots=True)
+class Metric:
     """Metric between datasets or outputs.
 
-    `measure` returns the distance to the power `root`, which keeps the square root of the L2 norm
-    out of the comparison.
+    Distances are to the power `root`, which keeps the square root of the L2 norm out of the
+    comparison. `column` is the column of a frame by whose values rows are grouped.
     """
 
-    root = 1
-    whole = False  # whether distances are numbers of rows
+    name: str
+    between: Between
+    root: int = 1
+    column: str = ""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @abstractmethod
     def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
         """Return the exact distance to the power `root`; `strict` for inputs. Raise Incomparable if
         the metric does not apply.
         """
+        return self.between(first, second, exact_key if strict else output_key)
 
     def estimate(self, first: Any, second: Any) -> float:
         """Return the distance as a float, with a relative error below 1e-9, or an upper bound of
         the distance.
         """
-        distance = float(self.measure(first, second))
+        if self.name == "absolute" and type(first) is float and type(second) is float:
+            difference = abs(first - second)
+            return math.inf if difference != difference else difference
+        distance = as_float(self.measure(first, second))
         return math.sqrt(distance) if self.root == 2 else distance
 
 
@@ -181,16 +197,6 @@ def output_key(value: Any) -> Any:
         return frozenset(map(output_key, value))
     found = plain(value)
     return value if found is value or type(found) is kind else output_key(found)
-
-
-def input_key(value: Any) -> Any:
-    """Return a hashable key of a row of an input, equal for identical values only."""
-    if isinstance(value, list | tuple):
-        return tuple(map(input_key, value))
-    if isinstance(value, dict):
-        return frozenset((input_key(key), input_key(part)) for key, part in value.items())
-    value = plain(value)
-    return input_key(value) if isinstance(value, list) else value_key(value)
 
 
 def rows_of(dataset: Any) -> list[Any]:
@@ -226,105 +232,65 @@ def _trimmed(first: list[Any], second: list[Any]) -> tuple[list[Any], list[Any]]
     return first[start : len(first) - end], second[start : len(second) - end]
 
 
-class Rows(Metric):
-    """Metric between datasets of rows."""
+def _of_rows(count: Callable[[list[Any], list[Any]], Exact]) -> Between:
+    """Return the distance of two datasets whose lists of keys have the distance `count`."""
 
-    whole = True
-
-    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+    def between(first: Any, second: Any, key: Key) -> Exact:
         left, right = rows_of(first), rows_of(second)
-        if not strict and left == right:
+        if key is output_key and left == right:
             return 0
-        key = input_key if strict else output_key
-        return self.between([key(row) for row in left], [key(row) for row in right])
+        return count([key(row) for row in left], [key(row) for row in right])
 
-    @abstractmethod
-    def between(self, left: list[Any], right: list[Any]) -> int | float:
-        """Return the distance of two lists of keys."""
+    return between
 
 
-class Symmetric(Rows):
-    """Size of the symmetric difference of two multisets of rows."""
-
-    def between(self, left: list[Any], right: list[Any]) -> int | float:
-        left, right = _trimmed(left, right)
-        counts = Counter(left)
-        counts.subtract(right)
-        return sum(abs(count) for count in counts.values())
+def _symmetric(left: list[Any], right: list[Any]) -> int:
+    """Return the size of the symmetric difference of two multisets of rows."""
+    left, right = _trimmed(left, right)
+    counts = Counter(left)
+    counts.subtract(right)
+    return sum(abs(count) for count in counts.values())
 
 
-class InsertDelete(Rows):
-    """Smallest number of inserted and deleted rows that turn one list into the other."""
-
-    def between(self, left: list[Any], right: list[Any]) -> int | float:
-        left, right = _trimmed(left, right)
-        if len(left) * len(right) > LONGEST**2:
-            return Symmetric("symmetric").between(left, right)
-        if not left or not right:
-            return len(left) + len(right)
-        row = [0] * (len(right) + 1)  # lengths of longest common subsequences
-        for entry in left:
-            before, row = row, [0]
-            for j, other in enumerate(right):
-                row.append(before[j] + 1 if entry == other else max(before[j + 1], row[j]))
-        return len(left) + len(right) - 2 * row[-1]
+def _insert_delete(left: list[Any], right: list[Any]) -> int:
+    """Return the smallest number of inserted and deleted rows that turn one list into the other."""
+    left, right = _trimmed(left, right)
+    if len(left) * len(right) > LONGEST**2:
+        return _symmetric(left, right)
+    row = [0] * (len(right) + 1)  # lengths of longest common subsequences
+    for entry in left:
+        before, row = row, [0]
+        for j, other in enumerate(right):
+            row.append(before[j] + 1 if entry == other else max(before[j + 1], row[j]))
+    return len(left) + len(right) - 2 * row[-1]
 
 
-class ChangeOne(Rows):
-    """Number of replaced rows, in any order; infinite for different numbers of rows."""
-
-    def between(self, left: list[Any], right: list[Any]) -> int | float:
-        if len(left) != len(right):
-            return math.inf
-        return int(Symmetric("symmetric").between(left, right)) // 2
+def _replaced(left: list[Any], right: list[Any]) -> Exact:
+    """Return the number of replaced rows, in any order; infinite for different numbers of rows."""
+    return _symmetric(left, right) // 2 if len(left) == len(right) else math.inf
 
 
-class Hamming(Rows):
-    """Number of positions with different rows; infinite for different numbers of rows."""
-
-    def between(self, left: list[Any], right: list[Any]) -> int | float:
-        if len(left) != len(right):
-            return math.inf
-        return sum(1 for one, other in zip(left, right, strict=True) if one != other)
-
-
-class Discrete(Metric):
-    """0 for equal values, 1 for others."""
-
-    whole = True
-
-    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
-        key = input_key if strict else output_key
-        return int(key(first) != key(second))
+def _hamming(left: list[Any], right: list[Any]) -> Exact:
+    """Return the number of positions with different rows; infinite for different numbers of
+    rows.
+    """
+    if len(left) != len(right):
+        return math.inf
+    return sum(1 for one, other in zip(left, right, strict=True) if one != other)
 
 
-class Absolute(Metric):
-    """Absolute difference of two numbers."""
-
-    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
-        return gap(plain(first), plain(second))
-
-    def estimate(self, first: Any, second: Any) -> float:
-        if type(first) is float and type(second) is float:
-            difference = abs(first - second)
-            return math.inf if difference != difference else difference
-        return super().estimate(first, second)
-
-
-class Norm(Metric):
-    """Norm of the difference of two vectors: lists or arrays of one shape, or dicts, in which a
-    missing key counts as 0.
+def _norm(join: Callable[[Sequence[Exact]], Exact], root: int = 1) -> Between:
+    """Return a norm of the difference of two vectors: lists or arrays of one shape, or dicts, in
+    which a missing key counts as 0.
     """
 
-    def __init__(self, name: str, root: int, join: Callable[[Sequence[Exact]], Exact]) -> None:
-        super().__init__(name)
-        self.root, self._join = root, join
-
-    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
+    def between(first: Any, second: Any, _: Key) -> Exact:
         gaps = _gaps(plain(first), plain(second))
         if gaps is None or math.inf in gaps:
             return math.inf
-        return self._join([each**self.root for each in gaps]) if gaps else 0
+        return join([each**root for each in gaps]) if gaps else 0
+
+    return between
 
 
 def _gaps(first: Any, second: Any) -> list[Exact] | None:
@@ -357,63 +323,60 @@ def _gaps(first: Any, second: Any) -> list[Exact] | None:
     return [gap(first, second)]
 
 
-class PerGroup(Metric):
-    """Distance of two dicts or lists of groups: the largest distance of a group, or their sum, or
-    the number of groups that differ.
+def _grouped(inner: Metric, how: str, column: str = "") -> Between:
+    """Return the largest distance of a group, or their sum, or the number of groups that differ
+    (`how`: max, sum or count).
+
+    Groups are the values of a dict or a list, or the rows of a frame by their value in a column.
     """
 
-    def __init__(self, name: str, inner: Metric, how: str) -> None:
-        super().__init__(name)
-        self.inner, self.how = inner, how
-        self.root, self.whole = (
-            (1, True) if how == "count" else (inner.root if how == "max" else 1, inner.whole)
-        )
-
-    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
-        left, right = (_groups(plain(side)) for side in (first, second))
-        if left is None or right is None:
-            raise Incomparable(
-                f"a dict or a list of groups is needed, got {type(first).__name__} and "
-                f"{type(second).__name__}"
-            )
+    def between(first: Any, second: Any, key: Key) -> Exact:
+        left, right = (_groups(plain(side), column, key) for side in (first, second))
         if isinstance(first, list) and len(left) != len(right):
             return math.inf
         # an absent group is empty, or 0 if groups are numbers
-        empty: Any = 0 if isinstance(self.inner, Absolute) else []
-        found = [
-            self.inner.measure(
-                empty if left.get(key) is None else left[key],
-                empty if right.get(key) is None else right[key],
-                strict,
+        empty: Any = 0 if inner.name == "absolute" else []
+        found = []
+        for group in {**left, **right}:
+            one, other = (
+                empty if side.get(group) is None else side[group] for side in (left, right)
             )
-            for key in {**left, **right}
-        ]
-        if self.how == "count":
+            found.append(inner.between(one, other, key))
+        if how == "count":
             return sum(each > 0 for each in found)
-        return max(found, default=0) if self.how == "max" else sum(found, 0)
+        return max(found, default=0) if how == "max" else sum(found, 0)
+
+    return between
 
 
-def _groups(value: Any) -> dict[Any, Any] | None:
-    """Return groups by key; None for a value that is neither a dict nor a list."""
-    return (
-        value
-        if isinstance(value, dict)
-        else dict(enumerate(value))
-        if isinstance(value, list | tuple)
-        else None
+def _groups(value: Any, column: str, key: Key) -> dict[Any, Any]:
+    """Return groups by their keys. Raise Incomparable for a value without groups."""
+    if not column and isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    if not isinstance(value, dict) or (column and column not in value):
+        needed = f"a frame with the column {column!r}" if column else "a dict or a list of groups"
+        raise Incomparable(f"{needed} is needed, got {type(value).__name__}")
+    if not column:
+        return value
+    found: dict[Any, list[Any]] = {}
+    for owner, row in zip(plain(value[column]), rows_of(value), strict=True):
+        found.setdefault(key(owner), []).append(row)
+    return found
+
+
+_NAMED = {
+    metric.name: metric
+    for metric in (
+        Metric("symmetric", _of_rows(_symmetric)),
+        Metric("insert-delete", _of_rows(_insert_delete)),
+        Metric("change-one", _of_rows(_replaced)),
+        Metric("hamming", _of_rows(_hamming)),
+        Metric("discrete", lambda first, second, key: int(key(first) != key(second))),
+        Metric("absolute", lambda first, second, _: gap(plain(first), plain(second))),
+        Metric("l1", _norm(sum)),
+        Metric("l2", _norm(sum, 2), 2),
+        Metric("linf", _norm(max)),
     )
-
-
-_NAMED: dict[str, Callable[[], Metric]] = {
-    "symmetric": lambda: Symmetric("symmetric"),
-    "insert-delete": lambda: InsertDelete("insert-delete"),
-    "change-one": lambda: ChangeOne("change-one"),
-    "hamming": lambda: Hamming("hamming"),
-    "discrete": lambda: Discrete("discrete"),
-    "absolute": lambda: Absolute("absolute"),
-    "l1": lambda: Norm("l1", 1, lambda gaps: sum(gaps, 0)),
-    "l2": lambda: Norm("l2", 2, lambda gaps: sum(gaps, 0)),
-    "linf": lambda: Norm("linf", 1, max),
 }
 METRICS = (
     *_NAMED,
@@ -428,63 +391,29 @@ METRICS = (
 def metric_named(name: Any, argument: str, owner: str) -> Metric:
     """Return the metric of this name. Raise InvalidArgument if there is none."""
     if isinstance(name, str) and name in _NAMED:
-        return _NAMED[name]()
+        return _NAMED[name]
     prefix, _, inner = name.partition(":") if isinstance(name, str) else ("", "", "")
     hows = {"per-group": "max", "per-group-sum": "sum", "per-group-count": "count"}
     if prefix in hows and inner:
-        found = metric_named(inner, argument, owner)
-        if prefix == "per-group-sum" and found.root != 1:
+        found, how = metric_named(inner, argument, owner), hows[prefix]
+        if how == "sum" and found.root != 1:
             raise InvalidArgument(
                 f"{owner}: {argument} must not sum square roots, got {short_repr(name)}: use "
                 f"per-group:{inner}"
             )
-        return PerGroup(name, found, hows[prefix])
+        return Metric(name, _grouped(found, how), found.root if how == "max" else 1)
     if prefix == "user" and inner:
-        return ByColumn(name, inner, Symmetric("symmetric"), count=True)
+        return Metric(name, _grouped(_NAMED["symmetric"], "count", inner), column=inner)
     column, _, rest = inner.rpartition(":")
     if (
         prefix == "by"
         and column
         and rest in ("symmetric", "insert-delete", "change-one", "hamming")
     ):
-        return ByColumn(name, column, _NAMED[rest]())
+        return Metric(name, _grouped(_NAMED[rest], "max", column), column=column)
     raise InvalidArgument(
         f"{owner}: {argument} must be one of {', '.join(METRICS)}, got {short_repr(name)}"
     )
-
-
-class ByColumn(Metric):
-    """Distance of two frames whose rows are grouped by the value of a column: the largest distance
-    of a group, or with `count` the number of groups that differ, such as users.
-    """
-
-    whole = True
-
-    def __init__(self, name: str, column: str, inner: Any, count: bool = False) -> None:
-        super().__init__(name)
-        self.column, self.inner, self.count = column, inner, count
-
-    def measure(self, first: Any, second: Any, strict: bool = False) -> Exact:
-        left, right = (_rows_by_value(plain(side), self.column, strict) for side in (first, second))
-        found: list[Exact] = [
-            self.inner.between(left.get(value, []), right.get(value, []))
-            for value in {**left, **right}
-        ]
-        return sum(each > 0 for each in found) if self.count else max(found, default=0)
-
-
-def _rows_by_value(frame: Any, column: str, strict: bool) -> dict[Any, list[Any]]:
-    """Return the keys of the rows of a frame by their value in a column. Raise Incomparable unless
-    the value is a frame.
-    """
-    if not isinstance(frame, dict) or column not in frame:
-        raise Incomparable(
-            f"a frame with the column {column!r} is needed, got {type(frame).__name__}"
-        )
-    key, found = (input_key if strict else output_key), dict[Any, list[Any]]()
-    for value, row in zip(plain(frame[column]), rows_of(frame), strict=True):
-        found.setdefault(key(value), []).append(key(row))
-    return found
 
 
 def as_bound(value: Any) -> Exact:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
@@ -22,24 +22,25 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from dpwitness.auditors.functions.stability.inputs.neighbors import Group
 from dpwitness.auditors.functions.stability.metrics import (
     LONGEST,
-    ByColumn,
     Incomparable,
-    InsertDelete,
     Metric,
-    PerGroup,
     output_key,
     plain,
 )
+from dpwitness.auditors.functions.stability.neighbors import Group
 from dpwitness.auditors.functions.stability.search import (
     EXCEEDS,
+    FAILED,
+    INCOMPARABLE,
     LAW,
-    Comparison,
+    Comparisons,
+    Excess,
     Failure,
     Found,
-    Search,
+    compared,
+    outcomes_of,
 )
 from dpwitness.auditors.statistics.anytime import log_dependence, mean_evidence
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
@@ -52,20 +53,19 @@ from dpwitness.mechanisms.wrappers.programs.declared import Unfinished
 _SECONDS = 0.5  # time limit of the runs in fresh states
 
 
-def fresh_outcomes(
-    apply: Callable[[Sequence[Any]], list[Any]], datasets: Sequence[Any]
-) -> list[list[Any]]:
+def fresh_outcomes(transformation: Any, datasets: Sequence[Any]) -> list[list[Any]]:
     """Return the outcomes of the datasets in each fresh state; states in which all runs fail are
     left out.
     """
-    if not isinstance(apply, partial):  # a transformation that runs in processes of its own
+    if hasattr(transformation, "apply_all"):  # it runs in processes of its own
         return []
-    found = in_new_processes(partial(_outcomes, apply, tuple(datasets)), STATES, _SECONDS)
+    run = partial(_outcomes, transformation, tuple(datasets))
+    found = in_new_processes(run, STATES, _SECONDS)
     if not found:
-        memos = memos_of(partial(_output, apply), datasets, 0, _SECONDS)
+        memos = memos_of(partial(_output, transformation), datasets, 0, _SECONDS)
         for _ in range(STATES):
             with memos.emptied():
-                found.append(apply(datasets))
+                found.append(run(0))
     return [
         outcomes
         for outcomes in found
@@ -73,35 +73,25 @@ def fresh_outcomes(
     ]
 
 
-def _outcomes(
-    apply: Callable[[Sequence[Any]], list[Any]], datasets: Sequence[Any], _: int
-) -> list[Any]:
-    return apply(datasets)
+def _outcomes(transformation: Any, datasets: Sequence[Any], _: int) -> list[Any]:
+    return outcomes_of(transformation, datasets)
 
 
-def _output(apply: Callable[[Sequence[Any]], list[Any]], dataset: Any, *_: Any) -> Any:
+def _output(transformation: Any, dataset: Any, *_: Any) -> Any:
     """Return the output of a dataset. Raise ValueError if there is none."""
-    (found,) = apply([dataset])
+    (found,) = outcomes_of(transformation, [dataset])
     if isinstance(found, Failure | Unfinished):
         raise ValueError("the transformation fails")
     return found
 
 
-def is_kept(
-    found: Found, apply: Callable[[Sequence[Any]], list[Any]], comparison: Comparison
-) -> bool:
+def is_kept(found: Found, tested: Comparisons) -> bool:
     """Return whether the outcomes of a transformation that looks deterministic show another finding
     in some fresh state.
     """
-    if found.excess.kind != EXCEEDS:
-        return False
-    excesses = [
-        comparison.excess(first, second, found.d_in)
-        for first, second in fresh_outcomes(apply, [found.first, found.second])
-    ]
-    return any(
-        each is None or each.kind != found.excess.kind or each.measured != found.excess.measured
-        for each in excesses
+    return found.excess.kind == EXCEEDS and any(
+        compared(tested.metric, tested.bounds[found.d_in], *outcomes) != found.excess
+        for outcomes in fresh_outcomes(tested.transformation, [found.first, found.second])
     )
 
 
@@ -176,24 +166,23 @@ class LawTest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """Two inputs, of which the first seems to move too far: event of a test, and what it was chosen
-    by.
+class _Event:
+    """Event of a test: two inputs, of which the first seems to move too far, and the outputs on
+    which the event was chosen.
     """
 
     first: Any
     second: Any
     d_in: Any
-    score: float
-    references: tuple[Any, ...] = ()  # outputs of the second input
-    slack: float = 0.0
-    shown: tuple[Any, Any] = ()  # type: ignore[assignment]  # an output of the first input, and the nearest reference
-    usual: tuple[Any, ...] = ()  # outputs of the first input
-    seconds: float = 0.0  # expected duration of training and test
+    usual: Sequence[Any]  # outputs of the first input
+    references: Sequence[Any]  # outputs of the second input
+    shown: tuple[Any, Any]  # an output of the first input, and the nearest reference
+    slack: float
+    score: float  # expected excess of a test
 
 
 def find_law(
-    search: Search, groups: Iterable[Group], seconds: float, rng: Generator
+    tested: Comparisons, groups: Iterable[Group], seconds: float, rng: Generator
 ) -> tuple[Found | None, LawTest | None, str]:
     """Return the first pair of inputs that a test refutes, the last test, and why there is no
     verdict; an empty text if there is one.
@@ -203,22 +192,21 @@ def find_law(
     """
     deadline, source, test = time.monotonic() + seconds, iter(groups), None
     left = _TESTED
-    while left and time.monotonic() < deadline and not search.spent():
-        best: list[_Candidate] = []
+    while left and time.monotonic() < deadline and not tested.spent:
+        best: list[tuple[_Event, float]] = []
         for group in source:
-            best += _looked(search, group, rng)
-            if len(best) >= _TRAINED or time.monotonic() > deadline or search.spent():
+            best += _looked(tested, group, rng)
+            if len(best) >= _TRAINED or time.monotonic() > deadline or tested.spent:
                 break
         if not best:
             break
         left_seconds = deadline - time.monotonic()
-        best = [
-            each
-            for each in sorted(best, key=lambda each: -each.score)[:_TRAINED]
-            if each.seconds < left_seconds
+        pairs = [
+            (event.first, event.second, event.d_in)
+            for event, needed in sorted(best, key=lambda each: -each[0].score)[:_TRAINED]
+            if needed < left_seconds
         ]
-        pairs = [(each.first, each.second, each.d_in) for each in best]
-        found, new, problem = try_pairs(search, pairs, rng, deadline)
+        found, new, problem = try_pairs(tested, pairs, rng, deadline)
         test, left = new or test, left - (new is not None)
         if found is not None or problem:
             return found, test, problem
@@ -226,153 +214,119 @@ def find_law(
 
 
 def try_pairs(
-    search: Search,
+    tested: Comparisons,
     pairs: Sequence[tuple[Any, Any, Any]],
     rng: Generator,
     deadline: float = math.inf,
 ) -> tuple[Found | None, LawTest | None, str]:
     """Train an event on each pair of inputs and distance, and test the best: see `find_law`."""
-    candidate: _Candidate | None = None
-    for pair in pairs:
-        trained = _trained(search, *pair, rng)
-        candidate = max(
-            (each for each in (candidate, trained) if each is not None),
-            key=lambda each: each.score,
-            default=None,
-        )
+    events = []
+    for first, second, d_in in pairs:
+        outcomes = _runs(tested, [first, second], 64, rng)
+        event = _event(tested, (first, second, d_in), *outcomes)
+        # an excess by rounding shows nothing
+        if event and compared(tested.metric, tested.bounds[d_in], *event.shown).kind == EXCEEDS:
+            events.append(event)
         if time.monotonic() > deadline:
             break
-    if candidate is None:
+    if not events:
         return None, None, ""
-    test, drifts = _tested(search, candidate, rng)
+    event = max(events, key=lambda each: each.score)
+    test, drifts = _tested(tested, event, rng)
     if drifts:
         return None, None, STATE
     if test is None or not test.refuted:
         return None, test, ""
-    excess = search.comparison.excess(*candidate.shown, candidate.d_in)
-    assert excess is not None
-    return (
-        Found(
-            candidate.first,
-            candidate.second,
-            candidate.d_in,
-            candidate.shown,
-            replace(excess, kind=LAW),
-        ),
-        test,
-        "",
-    )
+    excess = compared(tested.metric, tested.bounds[event.d_in], *event.shown)
+    found = Found(event.first, event.second, event.d_in, event.shown, excess._replace(kind=LAW))
+    return found, test, ""
 
 
-def _runs(search: Search, datasets: Sequence[Any], runs: int, rng: Generator) -> list[list[Any]]:
+def _runs(
+    tested: Comparisons, datasets: Sequence[Any], runs: int, rng: Generator
+) -> list[list[Any]]:
     """Return outcomes of each dataset in `runs` runs, in random order, so that a drift does not
     separate the datasets.
     """
     order = rng.permutation(np.repeat(np.arange(len(datasets)), runs)).tolist()
     found: list[list[Any]] = [[] for _ in datasets]
-    for at, outcome in zip(order, search.apply([datasets[i] for i in order]), strict=True):
+    for at, outcome in zip(order, tested.run([datasets[i] for i in order]), strict=True):
         found[at].append(outcome)
-    search.inputs += len(order)
+    tested.inputs += len(order)
     return found
 
 
-def _looked(search: Search, group: Group, rng: Generator) -> list[_Candidate]:
-    """Return the pairs of a group, in both directions, that few runs of each dataset show beyond
-    the map.
+def _looked(tested: Comparisons, group: Group, rng: Generator) -> list[tuple[_Event, float]]:
+    """Return events on the pairs of a group, in both directions, that few runs of each dataset show
+    beyond the map; each with the expected duration of its training and test.
     """
     # runs of each input in a look
-    outcomes = _runs(search, group.datasets, 12, rng)
+    outcomes = _runs(tested, group.datasets, 12, rng)
     found = []
     for i, j, d_in in group.pairs:
-        search.pairs += 1
+        tested.pairs += 1
         for one, other in ((i, j), (j, i)):
-            begin = time.monotonic()
-            choice = _choice(search, outcomes[one], outcomes[other], d_in)
-            if choice is not None and choice[0] > 0:
+            begin, pair = time.monotonic(), (group.datasets[one], group.datasets[other], d_in)
+            event = _event(tested, pair, outcomes[one], outcomes[other])
+            if event is not None:
                 # distances of training and test, relative to those of a look
-                seconds = 300 * (time.monotonic() - begin)
-                found.append(
-                    _Candidate(
-                        group.datasets[one], group.datasets[other], d_in, choice[0], seconds=seconds
-                    )
-                )
+                found.append((event, 300 * (time.monotonic() - begin)))
     return found
 
 
-def _trained(
-    search: Search, first: Any, second: Any, d_in: Any, rng: Generator
-) -> _Candidate | None:
-    """Return the event of a pair, chosen on runs that its test does not count; None if it shows
-    nothing, or rounding only.
-    """
-    one, other = _runs(search, [first, second], 64, rng)
-    choice = _choice(search, one, other, d_in)
-    if choice is None or choice[0] <= 0:
-        return None
-    score, slack, at, nearest = choice
-    shown = (one[at], other[nearest])
-    excess = search.comparison.excess(*shown, d_in)
-    if excess is None or excess.kind != EXCEEDS:
-        return None
-    return _Candidate(first, second, d_in, score, tuple(other), slack, shown, tuple(one))
-
-
-def _tested(search: Search, candidate: _Candidate, rng: Generator) -> tuple[LawTest | None, bool]:
-    """Return the test of a candidate on fresh runs, None if outputs cannot be compared; and whether
+def _tested(tested: Comparisons, event: _Event, rng: Generator) -> tuple[LawTest | None, bool]:
+    """Return the test of an event on fresh runs, None if outputs cannot be compared; and whether
     outputs drift.
     """
-    metric, bound = search.comparison.metric, float(search.comparison.bounds[candidate.d_in])
-    outcomes = _runs(search, [candidate.first, candidate.second], _TEST_RUNS, rng)
+    metric, bound = tested.metric, float(tested.bounds[event.d_in])
+    inputs = [event.first, event.second]
+    outcomes = _runs(tested, inputs, _TEST_RUNS, rng)
     if _failed(*outcomes):
         return None, False
+    counts, drifts = list[int](), False
     try:
-        far, near = (_nearest(_distances(metric, side, candidate.references)) for side in outcomes)
-        drifts = [
-            _drifts(metric, candidate.usual, outcomes[0]),
-            _drifts(metric, candidate.references, outcomes[1]),
-        ]
-        beyond = [_beyond(far, bound + candidate.slack, 1), _beyond(near, candidate.slack, -1)]
         fresh = [
-            each
-            for each in fresh_outcomes(search.apply, [candidate.first, candidate.second])
-            if not _failed(each)
+            each for each in fresh_outcomes(tested.transformation, inputs) if not _failed(each)
         ]
-        for side, limit, sign in ((0, bound + candidate.slack, 1), (1, candidate.slack, -1)):
-            news = (
-                _nearest(_distances(metric, [each[side] for each in fresh], candidate.references))
-                if fresh
-                else np.empty(0)
+        for side, before, limit, sign in (
+            (0, event.usual, bound + event.slack, 1),
+            (1, event.references, event.slack, -1),
+        ):
+            beyond, news = (
+                _beyond(_nearest(_distances(metric, runs, event.references)), limit, sign)
+                for runs in (outcomes[side], [each[side] for each in fresh])
             )
-            drifts.append(depends(beyond[side], _beyond(news, limit, sign)))
+            counts.append(int(np.sum(beyond)))
+            drifts |= _drifts(metric, before, outcomes[side]) or depends(beyond, news)
     except (Incomparable, TypeError) as error:
-        search.comparison.incomparable = search.comparison.incomparable or str(error)
+        tested.reason = tested.reason or str(error)
         return None, False
-    counts = int(np.sum(beyond[0])), int(np.sum(beyond[1]))
-    return LawTest(_TEST_RUNS, *counts, candidate.slack, CONFIDENCE, _TESTED), any(drifts)
+    far, near = counts
+    return LawTest(_TEST_RUNS, far, near, event.slack, CONFIDENCE, _TESTED), drifts
 
 
-def _choice(
-    search: Search, one: Sequence[Any], other: Sequence[Any], d_in: Any
-) -> tuple[float, float, int, int] | None:
-    """Return the expected excess of a test, its slack, and the places of the furthest output and
-    its nearest reference.
+def _event(
+    tested: Comparisons, pair: tuple[Any, Any, Any], one: Sequence[Any], other: Sequence[Any]
+) -> _Event | None:
+    """Return the event with the largest expected excess of a test, chosen on outputs of a pair of
+    inputs.
 
-    None if a run fails, no output exceeds the map, or outputs cannot be compared.
+    None if a run fails, outputs do not exceed the map, or outputs cannot be compared.
     """
     if _failed(one, other):
-        search.failed += 1
+        tested.count(Excess(FAILED))
         return None
-    bound = float(search.comparison.bounds[d_in])
+    bound = float(tested.bounds[pair[2]])
     try:
-        moved = _distances(search.comparison.metric, one, other)
-        if not np.any(_beyond(_nearest(moved), bound, 1)):
+        moved = _distances(tested.metric, one, other)
+        far = _nearest(moved)
+        if not np.any(_beyond(far, bound, 1)):
             return None
-        spread = _nearest(_distances(search.comparison.metric, other, other, own=True))
+        spread = _nearest(_distances(tested.metric, other, other, own=True))
     except (Incomparable, TypeError) as error:
-        search.incomparable += 1
-        search.comparison.incomparable = search.comparison.incomparable or str(error)
+        tested.count(Excess(INCOMPARABLE, reason=str(error)))
         return None
-    far, scores = _nearest(moved), []
+    scores = []
     for slack in (0.0, *np.unique(spread[np.isfinite(spread)]) * (1 + 3 * _MARGIN)):
         beyond, slipped = (
             float(np.mean(each)) * _TEST_RUNS
@@ -381,7 +335,8 @@ def _choice(
         scores.append((_gap(beyond, slipped, _TEST_RUNS, 1 - CONFIDENCE), float(slack)))
     score, slack = max(scores)
     at = int(np.argmax(far))
-    return score, slack, at, int(np.argmin(moved[at]))
+    shown = one[at], other[int(np.argmin(moved[at]))]
+    return _Event(*pair, one, other, shown, slack, score) if score > 0 else None
 
 
 def _failed(*sides: Sequence[Any]) -> bool:
@@ -411,8 +366,7 @@ def _distances(
         for side in (rows, columns)
     )
     values = dict(zip([*at, *to], [*rows, *columns], strict=True))
-    inner = metric.inner if isinstance(metric, PerGroup | ByColumn) else metric
-    if isinstance(inner, InsertDelete) and max(map(_rows, values.values())) > LONGEST:
+    if metric.name.endswith("insert-delete") and max(map(_rows, values.values())) > LONGEST:
         raise Incomparable(
             f"edit distances of lists of more than {LONGEST:,} rows are lower bounds only"
         )
@@ -420,7 +374,7 @@ def _distances(
         pair: metric.estimate(values[pair[0]], values[pair[1]])
         for pair in product(set(at), set(to))
     }
-    found = np.array([[known[i, j] for j in to] for i in at], dtype=float)
+    found = np.array([known[i, j] for i in at for j in to], dtype=float).reshape(len(at), len(to))
     if own:
         np.fill_diagonal(found, math.inf)
     return found

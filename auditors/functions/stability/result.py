@@ -10,17 +10,20 @@ from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dpwitness.auditors.functions.stability.metrics import Exact
+from dpwitness.auditors.functions.stability.metrics import Exact, as_float
 from dpwitness.auditors.functions.stability.randomized import LawTest
 from dpwitness.auditors.functions.stability.search import (
     ABORTS,
     EXCEEDS,
+    FAILED,
+    INCOMPARABLE,
     LAW,
     RAISES,
     ROUNDING,
+    UNFINISHED,
+    Comparisons,
     Failure,
     Found,
-    Search,
 )
 from dpwitness.auditors.witnesses.result import FunctionResult, named
 from dpwitness.auditors.witnesses.verdicts import Verdict, strict
@@ -123,7 +126,7 @@ class StabilityResult(FunctionResult):
         """Distance of the two outputs as a float; NaN if an output is an error."""
         if self.measured is None:
             return math.nan
-        return _as_float(self.measured) ** (0.5 if self.output_metric.endswith("l2") else 1)
+        return as_float(self.measured) ** (0.5 if self.output_metric.endswith("l2") else 1)
 
     def _witness_fields(self) -> Json | None:
         inputs = [_input_json(self.first), _input_json(self.second)]
@@ -235,7 +238,7 @@ class StabilityResult(FunctionResult):
             "relation": self.input_metric,
             "finding": self.finding,
             "d_in": strict(float(self.d_in)) if self.d_in is not None else None,
-            "bound": None if self.bound is None else strict(_as_float(self.bound)),
+            "bound": None if self.bound is None else strict(as_float(self.bound)),
             "bound_exact": written(self.bound),
             "distance": strict(self.distance),
             "measured_exact": written(self.measured),
@@ -261,14 +264,6 @@ def _input_json(dataset: Any) -> Any:
         return to_jsonable(dataset)
     except InvalidArgument:
         return short_repr(dataset)
-
-
-def _as_float(value: Exact) -> float:
-    """Return an exact number as a float; infinity beyond the floats."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 def written(value: Any) -> Any:
@@ -314,7 +309,7 @@ def format_number(value: Any) -> str:
         and abs(Fraction(value)) < 10**12
     ):
         return str(int(value))
-    number = _as_float(value)
+    number = as_float(value)
     short = f"{number:.6g}"
     return short if float(short) == number or not math.isfinite(number) else f"{number:.17g}"
 
@@ -333,23 +328,23 @@ def format_ratio(ratio: float) -> str:
 def concluded(
     found: Found | None,
     problem: str,
-    search: Search,
+    tested: Comparisons,
     visible_errors: bool,
     seconds: float,
     fields: dict[str, Any],
     remarks: tuple[str, ...] = (),
 ) -> StabilityResult:
     """Return the result of a search."""
-    notes = [*remarks, *_search_notes(search)]
-    common = {"inputs": search.inputs, "pairs": search.pairs, "seconds": seconds, **fields}
+    notes = [*remarks, *_search_notes(tested)]
+    common = {"inputs": tested.inputs, "pairs": tested.pairs, "seconds": seconds, **fields}
     if not problem and found is None:
-        problem = _without_comparison(search)
+        problem = _without_comparison(tested)
     if problem or found is None:
         none: dict[str, Any] = dict.fromkeys(("d_in", "bound", "measured", "first", "second"))
         return StabilityResult(
             verdict=Verdict.ERROR if problem else Verdict.NOT_REFUTED,
             finding="",
-            ratio=search.ratio,
+            ratio=tested.ratio,
             outcomes=(),
             notes=(*([problem] if problem else []), *notes, *fields["skipped"]),
             **none,
@@ -374,7 +369,7 @@ def concluded(
         verdict=Verdict.VIOLATED if violated else Verdict.INCONCLUSIVE,
         finding=kind,
         d_in=found.d_in,
-        bound=search.comparison.bounds[found.d_in],
+        bound=tested.bounds[found.d_in],
         measured=found.excess.measured,
         ratio=found.excess.ratio,
         first=found.first,
@@ -385,35 +380,31 @@ def concluded(
     )
 
 
-def _search_notes(search: Search) -> Iterator[str]:
+def _search_notes(tested: Comparisons) -> Iterator[str]:
     """Yield notes on pairs that could not be compared, and on a search that ended early."""
-    for number, what in (
-        (search.failed, "pairs have errors on both sides"),
-        (
-            search.incomparable,
-            f"pairs of outputs could not be compared: {search.comparison.incomparable}",
-        ),
-        (search.unfinished, "pairs have a run that did not end in its time"),
+    for kind, what in (
+        (FAILED, "pairs have errors on both sides"),
+        (INCOMPARABLE, f"pairs of outputs could not be compared: {tested.reason}"),
+        (UNFINISHED, "pairs have a run that did not end in its time"),
     ):
-        if number:
-            yield f"{number:,} of {search.pairs:,} {what}"
-    if search.spent():
+        if tested.uncompared[kind]:
+            yield f"{tested.uncompared[kind]:,} of {tested.pairs:,} {what}"
+    if tested.spent:
         yield "the search ended early: the transformation had ended too many processes"
 
 
-def _without_comparison(search: Search) -> str:
+def _without_comparison(tested: Comparisons) -> str:
     """Return why a search without a finding has compared too little for a verdict; an empty text if
     it has not.
     """
-    if search.pairs == 0:
+    if tested.pairs == 0:
         return (
-            search.comparison.incomparable
-            or "no neighboring inputs were found at these distances: audit larger d_in, or "
-            "widen the domain"
+            "no neighboring inputs were found at these distances: audit larger d_in, or widen the "
+            "domain"
         )
-    if 2 * search.incomparable > search.pairs:
-        return f"most outputs could not be compared: {search.comparison.incomparable}"
-    if search.failed + search.incomparable + search.unfinished >= search.pairs:
+    if 2 * tested.uncompared[INCOMPARABLE] > tested.pairs:
+        return f"most outputs could not be compared: {tested.reason}"
+    if tested.uncompared.total() >= tested.pairs:
         return (
             "no two outputs could be compared: the transformation raises or does not end on "
             "every input"

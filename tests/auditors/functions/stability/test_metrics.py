@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 
 from dpwitness import Verdict
-from dpwitness.auditors.functions.stability.inputs.atoms import DTYPES, to_f32, value_key
-from dpwitness.auditors.functions.stability.inputs.neighbors import neighborhood
 from dpwitness.auditors.functions.stability.metrics import (
     METRICS,
     Incomparable,
@@ -24,6 +22,9 @@ from dpwitness.auditors.functions.stability.metrics import (
     metric_named,
     rounds,
 )
+from dpwitness.auditors.functions.stability.neighbors import neighbors_of
+from dpwitness.core.datasets.records import exact
+from dpwitness.core.domains.spaces import DTYPES, to_f32
 from dpwitness.core.values.json_codec import from_jsonable, to_jsonable
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.stability import Atom, FrameOf, ScalarOf, Step, VectorOf, audit_chains, space_of
@@ -31,6 +32,10 @@ from dpwitness.stability import Atom, FrameOf, ScalarOf, Step, VectorOf, audit_c
 
 def distance(name, first, second, strict=False):
     return metric_named(name, "metric", "test").measure(first, second, strict)
+
+
+def neighbors(space, name, d_in):
+    return neighbors_of(space, metric_named(name, "metric", "test"), d_in)
 
 
 def shortest_edits(first, second):
@@ -189,13 +194,13 @@ CASES += [(FRAME, m) for m in ("symmetric", "hamming", "user:user", "by:user:sym
 @pytest.mark.parametrize("d_in", [(1, 2, 3), (5, 0.75)])
 def test_neighbors_are_in_the_space_and_within_their_distance(space, metric, d_in):
     source, measure, rng = (
-        neighborhood(space, metric, d_in),
+        neighbors(space, metric, d_in),
         metric_named(metric, "metric", "test"),
         random.Random(1),
     )
-    listed = list(islice(space.bases(), 400))
+    listed = list(islice(source.bases(), 400))
     bases = listed[:: max(1, len(listed) // 20)] + [
-        space.random_rows(rng)[:20] for _ in range(10) if space.size is None
+        source.random_rows(rng)[:20] for _ in range(10) if space.size is None
     ]
     groups = [group for rows in bases for group in islice(source.around(rows), 6)]
     groups += [
@@ -219,14 +224,14 @@ def test_neighbors_are_in_the_space_and_within_their_distance(space, metric, d_i
 
 def test_the_largest_moves_reach_the_distance():
     """The first neighbors of a number are as far away as the distance allows."""
-    source = neighborhood(ScalarOf(Atom("f64", bounds=(-10, 10))), "absolute", (1, 2))
-    group = next(source.around([0.0]))
+    source = neighbors(ScalarOf(Atom("f64", bounds=(-10, 10))), "absolute", (1, 2))
+    group = next(source.around([(0.0,)]))
     assert group.datasets == [0.0, 1.0, 2.0]
 
 
 def test_random_neighbors_include_other_orders():
-    source, rng = neighborhood(VectorOf(Atom("i64")), "symmetric", (1,)), random.Random(0)
-    groups = [source.walk([1, 2, 3, 4], rng) for _ in range(100)]
+    source, rng = neighbors(VectorOf(Atom("i64")), "symmetric", (1,)), random.Random(0)
+    groups = [source.walk([(1,), (2,), (3,), (4,)], rng) for _ in range(100)]
     assert any(
         sorted(dataset) == [1, 2, 3, 4] != dataset
         for group in groups
@@ -249,7 +254,7 @@ def test_values_survive_json_and_are_adversarial(dtype):
             values and all(map(one.contains, values)) and (None in values) == (one.contains(None))
         )
         read = from_jsonable(json.loads(json.dumps(to_jsonable(values), allow_nan=False)))
-        assert list(map(value_key, read)) == list(map(value_key, values))
+        assert list(map(exact, read)) == list(map(exact, values))
         again = space_of(json.loads(json.dumps(VectorOf(one, 3).to_json())))
         assert again == VectorOf(one, 3)
         rng = random.Random(0)
@@ -293,10 +298,10 @@ def test_the_first_values_are_the_edges_of_the_dtype():
         lambda: space_of({"type": "scalar", "dtype": "i8", "size": 3}),
         lambda: space_of([1]),
         lambda: Step(sum, abs, 3, "symmetric", "absolute"),
-        lambda: neighborhood(ScalarOf(Atom("i8")), "symmetric", (1,)),
-        lambda: neighborhood(VectorOf(Atom("str")), "l1", (1,)),
-        lambda: neighborhood(VectorOf(Atom("i8")), "user:x", (1,)),
-        lambda: neighborhood(VectorOf(Atom("i8")), "per-group:symmetric", (1,)),
+        lambda: neighbors(ScalarOf(Atom("i8")), "symmetric", (1,)),
+        lambda: neighbors(VectorOf(Atom("str")), "l1", (1,)),
+        lambda: neighbors(VectorOf(Atom("i8")), "user:x", (1,)),
+        lambda: neighbors(VectorOf(Atom("i8")), "per-group:symmetric", (1,)),
     ],
 )
 def test_what_is_no_space_is_refused(make):
