@@ -19,6 +19,7 @@ from dpwitness.auditors.density.bounded_mean import (
     limits_from_samples,
 )
 from dpwitness.auditors.density.density_check import log_densities, rows_of
+from dpwitness.auditors.density.limit import parameter_of
 from dpwitness.auditors.density.result import End, Found
 from dpwitness.auditors.density.search import Loss, WorstOutput, worst_output
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
@@ -54,7 +55,7 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
     if claim.bounds_renyi:
         *parameters, notes = _renyi_parameters(claim, lower, upper)
     elif not claim.bounds_epsilon:
-        parameters = [_curve_parameter(claim, laws) for laws in (lower, upper)]
+        parameters = [parameter_of(claim, side) for side in (law.lower, law.upper)]
         label = f"assumed: events of probability below 1e-9 do not require a larger {claim.symbol}"
     if delta == 0:
         # the loss of mass that no output accounts for is unknown
@@ -164,22 +165,6 @@ def _renyi_parameters(
         note += "; the upper end assumes that larger orders do not require a larger rho"
         rest = 0.0
     return low, max(float(ends[1][:last].max()), min(rest, float(ends[1].max()))), (note,)
-
-
-def _curve_parameter(claim: Claim, laws: list[LossLaw]) -> float:
-    """Return the smallest parameter of a curve that both orders of the pair allow.
-
-    A curve, such as that of GDP, is concave, and so is the attacker's curve: the vertices of the
-    latter decide.
-    """
-    value = 0.0
-    for law in laws:
-        threshold, fpr, tpr = law.roc()
-        # beyond the middle, the other order of the pair gives the same rates without cancellation
-        use = (fpr + tpr <= 1) & (tpr > 1e-9) & ((fpr > 0) | np.isposinf(threshold))
-        with np.errstate(invalid="ignore"):
-            value = max(value, float(np.max(claim.parameter_at(fpr[use], tpr[use]), initial=0.0)))
-    return value
 
 
 def _best_attack(law: LossLaw) -> FloatArray:
