@@ -21,7 +21,7 @@ from dpwitness.auditors.density.bounded_mean import (
 from dpwitness.auditors.density.density_check import log_densities, rows_of
 from dpwitness.auditors.density.limit import parameter_of
 from dpwitness.auditors.density.result import End, Found
-from dpwitness.auditors.density.search import Loss, WorstOutput, worst_output
+from dpwitness.auditors.density.search import Loss, WorstOutput, support_rows, worst_output
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
@@ -259,13 +259,7 @@ def largest_loss_near_worst(
     if worst.output.shape != rows.shape[1:]:
         return 0.0
     if has_capability(mechanism, HasSupport):
-        listed = np.vstack(
-            [
-                np.asarray(mechanism.support(d), dtype=float).reshape(-1, rows.shape[1])
-                for d in (pair.d0, pair.d1)
-            ]
-        )
-        in_support = np.any(np.all(listed == worst.output, axis=1))
+        in_support = np.any(np.all(support_rows(mechanism, pair) == worst.output, axis=1))
         return float(loss(worst.output[None])[0]) if in_support else 0.0
     continuous = continuous_columns(rows)
     fixed = rows[:, ~continuous]
@@ -309,38 +303,20 @@ def confirmed(
     orders, suggest the order of the pair, the event or the Renyi order, and where to draw. The
     bound rests on the samples alone. The two orders of the pair share the error.
     """
-    orders = zip((pair, pair.swapped()), laws, strict=True)
-    ends = [
-        _confirm_one_order(mechanism, order, law, claim, trials // 2, alpha / 2, rng)
-        for order, law in orders
-    ]
+    delta, runs, error = claim.delta_budget, trials // 2, alpha / 2
+    ends: list[End | None] = []
+    for order, law in zip((pair, pair.swapped()), laws, strict=True):
+        if claim.bounds_renyi:
+            ends.append(_confirm_renyi(mechanism, order, law, claim, runs, error, rng))
+        elif not claim.bounds_epsilon:
+            ends.append(_confirm_event(mechanism, order, law, claim, runs, error, rng))
+        elif law.epsilon(delta) > claim.parameter:
+            shares = (0.94 * error, 0.02 * error, 0.02 * error, 0.02 * error)
+            epsilons = np.array([claim.parameter])
+            limits = limits_from_samples(mechanism, order, delta, epsilons, runs, shares, rng)
+            ends.append(End(limits.epsilon_lower, "statistical", limits.epsilon_lower))
     best = max((end for end in ends if end is not None), key=lambda end: end.value, default=None)
     return None if best is None else End(best.value, f"statistical({alpha:.3g})", best.epsilon)
-
-
-def _confirm_one_order(
-    mechanism: Any,
-    pair: Pair,
-    law: LossLaw,
-    claim: Claim,
-    trials: int,
-    alpha: float,
-    rng: np.random.Generator,
-) -> End | None:
-    """Return a statistical lower bound for one order of the pair, by the method for the claim's
-    notion.
-    """
-    if claim.bounds_epsilon:
-        if law.epsilon(claim.delta_budget) <= claim.parameter:
-            return None
-        shares = (0.94 * alpha, 0.02 * alpha, 0.02 * alpha, 0.02 * alpha)
-        low = limits_from_samples(
-            mechanism, pair, claim.delta_budget, np.array([claim.parameter]), trials, shares, rng
-        ).epsilon_lower
-        return End(low, "statistical", low)
-    if claim.bounds_renyi:
-        return _confirm_renyi(mechanism, pair, law, claim, trials, alpha, rng)
-    return _confirm_event(mechanism, pair, law, claim, trials, alpha, rng)
 
 
 def _confirm_renyi(

@@ -43,6 +43,12 @@ def sampled(mechanism: Any, dataset: Any, size: int, rng: Generator) -> FloatArr
     return rows[:, None] if rows.ndim == 1 else rows.reshape(len(rows), -1)
 
 
+def support_rows(mechanism: Any, pair: Pair) -> FloatArray:
+    """Return the possible outputs on both datasets as rows of floats."""
+    supports = [np.asarray(mechanism.support(d), dtype=np.float64) for d in (pair.d0, pair.d1)]
+    return np.vstack([s.reshape(len(s), -1) for s in supports])
+
+
 class Loss:
     """Privacy loss log p - log q of a pair, with P the law on D1, for many outputs at once."""
 
@@ -250,8 +256,7 @@ def _worst_of_support(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | N
     if not has_capability(mechanism, HasSupport):
         return None
     try:
-        supports = [np.asarray(mechanism.support(d), dtype=np.float64) for d in (pair.d0, pair.d1)]
-        rows = np.vstack([s.reshape(len(s), -1) for s in supports])
+        rows = support_rows(mechanism, pair)
     except (InvalidArgument, MemoryError):
         return None
     values = loss(rows)
