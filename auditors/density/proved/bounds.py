@@ -87,8 +87,9 @@ class ShiftDivergences(Side):
     @property
     def profile(self) -> Gaussian | Laplace | None:
         """Return the profile of normal or Laplace noise; None for other noise."""
-        known = {"normal": Gaussian, "Laplace": Laplace}.get(self.shift.law)
-        return None if known is None else known(self.shift.size)
+        if self.shift.law == "normal":
+            return Gaussian(self.shift.size)
+        return Laplace(self.shift.size) if self.shift.law == "Laplace" else None
 
     @property
     def mu(self) -> Span | None:
