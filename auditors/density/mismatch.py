@@ -186,13 +186,13 @@ def smallest_mismatch(
     The capital of an alternative is predicted from its mean and variance under a sampler with the
     mismatch. Let r be the sampler's density divided by the claimed density, and 1 + e the factor of
     the bet. Then the mean is E_P[(r - 1) ln(1 + e)] + E_P[ln(1 + e) - e], as E_P e = 0. Both terms
-    are averages over the drawn outputs, and of the second order in the mismatch. Other kinds of
-    mismatch may need more runs.
+    are averages over the drawn outputs, and of the second order in the mismatch. Atoms win nothing,
+    and outputs that may be atoms lose. Other kinds of mismatch may need more runs.
     """
     first = len(checked.sides[0].rows)
     size, needed = int(TESTED * first), checked.threshold + math.log(BACKED + 1)
     atom = max(_smallest_atom_error(side, size, needed) for side in checked.sides)
-    samples, lost = [], 0.0
+    samples, shares, lost = [], [], 0.0
     for side in checked.sides:
         known = side.part(slice(first // 2)).repeated()
         rest = side.part(slice(first // 2, None))
@@ -201,6 +201,7 @@ def smallest_mismatch(
         rows = np.flatnonzero(~side.alone & np.isfinite(side.own))
         chosen = np.sort(rng.choice(rows, min(_ROWS, len(rows)), replace=False))
         samples.append(side.part(chosen))
+        shares.append(len(rows) / len(side.rows))
     centers = [side.center if len(side.rows) else np.zeros(0) for side in samples]
 
     def ratios(log_scale: float) -> list[FloatArray]:
@@ -217,10 +218,11 @@ def smallest_mismatch(
         """
         logs = [np.log(factor) for factor in bet]
         mean = sum(
-            float(np.mean((r - 1) * x + x - (factor - 1)))
-            for r, x, factor in zip(true, logs, bet, strict=True)
+            share * float(np.mean((r - 1) * x + x - (factor - 1)))
+            for share, r, x, factor in zip(shares, true, logs, bet, strict=True)
         )
-        spread = math.sqrt(runs * sum(float(x.var()) for x in logs))
+        variances = [share * float(x.var()) for share, x in zip(shares, logs, strict=True)]
+        spread = math.sqrt(runs * sum(variances))
         return runs * (mean - math.log(2) * lost) - _DEVIATIONS * spread >= threshold
 
     def smallest(errors: Iterable[float], is_noticed: Callable[[float], bool]) -> float:
