@@ -13,7 +13,13 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.density.bounds import confirmed
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.density.composition import content_key
-from dpwitness.auditors.density.density_check import BadOracle, check_oracle
+from dpwitness.auditors.density.density_bets import log_capital_won
+from dpwitness.auditors.density.density_check import (
+    BadOracle,
+    check_oracle,
+    log_densities,
+    make_side,
+)
 from dpwitness.auditors.density.mismatch import check_scale, smallest_mismatch
 from dpwitness.auditors.density.result import End, decide
 from dpwitness.auditors.density.routes import enclosed_law
@@ -489,3 +495,23 @@ def test_atoms_with_the_mass_of_the_density_beside_them_are_atoms(low):
     for seed in range(4):
         checked = check_oracle(law, ZERO_ONE, 10_000, np.random.default_rng(seed))
         assert np.all(checked.sides[1].jumps == (checked.sides[1].rows[:, 0] == low))
+
+
+@pytest.mark.parametrize(
+    ("law", "seeds"), [(LAPLACE, 60), (FEW_DIGITS, 100), (CASES["answers"].mechanism, 200)]
+)
+def test_bets_against_a_right_density_win_seldom(law, seeds):
+    """The capital has mean at most 1, so it reaches 10 with probability at most .1: in more than a
+    third of the seeds with probability below 2e-7.
+    """
+    rich = 0
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        datasets = ZERO_ONE.d1, ZERO_ONE.d0
+        rows = [law.sample(dataset, 1000, rng) for dataset in datasets]
+        sides = [
+            make_side(law, datasets[i], rows[i], *log_densities(law, rows[i], pair), rng)
+            for i, pair in enumerate((ZERO_ONE, ZERO_ONE.swapped()))
+        ]
+        rich += log_capital_won(sides)[0] >= math.log(10)
+    assert rich <= seeds // 3
