@@ -19,8 +19,9 @@ from dpwitness.auditors.density.bounded_mean import (
     limits_from_samples,
 )
 from dpwitness.auditors.density.density_check import log_densities, rows_of
+from dpwitness.auditors.density.limit import parameter_of
 from dpwitness.auditors.density.result import End, Found
-from dpwitness.auditors.density.search import Loss, WorstOutput, worst_output
+from dpwitness.auditors.density.search import Loss, WorstOutput, support_rows, worst_output
 from dpwitness.auditors.statistics.certificate import clopper_pearson_lower
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw, LossLaw
 from dpwitness.auditors.statistics.mean_limits import Stakes, lower_mean
@@ -54,7 +55,7 @@ def bounds_from_law(law: EnclosedLaw, claim: Claim) -> Found:
     if claim.bounds_renyi:
         *parameters, notes = _renyi_parameters(claim, lower, upper)
     elif not claim.bounds_epsilon:
-        parameters = [_curve_parameter(claim, laws) for laws in (lower, upper)]
+        parameters = [parameter_of(claim, side) for side in (law.lower, law.upper)]
         label = f"assumed: events of probability below 1e-9 do not require a larger {claim.symbol}"
     if delta == 0:
         # the loss of mass that no output accounts for is unknown
@@ -166,22 +167,6 @@ def _renyi_parameters(
     return low, max(float(ends[1][:last].max()), min(rest, float(ends[1].max()))), (note,)
 
 
-def _curve_parameter(claim: Claim, laws: list[LossLaw]) -> float:
-    """Return the smallest parameter of a curve that both orders of the pair allow.
-
-    A curve, such as that of GDP, is concave, and so is the attacker's curve: the vertices of the
-    latter decide.
-    """
-    value = 0.0
-    for law in laws:
-        threshold, fpr, tpr = law.roc()
-        # beyond the middle, the other order of the pair gives the same rates without cancellation
-        use = (fpr + tpr <= 1) & (tpr > 1e-9) & ((fpr > 0) | np.isposinf(threshold))
-        with np.errstate(invalid="ignore"):
-            value = max(value, float(np.max(claim.parameter_at(fpr[use], tpr[use]), initial=0.0)))
-    return value
-
-
 def _best_attack(law: LossLaw) -> FloatArray:
     """Return the best attacker's true-positive rate at each false-positive rate in `_FPR`."""
     _, fpr, tpr = law.roc()
@@ -274,13 +259,7 @@ def largest_loss_near_worst(
     if worst.output.shape != rows.shape[1:]:
         return 0.0
     if has_capability(mechanism, HasSupport):
-        listed = np.vstack(
-            [
-                np.asarray(mechanism.support(d), dtype=float).reshape(-1, rows.shape[1])
-                for d in (pair.d0, pair.d1)
-            ]
-        )
-        in_support = np.any(np.all(listed == worst.output, axis=1))
+        in_support = np.any(np.all(support_rows(mechanism, pair) == worst.output, axis=1))
         return float(loss(worst.output[None])[0]) if in_support else 0.0
     continuous = continuous_columns(rows)
     fixed = rows[:, ~continuous]
@@ -324,38 +303,20 @@ def confirmed(
     orders, suggest the order of the pair, the event or the Renyi order, and where to draw. The
     bound rests on the samples alone. The two orders of the pair share the error.
     """
-    orders = zip((pair, pair.swapped()), laws, strict=True)
-    ends = [
-        _confirm_one_order(mechanism, order, law, claim, trials // 2, alpha / 2, rng)
-        for order, law in orders
-    ]
+    delta, runs, error = claim.delta_budget, trials // 2, alpha / 2
+    ends: list[End | None] = []
+    for order, law in zip((pair, pair.swapped()), laws, strict=True):
+        if claim.bounds_renyi:
+            ends.append(_confirm_renyi(mechanism, order, law, claim, runs, error, rng))
+        elif not claim.bounds_epsilon:
+            ends.append(_confirm_event(mechanism, order, law, claim, runs, error, rng))
+        elif law.epsilon(delta) > claim.parameter:
+            shares = (0.94 * error, 0.02 * error, 0.02 * error, 0.02 * error)
+            epsilons = np.array([claim.parameter])
+            limits = limits_from_samples(mechanism, order, delta, epsilons, runs, shares, rng)
+            ends.append(End(limits.epsilon_lower, "statistical", limits.epsilon_lower))
     best = max((end for end in ends if end is not None), key=lambda end: end.value, default=None)
     return None if best is None else End(best.value, f"statistical({alpha:.3g})", best.epsilon)
-
-
-def _confirm_one_order(
-    mechanism: Any,
-    pair: Pair,
-    law: LossLaw,
-    claim: Claim,
-    trials: int,
-    alpha: float,
-    rng: np.random.Generator,
-) -> End | None:
-    """Return a statistical lower bound for one order of the pair, by the method for the claim's
-    notion.
-    """
-    if claim.bounds_epsilon:
-        if law.epsilon(claim.delta_budget) <= claim.parameter:
-            return None
-        shares = (0.94 * alpha, 0.02 * alpha, 0.02 * alpha, 0.02 * alpha)
-        low = limits_from_samples(
-            mechanism, pair, claim.delta_budget, np.array([claim.parameter]), trials, shares, rng
-        ).epsilon_lower
-        return End(low, "statistical", low)
-    if claim.bounds_renyi:
-        return _confirm_renyi(mechanism, pair, law, claim, trials, alpha, rng)
-    return _confirm_event(mechanism, pair, law, claim, trials, alpha, rng)
 
 
 def _confirm_renyi(

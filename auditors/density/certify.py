@@ -222,12 +222,17 @@ def _certified(request: _Request, started: float) -> CertifyResult:
         bets = check_scale(
             request.mechanism, request.pair, checked, request.density_runs, streams[5]
         )
-        proved = (
-            None
-            if request.route == "sampling"
-            else proved_bounds(request.mechanism, request.pair, request.claim)
-        )
-        law, objection = _law_or_objection(request, checked)
+        proved = law = objection = None
+        if request.route != "sampling":
+            proved = proved_bounds(request.mechanism, request.pair, request.claim)
+            law = enclosed_law(request.mechanism, request.pair, checked.lonely())
+        if law is not None:
+            objection = contradiction_with_law(law, checked)
+            law = law if objection is None else None
+        elif request.route == "law":
+            raise InvalidArgument(
+                f"certify: no exact law can be computed for {request.name}; use route='sampling'"
+            )
         found = _bounds(request, checked, law, proved, streams[1:3])
         found, confirming_runs = _confirm(request, found, law, streams[3])
         mismatch = smallest_mismatch(checked, streams[4], bets)
@@ -246,26 +251,6 @@ def _certified(request: _Request, started: float) -> CertifyResult:
         verdict, End(0.0, "numerical", 0.0), End(math.inf, "none", math.inf), (note,)
     )
     return _make_result(request, found, None, nothing, None, 2 * request.checked_runs, started)
-
-
-def _law_or_objection(
-    request: _Request, checked: CheckedOracle
-) -> tuple[EnclosedLaw | None, str | None]:
-    """Return the law of the loss, and an objection to the density or to this law.
-
-    The law is None if there is an objection, or if no law can be computed.
-    """
-    if request.route == "sampling":
-        return None, None
-    law = enclosed_law(request.mechanism, request.pair, checked.lonely())
-    if law is None:
-        if request.route == "law":
-            raise InvalidArgument(
-                f"certify: no exact law can be computed for {request.name}; use route='sampling'"
-            )
-        return None, None
-    objection = contradiction_with_law(law, checked)
-    return (law, None) if objection is None else (None, objection)
 
 
 def _bounds(
@@ -349,7 +334,9 @@ def _decide(
     """Return the decision, after doubts about the density, about an unconfirmed excess, and about
     the sampler.
 
-    A certificate becomes INCONCLUSIVE if the density does not integrate to 1.
+    A certificate becomes INCONCLUSIVE if the density does not integrate to 1. Unless density and
+    sampler follow from one declared law, it becomes SUPPORTED if the claim leaves no room for the
+    mismatch that would not have been noticed.
     """
     verdict, low, high = decide(found.lowers, found.uppers, request.edge)
     notes: tuple[str, ...] = ()
@@ -370,29 +357,20 @@ def _decide(
             "does not confirm that it exceeds the claim",
             *notes,
         )
-    decision = _Decision(verdict, low, high, notes)
-    return decision if request.declared else _decision_on_sampler(decision, mismatch, request.edge)
-
-
-def _decision_on_sampler(decision: _Decision, mismatch: Mismatch, edge: float) -> _Decision:
-    """Return the decision on a mechanism whose density and sampler were written separately.
-
-    CERTIFIED becomes SUPPORTED if the claim leaves no room for the mismatch that would not have
-    been noticed.
-    """
-    verdict, low, high, notes = decision
+    if request.declared:
+        return _Decision(verdict, low, high, notes)
     if (
         verdict is Verdict.VIOLATED
         and math.isfinite(mismatch.scale)
-        and low.value <= edge * (1 + mismatch.scale)
+        and low.value <= request.edge * (1 + mismatch.scale)
     ):
         note = (
             "the excess over the claim is smaller than the mismatch of sampler and density that "
             "would have been noticed"
         )
-        return decision._replace(notes=(note, *notes))
-    if verdict is not Verdict.CERTIFIED or mismatch.room(high.value, edge):
-        return decision
+        notes = (note, *notes)
+    if verdict is not Verdict.CERTIFIED or mismatch.room(high.value, request.edge):
+        return _Decision(verdict, low, high, notes)
     if mismatch.scale <= TOLERANCE:
         why = (
             f"the claim leaves no room for a noise scale that is {100 * mismatch.scale:.2g} % "

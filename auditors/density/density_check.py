@@ -1,9 +1,9 @@
 """Test that a log-density is the sampler's, before any conclusion is drawn from the density.
 
-Bets against the density (`density_bets`, `mismatch`), and tests of its total mass and of the
-ratio of two densities, share the probability `FALSE_ALARM` that a correct density is refused. A
-contradiction with a computed law alone is not a reason to refuse a density: the law may be wrong.
-Points next to outputs show whether a law has a density there or lies on a surface.
+Bets against the density (`density_bets`, `mismatch`), and tests of its total mass, of the ratio of
+two densities and of repeated outputs, share the probability `FALSE_ALARM` that a correct density is
+refused. A contradiction with a computed law alone is not a reason to refuse a density: the law may
+be wrong. Points next to outputs show whether a law has a density there or lies on a surface.
 
 **Bridge identity** (Meng and Wong 1996). For densities p, g: E_P[g / (p + g)] = E_G[p / (p + g)],
 both the integral of pg / (p + g). Both sides are means of variables in [0, 1], so the sides can be
@@ -22,48 +22,51 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtr, bdtrc, expit
 
-from dpwitness.auditors.density.density_bets import LogDensity, Side, fitted_normal, log_capital_won
+from dpwitness.auditors.density.density_bets import Side, log_capital_won
 from dpwitness.auditors.statistics.anytime import log_dependence
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.capabilities import log_density_at
 from dpwitness.core.protocols.mechanism import FloatArray
 
+if TYPE_CHECKING:
+    from dpwitness.auditors.statistics.loss_law import EnclosedLaw
 
-def _column_spread(rows: FloatArray) -> FloatArray:
-    """Return the distance between the 10 and the 90 % quantile of each column; the size of the
+FALSE_ALARM = 1e-6  # probability of a false alarm of all tests of one oracle together
+_MASS_TOLERANCE = 1e-6  # tolerance of a total mass that was summed or integrated
+# calls among which rows are divided, if there are at least so many rows
+_CALLS, _LEAST_ROWS = 32, 512
+_PARTS = 8  # parts of the output space, by the log-ratio
+# error of the bets of `density_bets`, of those on scale and center, and of other tests
+_BET_ALARM, SCALE_ALARM, _OTHER_ALARM = 0.5 * FALSE_ALARM, 0.2 * FALSE_ALARM, 0.3 * FALSE_ALARM
+_LEVEL = _OTHER_ALARM / (2 * _PARTS + 8)  # error of one of the other tests
+_FEWEST_DIGITS = 2.0**-16  # coarsest grid, in units of the outputs, on which a density has outputs
+
+
+class BadOracle(ValueError):
+    """Error for a log-density that cannot be the sampler's, or cannot be a log-density."""
+
+
+class Underflow(ValueError):
+    """Error for a log-density that is minus infinity because a number underflowed, not because an
+    output is impossible.
+
+    Such a density allows no conclusion.
+    """
+
+
+def _step_aside(rows: FloatArray, columns: NDArray[np.bool_]) -> FloatArray:
+    """Return small moves of rows in `columns`, of at least a few units in the last place.
+
+    The unit is the distance between the 10 and the 90 % quantile of each column; the size of the
     numbers if the quantiles agree.
     """
     with np.errstate(invalid="ignore"):
         spread = np.subtract(*np.percentile(rows, [90, 10], axis=0))
-    return np.asarray(
-        np.where(np.isfinite(spread) & (spread > 0), spread, np.abs(rows).max(axis=0, initial=0.0))
-    )
-
-
-def _moved(
-    rows: FloatArray, columns: NDArray[np.bool_], rng: np.random.Generator, spread: FloatArray
-) -> FloatArray:
-    """Return rows that are slightly moved in `columns`, by at least a few units in the
-    last place.
-    """
-    step = (1e-7 * spread + 8 * np.spacing(np.abs(rows))) * columns
-    return np.asarray(
-        rows + step * rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
-    )
-
-
-def density_jumps(
-    density: LogDensity,
-    rows: FloatArray,
-    own: FloatArray,
-    columns: NDArray[np.bool_],
-    rng: np.random.Generator,
-) -> NDArray[np.bool_]:
-    """Return whether the density next to each output differs from `own`, as it does at an atom."""
-    with np.errstate(all="ignore"):
-        aside = density(_moved(rows, columns, rng, _column_spread(rows)))
-        return np.asarray(~(np.abs(aside - own) <= 1e-2))
+    usable = np.isfinite(spread) & (spread > 0)
+    spread = np.where(usable, spread, np.abs(rows).max(axis=0, initial=0.0))
+    return np.asarray((1e-7 * spread + 8 * np.spacing(np.abs(rows))) * columns)
 
 
 def fills_space(
@@ -78,36 +81,13 @@ def fills_space(
     Outputs become impossible if the law lies on a surface. Then `log_density` is relative to the
     area of the surface, and cannot be compared with the density at a point next to the surface.
     """
-    aside = _moved(rows[:256], columns, rng, _column_spread(rows))
+    rows = rows[:256]
+    signs = rng.uniform(0.5, 1.0, rows.shape) * rng.choice([-1.0, 1.0], rows.shape)
     try:
-        return int(np.isneginf(log_density_at(mechanism, aside, dataset)).sum()) <= 2
+        aside = log_density_at(mechanism, rows + signs * _step_aside(rows, columns), dataset)
     except Exception:
         return False
-
-
-if TYPE_CHECKING:
-    from dpwitness.auditors.statistics.loss_law import EnclosedLaw
-
-
-FALSE_ALARM = 1e-6  # probability of a false alarm of all tests of one oracle together
-_MASS_TOLERANCE = 1e-6  # tolerance of a total mass that was summed or integrated
-# calls among which rows are divided, if there are at least so many rows
-_CALLS, _LEAST_ROWS = 32, 512
-_PARTS = 8  # parts of the output space, by the log-ratio
-# error of the bets of `density_bets`, of those on scale and center, and of other tests
-_BET_ALARM, SCALE_ALARM, _OTHER_ALARM = 0.5 * FALSE_ALARM, 0.2 * FALSE_ALARM, 0.3 * FALSE_ALARM
-
-
-class BadOracle(ValueError):
-    """Error for a log-density that cannot be the sampler's, or cannot be a log-density."""
-
-
-class Underflow(ValueError):
-    """Error for a log-density that is minus infinity because a number underflowed, not because an
-    output is impossible.
-
-    Such a density allows no conclusion.
-    """
+    return int(np.isneginf(aside).sum()) <= 2
 
 
 def rows_of(mechanism: Any, dataset: Any, size: int, rng: np.random.Generator) -> FloatArray:
@@ -220,33 +200,33 @@ def check_oracle(mechanism: Any, pair: Pair, size: int, rng: np.random.Generator
     """Raise BadOracle if runs and log-density contradict each other; a correct oracle is refused
     with probability at most 1e-6.
     """
-    sides = [rows_of(mechanism, dataset, size, rng) for dataset in (pair.d1, pair.d0)]
-    if sides[0].shape[1] != sides[1].shape[1]:
+    datasets = {"D1": pair.d1, "D0": pair.d0}
+    rows = [rows_of(mechanism, dataset, size, rng) for dataset in datasets.values()]
+    if rows[0].shape[1] != rows[1].shape[1]:
         raise BadOracle(
-            f"outputs have {sides[0].shape[1]} numbers on D1 and {sides[1].shape[1]} on D0"
+            f"outputs have {rows[0].shape[1]} numbers on D1 and {rows[1].shape[1]} on D0"
         )
-    logs = [log_densities(mechanism, rows, pair) for rows in sides]
-    named = (("D1", pair.d1, sides[0], logs[0][0]), ("D0", pair.d0, sides[1], logs[1][1]))
-    for name, dataset, rows, own in named:
-        _check_outputs_possible(mechanism, dataset, name, rows, own)
-    level = _OTHER_ALARM / (2 * _PARTS + 4)
-    _check_ratio(logs, level)
-    for name, dataset, rows, own in named:
-        _check_total(mechanism, dataset, name, rows, own, level, rng)
-    first = _make_side(mechanism, pair.d1, sides[0], *logs[0], rng)
-    second = _make_side(mechanism, pair.d0, sides[1], *logs[1][::-1], rng)
-    threshold = math.log(1 / _BET_ALARM)
+    logs = [log_densities(mechanism, part, pair) for part in rows]
+    with np.errstate(invalid="ignore"):
+        losses = logs[0][0] - logs[0][1], logs[1][0] - logs[1][1]
+    for i, (name, dataset) in enumerate(datasets.items()):
+        _check_outputs_possible(mechanism, dataset, name, rows[i], logs[i][i])
+    _check_ratio(losses)
+    for i, (name, dataset) in enumerate(datasets.items()):
+        _check_total(mechanism, dataset, name, rows[i], logs[i][i], rng)
+    first = make_side(mechanism, pair.d1, rows[0], *logs[0], rng)
+    second = make_side(mechanism, pair.d0, rows[1], *logs[1][::-1], rng)
+    for name, side in zip(datasets, (first, second), strict=True):
+        _check_repeated(name, side)
     log_capital, alternative = log_capital_won([first, second])
-    if log_capital >= threshold:
+    if log_capital >= math.log(1 / _BET_ALARM):
         raise BadOracle(
             f'log_density disagrees with the sampler: a bet on "{alternative}" wins '
             f"e^{log_capital:.4g} where a right one wins e^0"
         )
     _check_zeros(first, second, "D0")
     _check_zeros(second, first, "D1")
-    with np.errstate(invalid="ignore"):
-        losses = logs[0][0] - logs[0][1], logs[1][0] - logs[1][1]
-    return CheckedOracle(losses, (first, second), threshold)
+    return CheckedOracle(losses, (first, second), math.log(1 / _BET_ALARM))
 
 
 def _check_outputs_possible(
@@ -267,7 +247,7 @@ def _check_outputs_possible(
         )
 
 
-def _make_side(
+def make_side(
     mechanism: Any,
     dataset: Any,
     rows: FloatArray,
@@ -275,22 +255,59 @@ def _make_side(
     other: FloatArray,
     rng: np.random.Generator,
 ) -> Side:
-    """Return the outputs with their densities, continuous columns and possible atoms."""
+    """Return the outputs with their densities, continuous columns and possible atoms.
+
+    The density differs next to an atom, on one side or on both.
+    """
 
     def density(at: FloatArray) -> FloatArray:
         return log_density_at(mechanism, at, dataset)
 
     finite = np.all(np.isfinite(rows), axis=0)
     columns = finite & np.array([len(np.unique(column)) > 0.5 * len(column) for column in rows.T])
-    alone = np.zeros(len(rows), dtype=bool)
+    jumps = alone = np.zeros(len(rows), dtype=bool)
     if columns.any():
+        step = _step_aside(rows, columns) * rng.uniform(0.5, 1.0, rows.shape)
+        step = step * rng.choice([-1.0, 1.0], rows.shape)
         try:
-            jumps = density_jumps(density, rows, own, columns, rng)
+            with np.errstate(all="ignore"):
+                same = [np.abs(density(rows + s * step) - own) <= 1e-2 for s in (-1.0, 1.0)]
         except Exception:  # log_density may fail at impossible outputs
-            return Side(rows, own, other, density, np.zeros_like(columns), alone)
-        repeated = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-        alone = jumps | (repeated[2][repeated[1].ravel()] > 1)
-    return Side(rows, own, other, density, columns, alone)
+            return Side(rows, own, other, density, np.zeros_like(columns), jumps, alone)
+        jumps = ~(same[0] & same[1])
+        _, at, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
+        alone = jumps | (counts[at.ravel()] > 1)
+    return Side(rows, own, other, density, columns, jumps, alone)
+
+
+def _check_repeated(name: str, side: Side) -> None:
+    """Raise BadOracle if an output repeats too often for a density, and not as often as an atom
+    with this mass.
+
+    Only an output next to which the density is the same can be mistaken for an atom. The first half
+    of the outputs names the output, the second half is counted.
+    """
+    half = side.part(slice(len(side.rows) // 2))
+    outputs, at, counts = np.unique(half.rows, axis=0, return_index=True, return_counts=True)
+    counts = np.where(half.jumps[at], 0, counts)
+    most = int(np.argmax(counts))
+    if not side.continuous.all() or counts[most] < 2:
+        return
+    rest = side.rows[len(half.rows) :]
+    count = int(np.count_nonzero(np.all(rest == outputs[most], axis=1)))
+    log_mass = float(half.own[at[most]])
+    unit = np.abs(outputs[most]) + np.subtract(*np.percentile(half.rows, [75, 25], axis=0))
+    chances = [
+        math.exp(min(log_mass + shift, 0.0)) for shift in (np.log(_FEWEST_DIGITS * unit).sum(), 0.0)
+    ]
+    too_many = [bdtrc(count - 1, len(rest), chance) if count else 1.0 for chance in chances]
+    as_atom = min(too_many[1], bdtr(count, len(rest), chances[1]))
+    if too_many[0] <= _LEVEL and as_atom <= _LEVEL / 2:
+        raise BadOracle(
+            f"log_density on {name} is that of a continuous output at "
+            f"{np.array2string(outputs[most], precision=6, threshold=6)}, an output that "
+            f"{count} of {len(rest)} runs return"
+        )
 
 
 def _check_zeros(side: Side, other: Side, name: str) -> None:
@@ -388,30 +405,21 @@ def _means_differ(first: FloatArray, second: FloatArray, level: float) -> bool:
     return abs(float(first.mean()) - float(second.mean())) > radius
 
 
-def _check_ratio(logs: list[tuple[FloatArray, FloatArray]], level: float) -> None:
+def _check_ratio(losses: tuple[FloatArray, FloatArray]) -> None:
     """Raise BadOracle unless E_P[q / (p + q); part] = E_Q[p / (p + q); part], for parts of the
     output space by L, and for all of it.
     """
-    with np.errstate(over="ignore"):
-        shares = [
-            1 / (1 + np.exp(np.clip(logs[0][0] - logs[0][1], -700, 700))),
-            1 / (1 + np.exp(np.clip(logs[1][1] - logs[1][0], -700, 700))),
-        ]
-    losses = [p - q for p, q in logs]
+    shares = expit(-losses[0]), expit(losses[1])
     finite = np.concatenate(losses)
-    cuts: FloatArray = np.empty(0)
-    if np.isfinite(finite).any():
-        cuts = np.unique(
-            np.round(
-                np.quantile(finite[np.isfinite(finite)], np.linspace(0, 1, _PARTS + 1)[1:-1]), 9
-            )
-        )
+    finite = finite[np.isfinite(finite)]
+    levels = np.linspace(0, 1, _PARTS + 1)[1:-1]
+    cuts = np.unique(np.round(np.quantile(finite, levels), 9)) if finite.size else np.empty(0)
     bins = [np.searchsorted(cuts, np.round(loss, 9)) for loss in losses]
     for part in range(-1, len(cuts) + 1):
         first, second = (
             share * ((b == part) | (part < 0)) for share, b in zip(shares, bins, strict=True)
         )
-        if _means_differ(first, second, level):
+        if _means_differ(first, second, _LEVEL):
             with np.errstate(over="ignore"):
                 ratio = float(np.exp(-losses[0]).mean())
             raise BadOracle(
@@ -427,7 +435,6 @@ def _check_total(
     name: str,
     rows: FloatArray,
     log_own: FloatArray,
-    level: float,
     rng: np.random.Generator,
 ) -> None:
     """Raise BadOracle if the density does not integrate to one.
@@ -435,9 +442,8 @@ def _check_total(
     Uses the bridge identity with a normal law that is fitted to the first fifth of the outputs, and
     tested on the others.
     """
-    cut = len(rows) // 5
+    cut, k = len(rows) // 5, rows.shape[1]
     fit, rest = rows[:cut], rows[cut:]
-    k = rows.shape[1]
     if (
         k > 200
         or not np.all(np.isfinite(rows))
@@ -445,20 +451,23 @@ def _check_total(
         or not fills_space(mechanism, dataset, fit, np.ones(k, dtype=bool), rng)
     ):
         return
-    normal = fitted_normal(fit)
-    if normal is None:
-        return
-    log_normal, middle, root = normal
-    drawn = middle + rng.standard_normal((len(rest), k)) @ root.T
+    middle = fit.mean(axis=0)
     try:
-        log_p = log_density_at(mechanism, drawn, dataset)
+        root = np.linalg.cholesky(np.atleast_2d(np.cov(fit.T)))
+    except np.linalg.LinAlgError:
+        return
+    volume = float(np.log(np.diag(root)).sum()) + 0.5 * k * math.log(2 * math.pi)
+    z = rng.standard_normal((len(rest), k))
+    try:
+        log_p = log_density_at(mechanism, middle + z @ root.T, dataset)
     except Exception:  # log_density may fail at impossible outputs, which allow no conclusion
         return
     if np.isnan(log_p).any():
         raise BadOracle(f"log_density on {name} is NaN at a point near its outputs")
-    own_share = 1 / (1 + np.exp(np.clip(log_own[cut:] - log_normal(rest), -700, 700)))
-    normal_share = 1 / (1 + np.exp(np.clip(log_normal(drawn) - log_p, -700, 700)))
-    if _means_differ(own_share, normal_share, level):
+    own_z = np.linalg.solve(root, (rest - middle).T).T
+    own_share = expit(-0.5 * (own_z**2).sum(axis=1) - volume - log_own[cut:])
+    normal_share = expit(log_p + 0.5 * (z**2).sum(axis=1) + volume)
+    if _means_differ(own_share, normal_share, _LEVEL):
         value = float(normal_share.mean()) / max(float(own_share.mean()), 1e-300)
         raise BadOracle(
             f"log_density on {name} does not integrate to one: about {value:.3g} by bridge "

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, logsumexp, ndtr
+from scipy.special import expit, ndtr
 
 from dpwitness.auditors.density.routes import loss_law
 from dpwitness.auditors.events.divergence import best_expected_renyi_bound
@@ -291,7 +291,7 @@ def discrete_laplace(*shifts: int, epsilon: float = 1.0) -> LossLaw:
 
 SHAPES = ("coin", "laplace", "gaussian")
 
-_RATE_ROUNDING = 1e-9
+_LEAST_RATE = 1e-9  # least probability of an event that shows a parameter of a curve
 
 
 def law_with_parameter(shape: str, claim: Claim, find: float) -> LossLaw:
@@ -318,31 +318,25 @@ def law_with_parameter(shape: str, claim: Claim, find: float) -> LossLaw:
 def parameter_of(claim: Claim, law: LossLaw) -> float:
     """Return the parameter of a law in the claim's notion, at the claim's delta or order: the
     larger of the pair's two orders.
+
+    A curve, such as that of GDP, is concave, and so is the attacker's curve: the vertices of the
+    latter decide.
     """
     sides = law, law.swapped()
     if claim.bounds_epsilon:
         return max(side.epsilon(claim.delta_budget) for side in sides)
     if claim.bounds_renyi:
-        return max(_renyi_parameter(claim, side) for side in sides)
+        orders = claim.orders_among(ORDERS.tolist())
+        return max(side.renyi(a) / claim.divergence_at(a) for side in sides for a in orders)
     found = 0.0
-    for _, fpr, tpr in (side.roc() for side in sides):
-        # at smaller rates, quantiles are rounding errors
-        resolved = (fpr > _RATE_ROUNDING) & (tpr < 1 - _RATE_ROUNDING)
-        found = max(
-            found, float(np.max(claim.parameter_at(fpr[resolved], tpr[resolved]), initial=0.0))
-        )
+    for side in sides:
+        threshold, fpr, tpr = side.roc()
+        # Beyond the middle, the other order of the pair gives the same rates without cancellation.
+        # Events of smaller probability have rates with too few digits.
+        use = (fpr + tpr <= 1) & (tpr > _LEAST_RATE) & ((fpr > 0) | np.isposinf(threshold))
+        with np.errstate(invalid="ignore"):
+            found = max(found, float(np.max(claim.parameter_at(fpr[use], tpr[use]), initial=0.0)))
     return found
-
-
-def _renyi_parameter(claim: Claim, law: LossLaw) -> float:
-    """Return the parameter of one order of the pair from Renyi divergences."""
-    orders = np.array(list(claim.orders_among(ORDERS.tolist())))
-    some = law.p > 0
-    with np.errstate(invalid="ignore"):
-        found = logsumexp((orders[:, None] - 1) * law.loss[some], b=law.p[some], axis=1) / (
-            orders - 1
-        )
-    return float(np.max(found / [claim.divergence_at(float(order)) for order in orders]))
 
 
 def _gaussian_shift(claim: Claim, find: float) -> float:

@@ -43,6 +43,12 @@ def sampled(mechanism: Any, dataset: Any, size: int, rng: Generator) -> FloatArr
     return rows[:, None] if rows.ndim == 1 else rows.reshape(len(rows), -1)
 
 
+def support_rows(mechanism: Any, pair: Pair) -> FloatArray:
+    """Return the possible outputs on both datasets as rows of floats."""
+    supports = [np.asarray(mechanism.support(d), dtype=np.float64) for d in (pair.d0, pair.d1)]
+    return np.vstack([s.reshape(len(s), -1) for s in supports])
+
+
 class Loss:
     """Privacy loss log p - log q of a pair, with P the law on D1, for many outputs at once."""
 
@@ -250,8 +256,7 @@ def _worst_of_support(mechanism: Any, pair: Pair, loss: Loss) -> WorstOutput | N
     if not has_capability(mechanism, HasSupport):
         return None
     try:
-        supports = [np.asarray(mechanism.support(d), dtype=np.float64) for d in (pair.d0, pair.d1)]
-        rows = np.vstack([s.reshape(len(s), -1) for s in supports])
+        rows = support_rows(mechanism, pair)
     except (InvalidArgument, MemoryError):
         return None
     values = loss(rows)
@@ -394,13 +399,14 @@ def _spaced_best(pool: FloatArray, values: FloatArray, spread: FloatArray, count
 Batch = Callable[[FloatArray], FloatArray]
 
 
-def _bfgs(objective: Batch, start: FloatArray, unit: FloatArray, steps: int = 60) -> FloatArray:
-    """Minimize by BFGS in units of `unit`. Central differences for the gradient, and the line
-    search, use one batch of outputs each.
+def _bfgs(objective: Batch, start: FloatArray, unit: FloatArray) -> FloatArray:
+    """Minimize by BFGS in units of `unit`. A value and its gradient, from central differences, use
+    one batch of outputs.
     """
+    from scipy.optimize import minimize  # takes a tenth of a second to load
+
     k, step = len(start), 1e-5
     moves = np.vstack([np.zeros(k), step * np.eye(k), -step * np.eye(k)])
-    lengths = 4.0 ** np.arange(3, -12, -1.0)
 
     def value_and_gradient(z: FloatArray) -> tuple[float, FloatArray]:
         found = np.clip(
@@ -408,42 +414,9 @@ def _bfgs(objective: Batch, start: FloatArray, unit: FloatArray, steps: int = 60
         )
         return float(found[0]), (found[1 : k + 1] - found[k + 1 :]) / (2 * step)
 
-    z, inverse = np.zeros(k), np.eye(k)
-    value, gradient = value_and_gradient(z)
-    stalled = 0
-    for _ in range(steps):
-        size = float(np.linalg.norm(gradient))
-        if not 1e-12 * abs(value) < size < 1e200:
-            break
-        direction = -inverse @ gradient
-        if direction @ gradient >= 0 or not np.isfinite(direction).all():
-            inverse, direction = np.eye(k), -gradient
-        if np.array_equal(inverse, np.eye(k)):
-            direction = direction / size
-        trials = z + lengths[:, None] * direction
-        found = np.nan_to_num(objective(start + trials * unit), nan=np.inf)
-        i = int(np.argmin(found))
-        if not found[i] < value:
-            if np.array_equal(inverse, np.eye(k)):
-                break
-            inverse = np.eye(k)
-            continue
-        gain, move = value - float(found[i]), trials[i] - z
-        z = trials[i]
-        value, new = value_and_gradient(z)
-        change, gradient = new - gradient, new
-        curved = float(change @ move)
-        if curved > 1e-12 * float(np.linalg.norm(change) * np.linalg.norm(move)):
-            if np.array_equal(inverse, np.eye(k)):
-                inverse = curved / float(change @ change) * np.eye(k)
-            left = np.eye(k) - np.outer(move, change) / curved
-            inverse = left @ inverse @ left.T + np.outer(move, move) / curved
-        else:
-            inverse = np.eye(k)
-        stalled = stalled + 1 if gain <= 1e-11 * abs(value) else 0
-        if stalled == 2:
-            break
-    return np.asarray(start + z * unit)
+    options = {"maxiter": 60, "maxls": 40, "ftol": 1e-13, "gtol": 1e-12}
+    result = minimize(value_and_gradient, np.zeros(k), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(start + result.x * unit)
 
 
 def _nelder_mead(objective: Batch, start: FloatArray, unit: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpwitness.auditors.density.search import Loss, sampled, worst_output
+from dpwitness.auditors.density.search import Loss, sampled, support_rows, worst_output
 from dpwitness.auditors.events.learning import expected_certificate
 from dpwitness.auditors.events.outputs import WrongShape
 from dpwitness.auditors.search.catalogue import pairs_for, require_domain
@@ -67,10 +67,7 @@ class LossScore:
         loss = Loss(self._mechanism, pair)
         if self._discrete:
             try:
-                supports = [
-                    np.asarray(self._mechanism.support(d), dtype=float) for d in (pair.d0, pair.d1)
-                ]
-                rows = np.vstack([s.reshape(len(s), -1) for s in supports])
+                rows = support_rows(self._mechanism, pair)
             except InvalidArgument:  # the support is too large to list
                 rows = self._sample_both(pair, 64)
         else:

@@ -58,6 +58,7 @@ from dpwitness.auditors.density.proved.space import (
 from dpwitness.core.balls.ball import PRECISION, Ball, Box, EnclosureUnavailable, Span, endpoints
 from dpwitness.core.balls.law import Shift
 from dpwitness.core.balls.plane import PlaneLoss
+from dpwitness.core.balls.profiles import Gaussian, Laplace
 from dpwitness.core.balls.risk import RiskLaw
 from dpwitness.core.claims import Claim
 from dpwitness.core.datasets.pairs import Pair
@@ -84,14 +85,16 @@ class ShiftDivergences(Side):
     shift: Shift
 
     @property
-    def normal(self) -> bool:
-        """Return whether the noise is normal."""
-        return self.shift.law == "normal"
+    def profile(self) -> Gaussian | Laplace | None:
+        """Return the profile of normal or Laplace noise; None for other noise."""
+        if self.shift.law == "normal":
+            return Gaussian(self.shift.size)
+        return Laplace(self.shift.size) if self.shift.law == "Laplace" else None
 
     @property
     def mu(self) -> Span | None:
         """Enclose the GDP parameter of a normal shift; None for other noise."""
-        return endpoints(self.shift.size) if self.normal else None
+        return endpoints(self.shift.size) if self.shift.law == "normal" else None
 
     def hockey_stick(self, epsilon: float, relative: float = 1e-7, absolute: float = 0.0) -> Span:
         """Enclose the hockey-stick divergence delta(epsilon)."""
@@ -116,40 +119,28 @@ class ShiftDivergences(Side):
 
     def renyi(self, order: float, relative: float = 1e-7) -> Span:
         """Enclose the Renyi divergence of this order."""
-        size, a = self.shift.size, arb(order)
-        if self.normal:
-            return endpoints(a * size * size / 2)
-        if self.shift.law == "Laplace":
-            first, second = (
-                a / (2 * a - 1) * ((a - 1) * size).exp(),
-                (a - 1) / (2 * a - 1) * (-a * size).exp(),
-            )
-            return endpoints((first + second).log() / (a - 1))
+        a = arb(order)
+        if self.profile is not None:
+            return endpoints(self.profile.renyi(a))
         if self.shift.law == "radius" or self.shift.dimension > 3:
             return 0.0, self.supremum()[1]
         return endpoints(self._expectation(lambda loss: ((a - 1) * loss).exp()).log() / (a - 1))
 
     def concentrated(self) -> Span:
         """Enclose the supremum of D_a / a over a > 1."""
-        if self.normal:
-            return endpoints(self.shift.size * self.shift.size / 2)
+        if self.shift.law == "normal":
+            return endpoints(self.shift.size**2 / 2)
         return Side.concentrated(self)
 
     def _delta(self, epsilon: Ball) -> Ball:
         """Return a ball around delta(epsilon)."""
         size = self.shift.size
-        if self.shift.law == "radius" or (self.shift.dimension > 3 and not self.normal):
-            return arb(0).union(
-                arb(1) if self.shift.law == "radius" else -((epsilon - size).min(arb(0))).expm1()
-            )
-        if self.normal:
-            if size.is_exact() and size == 0:
-                return arb(0)
-            near, far = epsilon / size - size / 2, epsilon / size + size / 2
-            return _normal_tail(near) - epsilon.exp() * _normal_tail(far)
-        if self.shift.law == "Laplace":
-            # 1 - e^((epsilon - s) / 2) up to epsilon = s and 0 beyond, monotone in s
-            return -(((epsilon - size) / 2).min(arb(0))).expm1()
+        if self.profile is not None:
+            return self.profile.delta(epsilon)
+        if self.shift.law == "radius":
+            return arb(0).union(arb(1))
+        if self.shift.dimension > 3:
+            return arb(0).union(-((epsilon - size).min(arb(0))).expm1())
         if size <= epsilon:
             return arb(0)
         return self._expectation(lambda loss: -(epsilon - loss).expm1(), epsilon / size)
@@ -182,11 +173,6 @@ class ShiftDivergences(Side):
             return value(2 * f * t) * (f * t).exp() * (a - t * t * b)
 
         return (acb.integral(solid, acb(-1 if start is None else start), acb(1)) * factor).real
-
-
-def _normal_tail(x: Ball) -> Ball:
-    """Return the upper tail Q(x) of the standard normal law."""
-    return (x / arb(2).sqrt()).erfc() / 2
 
 
 class _LinePair:

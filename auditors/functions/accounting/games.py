@@ -25,12 +25,7 @@ import numpy as np
 from flint import arb, ctx, fmpz
 
 from dpwitness.auditors.functions.accounting.mechanisms import Point
-from dpwitness.auditors.functions.accounting.profiles import (
-    Composition,
-    Gaussian,
-    Unavailable,
-    normal_cdf,
-)
+from dpwitness.auditors.functions.accounting.profiles import Composition, Unavailable
 from dpwitness.auditors.functions.accounting.search import (
     Call,
     Comparison,
@@ -39,6 +34,7 @@ from dpwitness.auditors.functions.accounting.search import (
     shorter_lists,
 )
 from dpwitness.core.balls.ball import PRECISION, Ball, down
+from dpwitness.core.balls.profiles import Gaussian, normal_cdf
 from dpwitness.core.values.validation import InvalidArgument, short_repr
 
 _LONGEST = 200  # largest number of mechanisms in one sequence
@@ -215,19 +211,10 @@ def composed_delta(at: Point, lengths: Sequence[int]) -> float:
         total = failure
         for loss, (e, d), length in zip((size, -size), _SEQUENCES, lengths, strict=True):
             mass = (1 - failure) / (1 + (-loss).exp())
-            total += mass * _rest(
-                tuple(zip(at[e][1:length], at[d][1:length], strict=True)), arb(at["epsilon"]) - loss
-            )
+            rest = tuple(zip(at[e][1:length], at[d][1:length], strict=True))
+            # the divergence of a composition also at a negative epsilon
+            total += mass * Composition(rest).delta(arb(at["epsilon"]) - loss)
         return max(down(total.lower()), 0.0)
-
-
-def _rest(factors: tuple[tuple[float, float], ...], epsilon: Ball) -> Ball:
-    """Return the hockey-stick divergence of a composition, also at a negative epsilon. Without
-    factors the laws are equal.
-    """
-    if not factors:
-        return (1 - epsilon.exp()) if epsilon < 0 else arb(0)
-    return Composition(factors).delta(epsilon)
 
 
 def _count(answer: Any, most: int) -> int:

@@ -23,10 +23,7 @@ from flint import arb, ctx, fmpz_poly
 from dpwitness.auditors.functions.accounting.profiles import (
     Composition,
     DiscreteGaussian,
-    Gaussian,
-    Laplace,
     Mixture,
-    Profile,
     RenyiBound,
     Subsampled,
     Unavailable,
@@ -34,7 +31,9 @@ from dpwitness.auditors.functions.accounting.profiles import (
     subsampled_response,
     with_replacement,
 )
+from dpwitness.auditors.statistics.mean_limits import bracket
 from dpwitness.core.balls.ball import PRECISION, Ball, down
+from dpwitness.core.balls.profiles import Gaussian, Laplace, Profile
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _MASS_BITS = 100  # masses are rounded down to multiples of 2^-_MASS_BITS
@@ -46,12 +45,8 @@ _AIM = 1e-5  # grid steps by which a cell's log-ratio is aimed past its grid poi
 Line = Laplace | Mixture
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """Masses of the cells of one step under P and Q."""
-
-    p: tuple[Ball, ...]
-    q: tuple[Ball, ...]
+# masses of the cells of one step under P and under Q
+Cells = list[tuple[Ball, Ball]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,15 +90,15 @@ def compose(line: Line, base: Profile, steps: int) -> Composed:
         forward, backward = _cells(line, step, _AIM, steps), _cells(line, step, -_AIM, steps)
         # grid points move down a little, so that rounding does not pass them
         origin, below = line.lowest_loss, 1e-9 * arb(step)
-        losses = [(p / q).log() for p, q in zip(forward.p, forward.q, strict=True)]
-        start, masses = _on_grid(losses, forward.p, origin - below, step)
-        grids = [(down(steps * (origin - below + start * arb(step))), masses)]
-        losses = [(q / p).log() for p, q in zip(backward.p, backward.q, strict=True)]
-        start, masses = _on_grid(losses, backward.q, -origin - below, step)
-        grids.append((down(steps * (start * arb(step) - origin - below)), masses))
-    return Composed(
-        base, steps, tuple(_powered(masses, steps, lowest, step) for lowest, masses in grids)
-    )
+        grids = []
+        for cells, lowest in (
+            (forward, origin - below),
+            ([(q, p) for p, q in backward], -origin - below),
+        ):
+            start, masses = _on_grid(cells, lowest, step)
+            first = down(steps * (lowest + start * arb(step)))
+            grids.append(_powered(masses, steps, first, step))
+    return Composed(base, steps, tuple(grids))
 
 
 def _first_grid_step(line: Line) -> float:
@@ -111,7 +106,7 @@ def _first_grid_step(line: Line) -> float:
     low, high = float(line.lowest_loss), 1e-6
     while (
         (x := line.output_with_loss(high)) is not None
-        and line.masses(arb(x), None)[0] > 1e-9
+        and line.masses(x, math.inf)[0] > 1e-9
         and high < 1e6
     ):
         high *= 2
@@ -123,11 +118,11 @@ def _cells(line: Line, step: float, aim: float, steps: int) -> Cells:
     point, in the direction of `aim`.
     """
     origin, edges = float(line.lowest_loss), line.edges
-    at = arb(edges[0]) if edges else None
-    found = [line.masses(None, at)] if edges else []
+    at = edges[0] if edges else -math.inf
+    found = [line.masses(-math.inf, at)] if edges else []
     loss, backward = origin, aim < 0
     # largest number of cells of one step
-    while len(found) < 8000 and line.masses(at, None)[backward] * steps > _TAIL:
+    while len(found) < 8000 and line.masses(at, math.inf)[backward] * steps > _TAIL:
         # width of distant cells, over their loss
         width = max(1, int(0.01 * abs(loss) / step))  # in grid steps
         goal = origin + step * (math.floor((loss - origin) / step + 0.05) + width)
@@ -137,16 +132,15 @@ def _cells(line: Line, step: float, aim: float, steps: int) -> Cells:
         at, loss, masses = cell
         found.append(masses)
     if edges:
-        found.append(line.masses(at, arb(edges[1])))
-        at = arb(edges[1])
-    found.append(line.masses(at, None))
-    found = [(p, q) for p, q in found if p > 0 and q > 0]
-    return Cells(tuple(p for p, _ in found), tuple(q for _, q in found))
+        found.append(line.masses(at, edges[1]))
+        at = edges[1]
+    found.append(line.masses(at, math.inf))
+    return [(p, q) for p, q in found if p > 0 and q > 0]
 
 
 def _cell(
-    line: Line, at: Ball | None, loss: float, goal: float, step: float, aim: float
-) -> tuple[Ball, float, tuple[Ball, Ball]] | None:
+    line: Line, at: float, loss: float, goal: float, step: float, aim: float
+) -> tuple[float, float, tuple[Ball, Ball]] | None:
     """Return the upper end of a cell above `at`, its loss and its masses, found by the secant
     method; None at the largest loss.
     """
@@ -154,10 +148,10 @@ def _cell(
     found = None
     for _ in range(10):
         x = line.output_with_loss(guess)
-        if x is None or (at is not None and not arb(x) > at):
+        if x is None or not x > at:
             break
-        masses = line.masses(at, arb(x))
-        found = arb(x), guess, masses
+        masses = line.masses(at, x)
+        found = x, guess, masses
         error = (float((masses[0] / masses[1]).log()) - goal) / step - aim
         if abs(error) < abs(aim) / 2:
             break
@@ -170,7 +164,7 @@ def _cell(
 
 def _grid_step(cells: Cells, steps: int) -> float:
     """Return a grid step that is fine compared with the spread of the composed loss."""
-    p, q = (np.maximum([float(x) for x in side], 1e-300) for side in (cells.p, cells.q))
+    p, q = np.maximum([[float(x) for x in cell] for cell in cells], 1e-300).T
     loss = np.log(p) - np.log(q)
     spreads = [np.sqrt(np.sum(w * (loss - np.sum(w * loss)) ** 2)) for w in (p, q)]
     spread = math.sqrt(steps) * max(*map(float, spreads), 1e-12)
@@ -180,20 +174,19 @@ def _grid_step(cells: Cells, steps: int) -> float:
 
 
 def _range(cells: Cells) -> float:
-    return float((cells.p[-1] / cells.q[-1]).log() - (cells.p[0] / cells.q[0]).log())
+    (first_p, first_q), (last_p, last_q) = cells[0], cells[-1]
+    return float((last_p / last_q).log() - (first_p / first_q).log())
 
 
-def _on_grid(
-    losses: list[Ball], masses: tuple[Ball, ...], origin: Ball, step: float
-) -> tuple[int, list[int]]:
+def _on_grid(cells: Cells, origin: Ball, step: float) -> tuple[int, list[int]]:
     """Return the index of the lowest grid point, and the integer masses at the grid points from
     there on.
     """
     unit = arb(2) ** _MASS_BITS
     found: dict[int, int] = {}
-    for loss, mass in zip(losses, masses, strict=True):
-        index = _floor((loss - origin) / arb(step))
-        found[index] = found.get(index, 0) + max(_floor(mass * unit), 0)
+    for p, q in cells:
+        index = _floor(((p / q).log() - origin) / arb(step))
+        found[index] = found.get(index, 0) + max(_floor(p * unit), 0)
     start = min(found)
     return start, [found.get(index, 0) for index in range(start, max(found) + 1)]
 
@@ -549,10 +542,7 @@ def _negative(is_below: Callable[[float], bool], delta: float, accuracy: float) 
     low, high = math.log1p(-delta) * (1 + 1e-12) if delta < 1 else -math.inf, 0.0
     if is_below(high):
         return high
-    while math.isfinite(low) and high - low > accuracy * max(-low, 1e-3):
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_below(middle) else (low, middle)
-    return low
+    return _between(is_below, low, high, accuracy * 1e-3) if math.isfinite(low) else low
 
 
 def _largest(is_below: Callable[[float], bool], accuracy: float) -> float:
@@ -571,7 +561,10 @@ def _largest(is_below: Callable[[float], bool], accuracy: float) -> float:
             low, high = low / 4, low
             if low < 1e-15:
                 return 0.0
-    while high - low > accuracy * low:
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_below(middle) else (low, middle)
-    return low
+    return _between(is_below, low, high, accuracy * low)
+
+
+def _between(is_below: Callable[[float], bool], low: float, high: float, accuracy: float) -> float:
+    """Return the largest value that is certainly below the exact figure, to this accuracy."""
+    steps = math.ceil(math.log2(max((high - low) / accuracy, 1.0)))
+    return bracket(is_below, low, high, steps)[0]

@@ -16,26 +16,16 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 from flint import acb, arb, ctx, fmpz
+from scipy.special import logsumexp
 
-from dpwitness.core.balls.ball import Ball, laplace_mass, up
+from dpwitness.auditors.statistics.mean_limits import bracket
+from dpwitness.core.balls.ball import Ball, normal_mass
+from dpwitness.core.balls.profiles import Gaussian
 
 _MAX_TERMS = 20_000  # largest number of lattice points of a discrete law
 _WIDTH = 18  # standard deviations beyond which the mass of a discrete law is left out: below 1e-70
-
-
-class Profile(Protocol):
-    """Privacy of one pair of output laws."""
-
-    def delta(self, epsilon: Ball) -> Ball:
-        """Enclose, or bound from below, the hockey-stick divergence at `epsilon` >= 0, the larger
-        of both orders.
-        """
-
-    def renyi(self, order: Ball) -> Ball:
-        """Enclose, or bound from below, the Rényi divergence of order > 1."""
 
 
 class Unavailable(ArithmeticError):
@@ -43,69 +33,10 @@ class Unavailable(ArithmeticError):
 
 
 def positive_part(x: Ball) -> Ball:
-    """Return max(x, 0)."""
+    """Return max(x, 0), and 0 if x is not a number: a lower bound."""
     if x > 0:
         return x
     return arb(0).union(x.upper()) if x.upper() > 0 else arb(0)
-
-
-def normal_cdf(x: Ball) -> Ball:
-    """Return the distribution function of the standard normal law."""
-    return (-x / arb(2).sqrt()).erfc() / 2
-
-
-@dataclass(frozen=True, slots=True)
-class Gaussian:
-    """Profile of normal laws whose means differ by `mu` standard deviations (Balle and Wang 2018,
-    Theorem 8; Mironov 2017).
-    """
-
-    mu: Ball
-
-    def delta(self, epsilon: Ball) -> Ball:
-        half, ratio = self.mu / 2, epsilon / self.mu
-        return positive_part(normal_cdf(half - ratio) - epsilon.exp() * normal_cdf(-half - ratio))
-
-    def renyi(self, order: Ball) -> Ball:
-        return order * self.mu**2 / 2
-
-
-@dataclass(frozen=True, slots=True)
-class Laplace:
-    """Profile of Laplace laws whose centers differ by `shift` scales (Mironov 2017,
-    Proposition 6).
-    """
-
-    shift: Ball
-
-    def delta(self, epsilon: Ball) -> Ball:
-        return positive_part(1 - ((epsilon - self.shift) / 2).exp())
-
-    def renyi(self, order: Ball) -> Ball:
-        a, s = order, self.shift
-        return ((a * ((a - 1) * s).exp() + (a - 1) * (-a * s).exp()) / (2 * a - 1)).log() / (a - 1)
-
-    @property
-    def lowest_loss(self) -> Ball:
-        """Infimum of the privacy loss."""
-        return -self.shift
-
-    @property
-    def edges(self) -> tuple[float, ...]:
-        """Outputs beyond which the privacy loss is constant: the two centers."""
-        return 0.0, up(self.shift)
-
-    def masses(self, low: Ball | None, high: Ball | None) -> tuple[Ball, Ball]:
-        """Return the masses of (low, high] under the laws with center `shift` and 0."""
-        a, b = -math.inf if low is None else float(low), math.inf if high is None else float(high)
-        return laplace_mass(a, b, self.shift, arb(1)), laplace_mass(a, b, arb(0), arb(1))
-
-    def output_with_loss(self, loss: float) -> float | None:
-        """Return the output with this loss; None if the loss is not attained between
-        the centers.
-        """
-        shift = float(self.shift)
-        return (loss + shift) / 2 if -shift < loss < shift else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,11 +211,8 @@ def _pair(p: float, order: float, bound: float) -> Finite | None:
     """Return the pair with mass `p` under P and the smallest mass under Q that the bound allows;
     None if rounding breaks the bound.
     """
-    low, high = -745.0, math.log(p)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _exceeds(p, middle, order, bound) else (low, middle)
-    mass = arb(high + 1e-12 * abs(high)).exp()
+    log_mass = bracket(lambda x: _exceeds(p, x, order, bound), -745.0, math.log(p), 60)[1]
+    mass = arb(log_mass + 1e-12 * abs(log_mass)).exp()
     pair = Finite((arb(p), 1 - arb(p)), (mass, 1 - mass))
     return pair if pair.renyi(arb(order)) <= arb(bound) else None
 
@@ -322,20 +250,11 @@ class Mixture:
             power *= shift
         return total
 
-    def masses(self, low: Ball | None, high: Ball | None) -> tuple[Ball, Ball]:
-        """Return the masses of the interval (low, high] under P and under Q. An endpoint None means
-        infinity.
-        """
-        parts = [self._normal_mass(low, high, k) for k in range(len(self.weights))]
+    def masses(self, low: float, high: float) -> tuple[Ball, Ball]:
+        """Return the masses of the interval (low, high] under P and under Q."""
+        centers = map(arb, range(len(self.weights)))
+        parts = [normal_mass(low, high, center, self.sigma) for center in centers]
         return sum((w * m for w, m in zip(self.weights, parts, strict=True)), arb(0)), parts[0]
-
-    def _normal_mass(self, low: Ball | None, high: Ball | None, center: int) -> Ball:
-        a, b = (None if x is None else (x - center) / self.sigma for x in (low, high))
-        if b is None:
-            return arb(1) if a is None else normal_cdf(-a)
-        if a is None:
-            return normal_cdf(b)
-        return normal_cdf(-a) - normal_cdf(-b) if a > 0 else normal_cdf(b) - normal_cdf(a)
 
     @property
     def lowest_loss(self) -> Ball:
@@ -361,17 +280,12 @@ class Mixture:
             log = math.log(inner) if inner is not None else loss - math.log(weights[1])
             return sigma**2 * log + 0.5
         logs = [math.log(w) - k * k / (2 * sigma**2) for k, w in enumerate(weights) if w > 0]
-        low, high = -60 * sigma - 1, sigma**2 * (abs(loss) + 60) + 60 * sigma
-        for _ in range(70):
-            middle = (low + high) / 2
-            powers = [log + k * middle / sigma**2 for k, log in enumerate(logs)]
-            top = max(powers)
-            low, high = (
-                (middle, high)
-                if top + math.log(sum(math.exp(x - top) for x in powers)) < loss
-                else (low, middle)
-            )
-        return low
+
+        def below(x: float) -> bool:
+            powers = [log + k * x / sigma**2 for k, log in enumerate(logs)]
+            return float(logsumexp(powers)) < loss
+
+        return bracket(below, -60 * sigma - 1, sigma**2 * (abs(loss) + 60) + 60 * sigma, 70)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,11 +301,11 @@ class Subsampled:
         found = arb(0)
         upper = self.law.output_with_loss(float(epsilon))
         if upper is not None:
-            p, q = self.law.masses(arb(upper), None)
+            p, q = self.law.masses(upper, math.inf)
             found = found.max(positive_part(p - epsilon.exp() * q))
         lower = self.law.output_with_loss(-float(epsilon))
         if lower is not None:
-            p, q = self.law.masses(None, arb(lower))
+            p, q = self.law.masses(-math.inf, lower)
             found = found.max(positive_part(q - epsilon.exp() * p))
         return found
 

@@ -13,7 +13,13 @@ from dpwitness import mechanisms as m
 from dpwitness.auditors.density.bounds import confirmed
 from dpwitness.auditors.density.certify import certify
 from dpwitness.auditors.density.composition import content_key
-from dpwitness.auditors.density.density_check import BadOracle, check_oracle
+from dpwitness.auditors.density.density_bets import log_capital_won
+from dpwitness.auditors.density.density_check import (
+    BadOracle,
+    check_oracle,
+    log_densities,
+    make_side,
+)
 from dpwitness.auditors.density.mismatch import check_scale, smallest_mismatch
 from dpwitness.auditors.density.result import End, decide
 from dpwitness.auditors.density.routes import enclosed_law
@@ -442,3 +448,70 @@ def test_right_densities_pass(law):
     """Four seeds each, 20,000 runs a side: refused with probability 1e-6 at most."""
     for seed in range(4):
         check_oracle(law, ZERO_ONE, 20_000, np.random.default_rng(seed))
+
+
+FEW_DIGITS = Law(
+    lambda d, n, rng: (d + rng.standard_normal(n)).astype(np.float32).astype(float),
+    lambda y, d: norm.logpdf(y[:, 0] - d),
+)
+FAR = Law(
+    lambda d, n, rng: 3e7 + d + rng.standard_normal(n), lambda y, d: norm.logpdf(y[:, 0] - d - 3e7)
+)
+
+
+@pytest.mark.parametrize("law", [FEW_DIGITS, FAR])
+def test_numbers_of_few_digits_repeat_and_are_not_atoms(law):
+    """In 32 bits, or at 3e7, some of 60,000 numbers repeat: refused with probability 1e-6 at most
+    for each of 4 seeds.
+    """
+    for seed in range(4):
+        checked = check_oracle(law, ZERO_ONE, 60_000, np.random.default_rng(seed))
+        assert any(len(side.repeated()) > 0 for side in checked.sides)
+
+
+def test_an_output_that_one_run_in_a_hundred_repeats_is_noticed():
+    """1 % of the runs without noise, beside the density of normal noise: a density has no such
+    repetition, and the mass .4 would be an atom of 40 %.
+    """
+
+    def draw(d, n, rng):
+        return np.where(rng.random(n) < 0.01, d, d + rng.standard_normal(n))
+
+    law = Law(draw, lambda y, d: norm.logpdf(y[:, 0] - d))
+    with pytest.raises(BadOracle, match="that of a continuous output at"):
+        check_oracle(law, ZERO_ONE, 10_000, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("low", [-2.0, -0.5])
+def test_atoms_with_the_mass_of_the_density_beside_them_are_atoms(low):
+    """Laplace noise clamped from below has the mass e^low / 2 there, and the same density."""
+
+    def density(y, d):
+        x = y[:, 0]
+        inside = np.where(x > low, laplace.logpdf(x - d), -np.inf)
+        return np.where(x == low, laplace.logcdf(low - d), inside)
+
+    law = Law(lambda d, n, rng: np.maximum(d + rng.laplace(size=n), low), density)
+    for seed in range(4):
+        checked = check_oracle(law, ZERO_ONE, 10_000, np.random.default_rng(seed))
+        assert np.all(checked.sides[1].jumps == (checked.sides[1].rows[:, 0] == low))
+
+
+@pytest.mark.parametrize(
+    ("law", "seeds"), [(LAPLACE, 60), (FEW_DIGITS, 100), (CASES["answers"].mechanism, 200)]
+)
+def test_bets_against_a_right_density_win_seldom(law, seeds):
+    """The capital has mean at most 1, so it reaches 10 with probability at most .1: in more than a
+    third of the seeds with probability below 2e-7.
+    """
+    rich = 0
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        datasets = ZERO_ONE.d1, ZERO_ONE.d0
+        rows = [law.sample(dataset, 1000, rng) for dataset in datasets]
+        sides = [
+            make_side(law, datasets[i], rows[i], *log_densities(law, rows[i], pair), rng)
+            for i, pair in enumerate((ZERO_ONE, ZERO_ONE.swapped()))
+        ]
+        rich += log_capital_won(sides)[0] >= math.log(10)
+    assert rich <= seeds // 3

@@ -17,6 +17,7 @@ from dpwitness.auditors.functions.accounting.profiles import (
     Subsampled,
     with_replacement,
 )
+from dpwitness.core.balls.profiles import Gaussian
 
 
 def exact(returns, mechanism, **at):
@@ -191,3 +192,10 @@ def test_a_decision_is_strict():
     at = {"sigma": 1.0, "sensitivity": 1.0, "steps": 1, "order": 3.0}
     assert is_below("rdp", 1.5 * (1 - 1e-12), MECHANISMS["gaussian"], at)
     assert not is_below("rdp", 1.5, MECHANISMS["gaussian"], at)
+
+
+def test_a_shift_that_may_be_zero_has_no_proved_profile():
+    """The ratio epsilon / mu is then not a number, and nothing may be concluded from it."""
+    wide = arb(0, 1e-3)
+    assert Gaussian(wide).delta(arb(1)).is_nan()
+    assert Gaussian(arb(0)).delta(arb(1)) == 0
