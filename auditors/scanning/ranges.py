@@ -56,8 +56,9 @@ def guards_of(function: ast.AST) -> tuple[float | str, ...]:
 def _guards(function: ast.AST) -> Iterator[ast.expr]:
     """Yield the conditions of assertions, and of branches that raise."""
     for part in ast.walk(function):
-        raises = isinstance(part, ast.If) and any(isinstance(each, ast.Raise) for each in part.body)
-        if raises or isinstance(part, ast.Assert):
+        if isinstance(part, ast.Assert) or (
+            isinstance(part, ast.If) and any(isinstance(each, ast.Raise) for each in part.body)
+        ):
             yield part.test
 
 

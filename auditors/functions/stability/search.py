@@ -277,7 +277,7 @@ def walks(
     which are given with their ratios and may change.
     """
     misses = 0
-    while misses < 10_000:
+    while misses < 1_000:
         start = rng.choice(furthest)[1] if furthest and rng.random() < 0.5 else None
         group = near.drawn(rng, start)
         misses = misses + 1 if group is None else 0

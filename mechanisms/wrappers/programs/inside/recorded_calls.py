@@ -540,8 +540,8 @@ def form_of(value: Any) -> Json:
         and len({len(v) for v in value}) == 1
         and np.asarray(value).dtype.kind not in "biuf"
     ):
-        columns = {f"part{i}": _column(list(part)) for i, part in enumerate(zip(*value))}
-        return {"kind": "tuples", "columns": columns, "size": len(value)}
+        names = {f"part{i}": _column(list(part)) for i, part in enumerate(zip(*value))}
+        return {"kind": "tuples", "columns": names, "size": len(value)}
     if isinstance(value, (bool, int, float, str)):
         return {"kind": "number" if not isinstance(value, (bool, str)) else kind, "value": value}
     items = np.asarray(value)

@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dpwitness import InvalidArgument, Verdict, audit_stability
+from dpwitness.domains import Table
 from dpwitness.mechanisms import Records
 from dpwitness.stability import Atom, FrameOf, ScalarOf, VectorOf
 
@@ -274,3 +275,20 @@ def test_batches_and_exceptions_as_outcomes():
 
     found = audit(Batches(), lambda d: 2 * d, INTS, "symmetric", "absolute")
     assert found.verdict is Verdict.VIOLATED and (found.first, found.second) == ([0], [0, 0])
+
+
+def test_a_finding_on_a_domain_of_mechanisms_is_shrunk():
+    table = Table({"a": (0, 5)}, size=4, relation="add-remove")
+    found = audit(lambda frame: 2 * len(frame), lambda d: d, table, "symmetric", "absolute")
+    assert found.verdict is Verdict.VIOLATED
+    assert sorted([len(found.first), len(found.second)]) == [0, 1]
+
+
+def test_a_metric_that_does_not_apply_to_a_domain_is_refused():
+    with pytest.raises(InvalidArgument, match="input_metric by:a:symmetric must apply"):
+        audit(len, lambda d: d, Records(4), "by:a:symmetric", "absolute")
+
+
+def test_a_domain_without_pairs_at_the_distance_is_an_error():
+    found = audit(len, lambda d: d, Records(4), "symmetric", "absolute", d_in=[0.5])
+    assert found.verdict is Verdict.ERROR and found.pairs == 0
