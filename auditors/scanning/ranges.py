@@ -48,7 +48,7 @@ def guards_of(function: ast.AST) -> tuple[float | str, ...]:
     Examples
     --------
     >>> guards_of(ast.parse("if max(ages) > 120 or n < 3: raise ValueError"))
-    (120,)
+    (120, 'ages')
     """
     return _numbers_or_names(part for test in _guards(function) for part in ast.walk(test))
 
