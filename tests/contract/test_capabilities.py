@@ -197,6 +197,11 @@ def digit_sum(outputs):
     return np.array([sum(map(int, str(each))) % 3 for each in outputs], dtype=float)
 
 
+def digit_sums(outputs):
+    found = digit_sum(outputs)
+    return {"by three": found, "none": np.zeros_like(found)}
+
+
 def hidden_in_digits(dataset, size, rng):
     """A number whose digit sum, by 3, is the answer of randomized response."""
     numbers = 3 * rng.integers(10**8, 10**9, size)
@@ -209,6 +214,8 @@ def test_a_suggested_statistic_finds_what_it_shows():
     assert audit(hidden_in_digits, trials=6_000).verdict.value == "NOT_REFUTED"
     again = dpw.replay(found.witness, mechanism=hidden_in_digits, trials=6_000, seed=2)
     assert again.verdict.value == "VIOLATED"
+    named = audit(hidden_in_digits, trials=6_000, scores=[digit_sums])
+    assert "output 0 is the score digit_sums[by three]" in named.to_json()["description"]
 
 
 def raises(outputs):

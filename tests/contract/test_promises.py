@@ -94,8 +94,23 @@ def memoised(dataset, size, rng):
     return np.full(size, _kept(dataset.tobytes()))
 
 
+def _remembering():
+    kept = {}
+
+    def remembered(dataset, size, rng):
+        key = dataset.tobytes()
+        if key not in kept:
+            kept[key] = np.random.default_rng().laplace(0.0, 5.0)
+        return np.full(size, kept[key])
+
+    return remembered  # which no other process can load
+
+
+SHARED = [shared_by_a_call, memoised, _remembering()]
+
+
 @pytest.mark.parametrize("sequential", [False, True])
-@pytest.mark.parametrize("mechanism", [shared_by_a_call, memoised], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("mechanism", SHARED, ids=lambda each: each.__name__)
 def test_noise_that_runs_share_is_an_error_and_no_violation(mechanism, sequential):
     options = {"sequential": True} if sequential else {}
     found = dpw.audit(
