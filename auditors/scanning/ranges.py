@@ -115,7 +115,7 @@ def names_in(expression: ast.AST) -> Iterator[str]:
 
 def columns_of(function: ast.AST) -> dict[str, bool]:
     """Return the columns of frames that the code of a function names, and whether their values are
-    labels: it groups by them, counts them, or compares them with texts.
+    labels: it groups by them, counts them, or asks whether they equal anything but a number.
 
     Examples
     --------
@@ -133,9 +133,9 @@ def columns_of(function: ast.AST) -> dict[str, bool]:
             labels |= {*_column(part.value)}
         elif isinstance(part, ast.Compare):
             sides = [part.left, *part.comparators]
-            if any(
-                isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides
-            ):
+            is_equality = all(isinstance(each, ast.Eq | ast.NotEq) for each in part.ops)
+            numbers = (side.value for side in sides if isinstance(side, ast.Constant))
+            if is_equality and not any(map(is_real, numbers)):
                 labels |= {text for side in sides for text in _column(side)}
     return {name: name in labels for name in (*found, *sorted(labels - {*found}))}
 

@@ -110,6 +110,12 @@ def run(args: argparse.Namespace) -> int:
     from dpwitness.mechanisms.wrappers.programs.confinement import described
     from dpwitness.reports.audit.report import check_writable
 
+    for option, paths in (("--tests", args.tests), ("--script", args.script)):
+        for path in paths:
+            if not Path(path.partition("::")[0]).exists():
+                raise InvalidArgument(
+                    f"{option} must be a file or folder that exists, got {path!r}"
+                )
     python = interpreter_path(args.python)
     if args.dry_run:
         found, root = mapped(located(args.what, python))

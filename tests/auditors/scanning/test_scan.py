@@ -198,6 +198,11 @@ def visitors(visits: list[tuple[str, int]], epsilon: float = 1.0):
     return len(users) + np.random.laplace(0, 1 / epsilon)
 
 
+def bill(frame: pd.DataFrame, epsilon: float = 1.0) -> dict:
+    used = {t: frame.loc[frame["tariff"] == t, "kwh"].sum() for t in ("day", "night")}
+    return {t: used[t] + np.random.laplace(0, 1 / epsilon) for t in used}
+
+
 @dataclass
 class Counter:
     epsilon: float
@@ -253,6 +258,7 @@ def test_made_up_texts_are_those_that_the_code_knows(clinic):
     assert {"flu", "cold"} <= set(re.findall(r"'(\w+)'", clinic["diagnoses"].source))
     assert {"A", "B"} <= set(clinic["wards"].domain["columns"]["ward"])
     assert {"north", "south"} <= set(clinic["trips"].domain["columns"]["zone"])
+    assert {"day", "night"} <= set(clinic["bill"].domain["columns"]["tariff"])
     assert "test" in clinic["trips"].domain["columns"]["kind"]
 
 

@@ -104,6 +104,7 @@ def test_the_shop_of_the_guide(folder, capsys):
         (["scan", " "], "scan needs a file, a folder or a package"),
         (["scan", "src:nothing"], "has no function 'nothing'"),
         (["scan", "src", "--calls", "src/mine.py"], "mine.py"),
+        (["scan", "src", "--tests", "nowhere"], "--tests must be a file or folder that exists"),
     ],
 )
 def test_misuse_is_one_line(folder, capsys, arguments, message):
