@@ -14,8 +14,8 @@ from numpy.random import Generator
 
 from dpwitness import InvalidArgument
 from dpwitness.benchmarks.adversarial.attack import seed_of
-from dpwitness.proofs_checks.alignments.expressions import Formulas, Numbers
-from dpwitness.proofs_checks.alignments.meaning import Exact, difference, run
+from dpwitness.proofs_checks.alignments.program import Formulas, Numbers
+from dpwitness.proofs_checks.alignments.prove import Exact, difference, run
 from dpwitness.proofs_checks.alignments.reader import read
 
 HEADER = "from dpwitness.proofs_checks import provable\n"

@@ -24,10 +24,9 @@ from dpwitness.benchmarks.adversarial.programs import (
     function_of,
     program_differs,
 )
-from dpwitness.proofs_checks.alignments.meaning import difference
-from dpwitness.proofs_checks.alignments.prove import prove
+from dpwitness.proofs_checks.alignments.floating_point import zero_problem
+from dpwitness.proofs_checks.alignments.prove import difference, prove
 from dpwitness.proofs_checks.alignments.reader import read
-from dpwitness.proofs_checks.alignments.zeros import zero_problem
 
 # Before the function; before the loop; loop; in the loop; when the query is published. A wrong
 # reading of the text never publishes.

@@ -43,12 +43,208 @@ Hsu (2018).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from dpwitness.proofs_checks.alignments.expressions import Formulas, value
-from dpwitness.proofs_checks.alignments.product import LOOP, Alignment, Coupling, State
-from dpwitness.proofs_checks.alignments.program import BREAK, SIZE, Program, names_in
+from dpwitness.proofs_checks.alignments.program import (
+    BREAK,
+    SIZE,
+    Append,
+    Assign,
+    Branch,
+    Break,
+    Formulas,
+    Noise,
+    Program,
+    Statement,
+    names_in,
+    value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """How far an alignment moves one noise call: by `constant`, plus the left value of `base` less
+    its right value.
+
+    `when` restricts the move to iterations that append at a place (its number), or to the iteration
+    whose index is returned (0).
+    """
+
+    constant: int = 0
+    base: ast.expr | None = None
+    when: int | None = None
+
+    def __str__(self) -> str:
+        text = "" if self.base is None else ast.unparse(self.base)
+        moved = [str(self.constant)] if self.constant or self.base is None else []
+        moved += [f"({text} on D) - ({text} on D')"] if text else []
+        place = {None: "", 0: " in the iteration that is returned"}.get(
+            self.when, f" where the run appends at place {self.when}"
+        )
+        return f"{' + '.join(moved)}{place}"
+
+
+LOOP = 1  # number of the loop's segment
+Alignment = Mapping[str, Shift]  # by noise call; a call without an entry does not move
+
+
+@dataclass
+class State:
+    """Variables of both runs, and those of the proof: ``index``, ``output``, ``changed`` and the
+    costs.
+    """
+
+    left: dict[str, Any]
+    right: dict[str, Any]
+    proof: dict[str, Any]
+
+    def names(self) -> dict[str, Any]:
+        """Return all names as invariants write them; a public parameter has its own name."""
+        sides = {
+            f"{side}.{name}": v
+            for side, names in (("left", self.left), ("right", self.right))
+            for name, v in names.items()
+        }
+        return {**self.left, **sides, **self.proof}
+
+
+@dataclass
+class Outcome:
+    """One segment of both runs: the next state, facts about the drawn noise, and the conditions
+    that the alignment must satisfy.
+    """
+
+    state: State
+    facts: list[Any] = field(default_factory=list)
+    required: list[Any] = field(default_factory=list)
+
+
+Draw = Callable[[Noise, dict[str, Any], Any], Any]
+Emit = Callable[[Append, Any, Any], None]
+
+
+def execute(
+    block: tuple[Statement, ...],
+    names: dict[str, Any],
+    guard: Any,
+    terms: Any,
+    draw: Draw,
+    emit: Emit,
+) -> None:
+    """Run statements on one side where `guard` holds; `names` is changed."""
+    for statement in block:
+        active = terms.both(guard, terms.negate(names[BREAK]))
+        if terms.impossible(active):
+            return
+        match statement:
+            case Assign(name, expression):
+                new = value(expression, names, terms)
+                names[name] = terms.choose(active, new, names[name]) if name in names else new
+            case Noise():
+                names[statement.name] = draw(statement, dict(names), active)
+            case Append():
+                emit(statement, active, value(statement.value, names, terms))
+            case Branch(test, then, other):
+                holds = value(test, names, terms)
+                execute(then, names, terms.both(active, holds), terms, draw, emit)
+                execute(other, names, terms.both(active, terms.negate(holds)), terms, draw, emit)
+            case Break():
+                names[BREAK] = terms.choose(active, terms.number(True), names[BREAK])
+
+
+class Coupling:
+    """The coupled runs of a program under an alignment.
+
+    Parameters
+    ----------
+    program : Program
+    alignment : Alignment
+    terms : Numbers or Formulas
+    fresh : callable
+        Return the noise of the left run for a noise call.
+    """
+
+    def __init__(
+        self, program: Program, alignment: Alignment, terms: Any, fresh: Callable[[Noise], Any]
+    ) -> None:
+        self.program, self.alignment, self.terms, self.fresh = program, alignment, terms, fresh
+        self.weights = {
+            name: (group.name, weight)
+            for group in program.groups
+            for name, weight in group.weights.items()
+        }
+
+    def step(self, segment: int, state: State) -> Outcome:
+        """Run a segment (for the loop: one iteration) on both sides: left first, then right with
+        the moved noise.
+
+        A ``break`` ends all later iterations, and has no effect on the segment after the loop.
+        """
+        terms = self.terms
+        # for each side, the guards and values of the appends that ran
+        appended: tuple[dict[int, Any], dict[int, Any]] = {}, {}
+        calls: dict[str, tuple[dict[str, Any], Any, Any]] = {}
+        found = Outcome(State(dict(state.left), dict(state.right), dict(state.proof)))
+
+        def draw_left(noise: Noise, names: dict[str, Any], guard: Any) -> Any:
+            drawn = self.fresh(noise)
+            calls[noise.name] = names, guard, drawn
+            if noise.law == "exponential":
+                found.facts.append(drawn >= 0)
+            return drawn
+
+        def draw_right(noise: Noise, names: dict[str, Any], guard: Any) -> Any:
+            if noise.name not in calls:
+                return self.fresh(noise)
+            left, left_guard, drawn = calls[noise.name]
+            move = self.alignment.get(noise.name, Shift())
+            conditions = [left_guard, guard]
+            if move.when == 0:
+                conditions.append(state.proof["index"] == state.proof["output"])
+            elif move.when is not None:
+                conditions.append(appended[0].get(move.when, (terms.number(False), None))[0])
+            distance = terms.number(float(move.constant))
+            if move.base is not None:
+                distance = distance + value(move.base, left, terms) - value(move.base, names, terms)
+            shift = terms.choose(terms.both(*conditions), distance, terms.number(0.0))
+            if noise.law == "exponential":
+                found.required.append(shift >= 0)
+            group, weight = self.weights[noise.name]
+            found.state.proof[group] = found.state.proof[group] + weight * terms.choose(
+                shift >= 0, shift, -shift
+            )
+            return drawn + shift
+
+        def emit_to(side: int) -> Emit:
+            return lambda append, guard, each: appended[side].update({append.site: (guard, each)})
+
+        for side, names, draw in (
+            (0, found.state.left, draw_left),
+            (1, found.state.right, draw_right),
+        ):
+            if segment != LOOP:
+                names[BREAK] = terms.number(False)
+            execute(
+                self.program.segments[segment],
+                names,
+                terms.number(True),
+                terms,
+                draw,
+                emit_to(side),
+            )
+        for site in sorted({*appended[0], *appended[1]}):
+            (left_guard, left), (right_guard, right) = (
+                side.get(site, (terms.number(False), None)) for side in appended
+            )
+            found.required.append(left_guard == right_guard)
+            if left is not None and right is not None:
+                found.required.append(
+                    terms.either(terms.negate(terms.both(left_guard, right_guard)), left == right)
+                )
+        return found
+
 
 # ranges of the change q' - q
 DIRECTIONS = {"all": ((-1, 1),), "one": ((-1, 1),), "monotone": ((0, 1), (-1, 0))}
@@ -58,17 +254,30 @@ SOLVER_MILLISECONDS = 10_000
 class Obligations:
     """The obligations of one alignment, for one direction of the change.
 
+    The names of all unknowns but the parameters have a dot or a space, so that no two unknowns
+    coincide.
+
     Parameters
     ----------
     program : Program
     direction : (int, int)
         Range of q' - q.
     alignment : Alignment
+
+    Raises
+    ------
+    ValueError
+        If a shift reads a variable that may be unassigned before its noise call, which the theorem
+        excludes.
     """
 
     def __init__(self, program: Program, direction: tuple[int, int], alignment: Alignment) -> None:
         self.program, self.terms = program, Formulas()
-        self._check_past(alignment)
+        self.symbol = self.terms.symbol
+        for _, noise in program.noises:
+            base = alignment[noise.name].base if noise.name in alignment else None
+            if base is not None and not names_in(base) <= noise.defined | {"abs"}:
+                raise ValueError(f"the shift of {noise.name} reads later variables")
         self.public = {name: self.symbol(name, program.types[name]) for name in program.parameters}
         self.given = [value(program.where, self.public, self.terms), self.public[SIZE] >= 0]
         coupling = Coupling(
@@ -89,21 +298,6 @@ class Obligations:
         self.next = coupling.step(LOOP, inside)
         self.next.state.proof["index"] = self.head.proof["index"] + 1
         self.end = coupling.step(2, State(self.head.left, self.head.right, {**self.head.proof}))
-
-    def symbol(self, name: str, kind: str) -> Any:
-        """Return an unknown of z3. All names but those of parameters have a dot or a space, so that
-        no two unknowns coincide.
-        """
-        return self.terms.symbol(name, kind)
-
-    def _check_past(self, alignment: Alignment) -> None:
-        """Raise ValueError if a shift reads a variable that may be unassigned before its noise
-        call, which the theorem excludes.
-        """
-        for _, noise in self.program.noises:
-            base = alignment[noise.name].base if noise.name in alignment else None
-            if base is not None and not names_in(base) <= noise.defined | {"abs"}:
-                raise ValueError(f"the shift of {noise.name} reads later variables")
 
     def _any_state(self, start: State) -> State:
         """Return a state at the head of the loop, where unknowns replace all that the

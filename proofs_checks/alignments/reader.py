@@ -19,7 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpwitness.core.values.validation import InvalidArgument, require_one_of
-from dpwitness.proofs_checks.alignments.expressions import Numbers, Untyped, type_of, value
+from dpwitness.proofs_checks.alignments.floating_point import (
+    MOST,
+    PUBLIC,
+    is_positive,
+    number_problem,
+    scale_of,
+)
 from dpwitness.proofs_checks.alignments.program import (
     BREAK,
     NEIGHBORS,
@@ -29,17 +35,14 @@ from dpwitness.proofs_checks.alignments.program import (
     Branch,
     Break,
     Noise,
+    Numbers,
     Program,
     Statement,
+    Untyped,
     names_in,
+    type_of,
+    value,
     walk,
-)
-from dpwitness.proofs_checks.alignments.ranges import (
-    MOST,
-    PUBLIC,
-    is_positive,
-    number_problem,
-    scale_of,
 )
 from dpwitness.proofs_checks.alignments.source import (
     BUILTINS,
@@ -101,7 +104,9 @@ class _Reader:
         """Read the function."""
         self._modelled(self.tree)
         self._parameters()
-        budget, where, neighbors = self._promise()
+        cost, condition, neighbors = self.function.promise
+        require_one_of("neighbors", neighbors, NEIGHBORS)
+        budget, where = self._public(cost, ("int", "real")), self._public(condition, ("bool",))
         self.noise_allowed = True
         body = list(self.tree.body)
         match body[0]:
@@ -185,11 +190,6 @@ class _Reader:
         self.types[SIZE] = "int"
         self.defined = {*self.defaults, SIZE}
         self.fixed = {*self.defined, *_RESERVED}
-
-    def _promise(self) -> tuple[ast.expr, ast.expr, str]:
-        cost, where, neighbors = self.function.promise
-        require_one_of("neighbors", neighbors, NEIGHBORS)
-        return self._public(cost, ("int", "real")), self._public(where, ("bool",)), neighbors
 
     def _public(self, text: Any, kinds: tuple[str, ...]) -> ast.expr:
         rule = (
@@ -375,7 +375,12 @@ class _Reader:
             case ast.BinOp(left=left, op=op, right=right):
                 read = ast.BinOp(self._value(left, found), op, self._value(right, found))
                 if isinstance(op, ast.Mod):
-                    self._positive(read.right)
+                    divisor = read.right
+                    if isinstance(divisor, ast.Name) and divisor.id in {*self.defaults, SIZE}:
+                        self.positive.add(divisor.id)
+                    elif not (isinstance(divisor, ast.Constant) and is_positive(divisor.value)):
+                        rule = "must be a parameter or a positive number"
+                        raise self.fail(divisor, f"the divisor `{shown(divisor)}` {rule}")
             case ast.Compare(left=left, ops=ops, comparators=[second, *others]):
                 parts = [self._value(left, found), self._value(second, found)]
                 read = ast.Compare(
@@ -456,15 +461,6 @@ class _Reader:
         self.types[name] = kind
         self.defined.add(name)
         return ast.Name(name, ast.Load())
-
-    def _positive(self, node: ast.expr) -> None:
-        """Record that a divisor must be positive: a parameter, or a positive number."""
-        if isinstance(node, ast.Name) and node.id in {*self.defaults, SIZE}:
-            self.positive.add(node.id)
-        elif not (isinstance(node, ast.Constant) and is_positive(node.value)):
-            raise self.fail(
-                node, f"the divisor `{shown(node)}` must be a parameter or a positive number"
-            )
 
     @staticmethod
     def _draws(node: ast.expr) -> bool:

@@ -16,12 +16,16 @@ from dpwitness import Verdict
 from dpwitness.cli import main
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks import prove
-from dpwitness.proofs_checks.alignments.checker import DIRECTIONS, Obligations, failed_obligation
-from dpwitness.proofs_checks.alignments.expressions import Numbers
-from dpwitness.proofs_checks.alignments.invariants import candidates, inductive
-from dpwitness.proofs_checks.alignments.meaning import difference
-from dpwitness.proofs_checks.alignments.product import Shift
+from dpwitness.proofs_checks.alignments.checker import (
+    DIRECTIONS,
+    Obligations,
+    Shift,
+    failed_obligation,
+)
+from dpwitness.proofs_checks.alignments.program import Numbers
+from dpwitness.proofs_checks.alignments.prove import difference
 from dpwitness.proofs_checks.alignments.reader import read
+from dpwitness.proofs_checks.alignments.search import candidates, inductive
 
 pytest.importorskip("z3")
 

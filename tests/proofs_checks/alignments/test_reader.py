@@ -26,8 +26,8 @@ from dpwitness.benchmarks.adversarial.publishers import (
 )
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.proofs_checks import provable, prove
-from dpwitness.proofs_checks.alignments.expressions import Numbers
-from dpwitness.proofs_checks.alignments.meaning import difference
+from dpwitness.proofs_checks.alignments.program import Numbers
+from dpwitness.proofs_checks.alignments.prove import difference
 from dpwitness.proofs_checks.alignments.reader import read
 from dpwitness.proofs_checks.alignments.source import MODELLED, unmodelled
 

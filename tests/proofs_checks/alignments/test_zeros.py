@@ -10,9 +10,9 @@ import pytest
 from dpwitness import InvalidArgument, Verdict
 from dpwitness.benchmarks.adversarial.programs import Writer, function_of
 from dpwitness.proofs_checks import prove
-from dpwitness.proofs_checks.alignments.meaning import ForcedNoise
+from dpwitness.proofs_checks.alignments.floating_point import zero_problem
+from dpwitness.proofs_checks.alignments.prove import ForcedNoise
 from dpwitness.proofs_checks.alignments.reader import read
-from dpwitness.proofs_checks.alignments.zeros import zero_problem
 
 PROGRAM = """
 from dpwitness.proofs_checks import provable
