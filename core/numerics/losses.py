@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpwitness.core.numerics.arithmetic import elementwise, exponential
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument, require
@@ -143,169 +142,72 @@ class Loss:
 
     def value(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
         """Return the value l(u; y) of the loss, elementwise."""
-        return self._evaluate_broadcast(0, u, y)
+        return self._derivatives(u, y)[0]
 
     def derivative(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
         """Return the derivative of l(u; y) in u, elementwise; at a kink, the subgradient of
         smallest absolute value.
         """
-        return self._evaluate_broadcast(1, u, y)
+        return self._derivatives(u, y)[1]
 
     def second(self, u: ArrayLike, y: ArrayLike) -> FloatArray:
         """Return the second derivative of l(u; y) in u, elementwise.
 
         The value at a kink is zero; where the Huber loss becomes linear, it is the inner value.
         """
-        return self._evaluate_broadcast(2, u, y)
+        return self._derivatives(u, y)[2]
 
-    def _evaluate_broadcast(self, order: int, u: ArrayLike, y: ArrayLike) -> FloatArray:
-        """Evaluate the derivative of this order (0, 1 or 2), elementwise with broadcasting."""
+    def _derivatives(self, u: ArrayLike, y: ArrayLike) -> list[FloatArray]:
+        """Return the derivatives of order 0, 1 and 2, elementwise with broadcasting."""
         left, right = np.broadcast_arrays(
             np.asarray(u, dtype=np.float64), np.asarray(y, dtype=np.float64)
         )
-        out = _evaluate(order, self.code, left.ravel(), right.ravel(), self.width, self.smoothing)
-        return np.asarray(self.scale * out).reshape(left.shape)
+        out = _evaluate(self.code, left.ravel(), right.ravel(), self.width, self.smoothing)
+        return [np.asarray(self.scale * order).reshape(left.shape) for order in out]
 
 
 @jit
-def loss_value(code: int, u: float, y: float, width: float, smoothing: float) -> float:
-    """Return the loss l(u; y) of the loss function with this code, with scale 1."""
-    if code in (LOGISTIC, HINGE):
+def loss_at(
+    code: int, u: float, y: float, width: float, smoothing: float
+) -> tuple[float, float, float]:
+    """Return the loss l(u; y) with this code and its first two derivatives in u, with scale 1."""
+    if code == LOGISTIC:
         t = y * u
-        if code == HINGE:
-            return max(0.0, 1.0 - t)
-        return max(0.0, -t) + np.log1p(np.exp(-abs(t)))  # type: ignore[no-any-return]
-    if code == LINEAR:
-        return y * u
-    r = abs(u - y)
-    if code == ABSOLUTE:
-        return r
-    if code == SQUARED:
-        return r * r
-    if code == LOG_COSH:
-        z = r / width
-        return width * (z + np.log1p(np.exp(-2.0 * z)) - np.log(2.0))  # type: ignore[no-any-return]
-    s = smoothing if code == SMOOTHED_HUBER else 0.0
-    if r <= width - s:
-        return 0.5 * r * r
-    if r >= width + s:
-        return width * r - 0.5 * width * width - s * s / 6.0
-    inner, gap = width - s, width + s - r
-    return (
-        0.5 * inner * inner + width * (r - inner) + (gap * gap * gap - 8.0 * s * s * s) / (12.0 * s)
-    )
-
-
-@jit
-def loss_derivative(code: int, u: float, y: float, width: float, smoothing: float) -> float:
-    """Return the first derivative l'(u; y) in u of the loss with this code, with scale 1."""
-    if code == LOGISTIC:
-        return -y / (1.0 + np.exp(min(y * u, 700.0)))  # type: ignore[no-any-return]
+        e = np.exp(-abs(t))
+        slope = -y / (1.0 + np.exp(min(t, 700.0)))
+        return max(0.0, -t) + np.log1p(e), slope, e / ((1.0 + e) * (1.0 + e))
     if code == HINGE:
-        return -y if y * u < 1.0 else 0.0
+        return max(0.0, 1.0 - y * u), -y if y * u < 1.0 else 0.0, 0.0
     if code == LINEAR:
-        return y
+        return y * u, y, 0.0
     r = u - y
+    size, sign = abs(r), np.sign(r)
     if code == ABSOLUTE:
-        return np.sign(r)  # type: ignore[no-any-return]
+        return size, sign, 0.0
     if code == SQUARED:
-        return 2.0 * r
+        return r * r, 2.0 * r, 2.0
     if code == LOG_COSH:
-        return np.tanh(r / width)  # type: ignore[no-any-return]
+        z = size / width
+        e = np.exp(-2.0 * z)
+        curvature = 4.0 * e / (width * (1.0 + e) * (1.0 + e))
+        return width * (z + np.log1p(e) - np.log(2.0)), np.tanh(r / width), curvature
     s = smoothing if code == SMOOTHED_HUBER else 0.0
-    size = abs(r)
     if size <= width - s:
-        return r
+        return 0.5 * r * r, r, 1.0
     if size >= width + s:
-        return width * np.sign(r)  # type: ignore[no-any-return]
-    gap = width + s - size
-    return (width - gap * gap / (4.0 * s)) * np.sign(r)  # type: ignore[no-any-return]
-
-
-@jit
-def loss_second(code: int, u: float, y: float, width: float, smoothing: float) -> float:
-    """Return the second derivative l''(u; y) in u of the loss with this code, with scale 1."""
-    if code == LOGISTIC:
-        e = np.exp(-abs(u))
-        return e / ((1.0 + e) * (1.0 + e))  # type: ignore[no-any-return]
-    if code == SQUARED:
-        return 2.0
-    if code == LOG_COSH:
-        e = np.exp(-2.0 * abs(u - y) / width)
-        return 4.0 * e / (width * (1.0 + e) * (1.0 + e))  # type: ignore[no-any-return]
-    if code == HUBER:
-        return 1.0 if abs(u - y) <= width else 0.0
-    if code == SMOOTHED_HUBER:
-        return min(1.0, max(0.0, (width + smoothing - abs(u - y)) / (2.0 * smoothing)))
-    return 0.0
+        return width * size - 0.5 * width * width - s * s / 6.0, width * sign, 0.0
+    inner, gap = width - s, width + s - size
+    value = 0.5 * inner * inner + width * (size - inner)
+    value += (gap * gap * gap - 8.0 * s * s * s) / (12.0 * s)
+    return value, (width - gap * gap / (4.0 * s)) * sign, min(1.0, gap / (2.0 * s))
 
 
 @jit
 def _evaluate(
-    order: int, code: int, u: FloatArray, y: FloatArray, width: float, smoothing: float
+    code: int, u: FloatArray, y: FloatArray, width: float, smoothing: float
 ) -> FloatArray:
-    """Return the loss (order 0) or its first or second derivative, elementwise, with scale 1."""
-    out = np.empty(u.size)
+    """Return the loss, its first and its second derivative, elementwise and with scale 1."""
+    out = np.empty((3, u.size))
     for i in range(u.size):
-        if order == 0:
-            out[i] = loss_value(code, u[i], y[i], width, smoothing)
-        elif order == 1:
-            out[i] = loss_derivative(code, u[i], y[i], width, smoothing)
-        else:
-            out[i] = loss_second(code, u[i], y[i], width, smoothing)
+        out[0, i], out[1, i], out[2, i] = loss_at(code, u[i], y[i], width, smoothing)
     return out
-
-
-@elementwise
-def _logistic_terms(
-    u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray
-) -> None:
-    """Write m_i l' and m_i l'' of the logistic loss into `slope` and `curvature`."""
-    for i in range(u.size):
-        e = exponential(y[i] * u[i])
-        q = 1.0 / (1.0 + e)
-        slope[i] = -m[i] * y[i] * q
-        curvature[i] = m[i] * q * (q * e)
-
-
-@elementwise
-def _log_cosh_terms(
-    u: FloatArray,
-    y: FloatArray,
-    m: FloatArray,
-    slope: FloatArray,
-    curvature: FloatArray,
-    width: float,
-) -> None:
-    """Write m_i l' and m_i l'' of the log-cosh loss into `slope` and `curvature`."""
-    rate = 2.0 / width
-    for i in range(u.size):
-        e = exponential(rate * (u[i] - y[i]))
-        q = 1.0 / (1.0 + e)
-        slope[i] = m[i] * (1.0 - 2.0 * q)
-        curvature[i] = m[i] * 2.0 * rate * q * (q * e)
-
-
-@elementwise
-def loss_terms(
-    code: int,
-    width: float,
-    smoothing: float,
-    u: FloatArray,
-    y: FloatArray,
-    m: FloatArray,
-    slope: FloatArray,
-    curvature: FloatArray,
-) -> None:
-    """Write m_i l'(u_i; y_i) into `slope` and m_i l''(u_i; y_i) into `curvature`.
-
-    The scale of the loss must be included in the weights m.
-    """
-    if code == LOGISTIC:
-        _logistic_terms(u, y, m, slope, curvature)
-    elif code == LOG_COSH:
-        _log_cosh_terms(u, y, m, slope, curvature, width)
-    else:
-        for i in range(u.size):
-            slope[i] = m[i] * loss_derivative(code, u[i], y[i], width, smoothing)
-            curvature[i] = m[i] * loss_second(code, u[i], y[i], width, smoothing)

@@ -1,5 +1,9 @@
-"""Newton's method for ridge-regularized sums of losses with many linear terms: the compiled part of
-`solvers`.
+"""Compiled part of `solvers`: vectorized primitives, and Newton's method for ridge-regularized sums
+of losses with many linear terms.
+
+Numba's calls of libm keep LLVM from vectorizing a loop. The exponential here is branch-free
+arithmetic (2e-16 relative error, 6 times faster with AVX-512). The sums are compiled with
+reassociation allowed, so that they use vector registers.
 
 The method minimizes F_b(w) = ridge/2 |w|^2 + <b, w> + sum_i m_i l(<w, x_i>; y_i) for each row b,
 starting from a known minimizer and its Hessian. At the end of every row the norm of the gradient is
@@ -9,22 +13,195 @@ step (Bach 2010, proposition 1).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 
-from dpwitness.core.numerics.arithmetic import (
-    cholesky,
-    cholesky_solve,
-    dot,
-    elementwise,
-    log_determinant,
-    norm,
-    row_dot,
-)
-from dpwitness.core.numerics.jit import jit
-from dpwitness.core.numerics.losses import loss_terms
+from dpwitness.core.numerics.jit import jit, jit_with
+from dpwitness.core.numerics.losses import LOG_COSH, LOGISTIC, loss_at
 from dpwitness.core.protocols.mechanism import FloatArray
 
 _MAX_STEPS = 500
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LOG2E = 1.4426950408889634
+_LN2_HIGH = 6.93147180369123816490e-01  # trailing zeros: an integer below 2^20 times this is exact
+_LN2_LOW = 1.90821492927058770002e-10
+_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding and then subtracting it rounds to an integer
+
+
+def elementwise(function: F) -> F:
+    """Compile a loop without data-dependent branches.
+
+    Fused multiply-add is allowed, and division by zero is not tested.
+    """
+    return jit_with(forceinline=True, error_model="numpy", fastmath={"contract"})(function)
+
+
+def _reduction(function: F) -> F:
+    """Compile a sum, with reassociation of its terms allowed."""
+    return jit_with(forceinline=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})(
+        function
+    )
+
+
+@elementwise
+def exponential(x: float) -> float:
+    """Return e^x for |x| <= 700; larger arguments are clamped.
+
+    Cody and Waite reduction, then a Taylor polynomial of degree 12 on |r| <= ln(2)/2.
+    """
+    x = min(max(x, -700.0), 700.0)
+    rounded = (x * _LOG2E + _ROUND) - _ROUND
+    r = (x - rounded * _LN2_HIGH) - rounded * _LN2_LOW
+    p = r * (1.0 / 479001600.0) + 1.0 / 39916800.0
+    p = p * r + 1.0 / 3628800.0
+    p = p * r + 1.0 / 362880.0
+    p = p * r + 1.0 / 40320.0
+    p = p * r + 1.0 / 5040.0
+    p = p * r + 1.0 / 720.0
+    p = p * r + 1.0 / 120.0
+    p = p * r + 1.0 / 24.0
+    p = p * r + 1.0 / 6.0
+    p = p * r + 0.5
+    p = p * r + 1.0
+    p = p * r + 1.0
+    bits = np.int64((np.int64(rounded) + 1023) << 52)  # 2^rounded, written into the exponent field
+    return float(p * np.int64(bits).view(np.float64))
+
+
+@_reduction
+def dot(a: FloatArray, b: FloatArray) -> float:
+    """Return the inner product of two vectors of equal length."""
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
+
+
+@_reduction
+def row_dot(rows: FloatArray, j: int, b: FloatArray) -> float:
+    """Return the inner product of row j of a matrix with a vector.
+
+    No view of the row is made, which would cost more than the sum over a few records.
+    """
+    total = 0.0
+    for i in range(b.size):
+        total += rows[j, i] * b[i]
+    return total
+
+
+@_reduction
+def norm(a: FloatArray) -> float:
+    """Return the Euclidean norm of a vector."""
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * a[i]
+    return float(np.sqrt(total))
+
+
+@elementwise
+def cholesky(matrix: FloatArray) -> bool:
+    """Overwrite the lower triangle of a matrix with its Cholesky factor.
+
+    Returns False if the matrix is not positive definite.
+    """
+    for j in range(matrix.shape[0]):
+        pivot = matrix[j, j]
+        for k in range(j):
+            pivot -= matrix[j, k] * matrix[j, k]
+        if not pivot > 0.0:
+            return False
+        pivot = np.sqrt(pivot)
+        matrix[j, j] = pivot
+        inverse = 1.0 / pivot
+        for i in range(j + 1, matrix.shape[0]):
+            value = matrix[i, j]
+            for k in range(j):
+                value -= matrix[i, k] * matrix[j, k]
+            matrix[i, j] = value * inverse
+    return True
+
+
+@elementwise
+def cholesky_solve(factor: FloatArray, right: FloatArray, out: FloatArray) -> None:
+    """Write into `out` the solution of (factor factor^T) out = right."""
+    size = factor.shape[0]
+    for i in range(size):
+        value = right[i]
+        for k in range(i):
+            value -= factor[i, k] * out[k]
+        out[i] = value / factor[i, i]
+    for i in range(size - 1, -1, -1):
+        value = out[i]
+        for k in range(i + 1, size):
+            value -= factor[k, i] * out[k]
+        out[i] = value / factor[i, i]
+
+
+@jit
+def log_determinant(factor: FloatArray) -> float:
+    """Return the log-determinant of factor factor^T."""
+    total = 0.0
+    for i in range(factor.shape[0]):
+        total += np.log(factor[i, i])
+    return 2.0 * total
+
+
+@elementwise
+def _logistic_terms(
+    u: FloatArray, y: FloatArray, m: FloatArray, slope: FloatArray, curvature: FloatArray
+) -> None:
+    """Write m_i l' and m_i l'' of the logistic loss into `slope` and `curvature`."""
+    for i in range(u.size):
+        e = exponential(y[i] * u[i])
+        q = 1.0 / (1.0 + e)
+        slope[i] = -m[i] * y[i] * q
+        curvature[i] = m[i] * q * (q * e)
+
+
+@elementwise
+def _log_cosh_terms(
+    u: FloatArray,
+    y: FloatArray,
+    m: FloatArray,
+    slope: FloatArray,
+    curvature: FloatArray,
+    width: float,
+) -> None:
+    """Write m_i l' and m_i l'' of the log-cosh loss into `slope` and `curvature`."""
+    rate = 2.0 / width
+    for i in range(u.size):
+        e = exponential(rate * (u[i] - y[i]))
+        q = 1.0 / (1.0 + e)
+        slope[i] = m[i] * (1.0 - 2.0 * q)
+        curvature[i] = m[i] * 2.0 * rate * q * (q * e)
+
+
+@elementwise
+def loss_terms(
+    code: int,
+    width: float,
+    smoothing: float,
+    u: FloatArray,
+    y: FloatArray,
+    m: FloatArray,
+    slope: FloatArray,
+    curvature: FloatArray,
+) -> None:
+    """Write m_i l'(u_i; y_i) into `slope` and m_i l''(u_i; y_i) into `curvature`.
+
+    The scale of the loss must be included in the weights m.
+    """
+    if code == LOGISTIC:
+        _logistic_terms(u, y, m, slope, curvature)
+    elif code == LOG_COSH:
+        _log_cosh_terms(u, y, m, slope, curvature, width)
+    else:
+        for i in range(u.size):
+            _, first, second = loss_at(code, u[i], y[i], width, smoothing)
+            slope[i], curvature[i] = m[i] * first, m[i] * second
 
 
 @elementwise
@@ -103,14 +280,13 @@ def minimize_rows(
     offset: FloatArray,
     tolerance: float,
     rows: FloatArray,
-) -> tuple[int, int]:
+) -> int:
     """Overwrite each row b with the minimizer of F_b.
 
-    Returns the first row that did not converge (or -1) and the number of evaluated gradients.
-    `start` minimizes F_offset, and `start_factor` is the Cholesky factor of the Hessian there.
-    `radius` bounds |x_i|, `slope_total` bounds sum_i m_i |l'| |x_i|, and `curvature_total` bounds
-    sum_i m_i l'' |x_i|^2. A row is finished when |gradient| <= tolerance |b - offset| + the
-    rounding error of the sum.
+    Returns the first row that did not converge, or -1. `start` minimizes F_offset, and
+    `start_factor` is the Cholesky factor of the Hessian there. `radius` bounds |x_i|, `slope_total`
+    bounds sum_i m_i |l'| |x_i|, and `curvature_total` bounds sum_i m_i l'' |x_i|^2. A row is
+    finished when |gradient| <= tolerance |b - offset| + the rounding error of the sum.
     """
     d, n = columns.shape
     u, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
@@ -127,7 +303,6 @@ def minimize_rows(
     # multiplications). If a factorization costs at most one gradient, as in low dimension, always
     # refactor; otherwise reuse the old factor while it contracts fast enough.
     refactor_cost = (d * (d + 1) / 2.0 * n + d * d * d / 6.0) / (n * (2.0 * d + 8.0))
-    gradients = 0
     for k in range(rows.shape[0]):
         for j in range(d):
             b[j] = rows[k, j]
@@ -158,7 +333,6 @@ def minimize_rows(
             size_trial = gradient_at(
                 columns, y, m, code, width, smoothing, ridge, b, trial, u, slope, curvature, g_trial
             )
-            gradients += 1
             # Predictions are rounded too, which matters if w is large.
             if size_trial <= goal + 1e-15 * curvature_total * norm(trial):
                 for j in range(d):
@@ -206,7 +380,6 @@ def minimize_rows(
                             curvature,
                             g_trial,
                         )
-                        gradients += 1
                         directional_slope = dot(g_trial, delta)
                         if directional_slope >= 0.0:
                             low = step
@@ -219,7 +392,6 @@ def minimize_rows(
                 size = gradient_at(
                     columns, y, m, code, width, smoothing, ridge, b, current, u, slope, curvature, g
                 )
-                gradients += 1
                 keep_factor, step = False, 1.0
             fresh = not keep_factor
             if fresh:
@@ -232,8 +404,8 @@ def minimize_rows(
             else:
                 cholesky_solve(own_factor, g, delta)
         if not done:
-            return k, gradients
-    return -1, gradients
+            return k
+    return -1
 
 
 @elementwise

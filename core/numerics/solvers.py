@@ -8,15 +8,18 @@ Chaudhuri and Monteleoni (2008) is ridge/n; the lambda of Jain and Thakurta (201
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, lstsq
 
 from dpwitness.core.datasets.datasets import LabelledVectors
-from dpwitness.core.numerics.arithmetic import cholesky
-from dpwitness.core.numerics.box_qp import minimize_box_dual
 from dpwitness.core.numerics.losses import Loss
 from dpwitness.core.numerics.newton import (
+    cholesky,
     gradient_at,
     hessian_at,
     minimize_rows,
@@ -39,24 +42,13 @@ class ConvergenceError(ArithmeticError):
 
 @dataclass(frozen=True, slots=True)
 class Minimum:
-    """A minimizer with its error bounds."""
+    """A minimizer with its error bounds; for a kernel they are in the norm of the feature space."""
 
-    w: FloatArray  # the approximate minimizer
+    # the approximate minimizer w; for a kernel the coefficients c of w = sum_i c_i phi(x_i)
+    w: FloatArray
     residual: float  # norm of the gradient at w; for losses with kinks, the duality gap
     # bound on the distance from w to the exact minimizer: residual/ridge, or sqrt(2 residual/ridge)
     # from a duality gap
-    radius: float
-
-
-@dataclass(frozen=True, slots=True)
-class KernelMinimum:
-    """A minimizer in a feature space, w = sum_i `coefficients`_i phi(x_i), with its error bounds.
-
-    `residual` and `radius` are defined as for `Minimum`, in the norm of the feature space.
-    """
-
-    coefficients: FloatArray
-    residual: float
     radius: float
 
 
@@ -142,20 +134,16 @@ def minimise(problem: Problem) -> Minimum:
         return Minimum(
             problem.columns @ alpha / problem.ridge, gap, math.sqrt(2.0 * gap / problem.ridge)
         )
-    nonzero = np.any(problem.columns != 0.0, axis=1)
-    if not nonzero.all():
-        inner = minimise(replace(problem, columns=problem.columns[nonzero]))
-        w = np.zeros(problem.dimension)
-        w[nonzero] = inner.w
-        return Minimum(w, inner.residual, inner.radius)
+    used, problem = _without_zero_features(problem)
     zero = np.zeros(problem.dimension)
     gradient_at_zero, factor = _expand(problem, zero)
     rows = zero[None, :].copy()
-    failed, _ = minimize_rows(
+    failed = minimize_rows(
         *_kernel_arguments(problem), zero, factor, -gradient_at_zero, 1e-14, rows
     )
-    w = rows[0]
-    residual = float(np.linalg.norm(_expand(problem, w)[0])) if failed < 0 else math.inf
+    w = np.zeros(len(used))
+    w[used] = rows[0]
+    residual = float(np.linalg.norm(_expand(problem, rows[0])[0])) if failed < 0 else math.inf
     goal = (
         TOLERANCE * float(np.linalg.norm(gradient_at_zero))
         + 1e-14 * problem.slope_total
@@ -189,17 +177,8 @@ def minimize_perturbed_risk(problem: Problem, rows: FloatArray) -> FloatArray:
     if len(problem.y) == 0:
         np.multiply(rows, -1.0 / problem.ridge, out=rows)
         return rows
-    nonzero = np.any(problem.columns != 0.0, axis=1)
-    if not nonzero.all():
-        # For a coordinate that is zero in all records only the ridge matters, so that zero features
-        # cost no Newton step.
-        solved = minimize_perturbed_risk(
-            replace(problem, columns=problem.columns[nonzero]),
-            np.ascontiguousarray(rows[:, nonzero]),
-        )
-        np.multiply(rows, -1.0 / problem.ridge, out=rows)
-        rows[:, nonzero] = solved
-        return rows
+    used, problem = _without_zero_features(problem)
+    solved = np.ascontiguousarray(rows[:, used])
     if len(problem.y) == 1:
         curvature_bound = problem.loss.smoothness / problem.loss.scale
         record = (
@@ -208,19 +187,21 @@ def minimize_perturbed_risk(problem: Problem, rows: FloatArray) -> FloatArray:
             float(problem.m[0]),
         )
         failed = minimize_rows_one_record(
-            *record, *problem.arguments[3:], curvature_bound, problem.ridge, TOLERANCE, rows
+            *record, *problem.arguments[3:], curvature_bound, problem.ridge, TOLERANCE, solved
         )
     else:
         start = minimise(problem).w
         offset, factor = _expand(problem, start)
-        failed, _ = minimize_rows(
-            *_kernel_arguments(problem), start, factor, -offset, TOLERANCE, rows
+        failed = minimize_rows(
+            *_kernel_arguments(problem), start, factor, -offset, TOLERANCE, solved
         )
     if failed >= 0:
         raise ConvergenceError(
             f"minimise_perturbed: no convergence (loss {problem.loss.name}, ridge "
             f"{problem.ridge:g}), first in row {failed}"
         )
+    np.multiply(rows, -1.0 / problem.ridge, out=rows)
+    rows[:, used] = solved
     return rows
 
 
@@ -230,26 +211,25 @@ def noise_for_minimizers(problem: Problem, outputs: FloatArray) -> tuple[FloatAr
 
     Shapes (size, d) and (size,).
     """
-    nonzero = np.any(problem.columns != 0.0, axis=1)
-    if not nonzero.all() and nonzero.any():
-        inner, determinant = noise_for_minimizers(
-            replace(problem, columns=problem.columns[nonzero]), outputs[:, nonzero]
-        )
-        b = -problem.ridge * outputs
-        b[:, nonzero] = inner
-        return b, determinant + int((~nonzero).sum()) * math.log(problem.ridge)
-    values = np.ascontiguousarray(outputs, dtype=np.float64)
-    b, determinant = np.empty_like(values), np.empty(len(values))
-    noise_and_determinant(*problem.arguments, problem.ridge, values, b, determinant)
-    return b, determinant
+    used, problem = _without_zero_features(problem)
+    values = np.ascontiguousarray(outputs[:, used], dtype=np.float64)
+    inner, determinant = np.empty_like(values), np.empty(len(values))
+    noise_and_determinant(*problem.arguments, problem.ridge, values, inner, determinant)
+    b = -problem.ridge * outputs
+    b[:, used] = inner
+    return b, determinant + int((~used).sum()) * math.log(problem.ridge)
 
 
-_Arguments = tuple[
-    FloatArray, FloatArray, FloatArray, int, float, float, float, float, float, float, float
-]
+def _without_zero_features(problem: Problem) -> tuple[NDArray[np.bool_], Problem]:
+    """Return which coordinates are not zero in all records, and the problem in these coordinates.
+
+    For the other coordinates only the ridge matters, so that they cost no Newton step.
+    """
+    used = np.any(problem.columns != 0.0, axis=1)
+    return used, replace(problem, columns=problem.columns[used])
 
 
-def _kernel_arguments(problem: Problem) -> _Arguments:
+def _kernel_arguments(problem: Problem) -> tuple[Any, ...]:
     """Return the leading arguments of `minimize_rows`."""
     bounds = (
         problem.loss.concordance,
@@ -284,7 +264,7 @@ def _solve_dual(rows: FloatArray, problem: Problem) -> tuple[FloatArray, float]:
     direction, target = (
         (problem.y[:, None] * rows, np.ones(len(rows))) if hinge else (rows, problem.y)
     )
-    alpha, gap, objective = minimize_box_dual(
+    alpha, gap, objective = _minimize_box_dual(
         direction, target, np.zeros(len(rows)) if hinge else -problem.m, problem.m, problem.ridge
     )
     # The dual variables of opposing records cancel in w, but their rounding error stays in every
@@ -306,7 +286,7 @@ def _solve_dual(rows: FloatArray, problem: Problem) -> tuple[FloatArray, float]:
 
 def minimize_kernel_risk(
     gram: FloatArray, y: FloatArray, multiplicity: FloatArray, loss: Loss, ridge: float
-) -> KernelMinimum:
+) -> Minimum:
     """Return the minimizer of kernel empirical risk, w = sum_i c_i phi(x_i), given the Gram matrix
     K(x_i, x_j).
 
@@ -331,10 +311,10 @@ def minimize_kernel_risk(
         require_positive("ridge", ridge),
     )
     if features.shape[1] == 0:
-        return KernelMinimum(np.zeros(len(y)), 0.0, 0.0)
+        return Minimum(np.zeros(len(y)), 0.0, 0.0)
     if not loss.smooth:
         alpha, gap = _solve_dual(features, problem)
-        return KernelMinimum(alpha / ridge, gap, math.sqrt(2.0 * gap / ridge))
+        return Minimum(alpha / ridge, gap, math.sqrt(2.0 * gap / ridge))
     w = minimise(problem).w
     u = features @ w
     # Compute the coefficients in two ways and keep the more accurate: the error of the slopes grows
@@ -357,4 +337,142 @@ def minimize_kernel_risk(
             f"minimise_kernel: gradient norm {residual:.3g} is above {goal:.3g} (loss "
             f"{loss.name}, ridge {ridge:g})"
         )
-    return KernelMinimum(coefficients, residual, residual / ridge)
+    return Minimum(coefficients, residual, residual / ridge)
+
+
+# -- box-constrained quadratic programs: the duals for hinge and absolute loss
+# --------------------------------------------------------------------------------------------------
+
+
+def _minimize_box_dual(
+    z: FloatArray, target: FloatArray, low: FloatArray, high: FloatArray, ridge: float
+) -> tuple[FloatArray, float, float]:
+    """Minimize |z^T a|^2 / (2 ridge) - <target, a> over low <= a <= high; return (a, duality gap,
+    primal objective).
+
+    The primal is ridge/2 |w|^2 + sum_i max over a in [low_i, high_i] of a (target_i - <w, z_i>),
+    with w = z^T a / ridge. At this w the gap is a sum of nonnegative products (distance to a bound)
+    x (violation), so that it is computed without cancellation.
+
+    The method is the predictor-corrector interior-point method of Mehrotra (1992). Its linear
+    systems are reduced to the dimension of the vectors if that is smaller. The coordinates that the
+    method finds strictly between their bounds are then solved for exactly.
+    """
+    scale = high - low
+    # stored separately: near a bound they have digits that are lost in a
+    below, above = 0.5 * scale, 0.5 * scale
+    slack = np.abs(target - z @ (z.T @ (low + below)) / ridge) + 1e-3
+    left, right = slack.copy(), slack.copy()  # multipliers of the lower and of the upper bound
+    best, best_gap, objective, stalled = low + below, np.inf, 0.0, 0
+    for _ in range(300):
+        a = np.where(below < above, low + below, high - above)
+        residual = target - z @ (z.T @ a) / ridge
+        for candidate in (
+            a,
+            _polish(z, target, low, high, ridge, a, residual, left / below + right / above),
+        ):
+            gap, value = _gap(z, target, low, high, ridge, candidate)
+            if gap < 0.9 * best_gap:
+                stalled = -1
+            if gap < best_gap:
+                best, best_gap, objective = candidate, gap, value
+        stalled += 1
+        if best_gap <= 1e-15 * objective or stalled > 25:
+            break
+        try:
+            solve = _solver(z, left / below + right / above, ridge)
+        except LinAlgError:
+            break
+        da = solve(residual)
+        dl, dr = -left - left / below * da, -right + right / above * da
+        mu = float(left @ below + right @ above) / (2 * len(a))
+        step_length = _longest_step(below, da, above, -da, left, dl, right, dr)
+        predicted_mu = float(
+            (left + step_length * dl) @ (below + step_length * da)
+            + (right + step_length * dr) @ (above - step_length * da)
+        ) / (2 * len(a))
+        center = mu * (predicted_mu / mu) ** 3
+        left_goal, right_goal = center - dl * da, center + dr * da
+        da = solve(residual + left_goal / below - right_goal / above)
+        dl, dr = (left_goal - left * da) / below - left, (right_goal + right * da) / above - right
+        step_length = 0.995 * _longest_step(below, da, above, -da, left, dl, right, dr)
+        below, above = (
+            np.maximum(below + step_length * da, 1e-30 * scale),
+            np.maximum(above - step_length * da, 1e-30 * scale),
+        )
+        left, right = (
+            np.maximum(left + step_length * dl, 1e-300),
+            np.maximum(right + step_length * dr, 1e-300),
+        )
+    return best, float(best_gap), float(objective)
+
+
+def _polish(
+    z: FloatArray,
+    target: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    ridge: float,
+    a: FloatArray,
+    residual: FloatArray,
+    stiffness: FloatArray,
+) -> FloatArray:
+    """Return `a` with its free coordinates solved for exactly and the others moved to a bound.
+
+    The sign of `residual` determines the bound. A coordinate is free if it lies off its bounds and
+    is among the least stiff ones. Their number is limited in proportion to the dimension of the
+    vectors.
+    """
+    free = (np.minimum(a - low, high - a) > 1e-6 * (high - low)) & (
+        np.argsort(np.argsort(stiffness)) < 4 * z.shape[1] + 4
+    )
+    candidate = np.where(free, a, np.where(residual > 0, high, low))
+    if free.any():
+        for _ in range(2):  # the second pass removes the rounding error of the first
+            remainder = target[free] - z[free] @ (z.T @ candidate) / ridge
+            candidate[free] += lstsq(z[free] @ z[free].T / ridge, remainder, cond=1e-13)[0]
+        candidate = np.clip(candidate, low, high)
+    return candidate
+
+
+def _gap(
+    z: FloatArray,
+    target: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    ridge: float,
+    a: FloatArray,
+) -> tuple[float, float]:
+    """Return the duality gap and the primal objective at `a`."""
+    w = z.T @ a / ridge
+    residual = target - z @ w
+    gap = np.where(residual > 0, (high - a) * residual, (low - a) * residual).sum()
+    return float(gap), float(
+        0.5 * ridge * (w @ w) + np.where(residual > 0, high * residual, low * residual).sum()
+    )
+
+
+def _longest_step(*pairs: FloatArray) -> float:
+    """Return the longest step in [0, 1] that keeps every first array of `pairs` nonnegative along
+    the second.
+    """
+    step_length = 1.0
+    for value, step in zip(pairs[::2], pairs[1::2], strict=True):
+        falling = step < 0
+        if falling.any():
+            step_length = min(step_length, float((-value[falling] / step[falling]).min()))
+    return step_length
+
+
+def _solver(
+    z: FloatArray, diagonal: FloatArray, ridge: float
+) -> Callable[[FloatArray], FloatArray]:
+    """Return a function that solves (z z^T / ridge + diag) x = b, through the smaller of the two
+    equivalent systems.
+    """
+    n, d = z.shape
+    if n <= d:
+        outer = cho_factor(z @ z.T / ridge + np.diag(diagonal))
+        return lambda x: np.asarray(cho_solve(outer, x))
+    inner = cho_factor(ridge * np.eye(d) + (z.T / diagonal) @ z)
+    return lambda x: x / diagonal - (z @ cho_solve(inner, z.T @ (x / diagonal))) / diagonal

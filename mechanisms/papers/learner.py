@@ -147,7 +147,7 @@ class KernelLearner:
         minimum = minimize_kernel_risk(
             self.kernel.gram(merged.x), merged.y, merged.weights, self.loss, ridge
         )
-        return Predictor(self.kernel, merged.x, minimum.coefficients)
+        return Predictor(self.kernel, merged.x, minimum.w)
 
     def check_points(self, points: object, owner: str, name: str) -> FloatArray:
         """Return `points` as a (T, d) array of test points in the ball; raise InvalidArgument if

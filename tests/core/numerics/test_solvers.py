@@ -11,8 +11,8 @@ from numba import njit
 from scipy.optimize import minimize
 
 from dpwitness.benchmarks.experiment_data import breast_cancer
-from dpwitness.core.numerics.arithmetic import exponential
-from dpwitness.core.numerics.losses import LOSSES, loss_terms
+from dpwitness.core.numerics.losses import LOSSES
+from dpwitness.core.numerics.newton import exponential, loss_terms
 from dpwitness.core.numerics.solvers import (
     Problem,
     minimise,
@@ -193,7 +193,7 @@ def test_against_scikit_learn():
         C=0.5, loss="hinge", fit_intercept=False, tol=1e-10, max_iter=10_000_000
     ).fit(part.x, part.y)
     np.testing.assert_allclose(ours.w, machine.coef_[0], atol=1e-6)
-    np.testing.assert_allclose(part.x.T @ kernel.coefficients, ours.w, atol=1e-7)
+    np.testing.assert_allclose(part.x.T @ kernel.w, ours.w, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", list(LOSSES))
@@ -213,9 +213,9 @@ def test_kernel_minimisers(kernel, name):
     m = rng.choice([1.0, 5.0], 15)
     loss, gram = Loss(name), kernel.gram(x)
     found = minimize_kernel_risk(gram, y, m, loss, 0.7)
-    u = gram @ found.coefficients
+    u = gram @ found.w
     if loss.smooth:
-        excess = 0.7 * found.coefficients + m * loss.derivative(u, y)
+        excess = 0.7 * found.w + m * loss.derivative(u, y)
         # the root of a rounding error of 1e-13
         assert math.sqrt(max(0.0, excess @ gram @ excess)) < 1e-6
     if kernel.name == "linear":
