@@ -28,8 +28,7 @@ from dpwitness.benchmarks.families.learning_oracle import FEW_ATOMS, learning_or
 from dpwitness.benchmarks.families.members import FAMILIES, members
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.datasets.pairs import Pair
-from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
-from dpwitness.mechanisms.textbook.zoo import zoo
+from dpwitness.mechanisms.textbook.zoo import paper_zoo, zoo
 
 ALPHA = 0.05
 LEAST = 0.01  # specimens with a smaller limit are skipped

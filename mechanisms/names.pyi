@@ -1,5 +1,6 @@
 from .papers.aggregation import MirrorAveraging as MirrorAveraging
 from .papers.aggregation import Organisations as Organisations
+from .papers.erm import KernelLearner as KernelLearner
 from .papers.ftrl import PrivateFTRL as PrivateFTRL
 from .papers.glm import GLMObjectivePerturbation as GLMObjectivePerturbation
 from .papers.glm import GLMOutputPerturbation as GLMOutputPerturbation
@@ -7,12 +8,9 @@ from .papers.independent import TestDataIndependentLearner as TestDataIndependen
 from .papers.interactive import PredictionSession as PredictionSession
 from .papers.interactive import PrivateInteractivePrediction as PrivateInteractivePrediction
 from .papers.interactive import hold_gap as hold_gap
-from .papers.learner import KernelLearner as KernelLearner
 from .papers.logistic import ConvexObjectivePerturbation as ConvexObjectivePerturbation
 from .papers.logistic import LogisticObjectivePerturbation as LogisticObjectivePerturbation
 from .papers.logistic import LogisticOutputPerturbation as LogisticOutputPerturbation
-from .papers.paper_zoo import PaperSpecimen as PaperSpecimen
-from .papers.paper_zoo import paper_zoo as paper_zoo
 from .papers.ridge import PrivateRidge as PrivateRidge
 from .papers.simplex import SimplexMinimiser as SimplexMinimiser
 from .papers.simplex import SimplexSampling as SimplexSampling
@@ -35,5 +33,7 @@ from .textbook.sparse_vector import SparseVector as SparseVector
 from .textbook.vectors import LaplaceVector as LaplaceVector
 from .textbook.vectors import NoisyHistogram as NoisyHistogram
 from .textbook.vectors import PrefixSums as PrefixSums
+from .textbook.zoo import PaperSpecimen as PaperSpecimen
 from .textbook.zoo import Specimen as Specimen
+from .textbook.zoo import paper_zoo as paper_zoo
 from .textbook.zoo import zoo as zoo

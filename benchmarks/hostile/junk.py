@@ -25,7 +25,7 @@ from dpwitness.auditors.functions.bounds.sensitivity import sensitivity_at
 from dpwitness.auditors.functions.bounds.utility_claims import FailureBound, MeanBound, Scaling
 from dpwitness.core.datasets.pairs import RELATIONS
 from dpwitness.core.values.validation import InvalidArgument, short_repr
-from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
+from dpwitness.mechanisms.textbook.zoo import paper_zoo
 
 _ValidCall = tuple[Callable[..., Any], Callable[[], dict[str, Any]]]
 

@@ -39,7 +39,7 @@ def _zoo() -> list[Case]:
 
 
 def _papers() -> list[Case]:
-    from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
+    from dpwitness.mechanisms.textbook.zoo import paper_zoo
 
     return [
         Case(

@@ -19,9 +19,9 @@ from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require
-from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
 from dpwitness.mechanisms.textbook.categorical import output_rows
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen
 
 
 @dataclass(frozen=True, slots=True, eq=False)

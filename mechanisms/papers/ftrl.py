@@ -24,7 +24,6 @@ from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, short_repr
-from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
 from dpwitness.mechanisms.textbook.categorical import (
     SoftmaxDraw,
     draw_index,
@@ -33,6 +32,7 @@ from dpwitness.mechanisms.textbook.categorical import (
     output_rows,
     sum_of_entries,
 )
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen
 
 LambdaRule = Literal["printed", "with_log_p"]
 # adversary(t, actions, record, cost) writes the cost of round t (from 0), given its record and the

@@ -24,13 +24,6 @@ from dpwitness.core import (
     PureDP,
     Truth,
 )
-from dpwitness.core.numerics.labelled_pairs import (
-    axis,
-    far_response,
-    opposed_records_pair,
-    replaced,
-    zero_record_pair,
-)
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
 from dpwitness.core.protocols.capabilities import one_law
@@ -38,12 +31,17 @@ from dpwitness.core.values.validation import require, require_positive, short_re
 from dpwitness.mechanisms.papers.erm import (
     ObjectivePerturbation,
     OutputPerturbation,
+    axis,
+    checked_records,
+    far_response,
     largest_loss,
     logistic_shift,
-    validated_dataset,
+    opposed_records_pair,
+    replaced,
+    zero_record_pair,
 )
-from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
 from dpwitness.mechanisms.textbook.additive import epsilon_of_shift
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, with_worst_pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +117,7 @@ class _GLM(ABC):
     def _data(self, dataset: LabelledVectors) -> LabelledVectors:
         """Return the dataset after validation."""
         owner = type(self).__name__
-        data = validated_dataset(
+        data = checked_records(
             dataset, owner, radius=self.radius, clip=self.clip, binary=self.loss.binary
         )
         if self.loss.name == "linear":

@@ -3,6 +3,10 @@
 The exponential mechanism finds points at which the public weights are wrong. Jain and Thakurta
 (2013), Algorithm 3 (TDIL), and the sampler for linear kernels described after Theorem 8. Claims
 JK-14 to JK-16.
+
+The sampled points are points at which two predictors disagree. For the linear kernel on the unit
+ball the law of a point depends on t = <z, v>/|v| only. The density is proportional to exp(k |t|)
+(exact form) or cosh(k t) (mixture form), times the volume (1 - t^2)^((d-1)/2) of the slice at t.
 """
 
 from __future__ import annotations
@@ -17,24 +21,18 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair, Truth
-from dpwitness.core.numerics.labelled_pairs import replaced
+from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, require_positive, short_repr
-from dpwitness.mechanisms.papers.independent_kernels import (
-    _NODES,
-    _WEIGHTS,
-    ball_log_densities,
-    ball_transcripts,
-    net_log_densities,
-    net_transcripts,
-)
-from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism
-from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
-from dpwitness.mechanisms.textbook.categorical import output_rows
+from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism, Predictor, replaced
+from dpwitness.mechanisms.papers.interactive import interval_log_probability
+from dpwitness.mechanisms.textbook.categorical import draw_index, output_rows
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, with_worst_pair
 
-_RELEASES = ["full", "outputs", "weights"]
+_CHUNK = 2**20  # numbers of full transcripts that are stored at once
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
 _MAX_NET_POINTS = 2048  # size limit of a net, whose Gram matrix is stored
 
 
@@ -88,7 +86,9 @@ class TestDataIndependentLearner(LearnerMechanism):
         LearnerMechanism.__post_init__(self)
         owner = type(self).__name__
         require(self).probability("beta").one_of("units", ["printed", "repaired"])
-        require(self).one_of("sampler", ["exact", "mixture", "net"]).one_of("release", _RELEASES)
+        require(self).one_of("sampler", ["exact", "mixture", "net"]).one_of(
+            "release", ["full", "outputs", "weights"]
+        )
         if self.sampler != "net" and self.learner.kernel.name != "linear":
             raise InvalidArgument(
                 f"{owner}: sampler must be 'net' for the {self.learner.kernel.name} kernel, "
@@ -250,33 +250,18 @@ class TestDataIndependentLearner(LearnerMechanism):
         """Return `size` independent outputs: (size, k), with the columns that `release`
         determines.
         """
-        noise = 1 / (2 * self.answer_epsilon), self.threshold, self.step
-        release = _RELEASES.index(self.release)
-        predictor = self.learner.fit(dataset)
-        if self.sampler == "net":
-            points = self.net
-            return net_transcripts(
-                predictor(points),
-                self.learner.kernel(points, points),
-                self.kappa,
-                *noise,
-                self.rounds,
-                release,
-                size,
-                rng,
-            )
-        mixture = self.sampler == "mixture"
-        return ball_transcripts(
-            predictor.centers[0],
-            self.kappa,
-            self.learner.bound,
-            mixture,
-            *noise,
-            self.rounds,
-            release,
-            size,
-            rng,
-        )
+        predictor, released = self.learner.fit(dataset), []
+        width = self.rounds * self._block
+        step = max(1, _CHUNK // max(1, width))
+        for start in range(0, max(1, size), step):
+            rows = np.empty((min(step, size - start), width))
+            self._replay(rows, predictor, rng)
+            if self.release == "weights":
+                rows = self._last_weights(rows)
+            elif self.release == "outputs":
+                rows = rows.reshape(len(rows), self.rounds, self._block)[:, :, -2]
+            released.append(rows)
+        return np.concatenate(released)
 
     @available_if(lambda self: self.release == "full")
     def log_density(self, outputs: FloatArray, dataset: LabelledVectors) -> FloatArray:
@@ -287,40 +272,294 @@ class TestDataIndependentLearner(LearnerMechanism):
         public and carry counting measure. For answers or weights alone there is no closed form, and
         the method does not exist.
         """
-        noise = 1 / (2 * self.answer_epsilon), self.threshold, self.step
-        predictor = self.learner.fit(dataset)
-        block = 3 if self.sampler == "net" else self.learner.dimension + 2
-        rows = output_rows(outputs, self.rounds * block, type(self).__name__)
-        if self.sampler == "net":
-            points = self.net
-            return net_log_densities(
-                rows, predictor(points), self.learner.kernel(points, points), self.kappa, *noise
-            )
-        mixture = self.sampler == "mixture"
-        return ball_log_densities(
-            rows,
-            predictor.centers[0],
-            self.kappa,
-            self.learner.bound,
-            mixture,
-            *noise,
-            _NODES,
-            _WEIGHTS,
-        )
+        rows = output_rows(outputs, self.rounds * self._block, type(self).__name__)
+        return self._replay(rows, self.learner.fit(dataset), None)
 
     @available_if(lambda self: self.release == "full")
     def weights(self, outputs: FloatArray) -> FloatArray:
         """Return w_hat = w_B for each full transcript: the output of `release="weights"`."""
-        block = 3 if self.sampler == "net" else self.learner.dimension + 2
-        blocks = output_rows(outputs, self.rounds * block, type(self).__name__).reshape(
-            len(outputs), self.rounds, block
-        )[:, :-1]
+        rows = output_rows(outputs, self.rounds * self._block, type(self).__name__)
+        return self._last_weights(rows)
+
+    @property
+    def _block(self) -> int:
+        """Return the number of columns of one round in a full transcript."""
+        return 3 if self.sampler == "net" else self.learner.dimension + 2
+
+    def _last_weights(self, rows: FloatArray) -> FloatArray:
+        """Return w_B, which does not include alpha_B, for each full transcript."""
+        blocks = rows.reshape(len(rows), self.rounds, self._block)[:, :-1]
         alphas = self.step * blocks[:, :, -1]
         if self.sampler != "net":
             return np.asarray(np.einsum("it,itd->id", alphas, blocks[:, :, :-2]))
-        out = np.zeros((len(outputs), len(self.net)))
-        np.add.at(out, (np.arange(len(outputs))[:, None], blocks[:, :, 0].astype(np.int64)), alphas)
+        out = np.zeros((len(rows), len(self.net)))
+        np.add.at(out, (np.arange(len(rows))[:, None], blocks[:, :, 0].astype(np.int64)), alphas)
         return out
+
+    def _replay(
+        self, rows: FloatArray, predictor: Predictor, rng: np.random.Generator | None
+    ) -> FloatArray:
+        """Return the log-densities of full transcripts; if `rng` is given, draw the rows
+        instead.
+        """
+        generator = np.random.default_rng(0) if rng is None else rng
+        noise = 1 / (2 * self.answer_epsilon), self.threshold, self.step
+        if self.sampler == "net":
+            points = self.net
+            laws = predictor(points), self.learner.kernel(points, points), self.kappa
+            return _net_transcripts(rows, rng is not None, *laws, *noise, generator)
+        ball = self.kappa, self.learner.bound, self.sampler == "mixture"
+        quadrature = _NODES, _WEIGHTS
+        return _ball_transcripts(
+            rows, rng is not None, predictor.centers[0], *ball, *noise, *quadrature, generator
+        )
+
+
+@jit
+def _log_partition(
+    k: float, d: int, mixture: bool, nodes: FloatArray, weights: FloatArray
+) -> float:
+    """Return the log of the integral of exp(k |t|), or cosh(k t), over the unit ball of dimension
+    d.
+
+    With u = 1 - t = U x^2 the integrand is smooth at the pole for every d. Beyond U the integrand
+    is negligible in double precision.
+    """
+    upper_u = min(1.0, (60.0 + 4.0 * (d + 1)) / max(k, 1e-300))
+    total = 0.0
+    for i in range(nodes.size):
+        x = 0.5 * (nodes[i] + 1.0)
+        u = upper_u * x * x
+        value = math.exp(-k * u)
+        if mixture:
+            value = 0.5 * (value + math.exp(-k * (2.0 - u)))
+        total += weights[i] * value * (u * (2.0 - u)) ** (0.5 * (d - 1)) * upper_u * x
+    # factors for both halves of the ball and for the volume of the (d-1)-dimensional unit ball
+    return (
+        k + math.log(2.0 * total) + 0.5 * (d - 1) * math.log(math.pi) - math.lgamma(0.5 * (d + 1))
+    )
+
+
+@jit
+def _draw_height(k: float, d: int, mixture: bool, rng: np.random.Generator) -> float:
+    """Return a draw of |t| with density proportional to exp(k t) (1 - t^2)^((d-1)/2) on [0, 1].
+
+    For the mixture, return a draw of t itself with this density on [-1, 1].
+    """
+    shape = 0.5 * (d + 1)
+    largest = 2.0 if mixture else 1.0
+    while True:
+        if k < 2.0:  # rejection sampling: propose t of a uniform point of the ball
+            first = rng.standard_normal()
+            square = first * first
+            for _ in range(d - 1):
+                other = rng.standard_normal()
+                square += other * other
+            t = first / math.sqrt(square) * math.pow(rng.random(), 1.0 / d)
+            t = t if mixture else abs(t)
+            if rng.random() < math.exp(k * (t - 1.0)):
+                return t
+        else:  # rejection sampling: propose 1 - t from a Gamma law, accept by the other factor of the slice  # noqa: E501
+            u = rng.standard_gamma(shape) / k
+            if u <= largest and rng.random() < (0.5 * (2.0 - u)) ** (0.5 * (d - 1)):
+                return 1.0 - u
+
+
+@jit
+def _draw_point(
+    v: FloatArray,
+    length: float,
+    kappa: float,
+    radius: float,
+    mixture: bool,
+    z: FloatArray,
+    rng: np.random.Generator,
+) -> None:
+    """Write a random point of the ball into z, given the difference v of the weights; overwrite v
+    by its direction.
+    """
+    d = v.size
+    if length > 0.0:
+        v /= length
+    else:
+        v[0] = 1.0  # the law is isotropic, so that any direction will do
+    t = _draw_height(kappa * length * radius, d, mixture, rng)
+    if rng.random() < 0.5:
+        t = -t
+    along, square = 0.0, 0.0
+    for j in range(d):
+        z[j] = rng.standard_normal()
+        along += z[j] * v[j]
+    for j in range(d):
+        z[j] -= along * v[j]
+        square += z[j] * z[j]
+    across = 0.0
+    if d > 1:
+        across = math.sqrt(max(0.0, 1.0 - t * t) / square) * rng.random() ** (1.0 / (d - 1))
+    for j in range(d):
+        z[j] = radius * (t * v[j] + across * z[j])
+
+
+@jit
+def _noisy_answer(
+    truth: float, predicted: float, scale: float, sigma: float, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return an answer and the sign of its correction.
+
+    If the noisy gap is within sigma, these are the public prediction and 0. Otherwise they are a
+    fresh noisy answer and the sign of the gap.
+    """
+    gap = truth - predicted + scale * (rng.standard_exponential() - rng.standard_exponential())
+    if not abs(gap) > sigma:
+        return predicted, 0.0
+    return truth + scale * (rng.standard_exponential() - rng.standard_exponential()), math.copysign(
+        1.0, gap
+    )
+
+
+@jit
+def _answer_log_density(
+    answer: float, sign: float, truth: float, predicted: float, scale: float, sigma: float
+) -> float:
+    """Return the log-density of one answer and its sign.
+
+    Bottom (sign 0): the noisy gap is within sigma and the answer is public. Top: the gap lies
+    beyond sigma on one side, and a fresh noisy answer follows.
+    """
+    center = truth - predicted
+    if sign == 0.0:
+        if not abs(answer - predicted) <= 1e-12 * (1.0 + abs(predicted)):
+            return -np.inf
+        return interval_log_probability((-sigma - center) / scale, (sigma - center) / scale)
+    if abs(sign) != 1.0:
+        return -np.inf
+    beyond = (sigma - sign * center) / scale
+    log_tail = -beyond - math.log(2.0) if beyond > 0.0 else math.log1p(-0.5 * math.exp(beyond))
+    return log_tail - abs(answer - truth) / scale - math.log(2.0 * scale)
+
+
+@jit
+def _ball_transcripts(
+    rows: FloatArray,
+    draw: bool,
+    best: FloatArray,
+    kappa: float,
+    radius: float,
+    mixture: bool,
+    scale: float,
+    sigma: float,
+    eta: float,
+    nodes: FloatArray,
+    quadrature: FloatArray,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Fill the rows with runs for the linear kernel if `draw`; otherwise return the log-density of
+    each row.
+
+    A row holds one block (z, answer, sign) for each round.
+    """
+    d = best.size
+    logs = np.zeros(len(rows))
+    weights, gaps = np.empty(d), np.empty(d)
+    for i in range(len(rows)):
+        weights[:] = 0.0
+        for start in range(0, rows.shape[1], d + 2):
+            z, square = rows[i, start : start + d], 0.0
+            for j in range(d):
+                gaps[j] = weights[j] - best[j]
+                square += gaps[j] * gaps[j]
+            length = math.sqrt(square)
+            if draw:
+                _draw_point(gaps, length, kappa, radius, mixture, z, rng)
+            along, truth, predicted, norm = 0.0, 0.0, 0.0, 0.0
+            for j in range(d):
+                along += gaps[j] * z[j]
+                truth += best[j] * z[j]
+                predicted += weights[j] * z[j]
+                norm += z[j] * z[j]
+            if draw:
+                answer, sign = _noisy_answer(truth, predicted, scale, sigma, rng)
+                rows[i, start + d], rows[i, start + d + 1] = answer, sign
+            else:
+                if not norm <= radius * radius * (1.0 + 1e-9):
+                    logs[i] = -np.inf
+                    break
+                answer, sign = rows[i, start + d], rows[i, start + d + 1]
+                exponent = kappa * abs(along)
+                if mixture:
+                    exponent += math.log1p(math.exp(-2.0 * exponent)) - math.log(2.0)
+                logs[i] += (
+                    exponent
+                    - _log_partition(kappa * radius * length, d, mixture, nodes, quadrature)
+                    - d * math.log(radius)
+                )
+                logs[i] += _answer_log_density(answer, sign, truth, predicted, scale, sigma)
+            for j in range(d):
+                weights[j] += eta * sign * z[j]
+    return logs
+
+
+@jit
+def _cumulative_weights(
+    truths: FloatArray, predictions: FloatArray, kappa: float, sums: FloatArray
+) -> float:
+    """Write the cumulative sums of exp(kappa (gap - largest gap)) over the net into `sums`.
+
+    Returns the largest gap.
+    """
+    largest = 0.0
+    for s in range(truths.size):
+        largest = max(largest, abs(predictions[s] - truths[s]))
+    mass = 0.0
+    for s in range(truths.size):
+        mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - largest))
+        sums[s] = mass
+    return largest
+
+
+@jit
+def _net_transcripts(
+    rows: FloatArray,
+    draw: bool,
+    truths: FloatArray,
+    gram: FloatArray,
+    kappa: float,
+    scale: float,
+    sigma: float,
+    eta: float,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Fill the rows with runs over a finite net if `draw`; otherwise return the log-density of each
+    row.
+
+    A row holds one block (index of the point, answer, sign) for each round.
+    """
+    points = truths.size
+    logs = np.zeros(len(rows))
+    predictions, sums = np.empty(points), np.empty(points)
+    for i in range(len(rows)):
+        predictions[:] = 0.0
+        for start in range(0, rows.shape[1], 3):
+            largest = _cumulative_weights(truths, predictions, kappa, sums)
+            if draw:
+                chosen = draw_index(sums, rng.random() * sums[-1])
+                answer, sign = _noisy_answer(truths[chosen], predictions[chosen], scale, sigma, rng)
+                rows[i, start], rows[i, start + 1], rows[i, start + 2] = chosen, answer, sign
+            else:
+                index, answer, sign = rows[i, start], rows[i, start + 1], rows[i, start + 2]
+                if not (index >= 0.0 and index < points) or index != math.floor(index):
+                    logs[i] = -np.inf
+                    break
+                chosen = int(index)
+                truth, predicted = truths[chosen], predictions[chosen]
+                logs[i] += kappa * (abs(predicted - truth) - largest) - math.log(sums[-1])
+                logs[i] += _answer_log_density(answer, sign, truth, predicted, scale, sigma)
+                if not math.isfinite(logs[i]):
+                    break
+            if sign != 0.0:
+                for s in range(points):
+                    predictions[s] += eta * sign * gram[chosen, s]
+    return logs
 
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:

@@ -16,15 +16,15 @@ from typing import Any, Literal
 import numpy as np
 
 from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair, Truth
-from dpwitness.core.numerics.jit import jit_uncached
+from dpwitness.core.numerics.jit import jit, jit_uncached
+from dpwitness.core.numerics.kernels import kernel_value
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, short_repr
-from dpwitness.mechanisms.papers.interactive_kernels import adaptive_transcripts, transcripts
-from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism, Predictor
-from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
+from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism, Predictor
 from dpwitness.mechanisms.textbook.categorical import output_rows
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen
 
 _CACHE_SIZE = 4096  # number of predictions and kernel values that sessions cache
 
@@ -248,8 +248,8 @@ class PrivateInteractivePrediction(LearnerMechanism):
         if self.test_points is not None:
             gram = kernel(self.test_points, self.test_points)
             truths = predictor(self.test_points)
-            return transcripts(rows, rng is not None, truths, gram, *self._noise, generator)
-        logs, bad = adaptive_transcripts(
+            return _transcripts(rows, rng is not None, truths, gram, *self._noise, generator)
+        logs, bad = _adaptive_transcripts(
             rows,
             rng is not None,
             self.rule,
@@ -287,83 +287,64 @@ class PredictionSession:
 
     def start(self, dataset: LabelledVectors, rng: np.random.Generator) -> None:
         """Start a run. The fit of w* is cached per dataset, since nothing in it is random."""
-        parts = (
+        self._data = tuple(
             np.ascontiguousarray(part).tobytes()
             for part in (dataset.x, dataset.y, dataset.multiplicity)
         )
-        self._session_cache = _session_cache(self.mechanism, *parts)
-        self._rng, self._left, self._state = (
-            rng,
-            self._session_cache.updates,
-            list[tuple[bytes, float]](),
+        self._rng, self._state = rng, list[tuple[bytes, float]]()
+        _, (self._left, self._scale, self._threshold, self._step) = _fitted(
+            self.mechanism, self._data
         )
 
     def ask(self, query: Any) -> tuple[bool, float] | None:
         """Return the answer to one test point, or None after the halt."""
         if self._left == 0:
             return None
-        it, point = self._session_cache, np.asarray(query, dtype=float).tobytes()
-        noisy = it.prediction(point) + it.scale * float(self._rng.laplace())
-        public = sum(weight * it.kernel(point, other) for other, weight in self._state)
-        if abs(noisy - public) <= it.threshold:
+        it, point = self.mechanism, np.asarray(query, dtype=float).tobytes()
+        noisy = _private_prediction(it, self._data, point)
+        noisy += self._scale * float(self._rng.laplace())
+        public = sum(weight * _kernel_at(it, point, other) for other, weight in self._state)
+        if abs(noisy - public) <= self._threshold:
             return False, public
         self._left -= 1
-        self._state.append((point, math.copysign(it.step, noisy - public)))
+        self._state.append((point, math.copysign(self._step, noisy - public)))
         return True, noisy
 
 
-class _SessionCache:
-    """Constants of the algorithm and cached predictions and kernel values, keyed by the bytes of
-    the test points.
-
-    Many sessions of a batch ask for the same points.
-    """
-
-    def __init__(self, mechanism: PrivateInteractivePrediction, predictor: Predictor) -> None:
-        self.updates, self.threshold, self.step = (
-            math.ceil(mechanism.updates),
-            mechanism.threshold,
-            mechanism.step,
-        )
-        self.scale = 1 / mechanism.answer_epsilon
-        self._learner, self._predictor = mechanism.learner, predictor
-        self._values: dict[tuple[bytes, ...], float] = {}
-
-    def prediction(self, point: bytes) -> float:
-        return self._cached((point,), lambda: float(self._predictor(self._checked(point))[0]))
-
-    def kernel(self, point: bytes, other: bytes) -> float:
-        return self._cached(
-            (point, other),
-            lambda: float(self._predictor.kernel(self._checked(point), self._checked(other))[0, 0]),
-        )
-
-    def _checked(self, point: bytes) -> FloatArray:
-        return self._learner.check_points(
-            np.frombuffer(point)[None, :], "PredictionSession", "query"
-        )
-
-    def _cached(self, key: tuple[bytes, ...], compute: Callable[[], float]) -> float:
-        """Return the cached value of `key`, computing it on first use."""
-        if key not in self._values:
-            if len(self._values) >= _CACHE_SIZE:
-                self._values.clear()
-            self._values[key] = compute()
-        return self._values[key]
+# Predictions and kernel values are cached, as many sessions of a batch ask for the same points.
+_Data = tuple[bytes, ...]  # vectors, labels and multiplicities
 
 
 @functools.lru_cache(maxsize=8)
-def _session_cache(
-    mechanism: PrivateInteractivePrediction, x: bytes, y: bytes, counts: bytes
-) -> _SessionCache:
-    """Return the cached constants and predictor for a dataset given as bytes."""
-    rows = np.frombuffer(x).reshape(-1, mechanism.learner.dimension)
-    return _SessionCache(
-        mechanism,
-        mechanism.learner.fit(
-            LabelledVectors(rows, np.frombuffer(y), np.frombuffer(counts, dtype=np.int64))
-        ),
-    )
+def _fitted(
+    mechanism: PrivateInteractivePrediction, data: _Data
+) -> tuple[Predictor, tuple[int, float, float, float]]:
+    """Return the fit of w*, and the constants of the algorithm: number of updates, noise scale,
+    threshold and step.
+    """
+    rows = np.frombuffer(data[0]).reshape(-1, mechanism.learner.dimension)
+    counts = np.frombuffer(data[2], dtype=np.int64)
+    predictor = mechanism.learner.fit(LabelledVectors(rows, np.frombuffer(data[1]), counts))
+    updates, scale, threshold, step = mechanism._noise
+    return predictor, (math.ceil(updates), scale, threshold, step)
+
+
+@functools.lru_cache(maxsize=_CACHE_SIZE)
+def _private_prediction(
+    mechanism: PrivateInteractivePrediction, data: _Data, point: bytes
+) -> float:
+    return float(_fitted(mechanism, data)[0](_checked_point(mechanism, point))[0])
+
+
+@functools.lru_cache(maxsize=_CACHE_SIZE)
+def _kernel_at(mechanism: PrivateInteractivePrediction, point: bytes, other: bytes) -> float:
+    first, second = _checked_point(mechanism, point), _checked_point(mechanism, other)
+    return float(mechanism.learner.kernel(first, second)[0, 0])
+
+
+def _checked_point(mechanism: PrivateInteractivePrediction, point: bytes) -> FloatArray:
+    row = np.frombuffer(point)[None, :]
+    return mechanism.learner.check_points(row, "PredictionSession", "query")
 
 
 def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
@@ -412,6 +393,176 @@ def hold_gap(weights: tuple[float, float], gap: float) -> Rule:
         z[1] = along * y / length + across * x / length
 
     return rule
+
+
+@jit
+def interval_log_probability(low: float, high: float) -> float:
+    """Return log P(low <= Laplace(1) <= high), accurate in both tails."""
+    if low > 0.0:
+        return -low - math.log(2.0) + math.log1p(-math.exp(low - high))
+    if high < 0.0:
+        return high - math.log(2.0) + math.log1p(-math.exp(low - high))
+    return math.log1p(-0.5 * (math.exp(low) + math.exp(-high)))
+
+
+@jit
+def _prediction(row: FloatArray, places: Any, alphas: FloatArray, count: int) -> float:
+    """Return the public prediction at one test point, given its row of the Gram matrix and the
+    updates so far.
+    """
+    total = 0.0
+    for k in range(count):
+        total += alphas[k] * row[places[k]]
+    return total
+
+
+@jit
+def _noisy_answer(
+    truth: float, predicted: float, scale: float, sigma: float, rng: np.random.Generator
+) -> float:
+    """Draw an answer: the noisy truth if it is farther than sigma from the public prediction,
+    otherwise the prediction.
+    """
+    noisy = truth + scale * (rng.standard_exponential() - rng.standard_exponential())
+    return noisy if abs(noisy - predicted) > sigma else predicted
+
+
+@jit
+def _answer_log_density(
+    answer: float, truth: float, predicted: float, scale: float, sigma: float
+) -> float:
+    """Return the log-density of a noisy answer, or the log-mass of the public prediction."""
+    gap = answer - predicted
+    if abs(gap) > sigma:
+        return -(abs(answer - truth) / scale + math.log(2.0 * scale))
+    if gap == 0.0:
+        return interval_log_probability(
+            (predicted - sigma - truth) / scale, (predicted + sigma - truth) / scale
+        )
+    return -np.inf
+
+
+@jit
+def _halt(row: FloatArray, start: int, draw: bool) -> float:
+    """Return the log-mass of the rounds after the halt, which have no answer (nan); if `draw`,
+    write them.
+    """
+    log_mass = 0.0
+    for t in range(start, row.size):
+        if draw:
+            row[t] = np.nan
+        elif not math.isnan(row[t]):
+            log_mass = -np.inf
+    return log_mass
+
+
+@jit
+def _transcripts(
+    rows: FloatArray,
+    draw: bool,
+    truths: FloatArray,
+    gram: FloatArray,
+    updates: float,
+    scale: float,
+    sigma: float,
+    eta: float,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Fill the rows with transcripts for fixed test points if `draw`; otherwise return the
+    log-density of each row.
+
+    `truths` holds <w*, phi(z_t)> and `gram` holds K(z_s, z_t).
+    """
+    size, rounds = rows.shape
+    logs = np.zeros(size)
+    places = np.empty(rounds, dtype=np.int64)
+    alphas = np.empty(rounds)
+    for i in range(size):
+        count = 0
+        for t in range(rounds):
+            if count >= updates:
+                logs[i] += _halt(rows[i], t, draw)
+                break
+            predicted = _prediction(gram[t], places, alphas, count)
+            if draw:
+                rows[i, t] = _noisy_answer(truths[t], predicted, scale, sigma, rng)
+            else:
+                logs[i] += _answer_log_density(rows[i, t], truths[t], predicted, scale, sigma)
+            gap = rows[i, t] - predicted
+            if abs(gap) > sigma:
+                places[count] = t
+                alphas[count] = math.copysign(eta, gap)
+                count += 1
+    return logs
+
+
+# Not cached on disk: the code depends on the caller's rule and kernel, which have no stable
+# identity across processes.
+@jit_uncached
+def _adaptive_transcripts(
+    rows: FloatArray,
+    draw: bool,
+    rule: Any,
+    function: Any,
+    named: tuple[int, int, float, float],
+    radius: float,
+    centers: FloatArray,
+    coefficients: FloatArray,
+    updates: float,
+    scale: float,
+    sigma: float,
+    eta: float,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, int]:
+    """Draw transcripts at adaptive test points into `rows` (if `draw`), or replay the transcripts
+    in `rows`.
+
+    Returns the log-densities, and the round of the first test point that is too long, or -1.
+    """
+    size, rounds = rows.shape
+    logs = np.zeros(size)
+    points = np.zeros((rounds, centers.shape[1]))
+    weights, answers = np.zeros(rounds), np.zeros(rounds)
+    for i in range(size):
+        count = 0
+        weights[:] = 0.0
+        for t in range(rounds):
+            if count >= updates:
+                logs[i] += _halt(rows[i], t, draw)
+                break
+            rule(t, points, answers, weights, points[t])
+            if not _kernel_value(function, named, points[t], points[t]) <= radius * radius * (
+                1.0 + 1e-9
+            ):
+                return logs, t
+            truth, predicted = 0.0, 0.0
+            for k in range(centers.shape[0]):
+                truth += coefficients[k] * _kernel_value(function, named, points[t], centers[k])
+            for k in range(t):
+                if weights[k] != 0.0:
+                    predicted += weights[k] * _kernel_value(function, named, points[t], points[k])
+            if draw:
+                rows[i, t] = _noisy_answer(truth, predicted, scale, sigma, rng)
+            else:
+                logs[i] += _answer_log_density(rows[i, t], truth, predicted, scale, sigma)
+            if logs[i] == -np.inf:
+                break
+            answers[t] = rows[i, t]
+            gap = answers[t] - predicted
+            if abs(gap) > sigma:
+                weights[t] = math.copysign(eta, gap)
+                count += 1
+    return logs, -1
+
+
+@jit_uncached
+def _kernel_value(
+    function: Any, named: tuple[int, int, float, float], x: FloatArray, z: FloatArray
+) -> float:
+    """Return the kernel value at (x, z), from the user's function or the named kernel."""
+    if function is None:
+        return kernel_value(named[0], named[1], named[2], named[3], x, z)
+    return function(x, z)  # type: ignore[no-any-return]
 
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:

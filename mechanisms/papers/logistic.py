@@ -15,7 +15,6 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.core import InvalidArgument, LabelledBall, LabelledVectors, Loss, Pair, Truth
-from dpwitness.core.numerics.labelled_pairs import axis, opposed_records_pair, replaced
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
 from dpwitness.core.protocols.capabilities import one_law
@@ -24,12 +23,14 @@ from dpwitness.mechanisms.papers.erm import (
     LOGISTIC,
     ObjectivePerturbation,
     OutputPerturbation,
+    axis,
+    checked_records,
     largest_loss,
     logistic_shift,
-    validated_dataset,
+    opposed_records_pair,
+    replaced,
 )
-from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
-from dpwitness.mechanisms.textbook.zoo import PureMechanism
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, PureMechanism, with_worst_pair
 
 NOISES = ("gamma", "laplace_radius_scale", "laplace_radius_std")
 
@@ -168,7 +169,7 @@ class LogisticOutputPerturbation(OutputPerturbation, _Logistic):
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return the optimization problem and the noise for this dataset."""
-        data = validated_dataset(
+        data = checked_records(
             dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True
         )
         n_lambda = data.n * self.regularization
@@ -248,7 +249,7 @@ class LogisticObjectivePerturbation(ObjectivePerturbation, _Logistic):
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return the optimization problem and the noise for this dataset."""
-        data = validated_dataset(
+        data = checked_records(
             dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True
         )
         rate, ridge = self._budget(data.n)
@@ -377,9 +378,7 @@ class ConvexObjectivePerturbation(ObjectivePerturbation, PureMechanism):
     def _data(self, dataset: LabelledVectors) -> LabelledVectors:
         """Return the dataset after validation."""
         owner = type(self).__name__
-        data = validated_dataset(
-            dataset, owner, radius=1.0, clip=self.clip, binary=self.loss.binary
-        )
+        data = checked_records(dataset, owner, radius=1.0, clip=self.clip, binary=self.loss.binary)
         lengths = np.sqrt((data.x**2).sum(axis=1))
         slopes = (
             np.array([self.loss.lipschitz(math.inf, abs(float(y))) for y in data.y])

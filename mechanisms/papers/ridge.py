@@ -28,9 +28,9 @@ from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, require_one_of
-from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen
+from dpwitness.mechanisms.papers.erm import axis, checked_records, replaced
 from dpwitness.mechanisms.textbook.categorical import output_rows
-from dpwitness.mechanisms.textbook.zoo import PureMechanism
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, PureMechanism
 
 Form = Literal["printed", "repaired"]
 
@@ -142,30 +142,22 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
         = 50. They shift the noise that yields beta = -B e1.
         """
         require_one_of("where", where, ["tail", "bulk"], "PrivateRidge.worst_pair")
-        unit = np.eye(1, self.dimension)[0]
-        other_records = self.records - 1
-        bound = self.label_bound
+        unit, bound, others = axis(self.dimension), self.label_bound, self.records - 1
         if where == "tail":
-            rows, labels = [(0 * unit, unit), (0 * unit, 0 * unit)], [(0.0, bound), (0.0, 0.0)]
-            description = "W12: sum x x^T differs, the ratio grows in the tail"
-        else:
-            if other_records < 50:
-                raise InvalidArgument(
-                    "PrivateRidge.worst_pair: records must be at least 51 for the pair in "
-                    f"the bulk, got {self.records}"
-                )
-            rows, labels = (
-                [(unit, 0.5 * unit), (50 / other_records * unit, 50 / other_records * unit)],
-                [(bound, -bound), (-bound, -bound)],
+            why = "W12: sum x x^T differs, the ratio grows in the tail"
+            return replaced(self.records, (0 * unit, 0.0), (unit, bound), why, label=0.0)
+        if others < 50:
+            raise InvalidArgument(
+                "PrivateRidge.worst_pair: records must be at least 51 for the pair in the bulk, "
+                f"got {self.records}"
             )
-            description = "W13: noise and Jacobian spend more than epsilon inside Theta"
-        keep = slice(0, 2 if other_records else 1)
-        copies = [1, other_records][keep]
-        d0, d1 = (
-            LabelledVectors([r[k] for r in rows][keep], [y[k] for y in labels][keep], copies)
-            for k in (0, 1)
+        return replaced(
+            self.records,
+            (unit, bound),
+            (0.5 * unit, -bound),
+            "W13: noise and Jacobian spend more than epsilon inside Theta",
+            [(50 / others * unit, -bound, others)],
         )
-        return Pair(d0, d1, "replace-one", description)
 
     def draws(self, dataset: LabelledVectors) -> Draws:
         """Return the output law on this dataset as a compiled kernel."""
@@ -184,21 +176,35 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
         the density is with respect to area (for p = 1, the mass of an endpoint). It is an integral
         over the multiplier of the constraint. A mechanism with a grid has no such method.
         """
-        rows = output_rows(outputs, self.dimension, "PrivateRidge")
         values, basis, target = self._spectrum(dataset)
-        return _log_densities(
-            np.ascontiguousarray(rows @ basis),
-            values,
-            target,
-            self.rate,
-            self._limit,
-            _NODES,
-            _WEIGHTS,
+        rows = output_rows(outputs, self.dimension, "PrivateRidge") @ basis
+        noise, lengths = 2.0 * (values * rows - target), np.linalg.norm(rows, axis=1)
+        law = SphericalNoise("gamma", self.rate, self.dimension)
+        logs = law.log_density(noise) + np.log(2.0 * values).sum()
+        constant = float(law.log_density_of_length(np.zeros(1))[0])  # times the Jacobian of 2 Q
+        constant += self.dimension * math.log(2.0)
+        on_sphere = np.flatnonzero(np.abs(lengths / self._limit - 1.0) <= _ON_SPHERE)
+        for i in on_sphere:
+            logs[i] = constant + _log_sphere_integral(
+                rows[i] / lengths[i], noise[i], values, self.rate, self.radius, _NODES, _WEIGHTS
+            )
+        logs[lengths > self._limit * (1.0 + _ON_SPHERE)] = -np.inf
+        return np.asarray(logs)
+
+    def _check(self, dataset: LabelledVectors) -> None:
+        """Raise InvalidArgument unless the dataset is one of this mechanism."""
+        checked_records(
+            dataset,
+            "PrivateRidge",
+            radius=1.0,
+            label_bound=self.label_bound,
+            records=self.records,
+            dimension=self.dimension,
         )
 
     def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
         """Return n times the printed objective, and its noise."""
-        check_records(dataset, "PrivateRidge", self.records, self.dimension, 1.0, self.label_bound)
+        self._check(dataset)
         if self.form == "repaired" and self.dimension > 1:
             raise EnclosureUnavailable(
                 "PrivateRidge: the mass on the sphere is not enclosed for p >= 2"
@@ -228,7 +234,7 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
 
         Q = sum x x^T + (n lambda + Lambda/epsilon) I and M = sum y x.
         """
-        check_records(dataset, "PrivateRidge", self.records, self.dimension, 1.0, self.label_bound)
+        self._check(dataset)
         weighted = dataset.x * dataset.weights[:, None]
         ridge = self.records * self.regularization + _CURVATURE / self.epsilon
         values, basis = np.linalg.eigh(weighted.T @ dataset.x)
@@ -236,40 +242,6 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
             np.maximum(values, 0.0) + ridge,
             np.ascontiguousarray(basis),
             basis.T @ (weighted.T @ dataset.y),
-        )
-
-
-def check_records(
-    dataset: object,
-    owner: str,
-    records: int | None,
-    dimension: int | None,
-    radius: float,
-    label_bound: float,
-    norm: float = 2,
-) -> None:
-    """Raise InvalidArgument unless `dataset` is `records` labeled vectors with |x| <= radius and
-    |y| <= label_bound.
-    """
-    if not isinstance(dataset, LabelledVectors):
-        raise InvalidArgument(
-            f"{owner}: dataset must be LabelledVectors, got {type(dataset).__name__}"
-        )
-    if dimension is not None and dataset.dimension != dimension:
-        raise InvalidArgument(
-            f"{owner}: dataset must have vectors of length {dimension}, got {dataset.dimension}"
-        )
-    if records is not None and dataset.n != records:
-        raise InvalidArgument(f"{owner}: dataset must hold {records} records, got {dataset.n}")
-    longest = float(np.linalg.norm(dataset.x, norm, axis=1).max())
-    if longest > radius * (1 + 1e-12):
-        raise InvalidArgument(
-            f"{owner}: dataset must have vectors of norm at most {radius!r}, got {longest!r}"
-        )
-    if np.abs(dataset.y).max() > label_bound:
-        raise InvalidArgument(
-            f"{owner}: dataset must have labels in [-{label_bound!r}, {label_bound!r}], got "
-            f"{float(np.abs(dataset.y).max())!r}"
         )
 
 
@@ -347,52 +319,9 @@ def _multiplier(values: FloatArray, right: FloatArray, limit: float) -> float:
 
 
 @jit
-def _log_densities(
-    rows: FloatArray,
-    values: FloatArray,
-    target: FloatArray,
-    rate: float,
-    limit: float,
-    nodes: FloatArray,
-    weights: FloatArray,
-) -> FloatArray:
-    """Return the log-density of each row, given in the eigenbasis."""
-    size, p = rows.shape
-    out = np.empty(size)
-    # log of c^p / (Gamma(p) A_p), with A_p the area of the unit sphere, times the factor 2^p of the
-    # Jacobian
-    constant = (
-        p * math.log(2.0 * rate)
-        - math.lgamma(p)
-        - math.log(2.0)
-        - 0.5 * p * math.log(math.pi)
-        + math.lgamma(0.5 * p)
-    )
-    log_determinant = np.log(values).sum()
-    noise = np.empty(p)
-    for i in range(size):
-        square, length = 0.0, 0.0
-        for j in range(p):
-            noise[j] = 2.0 * (values[j] * rows[i, j] - target[j])
-            square += noise[j] * noise[j]
-            length += rows[i, j] * rows[i, j]
-        length = math.sqrt(length)
-        if length < limit * (1.0 - _ON_SPHERE):
-            out[i] = constant - rate * math.sqrt(square) + log_determinant
-        elif length <= limit * (1.0 + _ON_SPHERE):
-            out[i] = constant + _log_sphere_integral(
-                rows[i] / length, noise, square, values, rate, limit, nodes, weights
-            )
-        else:
-            out[i] = -np.inf
-    return out
-
-
-@jit
 def _log_sphere_integral(
     unit: FloatArray,
     noise: FloatArray,
-    square: float,
     values: FloatArray,
     rate: float,
     limit: float,
@@ -406,9 +335,10 @@ def _log_sphere_integral(
     sqrt(s^2 + h^2), and the panels shrink towards s = 0, where this may have a kink.
     """
     p = unit.size
-    start = 0.0
+    start, square = 0.0, 0.0
     for j in range(p):
         start += noise[j] * unit[j]
+        square += noise[j] * noise[j]
     across = math.sqrt(max(0.0, square - start * start))
     cutoff = (60.0 + 8.0 * p) / rate
     cutoff = math.sqrt(cutoff * (cutoff + 2.0 * across))

@@ -40,14 +40,14 @@ from dpwitness.core.values.validation import (
     require_probability,
     short_repr,
 )
-from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
-from dpwitness.mechanisms.papers.ridge import check_records
+from dpwitness.mechanisms.papers.erm import checked_records, replaced
 from dpwitness.mechanisms.textbook.categorical import (
     SoftmaxDraw,
     frequency_draws,
     log_softmax,
     output_rows,
 )
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, with_worst_pair
 
 Draws = Literal["pure", "approximate", "approximate_repaired"]
 _MAX_ROWS = 1_000_000
@@ -219,26 +219,15 @@ class SimplexSampling:
         exact for linear costs. With ``rare=0.5`` and p = 2 the pair is W19.
         """
         require_probability("rare", rare, "SimplexSampling.worst_pair")
-        x = np.full((1, self.dimension), -self.bound)
-        x[0, 0] = self.bound
-        label = 1.0 if self.loss.binary else self.label_bound
-        rows, labels, copies = [x], [label], [1]
-        if self.records > 1:
-            odds = math.log(rare / (1 - rare)) + math.log(self.dimension - 1)
-            share = (
-                -odds
-                * self.regularization
-                / (2 * self.bound * label * self.loss.scale * (self.records - 1))
-            )
-            rows.append(float(np.clip(share, -1.0, 1.0)) * x)
-            labels.append(label)
-            copies.append(self.records - 1)
-        d0 = LabelledVectors(np.vstack(rows), [-labels[0], *labels[1:]], copies)
-        return Pair(
-            d0,
-            LabelledVectors(np.vstack(rows), labels, copies),
-            "replace-one",
-            "W17: a rare coordinate against all others",
+        x = np.full(self.dimension, -self.bound)
+        x[0] = self.bound
+        label, others = 1.0 if self.loss.binary else self.label_bound, self.records - 1
+        odds = math.log(rare / (1 - rare)) + math.log(self.dimension - 1)
+        unit = 2 * self.bound * label * self.loss.scale * max(1, others)
+        share = float(np.clip(-odds * self.regularization / unit, -1.0, 1.0))
+        why = "W17: a rare coordinate against all others"
+        return replaced(
+            self.records, (x, -label), (x, label), why, [(share * x, label, others)], label
         )
 
     def minimiser(self, dataset: LabelledVectors) -> SimplexMinimiser:
@@ -246,19 +235,16 @@ class SimplexSampling:
 
         Raises ConvergenceError instead of returning an uncertified minimizer.
         """
-        check_records(
+        checked_records(
             dataset,
             "SimplexSampling",
-            self.records,
-            self.dimension,
-            self.bound,
-            self.label_bound,
-            math.inf,
+            radius=self.bound,
+            norm=math.inf,
+            binary=self.loss.binary,
+            label_bound=self.label_bound,
+            records=self.records,
+            dimension=self.dimension,
         )
-        if self.loss.binary and not np.all(np.abs(dataset.y) == 1):
-            raise InvalidArgument(
-                f"SimplexSampling: dataset must have labels -1 and 1 for {self.loss.name} loss"
-            )
         return minimise_over_simplex(dataset, self.loss, self.regularization)
 
     def sample(self, dataset: LabelledVectors, size: int, rng: np.random.Generator) -> FloatArray:

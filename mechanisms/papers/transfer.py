@@ -21,12 +21,11 @@ from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require, require_positive
-from dpwitness.mechanisms.papers.erm import rounded
-from dpwitness.mechanisms.papers.learner import KernelLearner, LearnerMechanism
-from dpwitness.mechanisms.papers.paper_zoo import PaperSpecimen, with_worst_pair
+from dpwitness.mechanisms.papers.erm import KernelLearner, LearnerMechanism, rounded
 from dpwitness.mechanisms.papers.ridge import constrained_solution
 from dpwitness.mechanisms.textbook.additive import Laplace
 from dpwitness.mechanisms.textbook.categorical import output_rows
+from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, with_worst_pair
 
 _CHUNK = 1024  # number of rows whose noisy answers are stored at once if only weights are released
 
@@ -61,7 +60,7 @@ class TestDataDependentLearner(LearnerMechanism):
 
     Examples
     --------
-    >>> from dpwitness.mechanisms.papers.learner import KernelLearner
+    >>> from dpwitness.mechanisms.papers.erm import KernelLearner
     >>> from dpwitness.core.numerics.losses import Loss
     >>> learner = KernelLearner(Loss("absolute"), 0.1, dimension=1, records=1000)
     >>> round(TestDataDependentLearner(learner, 1.0, 1e-3, [[1.0]], constant=1.0).noise_scale, 6)

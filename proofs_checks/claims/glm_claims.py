@@ -14,7 +14,6 @@ import math
 from flint import arb
 
 from dpwitness.auditors import audit_sensitivity
-from dpwitness.core.numerics.labelled_pairs import far_response
 from dpwitness.core.numerics.solvers import Problem, minimise
 from dpwitness.mechanisms import (
     GLMObjectivePerturbation,
@@ -23,6 +22,7 @@ from dpwitness.mechanisms import (
     Loss,
     Pair,
 )
+from dpwitness.mechanisms.papers.erm import far_response
 from dpwitness.proofs_checks.claims.logistic_claims import (
     CURVATURE,
     objective_excess,

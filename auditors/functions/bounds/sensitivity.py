@@ -46,7 +46,7 @@ from dpwitness.core.values.validation import (
     short_repr,
 )
 from dpwitness.core.values.wording import count, figure
-from dpwitness.mechanisms.papers.learner import Predictor
+from dpwitness.mechanisms.papers.erm import Predictor
 
 Norm = float | Callable[[Any, Any], float]
 

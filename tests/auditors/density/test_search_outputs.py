@@ -16,7 +16,7 @@ from dpwitness.auditors.density.routes import enclosed_law
 from dpwitness.auditors.density.search import worst_output
 from dpwitness.benchmarks.white_box import ENCLOSURES, searched
 from dpwitness.mechanisms import LogisticObjectivePerturbation, LogisticOutputPerturbation, zoo
-from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
+from dpwitness.mechanisms.textbook.zoo import paper_zoo
 
 E1 = m.LabelledVectors([[1.0, 0.0]], [1.0]), m.LabelledVectors([[-1.0, 0.0]], [1.0])
 

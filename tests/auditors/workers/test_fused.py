@@ -46,8 +46,7 @@ from dpwitness.auditors.workers.chunks import counter
 from dpwitness.auditors.workers.engine import Inline, Phase, Stage, counts
 from dpwitness.auditors.workers.rounds import batch, is_builtin_mechanism
 from dpwitness.auditors.workers.statefulness import Unfit
-from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
-from dpwitness.mechanisms.textbook.zoo import zoo
+from dpwitness.mechanisms.textbook.zoo import paper_zoo, zoo
 
 PAPERS = (
     "logistic-output-gamma-d2",

@@ -258,7 +258,7 @@ RNG = np.random.default_rng(0)
     [
         (
             lambda: RIDGE.sample(m.LabelledVectors([[2.0]], [0.0], [3]), 1, RNG),
-            "PrivateRidge: dataset must have vectors of norm at most 1.0, got 2.0",
+            "PrivateRidge: x must lie in the ball of radius 1.0, got norm 2.0 in row 0",
         ),
         (
             lambda: RIDGE.sample(m.LabelledVectors([[1.0]], [2.0], [3]), 1, RNG),
@@ -290,11 +290,11 @@ RNG = np.random.default_rng(0)
         ),
         (
             lambda: SIMPLEX.minimiser(m.LabelledVectors([[2.0, 0.0]], [1.0])),
-            "SimplexSampling: dataset must have vectors of norm at most 1.0, got 2.0",
+            "SimplexSampling: x must lie in the ball of radius 1.0, got norm 2.0 in row 0",
         ),
         (
             lambda: SIMPLEX.minimiser(m.LabelledVectors([[1.0, 1.0]], [0.5])),
-            "SimplexSampling: dataset must have labels -1 and 1 for logistic loss",
+            "SimplexSampling: y must be -1 or +1, got 0.5 in row 0",
         ),
         (
             lambda: m.KernelLearner(Loss("squared"), 1.0, 1, 1),
@@ -302,7 +302,7 @@ RNG = np.random.default_rng(0)
         ),
         (
             lambda: LEARNER.fit(m.LabelledVectors([[1.0, 0.0]], [0.5], [4])),
-            "KernelLearner: dataset must have labels -1 and 1 for logistic loss",
+            "KernelLearner: y must be -1 or +1, got 0.5 in row 0",
         ),
         (
             lambda: LEARNER.fit(m.LabelledVectors([[1.0, 0.0]], [1.0])),

@@ -12,7 +12,7 @@ from scipy import integrate, optimize, special, stats
 
 from dpwitness import mechanisms as m
 from dpwitness.mechanisms import Kernel, LabelledVectors, Loss
-from dpwitness.mechanisms.papers.independent_kernels import _NODES, _WEIGHTS, _log_partition
+from dpwitness.mechanisms.papers.independent import _NODES, _WEIGHTS, _log_partition
 
 FOUR = LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.6, 0.6]], [1.0, 1.0, -1.0, 1.0])
 OTHER = LabelledVectors([[1.0, 0.0], [0.8, 0.1], [-0.3, 0.9], [0.5, 0.7]], [1.0, 1.0, -1.0, 1.0])

@@ -18,7 +18,7 @@ from dpwitness.core.balls.risk import RiskLaw, curvature_over, slope_over
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
 from dpwitness.mechanisms.papers.logistic import QuadraticPenalty
-from dpwitness.mechanisms.papers.paper_zoo import paper_zoo
+from dpwitness.mechanisms.textbook.zoo import paper_zoo
 
 SMOOTH = ("logistic", "squared", "huber", "smoothed-huber", "log-cosh", "linear")
 
