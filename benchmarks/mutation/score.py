@@ -108,13 +108,13 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
         "the alignment preserves every comparison, in both directions",
     ),
     (
-        "interactive_accuracy_claims.updates_are_few",
+        "interactive_claims.updates_are_few",
         "sigma > 0",
         "",
         "signs cancel: sigma and R enter by their squares",
     ),
     (
-        "interactive_accuracy_claims.answers_are_accurate",
+        "interactive_claims.answers_are_accurate",
         "sigma > 0",
         "",
         "a sign that the other constraints imply",
@@ -183,7 +183,7 @@ REASONS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "ridge_claims.inside_theta_it_survives_opposed_records",
-        "at = ",
+        '"output": ',
         "",
         "the output in the text of the evidence; the check computes with another variable",
     ),

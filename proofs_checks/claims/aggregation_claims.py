@@ -65,15 +65,14 @@ def index_is_that_of_the_citation(effort: Effort, records: float = 1) -> Evidenc
         for i in ("t", "t-1")
     )
     same = abs(printed - cited) <= 1e-12
-    text = (
-        f"the better expert's weight after {n} record{'s' * (n > 1)} is {printed:.6g} by (10) "
-        f"and {cited:.6g} by the cited rule"
-    )
     found = ClaimVerdict.NOT_REFUTED if same else ClaimVerdict.FAILS
     return Evidence(
         found,
-        text,
-        "both rules, run",
+        text=(
+            f"the better expert's weight after {n} record{'s' * (n > 1)} is {printed:.6g} by (10) "
+            f"and {cited:.6g} by the cited rule"
+        ),
+        method="both rules, run",
         numbers={"printed": printed, "cited": cited},
         at={"records": n},
     )
@@ -136,8 +135,12 @@ def mirror_averaging_has_the_oracle_inequality(effort: Effort) -> Evidence:
     concave where the d_m are: phi'' <= 0 iff 2 (a - kappa d)^2 <= kappa tau. z3 proves that: indeed
     a - kappa d = (1 - kappa) a + kappa (a - d) is at most 2 B in size. Conditional on X throughout.
     """
-    text = "the step function is concave wherever experts and truth lie in [-B, B]"
-    return unsatisfiable(effort, step_fails(TEMPERATURE), text=text, where=corners())
+    return unsatisfiable(
+        effort,
+        step_fails(TEMPERATURE),
+        text="the step function is concave wherever experts and truth lie in [-B, B]",
+        where=corners(),
+    )
 
 
 @claim(
@@ -183,17 +186,16 @@ def printed_averaging_has_the_oracle_inequality(effort: Effort, factor: float = 
                 "experts": [float(first), float(second)],
             }
     verdict = ClaimVerdict.FAILS if worst > 1 + 1e-9 else ClaimVerdict.NOT_REFUTED
-    text = (
-        f"largest excess risk found is {worst:.4g} of the bound, at n0 = {at['n0']}, sigma = "
-        f"{at['sigma']:g}; not proved"
-    )
     return Evidence(
         verdict,
-        text,
-        "exact expectations on a grid",
-        Enclosure(worst - 1, math.inf),
-        {"share of the bound": worst},
-        at,
+        text=(
+            f"largest excess risk found is {worst:.4g} of the bound, at n0 = {at['n0']}, sigma = "
+            f"{at['sigma']:g}; not proved"
+        ),
+        method="exact expectations on a grid",
+        enclosure=Enclosure(worst - 1, math.inf),
+        numbers={"share of the bound": worst},
+        at=at,
     )
 
 

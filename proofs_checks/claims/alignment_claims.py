@@ -218,8 +218,11 @@ def noisy_max_alignment(effort: Effort) -> Evidence:
     their index.
     """
     epsilon = z3.Real("epsilon")
-    text = "the winner still wins, at a cost of at most epsilon, against any number of others"
-    return unsatisfiable(effort, *winner_obligations(epsilon / 2, epsilon), text=text)
+    return unsatisfiable(
+        effort,
+        *winner_obligations(epsilon / 2, epsilon),
+        text="the winner still wins, at a cost of at most epsilon, against any number of others",
+    )
 
 
 @claim(

@@ -27,6 +27,7 @@ from dpwitness.proofs_checks.claims.logistic_claims import (
     CURVATURE,
     objective_excess,
     objective_loss,
+    rate_and_curvature,
 )
 from dpwitness.proofs_checks.engine import (
     Ball,
@@ -211,7 +212,7 @@ def full_rate_objective_perturbation_is_private(epsilon: Ball) -> Enclosure:
     The Huber loss approaches both at once: slope L just inside its quadratic part for one record,
     -L outside it for the other.
     """
-    return enclose(objective_share(epsilon, 1 / arb(2)))
+    return rate_and_curvature(epsilon, rate=1 / arb(2), moved=2)
 
 
 @claim(
@@ -249,25 +250,7 @@ def half_rate_objective_perturbation_is_private(epsilon: Ball) -> Enclosure:
     """Half the rate makes the noise's part epsilon / 2; the determinants' part stays log(1 +
     epsilon / 2).
     """
-    return enclose(objective_share(epsilon, 1 / arb(4)))
-
-
-def objective_share(epsilon: Ball, rate: Ball) -> Ball:
-    """Return the relative excess of the privacy loss at L = R = c2 = 1 with noise of rate `rate`
-    epsilon.
-
-    The noise moves by 2, and the ratio of the determinants is 1 + 1 / lambda with lambda = 2 /
-    epsilon.
-    """
-
-    def form(epsilon: Ball) -> Ball:
-        return (epsilon / 2).log1p() / epsilon + 2 * rate - 1
-
-    def plain(epsilon: Ball) -> Ball:
-        lam, moved = 2 / epsilon, 2
-        return excess(rate * epsilon * moved + ((1 + lam) / lam).log(), epsilon)
-
-    return twice(form, plain, epsilon)
+    return rate_and_curvature(epsilon, rate=1 / arb(4), moved=2)
 
 
 @certificate(
@@ -383,8 +366,13 @@ def gaussian_objective_huber(effort: Effort, epsilon: float = 1.0, delta: float 
         "W16: a far response against slope L",
     )
     reached = exact_delta(model, pair, epsilon)
-    numbers = {"delta_reached": reached.lower, "times_the_promise": reached.lower / delta}
-    return certified(effort, model, pair, numbers=numbers, at={"epsilon": epsilon, "delta": delta})
+    return certified(
+        effort,
+        model,
+        pair,
+        numbers={"delta_reached": reached.lower, "times_the_promise": reached.lower / delta},
+        at={"epsilon": epsilon, "delta": delta},
+    )
 
 
 @certificate(
@@ -431,9 +419,15 @@ def attributed_noise_is_private(
         f"delta is at least {(1 + reached.lower) * delta:.4g} at epsilon = {epsilon:g}, "
         f"{1 + reached.lower:.4g} times the promise, "
     )
-    at = {"epsilon": epsilon, "delta": delta, "response": y, "event": [low, high]}
     text = f"{text}on w in [{low:.6g}, {high:.6g}] for y = {y:.6g} against y = -infinity"
-    return Evidence(verdict, text, "normal tails in balls", reached, at=at, grade="proved")
+    return Evidence(
+        verdict,
+        text,
+        "normal tails in balls",
+        enclosure=reached,
+        at={"epsilon": epsilon, "delta": delta, "response": y, "event": [low, high]},
+        grade="proved",
+    )
 
 
 @certificate(
@@ -529,10 +523,13 @@ def utility_ridge_is_enough_for_privacy(
     n = math.ceil(float(((2 * arb(curvature) / arb(epsilon)) ** 2 * (arb(norm) ** 2 + 1)).upper()))
     if proof.verdict is not ClaimVerdict.HOLDS or n <= 1:
         return proof
-    text = (
-        f"it does from n = {n} on (epsilon = {epsilon:g}, |theta*| = {norm:g}, c2 = "
-        f"{curvature:g}, L = R = 1); the theorem names no such n"
-    )
     return Evidence(
-        ClaimVerdict.UNDERSPECIFIED, text, proof.method, numbers={"least_n": n}, grade=proof.grade
+        ClaimVerdict.UNDERSPECIFIED,
+        text=(
+            f"it does from n = {n} on (epsilon = {epsilon:g}, |theta*| = {norm:g}, c2 = "
+            f"{curvature:g}, L = R = 1); the theorem names no such n"
+        ),
+        method=proof.method,
+        numbers={"least_n": n},
+        grade=proof.grade,
     )

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from flint import arb
 from numpy.random import Generator
+from scipy import optimize, stats
 
 from dpwitness.auditors import Scaling
 from dpwitness.core.numerics.noise import SphericalNoise
@@ -105,11 +106,10 @@ def noise_of_a_prediction_by_dimension(effort: Effort) -> Evidence:
         rows = SphericalNoise("gaussian", 1.0, int(p)).sample(size, rng)
         return np.asarray(np.abs(rows.sum(axis=1)) / math.sqrt(p))
 
-    scaling = Scaling(0.0, (8.0, 64.0, 256.0, 1024.0), "p", statistic="mean", spread=0.756)
     return measured(
         effort,
         error,
-        scaling,
+        Scaling(0.0, (8.0, 64.0, 256.0, 1024.0), "p", statistic="mean", spread=0.756),
         runs=effort.of(4000, 1000),
         name="noise of a prediction",
         at={"sd": 1.0, "p": "8 to 1024"},
@@ -125,13 +125,13 @@ class OneFeature:
     """Model with one feature: x = R always, label +1 with probability `share`, logistic loss (L =
     1).
 
-    The excess is a function of u = R theta. `ridge` is lambda / R^2, and `deviation` is the
-    standard deviation of b / R (objective) or of R b (output). Neither depends on R.
+    The excess is a function of u = R theta. `ridge` is lambda / R^2, and `noise` is the law of b /
+    R (objective) or of R b (output), symmetric about 0. Neither depends on R.
     """
 
     records: int
     ridge: float
-    deviation: float
+    noise: Any
     place: Literal["output", "objective"]
     share: float = 0.7
 
@@ -148,28 +148,27 @@ class OneFeature:
         )
 
     def failure(self, bound: float) -> float:
-        """Return P(excess > bound): a sum over the number of positive labels, with two normal tails
-        per term.
+        """Return P(excess > bound): a sum over the number of positive labels, with two tails of the
+        noise per term.
         """
-        from scipy.optimize import brentq
-        from scipy.stats import binom, norm
-
         far = 10 + bound / min(self.share, 1 - self.share)
         ends = [
-            brentq(lambda u: float(self.excess(u)) - bound, self.best, self.best + side * far)
+            optimize.brentq(
+                lambda u: float(self.excess(u)) - bound, self.best, self.best + side * far
+            )
             for side in (-1, 1)
         ]
-        counts = np.arange(self.records + 1.0)
+        # the binomial probability outside is below 1e-15
+        middle, spread = self.records * self.share, math.sqrt(self.records * self.share)
+        near = middle - 12 * spread - 12, middle + 12 * spread + 12
+        counts = np.arange(max(0, math.floor(near[0])), min(self.records, math.ceil(near[1])) + 1.0)
         # the minimizer is above u if and only if -b / R is above the gradient at u
         if self.place == "objective":
             low, high = (self._gradient(np.full(counts.size, u), counts) for u in ends)
-            tails = norm.cdf(low / self.deviation) + norm.sf(high / self.deviation)
         else:
-            middle = self._minimisers(counts)
-            tails = norm.cdf((ends[0] - middle) / self.deviation) + norm.sf(
-                (ends[1] - middle) / self.deviation
-            )
-        return float(binom.pmf(counts, self.records, self.share) @ tails)
+            low, high = (u - self._minimisers(counts) for u in ends)
+        tails = self.noise.cdf(low) + self.noise.sf(high)
+        return float(stats.binom.pmf(counts, self.records, self.share) @ tails)
 
     def _gradient(self, u: FloatArray, counts: FloatArray) -> FloatArray:
         return np.asarray(self.records / (1 + np.exp(-u)) - counts + self.ridge * u)
@@ -193,18 +192,16 @@ def _failed(model: OneFeature, bound: float, allowed: float, at: dict[str, float
     """
     probability = model.failure(bound)
     verdict = ClaimVerdict.FAILS if probability > allowed + 1e-9 else ClaimVerdict.NOT_REFUTED
-    text = (
-        f"the excess is above {bound:.3g} with probability {probability:.6g}, at most "
-        f"{allowed:.4g} is allowed"
-    )
-    reached = excess_of(probability - 1e-9, probability + 1e-9, allowed)
     return Evidence(
         verdict,
-        text,
-        "exact failure probability",
-        reached,
-        {"probability": probability, "bound": bound},
-        at,
+        text=(
+            f"the excess is above {bound:.3g} with probability {probability:.6g}, at most "
+            f"{allowed:.4g} is allowed"
+        ),
+        method="exact failure probability",
+        enclosure=excess_of(probability - 1e-9, probability + 1e-9, allowed),
+        numbers={"probability": probability, "bound": bound},
+        at=at,
     )
 
 
@@ -228,7 +225,7 @@ def _rate(place: Literal["output", "objective"], effort: Effort, name: str) -> E
             records=count,
             regularization=ridge,
         )
-        measure = OneFeature(count, ridge, 1.0, place)
+        measure = OneFeature(count, ridge, None, place)
         outputs = [
             model.sample(
                 LabelledVectors([[1.0], [1.0]], [1.0, -1.0], [heads, count - heads]), 1, rng
@@ -237,11 +234,10 @@ def _rate(place: Literal["output", "objective"], effort: Effort, name: str) -> E
         ]
         return measure.excess(np.array(outputs))
 
-    claimed = Scaling(-0.5, SIZES, statistic="mean", spread=2.0)
     return measured(
         effort,
         error,
-        claimed,
+        Scaling(-0.5, SIZES, statistic="mean", spread=2.0),
         runs=effort.of(400, 200),
         name=name,
         at={
@@ -283,9 +279,13 @@ def output_risk_at_any_epsilon(
     """
     best, s = math.log(0.7 / 0.3), _spread(epsilon, delta)
     ridge = math.sqrt(records) / best
-    model = OneFeature(int(records), ridge, 4 * s / ridge, "output")
-    at = {"epsilon": epsilon, "delta": delta, "records": records, "constant": constant}
-    return _failed(model, constant * best * s / math.sqrt(records), 1 / 3, at)
+    model = OneFeature(int(records), ridge, stats.norm(scale=4 * s / ridge), "output")
+    return _failed(
+        model,
+        constant * best * s / math.sqrt(records),
+        1 / 3,
+        {"epsilon": epsilon, "delta": delta, "records": records, "constant": constant},
+    )
 
 
 @certificate(
@@ -403,17 +403,22 @@ def objective_risk(
     """
     best, s = math.log(0.7 / 0.3), _spread(epsilon, delta)
     model = OneFeature(
-        int(records), math.sqrt(records) / math.hypot(best, radius), 2 * s, "objective"
+        int(records),
+        math.sqrt(records) / math.hypot(best, radius),
+        stats.norm(scale=2 * s),
+        "objective",
     )
-    at = {
-        "radius": radius,
-        "epsilon": epsilon,
-        "delta": delta,
-        "records": records,
-        "constant": constant,
-    }
     return _failed(
-        model, constant * math.log(records) ** 2 * radius * best * s / math.sqrt(records), 0.3, at
+        model,
+        constant * math.log(records) ** 2 * radius * best * s / math.sqrt(records),
+        0.3,
+        {
+            "radius": radius,
+            "epsilon": epsilon,
+            "delta": delta,
+            "records": records,
+            "constant": constant,
+        },
     )
 
 

@@ -148,15 +148,14 @@ def the_draws_are_private(effort: Effort, regularization: float = 4.0) -> Eviden
     """
     mechanism = TestDataIndependentLearner(learner(ONE_ROUND, regularization), 1.0, 1e-6, 0.1)
     large = TestDataIndependentLearner(learner(10**6, 0.1), 1.0, 1e-6, 0.1)
-    numbers = {
-        "epsilon_0": mechanism.answer_epsilon,
-        "one draw at n = 1e6, lambda = .1: delta(1)": one_draw(large.answer_epsilon / 4, 1.0),
-        "rounds there": large.rounds,
-    }
     return certified(
         effort,
         mechanism,
-        numbers=numbers,
+        numbers={
+            "epsilon_0": mechanism.answer_epsilon,
+            "one draw at n = 1e6, lambda = .1: delta(1)": one_draw(large.answer_epsilon / 4, 1.0),
+            "rounds there": large.rounds,
+        },
         at={"epsilon": 1.0, "delta": 1e-06, "records": ONE_ROUND, "regularization": regularization},
     )
 
@@ -331,8 +330,14 @@ def resolution(n: float) -> float:
 )
 def the_error_falls_like_the_threshold(effort: Effort) -> Evidence:
     """The runs of JK-16 against n / log(2B/beta)^2."""
-    claimed = Scaling(-0.5, records(), "n", transform=resolution)
-    return measured(effort, weight_error, claimed, name="|what - w*|", reported="slope", at=PLANE)
+    return measured(
+        effort,
+        weight_error,
+        Scaling(-0.5, records(), "n", transform=resolution),
+        name="|what - w*|",
+        reported="slope",
+        at=PLANE,
+    )
 
 
 @claim(

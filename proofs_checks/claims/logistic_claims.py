@@ -75,6 +75,24 @@ def objective_excess(u: Ball, surplus: Ball, inverse: Ball) -> Ball:
     return -u * slack / (2 * (1 + surplus))
 
 
+def rate_and_curvature(epsilon: Ball, *, rate: Ball, moved: int) -> Enclosure:
+    """Enclose the relative excess of the privacy loss for noise of rate `rate` epsilon that moves
+    by `moved`, in units of the bound on a gradient.
+
+    The ratio of the determinants is 1 + 1 / ridge. The least ridge is 2 / epsilon, in units of the
+    bound on the curvature.
+    """
+
+    def form(epsilon: Ball) -> Ball:
+        return (epsilon / 2).log1p() / epsilon + rate * moved - 1
+
+    def plain(epsilon: Ball) -> Ball:
+        least = 2 / epsilon
+        return excess(rate * epsilon * moved + ((1 + least) / least).log(), epsilon)
+
+    return enclose(twice(form, plain, epsilon))
+
+
 @certificate(
     "CM-01",
     source="Chaudhuri and Monteleoni 2008, Definition 1 as printed",

@@ -18,7 +18,12 @@ from dpwitness.mechanisms import (
     Loss,
 )
 from dpwitness.mechanisms.papers.logistic import QuadraticPenalty
-from dpwitness.proofs_checks.claims.logistic_claims import CURVATURE, LINE_SHIFT, singular_excess
+from dpwitness.proofs_checks.claims.logistic_claims import (
+    CURVATURE,
+    LINE_SHIFT,
+    rate_and_curvature,
+    singular_excess,
+)
 from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
@@ -223,8 +228,11 @@ def objective_perturbation_survives_a_search(
     )
     result = certify(mechanism, found[0][0], seed=effort.seed)
     supremum = mechanism.truth.parameter if mechanism.truth else float("nan")
-    numbers = {"loss found": found[0][1], "supremum over n": supremum}
-    return audited(result, numbers=numbers, at={"epsilon": epsilon, "n_lambda": n_lambda})
+    return audited(
+        result,
+        numbers={"loss found": found[0][1], "supremum over n": supremum},
+        at={"epsilon": epsilon, "n_lambda": n_lambda},
+    )
 
 
 def objective_loss(
@@ -281,15 +289,17 @@ def objective_perturbation_survives_opposed_records(
     )
     verdict = ClaimVerdict.FAILS if loss.lower > epsilon else ClaimVerdict.NOT_REFUTED
     limit = mechanism.truth.parameter if mechanism.truth else float("nan")
-    text = (
-        f"privacy loss {loss.lower:.6g} at w = ({w:.6g}, 0), promised {epsilon:g}; its supremum "
-        f"over n at this n lambda is {limit:.6g}"
-    )
-    at = {"epsilon": epsilon, "n_lambda": n_lambda, "records": records, "output": [w, 0.0]}
-    numbers = {"loss": loss.lower, "supremum": limit}
-    reached = excess_of(loss.lower, loss.upper, epsilon)
     return Evidence(
-        verdict, text, "log-density at one output, in balls", reached, numbers, at, grade="proved"
+        verdict,
+        text=(
+            f"privacy loss {loss.lower:.6g} at w = ({w:.6g}, 0), promised {epsilon:g}; its "
+            f"supremum over n at this n lambda is {limit:.6g}"
+        ),
+        method="log-density at one output, in balls",
+        enclosure=excess_of(loss.lower, loss.upper, epsilon),
+        numbers={"loss": loss.lower, "supremum": limit},
+        at={"epsilon": epsilon, "n_lambda": n_lambda, "records": records, "output": [w, 0.0]},
+        grade="proved",
     )
 
 
@@ -334,23 +344,22 @@ def experiments_keep_their_promise(effort: Effort, epsilon: float = 0.2) -> Evid
     if not broken:
         return Evidence(
             ClaimVerdict.NOT_REFUTED,
-            f"no run is proved to exceed epsilon = {epsilon:g}",
-            "balls",
-            worst,
-            numbers,
+            text=f"no run is proved to exceed epsilon = {epsilon:g}",
+            method="balls",
+            enclosure=worst,
+            numbers=numbers,
         )
     first = max(broken, key=lambda name: numbers[name][0])
-    text = (
-        f"{len(broken)} of {len(RUNS)} runs exceed epsilon = {epsilon:g}; {first}: "
-        f"{numbers[first][0]:.3g} to {numbers[first][1]:.3g}"
-    )
     return Evidence(
         ClaimVerdict.FAILS,
-        text,
-        "log-density at one pair, in balls",
-        worst,
-        numbers,
-        {"epsilon": epsilon},
+        text=(
+            f"{len(broken)} of {len(RUNS)} runs exceed epsilon = {epsilon:g}; {first}: "
+            f"{numbers[first][0]:.3g} to {numbers[first][1]:.3g}"
+        ),
+        method="log-density at one pair, in balls",
+        enclosure=worst,
+        numbers=numbers,
+        at={"epsilon": epsilon},
         grade="proved",
     )
 
@@ -462,11 +471,4 @@ def gradient_and_curvature_bounds_suffice(epsilon: Ball) -> Enclosure:
     rank-one terms: with A the common part, the determinants' ratio is at most 1 + rho / (2 rho /
     epsilon).
     """
-
-    def plain(epsilon: Ball) -> Ball:
-        moved, rate, least = 2, epsilon / 4, 2 / epsilon  # in units of kappa, 1 / kappa and rho
-        return excess(rate * moved + ((1 + least) / least).log(), epsilon)
-
-    return enclose(
-        twice(lambda epsilon: arb(0.5) + (epsilon / 2).log1p() / epsilon - 1, plain, epsilon)
-    )
+    return rate_and_curvature(epsilon, rate=1 / arb(4), moved=2)

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from flint import arb
 from numpy.random import Generator
-from scipy import optimize, stats
+from scipy import stats
 
 from dpwitness.auditors import FailureBound, MeanBound
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -19,6 +19,7 @@ from dpwitness.mechanisms import (
     LogisticOutputPerturbation,
 )
 from dpwitness.mechanisms.papers.logistic import hypercube
+from dpwitness.proofs_checks.claims.glm_utility_claims import OneFeature
 from dpwitness.proofs_checks.claims.logistic_objective_claims import (
     printed_objective_noise_is_private,
 )
@@ -56,9 +57,11 @@ def noise_costs_its_square(effort: Effort) -> Evidence:
     """
     loss, r, g, strong = z3.Reals("loss r g lambda")
     facts = [strong > 0, loss <= g * r - strong * r * r / 2]
-    text = "no larger excess satisfies strong convexity and Cauchy-Schwarz"
     return unsatisfiable(
-        effort, [*facts, loss > g * g / (2 * strong)], text=text, where=[[g > 0, r > 0]]
+        effort,
+        [*facts, loss > g * g / (2 * strong)],
+        text="no larger excess satisfies strong convexity and Cauchy-Schwarz",
+        where=[[g > 0, r > 0]],
     )
 
 
@@ -202,24 +205,10 @@ def least_records(
     number of positive labels. Hence the probability is a sum of Laplace probabilities, exact up to
     rounding. The noise has the rate `rate` epsilon, by default the printed rate.
     """
-    best = math.log(p / (1 - p))
-    ridge, noise = goal / best**2, stats.laplace(scale=1 / (epsilon * rate))
-
-    def over(w: float) -> float:
-        return float(p * np.logaddexp(0, -w) + (1 - p) * np.logaddexp(0, w)) - entropy - goal
-
-    entropy = -p * math.log(p) - (1 - p) * math.log(1 - p)
-    low, high = optimize.brentq(over, best - 100, best), optimize.brentq(over, best, best + 1e4)
+    ridge, noise = goal / math.log(p / (1 - p)) ** 2, stats.laplace(scale=1 / (epsilon * rate))
 
     def fails(n: int) -> bool:
-        # the binomial probability outside is below 1e-15
-        spread = 12 * math.sqrt(n * p * (1 - p)) + 12
-        k = np.arange(max(0, math.floor(n * p - spread)), min(n, math.ceil(n * p + spread)) + 1)
-        upper, lower = (
-            -n * ridge * w + k / (1 + math.exp(w)) - (n - k) / (1 + math.exp(-w))
-            for w in (low, high)
-        )
-        return 1 - float(stats.binom.pmf(k, n, p) @ (noise.cdf(upper) - noise.cdf(lower))) > delta
+        return OneFeature(n, n * ridge, noise, "objective", p).failure(goal) > delta
 
     good = 1
     while fails(good):
@@ -262,15 +251,18 @@ def some_constant_suffices(effort: Effort, delta: float = 0.05) -> Evidence:
     privacy = math.log(
         least_records(0.75, 0.1, 1e-2, delta) / least_records(0.75, 0.1, 1e-1, delta)
     ) / math.log(10)
-    numbers = {"C at least": constant, "slope in 1/eps_g": growth, "slope in 1/epsilon": privacy}
     where = f"n = {n} at P(y = 1) = {p}, eps_g = {goal}, epsilon = {epsilon}, delta = {delta}"
-    text = (
-        f"C >= {constant:.3g} is needed: {where}; slopes in 1/eps_g {growth:.2f}, in 1/epsilon "
-        f"{privacy:.2f}"
-    )
-    at = {"delta": delta, "p": p, "eps_g": goal, "epsilon": epsilon}
     verdict = ClaimVerdict.UNDERSPECIFIED if growth <= 2 and privacy <= 1.05 else ClaimVerdict.FAILS
-    return Evidence(verdict, text, "exact sums over one-dimensional problems", None, numbers, at)
+    return Evidence(
+        verdict,
+        text=(
+            f"C >= {constant:.3g} is needed: {where}; slopes in 1/eps_g {growth:.2f}, in 1/epsilon "
+            f"{privacy:.2f}"
+        ),
+        method="exact sums over one-dimensional problems",
+        numbers={"C at least": constant, "slope in 1/eps_g": growth, "slope in 1/epsilon": privacy},
+        at={"delta": delta, "p": p, "eps_g": goal, "epsilon": epsilon},
+    )
 
 
 @claim(

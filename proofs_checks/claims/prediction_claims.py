@@ -81,7 +81,6 @@ def moved(
         return minimise(Problem.of(dataset, loss, ridge * regularization * n))
 
     domain = LabelledBall(dimension, n, labels)
-    name = f"minimiser, {loss.name} loss"
     return audit_sensitivity(
         minimum,
         bound,
@@ -89,7 +88,7 @@ def moved(
         seed=effort.seed,
         seconds=max(0.1, effort.seconds_left()),
         evaluations=runs,
-        name=name,
+        name=f"minimiser, {loss.name} loss",
     )
 
 

@@ -162,16 +162,15 @@ def _audited_game(
         return exact_delta(played, played.worst_pair(), other).lower > delta
 
     first = least(broken, 0.5, 20.0, relative=0.2 if effort.quick else 0.02)[1]
-    numbers = {
-        "delta_reached": reached,
-        "times_the_promise": reached / delta,
-        "least_epsilon": first,
-    }
     return certified(
         effort,
         it,
         pair,
-        numbers=numbers,
+        numbers={
+            "delta_reached": reached,
+            "times_the_promise": reached / delta,
+            "least_epsilon": first,
+        },
         at={"epsilon": epsilon, "delta": delta, "horizon": horizon},
     )
 
@@ -346,7 +345,12 @@ def regret_of_the_leader(effort: Effort) -> Evidence:
     )
     verdict = ClaimVerdict.HOLDS if holds else ClaimVerdict.INCONCLUSIVE
     proof = Evidence(
-        verdict, text, "interval branch and bound", signs.enclosure, signs=signs, grade="proved"
+        verdict,
+        text,
+        "interval branch and bound",
+        enclosure=signs.enclosure,
+        signs=signs,
+        grade="proved",
     )
     # only the costs that attain the bound use these; the proof holds for every lambda and p
     lam, log_p = case(1e16), math.log(case(2))
@@ -391,12 +395,18 @@ def regret_by_equation_12(
     reached = enclose(ratio - 1)
     verdict = ClaimVerdict.FAILS if reached.lower > 0 else ClaimVerdict.NOT_REFUTED
     numbers = {"log_p": float(log_p), "horizon": float(rounds), "regret": float(ratio) * constant}
-    text = (
-        f"a regret of {numbers['regret']:.5g} R sqrt(T log p log(1/delta)) / epsilon at log p = "
-        f"{float(log_p):.5g}, C = {constant:g}"
+    return Evidence(
+        verdict,
+        text=(
+            f"a regret of {numbers['regret']:.5g} R sqrt(T log p log(1/delta)) / epsilon at log p "
+            f"= {float(log_p):.5g}, C = {constant:g}"
+        ),
+        method="regret in balls",
+        enclosure=reached,
+        numbers=numbers,
+        at={"constant": constant, "epsilon": epsilon, "delta": delta},
+        grade="proved",
     )
-    at = {"constant": constant, "epsilon": epsilon, "delta": delta}
-    return Evidence(verdict, text, "regret in balls", reached, numbers, at, grade="proved")
 
 
 def regret_scaling(exponent: float, power: float, effort: Effort, name: str) -> Evidence:
@@ -414,18 +424,17 @@ def regret_scaling(exponent: float, power: float, effort: Effort, name: str) -> 
         others = 1 / (1 + np.exp(2 * np.arange(rounds) / lam) / (p - 1))
         return 2.0 * np.array([np.count_nonzero(rng.random(rounds) < others) for _ in range(size)])
 
-    scaling = Scaling(
-        exponent,
-        (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0),
-        "p",
-        transform=math.log,
-        statistic="mean",
-        spread=0.25,
-    )
     return measured(
         effort,
         error,
-        scaling,
+        Scaling(
+            exponent,
+            (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0),
+            "p",
+            transform=math.log,
+            statistic="mean",
+            spread=0.25,
+        ),
         runs=effort.of(500, 200),
         name=name,
         at={"epsilon": epsilon, "delta": delta, "T": rounds, "p": "4 to 4096"},

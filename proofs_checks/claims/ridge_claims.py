@@ -20,6 +20,7 @@ from scipy import stats
 from dpwitness.auditors import MeanBound, Scaling, audit_utility, certify
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.mechanisms import LabelledVectors, PrivateRidge
+from dpwitness.proofs_checks.claims.logistic_claims import rate_and_curvature
 from dpwitness.proofs_checks.engine import (
     Ball,
     Box,
@@ -184,11 +185,10 @@ def closed_form_survives_the_tail(
     pair = mechanism.worst_pair()
     result = certify(mechanism, pair, seed=effort.seed)
     conceded = certify(mechanism, pair, f"approx:{epsilon},0.001", seed=effort.seed).epsilon_lower
-    at = {"epsilon": epsilon, "n_lambda": n_lambda, "radius": radius, "label_bound": label_bound}
     return audited(
         result,
         numbers={"epsilon_lower": result.epsilon_lower, "epsilon at delta = 0.001": conceded},
-        at=at,
+        at={"epsilon": epsilon, "n_lambda": n_lambda, "radius": radius, "label_bound": label_bound},
     )
 
 
@@ -257,12 +257,14 @@ def inside_theta_it_survives_opposed_records(
     )
     loss = enclose(first - second)
     verdict = ClaimVerdict.FAILS if loss.lower > epsilon else ClaimVerdict.NOT_REFUTED
-    text = f"privacy loss {loss.lower:.6g} at w = -B inside Theta, promised {epsilon:g}"
-    at = {"epsilon": epsilon, "label_bound": label_bound, "output": -1.0}
-    reached = excess_of(loss.lower, loss.upper, epsilon)
-    numbers = {"loss over epsilon": loss.lower / epsilon}
     return Evidence(
-        verdict, text, "log-density at one output, in balls", reached, numbers, at, grade="proved"
+        verdict,
+        text=f"privacy loss {loss.lower:.6g} at w = -B inside Theta, promised {epsilon:g}",
+        method="log-density at one output, in balls",
+        enclosure=excess_of(loss.lower, loss.upper, epsilon),
+        numbers={"loss over epsilon": loss.lower / epsilon},
+        at={"epsilon": epsilon, "label_bound": label_bound, "output": -1.0},
+        grade="proved",
     )
 
 
@@ -294,24 +296,7 @@ def half_rate_over_theta_is_private(epsilon: Ball) -> Enclosure:
     density with respect to area is the integral over mu of exp(-c |b|) times the determinant of Q +
     mu on the tangent space: for each mu the same two bounds hold.
     """
-    return over_theta(epsilon, rate=1 / arb(4), moved=2)
-
-
-def over_theta(epsilon: Ball, *, rate: Ball, moved: int) -> Enclosure:
-    """Enclose the relative excess for noise of rate `rate` epsilon / zeta that moves by `moved`
-    zeta.
-
-    The Jacobian is taken at the smallest ridge, Lambda / epsilon.
-    """
-
-    def form(epsilon: Ball) -> Ball:
-        return (epsilon / 2).log1p() / epsilon - arb(0.5)
-
-    def plain(epsilon: Ball) -> Ball:
-        least = 2 / epsilon
-        return excess(rate * epsilon * moved + ((1 + least) / least).log(), epsilon)
-
-    return enclose(twice(form, plain, epsilon))
+    return rate_and_curvature(epsilon, rate=1 / arb(4), moved=2)
 
 
 @certificate(
@@ -330,7 +315,7 @@ def printed_rate_is_private_for_added_records(epsilon: Ball) -> Enclosure:
     """One record moves b by at most zeta, loss epsilon / 2: the relation of the theorem that the
     paper builds on.
     """
-    return over_theta(epsilon, rate=1 / arb(2), moved=1)
+    return rate_and_curvature(epsilon, rate=1 / arb(2), moved=1)
 
 
 @claim(
@@ -354,19 +339,16 @@ def gradient_has_a_bound(
     each = -math.expm1(math.log1p(-failure) / int(records))
     reach = sigma * float(stats.norm.isf(each / 2))
     beyond = int(records) * 2 * float(stats.norm.sf(reach / sigma))
-    numbers = {"Y - B": reach, "zeta - 4 B": 2 * reach}
-    text = (
-        f"Y is not stated; to hold {int(records)} Gaussian errors of deviation {sigma:g}, Y >= B "
-        f"+ {reach:.4g} (risk {failure:g})"
-    )
     verdict = ClaimVerdict.UNDERSPECIFIED if beyond > 0 else ClaimVerdict.NOT_REFUTED
     return Evidence(
         verdict,
-        text,
-        "normal quantiles",
-        None,
-        numbers,
-        {"records": int(records), "sigma": sigma, "failure": failure},
+        text=(
+            f"Y is not stated; to hold {int(records)} Gaussian errors of deviation {sigma:g}, Y >= "
+            f"B + {reach:.4g} (risk {failure:g})"
+        ),
+        method="normal quantiles",
+        numbers={"Y - B": reach, "zeta - 4 B": 2 * reach},
+        at={"records": int(records), "sigma": sigma, "failure": failure},
     )
 
 
@@ -453,23 +435,20 @@ def constants_exist(
         if agrees and exact >= 0.999 * bound
         else ClaimVerdict.INCONCLUSIVE
     )
-    numbers = {
-        "C2": constant,
-        "exact price over bound": exact / bound,
-        "measured price over bound": result.estimate / bound,
-    }
     measured = f"measured {result.estimate / bound:.3f} of it"
-    text = (
-        f"C2 >= {exact * epsilon * n:.6g} is needed and {constant:.6g} suffices at p = {d}, B = "
-        f"Y = 1 ({measured}); C1 stays open"
-    )
     return Evidence(
         verdict,
-        text,
-        "closed form and runs",
-        None,
-        numbers,
-        {"p": d, "epsilon": epsilon, "records": n},
+        text=(
+            f"C2 >= {exact * epsilon * n:.6g} is needed and {constant:.6g} suffices at p = {d}, B "
+            f"= Y = 1 ({measured}); C1 stays open"
+        ),
+        method="closed form and runs",
+        numbers={
+            "C2": constant,
+            "exact price over bound": exact / bound,
+            "measured price over bound": result.estimate / bound,
+        },
+        at={"p": d, "epsilon": epsilon, "records": n},
     )
 
 

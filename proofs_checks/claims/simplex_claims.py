@@ -159,16 +159,15 @@ def draws_without_a_unit(
         it = two_actions(epsilon, delta, other, draws)
         return exact_delta(it, it.worst_pair(), epsilon).lower > delta
 
-    numbers = {
-        "delta_reached": reached,
-        "times_the_promise": reached / delta,
-        "least_slope": least(broken, 1.0, 1e4)[1],
-    }
     return certified(
         effort,
         model,
         pair,
-        numbers=numbers,
+        numbers={
+            "delta_reached": reached,
+            "times_the_promise": reached / delta,
+            "least_slope": least(broken, 1.0, 1e4)[1],
+        },
         at={"epsilon": epsilon, "delta": delta, "slope": slope, "draws": draws},
     )
 
@@ -236,15 +235,7 @@ def algorithm_draws(
         32 * -arb(delta).log(),
     )
     first = math.ceil(float(((b + (b * b + 4 * a * c).sqrt()) / (2 * a)).upper() ** 3))
-    numbers = {
-        "draws": float(drawn),
-        "least_n": first,
-        "pure_draws": float(
-            8 * square_root_of_draws(arb(records), *parameters) * -arb(delta).log()
-        ),
-    }
     reached = enclose(1 - drawn)
-    text = f"m = {float(drawn):.4g} at n = {records:g}; it reaches 1 at n = {first:.6g}"
     verdict = (
         ClaimVerdict.VACUOUS
         if drawn < 1
@@ -252,8 +243,21 @@ def algorithm_draws(
         if drawn >= 1
         else ClaimVerdict.INCONCLUSIVE
     )
-    at = {"records": records, "epsilon": epsilon, "delta": delta, "actions": actions}
-    return Evidence(verdict, text, "balls", reached, numbers, at, grade="proved")
+    return Evidence(
+        verdict,
+        text=f"m = {float(drawn):.4g} at n = {records:g}; it reaches 1 at n = {first:.6g}",
+        method="balls",
+        enclosure=reached,
+        numbers={
+            "draws": float(drawn),
+            "least_n": first,
+            "pure_draws": float(
+                8 * square_root_of_draws(arb(records), *parameters) * -arb(delta).log()
+            ),
+        },
+        at={"records": records, "epsilon": epsilon, "delta": delta, "actions": actions},
+        grade="proved",
+    )
 
 
 @certificate(
@@ -306,11 +310,10 @@ def excess_by_records(effort: Effort) -> Evidence:
         ]
         return _risk(POPULATION, np.array(rows)) - _risk(POPULATION, best[None, :])
 
-    claimed = Scaling(-1 / 3, (500.0, 2000.0, 8000.0, 32000.0), statistic="mean", spread=2.0)
     return measured(
         effort,
         error,
-        claimed,
+        Scaling(-1 / 3, (500.0, 2000.0, 8000.0, 32000.0), statistic="mean", spread=2.0),
         runs=effort.of(400, 200),
         name="excess on the simplex",
         at={"epsilon": 10.0, "p": 4, "records": "500 to 32000"},
@@ -340,11 +343,10 @@ def price_of_drawing(effort: Effort, draws: float = 10) -> Evidence:
 
     own = float(_risk(POPULATION, middle[None, :])[0])
     worst = float(_risk(POPULATION, np.eye(4)).max())  # a convex risk has its maximum at a vertex
-    bound = MeanBound(0.25 / (2 * draws), low=-own, high=worst - own + 1e-12)
     return measured(
         effort,
         error,
-        bound,
+        MeanBound(0.25 / (2 * draws), low=-own, high=worst - own + 1e-12),
         runs=effort.of(20000, 5000),
         name="price of drawing",
         at={"draws": draws},

@@ -88,18 +88,15 @@ def the_constant_of_transfer(
     broken = delta_at(low, "lower")
     sure = broken > delta and math.isfinite(high)
     verdict = ClaimVerdict.UNDERSPECIFIED if sure else ClaimVerdict.INCONCLUSIVE
-    text = (
-        f"private from c = {high:.4g} on, not at c = {low:.4g}, where delta({epsilon:g}) is "
-        f"{broken:.4g}"
-    )
-    at = {"epsilon": epsilon, "delta": delta, "rounds": rounds}
     return Evidence(
         verdict,
-        text,
-        "exact composition (privacy-loss distributions)",
-        None,
-        {"c": [low, high]},
-        at,
+        text=(
+            f"private from c = {high:.4g} on, not at c = {low:.4g}, where delta({epsilon:g}) is "
+            f"{broken:.4g}"
+        ),
+        method="exact composition (privacy-loss distributions)",
+        numbers={"c": [low, high]},
+        at={"epsilon": epsilon, "delta": delta, "rounds": rounds},
     )
 
 
@@ -285,19 +282,16 @@ def the_excess_falls_with_the_root_of_records(effort: Effort) -> Evidence:
     if evidence.verdict is not ClaimVerdict.NOT_REFUTED:
         return evidence
     constant = max(point.error / form(point.value) for point in found.points)
-    text = (
-        f"slope {found.estimate:.3g} in n; K is at least {constant:.3g} on these runs; T must be "
-        "of that order, not just at most so large"
-    )
-    numbers = {"slope": found.estimate, "K": constant}
     return Evidence(
         ClaimVerdict.UNDERSPECIFIED,
-        text,
-        evidence.method,
-        None,
-        numbers,
-        evidence.at,
-        found,
+        text=(
+            f"slope {found.estimate:.3g} in n; K is at least {constant:.3g} on these runs; T must "
+            "be of that order, not just at most so large"
+        ),
+        method=evidence.method,
+        numbers={"slope": found.estimate, "K": constant},
+        at=evidence.at,
+        result=found,
         grade=evidence.grade,
     )
 
@@ -501,13 +495,17 @@ def composition_has_slack(
         if upper <= slack
         else ClaimVerdict.INCONCLUSIVE
     )
-    text = (
-        f"delta(epsilon') is {upper / slack:.3g} of delta'; epsilon {needed:.4g} would do for "
-        f"the printed {printed:.4g}"
+    return Evidence(
+        verdict,
+        text=(
+            f"delta(epsilon') is {upper / slack:.3g} of delta'; epsilon {needed:.4g} would do for "
+            f"the printed {printed:.4g}"
+        ),
+        method="exact composition",
+        enclosure=excess_of(lower, upper, slack),
+        numbers={"printed": printed, "needed": needed},
+        at={"rounds": rounds, "loss": loss, "slack": slack},
     )
-    at = {"rounds": rounds, "loss": loss, "slack": slack}
-    numbers = {"printed": printed, "needed": needed}
-    return Evidence(verdict, text, "exact composition", excess_of(lower, upper, slack), numbers, at)
 
 
 @certificate(

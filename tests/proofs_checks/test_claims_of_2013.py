@@ -17,7 +17,6 @@ from dpwitness.proofs_checks.claims import (
     prediction_claims,
     transfer_claims,
 )
-from dpwitness.proofs_checks.claims import interactive_accuracy_claims as accuracy
 from dpwitness.proofs_checks.claims.independent_claims import learner
 from dpwitness.proofs_checks.engine import (
     ClaimVerdict,
@@ -159,16 +158,18 @@ def test_the_printed_constant_is_enough():
 
 def test_mutated_experiments():
     def error(value, size, rng):
-        return accuracy.largest_error(interactive_claims.MANY, int(value))(size, rng)
+        return interactive_claims.largest_error(interactive_claims.MANY, int(value))(size, rng)
 
     milder = audit_utility(
-        error, Scaling(0.75, (8.0, 32.0, 128.0, 512.0), "T", transform=accuracy.spread)
+        error, Scaling(0.75, (8.0, 32.0, 128.0, 512.0), "T", transform=interactive_claims.spread)
     )
     assert audited(milder).verdict is PASSED
     faster = Scaling(-0.6, tuple(interactive_claims.MANY * 4.0**k for k in range(4)), "n")
     assert (
         audited(
-            audit_utility(lambda v, s, r: accuracy.largest_error(int(v), 100)(s, r), faster)
+            audit_utility(
+                lambda v, s, r: interactive_claims.largest_error(int(v), 100)(s, r), faster
+            )
         ).verdict
         is FAILS
     )

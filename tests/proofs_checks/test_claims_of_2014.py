@@ -225,9 +225,9 @@ def test_failure_probability_is_that_of_the_mechanism(place):
     n, epsilon, delta, bound, runs = 60, 2.0, 1e-3, 0.02, 4000
     s = math.sqrt(math.log(1 / delta) + epsilon) / epsilon
     ridge = 5.0
-    exact = OneFeature(n, ridge, 4 * s / ridge if place == "output" else 2 * s, place).failure(
-        bound
-    )
+    exact = OneFeature(
+        n, ridge, norm(scale=4 * s / ridge if place == "output" else 2 * s), place
+    ).failure(bound)
     kind = GLMOutputPerturbation if place == "output" else GLMObjectivePerturbation
     model = kind(
         loss=Loss("logistic"),
