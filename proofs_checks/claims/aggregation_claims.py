@@ -185,9 +185,8 @@ def printed_averaging_has_the_oracle_inequality(effort: Effort, factor: float = 
                 "truth": float(truth),
                 "experts": [float(first), float(second)],
             }
-    verdict = ClaimVerdict.FAILS if worst > 1 + 1e-9 else ClaimVerdict.NOT_REFUTED
     return Evidence(
-        verdict,
+        ClaimVerdict.FAILS if worst > 1 + 1e-9 else ClaimVerdict.NOT_REFUTED,
         text=(
             f"largest excess risk found is {worst:.4g} of the bound, at n0 = {at['n0']}, sigma = "
             f"{at['sigma']:g}; not proved"

@@ -147,14 +147,18 @@ def gamma_output_of_shape_one(effort: Effort, epsilon: float = 1.0) -> Evidence:
     """In p >= 2 the density is proportional to exp(-c |b|) / |b|^(p-1): unbounded at the minimiser,
     which moves (pair W14).
     """
-    model = GLMOutputPerturbation(
-        loss=Loss("linear"),
-        epsilon=epsilon,
-        regularization=1.0,
-        noise="laplace_radius",
-        dimension=2,
+    return certified(
+        effort,
+        GLMOutputPerturbation(
+            loss=Loss("linear"),
+            epsilon=epsilon,
+            regularization=1.0,
+            noise="laplace_radius",
+            dimension=2,
+        ),
+        trials=effort.of(40000, 20000),
+        at={"epsilon": epsilon},
     )
-    return certified(effort, model, trials=effort.of(40000, 20000), at={"epsilon": epsilon})
 
 
 @certificate(
@@ -228,10 +232,9 @@ def full_rate_huber(effort: Effort, epsilon: float = 1.0) -> Evidence:
     """Pair W15 at theta = epsilon: responses theta + 1 - 1e-9 and theta - 2. The exact densities
     give epsilon + log(1 + epsilon / 2).
     """
-    model = GLMObjectivePerturbation(loss=Loss("huber"), epsilon=epsilon, dimension=1)
     return certified(
         effort,
-        model,
+        GLMObjectivePerturbation(loss=Loss("huber"), epsilon=epsilon, dimension=1),
         numbers={"supremum": epsilon + math.log1p(epsilon / 2)},
         at={"epsilon": epsilon},
     )
@@ -414,14 +417,13 @@ def attributed_noise_is_private(
     reached = enclose(
         huber_delta(epsilon, y, low, high, 2 * (2 / arb(delta)).log() + epsilon) / arb(delta) - 1
     )
-    verdict = ClaimVerdict.FAILS if reached.lower > 0 else ClaimVerdict.NOT_REFUTED
     text = (
         f"delta is at least {(1 + reached.lower) * delta:.4g} at epsilon = {epsilon:g}, "
         f"{1 + reached.lower:.4g} times the promise, "
     )
     text = f"{text}on w in [{low:.6g}, {high:.6g}] for y = {y:.6g} against y = -infinity"
     return Evidence(
-        verdict,
+        ClaimVerdict.FAILS if reached.lower > 0 else ClaimVerdict.NOT_REFUTED,
         text,
         "normal tails in balls",
         enclosure=reached,

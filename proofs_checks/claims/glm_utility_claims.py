@@ -81,12 +81,15 @@ def noise_of_a_prediction(effort: Effort) -> Evidence:
     mean = (
         2 * sympy.integrate(z * sympy.exp(-(z**2) / 2), (z, 0, sympy.oo)) / sympy.sqrt(2 * sympy.pi)
     )
-    proof = identities(
-        mean - sympy.sqrt(2 / sympy.pi),
-        sympy.Max(mean, 1) - 1,
-        text="E |<b, x>| = sqrt(2/pi) sd |x|, free of p",
+    return attained(
+        identities(
+            mean - sympy.sqrt(2 / sympy.pi),
+            sympy.Max(mean, 1) - 1,
+            text="E |<b, x>| = sqrt(2/pi) sd |x|, free of p",
+        ),
+        float(mean),
+        "by every x",
     )
-    return attained(proof, float(mean), "by every x")
 
 
 @claim(
@@ -191,9 +194,8 @@ def _failed(model: OneFeature, bound: float, allowed: float, at: dict[str, float
     `allowed`.
     """
     probability = model.failure(bound)
-    verdict = ClaimVerdict.FAILS if probability > allowed + 1e-9 else ClaimVerdict.NOT_REFUTED
     return Evidence(
-        verdict,
+        ClaimVerdict.FAILS if probability > allowed + 1e-9 else ClaimVerdict.NOT_REFUTED,
         text=(
             f"the excess is above {bound:.3g} with probability {probability:.6g}, at most "
             f"{allowed:.4g} is allowed"
@@ -279,9 +281,8 @@ def output_risk_at_any_epsilon(
     """
     best, s = math.log(0.7 / 0.3), _spread(epsilon, delta)
     ridge = math.sqrt(records) / best
-    model = OneFeature(int(records), ridge, stats.norm(scale=4 * s / ridge), "output")
     return _failed(
-        model,
+        OneFeature(int(records), ridge, stats.norm(scale=4 * s / ridge), "output"),
         constant * best * s / math.sqrt(records),
         1 / 3,
         {"epsilon": epsilon, "delta": delta, "records": records, "constant": constant},
@@ -402,14 +403,13 @@ def objective_risk(
     sqrt(|theta*|^2 + 1): exact.
     """
     best, s = math.log(0.7 / 0.3), _spread(epsilon, delta)
-    model = OneFeature(
-        int(records),
-        math.sqrt(records) / math.hypot(best, radius),
-        stats.norm(scale=2 * s),
-        "objective",
-    )
     return _failed(
-        model,
+        OneFeature(
+            int(records),
+            math.sqrt(records) / math.hypot(best, radius),
+            stats.norm(scale=2 * s),
+            "objective",
+        ),
         constant * math.log(records) ** 2 * radius * best * s / math.sqrt(records),
         0.3,
         {

@@ -272,10 +272,9 @@ def only_updates_cost_privacy(effort: Effort, updates: float = 4.0, loss: float 
         float(law.upper.hockey_stick(1.0)) for law in answers.values() if law is not None
     )
     reached = _delta(count, loss, 1.0)
-    verdict = ClaimVerdict.FAILS if reached > once else ClaimVerdict.NOT_REFUTED
     best = adaptive_delta(count, loss, 1.0)
     return Evidence(
-        verdict,
+        ClaimVerdict.FAILS if reached > once else ClaimVerdict.NOT_REFUTED,
         text=(
             f"delta(1) is at least {reached:.4g}, against {once:.4g} of {count} and {twice:.4g} of "
             f"{2 * count} Laplace answers"

@@ -287,10 +287,9 @@ def objective_perturbation_survives_opposed_records(
     loss = enclose(
         objective_loss(pair.d0, pair.d1, w, arb(epsilon) / 2, arb(mechanism.regularization) * n)
     )
-    verdict = ClaimVerdict.FAILS if loss.lower > epsilon else ClaimVerdict.NOT_REFUTED
     limit = mechanism.truth.parameter if mechanism.truth else float("nan")
     return Evidence(
-        verdict,
+        ClaimVerdict.FAILS if loss.lower > epsilon else ClaimVerdict.NOT_REFUTED,
         text=(
             f"privacy loss {loss.lower:.6g} at w = ({w:.6g}, 0), promised {epsilon:g}; its "
             f"supremum over n at this n lambda is {limit:.6g}"

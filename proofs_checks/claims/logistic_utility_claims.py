@@ -252,9 +252,8 @@ def some_constant_suffices(effort: Effort, delta: float = 0.05) -> Evidence:
         least_records(0.75, 0.1, 1e-2, delta) / least_records(0.75, 0.1, 1e-1, delta)
     ) / math.log(10)
     where = f"n = {n} at P(y = 1) = {p}, eps_g = {goal}, epsilon = {epsilon}, delta = {delta}"
-    verdict = ClaimVerdict.UNDERSPECIFIED if growth <= 2 and privacy <= 1.05 else ClaimVerdict.FAILS
     return Evidence(
-        verdict,
+        ClaimVerdict.UNDERSPECIFIED if growth <= 2 and privacy <= 1.05 else ClaimVerdict.FAILS,
         text=(
             f"C >= {constant:.3g} is needed: {where}; slopes in 1/eps_g {growth:.2f}, in 1/epsilon "
             f"{privacy:.2f}"

@@ -253,10 +253,13 @@ def the_minimiser_is_short(effort: Effort) -> Evidence:
     """F(w) <= F(0) and Lipschitz losses give (lambda/2) |w|^2 <= L R |w|; z3 finds no longer w. One
     hinge record reaches half of it.
     """
-    proof = unsatisfiable(
-        effort, norm_obligation(2, strong=False), text="w beats zero only if it is no longer"
+    return attained(
+        unsatisfiable(
+            effort, norm_obligation(2, strong=False), text="w beats zero only if it is no longer"
+        ),
+        longest() / 2,
+        "by one record under the hinge loss",
     )
-    return attained(proof, longest() / 2, "by one record under the hinge loss")
 
 
 @claim(
@@ -270,12 +273,15 @@ def the_minimiser_is_half_as_long(effort: Effort) -> Evidence:
     """F(0) - F(w) >= (lambda/2) |w|^2 by strong convexity: that halves JK-04's bound. One hinge
     record reaches it.
     """
-    proof = unsatisfiable(
-        effort,
-        norm_obligation(1, strong=True),
-        text="w beats zero by its strong convexity only if it is no longer",
+    return attained(
+        unsatisfiable(
+            effort,
+            norm_obligation(1, strong=True),
+            text="w beats zero by its strong convexity only if it is no longer",
+        ),
+        longest(),
+        "by one record under the hinge loss",
     )
-    return attained(proof, longest(), "by one record under the hinge loss")
 
 
 @claim(

@@ -343,15 +343,6 @@ def regret_of_the_leader(effort: Effort) -> Evidence:
         if holds
         else "a round's share is not settled"
     )
-    verdict = ClaimVerdict.HOLDS if holds else ClaimVerdict.INCONCLUSIVE
-    proof = Evidence(
-        verdict,
-        text,
-        "interval branch and bound",
-        enclosure=signs.enclosure,
-        signs=signs,
-        grade="proved",
-    )
     # only the costs that attain the bound use these; the proof holds for every lambda and p
     lam, log_p = case(1e16), math.log(case(2))
     rounds = arb(lam) ** 1.5
@@ -359,7 +350,14 @@ def regret_of_the_leader(effort: Effort) -> Evidence:
         arb(lam) * arb(log_p) + rounds / arb(lam)
     )
     return attained(
-        proof,
+        Evidence(
+            ClaimVerdict.HOLDS if holds else ClaimVerdict.INCONCLUSIVE,
+            text,
+            "interval branch and bound",
+            enclosure=signs.enclosure,
+            signs=signs,
+            grade="proved",
+        ),
         enclose(reached).lower,
         f"by constant costs, lambda = {lam:g} R, T = lambda^1.5, log p = {log_p:.4g}",
     )
@@ -393,10 +391,9 @@ def regret_by_equation_12(
         arb(constant) * (rounds * log_p * digits).sqrt() / arb(epsilon)
     )
     reached = enclose(ratio - 1)
-    verdict = ClaimVerdict.FAILS if reached.lower > 0 else ClaimVerdict.NOT_REFUTED
     numbers = {"log_p": float(log_p), "horizon": float(rounds), "regret": float(ratio) * constant}
     return Evidence(
-        verdict,
+        ClaimVerdict.FAILS if reached.lower > 0 else ClaimVerdict.NOT_REFUTED,
         text=(
             f"a regret of {numbers['regret']:.5g} R sqrt(T log p log(1/delta)) / epsilon at log p "
             f"= {float(log_p):.5g}, C = {constant:g}"

@@ -256,9 +256,8 @@ def inside_theta_it_survives_opposed_records(
         for data in (pair.d0, pair.d1)
     )
     loss = enclose(first - second)
-    verdict = ClaimVerdict.FAILS if loss.lower > epsilon else ClaimVerdict.NOT_REFUTED
     return Evidence(
-        verdict,
+        ClaimVerdict.FAILS if loss.lower > epsilon else ClaimVerdict.NOT_REFUTED,
         text=f"privacy loss {loss.lower:.6g} at w = -B inside Theta, promised {epsilon:g}",
         method="log-density at one output, in balls",
         enclosure=excess_of(loss.lower, loss.upper, epsilon),
@@ -339,9 +338,8 @@ def gradient_has_a_bound(
     each = -math.expm1(math.log1p(-failure) / int(records))
     reach = sigma * float(stats.norm.isf(each / 2))
     beyond = int(records) * 2 * float(stats.norm.sf(reach / sigma))
-    verdict = ClaimVerdict.UNDERSPECIFIED if beyond > 0 else ClaimVerdict.NOT_REFUTED
     return Evidence(
-        verdict,
+        ClaimVerdict.UNDERSPECIFIED if beyond > 0 else ClaimVerdict.NOT_REFUTED,
         text=(
             f"Y is not stated; to hold {int(records)} Gaussian errors of deviation {sigma:g}, Y >= "
             f"B + {reach:.4g} (risk {failure:g})"
@@ -430,14 +428,11 @@ def constants_exist(
         price, claimed, runs=effort.of(100_000, 10_000), confidence=1 - 1e-6, seed=effort.seed
     )
     agrees = result.lower <= exact <= result.upper
-    verdict = (
-        ClaimVerdict.UNDERSPECIFIED
-        if agrees and exact >= 0.999 * bound
-        else ClaimVerdict.INCONCLUSIVE
-    )
     measured = f"measured {result.estimate / bound:.3f} of it"
     return Evidence(
-        verdict,
+        ClaimVerdict.UNDERSPECIFIED
+        if agrees and exact >= 0.999 * bound
+        else ClaimVerdict.INCONCLUSIVE,
         text=(
             f"C2 >= {exact * epsilon * n:.6g} is needed and {constant:.6g} suffices at p = {d}, B "
             f"= Y = 1 ({measured}); C1 stays open"

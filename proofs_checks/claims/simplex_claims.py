@@ -236,15 +236,12 @@ def algorithm_draws(
     )
     first = math.ceil(float(((b + (b * b + 4 * a * c).sqrt()) / (2 * a)).upper() ** 3))
     reached = enclose(1 - drawn)
-    verdict = (
+    return Evidence(
         ClaimVerdict.VACUOUS
         if drawn < 1
         else ClaimVerdict.HOLDS
         if drawn >= 1
-        else ClaimVerdict.INCONCLUSIVE
-    )
-    return Evidence(
-        verdict,
+        else ClaimVerdict.INCONCLUSIVE,
         text=f"m = {float(drawn):.4g} at n = {records:g}; it reaches 1 at n = {first:.6g}",
         method="balls",
         enclosure=reached,

@@ -87,9 +87,8 @@ def the_constant_of_transfer(
     low, high = least(lambda c: delta_at(c, "upper") <= delta, LOW, HIGH, relative=coarse)
     broken = delta_at(low, "lower")
     sure = broken > delta and math.isfinite(high)
-    verdict = ClaimVerdict.UNDERSPECIFIED if sure else ClaimVerdict.INCONCLUSIVE
     return Evidence(
-        verdict,
+        ClaimVerdict.UNDERSPECIFIED if sure else ClaimVerdict.INCONCLUSIVE,
         text=(
             f"private from c = {high:.4g} on, not at c = {low:.4g}, where delta({epsilon:g}) is "
             f"{broken:.4g}"
@@ -115,10 +114,13 @@ def the_constant_one_is_private(
     points at e1 (witness W9).
     """
     it = KernelLearner(Loss("absolute"), 4.0, 1, 10, label_bound=100.0)
-    mechanism = TestDataDependentLearner(
-        it, epsilon, delta, np.ones((math.floor(rounds), 1)), constant=1.0
+    return certified(
+        effort,
+        TestDataDependentLearner(
+            it, epsilon, delta, np.ones((math.floor(rounds), 1)), constant=1.0
+        ),
+        at={"epsilon": epsilon, "delta": delta, "rounds": rounds},
     )
-    return certified(effort, mechanism, at={"epsilon": epsilon, "delta": delta, "rounds": rounds})
 
 
 @certificate(
@@ -187,14 +189,17 @@ def the_fit_is_twice_as_close(effort: Effort) -> Evidence:
     It is reached where the phi(z_t) are orthonormal, C is the whole space, and all |b_t| are equal:
     there u = b.
     """
-    proof = unsatisfiable(
-        effort, fit_obligation(1, 1), text="no larger sum is possible", where=[noisy()]
-    )
     it = KernelLearner(Loss("absolute"), 1.0, 4, 4)
     noise = np.array([[1.0, -1.0, 1.0, -1.0]])  # noisy answers for w* = 0
     fitted = TestDataDependentLearner(it, 1.0, 1e-3, np.eye(4), release="weights").weights(noise)
     ratio = float(np.abs(fitted).sum() / (2 * np.linalg.norm(noise)))
-    return attained(proof, ratio, "by orthonormal test points")
+    return attained(
+        unsatisfiable(
+            effort, fit_obligation(1, 1), text="no larger sum is possible", where=[noisy()]
+        ),
+        ratio,
+        "by orthonormal test points",
+    )
 
 
 def noisy() -> list[Any]:
@@ -456,12 +461,11 @@ def the_mean_loss_is_that_of_randomised_response(effort: Effort) -> Evidence:
     """
     epsilon = sympy.Symbol("epsilon", positive=True)
     mean = (2 / (1 + sympy.exp(-epsilon)) - 1) * epsilon
-    proof = identities(
-        mean - epsilon * sympy.tanh(epsilon / 2).rewrite(sympy.exp),
-        text="the largest mean loss is epsilon tanh(epsilon/2)",
-    )
     return attained(
-        proof,
+        identities(
+            mean - epsilon * sympy.tanh(epsilon / 2).rewrite(sympy.exp),
+            text="the largest mean loss is epsilon tanh(epsilon/2)",
+        ),
         float(responses(1.0).lower.mean()) / math.tanh(0.5),
         "by randomised response at epsilon = 1",
     )
@@ -488,15 +492,12 @@ def composition_has_slack(
     law = compose([(responses(loss), count)])
     lower, upper = (float(side.hockey_stick(printed)) for side in (law.lower, law.upper))
     needed = law.upper.epsilon(slack)
-    verdict = (
+    return Evidence(
         ClaimVerdict.FAILS
         if lower > slack
         else ClaimVerdict.NOT_REFUTED
         if upper <= slack
-        else ClaimVerdict.INCONCLUSIVE
-    )
-    return Evidence(
-        verdict,
+        else ClaimVerdict.INCONCLUSIVE,
         text=(
             f"delta(epsilon') is {upper / slack:.3g} of delta'; epsilon {needed:.4g} would do for "
             f"the printed {printed:.4g}"
