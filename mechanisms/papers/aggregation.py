@@ -14,13 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from dpwitness.core import InvalidArgument, LabelledVectors, Pair, PureDP, Truth
-from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
 from dpwitness.core.values.validation import require
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
-from dpwitness.mechanisms.textbook.categorical import output_rows
+from dpwitness.mechanisms.textbook.categorical import log_softmax, output_rows
 from dpwitness.mechanisms.textbook.zoo import PaperSpecimen
 
 
@@ -132,8 +131,7 @@ class MirrorAveraging:
     def __post_init__(self) -> None:
         require(self).integer("organisations").positive("temperature").one_of(
             "index", ["t", "t-1"]
-        ).one_of("clip", [False, True])
-        require(self).one_of("release", ["aggregate", "full"])
+        ).one_of("clip", [False, True]).one_of("release", ["aggregate", "full"])
         if not isinstance(self.ridge, PrivateRidge):
             raise InvalidArgument(
                 f"MirrorAveraging: ridge must be a PrivateRidge, got {type(self.ridge).__name__}"
@@ -252,15 +250,17 @@ class MirrorAveraging:
         )
 
     def _shares(self, projected: FloatArray) -> FloatArray:
-        """Return the averaging weights for each row of estimates."""
-        return _weights(
-            projected,
-            self.organisations,
-            self.public_x,
-            self.public_y,
-            self.temperature,
-            self.index == "t",
-        )
+        """Return the averaging weights for each row of estimates, (size, M): the averages over t of
+        the softmax weights of the cumulated squared errors.
+        """
+        estimates = projected.reshape(len(projected), self.organisations, -1)
+        errors, total = np.zeros(estimates.shape[:2]), np.zeros(estimates.shape[:2])
+        for x, y in zip(self.public_x, self.public_y, strict=True):
+            before = errors
+            errors = errors + (y - estimates @ x) ** 2
+            seen = errors if self.index == "t" else before
+            total += np.exp(log_softmax(-seen / self.temperature))
+        return total / len(self.public_y)
 
     def _validated_groups(self, dataset: Organisations) -> tuple[LabelledVectors, ...]:
         """Return the groups of the dataset after validation."""
@@ -274,50 +274,6 @@ class MirrorAveraging:
                 f"{len(dataset.groups)}"
             )
         return dataset.groups
-
-
-@jit
-def _weights(
-    rows: FloatArray,
-    organisations: int,
-    x: FloatArray,
-    y: FloatArray,
-    temperature: float,
-    inclusive: bool,
-) -> FloatArray:
-    """Return, for each row, the averages over t of the softmax weights of the cumulated squared
-    errors: (size, M).
-    """
-    size, (rounds, p) = rows.shape[0], x.shape
-    out = np.zeros((size, organisations))
-    errors, share = np.empty(organisations), np.empty(organisations)
-    for i in range(size):
-        errors[:] = 0.0
-        for t in range(rounds):
-            if not inclusive:
-                _add_softmax(errors, temperature, share, out[i])
-            for m in range(organisations):
-                residual = y[t]
-                for j in range(p):
-                    residual -= rows[i, m * p + j] * x[t, j]
-                errors[m] += residual * residual
-            if inclusive:
-                _add_softmax(errors, temperature, share, out[i])
-        for m in range(organisations):
-            out[i, m] /= rounds
-    return out
-
-
-@jit
-def _add_softmax(
-    errors: FloatArray, temperature: float, share: FloatArray, total: FloatArray
-) -> None:
-    smallest, mass = errors.min(), 0.0
-    for m in range(errors.size):
-        share[m] = np.exp((smallest - errors[m]) / temperature)
-        mass += share[m]
-    for m in range(errors.size):
-        total[m] += share[m] / mass
 
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:

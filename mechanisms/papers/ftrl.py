@@ -84,8 +84,7 @@ class PrivateFTRL:
     def __post_init__(self) -> None:
         require(self).positive("epsilon", "bound").probability("delta").integer(
             "actions", least=2
-        ).integer("horizon")
-        require(self).one_of("lambda_rule", ["printed", "with_log_p"])
+        ).integer("horizon").one_of("lambda_rule", ["printed", "with_log_p"])
         if self.adversary is not None and not hasattr(self.adversary, "py_func"):
             raise InvalidArgument(
                 "PrivateFTRL: adversary must be compiled with numba.njit, got "

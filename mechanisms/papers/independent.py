@@ -85,10 +85,9 @@ class TestDataIndependentLearner(LearnerMechanism):
     def __post_init__(self) -> None:
         LearnerMechanism.__post_init__(self)
         owner = type(self).__name__
-        require(self).probability("beta").one_of("units", ["printed", "repaired"])
-        require(self).one_of("sampler", ["exact", "mixture", "net"]).one_of(
-            "release", ["full", "outputs", "weights"]
-        )
+        require(self).probability("beta").one_of("units", ["printed", "repaired"]).one_of(
+            "sampler", ["exact", "mixture", "net"]
+        ).one_of("release", ["full", "outputs", "weights"])
         if self.sampler != "net" and self.learner.kernel.name != "linear":
             raise InvalidArgument(
                 f"{owner}: sampler must be 'net' for the {self.learner.kernel.name} kernel, "

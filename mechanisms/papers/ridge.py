@@ -94,8 +94,7 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
     def __post_init__(self) -> None:
         require(self).positive("epsilon", "radius", "label_bound").nonnegative(
             "regularization", "grid"
-        ).integer("dimension", "records")
-        require(self).one_of("form", ["printed", "repaired"])
+        ).integer("dimension", "records").one_of("form", ["printed", "repaired"])
 
     @property
     def gradient_bound(self) -> float:

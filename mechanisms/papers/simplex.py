@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from flint import arb
+from scipy.special import gammaln
 
 from dpwitness.core import (
     ApproxDP,
@@ -29,7 +30,6 @@ from dpwitness.core import (
 )
 from dpwitness.core.balls.ball import Ball, Box, softmax
 from dpwitness.core.balls.risk import slope_over
-from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
@@ -257,8 +257,12 @@ class SimplexSampling:
         """Return the exact multinomial log-mass; minus infinity if m times a row is not a vector of
         counts.
         """
-        rows = output_rows(outputs, self.dimension, "SimplexSampling")
-        return _multinomial(rows, self.minimiser(dataset).log_theta, self.count)
+        scaled = output_rows(outputs, self.dimension, "SimplexSampling") * self.count
+        counts, log_theta = np.rint(scaled), self.minimiser(dataset).log_theta
+        terms = np.where(counts > 0, counts * log_theta - gammaln(counts + 1.0), 0.0)
+        whole = np.all((np.abs(scaled - counts) <= 1e-6) & (counts >= 0), axis=1)
+        valid = whole & (counts.sum(axis=1) == self.count)
+        return np.where(valid, gammaln(self.count + 1.0) + terms.sum(axis=1), -np.inf)
 
     @available_if(
         lambda self: math.comb(self.count + self.dimension - 1, self.dimension - 1) <= _MAX_ROWS
@@ -423,28 +427,6 @@ def _newton_step(
     # Compute step/theta from the equation itself, so that the logarithm of a weight that
     # underflowed to zero still changes.
     return np.asarray((-centered_gradient - shift - x.T @ (curvature * (x @ step))) / lam)
-
-
-@jit
-def _multinomial(rows: FloatArray, log_theta: FloatArray, draws: int) -> FloatArray:
-    """Return the multinomial log-mass of each row of frequencies."""
-    out = np.empty(len(rows))
-    for i in range(len(rows)):
-        total, left = math.lgamma(draws + 1.0), draws
-        for j in range(log_theta.size):
-            scaled = rows[i, j] * draws
-            if (
-                not (scaled > -0.5 and scaled < draws + 0.5)
-                or abs(scaled - np.round(scaled)) > 1e-6
-            ):
-                left = -1
-                break
-            count = int(np.round(scaled))
-            left -= count
-            if count > 0:
-                total += count * log_theta[j] - math.lgamma(count + 1.0)
-        out[i] = total if left == 0 else -np.inf
-    return out
 
 
 def specimens() -> Iterator[tuple[str, PaperSpecimen]]:

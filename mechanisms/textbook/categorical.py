@@ -159,22 +159,14 @@ def frequency_draws(probabilities: FloatArray, draws: int) -> Draws:
     )
 
 
-@jit
 def sum_of_entries(table: FloatArray, outputs: FloatArray) -> FloatArray:
     """Return the sum over t of table[t, outputs[i, t]] for each row i; minus infinity where an
     entry is not a column of the table.
     """
-    size, rounds = outputs.shape
-    total = np.zeros(size)
-    for i in range(size):
-        for t in range(rounds):
-            value = outputs[i, t]
-            if value >= 0 and value < table.shape[1] and value == np.floor(value):
-                total[i] += table[t, int(value)]
-            else:
-                total[i] = -np.inf
-                break
-    return total
+    valid = (outputs >= 0) & (outputs < table.shape[1]) & (outputs == np.floor(outputs))
+    indices = np.where(valid, outputs, 0).astype(np.int64)
+    entries = table[np.arange(len(table)), indices]
+    return np.asarray(np.where(valid, entries, -np.inf).sum(axis=1))
 
 
 def output_rows(outputs: Any, width: int, owner: str) -> FloatArray:

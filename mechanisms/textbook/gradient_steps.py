@@ -142,8 +142,7 @@ class GradientSteps:
     def __post_init__(self) -> None:
         require(self).positive(
             "noise_multiplier", "sampling_probability", "clipping_norm"
-        ).probability("delta")
-        require(self).integer("steps", "dimension", "records")
+        ).probability("delta").integer("steps", "dimension", "records")
         if self.sampling_probability > 1:
             raise InvalidArgument(
                 "GradientSteps: sampling_probability must lie in (0, 1], got "

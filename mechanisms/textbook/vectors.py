@@ -213,8 +213,7 @@ class NoisyHistogram(_NoisyVector):
     def __post_init__(self) -> None:
         require(self).positive("epsilon").integer("bins", least=2).one_of(
             "relation", ["replace-one", "add-remove"]
-        )
-        require(self).one_of("noise", ["calibrated", "one count", "inverted"])
+        ).one_of("noise", ["calibrated", "one count", "inverted"])
 
     @property
     def truth(self) -> Truth:

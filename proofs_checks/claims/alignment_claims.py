@@ -31,11 +31,6 @@ SVT = "Lyu, Su and Li 2017"
 NOISY_MAX = "Dwork and Roth 2014, section 3.3"
 
 
-def _size(x: Any) -> Any:
-    """Return |x| as a z3 term."""
-    return z3.If(x >= 0, x, -x)
-
-
 def call_obligation(lift: int) -> list[Any]:
     """Return z3 constraints for a threshold call (below or above) whose outcome changes under the
     alignment.
@@ -45,7 +40,7 @@ def call_obligation(lift: int) -> list[Any]:
     q, q_neighbour, noise, threshold = z3.Reals("q q_neighbour noise noisy_threshold")
     called = q + noise >= threshold
     moved = noise + z3.If(called, lift + q - q_neighbour, 0)
-    return [_size(q - q_neighbour) <= 1, called != (q_neighbour + moved >= threshold + lift)]
+    return [z3.Abs(q - q_neighbour) <= 1, called != (q_neighbour + moved >= threshold + lift)]
 
 
 def threshold_obligations(
@@ -64,12 +59,12 @@ def threshold_obligations(
     """
     q, q_neighbour = z3.Reals("q q_neighbour")
     lift = int(threshold_noise)
-    near = _size(q - q_neighbour) <= 1
+    near = z3.Abs(q - q_neighbour) <= 1
     calls, paid, before = z3.Reals("calls paid paid_before")
     dearest = (1 + lift) * query_rate
     first = lift * threshold_rate > threshold_rate
     step = [
-        paid == before + _size(lift + q - q_neighbour) * query_rate,
+        paid == before + z3.Abs(lift + q - q_neighbour) * query_rate,
         before <= threshold_rate + calls * dearest,
     ]
     bounded = [epsilon > 0, threshold_rate >= 0, query_rate > 0, calls >= 0]
@@ -202,7 +197,10 @@ def winner_obligations(rate: Any, epsilon: Any, direction: str = "either") -> li
     wins = z3.ForAll([j], first(0) + noise(0) >= first(j) + noise(j))
     move = first(0) - second(0) + (0 if direction == "falling" else 1)
     loses = second(0) + noise(0) + move < second(rival) + noise(rival)
-    return [[near, wins, rival != 0, loses], [epsilon > 0, change(0), _size(move) * rate > epsilon]]
+    return [
+        [near, wins, rival != 0, loses],
+        [epsilon > 0, change(0), z3.Abs(move) * rate > epsilon],
+    ]
 
 
 @claim(

@@ -94,7 +94,10 @@ class Box(Mapping[str, tuple[float, float]]):
         """Return both halves of the box, cut across the relatively longest side; None if every side
         is too thin.
         """
-        width, name = max((_relative_width(*bounds), name) for name, bounds in self._ranges.items())
+        width, name = max(
+            (math.log(high / low) if low > 0 else high - low, name)
+            for name, (low, high) in self._ranges.items()
+        )
         if width < LEAST_WIDTH:
             return None
         low, high = self._ranges[name]
@@ -399,10 +402,6 @@ def _checked_range(name: str, value: float | tuple[float, float]) -> tuple[float
     return low, high
 
 
-def _relative_width(low: float, high: float) -> float:
-    return math.log(high / low) if low > 0 else high - low
-
-
 def _midpoint(low: float, high: float) -> float:
     return low + (high - low) / 2
 
@@ -466,8 +465,7 @@ def gap(low: Ball, high: Ball) -> Ball:
     are far apart.
     """
     with ctx.workprec(PRECISION):
-        root = arb(2).sqrt()
-        return ((low / root).erfc() - (high / root).erfc()) / 2
+        return tail(low) - tail(high)
 
 
 def _mills_at(x: Ball) -> Ball:

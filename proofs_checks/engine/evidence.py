@@ -45,8 +45,18 @@ def audited(
         Verdict.SUPPORTED: ClaimVerdict.NOT_REFUTED,
     }
     outcome = verdict.get(result.verdict, ClaimVerdict.INCONCLUSIVE)
+    enclosure = None
+    if isinstance(result, CertifyResult):
+        method, promise = f"exact privacy loss ({result.route})", result.claim.parameter
+        enclosure = excess_of(result.parameter_lower, result.parameter_upper, promise)
+    elif isinstance(result, SensitivityResult):
+        method, enclosure = "sensitivity audit", Enclosure(result.ratio_lower - 1, math.inf)
+    elif isinstance(result, AuditResult):
+        method = "black-box audit"
+        enclosure = excess_of(result.parameter_lower, math.inf, result.claim.parameter)
+    else:
+        method = cast(UtilityResult, result).claim.method
     text = result.headline().partition(": ")[2]
-    method, enclosure = _method_and_enclosure(result)
     return Evidence(
         outcome, text, method, enclosure, numbers or {}, at or {}, result, grade=result.evidence
     )
@@ -136,20 +146,6 @@ def attained(
         numbers=numbers,
         result=result,
     )
-
-
-def _method_and_enclosure(result: Result) -> tuple[str, Enclosure | None]:
-    if isinstance(result, CertifyResult):
-        return f"exact privacy loss ({result.route})", excess_of(
-            result.parameter_lower, result.parameter_upper, result.claim.parameter
-        )
-    if isinstance(result, SensitivityResult):
-        return "sensitivity audit", Enclosure(result.ratio_lower - 1, math.inf)
-    if isinstance(result, AuditResult):
-        return "black-box audit", excess_of(
-            result.parameter_lower, math.inf, result.claim.parameter
-        )
-    return cast(UtilityResult, result).claim.method, None
 
 
 def identities(*differences: Any, text: str) -> Evidence:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from dpwitness.auditors.density.result import EVIDENCE
 from dpwitness.auditors.witnesses.kinds import Kind
 from dpwitness.auditors.witnesses.result import Result
-from dpwitness.auditors.witnesses.verdicts import Verdict, environment, strict
+from dpwitness.auditors.witnesses.verdicts import environment, strict
 from dpwitness.auditors.witnesses.witness_reader import EXTENDED, either, seal
 from dpwitness.core import InvalidArgument
 from dpwitness.core.values.json_reader import Json, anything, items, listing, nullable, number, text
@@ -116,14 +116,6 @@ class ClaimVerdict(enum.Enum):
             "a verdict has no truth value: compare it, as in `claim_verdict is "
             f"ClaimVerdict.{self.name}`"
         )
-
-
-_AUDIT_VERDICTS = {
-    ClaimVerdict.HOLDS: Verdict.CERTIFIED,
-    ClaimVerdict.HOLDS_TIGHT: Verdict.CERTIFIED,
-    ClaimVerdict.FAILS: Verdict.VIOLATED,
-    ClaimVerdict.INCONCLUSIVE: Verdict.INCONCLUSIVE,
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,13 +299,6 @@ KIND = Kind(
         },
     ),
 )
-
-
-def audit_verdict_of(verdict: ClaimVerdict) -> Verdict:
-    """Return the verdict of an audit that corresponds to a claim's verdict; NOT_REFUTED if no other
-    corresponds.
-    """
-    return _AUDIT_VERDICTS.get(verdict, Verdict.NOT_REFUTED)
 
 
 def scope_of(domain: Box, asked: Box, boxed: bool, signs: SignMap | None, own: str) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.stats import nbinom
+from scipy.stats import laplace, nbinom
 
 from dpwitness.auditors.density.composition import compose
 from dpwitness.auditors.statistics.loss_law import EnclosedLaw as Laws
@@ -37,7 +37,7 @@ def held_law(updates: int, loss: float, level: float = 0.0, cells: int = 400) ->
     |z - e| - |z| at z > t. The number of bottoms before the last top is negative binomial. The z of
     tops are merged into cells, which is post-processing.
     """
-    below, other_mass = (float(_laplace_cdf(np.array(x))) for x in (level, level - loss))
+    below, other_mass = (float(laplace.cdf(x)) for x in (level, level - loss))
     bottoms = np.arange(int(nbinom.isf(NEVER, updates, 1 - below)) + 1)
     counted = _law_of(
         nbinom.pmf(bottoms, updates, 1 - below), nbinom.pmf(bottoms, updates, 1 - other_mass)
@@ -48,7 +48,7 @@ def held_law(updates: int, loss: float, level: float = 0.0, cells: int = 400) ->
         else np.array([level, np.inf])
     )
     tops = [
-        np.diff(_laplace_cdf(z - shift)) / (1 - mass)
+        np.diff(laplace.cdf(z - shift)) / (1 - mass)
         for shift, mass in ((0.0, below), (loss, other_mass))
     ]
     return compose([(counted, 1), (_law_of(*tops), updates)])
@@ -59,10 +59,6 @@ def _law_of(p: FloatArray, q: FloatArray) -> Laws:
     order = np.argsort(loss)
     law = LossLaw(loss[order], p[order], q[order])
     return Laws(law, law, "threshold answers", "enclosure")
-
-
-def _laplace_cdf(z: FloatArray) -> FloatArray:
-    return np.where(z < 0, 0.5 * np.exp(np.minimum(z, 0)), 1 - 0.5 * np.exp(-np.maximum(z, 0)))
 
 
 def adaptive_delta(updates: int, loss: float, epsilon: float) -> float:
@@ -124,11 +120,11 @@ def _round_losses(t: float, shift: float, step: float) -> tuple[FloatArray, int,
     """
     z = np.linspace(0.0, shift, STEPS + 1) if shift > 0 else np.linspace(shift, 0.0, STEPS + 1)
     knots = np.unique(np.concatenate([[t], z[z > t], [np.inf]]))
-    p, q = np.diff(_laplace_cdf(knots)), np.diff(_laplace_cdf(knots - shift))
+    p, q = np.diff(laplace.cdf(knots)), np.diff(laplace.cdf(knots - shift))
     masses = np.zeros(2 * STEPS + 1)
     positive = p > 0
     _add_to_grid(masses, p[positive], q[positive], step)
-    bottom, other_mass = float(_laplace_cdf(np.array(t))), float(_laplace_cdf(np.array(t - shift)))
+    bottom, other_mass = float(laplace.cdf(t)), float(laplace.cdf(t - shift))
     grid_masses = np.zeros(2 * STEPS + 1)
     _add_to_grid(grid_masses, np.array([bottom]), np.array([other_mass]), step)
     low = int(np.flatnonzero(grid_masses)[0])

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from flint import ctx
 
+from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.core import InvalidArgument
 from dpwitness.core.values.validation import require_integer, require_one_of, require_positive
 from dpwitness.proofs_checks.engine.enclosures import (
@@ -32,7 +33,6 @@ from dpwitness.proofs_checks.engine.finding import (
     ClaimVerdict,
     Declaration,
     Evidence,
-    audit_verdict_of,
     scope_of,
     shares,
 )
@@ -51,6 +51,13 @@ STATED_TOLERANCE = 1e-6
 # undecided share of the box at which the search stops after it finds a counterexample
 UNDECIDED_SHARE = 0.02
 _LEDGER: dict[str, Declaration] = {}
+# verdicts of an audit; NOT_REFUTED for the other verdicts of a claim
+_AUDIT_VERDICTS = {
+    ClaimVerdict.HOLDS: Verdict.CERTIFIED,
+    ClaimVerdict.HOLDS_TIGHT: Verdict.CERTIFIED,
+    ClaimVerdict.FAILS: Verdict.VIOLATED,
+    ClaimVerdict.INCONCLUSIVE: Verdict.INCONCLUSIVE,
+}
 
 
 class OutOfTime(Exception):
@@ -286,13 +293,10 @@ def settle(
         with ctx.workprec(_BITS):
             if declared.boxed:
                 whole = dict(box) == dict(declared.domain)
-                evidence = _check_box(
-                    declared.function,
-                    box,
-                    seconds,
-                    cells,
-                    "domain" if whole else "ranges asked for",
+                signs = branch_and_bound(
+                    declared.function, box, seconds=seconds, cells=cells, enough=UNDECIDED_SHARE
                 )
+                evidence = _evidence_of(signs, "domain" if whole else "ranges asked for")
             else:
                 evidence = declared.function(
                     effort, **{name: low for name, (low, _) in box.items()}
@@ -324,7 +328,7 @@ def settle(
     elapsed = time.monotonic() - effort.start
     return ClaimFinding(
         name=declared.id,
-        verdict=audit_verdict_of(evidence.verdict),
+        verdict=_AUDIT_VERDICTS.get(evidence.verdict, Verdict.NOT_REFUTED),
         seconds=elapsed,
         declaration=declared,
         claim_verdict=evidence.verdict,
@@ -349,54 +353,31 @@ def _check_stated_reach(evidence: Evidence, reach: float | None) -> Evidence:
     return replace(evidence, verdict=ClaimVerdict.INCONCLUSIVE, text=text)
 
 
-def _check_box(excess: Excess, box: Box, seconds: float, cells: int, name: str) -> Evidence:
-    signs = branch_and_bound(excess, box, seconds=seconds, cells=cells, enough=UNDECIDED_SHARE)
-    verdict, text = _verdict_and_text(signs, name)
-    at = {
-        name: low + (high - low) / 2 for name, (low, high) in (signs.counterexample or {}).items()
-    }
-    return Evidence(
-        verdict,
-        text,
-        "interval branch and bound",
-        signs.enclosure,
-        at=at,
-        signs=signs,
-        grade="proved",
-    )
-
-
-def _verdict_and_text(signs: SignMap, name: str) -> tuple[ClaimVerdict, str]:
-    """Return the verdict of a branch and bound and a sentence; `name` is the sentence's word for
-    the box.
-    """
+def _evidence_of(signs: SignMap, name: str) -> Evidence:
+    """Return the evidence of a branch and bound; `name` is its sentence's word for the box."""
+    at = {key: low + (high - low) / 2 for key, (low, high) in (signs.counterexample or {}).items()}
     value, ends = signs.counterexample_value, signs.enclosure
-    if signs.counterexample is not None and value is not None:
-        where = ", ".join(
-            f"{name} = {low + (high - low) / 2:.4g}"
-            for name, (low, high) in signs.counterexample.items()
+    if value is not None:
+        where = ", ".join(f"{key} = {middle:.4g}" for key, middle in at.items())
+        verdict = ClaimVerdict.FAILS
+        text = f"{1 + value.lower:.4g} times the promise at {where}; of the {name}: {shares(signs)}"
+    elif signs.undecided > 0:
+        verdict = ClaimVerdict.INCONCLUSIVE
+        text = (
+            f"{'cells spent' if signs.finished else 'time limit'}; of the {name}: {shares(signs)}; "
+            f"largest excess in [{ends.lower:.4g}, {ends.upper:.4g}]"
         )
-        return (
-            ClaimVerdict.FAILS,
-            f"{1 + value.lower:.4g} times the promise at {where}; of the {name}: {shares(signs)}",
+    elif ends.lower >= -TIGHT:
+        verdict = ClaimVerdict.HOLDS_TIGHT
+        text = f"proved on the whole {name}, and {1 + ends.lower:.6g} of the promise is reached"
+    else:
+        verdict = ClaimVerdict.HOLDS
+        text = (
+            f"proved on the whole {name} in {signs.cells} cells; at most {1 + ends.upper:.4g} of "
+            "the promise is reached"
         )
-    if signs.undecided > 0:
-        why = "cells spent" if signs.finished else "time limit"
-        undecided = (
-            f"of the {name}: {shares(signs)}; largest excess in [{ends.lower:.4g}, "
-            f"{ends.upper:.4g}]"
-        )
-        return ClaimVerdict.INCONCLUSIVE, f"{why}; {undecided}"
-    if ends.lower >= -TIGHT:
-        return (
-            ClaimVerdict.HOLDS_TIGHT,
-            f"proved on the whole {name}, and {1 + ends.lower:.6g} of the promise is reached",
-        )
-    return (
-        ClaimVerdict.HOLDS,
-        f"proved on the whole {name} in {signs.cells} cells; at most {1 + ends.upper:.4g} of "
-        "the promise is reached",
-    )
+    method = "interval branch and bound"
+    return Evidence(verdict, text, method, ends, at=at, signs=signs, grade="proved")
 
 
 def _default_point(declared: Declaration) -> dict[str, float]:
