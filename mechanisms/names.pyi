@@ -34,6 +34,5 @@ from .textbook.vectors import LaplaceVector as LaplaceVector
 from .textbook.vectors import NoisyHistogram as NoisyHistogram
 from .textbook.vectors import PrefixSums as PrefixSums
 from .textbook.zoo import PaperSpecimen as PaperSpecimen
-from .textbook.zoo import Specimen as Specimen
 from .textbook.zoo import paper_zoo as paper_zoo
 from .textbook.zoo import zoo as zoo

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from dpwitness.core.claims import ApproxDP
 from dpwitness.core.values.validation import InvalidArgument
-from dpwitness.mechanisms.textbook.zoo import Specimen, zoo
+from dpwitness.mechanisms.textbook.zoo import zoo
 
 # The mechanisms of the experiments of StatDP and DP-Sniper that are in the zoo, and the Gaussian
 # mechanism of Delta-Siege.
@@ -38,7 +39,7 @@ class Case:
     name: str
 
     @cached_property
-    def mechanism(self) -> Specimen:
+    def mechanism(self) -> Any:
         return zoo()[self.name]
 
     @property

@@ -45,6 +45,7 @@ from dpwitness.core.numerics.solvers import (
 )
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import require, require_type, short_repr
+from dpwitness.mechanisms.textbook.categorical import output_rows
 
 LOGISTIC = Loss("logistic")
 Record = tuple[FloatArray, float]
@@ -327,15 +328,11 @@ class ObjectivePerturbation(ObjectivePerturbationEnclosures):
 
 
 def rounded(rows: FloatArray, grid: float) -> FloatArray:
-    """Round `rows` in place to multiples of `grid` if `grid` is positive, and return `rows`.
+    """Return `rows`, rounded to multiples of `grid` if `grid` is positive.
 
     Rounding is post-processing, after which the low bits reveal no more than the rounded values.
     """
-    if grid > 0:
-        np.divide(rows, grid, out=rows)
-        np.rint(rows, out=rows)
-        np.multiply(rows, grid, out=rows)
-    return rows
+    return np.rint(rows / grid) * grid if grid > 0 else rows
 
 
 def unrounded(outputs: FloatArray, dimension: int, grid: float) -> FloatArray:
@@ -348,12 +345,7 @@ def unrounded(outputs: FloatArray, dimension: int, grid: float) -> FloatArray:
         raise InvalidArgument(
             f"log_density: grid must be 0, since rounded outputs have no density, got {grid!r}"
         )
-    rows = np.asarray(outputs, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] != dimension:
-        raise InvalidArgument(
-            f"log_density: outputs must have shape (size, {dimension}), got {rows.shape}"
-        )
-    return rows
+    return output_rows(outputs, dimension, "log_density")
 
 
 def largest_loss(

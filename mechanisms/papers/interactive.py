@@ -301,7 +301,7 @@ class PredictionSession:
         if self._left == 0:
             return None
         it, point = self.mechanism, np.asarray(query, dtype=float).tobytes()
-        noisy = _private_prediction(it, self._data, point)
+        noisy = _prediction(it, self._data, point)
         noisy += self._scale * float(self._rng.laplace())
         public = sum(weight * _kernel_at(it, point, other) for other, weight in self._state)
         if abs(noisy - public) <= self._threshold:
@@ -330,9 +330,7 @@ def _fitted(
 
 
 @functools.lru_cache(maxsize=_CACHE_SIZE)
-def _private_prediction(
-    mechanism: PrivateInteractivePrediction, data: _Data, point: bytes
-) -> float:
+def _prediction(mechanism: PrivateInteractivePrediction, data: _Data, point: bytes) -> float:
     return float(_fitted(mechanism, data)[0](_checked_point(mechanism, point))[0])
 
 
@@ -406,17 +404,6 @@ def interval_log_probability(low: float, high: float) -> float:
 
 
 @jit
-def _prediction(row: FloatArray, places: Any, alphas: FloatArray, count: int) -> float:
-    """Return the public prediction at one test point, given its row of the Gram matrix and the
-    updates so far.
-    """
-    total = 0.0
-    for k in range(count):
-        total += alphas[k] * row[places[k]]
-    return total
-
-
-@jit
 def _noisy_answer(
     truth: float, predicted: float, scale: float, sigma: float, rng: np.random.Generator
 ) -> float:
@@ -483,7 +470,9 @@ def _transcripts(
             if count >= updates:
                 logs[i] += _halt(rows[i], t, draw)
                 break
-            predicted = _prediction(gram[t], places, alphas, count)
+            predicted = 0.0
+            for k in range(count):
+                predicted += alphas[k] * gram[t, places[k]]
             if draw:
                 rows[i, t] = _noisy_answer(truths[t], predicted, scale, sigma, rng)
             else:
