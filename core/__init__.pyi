@@ -26,7 +26,7 @@ from .domains.rows import Rows as Rows
 from .domains.vectors import Answers as Answers
 from .domains.vectors import Costs as Costs
 from .domains.vectors import Counts as Counts
-from .numerics.kernels import Kernel as Kernel
+from .numerics.losses import Kernel as Kernel
 from .numerics.losses import Loss as Loss
 from .numerics.solvers import ConvergenceError as ConvergenceError
 from .protocols.mechanism import Mechanism as Mechanism

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.random import Generator
 
 from dpwitness.core.numerics.draws import Draws
-from dpwitness.core.numerics.inlined_draws import LAPLACE_FROM_STATE
 from dpwitness.core.numerics.jit import jit
+from dpwitness.core.numerics.noise import LAPLACE_FROM_STATE
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.values.validation import InvalidArgument
 

@@ -28,7 +28,6 @@ _EXCLUDED = {
     "Mechanism",
     "Pair",
     "Relation",
-    "Specimen",
     "Truth",
 }
 _INTERNAL = {

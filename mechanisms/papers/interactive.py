@@ -17,7 +17,7 @@ import numpy as np
 
 from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair, Truth
 from dpwitness.core.numerics.jit import jit, jit_uncached
-from dpwitness.core.numerics.kernels import kernel_value
+from dpwitness.core.numerics.losses import kernel_value
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
@@ -28,7 +28,6 @@ from dpwitness.mechanisms.textbook.zoo import PaperSpecimen
 
 _CACHE_SIZE = 4096  # number of predictions and kernel values that sessions cache
 
-Constants = Literal["printed", "theorem9", "repaired"]
 # rule(t, points, answers, weights, z) writes test point t (from 0) into z.
 # The rule may use public values only: the earlier rows of points, answers and weights.
 Rule = Callable[[int, Any, Any, Any, Any], None]
@@ -77,7 +76,7 @@ class PrivateInteractivePrediction(LearnerMechanism):
     test_points: FloatArray | None = None
     rule: Rule | None = None
     horizon: int | None = None
-    constants: Constants = "printed"
+    constants: Literal["printed", "theorem9", "repaired"] = "printed"
 
     def __post_init__(self) -> None:
         LearnerMechanism.__post_init__(self)

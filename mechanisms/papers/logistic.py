@@ -8,6 +8,7 @@ readings and with the noise that the proofs need.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -73,10 +74,21 @@ class _Logistic(PureMechanism):
         """
         return LabelledBall(self.dimension, self.records)
 
+    @abstractmethod
+    def _budget(self, n: int) -> tuple[float, float]:
+        """Return the rate of the noise, and n times the weight of |w|^2/2."""
+
+    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
+        """Return the optimization problem and the noise for this dataset."""
+        owner = type(self).__name__
+        data = checked_records(dataset, owner, radius=1.0, clip=self.clip, binary=True)
+        rate, ridge = self._budget(data.n)
+        return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
+
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LogisticOutputPerturbation(OutputPerturbation, _Logistic):
+class LogisticOutputPerturbation(_Logistic, OutputPerturbation):
     """Logistic regression with output perturbation (Algorithm 1, sensitivity method).
 
     Releases the minimizer of lambda/2 |w|^2 + mean_i log(1 + exp(-y_i w.x_i)), plus noise.
@@ -167,20 +179,14 @@ class LogisticOutputPerturbation(OutputPerturbation, _Logistic):
             [(axis(self.dimension, t), 1.0, copies)],
         )
 
-    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
-        """Return the optimization problem and the noise for this dataset."""
-        data = checked_records(
-            dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True
-        )
-        n_lambda = data.n * self.regularization
-        return Problem.of(data, LOGISTIC, n_lambda), radial_noise(
-            self.noise, n_lambda * self.epsilon / 2, data.dimension
-        )
+    def _budget(self, n: int) -> tuple[float, float]:
+        n_lambda = n * self.regularization
+        return n_lambda * self.epsilon / 2, n_lambda
 
 
 @one_law
 @dataclass(frozen=True, slots=True)
-class LogisticObjectivePerturbation(ObjectivePerturbation, _Logistic):
+class LogisticObjectivePerturbation(_Logistic, ObjectivePerturbation):
     """Logistic regression with objective perturbation (Algorithm 2, new method).
 
     Releases argmin_w lambda/2 |w|^2 + b.w/n + mean_i log(1 + exp(-y_i w.x_i)).
@@ -238,7 +244,6 @@ class LogisticObjectivePerturbation(ObjectivePerturbation, _Logistic):
         return opposed_records_pair(self.records, self.dimension, rate, ridge)
 
     def _budget(self, n: int) -> tuple[float, float]:
-        """Return the rate of the noise, and n times the weight of |w|^2/2."""
         n_lambda = n * self.regularization
         if not self.corrected:
             return self.epsilon / 2, n_lambda
@@ -246,14 +251,6 @@ class LogisticObjectivePerturbation(ObjectivePerturbation, _Logistic):
         if remaining > 0:
             return remaining / 2, n_lambda
         return self.epsilon / 4, max(n_lambda, 0.25 / math.expm1(self.epsilon / 4))
-
-    def _risk(self, dataset: LabelledVectors) -> tuple[Problem, SphericalNoise]:
-        """Return the optimization problem and the noise for this dataset."""
-        data = checked_records(
-            dataset, type(self).__name__, radius=1.0, clip=self.clip, binary=True
-        )
-        rate, ridge = self._budget(data.n)
-        return Problem.of(data, LOGISTIC, ridge), radial_noise(self.noise, rate, data.dimension)
 
 
 @dataclass(frozen=True, slots=True)

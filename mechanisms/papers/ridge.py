@@ -32,8 +32,6 @@ from dpwitness.mechanisms.papers.erm import axis, checked_records, replaced
 from dpwitness.mechanisms.textbook.categorical import output_rows
 from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, PureMechanism
 
-Form = Literal["printed", "repaired"]
-
 # Lambda of the paper: the largest eigenvalue, over the unit ball, of the Hessian 2 x x^T of (y -
 # beta.x)^2.
 _CURVATURE = 2.0
@@ -88,7 +86,7 @@ class PrivateRidge(PureMechanism, SampledByDraws, ObjectivePerturbationEnclosure
     label_bound: float
     dimension: int
     records: int
-    form: Form = "printed"
+    form: Literal["printed", "repaired"] = "printed"
     grid: float = 0.0
 
     def __post_init__(self) -> None:

@@ -49,7 +49,6 @@ from dpwitness.mechanisms.textbook.categorical import (
 )
 from dpwitness.mechanisms.textbook.zoo import PaperSpecimen, with_worst_pair
 
-Draws = Literal["pure", "approximate", "approximate_repaired"]
 _MAX_ROWS = 1_000_000
 
 
@@ -107,7 +106,7 @@ class SimplexSampling:
     bound: float = 1.0
     label_bound: float = 1.0
     delta: float | None = None
-    draws: Draws | int = "pure"
+    draws: Literal["pure", "approximate", "approximate_repaired"] | int = "pure"
 
     def __post_init__(self) -> None:
         require(self).positive("epsilon", "regularization", "bound", "label_bound").integer(

@@ -28,7 +28,6 @@ from dpwitness.core.balls.law import (
     Shift,
 )
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
-from dpwitness.core.numerics.inlined_draws import GAUSSIAN_FROM_STATE
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.numerics.laplace_laws import (
     as_integer_vector,
@@ -41,6 +40,7 @@ from dpwitness.core.numerics.laplace_laws import (
     laplace_draws,
     laplace_log_density,
 )
+from dpwitness.core.numerics.noise import GAUSSIAN_FROM_STATE
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if

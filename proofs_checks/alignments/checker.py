@@ -292,56 +292,37 @@ class Obligations:
         }
         self.start = coupling.step(0, State(names, dict(names), proof))
         self.start.state.proof["index"] = self.terms.number(0)
-        self.head = self._any_state(self.start.state)
-        self.head_facts = [*self.given, *self.start.facts, self.head.proof["index"] >= 0]
-        inside, self.step_facts = self._iteration(direction)
-        self.next = coupling.step(LOOP, inside)
-        self.next.state.proof["index"] = self.head.proof["index"] + 1
-        self.end = coupling.step(2, State(self.head.left, self.head.right, {**self.head.proof}))
-
-    def _any_state(self, start: State) -> State:
-        """Return a state at the head of the loop, where unknowns replace all that the
-        loop changes.
-        """
-        types = {**self.program.types, BREAK: "bool"}
-        sides = [
-            {
-                **names,
-                **{
-                    name: self.symbol(f"{side}.{name}", types[name])
-                    for name in self.program.carried
-                },
-            }
-            for side, names in (("left", start.left), ("right", start.right))
-        ]
-        proof = {**start.proof, "index": self.symbol("proof.index", "int")}
-        if self.program.neighbors == "one":
+        # the head of the loop: unknowns replace all that the loop changes
+        types = {**program.types, BREAK: "bool"}
+        left, right = (
+            names | {name: self.symbol(f"{side}.{name}", types[name]) for name in program.carried}
+            for side, names in (("left", self.start.state.left), ("right", self.start.state.right))
+        )
+        proof = {**self.start.state.proof, "index": self.symbol("proof.index", "int")}
+        if program.neighbors == "one":
             proof["changed"] = self.symbol("proof.changed", "bool")
         proof |= {
             group.name: self.symbol(group.name, "real")
-            for group in self.program.groups
+            for group in program.groups
             if group.segment == LOOP
         }
-        return State(sides[0], sides[1], proof)
-
-    def _iteration(self, direction: tuple[int, int]) -> tuple[State, list[Any]]:
-        """Return the state in which an iteration starts, and the facts about its query."""
-        left, right = self.symbol("left query", "real"), self.symbol("right query", "real")
+        self.head = State(left, right, proof)
+        self.head_facts = [*self.given, *self.start.facts, proof["index"] >= 0]
+        # an iteration: the answers of the query on both sides
+        first, second = self.symbol("left query", "real"), self.symbol("right query", "real")
         low, high = direction
-        facts = [
-            self.head.proof["index"] < self.public[SIZE],
-            low <= right - left,
-            right - left <= high,
-        ]
-        inside = State(dict(self.head.left), dict(self.head.right), dict(self.head.proof))
-        if self.program.neighbors == "one":
-            facts.append(
-                self.terms.either(self.terms.negate(self.head.proof["changed"]), left == right)
-            )
-            inside.proof["changed"] = self.terms.either(self.head.proof["changed"], left != right)
-        for side, query in ((inside.left, left), (inside.right, right)):
-            side.update({self.program.query: query, self.program.index: self.head.proof["index"]})
-        return inside, facts
+        change = second - first
+        self.step_facts = [proof["index"] < self.public[SIZE], low <= change, change <= high]
+        inside = State(dict(left), dict(right), dict(proof))
+        if program.neighbors == "one":
+            unchanged = self.terms.negate(proof["changed"])
+            self.step_facts.append(self.terms.either(unchanged, first == second))
+            inside.proof["changed"] = self.terms.either(proof["changed"], first != second)
+        inside.left |= {program.query: first, program.index: proof["index"]}
+        inside.right |= {program.query: second, program.index: proof["index"]}
+        self.next = coupling.step(LOOP, inside)
+        self.next.state.proof["index"] = self.head.proof["index"] + 1
+        self.end = coupling.step(2, State(self.head.left, self.head.right, {**self.head.proof}))
 
     def hold(self, invariants: Sequence[ast.expr], state: State) -> list[Any]:
         """Return the invariants in a state, as terms."""
@@ -381,12 +362,7 @@ class Obligations:
             for item in self.program.returns
         ]
         yield "outputs after the loop agree", final, [*self.end.required, *returned]
-        yield "the cost is within the budget", *self._cost(final)
-
-    def _cost(self, facts: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Return facts and goal of the cost, as polynomials: reciprocals of parameters are unknowns
-        with their defining equation.
-        """
+        # the cost as a polynomial: reciprocals of parameters are unknowns with their equation
         inverse = {name: self.symbol(f"1 / {name}", "real") for name in self.program.positive}
         defined = [inverse[name] * self.public[name] == 1 for name in inverse]
         total = self.terms.number(0.0)
@@ -396,9 +372,11 @@ class Obligations:
                 for _ in range(abs(power)):
                     cost = cost * (self.public[name] if power > 0 else inverse[name])
             total = total + cost
-        return [*facts, *defined, *(term > 0 for term in inverse.values())], [
-            total <= value(self.program.budget, self.public, self.terms)
-        ]
+        yield (
+            "the cost is within the budget",
+            [*final, *defined, *(term > 0 for term in inverse.values())],
+            [total <= value(self.program.budget, self.public, self.terms)],
+        )
 
 
 def solver_of(terms: Formulas, facts: Sequence[Any]) -> Any:

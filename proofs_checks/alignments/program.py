@@ -265,7 +265,18 @@ def type_of(node: ast.expr, types: Mapping[str, str]) -> str:
         ):
             return _numeric(inner, types)
         case ast.BinOp(left=left, op=op, right=right):
-            return _arithmetic(op, left, right, types)
+            integers = {_numeric(left, types), _numeric(right, types)} == {"int"}
+            divisor = isinstance(right, ast.Constant) and right.value
+            if isinstance(op, ast.Div) and divisor:
+                return "real"
+            if isinstance(op, ast.Mod) and integers and (isinstance(right, ast.Name) or divisor):
+                return "int"  # the reader requires that the divisor is a positive parameter
+            if type(op) in _ARITHMETIC:
+                return "int" if integers else "real"
+            raise Untyped(
+                "an operator must be +, -, *, / by a number, or % of integers by a parameter or "
+                "a number"
+            )
         case ast.Compare(left=left, ops=ops, comparators=others) if all(
             type(op) in _COMPARISON for op in ops
         ):
@@ -289,24 +300,6 @@ def _numeric(node: ast.expr, types: Mapping[str, str]) -> str:
     if kind == "bool":
         raise Untyped(f"`{shown(node)}` is a truth value, not a number")
     return kind
-
-
-def _arithmetic(op: ast.operator, left: ast.expr, right: ast.expr, types: Mapping[str, str]) -> str:
-    kinds = {_numeric(left, types), _numeric(right, types)}
-    if isinstance(op, ast.Div) and isinstance(right, ast.Constant) and right.value:
-        return "real"
-    if (
-        isinstance(op, ast.Mod)
-        and kinds == {"int"}
-        and (isinstance(right, ast.Name) or (isinstance(right, ast.Constant) and right.value))
-    ):
-        return "int"  # the reader requires that the divisor is a positive parameter
-    if type(op) not in _ARITHMETIC:
-        raise Untyped(
-            "an operator must be +, -, *, / by a number, or % of integers by a parameter or "
-            "a number"
-        )
-    return "int" if kinds == {"int"} else "real"
 
 
 class Numbers:

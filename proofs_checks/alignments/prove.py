@@ -224,19 +224,29 @@ def prove(
     members = alignments(program)
     promise = f"({ast.unparse(program.budget)})-DP where {where}; {_NEIGHBORS[program.neighbors]}"
     common: dict[str, Any] = {"name": program.name, "promise": promise, "tried": len(members)}
-    found = [
-        _proof(program, direction, members, start + seconds, seed)
-        for direction in DIRECTIONS[program.neighbors]
-    ]
-    proofs = tuple(proof for proof in found if proof is not None)
-    if len(proofs) == len(found):
+    proofs: list[Proved] = []
+    for direction in DIRECTIONS[program.neighbors]:
+        tests = trial_runs(program, direction, seed)
+        for alignment in survivors(program, tests, members, start + seconds):
+            found = Obligations(program, direction, alignment)
+            invariants = (
+                inductive(found, candidates(program), start + seconds) if program.query else []
+            )
+            if not failed_obligation(program, direction, alignment, invariants):
+                moves = {name: str(shift) for name, shift in alignment.items()}
+                proofs.append(Proved(direction, moves, tuple(invariants)))
+                break
+    if len(proofs) == len(DIRECTIONS[program.neighbors]):
         if problem := zero_problem(program):
             raise InvalidArgument(
                 f"prove: {program.name}: {problem}. The proof is about real numbers, which "
                 "have one zero"
             )
         return ProofResult(
-            verdict=Verdict.CERTIFIED, proofs=proofs, seconds=time.monotonic() - start, **common
+            verdict=Verdict.CERTIFIED,
+            proofs=tuple(proofs),
+            seconds=time.monotonic() - start,
+            **common,
         )
     notes = (
         ["the search for a proof ended at its time limit"]
@@ -277,26 +287,6 @@ def prove(
         seconds=time.monotonic() - start,
         **common,
     )
-
-
-def _proof(
-    program: Program,
-    direction: tuple[int, int],
-    members: list[Alignment],
-    deadline: float,
-    seed: int,
-) -> Proved | None:
-    """Return the first alignment that the checker accepts with inductive invariants."""
-    for alignment in survivors(program, trial_runs(program, direction, seed), members, deadline):
-        found = Obligations(program, direction, alignment)
-        invariants = inductive(found, candidates(program), deadline) if program.query else []
-        if not failed_obligation(program, direction, alignment, invariants):
-            return Proved(
-                direction,
-                {name: str(shift) for name, shift in alignment.items()},
-                tuple(invariants),
-            )
-    return None
 
 
 def _ranked(

@@ -85,25 +85,20 @@ def tree_of(function: Any) -> ast.FunctionDef:
         raise InvalidArgument(
             f"prove: {name} must be a plain function whose only decorator is provable"
         )
-    if not _is_code_of(function.__code__, tree):
+    code = function.__code__
+    module = compile(
+        ast.Module([tree], []), "text", "exec", flags=code.co_flags & _FUTURE, dont_inherit=True
+    )
+    found = [
+        _content(each) for each in module.co_consts if getattr(each, "co_name", "") == tree.name
+    ]
+    # all that decides how the code runs is equal
+    if found != [_content(code)]:
         raise InvalidArgument(
             f"prove: the text of {name} has changed since the function was imported"
         )
     _check_defaults(function, tree)
     return tree
-
-
-def _is_code_of(code: types.CodeType, tree: ast.FunctionDef) -> bool:
-    """Return whether a code object was compiled from this text: all that decides how the code runs
-    is equal.
-    """
-    module = compile(
-        ast.Module([tree], []), "text", "exec", flags=code.co_flags & _FUTURE, dont_inherit=True
-    )
-    found = [
-        each for each in module.co_consts if inspect.iscode(each) and each.co_name == tree.name
-    ]
-    return len(found) == 1 and _content(found[0]) == _content(code)
 
 
 def _content(code: types.CodeType) -> tuple[Any, ...]:
