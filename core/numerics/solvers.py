@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,7 +228,11 @@ def _without_zero_features(problem: Problem) -> tuple[NDArray[np.bool_], Problem
     return used, replace(problem, columns=problem.columns[used])
 
 
-def _kernel_arguments(problem: Problem) -> tuple[Any, ...]:
+def _kernel_arguments(
+    problem: Problem,
+) -> tuple[
+    FloatArray, FloatArray, FloatArray, int, float, float, float, float, float, float, float
+]:
     """Return the leading arguments of `minimize_rows`."""
     bounds = (
         problem.loss.concordance,

@@ -8,6 +8,7 @@ theta_{t+1}.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -203,13 +204,8 @@ class PrivateFTRL:
             leader_log_probabilities(self._validated_costs(d), arb(self.regularization), known)
             for d in (d1, d0)
         ]
-        rounds_by_totals: dict[tuple[tuple[Fraction, ...], ...], list[int]] = {}
-        for t, key in enumerate(zip(*(totals for totals, _ in sides), strict=True)):
-            rounds_by_totals.setdefault(key, []).append(t)
-        return [
-            (sides[0][1][rounds[0]], sides[1][1][rounds[0]], len(rounds))
-            for rounds in rounds_by_totals.values()
-        ]
+        rounds = Counter(zip(*(totals for totals, _ in sides), strict=True))
+        return [(known[first], known[second], count) for (first, second), count in rounds.items()]
 
     def log_density_ball(self, boxes: Sequence[Box], dataset: LinearCosts) -> list[Ball]:
         """Return enclosures of the log-mass of the actions in each box, for oblivious costs."""

@@ -403,24 +403,29 @@ def interval_log_probability(low: float, high: float) -> float:
 
 
 @jit
-def _noisy_answer(
-    truth: float, predicted: float, scale: float, sigma: float, rng: np.random.Generator
+def _answer(
+    row: FloatArray,
+    t: int,
+    draw: bool,
+    truth: float,
+    predicted: float,
+    scale: float,
+    sigma: float,
+    rng: np.random.Generator,
 ) -> float:
-    """Draw an answer: the noisy truth if it is farther than sigma from the public prediction,
-    otherwise the prediction.
+    """Draw answer t into the row if `draw`; otherwise return the log-density of a noisy answer, or
+    the log-mass of the public prediction.
+
+    The answer is the noisy truth if it is farther than sigma from the public prediction, otherwise
+    the prediction.
     """
-    noisy = truth + scale * (rng.standard_exponential() - rng.standard_exponential())
-    return noisy if abs(noisy - predicted) > sigma else predicted
-
-
-@jit
-def _answer_log_density(
-    answer: float, truth: float, predicted: float, scale: float, sigma: float
-) -> float:
-    """Return the log-density of a noisy answer, or the log-mass of the public prediction."""
-    gap = answer - predicted
+    if draw:
+        noisy = truth + scale * (rng.standard_exponential() - rng.standard_exponential())
+        row[t] = noisy if abs(noisy - predicted) > sigma else predicted
+        return 0.0
+    gap = row[t] - predicted
     if abs(gap) > sigma:
-        return -(abs(answer - truth) / scale + math.log(2.0 * scale))
+        return -(abs(row[t] - truth) / scale + math.log(2.0 * scale))
     if gap == 0.0:
         return interval_log_probability(
             (predicted - sigma - truth) / scale, (predicted + sigma - truth) / scale
@@ -472,10 +477,7 @@ def _transcripts(
             predicted = 0.0
             for k in range(count):
                 predicted += alphas[k] * gram[t, places[k]]
-            if draw:
-                rows[i, t] = _noisy_answer(truths[t], predicted, scale, sigma, rng)
-            else:
-                logs[i] += _answer_log_density(rows[i, t], truths[t], predicted, scale, sigma)
+            logs[i] += _answer(rows[i], t, draw, truths[t], predicted, scale, sigma, rng)
             gap = rows[i, t] - predicted
             if abs(gap) > sigma:
                 places[count] = t
@@ -529,10 +531,7 @@ def _adaptive_transcripts(
             for k in range(t):
                 if weights[k] != 0.0:
                     predicted += weights[k] * _kernel_value(function, named, points[t], points[k])
-            if draw:
-                rows[i, t] = _noisy_answer(truth, predicted, scale, sigma, rng)
-            else:
-                logs[i] += _answer_log_density(rows[i, t], truth, predicted, scale, sigma)
+            logs[i] += _answer(rows[i], t, draw, truth, predicted, scale, sigma, rng)
             if logs[i] == -np.inf:
                 break
             answers[t] = rows[i, t]

@@ -7,6 +7,7 @@ Claims JT-10 to JT-13.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -268,14 +269,9 @@ class SimplexSampling:
     )
     def support(self, dataset: LabelledVectors) -> FloatArray:
         """Return every vector of counts, divided by m; the method exists only for small m and p."""
-        m, p = self.count, self.dimension
-        rows = np.zeros((1, 0), dtype=np.int64)
-        for _ in range(p - 1):
-            left = m - rows.sum(axis=1)
-            parent = np.repeat(np.arange(len(rows)), left + 1)
-            child = np.arange(len(parent)) - np.repeat(np.cumsum(left + 1) - left - 1, left + 1)
-            rows = np.column_stack([rows[parent], child])
-        return np.column_stack([rows, m - rows.sum(axis=1)]) / m
+        draws = itertools.combinations_with_replacement(range(self.dimension), self.count)
+        rows = [np.bincount(drawn, minlength=self.dimension) for drawn in draws]
+        return np.array(rows[::-1]) / self.count
 
     def draws_ball(
         self, d1: LabelledVectors, d0: LabelledVectors

@@ -4,6 +4,7 @@ the example of section 3.1.
 
 from __future__ import annotations
 
+import bisect
 import math
 
 import numpy as np
@@ -207,17 +208,13 @@ def least_records(
     """
     ridge, noise = goal / math.log(p / (1 - p)) ** 2, stats.laplace(scale=1 / (epsilon * rate))
 
-    def fails(n: int) -> bool:
-        return OneFeature(n, n * ridge, noise, "objective", p).failure(goal) > delta
+    def suffices(n: int) -> bool:
+        return OneFeature(n, n * ridge, noise, "objective", p).failure(goal) <= delta
 
     good = 1
-    while fails(good):
+    while not suffices(good):
         good *= 2
-    bad = good // 2
-    while good - bad > 1:
-        middle = (good + bad) // 2
-        bad, good = (middle, good) if fails(middle) else (bad, middle)
-    return good
+    return bisect.bisect_left(range(good), x=True, lo=good // 2 + 1, key=suffices)
 
 
 @claim(
