@@ -311,8 +311,7 @@ def minimize_rows(
         size = norm(g)
         smallest_norm = size
         if size == 0.0:
-            for j in range(d):
-                rows[k, j] = start[j]
+            rows[k, :] = start
             continue
         goal = tolerance * size + 4e-15 * slope_total
         fresh, uses_start_factor, step = True, True, 1.0
@@ -335,8 +334,7 @@ def minimize_rows(
             )
             # Predictions are rounded too, which matters if w is large.
             if size_trial <= goal + 1e-15 * curvature_total * norm(trial):
-                for j in range(d):
-                    rows[k, j] = trial[j]
+                rows[k, :] = trial
                 done = True
                 break
             # The Newton direction decreases |gradient| for small steps, so it suffices to test
@@ -347,9 +345,8 @@ def minimize_rows(
                     keep_factor = np.log(goal / size_trial) > refactor_cost * np.log(
                         size_trial / size
                     )
-                for j in range(d):
-                    current[j] = trial[j]
-                    g[j] = g_trial[j]
+                current[:] = trial
+                g[:] = g_trial
                 size, smallest_norm, step = size_trial, size_trial, 1.0
             elif fresh and step > 0.1:
                 step *= 0.25
@@ -535,11 +532,11 @@ def noise_and_determinant(
     """
     d, n = columns.shape
     u, slope, curvature = np.empty(n), np.empty(n), np.empty(n)
-    hessian, w, zero, g = np.empty((d, d)), np.empty(d), np.zeros(d), np.empty(d)
+    hessian, zero, g = np.empty((d, d)), np.zeros(d), np.empty(d)
     for k in range(outputs.shape[0]):
-        for j in range(d):
-            w[j] = outputs[k, j]
-        gradient_at(columns, y, m, code, width, smoothing, ridge, zero, w, u, slope, curvature, g)
+        gradient_at(
+            columns, y, m, code, width, smoothing, ridge, zero, outputs[k], u, slope, curvature, g
+        )
         hessian_at(columns, ridge, curvature, u, hessian)
         determinant[k] = log_determinant(hessian) if cholesky(hessian) else np.nan
         for j in range(d):

@@ -17,7 +17,7 @@ from dpwitness.core import InvalidArgument, LabelledVectors, Pair, PureDP, Truth
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
 from dpwitness.core.protocols.optional_methods import available_if
-from dpwitness.core.values.validation import require
+from dpwitness.core.values.validation import require, require_type
 from dpwitness.mechanisms.papers.ridge import PrivateRidge
 from dpwitness.mechanisms.textbook.categorical import log_softmax, output_rows
 from dpwitness.mechanisms.textbook.zoo import PaperSpecimen
@@ -132,10 +132,7 @@ class MirrorAveraging:
         require(self).integer("organisations").positive("temperature").one_of(
             "index", ["t", "t-1"]
         ).one_of("clip", [False, True]).one_of("release", ["aggregate", "full"])
-        if not isinstance(self.ridge, PrivateRidge):
-            raise InvalidArgument(
-                f"MirrorAveraging: ridge must be a PrivateRidge, got {type(self.ridge).__name__}"
-            )
+        require_type("ridge", self.ridge, PrivateRidge, "be a PrivateRidge", "MirrorAveraging")
         public = LabelledVectors(self.public_x, self.public_y)
         if public.dimension != self.ridge.dimension:
             raise InvalidArgument(

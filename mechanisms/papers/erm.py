@@ -33,6 +33,7 @@ from dpwitness.core import (
     LabelledVectors,
     Loss,
     Pair,
+    Truth,
 )
 from dpwitness.core.balls.erm import ObjectivePerturbationEnclosures, OutputPerturbationEnclosures
 from dpwitness.core.numerics.draws import Draws, SampledByDraws
@@ -575,6 +576,16 @@ class LearnerMechanism:
     @property
     def claim(self) -> ApproxDP:
         return ApproxDP(self.epsilon, self.delta)
+
+    @property
+    def truth(self) -> Truth | None:
+        """Return None: no formula is known.
+
+        The worst adaptive adversary of Algorithm 1 is known by dynamic programming only (JK-07).
+        Algorithm 3 has counterexamples for the printed units, and a composition bound for the
+        repaired units (JK-15).
+        """
+        return None
 
     @property
     def domain(self) -> LabelledBall:

@@ -27,7 +27,7 @@ from dpwitness.core import (
 from dpwitness.core.numerics.noise import SphericalNoise
 from dpwitness.core.numerics.solvers import Problem
 from dpwitness.core.protocols.capabilities import one_law
-from dpwitness.core.values.validation import require, require_positive, short_repr
+from dpwitness.core.values.validation import require, require_positive, require_type, short_repr
 from dpwitness.mechanisms.papers.erm import (
     ObjectivePerturbation,
     OutputPerturbation,
@@ -78,8 +78,7 @@ class _GLM(ABC):
             raise InvalidArgument(
                 f"{owner}: delta must be 0 for {self.noise} noise, got {short_repr(self.delta)}"
             )
-        if not isinstance(self.loss, Loss):
-            raise InvalidArgument(f"{owner}: loss must be a Loss, got {type(self.loss).__name__}")
+        require_type("loss", self.loss, Loss, "be a Loss", owner)
         # Bounds that depend on the labels are checked record by record, in `_data`.
         steepest = self.loss.lipschitz(math.inf, 0.0)
         if steepest > self.lipschitz * (1 + 1e-12):

@@ -20,7 +20,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair, Truth
+from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair
 from dpwitness.core.numerics.jit import jit
 from dpwitness.core.protocols.capabilities import one_law
 from dpwitness.core.protocols.mechanism import FloatArray
@@ -206,15 +206,6 @@ class TestDataIndependentLearner(LearnerMechanism):
             * kernel_learner.radius
             / (self.answer_epsilon * kernel_learner.records * slopes[kernel.name])
         )
-
-    @property
-    def truth(self) -> Truth | None:
-        """Return None: no formula is known.
-
-        Claim JK-15 has counterexamples for the printed units, and a composition bound for the
-        repaired units.
-        """
-        return None
 
     def worst_pair(self) -> Pair:
         """Return the worst known neighboring pair: W10, or W11 for released weights in d >= 2.

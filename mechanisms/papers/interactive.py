@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair, Truth
+from dpwitness.core import InvalidArgument, LabelledVectors, Loss, Pair
 from dpwitness.core.numerics.jit import jit, jit_uncached
 from dpwitness.core.numerics.losses import kernel_value
 from dpwitness.core.protocols.capabilities import one_law
@@ -172,13 +172,6 @@ class PrivateInteractivePrediction(LearnerMechanism):
     def answer_loss(self) -> float:
         """Return e_0 = S epsilon_0, the largest privacy loss of one noisy answer."""
         return self.learner.prediction_sensitivity * self.answer_epsilon
-
-    @property
-    def truth(self) -> Truth | None:
-        """Return None: the worst adaptive adversary is known by dynamic programming only, not by a
-        formula (JK-07).
-        """
-        return None
 
     def worst_pair(self, surplus: int = 1) -> Pair:
         """Return the worst known neighboring pair: W7/W8, on which w* moves by its sensitivity
