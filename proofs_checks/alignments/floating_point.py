@@ -21,9 +21,11 @@ from dpwitness.proofs_checks.alignments.program import (
     Branch,
     Monomial,
     Noise,
+    Numbers,
     Program,
     Untyped,
     type_of,
+    value,
     walk,
 )
 from dpwitness.proofs_checks.alignments.source import shown
@@ -146,23 +148,9 @@ def _is_exact(node: ast.expr, scale: Monomial, names: Mapping[str, Any]) -> bool
         return True  # no promise: the checker requires that the parameters of a scale are positive
     exact = scale.at(names)
     try:
-        return abs(Fraction(_rounded(node, names)) - exact) <= _ROUNDING * exact
+        return abs(Fraction(value(node, names, Numbers)) - exact) <= _ROUNDING * exact
     except (ArithmeticError, ValueError):
         return False
-
-
-def _rounded(node: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return the value of a scale as Python computes it."""
-    match node:
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _rounded(left, names) * _rounded(right, names)
-        case ast.BinOp(left=left, right=right):
-            return _rounded(left, names) / _rounded(right, names)
-        case ast.Constant(value=number):
-            return number
-        case ast.Name(id=name):
-            return names[name]
-    return names[SIZE]
 
 
 class Sign(Flag):

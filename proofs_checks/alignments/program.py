@@ -236,6 +236,7 @@ _ARITHMETIC: dict[type, Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
 }
+_OPERATIONS = {**_ARITHMETIC, ast.Div: operator.truediv}  # a scale is also divided by parameters
 _COMPARISON: dict[type, Callable[[Any, Any], Any]] = {
     **{ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt},
     **{ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne},
@@ -390,6 +391,8 @@ def value(node: ast.expr, names: Mapping[str, Any], terms: Any) -> Any:
         case ast.UnaryOp(op=op, operand=inner):
             found = value(inner, names, terms)
             return terms.negate(found) if isinstance(op, ast.Not) else -found
+        case ast.Call(func=ast.Name(id="len")):
+            return names[SIZE]
         case ast.Call(args=[inner]):
             found = value(inner, names, terms)
             return terms.choose(found >= 0, found, -found)
@@ -411,5 +414,5 @@ def value(node: ast.expr, names: Mapping[str, Any], terms: Any) -> Any:
         case ast.BinOp(left=left, op=ast.Mod(), right=right):
             return terms.remainder(value(left, names, terms), value(right, names, terms))
         case ast.BinOp(left=left, op=op, right=right):
-            return _ARITHMETIC[type(op)](value(left, names, terms), value(right, names, terms))
+            return _OPERATIONS[type(op)](value(left, names, terms), value(right, names, terms))
     raise Untyped(f"`{shown(node)}` has no value")

@@ -152,17 +152,14 @@ def draws_without_a_unit(
     found by bisection.
     """
     model = two_actions(epsilon, delta, slope, draws)
-    pair = model.worst_pair()
-    reached = exact_delta(model, pair, epsilon).lower
+    reached = exact_delta(model, None, epsilon).lower
 
     def broken(other: float) -> bool:
-        it = two_actions(epsilon, delta, other, draws)
-        return exact_delta(it, it.worst_pair(), epsilon).lower > delta
+        return exact_delta(two_actions(epsilon, delta, other, draws), None, epsilon).lower > delta
 
     return certified(
         effort,
         model,
-        pair,
         numbers={
             "delta_reached": reached,
             "times_the_promise": reached / delta,

@@ -105,16 +105,16 @@ def case(value: float) -> float:
     return value
 
 
-def exact_delta(mechanism: Any, pair: Pair, epsilon: float) -> Enclosure:
+def exact_delta(mechanism: Any, pair: Pair | None, epsilon: float) -> Enclosure:
     """Enclose delta(epsilon) of a pair, the larger of both orders, from the exact law of the
-    privacy loss.
+    privacy loss; None for the mechanism's worst pair.
 
     Raises
     ------
     InvalidArgument
         If no exact law can be computed for the mechanism.
     """
-    law = enclosed_law(mechanism, pair)
+    law = enclosed_law(mechanism, mechanism.worst_pair() if pair is None else pair)
     if law is None:
         raise InvalidArgument(
             f"exact_delta: no exact law can be computed for {type(mechanism).__name__}"
