@@ -212,13 +212,12 @@ def opposed_records_pair(
         math.sqrt(1 - second[0] ** 2),
         math.sqrt(1 - opposing_x[0] ** 2),
     )
-    common = [(axis(dimension, radius * t), 1.0, copies), (radius * opposing_x, 1.0, opposing)]
     return replaced(
         records,
         (radius * first, 1.0),
         (radius * second, 1.0),
         f"W4: loss approached at w = {position / radius:.6g} e1",
-        common,
+        [(axis(dimension, radius * t), 1.0, copies), (radius * opposing_x, 1.0, opposing)],
     )
 
 
@@ -551,9 +550,13 @@ class KernelLearner:
             )
         label = 1.0 if self.loss.binary else self.label_bound
         position = axis(self.dimension, self.bound)
-        why = "W6: one label turned over, |w* - w*'| as large as it gets"
         return replaced(
-            n, (position, label), (position, -label), why, [(position, label, surplus - 1)], label
+            n,
+            (position, label),
+            (position, -label),
+            "W6: one label turned over, |w* - w*'| as large as it gets",
+            [(position, label, surplus - 1)],
+            label,
         )
 
 

@@ -264,10 +264,9 @@ class GLMObjectivePerturbation(_GLM, ObjectivePerturbation):
         if self.regularization is not None:
             require(self).positive("regularization")
             if self.repaired and self.regularization < least * (1 - 1e-12):
-                given = f"got {self.regularization!r}"
                 raise InvalidArgument(
                     f"{type(self).__name__}: regularization must be at least 2 c_2 "
-                    f"R^2/epsilon = {least!r} when repaired, {given}"
+                    f"R^2/epsilon = {least!r} when repaired, got {self.regularization!r}"
                 )
         elif least == 0:
             raise InvalidArgument(
@@ -391,16 +390,25 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
         for loss in (logistic, huber):
             # Enough records for the many common records of W4; their number does not matter for the
             # Huber loss.
-            mechanism = GLMObjectivePerturbation(
-                loss=loss, epsilon=1.0, repaired=repaired, records=10**6 if loss is logistic else 1
-            )
             yield (
                 f"glm-objective-{loss.name}-gamma-{form}",
-                with_worst_pair(mechanism, settled=repaired),
+                with_worst_pair(
+                    GLMObjectivePerturbation(
+                        loss=loss,
+                        epsilon=1.0,
+                        repaired=repaired,
+                        records=10**6 if loss is logistic else 1,
+                    ),
+                    settled=repaired,
+                ),
             )
-        gamma = GLMObjectivePerturbation(**common, repaired=repaired)
-        yield f"glm-objective-linear-gamma-{form}", with_worst_pair(gamma)
-        gaussian = GLMObjectivePerturbation(
-            **common, noise="gaussian", delta=1e-3, repaired=repaired
+        yield (
+            f"glm-objective-linear-gamma-{form}",
+            with_worst_pair(GLMObjectivePerturbation(**common, repaired=repaired)),
         )
-        yield f"glm-objective-linear-gaussian-{form}", with_worst_pair(gaussian)
+        yield (
+            f"glm-objective-linear-gaussian-{form}",
+            with_worst_pair(
+                GLMObjectivePerturbation(**common, noise="gaussian", delta=1e-3, repaired=repaired)
+            ),
+        )

@@ -556,17 +556,32 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     """Yield the names and specimens of the zoo."""
     small_learner = KernelLearner(Loss("absolute"), 1.0, 1, 5000, label_bound=10.0)  # three rounds
     for units in ("printed", "repaired"):
-        full = TestDataIndependentLearner(small_learner, 1.0, 1e-6, 0.1, units=units)
-        yield f"independent-full-{units}", with_worst_pair(full, trials=50_000)
-        outputs = TestDataIndependentLearner(
-            small_learner, 1.0, 1e-6, 0.1, units=units, sampler="mixture", release="outputs"
+        yield (
+            f"independent-full-{units}",
+            with_worst_pair(
+                TestDataIndependentLearner(small_learner, 1.0, 1e-6, 0.1, units=units),
+                trials=50_000,
+            ),
         )
-        yield f"independent-outputs-{units}", with_worst_pair(outputs, trials=50_000)
-    plane_learner = KernelLearner(Loss("absolute"), 1000.0, 2, 10**6, label_bound=10.0)
+        yield (
+            f"independent-outputs-{units}",
+            with_worst_pair(
+                TestDataIndependentLearner(
+                    small_learner, 1.0, 1e-6, 0.1, units=units, sampler="mixture", release="outputs"
+                ),
+                trials=50_000,
+            ),
+        )
     yield (
         "independent-weights-printed",
         with_worst_pair(
-            TestDataIndependentLearner(plane_learner, 1.0, 1e-6, 0.05, release="weights"),
+            TestDataIndependentLearner(
+                KernelLearner(Loss("absolute"), 1000.0, 2, 10**6, label_bound=10.0),
+                1.0,
+                1e-6,
+                0.05,
+                release="weights",
+            ),
             trials=20_000,
         ),
     )

@@ -110,11 +110,11 @@ class PrivateInteractivePrediction(LearnerMechanism):
                     f"{owner}: n lambda epsilon C must allow at least one update, got B = "
                     f"{self._updates():.6g}"
                 )
-            text = (
+            warnings.warn(
                 f"{owner}: B = {self._updates():.6g} is below 1; one update is made anyway, and "
-                "the claim can fail (JK-07)"
+                "the claim can fail (JK-07)",
+                stacklevel=3,
             )
-            warnings.warn(text, stacklevel=3)
 
     @property
     def rounds(self) -> int:
@@ -592,9 +592,10 @@ def _held_at_threshold() -> PaperSpecimen:
     x, copies = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [900_000, 1, 99_999]
     d0, d1 = (LabelledVectors(x, [10.0, y, 0.0], copies) for y in (-10.0, 10.0))
     rule = hold_gap(tuple(kernel_learner.fit(d0).centers[0]), probe.threshold)
-    game = PrivateInteractivePrediction(
-        kernel_learner, epsilon, delta, 0.1, bound, rule=rule, horizon=rounds
-    )
     return PaperSpecimen(
-        game, (Pair(d0, d1, "replace-one", "W7: answers held at the threshold"),), trials=5_000
+        PrivateInteractivePrediction(
+            kernel_learner, epsilon, delta, 0.1, bound, rule=rule, horizon=rounds
+        ),
+        (Pair(d0, d1, "replace-one", "W7: answers held at the threshold"),),
+        trials=5_000,
     )

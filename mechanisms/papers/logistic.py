@@ -411,26 +411,46 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     linear, smooth = Loss("linear"), Loss("log-cosh", width=0.1)
     for noise in ("laplace_radius_std", "laplace_radius_scale", "gamma"):
         short = noise.replace("laplace_radius", "laplace").replace("_", "-")
-        one = ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), noise=noise)
-        yield f"convex-linear-{short}-d1", with_worst_pair(one)
-    printed = ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), dimension=2)
-    yield "convex-linear-laplace-std-d2", with_worst_pair(printed)
-    curved = ConvexObjectivePerturbation(
-        1.0, 1.0, smooth, QuadraticPenalty(0.1), noise="gamma", dimension=2
+        yield (
+            f"convex-linear-{short}-d1",
+            with_worst_pair(
+                ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), noise=noise)
+            ),
+        )
+    yield (
+        "convex-linear-laplace-std-d2",
+        with_worst_pair(
+            ConvexObjectivePerturbation(1.0, 1.0, linear, QuadraticPenalty(1.0), dimension=2)
+        ),
     )
-    yield "convex-log-cosh-gamma-d2", with_worst_pair(curved)
+    yield (
+        "convex-log-cosh-gamma-d2",
+        with_worst_pair(
+            ConvexObjectivePerturbation(
+                1.0, 1.0, smooth, QuadraticPenalty(0.1), noise="gamma", dimension=2
+            )
+        ),
+    )
     for noise in NOISES:
         for d in (1, 2):
             short = noise.replace("laplace_radius", "laplace").replace("_", "-")
-            output = LogisticOutputPerturbation(1.0, 0.1, noise=noise, dimension=d, records=100)
-            yield f"logistic-output-{short}-d{d}", with_worst_pair(output)
-            objective = LogisticObjectivePerturbation(1.0, 0.1, noise=noise, dimension=d, records=1)
+            yield (
+                f"logistic-output-{short}-d{d}",
+                with_worst_pair(
+                    LogisticOutputPerturbation(1.0, 0.1, noise=noise, dimension=d, records=100)
+                ),
+            )
             yield (
                 f"logistic-objective-{short}-d{d}",
-                with_worst_pair(objective, settled=noise != "gamma"),
+                with_worst_pair(
+                    LogisticObjectivePerturbation(1.0, 0.1, noise=noise, dimension=d, records=1),
+                    settled=noise != "gamma",
+                ),
             )
-    corrected = LogisticObjectivePerturbation(1.0, 0.1, corrected=True, records=1)
-    yield "logistic-objective-corrected", with_worst_pair(corrected)
+    yield (
+        "logistic-objective-corrected",
+        with_worst_pair(LogisticObjectivePerturbation(1.0, 0.1, corrected=True, records=1)),
+    )
     clipped = LogisticOutputPerturbation(1.0, 0.1, clip=True, records=2)
     inside, outside = (
         LabelledVectors([[0.5, 0.0], [coordinate, 0.0]], [1.0, -1.0]) for coordinate in (-1.0, 30.0)

@@ -225,9 +225,13 @@ class SimplexSampling:
         odds = math.log(rare / (1 - rare)) + math.log(self.dimension - 1)
         unit = 2 * self.bound * label * self.loss.scale * max(1, others)
         share = float(np.clip(-odds * self.regularization / unit, -1.0, 1.0))
-        why = "W17: a rare coordinate against all others"
         return replaced(
-            self.records, (x, -label), (x, label), why, [(share * x, label, others)], label
+            self.records,
+            (x, -label),
+            (x, label),
+            "W17: a rare coordinate against all others",
+            [(share * x, label, others)],
+            label,
         )
 
     def minimiser(self, dataset: LabelledVectors) -> SimplexMinimiser:
@@ -429,12 +433,27 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     linear = Loss("linear")
     yield "simplex-pure", with_worst_pair(SimplexSampling(1.0, 40.0, linear, 2, 1))
     lam = 20 * 32 * math.log(1e5) * (1 + 1e-12)  # m = 400 as printed
-    unitless = SimplexSampling(
-        1.0, lam, linear, 2, 1, label_bound=100.0, delta=1e-5, draws="approximate"
+    yield (
+        "simplex-approximate",
+        with_worst_pair(
+            SimplexSampling(
+                1.0, lam, linear, 2, 1, label_bound=100.0, delta=1e-5, draws="approximate"
+            )
+        ),
     )
-    yield "simplex-approximate", with_worst_pair(unitless)
-    repaired = SimplexSampling(
-        1.0, lam * 100, linear, 2, 1, label_bound=100.0, delta=1e-5, draws="approximate_repaired"
+    yield (
+        "simplex-approximate-repaired",
+        with_worst_pair(
+            SimplexSampling(
+                1.0,
+                lam * 100,
+                linear,
+                2,
+                1,
+                label_bound=100.0,
+                delta=1e-5,
+                draws="approximate_repaired",
+            )
+        ),
     )
-    yield "simplex-approximate-repaired", with_worst_pair(repaired)
     yield "simplex-huber", with_worst_pair(SimplexSampling(10.0, 100.0, Loss("huber"), 3, 20))

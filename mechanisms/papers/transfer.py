@@ -80,10 +80,11 @@ class TestDataDependentLearner(LearnerMechanism):
         require(self).positive("constant").nonnegative("grid").one_of(
             "release", ["answers", "weights"]
         )
-        points = self.learner.check_points(
-            self.test_points, "TestDataDependentLearner", "test_points"
+        object.__setattr__(
+            self,
+            "test_points",
+            self.learner.check_points(self.test_points, "TestDataDependentLearner", "test_points"),
         )
-        object.__setattr__(self, "test_points", points)
         if self.norm_bound is not None:
             require_positive("norm_bound", self.norm_bound, "TestDataDependentLearner")
 
@@ -124,10 +125,9 @@ class TestDataDependentLearner(LearnerMechanism):
         ):
             return None
         relative_length = float(np.linalg.norm(self.test_points[0])) / kernel_learner.radius
-        source = "JK-03, attained where n lambda >= 1; exact profile of one Laplace answer"
         return Truth(
             max(0.0, relative_length * self.answer_loss + 2 * math.log1p(-self.delta)),
-            source,
+            "JK-03, attained where n lambda >= 1; exact profile of one Laplace answer",
             bits_safe=self.grid > 0,
         )
 
@@ -258,11 +258,17 @@ def specimens() -> Iterator[tuple[str, PaperSpecimen]]:
     kernel_learner = KernelLearner(Loss("absolute"), 4.0, 1, 10, label_bound=100.0)
     for constant in (1.0, 4.0):
         for rounds in (1, 10):
-            dependent = TestDataDependentLearner(
-                kernel_learner, 1.0, 1e-3, np.ones((rounds, 1)), constant=constant
+            yield (
+                f"transfer-answers-c{constant:g}-T{rounds}",
+                with_worst_pair(
+                    TestDataDependentLearner(
+                        kernel_learner, 1.0, 1e-3, np.ones((rounds, 1)), constant=constant
+                    )
+                ),
             )
-            yield f"transfer-answers-c{constant:g}-T{rounds}", with_worst_pair(dependent)
-    weights = TestDataDependentLearner(
-        kernel_learner, 1.0, 1e-3, np.ones((10, 1)), release="weights"
+    yield (
+        "transfer-weights",
+        with_worst_pair(
+            TestDataDependentLearner(kernel_learner, 1.0, 1e-3, np.ones((10, 1)), release="weights")
+        ),
     )
-    yield "transfer-weights", with_worst_pair(weights)

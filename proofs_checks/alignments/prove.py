@@ -275,13 +275,12 @@ def prove(
             "refute many alignments",
             *([] if result.verdict is Verdict.VIOLATED else [f"audit: {result.headline()}"]),
         ]
-    verdict = (
-        Verdict.VIOLATED
-        if result is not None and result.verdict is Verdict.VIOLATED
-        else Verdict.INCONCLUSIVE
-    )
     return ProofResult(
-        verdict=verdict,
+        verdict=(
+            Verdict.VIOLATED
+            if result is not None and result.verdict is Verdict.VIOLATED
+            else Verdict.INCONCLUSIVE
+        ),
         audit=result,
         notes=tuple(notes),
         seconds=time.monotonic() - start,

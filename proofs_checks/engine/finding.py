@@ -268,21 +268,22 @@ class ClaimFinding(Result):
                 "undecided": signs.undecided,
             }
         )
-        found = {
-            "schema_version": 1,
-            **self.declaration.to_json(),
-            "name": self.name,
-            "verdict": self.claim_verdict.value,
-            "box": {name: list(bounds) for name, bounds in self.box.items()},
-            **self._evidence_json(),
-            "evidence": self.grade,
-            "scope": self.scope,
-            "shares": shares,
-            "cells": None if signs is None else signs.cells,
-            "environment": environment(),
-            "seconds": round(self.seconds, 3),
-        }
-        return strict(found)  # type: ignore[no-any-return]
+        return strict(
+            {
+                "schema_version": 1,
+                **self.declaration.to_json(),
+                "name": self.name,
+                "verdict": self.claim_verdict.value,
+                "box": {name: list(bounds) for name, bounds in self.box.items()},
+                **self._evidence_json(),
+                "evidence": self.grade,
+                "scope": self.scope,
+                "shares": shares,
+                "cells": None if signs is None else signs.cells,
+                "environment": environment(),
+                "seconds": round(self.seconds, 3),
+            }
+        )  # type: ignore[no-any-return]
 
 
 KIND = Kind(

@@ -349,8 +349,11 @@ def _check_stated_reach(evidence: Evidence, reach: float | None) -> Evidence:
         found - reach
     ) <= STATED_TOLERANCE * abs(reach):
         return evidence
-    text = f"{found:.5g} of the promise is reached, {reach:g} is stated; {evidence.text}"
-    return replace(evidence, verdict=ClaimVerdict.INCONCLUSIVE, text=text)
+    return replace(
+        evidence,
+        verdict=ClaimVerdict.INCONCLUSIVE,
+        text=f"{found:.5g} of the promise is reached, {reach:g} is stated; {evidence.text}",
+    )
 
 
 def _evidence_of(signs: SignMap, name: str) -> Evidence:
@@ -376,8 +379,9 @@ def _evidence_of(signs: SignMap, name: str) -> Evidence:
             f"proved on the whole {name} in {signs.cells} cells; at most {1 + ends.upper:.4g} of "
             "the promise is reached"
         )
-    method = "interval branch and bound"
-    return Evidence(verdict, text, method, ends, at=at, signs=signs, grade="proved")
+    return Evidence(
+        verdict, text, "interval branch and bound", ends, at=at, signs=signs, grade="proved"
+    )
 
 
 def _default_point(declared: Declaration) -> dict[str, float]:
