@@ -263,10 +263,13 @@ class SimplexSampling:
         """
         scaled = output_rows(outputs, self.dimension, "SimplexSampling") * self.count
         counts, log_theta = np.rint(scaled), self.minimiser(dataset).log_theta
-        terms = np.where(counts > 0, counts * log_theta - gammaln(counts + 1.0), 0.0)
         whole = np.all((np.abs(scaled - counts) <= 1e-6) & (counts >= 0), axis=1)
         valid = whole & (counts.sum(axis=1) == self.count)
-        return np.where(valid, gammaln(self.count + 1.0) + terms.sum(axis=1), -np.inf)
+        total = np.where(valid, gammaln(self.count + 1.0), -np.inf)
+        for column, log_share in zip(counts.T, log_theta, strict=True):
+            # a share that underflows to zero costs nothing where it is not drawn
+            total += np.where(column > 0, column * log_share - gammaln(column + 1.0), 0.0)
+        return total
 
     @available_if(
         lambda self: math.comb(self.count + self.dimension - 1, self.dimension - 1) <= _MAX_ROWS

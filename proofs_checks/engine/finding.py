@@ -268,7 +268,7 @@ class ClaimFinding(Result):
                 "undecided": signs.undecided,
             }
         )
-        return strict(
+        return strict(  # type: ignore[no-any-return]
             {
                 "schema_version": 1,
                 **self.declaration.to_json(),
@@ -283,7 +283,7 @@ class ClaimFinding(Result):
                 "environment": environment(),
                 "seconds": round(self.seconds, 3),
             }
-        )  # type: ignore[no-any-return]
+        )
 
 
 KIND = Kind(
