@@ -374,7 +374,11 @@ def _minimize_box_dual(
             a,
             _polish(z, target, low, high, ridge, a, residual, left / below + right / above),
         ):
-            gap, value = _gap(z, target, low, high, ridge, candidate)
+            w = z.T @ candidate / ridge
+            violation = target - z @ w
+            bound = np.where(violation > 0, high, low)
+            gap = float(((bound - candidate) * violation).sum())
+            value = float(0.5 * ridge * (w @ w) + (bound * violation).sum())
             if gap < 0.9 * best_gap:
                 stalled = -1
             if gap < best_gap:
@@ -436,23 +440,6 @@ def _polish(
             candidate[free] += lstsq(z[free] @ z[free].T / ridge, remainder, cond=1e-13)[0]
         candidate = np.clip(candidate, low, high)
     return candidate
-
-
-def _gap(
-    z: FloatArray,
-    target: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    ridge: float,
-    a: FloatArray,
-) -> tuple[float, float]:
-    """Return the duality gap and the primal objective at `a`."""
-    w = z.T @ a / ridge
-    residual = target - z @ w
-    gap = np.where(residual > 0, (high - a) * residual, (low - a) * residual).sum()
-    return float(gap), float(
-        0.5 * ridge * (w @ w) + np.where(residual > 0, high * residual, low * residual).sum()
-    )
 
 
 def _longest_step(*pairs: FloatArray) -> float:

@@ -490,24 +490,6 @@ def _ball_transcripts(
 
 
 @jit
-def _cumulative_weights(
-    truths: FloatArray, predictions: FloatArray, kappa: float, sums: FloatArray
-) -> float:
-    """Write the cumulative sums of exp(kappa (gap - largest gap)) over the net into `sums`.
-
-    Returns the largest gap.
-    """
-    largest = 0.0
-    for s in range(truths.size):
-        largest = max(largest, abs(predictions[s] - truths[s]))
-    mass = 0.0
-    for s in range(truths.size):
-        mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - largest))
-        sums[s] = mass
-    return largest
-
-
-@jit
 def _net_transcripts(
     rows: FloatArray,
     draw: bool,
@@ -530,7 +512,13 @@ def _net_transcripts(
     for i in range(len(rows)):
         predictions[:] = 0.0
         for start in range(0, rows.shape[1], 3):
-            largest = _cumulative_weights(truths, predictions, kappa, sums)
+            # cumulative sums over the net of exp(kappa (gap - largest gap))
+            largest, mass = 0.0, 0.0
+            for s in range(points):
+                largest = max(largest, abs(predictions[s] - truths[s]))
+            for s in range(points):
+                mass += math.exp(kappa * (abs(predictions[s] - truths[s]) - largest))
+                sums[s] = mass
             if draw:
                 chosen = draw_index(sums, rng.random() * sums[-1])
                 answer, sign = _noisy_answer(truths[chosen], predictions[chosen], scale, sigma, rng)

@@ -418,7 +418,7 @@ def _answer(
         return 0.0
     gap = row[t] - predicted
     if abs(gap) > sigma:
-        return -(abs(row[t] - truth) / scale + math.log(2.0 * scale))
+        return -(abs(row[t] - truth) / scale + math.log(2.0 * scale))  # type: ignore[no-any-return]
     if gap == 0.0:
         return interval_log_probability(
             (predicted - sigma - truth) / scale, (predicted + sigma - truth) / scale

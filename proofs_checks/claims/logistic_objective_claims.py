@@ -13,7 +13,6 @@ from dpwitness.auditors import certify, search
 from dpwitness.mechanisms import (
     ConvexObjectivePerturbation,
     InvalidArgument,
-    LabelledVectors,
     LogisticObjectivePerturbation,
     Loss,
 )
@@ -235,29 +234,6 @@ def objective_perturbation_survives_a_search(
     )
 
 
-def objective_loss(
-    first: LabelledVectors, second: LabelledVectors, w: float, rate: Ball, ridge: Ball
-) -> Ball:
-    """Enclose log p(w e1 | first) / p(w e1 | second) of Algorithm 2 in two dimensions, with noise
-    density exp(-rate |b|).
-    """
-    return _log_density(first, arb(w), rate, ridge) - _log_density(second, arb(w), rate, ridge)
-
-
-def _log_density(dataset: LabelledVectors, w: Ball, rate: Ball, ridge: Ball) -> Ball:
-    bx, by = -ridge * w, arb(0)
-    xx, xy, yy = ridge, arb(0), ridge
-    for (x, y), label, count in zip(
-        dataset.x.tolist(), dataset.y.tolist(), dataset.weights.tolist(), strict=True
-    ):
-        vx, vy = arb(label) * x, arb(label) * y
-        s = 1 / (1 + (w * vx).exp())
-        bend = count * s * (1 - s)
-        bx, by = bx + count * vx * s, by + count * vy * s
-        xx, xy, yy = xx + bend * vx * vx, xy + bend * vx * vy, yy + bend * vy * vy
-    return -rate * (bx * bx + by * by).sqrt() + (xx * yy - xy * xy).log()
-
-
 @claim(
     "CM-06-W4",
     kind="counterexample",
@@ -284,9 +260,10 @@ def objective_perturbation_survives_opposed_records(
             f"{n_lambda:g}, got {n}"
         )
     w = float(pair.why.split("=")[1].split("e1")[0])
-    loss = enclose(
-        objective_loss(pair.d0, pair.d1, w, arb(epsilon) / 2, arb(mechanism.regularization) * n)
+    first, second = (
+        mechanism.log_density_ball([[(w, w), (0.0, 0.0)]], data)[0] for data in (pair.d0, pair.d1)
     )
+    loss = enclose(first - second)
     limit = mechanism.truth.parameter if mechanism.truth else float("nan")
     return Evidence(
         ClaimVerdict.FAILS if loss.lower > epsilon else ClaimVerdict.NOT_REFUTED,

@@ -252,8 +252,7 @@ def inside_theta_it_survives_opposed_records(
     mechanism = PrivateRidge(epsilon, 0.0, 1.0, label_bound, 1, 10**6)
     pair = mechanism.worst_pair("bulk")
     first, second = (
-        _log_density(data, arb(-1), arb(epsilon) / (4 * (1 + arb(label_bound))), 2 / arb(epsilon))
-        for data in (pair.d0, pair.d1)
+        mechanism.log_density_ball([[(-1.0, -1.0)]], data)[0] for data in (pair.d0, pair.d1)
     )
     loss = enclose(first - second)
     return Evidence(
@@ -265,16 +264,6 @@ def inside_theta_it_survives_opposed_records(
         at={"epsilon": epsilon, "label_bound": label_bound, "output": -1.0},
         grade="proved",
     )
-
-
-def _log_density(data: LabelledVectors, w: Ball, rate: Ball, ridge: Ball) -> Ball:
-    """Return the log-density (8) at w for p = 1, up to an additive constant."""
-    q, moment = ridge, arb(0)
-    for x, y, count in zip(
-        data.x[:, 0].tolist(), data.y.tolist(), data.weights.tolist(), strict=True
-    ):
-        q, moment = q + arb(count) * x * x, moment + arb(count) * x * y
-    return -rate * abs(2 * (q * w - moment)) + q.log()
 
 
 @certificate(

@@ -19,10 +19,7 @@ from dpwitness.mechanisms import (
 )
 from dpwitness.mechanisms.papers.erm import LOGISTIC, logistic_shift
 from dpwitness.proofs_checks.claims.logistic_claims import line_excess, singular_excess
-from dpwitness.proofs_checks.claims.logistic_objective_claims import (
-    line_loss_excess,
-    objective_loss,
-)
+from dpwitness.proofs_checks.claims.logistic_objective_claims import line_loss_excess
 from dpwitness.proofs_checks.claims.logistic_utility_claims import (
     gamma_tail,
     least_records,
@@ -143,17 +140,6 @@ def test_the_search_finds_what_the_witness_shows():
         and math.log1p(1 / 0.4) - 1e-6 <= numbers["loss found"] <= numbers["supremum over n"]
     )
     assert replay(found.witness, seed=8).verdict.value == "VIOLATED"
-
-
-def test_the_loss_in_balls_is_the_mechanism_s():
-    mechanism = LogisticObjectivePerturbation(0.7, 0.05, dimension=2, records=4)
-    first = LabelledVectors([[0.6, 0.3], [-0.2, 0.9], [0.0, 0.0]], [1.0, -1.0, 1.0], [1, 2, 1])
-    second = LabelledVectors([[0.1, -0.9], [-0.2, 0.9], [0.0, 0.0]], [-1.0, -1.0, 1.0], [1, 2, 1])
-    w = np.array([[1.7, 0.0]])
-    expected = mechanism.log_density(w, first)[0] - mechanism.log_density(w, second)[0]
-    assert float(objective_loss(first, second, 1.7, arb(0.35), arb(0.2)).mid()) == pytest.approx(
-        expected, abs=1e-12
-    )
 
 
 def test_the_papers_runs():
