@@ -265,7 +265,7 @@ class SimplexSampling:
         counts, log_theta = np.rint(scaled), self.minimiser(dataset).log_theta
         whole = np.all((np.abs(scaled - counts) <= 1e-6) & (counts >= 0), axis=1)
         valid = whole & (counts.sum(axis=1) == self.count)
-        total = np.where(valid, gammaln(self.count + 1.0), -np.inf)
+        total = np.where(valid, math.lgamma(self.count + 1.0), -np.inf)
         for column, log_share in zip(counts.T, log_theta, strict=True):
             # a share that underflows to zero costs nothing where it is not drawn
             total += np.where(column > 0, column * log_share - gammaln(column + 1.0), 0.0)
