@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from dpwitness.core.claims import parse_claim
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument, error_text
-from dpwitness.mechanisms.wrappers.programs.program import CACHE_SIZE, Command, Program
-from dpwitness.mechanisms.wrappers.programs.program_messages import (
+from dpwitness.mechanisms.wrappers.programs.program import (
     PROTOCOL,
+    Command,
+    Program,
     Sent,
     dataset_json,
     excerpt,
@@ -30,7 +31,7 @@ from dpwitness.mechanisms.wrappers.programs.program_messages import (
     sent_as,
 )
 from dpwitness.mechanisms.wrappers.programs.worker_pool import build_domain
-from dpwitness.mechanisms.wrappers.programs.worker_process import WorkerDied
+from dpwitness.mechanisms.wrappers.programs.worker_process import CACHE_SIZE, WorkerDied
 
 # the second needs unsigned 32-bit integers
 _SEED, _OTHER_SEED = (1, 2, 3, 4), (2**32 - 1, 2**31, 2**32 - 3, 2**31 + 7)
@@ -413,7 +414,7 @@ class _ConformanceTest:
         sent again.
         """
         program = self.program
-        program.slots.clear()
+        program.stored.clear()
 
         def talk(deadline: float) -> Any:
             program.quiet()

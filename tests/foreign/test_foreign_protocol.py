@@ -110,8 +110,8 @@ def test_a_batch_that_raises_is_run_one_by_one_as_in_process(file):
 def test_datasets_arrive_as_they_are(value):
     blobs: list[bytes] = []
     packed = codec.pack(value, blobs)
-    sent = b"".join(codec.message({"op": "x", "data": packed}, blobs))
-    header, received = codec.receive(io.BytesIO(sent).read)
+    sent = io.BytesIO(b"".join(codec.message({"op": "x", "data": packed}, blobs)))
+    header, received = codec.receive(sent.readline, sent.read)
     back = codec.unpack(header["data"], received)
     assert repr(back) == repr(value) and type(back) is type(value)
     assert getattr(back, "dtype", None) == getattr(value, "dtype", None)

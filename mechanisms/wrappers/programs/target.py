@@ -54,9 +54,9 @@ from dpwitness.core.values.validation import InvalidArgument, require, short_rep
 from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
 from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import joined
 from dpwitness.mechanisms.wrappers.programs.inside.introspection import Unfit, attributes_of
-from dpwitness.mechanisms.wrappers.programs.program import Command, command_script
-from dpwitness.mechanisms.wrappers.programs.program_messages import (
-    ProtocolViolation,
+from dpwitness.mechanisms.wrappers.programs.program import (
+    Command,
+    command_script,
     plain_fields,
     program_note,
     sent_as,
@@ -73,6 +73,7 @@ from dpwitness.mechanisms.wrappers.programs.worker_pool import (
 )
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
     P,
+    ProtocolViolation,
     Slot,
     WorkerDied,
     WorkerTimeout,

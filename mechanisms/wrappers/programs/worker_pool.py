@@ -12,8 +12,6 @@ import os
 import shutil
 import sys
 import threading
-import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -30,9 +28,10 @@ from dpwitness.mechanisms.wrappers.programs import environments
 from dpwitness.mechanisms.wrappers.programs.confinement import confined
 from dpwitness.mechanisms.wrappers.programs.inside import codec
 from dpwitness.mechanisms.wrappers.programs.worker_process import (
+    Launch,
     Process,
+    ProtocolViolation,
     WorkerDied,
-    WorkerTimeout,
     borrowed_worker,
 )
 
@@ -58,25 +57,29 @@ class Interpreter:
     memory: int = 0
     confined: str = ""
 
-    def argv(self) -> list[str]:
-        python = self.python or sys.executable
-        if not os.access(python, os.X_OK):
-            raise InvalidArgument(
-                f"python must be a Python interpreter, got {python!r}: {os.strerror(errno.EACCES)}"
-            )
-        command = [python, "-u", _SCRIPT]
-        return confined(self.confined, command) if self.confined else command
-
-    def folder(self) -> str | None:
-        return self.confined or None
-
-    def environment(self) -> dict[str, str]:
-        # these belong to this interpreter
+    def launch(self) -> Launch:
+        command = [executable(self.python), "-u", _SCRIPT]
+        # these variables belong to this interpreter
         others = ("PYTHONPATH", "PYTHONHOME") if self.python is not None else ()
-        return {name: value for name, value in os.environ.items() if name not in others}
+        environment = {name: value for name, value in os.environ.items() if name not in others}
+        if self.confined:
+            return confined(self.confined, command), self.confined, environment
+        return command, None, environment
 
     def start(self, time_limit: float) -> Worker:
         return Worker(self, time_limit)
+
+
+def executable(python: str | None) -> str:
+    """Return the path of an interpreter, this one for None. Raise InvalidArgument unless it is an
+    executable file.
+    """
+    found = python or sys.executable
+    if not os.access(found, os.X_OK):
+        raise InvalidArgument(
+            f"python must be a Python interpreter, got {found!r}: {os.strerror(errno.EACCES)}"
+        )
+    return found
 
 
 class Worker(Process):
@@ -87,23 +90,22 @@ class Worker(Process):
 
     def __init__(self, slot: Interpreter, time_limit: float) -> None:
         super().__init__(slot)
-        self.sent_keys: OrderedDict[str, None] = OrderedDict()
+        python = slot.python or sys.executable
         try:
             hello, _ = self.ask({"op": "hello"}, [], _START_SECONDS)
         except WorkerDied as error:
             self.close()
             raise InvalidArgument(
-                f"python must have NumPy, {self.python} does not; install it: {self.python} -m "
+                f"python must have NumPy, {python} does not; install it: {python} -m "
                 "pip install numpy"
                 if "No module named 'numpy'" in str(error)
                 else "python must be a Python interpreter (3.8 or later), "
-                f"{self.python} did not answer: {error}"
+                f"{python} did not answer: {error}"
             ) from None
         if hello.get("protocol") != codec.PROTOCOL:
             self.close()
             raise InvalidArgument(
-                f"{self.python} speaks protocol {hello.get('protocol')}, this dpwitness "
-                f"{codec.PROTOCOL}"
+                f"{python} speaks protocol {hello.get('protocol')}, this dpwitness {codec.PROTOCOL}"
             )
         self.versions = {"python": hello["python"], "numpy": hello["numpy"]}
         try:
@@ -120,12 +122,8 @@ class Worker(Process):
         except WorkerDied as error:
             self.close()
             raise InvalidArgument(
-                f"target {slot.place} could not be loaded by {self.python}: {error}"
+                f"target {slot.place} could not be loaded by {python}: {error}"
             ) from None
-
-    @property
-    def python(self) -> str:
-        return self.slot.python or sys.executable
 
     def ask(self, header: Json, blobs: codec.Blobs, time_limit: float) -> tuple[Json, codec.Blobs]:
         """Send a request and wait for its answer.
@@ -136,33 +134,29 @@ class Worker(Process):
             If the process ends first, or takes longer than `time_limit` seconds and is killed. The
             message has the last output lines.
         """
-        deadline = time.monotonic() + time_limit
-        found = None
-        try:
+
+        def talk(deadline: float) -> tuple[Json, codec.Blobs]:
             self.send(codec.message(header, blobs), deadline)
-            found = codec.receive(lambda size: self.read(size, deadline))
-        except BrokenPipeError:
-            pass
-        except TimeoutError:
-            self.kill()
-            raise WorkerTimeout(f"took longer than time_limit = {time_limit:g} s") from None
-        except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
-            self.kill()
-            raise WorkerDied(f"sent an invalid message: {error}{self.last_output()}") from None
-        if found is None:
-            raise WorkerDied(self.ended())
-        return found
+            try:
+                found = codec.receive(
+                    lambda: self.line(codec.MOST, deadline, "") + b"\n",
+                    lambda size: self.fill(memoryview(bytearray(size)), deadline),
+                )
+            except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+                raise ProtocolViolation(f"sent an invalid message: {error}") from None
+            assert found is not None
+            return found
+
+        return self.within(time_limit, talk)
 
     def dataset(self, sent: PackedDataset) -> tuple[Json, codec.Blobs]:
         """Return the part of a request that holds the dataset; a large dataset is sent once."""
         if not sent.key:
             return {"data": sent.packed}, sent.blobs
-        if sent.key in self.sent_keys:
-            return {"key": sent.key}, []
-        self.sent_keys[sent.key] = None
-        if len(self.sent_keys) > codec.CACHE_SIZE:
-            self.sent_keys.popitem(last=False)
-        return {"key": sent.key, "data": sent.packed}, sent.blobs
+        number, is_stored = self.number_of(sent.key)
+        if is_stored:
+            return {"key": number}, []
+        return {"key": number, "data": sent.packed}, sent.blobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,9 +283,16 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
                 raise TargetError(
                     f"target must be importable, got {slot.place!r}: no module named {missing!r}"
                 )
+            python, top = slot.python or sys.executable, missing.partition(".")[0]
+            install = f"pip install {reply.get('library') or _DISTRIBUTIONS.get(top, top)}"
+            remedy = f"install it there: {python} -m {reply.get('install') or install}"
+            if slot.place.startswith(str(environments.FOLDER)):
+                adapter = environments.environment_of(Path(slot.place))
+                if adapter is not None:
+                    setup = f"dpwitness targets setup {adapter.name}"
+                    remedy = f"make its environment with: {setup}"
             raise MissingLibrary(
-                f"target {slot.place} needs {missing!r}, which {worker.python} does not "
-                f"have; {_remedy(slot, reply)}",
+                f"target {slot.place} needs {missing!r}, which {python} does not have; {remedy}",
                 reply["traceback"],
             )
         yield worker
@@ -342,23 +343,6 @@ _DISTRIBUTIONS = {  # distributions whose module has another name
     "tensorflow_privacy": "tensorflow-privacy",
     "yaml": "PyYAML",
 }
-
-
-def _remedy(slot: Interpreter, reply: Json) -> str:
-    """Return the command that installs a missing library."""
-    adapter = (
-        environments.environment_of(Path(slot.place))
-        if slot.place.startswith(str(environments.FOLDER))
-        else None
-    )
-    if adapter is not None:
-        return f"make its environment with: dpwitness targets setup {adapter.name}"
-    top = reply["missing"].partition(".")[0]
-    line = (
-        reply.get("install")
-        or f"pip install {reply.get('library') or _DISTRIBUTIONS.get(top, top)}"
-    )
-    return f"install it there: {slot.python or sys.executable} -m {line}"
 
 
 def target_names(

@@ -14,7 +14,6 @@ import itertools
 import os
 import sys
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -150,27 +149,22 @@ def random_words_drawn(rng: Any) -> int:
 
 
 class DatasetCache:
-    """Received datasets, by key, and the frames that were built from them."""
+    """Received datasets, by number, and the frames that were built from them."""
 
     def __init__(self) -> None:
-        self.entries: OrderedDict[str, tuple[Any, codec.Blobs]] = OrderedDict()
-        self.ready: dict[str, tuple[Any, Any]] = {}  # frames, and their state before the first run
-        self.watched: dict[str, int] = {}
+        self.entries: dict[int | None, tuple[Any, codec.Blobs]] = {}
+        # frames, and their state before the first run
+        self.ready: dict[int | None, tuple[Any, Any]] = {}
+        self.watched: dict[int | None, int] = {}
 
     def copy(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any]:
         """Return a fresh copy of a request's dataset, and its state before the run; None for the
         state if it is no longer checked.
         """
-        key: str = header.get("key", "")
+        key: int | None = header.get("key")
         if "data" in header:
-            found = header["data"], blobs
-            if key:
-                self.entries[key] = found
-                if len(self.entries) > codec.CACHE_SIZE:
-                    gone, _ = self.entries.popitem(last=False)
-                    self.ready.pop(gone, None)
-        else:
-            found = self.entries[key]
+            self.entries[key] = header["data"], blobs
+            self.ready.pop(key, None)
         # changes of a copy cannot affect the next batch, so only the first calls are checked
         if key in self.ready:
             built, before = self.ready[key]
@@ -179,11 +173,11 @@ class DatasetCache:
                 key
             ] < _WATCHED_BATCHES else None
         try:
-            dataset = codec.unpack(*found)
+            dataset = codec.unpack(*self.entries[key])
         except dataframe_backends.UnsupportedData as error:
             raise introspection.Unfit(f"the dataset cannot be built here: {error}") from None
         before, light = dataset_state(dataset), dataframe_backends.shallow_copy(dataset)
-        if key and light is not None:
+        if key is not None and light is not None:
             self.ready[key], self.watched[key] = (dataset, before), 0
             return light, before
         return dataset, before

@@ -2,9 +2,8 @@
 Nothing is pickled.
 
 Both sides load this module and the modules of `core.values` that it uses, which use only the
-standard library and NumPy (Python 3.8 or later). A message is a length (4 bytes, little-endian), a
-JSON header of this length, and the bytes of the arrays that the header refers to;
-``header["blobs"]`` lists their sizes.
+standard library and NumPy (Python 3.8 or later). A message is a header, a line of JSON, and the
+bytes of the arrays that the header refers to; ``header["blobs"]`` lists their sizes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import dataclasses
 import importlib.util
 import json
 import os
-import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -45,7 +43,6 @@ Fields, Named, PLAIN = object_tree.Fields, object_tree.Named, object_tree.PLAIN
 text_of = object_tree.text_of
 
 PROTOCOL = 1
-CACHE_SIZE = 16  # large datasets that a worker stores; the controller keeps the same count
 MOST = 2**30  # most bytes of a header
 _TAG = "$"
 _BASES = {"derived int": int, "derived float": float, "derived str": str}
@@ -310,19 +307,18 @@ def _build_stand_in(tag: str, name: Any, parts: dict[str, Any]) -> Any:
 def message(header: Message, blobs: Blobs) -> list[bytes]:
     """Return the parts of a message, to be written in order."""
     text = json.dumps(dict(header, blobs=[len(b) for b in blobs])).encode()
-    return [struct.pack("<I", len(text)) + text, *blobs]
+    return [text + b"\n", *blobs]
 
 
-def receive(read: Callable[[int], Any]) -> tuple[Message, Blobs] | None:
+def receive(
+    readline: Callable[[], bytes], read: Callable[[int], Any]
+) -> tuple[Message, Blobs] | None:
     """Return the next message, or None at the end of the stream.
 
-    `read(size)` returns `size` bytes, or fewer at the end of the stream.
+    `readline()` returns a line, and `read(size)` returns `size` bytes.
     """
-    head = read(4)
-    if len(head) < 4:
+    line = readline()
+    if not line.endswith(b"\n"):
         return None
-    length = struct.unpack("<I", head)[0]
-    if length > MOST:
-        raise ValueError(f"a header has {length} bytes")
-    header = json.loads(bytes(read(length)).decode())
+    header = json.loads(line.decode())
     return header, [read(size) for size in header.pop("blobs")]

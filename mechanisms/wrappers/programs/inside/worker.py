@@ -573,7 +573,7 @@ def main() -> None:
     def listen() -> None:
         try:
             while True:
-                found = codec.receive(source.read)
+                found = codec.receive(source.readline, source.read)
                 if found is None:
                     break
                 inbox.put(found)
