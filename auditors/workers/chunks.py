@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 from dpwitness.auditors.events.event import MIN_KERNEL_ROUNDS, Event, cached_kernel
 from dpwitness.auditors.events.outputs import Outputs, encode
 from dpwitness.auditors.statistics.certificate import Tally
-from dpwitness.auditors.workers.rounds import Run, Sides, Stage, is_builtin_mechanism, task_lock
+from dpwitness.auditors.workers.rounds import (
+    NOTHING,
+    Run,
+    Sides,
+    Stage,
+    is_builtin_mechanism,
+    task_lock,
+)
 from dpwitness.auditors.workers.statefulness import Unfit, mark, same_outputs
 from dpwitness.core.numerics.draws import Draws, state_of
 from dpwitness.core.protocols.mechanism import FloatArray, MechanismFailed
@@ -48,7 +55,7 @@ class Counter:
         """
         table = np.zeros(3, dtype=np.int64)
         if size == 0:
-            return table, Outputs(np.empty((0, 1)), np.empty(0))
+            return table, NOTHING
         head = np.empty((min(size, _BLOCK_ROWS), self.draws.width))
         count, rule = self.kernel
         fill: Callable[..., None] = self.draws.fill
@@ -301,7 +308,10 @@ def _run_with_sample(
     duration = perf_counter() - started
     batches = [side for side in sides if side is not None]
     tables = [
-        np.array([_tabulate(event, side, stage.rounds) for side in sides], dtype=np.int64)
+        np.array(
+            [event.tabulate(NOTHING if side is None else side, stage.rounds) for side in sides],
+            dtype=np.int64,
+        )
         for event in events
     ]
     lost = stage.size(index) - sum(map(len, batches))
@@ -337,11 +347,6 @@ def _require_same_results(sampled: Segment, from_kernels: Segment) -> None:
             "mechanism draws other outputs than it samples: draws(dataset).sample and sample "
             "must give the same outputs"
         )
-
-
-def _tabulate(event: Event, side: Outputs | None, rounds: int) -> NDArray[np.int64]:
-    """Return the event's cell counts; zeros for a batch that raised."""
-    return event.tabulate(Outputs(np.empty((0, 1)), np.empty(0)) if side is None else side, rounds)
 
 
 def require_complete_counts(stage: Stage, span: Span) -> None:

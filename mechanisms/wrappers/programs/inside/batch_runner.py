@@ -12,20 +12,17 @@ import contextlib
 import copy
 import itertools
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING or __name__ != "dpwitness_batch_runner":
-    from dpwitness.core.values import dataframe_backends
-    from dpwitness.mechanisms.wrappers.programs.inside import codec, introspection
-else:  # in a worker, which has loaded these modules before
-    codec, introspection = sys.modules["dpwitness_codec"], sys.modules["dpwitness_introspection"]
-    dataframe_backends = codec.dataframe_backends
+# relative: a worker, whose interpreter may have no dpwitness, has these modules by another name
+from .....core.values import dataframe_backends
+from . import codec, introspection
 
+_IMMUTABLE = (float, int, str, bytes, type(None))
 _WATCHED_BATCHES = 8  # batches after which a frame is no longer checked for changes
 
 
@@ -85,7 +82,7 @@ def one_by_one(
             )
         at = random_words_drawn(rng)
         try:
-            done.append(_copied(run(dataset, 1, rng, **kwargs)))
+            done.append(copied(run(dataset, 1, rng, **kwargs)))
         except MemoryError:
             raise
         except Exception as error:
@@ -110,23 +107,12 @@ def joined(results: list[Any]) -> list[Any]:
     return found
 
 
-def _copied(value: Any) -> Any:
-    """Return a copy of a result, because the library may reuse the returned object; the result
-    itself if it cannot be copied.
+def copied(value: Any) -> Any:
+    """Return a copy of a result, because the mechanism may modify or reuse the object later; the
+    result itself if it cannot be copied.
     """
-    if (
-        isinstance(value, list)
-        and len(value) == 1
-        and isinstance(value[0], (float, int, str, bytes, type(None)))
-    ):
+    if type(value) is list and len(value) == 1 and isinstance(value[0], _IMMUTABLE):
         return value[:]
-    return copy_if_possible(value)
-
-
-def copy_if_possible(value: Any) -> Any:
-    """Return a deep copy, because the mechanism may modify the value later; the value itself if it
-    cannot be copied.
-    """
     try:
         return copy.deepcopy(value)
     except Exception:
@@ -135,7 +121,7 @@ def copy_if_possible(value: Any) -> Any:
 
 def _join_key(part: Any) -> Any:
     """Return a key; consecutive results with equal keys can be joined."""
-    if isinstance(part, np.ndarray) and part.shape[:1] == (1,):
+    if type(part) is np.ndarray and part.shape[:1] == (1,):
         return part.dtype, part.shape
     return list if type(part) is list else id(part)
 

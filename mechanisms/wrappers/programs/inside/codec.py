@@ -10,34 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
+import importlib
 import json
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import Any, Dict, List
 
 import numpy as np
 
-if TYPE_CHECKING or __name__ != "dpwitness_codec":
-    from dpwitness.core.values import dataframe_backends, object_tree
-else:  # in a worker, whose interpreter may have no dpwitness
-    _here = os.path.dirname(os.path.abspath(__file__))
-    _values = os.path.join(_here, *[os.pardir] * 4, "core", "values")
-
-    def _load_module(name):
-        """Load and return a module of `core.values`, under a name that no library uses."""
-        spec = importlib.util.spec_from_file_location(
-            "dpwitness_" + name, os.path.join(_values, name + ".py")
-        )
-        module = sys.modules["dpwitness_" + name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    dataframe_backends, _, object_tree = map(
-        _load_module, ("dataframe_backends", "library_parts", "object_tree")
-    )
+# relative: a worker, whose interpreter may have no dpwitness, has these modules by another name
+from .....core.values import dataframe_backends, object_tree
 
 Fields, Named, PLAIN = object_tree.Fields, object_tree.Named, object_tree.PLAIN
 text_of = object_tree.text_of

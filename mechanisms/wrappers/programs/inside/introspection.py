@@ -16,6 +16,9 @@ import os
 import types
 from typing import Any, Dict, List
 
+# relative: a worker, whose interpreter may have no dpwitness, has these modules by another name
+from .....core.values.validation import short_repr
+
 _DOMAINS = "dpwitness.core.domains"
 
 
@@ -157,17 +160,6 @@ def attributes_of(found: Any) -> Dict[str, Any]:
             f"domain must be a dict with a kind and its arguments, got {short_repr(domain)}"
         )
     return values
-
-
-def short_repr(value: Any) -> str:
-    """Return the repr of a value for a message, on one line of at most 80 characters, or its type
-    if its repr raises.
-    """
-    try:
-        text = " ".join(repr(value).split())
-    except Exception:  # a repr that raises, or a number that is too long to print
-        return f"an object of type {type(value).__name__}"
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 _KNOWN_KEYS = [

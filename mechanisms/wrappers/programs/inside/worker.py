@@ -46,13 +46,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+# name by which this interpreter, which may have no dpwitness, imports modules of dpwitness
+_ROOT = "dpwitness_worker"
+_FOLDER = functools.reduce(
+    lambda place, _: os.path.dirname(place), range(5), os.path.abspath(__file__)
+)
+_WRAPPERS = _ROOT + ".mechanisms.wrappers"
 
-def _load_module(name: str, path: str, **more: Any) -> Any:
-    """Load and return the module at this path; `more` has the folders of a package."""
-    spec: Any = importlib.util.spec_from_file_location(name, path, **more)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+
+def _provide_modules() -> None:
+    """Make the modules of the worker's folder, and those that they use, importable without running
+    the code of their packages.
+    """
+    inside = ["mechanisms", "wrappers", "programs", "inside"]
+    for parts in (
+        *(inside[:i] for i in range(5)),
+        ["core"],
+        ["core", "values"],
+        [*inside[:2], "recording"],
+    ):
+        package: Any = types.ModuleType(".".join([_ROOT, *parts]))
+        package.__path__ = [os.path.join(_FOLDER, *parts)]
+        sys.modules[package.__name__] = package
 
 
 if TYPE_CHECKING:
@@ -62,15 +77,14 @@ if TYPE_CHECKING:
         global_generators,
         introspection,
     )
-else:  # the modules next to this file, in this order, under names that no library uses
-    codec, introspection, batch_runner, global_generators = (
-        _load_module("dpwitness_" + name, os.path.join(os.path.dirname(__file__), name + ".py"))
-        for name in ("codec", "introspection", "batch_runner", "global_generators")
+else:
+    _provide_modules()
+    batch_runner, codec, global_generators, introspection = (
+        importlib.import_module(_WRAPPERS + ".programs.inside." + name)
+        for name in ("batch_runner", "codec", "global_generators", "introspection")
     )
 
 
-# folder of this package's wrappers, which are loaded by path: the interpreter may have no dpwitness
-_WRAPPERS = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
 _MAX_PROCESSES = 32  # most processes that may still run after a batch
 
@@ -136,7 +150,11 @@ class Worker:
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
         with self._user_code("is not importable", **introspection.install_declarations(self.place)):
-            _provide_dpwitness()
+            if importlib.util.find_spec("dpwitness") is None:  # the wrappers do without the rest
+                folder = os.path.join(_FOLDER, "mechanisms", "wrappers")
+                place = os.path.join(folder, "__init__.py")
+                found = _load_module(_WRAPPERS, place, submodule_search_locations=[folder])
+                found.wrap = sys.modules["dpwitness"] = sys.modules["dpwitness.wrap"] = found
             if self.place.endswith(".py"):
                 self.module = _load_module("dpwitness_target", self.place)
             else:
@@ -183,9 +201,7 @@ class Worker:
                 "text": f"{base} is created for each run, and its method {method} is called",
             }
         with self._user_code(f"{header['name']} fails in a trial call"):
-            form, description = _load_recognition().recognize(
-                found, header["name"], kwargs, dataset
-            )
+            form, description = _recognition().recognize(found, header["name"], kwargs, dataset)
         return {"form": form, "name": header["name"], "text": description}
 
     def do_describe(
@@ -302,15 +318,18 @@ class Worker:
     def do_trace(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
-        recording = _load_recording()
+        recording, primitives = (
+            importlib.import_module(_WRAPPERS + ".recording." + name)
+            for name in ("session", "primitives")
+        )
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
             if step == "open":
                 found, run, kwargs = self._find_sampler(header, blobs)
                 own = [getattr(self.module, "PRIMITIVES", None), getattr(found, "primitives", None)]
                 entries = [tuple(entry) for entry in arguments["entries"]]
-                entries += [e for each in own for e in recording.primitives.entries_of(each)]
-                session = recording.session.Session(
+                entries += [e for each in own for e in primitives.entries_of(each)]
+                session = recording.Session(
                     functools.partial(run, **kwargs) if kwargs else run,
                     entries,
                     seed=global_generators.seed,
@@ -328,9 +347,9 @@ class Worker:
             if "data" in header:
                 arguments["dataset"] = self.datasets.copy(header, blobs)[0]
             return {"value": codec.pack(getattr(self.session, step)(**arguments), out)}
-        except recording.recorder.Stopped as stopped:
+        except recording.Stopped as stopped:
             return {"stopped": str(stopped) or "time limit"}
-        except recording.primitives.WrongPrimitive as wrong:
+        except recording.WrongPrimitive as wrong:
             return {"error": str(wrong), "traceback": ""}
 
     def do_features(
@@ -451,7 +470,7 @@ class Worker:
         key = f"{name} {kwargs!r}"
         if form and key not in self.built:
             with self._user_code(f"{base} cannot be taken as {form}"):
-                self.built[key] = _load_recognition().formed(found, kwargs, form)
+                self.built[key] = _recognition().formed(found, kwargs, form)
         if not isinstance(found, type) and not form:
             return found
         if key not in self.built:
@@ -504,35 +523,17 @@ class Worker:
             ) from None
 
 
-def _load_package(name: str, folder: str) -> Any:
-    """Load and return a folder as the package `name`."""
-    place = os.path.join(folder, "__init__.py")
-    return _load_module(name, place, submodule_search_locations=[folder])
+def _load_module(name: str, path: str, **more: Any) -> Any:
+    """Load and return the module at this path; `more` has the folders of a package."""
+    spec: Any = importlib.util.spec_from_file_location(name, path, **more)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def _load_recording() -> Any:
-    """Return the package that records primitives."""
-    name = "dpwitness_recording"
-    found = sys.modules.get(name) or _load_package(name, os.path.join(_WRAPPERS, "recording"))
-    for part in ("primitives", "recorder", "session"):
-        importlib.import_module(f"{name}.{part}")
-    return found
-
-
-def _load_recognition() -> Any:
+def _recognition() -> Any:
     """Return the module that recognizes functions of one run, objects and estimators."""
-    if "dpwitness_objects" not in sys.modules:
-        _load_package("dpwitness_objects", _WRAPPERS)
-    return importlib.import_module("dpwitness_objects.recognition")
-
-
-def _provide_dpwitness() -> None:
-    """Make the folder `wrappers` importable as dpwitness and dpwitness.wrap in an interpreter
-    without dpwitness, for target files.
-    """
-    if importlib.util.find_spec("dpwitness") is None:
-        found = _load_package("dpwitness", _WRAPPERS)
-        found.wrap = sys.modules["dpwitness.wrap"] = found
+    return importlib.import_module(_WRAPPERS + ".recognition")
 
 
 def _pack_with_blobs(value: Any) -> Any:
