@@ -35,13 +35,6 @@ def generator(state: Any, seed: list[int]) -> Any:
     return np.random.Generator(bits)
 
 
-def warning_line(found: Any) -> str:
-    """Return a recorded warning as one line of at most 200 characters."""
-    text = " ".join(str(found.message).split())
-    text = text if len(text) <= 160 else text[:157] + "..."
-    return f"the mechanism warns: {found.category.__name__}: {text}"
-
-
 @contextlib.contextmanager
 def collect_warnings(messages: list[str]) -> Iterator[None]:
     """Append the warnings of the block to `messages`, each kind and text once. The target's own
@@ -52,7 +45,12 @@ def collect_warnings(messages: list[str]) -> Iterator[None]:
         try:
             yield
         finally:
-            messages.extend(dict.fromkeys(warning_line(each) for each in found or ()))
+            for each in found or ():
+                text = " ".join(str(each.message).split())
+                text = text if len(text) <= 160 else text[:157] + "..."
+                line = f"the mechanism warns: {each.category.__name__}: {text}"
+                if line not in messages:
+                    messages.append(line)
 
 
 def is_failure(error: Exception) -> bool:
@@ -162,17 +160,17 @@ class DatasetCache:
             dataset = codec.unpack(*self.entries[key])
         except dataframe_backends.UnsupportedData as error:
             raise introspection.Unfit(f"the dataset cannot be built here: {error}") from None
-        before, light = dataset_state(dataset), dataframe_backends.shallow_copy(dataset)
+        before, light = state_of(dataset), dataframe_backends.shallow_copy(dataset)
         if key is not None and light is not None:
             self.ready[key], self.watched[key] = (dataset, before), 0
             return light, before
         return dataset, before
 
 
-def dataset_state(dataset: Any) -> Any:
-    """Return the packed form of a dataset, for comparison after a run."""
+def state_of(value: Any) -> Any:
+    """Return the packed form of a dataset or an output, for comparison after a run."""
     blobs: codec.Blobs = []
     try:
-        return codec.pack(dataset, blobs, exact=True), blobs
+        return codec.pack(value, blobs, exact=True), blobs
     except dataframe_backends.UnsupportedData as error:
         return str(error), []

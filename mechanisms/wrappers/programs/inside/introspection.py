@@ -18,16 +18,15 @@ from typing import Any, Dict, List
 
 # relative: a worker, whose interpreter may have no dpwitness, has these modules by another name
 from .....core.values.validation import short_repr
+from ..supervisor import descendants
 
 _DOMAINS = "dpwitness.core.domains"
 
 
 class Unfit(Exception):
-    """Error of an unusable target; the text is one sentence."""
-
-
-class Wrong(Exception):
-    """Error of a target, with the user's part of the traceback."""
+    """Error of an unusable target, with the user's part of the traceback; the text is one
+    sentence.
+    """
 
     def __init__(self, reason: str, trace: str = "", **more: Any) -> None:
         super().__init__(reason)
@@ -53,25 +52,16 @@ def built(cls: type, name: str, kwargs: dict[str, Any]) -> Any:
         raise
 
 
-def method_hint(found: Any, name: str) -> str:
-    """Return a hint on how to name a method, for the error message on an object that is not
-    callable; empty for Python and NumPy values.
-    """
-    if type(found).__module__.partition(".")[0] in ("builtins", "numpy", "types"):
-        return ""
-    methods = [
-        key for key in dir(type(found)) if key[0] != "_" and callable(getattr(type(found), key))
-    ]
-    return f": name a method of it, as in {name}.{methods[0]}" if methods else ""
-
-
 def check_call(found: Any, name: str, kwargs: dict[str, Any]) -> None:
     """Raise Unfit unless a target can be called as f(dataset, size, rng)."""
     run = getattr(found, "sample", found)
     if not callable(run):
+        cls, hint = type(found), ""
+        if cls.__module__.partition(".")[0] not in ("builtins", "numpy", "types"):
+            methods = [key for key in dir(cls) if key[0] != "_" and callable(getattr(cls, key))]
+            hint = f": name a method of it, as in {name}.{methods[0]}" if methods else ""
         raise Unfit(
-            f"target must be a mechanism or a function, {name} is of type "
-            f"{type(found).__name__}{method_hint(found, name)}"
+            f"target must be a mechanism or a function, {name} is of type {cls.__name__}{hint}"
         )
     try:
         signature = inspect.signature(run)
@@ -219,17 +209,6 @@ def is_missing(name: str, place: str) -> bool:
         return False
 
 
-def is_plain_target(found: Any, claim: Any, domain: Any) -> bool:
-    """Return whether a target is written without dpwitness, as target files are. Its datasets are
-    then passed as plain types.
-    """
-    return (
-        isinstance(claim, str)
-        or isinstance(domain, dict)
-        or (claim is not None and not hasattr(claim, "kind"))
-    )
-
-
 def domain_of(domain: Any) -> Dict[str, Any] | None:
     """Return a domain as its kind and fields; for a user-defined class, only the name
     of the class.
@@ -254,30 +233,14 @@ def domain_of(domain: Any) -> Dict[str, Any] | None:
 
 
 def running_children() -> int:
-    """Return the number of running child processes of this process; 0 on systems without /proc."""
+    """Return the number of running descendants of this process; 0 on systems without /proc."""
     if not hasattr(os, "waitid"):
         return 0
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except (ChildProcessError, OSError):
         return 0  # the common case costs one call only
-    count = 0
-    try:
-        for thread in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{thread}/children") as file:
-                count += sum(map(_is_running, file.read().split()))
-    except OSError:
-        pass
-    return count
-
-
-def _is_running(pid: str) -> bool:
-    """Return whether a process is running."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] != b"Z"
-    except (OSError, IndexError):
-        return False
+    return len(descendants(os.getpid()))
 
 
 def version(library: str | None) -> str | None:

@@ -32,9 +32,12 @@ if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/
     del sys.path[0]  # the folder of this script, whose modules must not shadow the library's
 
 import contextlib
+import ctypes
+import faulthandler
 import functools
 import importlib.util
 import os
+import pathlib
 import queue
 import signal
 import threading
@@ -48,9 +51,7 @@ import numpy as np
 
 # name by which this interpreter, which may have no dpwitness, imports modules of dpwitness
 _ROOT = "dpwitness_worker"
-_FOLDER = functools.reduce(
-    lambda place, _: os.path.dirname(place), range(5), os.path.abspath(__file__)
-)
+_FOLDER = str(pathlib.Path(__file__).resolve().parents[4])
 _WRAPPERS = _ROOT + ".mechanisms.wrappers"
 
 
@@ -59,12 +60,8 @@ def _provide_modules() -> None:
     the code of their packages.
     """
     inside = ["mechanisms", "wrappers", "programs", "inside"]
-    for parts in (
-        *(inside[:i] for i in range(5)),
-        ["core"],
-        ["core", "values"],
-        [*inside[:2], "recording"],
-    ):
+    folders = [inside[:i] for i in range(5)]
+    for parts in [*folders, ["core"], ["core", "values"], [*inside[:2], "recording"]]:
         package: Any = types.ModuleType(".".join([_ROOT, *parts]))
         package.__path__ = [os.path.join(_FOLDER, *parts)]
         sys.modules[package.__name__] = package
@@ -105,32 +102,14 @@ class Worker:
         # a pipe, in which a forked child reports that it has returned
         self.returned: tuple[int, int] | None = None
 
-    def end_forked_child(self, own_pid: int) -> None:
-        """End this process if it is a forked child of the mechanism: only the parent may answer."""
-        if os.getpid() != own_pid:
-            if self.returned is not None:
-                os.write(self.returned[1], b"!")
-            os._exit(0)
-
-    def has_child_returned(self) -> bool:
-        """Return whether a forked child of the mechanism has returned from a call, as far as is
-        known by now.
-        """
-        try:
-            return self.returned is not None and bool(os.read(self.returned[0], 4096))
-        except BlockingIOError:
-            return False
-
     def answer(
         self, header: codec.Message, blobs: codec.Blobs
     ) -> tuple[codec.Message, codec.Blobs]:
         out: codec.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
-        except introspection.Wrong as wrong:
-            return wrong.reply, []
         except introspection.Unfit as unfit:
-            return {"error": str(unfit), "traceback": ""}, []
+            return unfit.reply, []
         if "rng" in header and self.rng is not None:  # as the mechanism left it
             reply["rng"] = codec.pack(self.rng.bit_generator.state, None)
         return reply, out
@@ -160,21 +139,18 @@ class Worker:
             else:
                 self.module = importlib.import_module(self.place)
         # in a library, these names may have another meaning
-        found, own = vars(self.module), self.place.endswith(".py")
-        library, tested, install = (
-            found.get(name) if own else None for name in ("LIBRARY", "TESTED", "INSTALL")
-        )
-        for name, value in (("LIBRARY", library), ("TESTED", tested), ("INSTALL", install)):
+        found, declared = vars(self.module), {}
+        for name in ("LIBRARY", "TESTED", "INSTALL"):
+            value = found.get(name) if self.place.endswith(".py") else None
             if value is not None and not (isinstance(value, str) and value):
-                raise introspection.Wrong(
+                raise introspection.Unfit(
                     f"{os.path.basename(self.place)}: {name} must be a non-empty text, got "
                     f"{introspection.short_repr(value)}"
                 )
+            declared[name.lower()] = value
         return {
-            "library": library,
-            "version": introspection.version(library),
-            "tested": tested,
-            "install": install,
+            **declared,
+            "version": introspection.version(declared["library"]),
             "names": [
                 name for name, f in found.items() if name[0] != "_" and introspection.is_target(f)
             ],
@@ -214,7 +190,12 @@ class Worker:
         introspection.check_call(found, name, kwargs)
         with self._user_code(f"{name}.claim raises"):
             claim = getattr(found, "claim", None)
-            plain = introspection.is_plain_target(found, claim, getattr(found, "domain", None))
+            # written without dpwitness, as target files are: its datasets are plain types
+            plain = (
+                isinstance(claim, str)
+                or isinstance(getattr(found, "domain", None), dict)
+                or (claim is not None and not hasattr(claim, "kind"))
+            )
         with self._user_code(f"{name}: an attribute raises"):
             unread = introspection.check_attribute_names(found, name, plain)
             try:
@@ -229,7 +210,7 @@ class Worker:
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "spelled"):
                 at = f"{os.path.basename(self.place)}:{name}"
-                raise introspection.Wrong(
+                raise introspection.Unfit(
                     f"{at}: claim must be text like 'pure:1', or a function that returns "
                     f"such text, got {introspection.short_repr(claim)}"
                 )
@@ -288,12 +269,14 @@ class Worker:
                 "failed": f"mechanism leaves processes behind: {left} still run after a batch; it "
                 "must end what it starts"
             }
-        if self.has_child_returned():
-            warned.append(
-                "the mechanism forks, and the child returns from the call too: only results "
-                "of the parent process are audited"
-            )
-        if before is not None and batch_runner.dataset_state(dataset) != before:
+        # as far as is known by now
+        with contextlib.suppress(BlockingIOError):
+            if self.returned is not None and os.read(self.returned[0], 4096):
+                warned.append(
+                    "the mechanism forks, and the child returns from the call too: only results "
+                    "of the parent process are audited"
+                )
+        if before is not None and batch_runner.state_of(dataset) != before:
             return {
                 "failed": "mechanism changes its dataset in place; the dataset must stay unchanged"
             }
@@ -401,39 +384,29 @@ class Worker:
             raise introspection.Unfit(
                 f"{header['name']} must be a function, got {introspection.short_repr(function)}"
             )
+        keywords, outcomes = header["keywords"], []
         marker = os.open(header["marker"], os.O_WRONLY)
         try:
-            outcomes = [
-                self._outcome(function, header, i, marker, blobs, out)
-                for i in range(len(header["calls"]))
-            ]
+            for i, packed in enumerate(header["calls"]):
+                arguments = codec.unpack(packed, blobs)
+                os.pwrite(marker, b"%20d" % i, 0)
+                kept = len(out)
+                try:
+                    named = dict(zip(keywords, arguments))
+                    value = function(**named) if keywords else function(*arguments)
+                    outcomes.append({"value": codec.pack(value, out, exact=True)})
+                except (KeyboardInterrupt, GeneratorExit):
+                    raise
+                except BaseException as error:  # native code may raise a BaseException
+                    del out[kept:]
+                    try:
+                        raised = codec.pack(error.with_traceback(None), out)
+                    except Exception:
+                        raised = codec.pack(RuntimeError(type(error).__name__), out)
+                    outcomes.append({"raised": raised})
             return {"outcomes": outcomes}
         finally:
             os.close(marker)
-
-    def _outcome(
-        self,
-        function: Any,
-        header: codec.Message,
-        i: int,
-        marker: int,
-        blobs: codec.Blobs,
-        out: codec.Blobs,
-    ) -> Any:
-        """Return the packed value of a call, or its exception."""
-        arguments, keywords = codec.unpack(header["calls"][i], blobs), header["keywords"]
-        os.pwrite(marker, b"%20d" % i, 0)
-        kept = len(out)
-        try:
-            value = function(**dict(zip(keywords, arguments))) if keywords else function(*arguments)
-            return {"value": codec.pack(value, out, exact=True)}
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:  # native code may raise a BaseException
-            del out[kept:]
-            with contextlib.suppress(Exception):
-                return {"raised": codec.pack(error.with_traceback(None), out)}
-            return {"raised": codec.pack(RuntimeError(type(error).__name__), out)}
 
     def _is_output_reused(self, value: Any) -> bool:
         """Return whether the output of the previous call has changed since. Only a worker's first
@@ -444,9 +417,9 @@ class Worker:
         self.looks -= 1
         before, self.last = self.last, None
         with contextlib.suppress(Exception):
-            if before is not None and _pack_with_blobs(before[0]) != before[1]:
+            if before is not None and batch_runner.state_of(before[0]) != before[1]:
                 return True
-            self.last = (value, _pack_with_blobs(value)) if self.looks else None
+            self.last = (value, batch_runner.state_of(value)) if self.looks else None
         return False
 
     def _find_sampler(
@@ -479,13 +452,13 @@ class Worker:
         return self.built[key]
 
     def _lookup(self, name: str) -> Any:
-        """Return the object of a dotted name in the target module. Raise introspection.Wrong if
+        """Return the object of a dotted name in the target module. Raise introspection.Unfit if
         there is none.
         """
         found = self.module
         for part in name.split("."):
             if not hasattr(found, part):
-                raise introspection.Wrong(
+                raise introspection.Unfit(
                     f"target must name something in {self.place}, got {name!r}, which is not there"
                 )
             found = getattr(found, part)
@@ -493,13 +466,13 @@ class Worker:
 
     @contextlib.contextmanager
     def _user_code(self, what: str, **more: Any) -> Iterator[None]:
-        """Turn exceptions of the user's code into introspection.Wrong, with the user's part of the
+        """Turn exceptions of the user's code into introspection.Unfit, with the user's part of the
         traceback.
         """
         try:
             yield
         except MemoryError:
-            raise introspection.Wrong(f"{self.place} {what}: out of memory") from None
+            raise introspection.Unfit(f"{self.place} {what}: out of memory") from None
         except introspection.Unfit:
             raise
         except (Exception, SystemExit) as error:
@@ -518,7 +491,7 @@ class Worker:
                 error.name or "", self.place
             ):
                 more = dict(more, missing=error.name)
-            raise introspection.Wrong(
+            raise introspection.Unfit(
                 f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
             ) from None
 
@@ -536,26 +509,6 @@ def _recognition() -> Any:
     return importlib.import_module(_WRAPPERS + ".recognition")
 
 
-def _pack_with_blobs(value: Any) -> Any:
-    blobs: codec.Blobs = []
-    return codec.pack(value, blobs), blobs
-
-
-def _tie_to_supervisor(parent: int) -> None:
-    """Make this process end with the controller's supervisor, and ignore interrupts."""
-    import faulthandler
-
-    faulthandler.enable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        import ctypes
-
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
-        _kill_group()
-
-
 def _kill_group() -> None:
     """Kill this process and all processes of its group."""
     if os.getpgrp() == os.getpid():
@@ -568,7 +521,13 @@ def main() -> None:
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # output that the library prints must not mix with the messages
-    _tie_to_supervisor(int(os.environ.pop("DPWITNESS_KEEPER")))
+    faulthandler.enable()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != int(os.environ.pop("DPWITNESS_KEEPER")):
+        _kill_group()
     inbox: queue.SimpleQueue[tuple[codec.Message, codec.Blobs]] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -592,7 +551,10 @@ def main() -> None:
             os.ftruncate(2, 0)
         own_pid = os.getpid()
         reply, out = worker.answer(header, blobs)
-        worker.end_forked_child(own_pid)
+        if os.getpid() != own_pid:  # a forked child of the mechanism: only the parent may answer
+            if worker.returned is not None:
+                os.write(worker.returned[1], b"!")
+            os._exit(0)
         for part in codec.message(reply, out):
             sink.write(part)
         sink.flush()
