@@ -11,14 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.core.claims import Claim
+from dpwitness.core.values.validation import MechanismFailed as MechanismFailed  # noqa: PLC0414
 
 FloatArray = NDArray[np.float64]
-
-
-class MechanismFailed(RuntimeError):
-    """Error of a mechanism that cannot be audited: it crashes, hangs, changes its output shape,
-    ignores its generator or keeps state.
-    """
 
 
 class TookTooLong(MechanismFailed):

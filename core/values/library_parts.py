@@ -13,13 +13,12 @@ from typing import Any, List, Tuple  # noqa: UP035
 
 import numpy as np
 
-# relative: a worker, whose interpreter may have no dpwitness, has these modules by another name
-from . import dataframe_backends
+from dpwitness.core.values import dataframe_backends
 
 Parts = List[Tuple[str, Any]]  # noqa: UP006 - read by Python 3.8
 
 # modules of time zones of which the text says all
-_ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness", "dpwitness_worker")
+_ZONE_MODULES = ("datetime", "zoneinfo", "dpwitness")
 _MAX_DENSE_CELLS = 2**22  # most cells of a sparse matrix that is also stored as a dense one
 
 

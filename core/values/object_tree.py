@@ -31,8 +31,7 @@ from typing import Any, Callable, Dict, NamedTuple  # noqa: UP035
 
 import numpy as np
 
-# relative: a worker, whose interpreter may have no dpwitness, has these modules by another name
-from . import dataframe_backends, library_parts
+from dpwitness.core.values import dataframe_backends, library_parts
 
 Parts = library_parts.Parts
 Named, time_zone = library_parts.Named, library_parts.time_zone

@@ -11,22 +11,11 @@ import functools
 import inspect
 import random
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from ...core.values.validation import InvalidArgument
-
-if TYPE_CHECKING:
-    from dpwitness.core.protocols.mechanism import MechanismFailed
-else:
-    try:
-        from dpwitness.core.protocols.mechanism import MechanismFailed
-    except ImportError:  # the interpreter of a foreign target
-
-        class MechanismFailed(RuntimeError):
-            """Failure of a mechanism; the worker recognizes the exception by its name."""
-
+from dpwitness.core.values.validation import InvalidArgument, MechanismFailed
 
 GENERATORS = ("rng", "generator", "random_generator", "prng", "gen", "np_random")
 SEEDS = ("rng", "random_state", "seed", *GENERATORS[1:], "rs", "key")

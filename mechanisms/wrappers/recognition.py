@@ -14,10 +14,10 @@ from typing import Any, Dict, List, Tuple
 
 import numpy as np
 
-from ...core.values.validation import InvalidArgument
+from dpwitness.core.values.validation import InvalidArgument, MechanismFailed
+
 from .arguments import (
     SEEDS,
-    MechanismFailed,
     check_names,
     keyword,
     missing,

@@ -13,14 +13,15 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Protocol, Seq
 
 import numpy as np
 
-from ...core.values.validation import (
+from dpwitness.core.values.validation import (
     InvalidArgument,
+    MechanismFailed,
     require_callable,
     require_integer,
     require_type,
     short_repr,
 )
-from .arguments import MechanismFailed
+
 from .single_runs import PerRun, made, named
 
 _MOST_ROUNDS = 10**6  # queries of an adversary given as data

@@ -20,9 +20,14 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from ...core.values.validation import InvalidArgument, require_callable, short_repr
-from .arguments import (
+from dpwitness.core.values.validation import (
+    InvalidArgument,
     MechanismFailed,
+    require_callable,
+    short_repr,
+)
+
+from .arguments import (
     bound,
     dataset_converter,
     parameters,

@@ -168,10 +168,16 @@ ALONE = [
 ]
 
 
+OWN = {
+    ".".join(["dpwitness", *file.relative_to(INSIDE.parents[3]).with_suffix("").parts])
+    for file in ALONE
+}
+
+
 @pytest.mark.parametrize("file", ALONE, ids=lambda file: file.stem)
 def test_the_worker_stands_alone(file):
-    """It is read by Python 3.8, imports the standard library and NumPy alone, and knows
-    no pickle.
+    """It is read by Python 3.8, imports the standard library, NumPy and its own modules alone, and
+    knows no pickle.
     """
     tree = ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 8))
     for_types = [
@@ -187,11 +193,14 @@ def test_the_worker_stands_alone(file):
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    names |= {
-        n.module.partition(".")[0]
-        for n in ast.walk(tree)
-        if isinstance(n, ast.ImportFrom) and id(n) not in for_types and n.level == 0
-    }
+    imports = [
+        n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and id(n) not in for_types
+    ]
+    for each in imports:
+        if each.module.startswith("dpwitness."):
+            found = {each.module, *(f"{each.module}.{alias.name}" for alias in each.names)}
+            assert found & {*OWN, "dpwitness.mechanisms.wrappers.recording"}
+    names |= {each.module.partition(".")[0] for each in imports} - {"dpwitness"}
     plain = "__init__ introspection supervisor"
     assert ("numpy" in names) == (file.stem not in plain.split())
     assert not names & {"dpwitness", "pickle", "marshal", "shelve"}

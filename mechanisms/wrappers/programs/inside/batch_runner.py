@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-# relative: a worker, whose interpreter may have no dpwitness, has these modules by another name
-from .....core.values import dataframe_backends
-from . import codec, introspection
+from dpwitness.core.values import dataframe_backends
+from dpwitness.mechanisms.wrappers.programs.inside import codec, introspection
 
 _IMMUTABLE = (float, int, str, bytes, type(None))
 _WATCHED_BATCHES = 8  # batches after which a frame is no longer checked for changes

@@ -19,8 +19,7 @@ from typing import Any, Dict, List
 
 import numpy as np
 
-# relative: a worker, whose interpreter may have no dpwitness, has these modules by another name
-from .....core.values import dataframe_backends, object_tree
+from dpwitness.core.values import dataframe_backends, object_tree
 
 Fields, Named, PLAIN = object_tree.Fields, object_tree.Named, object_tree.PLAIN
 text_of = object_tree.text_of

@@ -16,9 +16,8 @@ import os
 import types
 from typing import Any, Dict, List
 
-# relative: a worker, whose interpreter may have no dpwitness, has these modules by another name
-from .....core.values.validation import short_repr
-from ..supervisor import descendants
+from dpwitness.core.values.validation import short_repr
+from dpwitness.mechanisms.wrappers.programs.supervisor import descendants
 
 _DOMAINS = "dpwitness.core.domains"
 

@@ -45,42 +45,57 @@ import time
 import traceback
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-# name by which this interpreter, which may have no dpwitness, imports modules of dpwitness
-_ROOT = "dpwitness_worker"
 _FOLDER = str(pathlib.Path(__file__).resolve().parents[4])
-_WRAPPERS = _ROOT + ".mechanisms.wrappers"
 
 
-def _provide_modules() -> None:
-    """Make the modules of the worker's folder, and those that they use, importable without running
-    the code of their packages.
+def _package(name: str) -> Any:
+    """Return an empty package from which the modules of a folder can be imported."""
+    package: Any = types.ModuleType(name)
+    package.__path__ = [os.path.join(_FOLDER, *name.split(".")[1:])]
+    return package
+
+
+_OWN_MODULES = {
+    name: _package(name)
+    for name in (
+        *("dpwitness", "dpwitness.core", "dpwitness.core.values", "dpwitness.mechanisms"),
+        *("dpwitness.mechanisms.wrappers", "dpwitness.mechanisms.wrappers.recording"),
+        "dpwitness.mechanisms.wrappers.programs",
+        "dpwitness.mechanisms.wrappers.programs.inside",
+    )
+}
+
+
+@contextlib.contextmanager
+def _own_modules() -> Iterator[None]:
+    """Import modules of dpwitness from the folder of this file in the block, without the code of
+    their packages. The interpreter may have another dpwitness, or none.
     """
-    inside = ["mechanisms", "wrappers", "programs", "inside"]
-    folders = [inside[:i] for i in range(5)]
-    for parts in [*folders, ["core"], ["core", "values"], [*inside[:2], "recording"]]:
-        package: Any = types.ModuleType(".".join([_ROOT, *parts]))
-        package.__path__ = [os.path.join(_FOLDER, *parts)]
-        sys.modules[package.__name__] = package
+
+    def exchange(modules: dict[str, Any]) -> dict[str, Any]:
+        names = [name for name in sys.modules if name.partition(".")[0] == "dpwitness"]
+        taken = {name: sys.modules.pop(name) for name in names}
+        sys.modules.update(modules)
+        return taken
+
+    theirs = exchange(_OWN_MODULES)
+    try:
+        yield
+    finally:
+        _OWN_MODULES.update(exchange(theirs))
 
 
-if TYPE_CHECKING:
+with _own_modules():
     from dpwitness.mechanisms.wrappers.programs.inside import (
         batch_runner,
         codec,
         global_generators,
         introspection,
     )
-else:
-    _provide_modules()
-    batch_runner, codec, global_generators, introspection = (
-        importlib.import_module(_WRAPPERS + ".programs.inside." + name)
-        for name in ("batch_runner", "codec", "global_generators", "introspection")
-    )
-
 
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
 _MAX_PROCESSES = 32  # most processes that may still run after a batch
@@ -131,8 +146,12 @@ class Worker:
         with self._user_code("is not importable", **introspection.install_declarations(self.place)):
             if importlib.util.find_spec("dpwitness") is None:  # the wrappers do without the rest
                 folder = os.path.join(_FOLDER, "mechanisms", "wrappers")
-                place = os.path.join(folder, "__init__.py")
-                found = _load_module(_WRAPPERS, place, submodule_search_locations=[folder])
+                with _own_modules():
+                    found = _load_module(
+                        "dpwitness.mechanisms.wrappers",
+                        os.path.join(folder, "__init__.py"),
+                        submodule_search_locations=[folder],
+                    )
                 found.wrap = sys.modules["dpwitness"] = sys.modules["dpwitness.wrap"] = found
             if self.place.endswith(".py"):
                 self.module = _load_module("dpwitness_target", self.place)
@@ -301,10 +320,9 @@ class Worker:
     def do_trace(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
-        recording, primitives = (
-            importlib.import_module(_WRAPPERS + ".recording." + name)
-            for name in ("session", "primitives")
-        )
+        with _own_modules():
+            from dpwitness.mechanisms.wrappers.recording import primitives
+            from dpwitness.mechanisms.wrappers.recording import session as recording
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
             if step == "open":
@@ -506,7 +524,8 @@ def _load_module(name: str, path: str, **more: Any) -> Any:
 
 def _recognition() -> Any:
     """Return the module that recognizes functions of one run, objects and estimators."""
-    return importlib.import_module(_WRAPPERS + ".recognition")
+    with _own_modules():
+        return importlib.import_module("dpwitness.mechanisms.wrappers.recognition")
 
 
 def _kill_group() -> None:
