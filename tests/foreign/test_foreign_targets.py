@@ -15,8 +15,9 @@ import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, replay
 from dpwitness.auditors.workers.engine import MechanismFailed, stream
+from dpwitness.benchmarks.libraries.installation import PROGRAMS, command_of
 from dpwitness.mechanisms import Records
-from dpwitness.mechanisms.wrappers.programs.environments import PROGRAMS, environments
+from dpwitness.mechanisms.wrappers.programs.environments import environments
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, target_names
 from dpwitness.mechanisms.wrappers.programs.worker_process import _busy, _idle
 
@@ -220,12 +221,12 @@ def test_commands_of_environments_name_no_place_of_this_machine(tmp_path, monkey
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(PROGRAMS.parents[2])
-    assert boost.command("boost.cpp", "laplace") == [
+    assert command_of(boost, "boost.cpp", "laplace") == [
         "~/.cache/dpwitness/environments/boost/boost",
         "laplace",
     ]
     program = "./benchmarks/libraries/programs/stdlib.js"
-    assert stdlib.command("stdlib.js", "laplace") == [
+    assert command_of(stdlib, "stdlib.js", "laplace") == [
         "node",
         program,
         "laplace",
@@ -233,7 +234,7 @@ def test_commands_of_environments_name_no_place_of_this_machine(tmp_path, monkey
     ]
     monkeypatch.chdir("/")
     monkeypatch.setenv("DPWITNESS_HOME", str(tmp_path / "elsewhere"))
-    assert boost.command("boost.cpp", "laplace") == [
+    assert command_of(boost, "boost.cpp", "laplace") == [
         f".{tmp_path}/elsewhere/environments/boost/boost",
         "laplace",
     ]

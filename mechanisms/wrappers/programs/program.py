@@ -249,7 +249,14 @@ def parse_hello(line: bytes) -> Json:
     if faults:
         raise ProtocolViolation("; ".join(faults))
     defaults = dict.fromkeys(("claim", "domain", "batch", "trials", "tested", "queries", "rounds"))
-    return {**defaults, "version": "", "expected_findings": {}, "notes": [], "features": False} | (
+    return {
+        **defaults,
+        "version": "",
+        "expected_findings": {},
+        "notes": [],
+        "features": False,
+        "guessed": "",
+    } | (
         found
         | {
             "seeded": found["seedable"],

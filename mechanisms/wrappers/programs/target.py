@@ -87,6 +87,13 @@ Answer = TypeVar("Answer")
 _MIN_RECOGNITION_SECONDS = 30.0
 
 
+_PACKED = ("domain", "queries")  # declarations that are sent in packed form
+# declarations that are attributes of a target: whether the library takes a seed; names of checks
+# and kinds of trace findings that are known to fail, with the reasons; parts that a scan has
+# guessed; the largest batch, and the default number of runs, or None
+_DECLARED = ("seeded", "expected_failures", "expected_findings", "guessed", "batch", "trials")
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Target:
     """Mechanism that runs in a separate interpreter, or is a separate program.
@@ -155,7 +162,24 @@ class Target:
             "text", ("", "batch", "one")
         )
         if len(self.command):
-            self._check_command()
+            argv = self.command
+            if (
+                isinstance(argv, str)
+                or not all(isinstance(part, str) and "\0" not in part for part in argv)
+                or not argv[0]
+            ):
+                raise InvalidArgument(
+                    f"Target: command must be a list of texts, the program first, got {argv!r}"
+                )
+            if self.file or self.name or self.python or self.kwargs:
+                raise InvalidArgument(
+                    "Target: command excludes file, name, python and kwargs: leave them out; put "
+                    "a program's arguments in command"
+                )
+            if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)):
+                raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
+            object.__setattr__(self, "command", tuple(argv))
+            object.__setattr__(self, "cwd", os.path.abspath(os.path.expanduser(self.cwd or "")))
             return
         for field, what in (("cwd", self.cwd), ("text", self.text)):
             if what:
@@ -173,27 +197,6 @@ class Target:
             object.__setattr__(self, "file", os.path.abspath(os.path.expanduser(self.file)))
         if self.python is not None and os.sep in self.python:
             object.__setattr__(self, "python", os.path.abspath(os.path.expanduser(self.python)))
-
-    def _check_command(self) -> None:
-        """Raise InvalidArgument if the command, or another argument for programs, is invalid."""
-        argv = self.command
-        if (
-            isinstance(argv, str)
-            or not all(isinstance(part, str) and "\0" not in part for part in argv)
-            or not argv[0]
-        ):
-            raise InvalidArgument(
-                f"Target: command must be a list of texts, the program first, got {argv!r}"
-            )
-        if self.file or self.name or self.python or self.kwargs:
-            raise InvalidArgument(
-                "Target: command excludes file, name, python and kwargs: leave them out; put "
-                "a program's arguments in command"
-            )
-        if self.cwd is not None and not os.path.isdir(os.path.expanduser(self.cwd)):
-            raise InvalidArgument(f"Target: cwd must be a folder, got {self.cwd!r}")
-        object.__setattr__(self, "command", tuple(argv))
-        object.__setattr__(self, "cwd", os.path.abspath(os.path.expanduser(self.cwd or "")))
 
     def __reduce__(self) -> Any:
         return type(self), tuple(
@@ -311,11 +314,30 @@ class Target:
         TargetError
             If the interpreter, the library, the file or the name is missing, or the file raises.
         """
-        state = self._state
-        with state.lock:
-            if state.about is None:
-                state.about = self._describe()
-            return state.about
+        with self._state.lock:
+            if self._state.about is None:
+                self._state.about = self._of_program() if self.command else self._of_function()
+            return self._state.about
+
+    def _of_program(self) -> Json:
+        """Return the declarations of a program's hello."""
+        try:
+            with borrowed_worker(self.slot_of_program, self.time_limit) as program:
+                return program.about
+        except WorkerDied as error:
+            raise TargetError(f"{self.__name__} {error}") from None
+        except InvalidArgument as error:
+            raise TargetError(str(error)) from None
+
+    def _of_function(self) -> Json:
+        """Return the declarations of a function, and the versions of its interpreter."""
+        problem = f"{self.__name__} could not be described"
+        request = self._request("describe")
+        reply, blobs, about = answer_of(self._slot, request, [], self.time_limit, problem)
+        if "error" in reply:
+            text = f"{reply.get('what', self.__name__)}: {reply['error']}"
+            raise TargetError(text.removeprefix(f"{self.__name__}: "), reply["traceback"])
+        return about | reply | {key: codec.unpack(reply[key], blobs) for key in _PACKED}
 
     @property
     def claim(self) -> Claim | None:
@@ -347,39 +369,11 @@ class Target:
             )
         return None if found is None else build_domain(found, self.__name__)
 
-    @property
-    def seeded(self) -> bool:
-        """Whether the library takes a seed. Without a seed, no count can be reproduced."""
-        return bool(self.describe()["seeded"])
-
-    @property
-    def expected_failures(self) -> dict[str, str]:
-        """Names of the checks that are known to fail, with the reasons."""
-        return dict(self.describe()["expected_failures"])
-
-    @property
-    def expected_findings(self) -> dict[str, str]:
-        """Kinds of trace findings that are known not to be faults, with the reasons."""
-        return dict(self.describe()["expected_findings"])
-
-    @property
-    def guessed(self) -> str:
-        """Parts of claim, relation or domain that a scan guessed; empty if a person or the library
-        states the claim.
-        """
-        return str(self.describe().get("guessed") or "")
-
-    @property
-    def batch(self) -> int | None:
-        """Largest number of runs in one batch; None without a limit."""
-        found: int | None = self.describe()["batch"]
-        return found
-
-    @property
-    def trials(self) -> int | None:
-        """Default number of runs of an audit; None if the target declares none."""
-        found: int | None = self.describe()["trials"]
-        return found
+    def __getattr__(self, name: str) -> Any:
+        """Return a declaration of the target file, such as `seeded` or `trials` (`describe`)."""
+        if name not in _DECLARED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self.describe()[name]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -425,32 +419,6 @@ class Target:
         if "error" in reply:
             raise TargetError(reply["error"], reply["traceback"])
         return reply
-
-    def _describe(self) -> Json:
-        if self.command:
-            try:
-                with borrowed_worker(self.slot_of_program, self.time_limit) as program:
-                    return program.about
-            except WorkerDied as error:
-                raise TargetError(f"{self.__name__} {error}") from None
-            except InvalidArgument as error:
-                raise TargetError(str(error)) from None
-        reply, blobs, about = answer_of(
-            self._slot,
-            self._request("describe"),
-            [],
-            self.time_limit,
-            f"{self.__name__} could not be described",
-        )
-        if "error" in reply:
-            raise TargetError(
-                f"{reply.get('what', self.__name__)}: {reply['error']}".removeprefix(
-                    f"{self.__name__}: "
-                ),
-                reply["traceback"],
-            )
-        unpacked = {key: codec.unpack(reply[key], blobs) for key in ("domain", "queries")}
-        return about | reply | unpacked
 
     def _sent(self, dataset: Any) -> Any:
         """Return a dataset as the function receives it: plain types, because a target file does not
@@ -535,13 +503,18 @@ class Target:
         """Return the answer of a worker. If the worker dies, run the batch once more in a new
         worker, with the same seed.
         """
-        crash, limit, closed = "", self._state.limit(self.time_limit, size), self._state.closed
+        state = self._state
+        with state.lock:  # ten times the mean time of previous runs, if that is longer
+            limit = max(self.time_limit, 10 * state.seconds * size / max(state.runs, 1))
+        crash, closed = "", state.closed
         for attempt in range(2):
             try:
                 with borrowed_worker(slot, self.time_limit, fresh=attempt > 0) as worker:
                     started = time.perf_counter()
                     found = ask(worker, limit)
-                self._state.took(time.perf_counter() - started, size)
+                with state.lock:
+                    state.seconds += time.perf_counter() - started
+                    state.runs += size
                 return found
             except WorkerTimeout as error:
                 raise TookTooLong(f"a batch of {size} runs {error}") from None
@@ -549,7 +522,7 @@ class Target:
                 raise MechanismFailed(f"{self.__name__} {error} (a batch of {size} runs)") from None
             except WorkerDied as error:
                 crash = str(error)
-                if self._state.closed > closed:
+                if state.closed > closed:
                     raise MechanismFailed("the target was closed while it ran a batch") from None
             except InvalidArgument as error:
                 raise MechanismFailed(str(error)) from None

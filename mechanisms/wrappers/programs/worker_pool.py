@@ -368,19 +368,6 @@ class TargetState:
     closed: int = 0  # number of calls of `close`
     warned: dict[str, None] = field(default_factory=dict)
 
-    def limit(self, least: float, size: int) -> float:
-        """Return the time limit of a batch: `least`, or ten times the mean time of previous runs,
-        whichever is longer.
-        """
-        with self.lock:
-            return max(least, 10 * self.seconds * size / max(self.runs, 1))
-
-    def took(self, seconds: float, runs: int) -> None:
-        """Add the wall time of a batch of runs."""
-        with self.lock:
-            self.seconds += seconds
-            self.runs += runs
-
 
 def build_domain(found: Any, owner: str) -> domains.Domain:
     """Return the domain of its declaration ``{"kind": NAME, **arguments}``. Raise TargetError if
