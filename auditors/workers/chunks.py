@@ -249,7 +249,15 @@ def run_span(
         if counters is None or index * stage.chunk < keep:
             result = _run_with_sample(stage, events, index, index * stage.chunk < keep)
             if counters is not None and index == 0:
-                _require_same_results(result, _run_with_kernels(stage, counters, index))
+                from_kernels = _run_with_kernels(stage, counters, index)
+                if not result.lost and (
+                    result.marks != from_kernels.marks
+                    or not np.array_equal(result.tables[0], from_kernels.tables[0])
+                ):  # the counted outputs must be the audited outputs
+                    raise Unfit(
+                        "mechanism draws other outputs than it samples: draws(dataset).sample and "
+                        "sample must give the same outputs"
+                    )
         else:
             result = _run_with_kernels(stage, counters, index)
         if result.lost and again:
@@ -333,20 +341,6 @@ def _marks(stage: Stage, batches: Sequence[Outputs]) -> list[int]:
         for side in batches
         if (result := mark(side)) is not None and result % stage.marked == 0
     ]
-
-
-def _require_same_results(sampled: Segment, from_kernels: Segment) -> None:
-    """Raise Unfit if ``draws`` of a mechanism does not give the outputs of ``sample``: the counted
-    outputs must be the audited outputs.
-    """
-    if not sampled.lost and (
-        sampled.marks != from_kernels.marks
-        or not np.array_equal(sampled.tables[0], from_kernels.tables[0])
-    ):
-        raise Unfit(
-            "mechanism draws other outputs than it samples: draws(dataset).sample and sample "
-            "must give the same outputs"
-        )
 
 
 def require_complete_counts(stage: Stage, span: Span) -> None:

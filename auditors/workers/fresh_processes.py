@@ -66,12 +66,20 @@ class Memos:
         for cache in self.caches:
             cache.cache_clear()
         for each, keys in self.containers:
-            _empty(each, keys)
+            if keys is None:
+                each.clear()
+            elif isinstance(each, dict):
+                for key in keys:
+                    each.pop(key, None)
         try:
             yield
         finally:
             for (each, _), content in zip(self.containers, saved, strict=True):
-                _restore(each, content)
+                each.clear()
+                if isinstance(each, list):
+                    each.extend(content)
+                else:
+                    each.update(content)
 
 
 def memos_of(run: Callable[..., Any], datasets: Sequence[Any], seed: int, seconds: float) -> Memos:
@@ -107,32 +115,13 @@ def _is_memo(
     """Return whether runs work and put something in again after a container, or these keys, are
     emptied. The content is restored.
     """
-    content = container.copy()
-    _empty(container, keys)
     try:
-        for side, dataset in enumerate(datasets):
-            run(dataset, 1, Generator(SFC64([seed, side])))
-        return len(container) > 0 if keys is None else all(key in container for key in keys)
+        with Memos([], [(container, keys)]).emptied():
+            for side, dataset in enumerate(datasets):
+                run(dataset, 1, Generator(SFC64([seed, side])))
+            return len(container) > 0 if keys is None else all(key in container for key in keys)
     except Exception:  # the content is needed
         return False
-    finally:
-        _restore(container, content)
-
-
-def _empty(container: _Container, keys: list[Any] | None) -> None:
-    if keys is None:
-        container.clear()
-    elif isinstance(container, dict):
-        for key in keys:
-            container.pop(key, None)
-
-
-def _restore(container: _Container, content: _Container) -> None:
-    container.clear()
-    if isinstance(container, list):
-        container.extend(content)
-    else:
-        container.update(content)
 
 
 def _reachable(run: Callable[..., Any]) -> tuple[list[Any], list[_Container]]:
@@ -247,8 +236,13 @@ def fresh_outputs(stage: Stage, seconds: float) -> list[Sides]:
     raises are left out: the environment may differ.
     """
     target = getattr(stage.run, "__self__", None)
-    if isinstance(target, Target):
-        found = _in_new_workers(stage, target, seconds)
+    found, until = list[Sides](), time.perf_counter() + seconds
+    if isinstance(target, Target):  # each state in a new worker of the library or program
+        for index in range(stage.chunks):
+            # at least two, as a library or program may be slow to start
+            if index < 2 or time.perf_counter() < until:
+                target.close()
+                found.append(_state(stage, index, seconds / STATES))
     else:
         found = in_new_processes(
             partial(_state_without_memos, stage, seconds / stage.chunks), stage.chunks, seconds
@@ -296,18 +290,6 @@ def _state_without_memos(stage: Stage, seconds: float, index: int) -> Sides:
     """
     with memos_of(stage.run, (stage.pair.d1, stage.pair.d0), stage.seed, seconds).emptied():
         return _state(stage, index, seconds)
-
-
-def _in_new_workers(stage: Stage, target: Target, seconds: float) -> list[Sides]:
-    """Run each state in a new worker process of the library or program."""
-    found, until = list[Sides](), time.perf_counter() + seconds
-    for index in range(stage.chunks):
-        # at least two, as a library or program may be slow to start
-        if index >= 2 and time.perf_counter() > until:
-            break
-        target.close()
-        found.append(_state(stage, index, seconds / STATES))
-    return found
 
 
 @task_lock()

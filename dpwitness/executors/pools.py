@@ -50,7 +50,10 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
         alive = list((getattr(executor, "_processes", None) or {}).values())
         manager = getattr(executor, "_executor_manager_thread", None)
         results = getattr(getattr(executor, "_result_queue", None), "_writer", None)
-        with _silence_thread(manager):
+        # the manager thread raises on cancelled futures when the workers are killed (CPython 3.11)
+        hook = threading.excepthook
+        threading.excepthook = lambda found: None if found.thread is manager else hook(found)
+        try:
             executor.shutdown(wait=False, cancel_futures=True)
             for process in alive:
                 end(process.pid)
@@ -60,6 +63,8 @@ def pool(count: int) -> Iterator[ProcessPoolExecutor]:
                 results.close()
             if manager is not None:
                 manager.join(5.0)
+        finally:
+            threading.excepthook = hook
 
 
 @contextmanager
@@ -86,19 +91,6 @@ def delay_signals() -> Iterator[None]:
             signal.signal(sign, handler)
         if received:
             handlers[signal.Signals(received[0][0])](*received[0])
-
-
-@contextmanager
-def _silence_thread(thread: threading.Thread | None) -> Iterator[None]:
-    """Hide exceptions of a pool's manager thread, which raises on cancelled futures when the
-    workers are killed (CPython 3.11).
-    """
-    hook = threading.excepthook
-    threading.excepthook = lambda found: None if found.thread is thread else hook(found)
-    try:
-        yield
-    finally:
-        threading.excepthook = hook
 
 
 def end(pid: int) -> None:
@@ -201,7 +193,21 @@ def remote_cluster(address: str) -> Iterator[Executor]:
                 f"--executor dask://{address}: no scheduler answered within {CONNECT:g} s"
             ) from None
         with client:
-            _require_same_versions(client, address)
+            try:
+                client.wait_for_workers(1, timeout=FIRST_WORKER)
+            except TimeoutError:
+                raise InvalidArgument(
+                    f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s"
+                ) from None
+            # on which counts depend: dpwitness, and the series of NumPy
+            for name, own in versions().items():
+                for worker, found in client.run(version, name, on_error="return").items():
+                    if not f"{found}.".startswith(f"{own}."):
+                        there = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
+                        raise InvalidArgument(
+                            f"--executor dask://{address}: worker {worker} has {there}, this "
+                            f"process has {own}: install the same version on all workers"
+                        )
             yield DaskExecutor(client, remote=True)
             with suppress(Exception):
                 client.run(close_idle, on_error="ignore")
@@ -247,26 +253,6 @@ def run_pickled(task: bytes) -> Any:
 def versions() -> dict[str, str]:
     """Return the versions on which counts depend: dpwitness, and the series of NumPy."""
     return {"dpwitness": version("dpwitness"), "numpy": ".".join(version("numpy").split(".")[:2])}
-
-
-def _require_same_versions(client: Client, address: str) -> None:
-    """Raise InvalidArgument unless the cluster has a worker, and all workers run this version of
-    dpwitness and this series of NumPy.
-    """
-    try:
-        client.wait_for_workers(1, timeout=FIRST_WORKER)
-    except TimeoutError:
-        raise InvalidArgument(
-            f"--executor dask://{address}: no worker started within {FIRST_WORKER:g} s"
-        ) from None
-    for name, own in versions().items():
-        for worker, found in client.run(version, name, on_error="return").items():
-            if not f"{found}.".startswith(f"{own}."):
-                there = f"no {name}" if isinstance(found, Exception) else f"{name} {found}"
-                raise InvalidArgument(
-                    f"--executor dask://{address}: worker {worker} has {there}, this process has "
-                    f"{own}: install the same version on all workers"
-                )
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def randomness_argument(function: Any) -> Callable[[Any], Dict[str, Any]]:
     name = keyword(function)
     if name is None:
         return lambda rng: {}
-    make = _argument_factory(next(p for p in parameters(function) or [] if p.name == name))
+    make = _maker(next(p for p in parameters(function) or [] if p.name == name))
     return lambda rng: {str(name): make(rng)}
 
 
@@ -64,7 +64,7 @@ def _seed(rng: Any) -> int:
     return int(rng.integers(2**32))
 
 
-def _argument_factory(taken: inspect.Parameter) -> Callable[[Any], Any]:
+def _maker(taken: inspect.Parameter) -> Callable[[Any], Any]:
     """Return a function of the generator that makes the argument of one parameter.
 
     The kind of object follows from the annotation, else from an integer default, else from the

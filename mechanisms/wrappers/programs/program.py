@@ -175,17 +175,6 @@ def parse_message(line: bytes, what: str) -> Json:
     return found
 
 
-def exception_of(head: Json) -> Exception:
-    """Return the exception that an answer reports."""
-    name, text = head["raised"], head.get("text", "")
-    if name == "" or not _is_name(name) or not isinstance(text, str):
-        raise ProtocolViolation(
-            f"raised must be the name of an exception, and text a text, got {excerpt(repr(head))}"
-        )
-    found: Exception = codec.stand_in(name, Exception)(text)
-    return found
-
-
 def _is_name(value: Any) -> bool:
     """Return whether a value is a printable text of at most 200 characters."""
     return isinstance(value, str) and len(value) <= 200 and value.isprintable()
@@ -433,7 +422,13 @@ class Program(Process):
                 f"{error_text(Exception(head['failed'])).removeprefix('Exception: ')}"
             )
         if "raised" in head:
-            return exception_of(head)
+            name, text = head["raised"], head.get("text", "")
+            if name == "" or not _is_name(name) or not isinstance(text, str):
+                raise ProtocolViolation(
+                    "raised must be the name of an exception, and text a text, got "
+                    f"{excerpt(repr(head))}"
+                )
+            return codec.stand_in(name, Exception)(text)
         kind, rows = head.get("kind"), head.get("rows")
         if kind not in self.about["outputs"]:
             raise ProtocolViolation(

@@ -326,8 +326,6 @@ class Target:
                 return program.about
         except WorkerDied as error:
             raise TargetError(f"{self.__name__} {error}") from None
-        except InvalidArgument as error:
-            raise TargetError(str(error)) from None
 
     def _of_function(self) -> Json:
         """Return the declarations of a function, and the versions of its interpreter."""

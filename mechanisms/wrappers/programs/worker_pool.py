@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,20 @@ CONFINED: ContextVar[str] = ContextVar("CONFINED", default="")
 _SCRIPT = str(Path(__file__).resolve().with_name("inside") / "worker.py")
 _START_SECONDS = 120.0  # seconds within which an interpreter must answer the first request
 _INLINE_BYTES = 4096  # size in bytes from which a dataset is sent once and referred to by a key
+
+
+class TargetError(InvalidArgument):
+    """Error of a target that cannot be used. `traceback` is the user's part of the traceback if the
+    target file raised.
+    """
+
+    def __init__(self, reason: str, traceback: str = "") -> None:
+        super().__init__(reason)
+        self.traceback = traceback
+
+
+class MissingLibrary(TargetError):
+    """Error of a target whose library, or the environment with this library, is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +85,12 @@ class Interpreter:
 
 
 def executable(python: str | None) -> str:
-    """Return the path of an interpreter, this one for None. Raise InvalidArgument unless it is an
+    """Return the path of an interpreter, this one for None. Raise TargetError unless it is an
     executable file.
     """
     found = python or sys.executable
     if not os.access(found, os.X_OK):
-        raise InvalidArgument(
+        raise TargetError(
             f"python must be a Python interpreter, got {found!r}: {os.strerror(errno.EACCES)}"
         )
     return found
@@ -95,7 +109,7 @@ class Worker(Process):
             hello, _ = self.ask({"op": "hello"}, [], _START_SECONDS)
         except WorkerDied as error:
             self.close()
-            raise InvalidArgument(
+            raise TargetError(
                 f"python must have NumPy, {python} does not; install it: {python} -m "
                 "pip install numpy"
                 if "No module named 'numpy'" in str(error)
@@ -104,7 +118,7 @@ class Worker(Process):
             ) from None
         if hello.get("protocol") != codec.PROTOCOL:
             self.close()
-            raise InvalidArgument(
+            raise TargetError(
                 f"{python} speaks protocol {hello.get('protocol')}, this dpwitness {codec.PROTOCOL}"
             )
         self.versions = {"python": hello["python"], "numpy": hello["numpy"]}
@@ -121,7 +135,7 @@ class Worker(Process):
             )
         except WorkerDied as error:
             self.close()
-            raise InvalidArgument(
+            raise TargetError(
                 f"target {slot.place} could not be loaded by {python}: {error}"
             ) from None
 
@@ -200,20 +214,6 @@ _PACKED: dict[int, PackedDataset] = {}  # packed form of immutable datasets, by 
 _MAX_PACKED = 4
 
 
-class TargetError(InvalidArgument):
-    """Error of a target that cannot be used. `traceback` is the user's part of the traceback if the
-    target file raised.
-    """
-
-    def __init__(self, reason: str, traceback: str = "") -> None:
-        super().__init__(reason)
-        self.traceback = traceback
-
-
-class MissingLibrary(TargetError):
-    """Error of a target whose library, or the environment with this library, is not installed."""
-
-
 def interpreter_slot(file: str, python: str | None, memory_limit: float = 0.0) -> Interpreter:
     """Return the worker slot of a target file: interpreter, path, and folders for its imports.
 
@@ -267,11 +267,7 @@ def loaded(slot: Interpreter, time_limit: float) -> Iterator[Worker]:
     """Yield a worker that has loaded its target file. Raise TargetError with a remedy if the file
     cannot be loaded.
     """
-    with ExitStack() as stack:
-        try:
-            worker = stack.enter_context(borrowed_worker(slot, time_limit))
-        except InvalidArgument as error:
-            raise TargetError(str(error)) from None
+    with borrowed_worker(slot, time_limit) as worker:
         reply = worker.loaded
         if "error" in reply:
             missing = reply.get("missing")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import json
 import sys
@@ -257,17 +258,14 @@ _STAND_INS: dict[str, type] = {
     "other": Opaque,
     **_BASES,
 }
-_STAND_IN_CLASSES: dict[Any, type] = {}
 
 
+@functools.cache
 def stand_in(name: str, base: type, fields: Any = ()) -> Any:
     """Return the stand-in class of this name, cached per (name, base, fields); `fields` are the
     item names of a named tuple.
     """
-    key = name, base, fields
-    if key not in _STAND_IN_CLASSES:
-        _STAND_IN_CLASSES[key] = type(name, (base,), {"_fields": fields} if fields else {})
-    return _STAND_IN_CLASSES[key]
+    return type(name, (base,), {"_fields": fields} if fields else {})
 
 
 def _build_stand_in(tag: str, name: Any, parts: dict[str, Any]) -> Any:
