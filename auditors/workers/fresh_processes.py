@@ -496,33 +496,24 @@ def _bound_names(statement: ast.stmt, imported: Set[str]) -> set[str]:
     """Return the names that a statement of a module binds or changes the content of; the modules
     whose functions it calls, such as that of an audit, do not count.
     """
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+    definitions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    if isinstance(statement, definitions):
         return {statement.name}
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
-    if isinstance(statement, ast.If | ast.Try):
-        parts = [
-            *statement.body,
-            *statement.orelse,
-            *(each for handler in getattr(statement, "handlers", ()) for each in handler.body),
-        ]
-        names = [_bound_names(each, imported) for each in parts if not isinstance(each, ast.Pass)]
-        tested = (
-            {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
-            if isinstance(statement, ast.If)
-            else set()
-        )
-        return set[str]().union(*names) if all(names) and "__name__" not in tested else set[str]()
-    nodes = list(ast.walk(statement))
-    stored = {
-        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    changed = [
-        node.value.func if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else node
-        for node in nodes
-        if isinstance(node, ast.Expr) or isinstance(getattr(node, "ctx", None), ast.Store)
-    ]
-    return stored | ({_root(node) for node in changed} - imported - {""})
+    if isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test):
+        return set()
+    names, changed = set[str](), set[str]()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, definitions):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            changed.add(_root(node.value.func))
+        elif isinstance(getattr(node, "ctx", None), ast.Store):
+            changed.add(_root(node))
+    return names | (changed - imported - {""})
 
 
 def _root(node: ast.AST) -> str:

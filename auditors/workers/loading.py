@@ -17,6 +17,7 @@ from typing import Any
 
 from dpwitness.auditors.workers.source_search import (
     defining_module,
+    innermost,
     line_of,
     module_files,
     sha256_of,
@@ -286,20 +287,7 @@ def _place_of_object(found: Any) -> tuple[Path | None, int | None, str]:
     its class.
     """
     try:
-        for _ in range(50):
-            inner = next(
-                (
-                    getattr(found, name)
-                    for name in ("func", "__func__", "py_func", "__wrapped__")
-                    if callable(getattr(found, name, None))
-                    # the objects of users may have an attribute `func`
-                    and (name != "func" or isinstance(found, functools.partial))
-                ),
-                None,
-            )
-            if inner is None:
-                break
-            found = inner
+        found = innermost(found, ("func", "__func__", "py_func", "__wrapped__"))
         code = getattr(found, "__code__", None)
         owner = found if code is not None or isinstance(found, type) else type(found)
         file = Path(code.co_filename if code is not None else inspect.getfile(owner))

@@ -5,6 +5,7 @@ one line per fault.
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -396,7 +397,7 @@ class _ConformanceTest:
         self.ask(size=2)
         program, self.running = self.program, None
         try:
-            code, rest = program.finish(_END)
+            code, rest = _finish(program, _END)
         finally:
             program.close()
         if code is None:
@@ -452,6 +453,21 @@ def _has_distinct_outputs(found: Any) -> bool:
         )
         > 1
     )
+
+
+def _finish(program: Program, time_limit: float) -> tuple[int | None, bytes]:
+    """Close the standard input of a program. Return its exit code (None if it still runs) and the
+    start of its last output.
+    """
+    assert program.process.stdin is not None
+    program.process.stdin.close()
+    rest, deadline = b"", time.monotonic() + time_limit
+    with contextlib.suppress(subprocess.TimeoutExpired, TimeoutError):
+        chunk = memoryview(bytearray(200))
+        while count := program.some(chunk, deadline):
+            rest = rest or bytes(chunk[:count])
+        return program.process.wait(max(deadline - time.monotonic(), 0.0)), rest
+    return None, rest
 
 
 def _apparent_type(found: NDArray[Any]) -> str:

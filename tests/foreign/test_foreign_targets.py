@@ -257,7 +257,7 @@ def test_modules_and_classes(foreign, tmp_path, monkeypatch):
 
 
 def test_no_module_of_a_library_is_taken_for_one_of_the_worker(foreign, tmp_path):
-    modules = "introspection dataframe_backends library_parts object_tree batch_runner codec worker"
+    modules = "target_runs dataframe_backends library_parts object_tree validation codec worker"
     names = modules.split()
     for name in names:
         (tmp_path / f"{name}.py").write_text("OWN = 0.5\n")
@@ -298,7 +298,7 @@ def test_each_thread_has_a_worker_and_few_are_kept(file):
         found = list(executor.map(lambda seed: draw(target, 1000, seed), range(40)))
     assert all(np.array_equal(rows, draw(target, 1000, seed)) for seed, rows in enumerate(found))
     assert 1 <= len(_idle) <= 4 and not _busy
-    pids = [worker._process.pid for worker in _idle]
+    pids = [worker.process.pid for worker in _idle]
     target.close()
     assert all(gone(pid) for pid in pids) and not _idle
 

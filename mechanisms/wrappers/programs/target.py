@@ -52,8 +52,7 @@ from dpwitness.core.values.json_codec import from_jsonable
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument, require, short_repr
 from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators
-from dpwitness.mechanisms.wrappers.programs.inside.batch_runner import joined
-from dpwitness.mechanisms.wrappers.programs.inside.introspection import Unfit, attributes_of
+from dpwitness.mechanisms.wrappers.programs.inside.target_runs import Unfit, attributes_of, joined
 from dpwitness.mechanisms.wrappers.programs.program import (
     Command,
     command_script,

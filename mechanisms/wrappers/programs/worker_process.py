@@ -72,9 +72,9 @@ class Process:
         self.stored: OrderedDict[Any, int] = OrderedDict()  # numbers of the stored datasets, by key
         self._buffer, self._at, self._expected = bytearray(), 0, ""
         self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - lives as long as the process
-        self._process, self._life = _SPAWNER.submit(_start, slot, self._log).result()
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
+        self.process, self._life = _SPAWNER.submit(_start, slot, self._log).result()
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self._in, self._out = self.process.stdin.fileno(), self.process.stdout.fileno()
         os.set_blocking(self._in, False)
         with contextlib.suppress(AttributeError, OSError):
             fcntl.fcntl(self._out, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -187,14 +187,14 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self.process.poll() is None
 
     def ended(self) -> str:
         """Kill the process if necessary, and return how it ended, with the last lines
         it printed.
         """
         try:
-            code = self._process.wait(2.0)
+            code = self.process.wait(2.0)
         except subprocess.TimeoutExpired:
             code = 0  # the process closed its pipe but still runs: it is killed below
         self.kill()
@@ -225,31 +225,16 @@ class Process:
         """Bytes on standard error so far, or since the supervisor last emptied the log."""
         return os.fstat(self._log.fileno()).st_size
 
-    def finish(self, time_limit: float) -> tuple[int | None, bytes]:
-        """Close the standard input of the process. Return its exit code (None if it still runs) and
-        the start of its last output.
-        """
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        rest = b""
-        with contextlib.suppress(subprocess.TimeoutExpired, TimeoutError):
-            deadline = time.monotonic() + time_limit
-            chunk = memoryview(bytearray(200))
-            while count := self.some(chunk, deadline):
-                rest = rest or bytes(chunk[:count])
-            return self._process.wait(_wait_seconds(deadline)), rest
-        return None, rest
-
     def kill(self) -> None:
         """Kill the process and all processes that it has started."""
         self.close_life_pipe()
         try:
-            self._process.wait(_KILL_SECONDS)
+            self.process.wait(_KILL_SECONDS)
         except subprocess.TimeoutExpired:  # the supervisor itself was stopped
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.kill()
-            self._process.wait()
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
 
     def close_life_pipe(self) -> None:
         """Close the pipe that keeps the process alive."""
@@ -261,7 +246,7 @@ class Process:
     def close(self) -> None:
         """Kill the process and close its pipes. Only for the exclusive user of the worker."""
         self.kill()
-        for pipe in (self._process.stdin, self._process.stdout, self._log):
+        for pipe in (self.process.stdin, self.process.stdout, self._log):
             if pipe is not None:
                 pipe.close()
 

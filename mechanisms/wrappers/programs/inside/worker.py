@@ -90,12 +90,7 @@ def _own_modules() -> Iterator[None]:
 
 
 with _own_modules():
-    from dpwitness.mechanisms.wrappers.programs.inside import (
-        batch_runner,
-        codec,
-        global_generators,
-        introspection,
-    )
+    from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators, target_runs
 
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
 _MAX_PROCESSES = 32  # most processes that may still run after a batch
@@ -112,7 +107,7 @@ class Worker:
         self.looks = 8
         self.hears = 16  # remaining batches whose warnings are reported
         self.rng: Any = None
-        self.datasets = batch_runner.DatasetCache()
+        self.datasets = target_runs.DatasetCache()
         self.session: Any = None
         # a pipe, in which a forked child reports that it has returned
         self.returned: tuple[int, int] | None = None
@@ -123,7 +118,7 @@ class Worker:
         out: codec.Blobs = []
         try:
             reply = getattr(self, "do_" + header["op"])(header, blobs, out)
-        except introspection.Unfit as unfit:
+        except target_runs.Unfit as unfit:
             return unfit.reply, []
         if "rng" in header and self.rng is not None:  # as the mechanism left it
             reply["rng"] = codec.pack(self.rng.bit_generator.state, None)
@@ -143,7 +138,7 @@ class Worker:
         if header.get("front"):  # search the target's folder first, as for a script
             sys.path[:0] = [path for path in header["paths"] if path not in sys.path]
         sys.path.extend(path for path in header["paths"] if path not in sys.path)
-        with self._user_code("is not importable", **introspection.install_declarations(self.place)):
+        with self._user_code("is not importable", **target_runs.install_declarations(self.place)):
             if importlib.util.find_spec("dpwitness") is None:  # the wrappers do without the rest
                 folder = os.path.join(_FOLDER, "mechanisms", "wrappers")
                 with _own_modules():
@@ -162,16 +157,16 @@ class Worker:
         for name in ("LIBRARY", "TESTED", "INSTALL"):
             value = found.get(name) if self.place.endswith(".py") else None
             if value is not None and not (isinstance(value, str) and value):
-                raise introspection.Unfit(
+                raise target_runs.Unfit(
                     f"{os.path.basename(self.place)}: {name} must be a non-empty text, got "
-                    f"{introspection.short_repr(value)}"
+                    f"{target_runs.short_repr(value)}"
                 )
             declared[name.lower()] = value
         return {
             **declared,
-            "version": introspection.version(declared["library"]),
+            "version": target_runs.version(declared["library"]),
             "names": [
-                name for name, f in found.items() if name[0] != "_" and introspection.is_target(f)
+                name for name, f in found.items() if name[0] != "_" and target_runs.is_target(f)
             ],
         }
 
@@ -206,7 +201,7 @@ class Worker:
         found = self._find_target(name, kwargs)
         if " as " in name:
             kwargs = {}
-        introspection.check_call(found, name, kwargs)
+        target_runs.check_call(found, name, kwargs)
         with self._user_code(f"{name}.claim raises"):
             claim = getattr(found, "claim", None)
             # written without dpwitness, as target files are: its datasets are plain types
@@ -216,29 +211,27 @@ class Worker:
                 or (claim is not None and not hasattr(claim, "kind"))
             )
         with self._user_code(f"{name}: an attribute raises"):
-            unread = introspection.check_attribute_names(found, name, plain)
+            unread = target_runs.check_attribute_names(found, name, plain)
             try:
-                description = introspection.attributes_of(found)
-            except introspection.Unfit as unfit:
-                raise introspection.Unfit(
-                    f"{os.path.basename(self.place)}:{name}: {unfit}"
-                ) from None
+                description = target_runs.attributes_of(found)
+            except target_runs.Unfit as unfit:
+                raise target_runs.Unfit(f"{os.path.basename(self.place)}:{name}: {unfit}") from None
         with self._user_code(f"{name}.claim raises"):
             if callable(claim):
                 claim = claim(**kwargs) if not isinstance(found, type) else claim()
         if claim is not None and not isinstance(claim, str):
             if not hasattr(claim, "spelled"):
                 at = f"{os.path.basename(self.place)}:{name}"
-                raise introspection.Unfit(
+                raise target_runs.Unfit(
                     f"{at}: claim must be text like 'pure:1', or a function that returns "
-                    f"such text, got {introspection.short_repr(claim)}"
+                    f"such text, got {target_runs.short_repr(claim)}"
                 )
             claim = claim.spelled
         description["notes"] = description["notes"] + unread
         return dict(
             description,
             claim=claim,
-            domain=codec.pack(introspection.domain_of(getattr(found, "domain", None)), out),
+            domain=codec.pack(target_runs.domain_of(getattr(found, "domain", None)), out),
             plain=plain,
             density=callable(getattr(found, "log_density", None)),
             queries=codec.pack(getattr(found, "queries", None), out),
@@ -251,15 +244,15 @@ class Worker:
         _, run, kwargs = self._find_sampler(header, blobs)
         dataset, before = self.datasets.copy(header, blobs)
         state = codec.unpack(header["rng"], None) if "rng" in header else None
-        rng = self.rng = batch_runner.generator(state, header["seed"])
+        rng = self.rng = target_runs.generator(state, header["seed"])
         size, draws, raised = header["size"], [], None
         global_generators.seed(header["seed"])
-        started, at = time.process_time(), batch_runner.random_words_drawn(rng)
+        started, at = time.process_time(), target_runs.random_words_drawn(rng)
         warned: list[str] = []
         try:
-            with batch_runner.collect_warnings(warned) if self.hears else contextlib.nullcontext():
+            with target_runs.collect_warnings(warned) if self.hears else contextlib.nullcontext():
                 if header.get("each"):
-                    value, draws = batch_runner.one_by_one(run, dataset, size, rng, kwargs)
+                    value, draws = target_runs.one_by_one(run, dataset, size, rng, kwargs)
                 else:
                     value = run(dataset, size, rng, **kwargs)
         except MemoryError as error:
@@ -274,15 +267,15 @@ class Worker:
                 f"{codec.text_of(error, str)}"
             }
         except Exception as error:
-            if batch_runner.is_failure(error):
+            if target_runs.is_failure(error):
                 return {"failed": codec.text_of(error, str)}
             value, raised = None, error.with_traceback(None)
         seconds, words, self.hears = (
             time.process_time() - started,
-            batch_runner.random_words_drawn(rng) - at,
+            target_runs.random_words_drawn(rng) - at,
             max(self.hears - 1, 0),
         )
-        left = introspection.running_children()
+        left = target_runs.running_children()
         if left > _MAX_PROCESSES:
             return {
                 "failed": f"mechanism leaves processes behind: {left} still run after a batch; it "
@@ -295,7 +288,7 @@ class Worker:
                     "the mechanism forks, and the child returns from the call too: only results "
                     "of the parent process are audited"
                 )
-        if before is not None and batch_runner.state_of(dataset) != before:
+        if before is not None and target_runs.state_of(dataset) != before:
             return {
                 "failed": "mechanism changes its dataset in place; the dataset must stay unchanged"
             }
@@ -306,7 +299,7 @@ class Worker:
         try:
             if raised is not None:
                 reply["raised"] = codec.pack(raised, out)
-            elif isinstance(value, batch_runner.Parts):
+            elif isinstance(value, target_runs.Parts):
                 reply["parts"] = [codec.pack(part, out) for part in value]
             else:
                 reply["value"] = codec.pack(value, out)
@@ -377,19 +370,19 @@ class Worker:
         if found is None or not hasattr(self.module, "__file__"):
             found = {}
         if not isinstance(found, dict):
-            raise introspection.Unfit(
+            raise target_runs.Unfit(
                 "TARGETS must be a dict of names and declarations, got "
-                f"{introspection.short_repr(found)}"
+                f"{target_runs.short_repr(found)}"
             )
         for name, declaration in found.items():
             if not isinstance(name, str) or not name.isidentifier():
-                raise introspection.Unfit(
-                    f"TARGETS: a name must be an identifier, got {introspection.short_repr(name)}"
+                raise target_runs.Unfit(
+                    f"TARGETS: a name must be an identifier, got {target_runs.short_repr(name)}"
                 )
             if not isinstance(declaration, dict) or not isinstance(declaration.get("kind"), str):
-                raise introspection.Unfit(
+                raise target_runs.Unfit(
                     f"TARGETS: {name} must be a dict with a kind, got "
-                    f"{introspection.short_repr(declaration)}"
+                    f"{target_runs.short_repr(declaration)}"
                 )
         return {"declared": codec.pack(found, out)}
 
@@ -399,8 +392,8 @@ class Worker:
         """
         function = self._lookup(header["name"])
         if not callable(function) or isinstance(function, types.ModuleType):
-            raise introspection.Unfit(
-                f"{header['name']} must be a function, got {introspection.short_repr(function)}"
+            raise target_runs.Unfit(
+                f"{header['name']} must be a function, got {target_runs.short_repr(function)}"
             )
         keywords, outcomes = header["keywords"], []
         marker = os.open(header["marker"], os.O_WRONLY)
@@ -430,14 +423,14 @@ class Worker:
         """Return whether the output of the previous call has changed since. Only a worker's first
         calls are checked.
         """
-        if self.looks == 0 or isinstance(value, batch_runner.Parts):
+        if self.looks == 0 or isinstance(value, target_runs.Parts):
             return False
         self.looks -= 1
         before, self.last = self.last, None
         with contextlib.suppress(Exception):
-            if before is not None and batch_runner.state_of(before[0]) != before[1]:
+            if before is not None and target_runs.state_of(before[0]) != before[1]:
                 return True
-            self.last = (value, batch_runner.state_of(value)) if self.looks else None
+            self.last = (value, target_runs.state_of(value)) if self.looks else None
         return False
 
     def _find_sampler(
@@ -466,17 +459,17 @@ class Worker:
             return found
         if key not in self.built:
             with self._user_code(f"{name} cannot be built"):
-                self.built[key] = introspection.built(found, name, kwargs)
+                self.built[key] = target_runs.built(found, name, kwargs)
         return self.built[key]
 
     def _lookup(self, name: str) -> Any:
-        """Return the object of a dotted name in the target module. Raise introspection.Unfit if
+        """Return the object of a dotted name in the target module. Raise target_runs.Unfit if
         there is none.
         """
         found = self.module
         for part in name.split("."):
             if not hasattr(found, part):
-                raise introspection.Unfit(
+                raise target_runs.Unfit(
                     f"target must name something in {self.place}, got {name!r}, which is not there"
                 )
             found = getattr(found, part)
@@ -484,19 +477,19 @@ class Worker:
 
     @contextlib.contextmanager
     def _user_code(self, what: str, **more: Any) -> Iterator[None]:
-        """Turn exceptions of the user's code into introspection.Unfit, with the user's part of the
+        """Turn exceptions of the user's code into target_runs.Unfit, with the user's part of the
         traceback.
         """
         try:
             yield
         except MemoryError:
-            raise introspection.Unfit(f"{self.place} {what}: out of memory") from None
-        except introspection.Unfit:
+            raise target_runs.Unfit(f"{self.place} {what}: out of memory") from None
+        except target_runs.Unfit:
             raise
         except (Exception, SystemExit) as error:
             # says it all in a line, and may be another copy's
             if type(error).__name__ == "InvalidArgument":
-                raise introspection.Unfit(str(error)) from None
+                raise target_runs.Unfit(str(error)) from None
             trace = error.__traceback__
             # without the frames of this worker and of importlib
             while trace is not None and (
@@ -505,11 +498,11 @@ class Worker:
             ):
                 trace = trace.tb_next
             text = "".join(traceback.format_exception(type(error), error, trace))
-            if isinstance(error, ModuleNotFoundError) and introspection.is_missing(
+            if isinstance(error, ModuleNotFoundError) and target_runs.is_missing(
                 error.name or "", self.place
             ):
                 more = dict(more, missing=error.name)
-            raise introspection.Unfit(
+            raise target_runs.Unfit(
                 f"{type(error).__name__}: {codec.text_of(error, str)}", text, what=what, **more
             ) from None
 
