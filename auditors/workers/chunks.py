@@ -207,16 +207,11 @@ class Segment:
             fields[0] == fields[1]
             and all(np.array_equal(a, b) for a, b in zip(self.tables, other.tables, strict=True))
             and all(
-                _same(a, b)
+                a is b if a is None or b is None else same_outputs(a, b)
                 for ours, theirs in zip(self.sides, other.sides, strict=True)
                 for a, b in zip(ours, theirs, strict=True)
             )
         )
-
-
-def _same(a: Outputs | None, b: Outputs | None) -> bool:
-    """Return whether both outputs are missing or equal."""
-    return a is b if a is None or b is None else same_outputs(a, b)
 
 
 @dataclass(slots=True)

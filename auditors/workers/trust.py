@@ -89,27 +89,18 @@ def permissions_for(target: Json | None, scores: Sequence[Json] = ()) -> list[st
     """Return the ``--allow`` texts that ``dpwitness replay`` needs in the current folder for a
     target and for `scores`.
     """
-    found = [
-        word
-        for each in (target, *(score["target"] for score in scores))
-        for word in _allow_texts(each)
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _allow_texts(target: Json | None) -> list[str]:
-    """Return the ``--allow`` texts that one target needs."""
     words: list[str] = []
-    while target is not None:
-        try:
-            Trust(tuple(words)).plan(target)
-        except NeedsPermission as needed:
-            if needed.word not in words:
-                words.append(needed.word)
-                continue
-        except InvalidArgument:
-            pass
-        break
+    for each in (target, *(score["target"] for score in scores)):
+        while each is not None:
+            try:
+                Trust(tuple(words)).plan(each)
+            except NeedsPermission as needed:
+                if needed.word not in words:
+                    words.append(needed.word)
+                    continue
+            except InvalidArgument:
+                pass
+            break
     return words
 
 

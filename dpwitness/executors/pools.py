@@ -4,13 +4,11 @@ group and ends with its parent.
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import logging
 import os
 import pickle
 import signal
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -25,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from dpwitness.core.protocols.mechanism import MechanismFailed
 from dpwitness.core.values.validation import InvalidArgument, error_text
 from dpwitness.executors.specs import parse
+from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
 from dpwitness.mechanisms.wrappers.programs.worker_process import close_idle
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 # imported at worker start, so that the first run's time does not include the import
 ENGINE_MODULE = "dpwitness.auditors.workers.engine"
-
-_PR_SET_PDEATHSIG = 1  # of prctl, see linux/prctl.h
 
 
 @contextmanager
@@ -105,25 +102,18 @@ def end(pid: int) -> None:
 
 
 def start_contained_worker(parent: int) -> None:
-    """Put this worker into its own process group, leave Ctrl-C to the parent, and make the worker
-    end with its parent.
+    """Put this worker into its own process group, leave Ctrl-C to the parent, let other signals end
+    the worker, and make the worker end with its parent.
     """
     with suppress(OSError):
         os.setpgid(0, 0)
-    set_worker_signals()
-    if os.getppid() != parent:
-        os._exit(1)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-
-
-def set_worker_signals() -> None:
-    """In any worker, ignore Ctrl-C, end at other signals, and end with the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for sign in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(sign, signal.SIG_DFL)  # a fork inherits the parent's handlers
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
 def _exit_with_parent() -> None:

@@ -77,7 +77,11 @@ class PerRun:
             setattr(self, key, value)
         self._name, self._once, self._rebuilt, self._limit = name, once, rebuilt, float(limit)
         self.notes = (*notes, "runs are single calls, one after the other")
-        self.__module__, self.__doc__ = _calling_module(), inspect.getdoc(unbound(rebuilt[1][0]))
+        frame: Any = sys._getframe(1)  # the first one outside of this folder
+        while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+            frame = frame.f_back
+        self.__module__ = str(frame.f_globals.get("__name__", "__main__"))
+        self.__doc__ = inspect.getdoc(unbound(rebuilt[1][0]))
 
     def __getattr__(self, name: str) -> Any:
         """Return `__qualname__`, the name of the mechanism in its module."""
@@ -492,14 +496,6 @@ def named(found: Any) -> str:
     """Return the name of a function or class for messages, also inside of a partial."""
     found = unbound(found)
     return str(getattr(found, "__name__", type(found).__name__))
-
-
-def _calling_module() -> str:
-    """Return the module name of the first calling frame outside of this folder."""
-    frame: Any = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
-        frame = frame.f_back
-    return str(frame.f_globals.get("__name__", "__main__"))
 
 
 class _EventLoop:

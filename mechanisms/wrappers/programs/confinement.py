@@ -47,6 +47,9 @@ _VARIABLES = (
 LIMITS = ("files", "network", "size of files")
 
 
+_SYSTEM: Any = ctypes.CDLL(None, use_errno=True)
+
+
 def confined(folder: str, command: list[str]) -> list[str]:
     """Return the command line that runs `command` under limits; it may write below
     `folder` only.
@@ -94,13 +97,9 @@ def described() -> str:
     )
 
 
-def _system() -> Any:
-    return ctypes.CDLL(None, use_errno=True)
-
-
 def _call(number: int, *arguments: Any) -> int:
     """Return the result of a system call. Raise OSError if it fails."""
-    found = int(_system().syscall(ctypes.c_long(number), *arguments))
+    found = int(_SYSTEM.syscall(ctypes.c_long(number), *arguments))
     if found < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return found
@@ -131,7 +130,7 @@ def _limit_files(folder: str) -> None:
             rule = ctypes.create_string_buffer(struct.pack("=Qi", allowed, place), 12)
             _call(_ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(1), rule, ctypes.c_uint(0))
             os.close(place)
-    if _system().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
+    if _SYSTEM.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
     _call(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))
     os.close(ruleset)
@@ -141,9 +140,9 @@ def _cut_network() -> None:
     """Enter a network namespace that has a loopback device only. Raise OSError if the system does
     not allow this.
     """
-    user, group, system = os.getuid(), os.getgid(), _system()
-    if system.unshare(_NEW_NETWORK):
-        if system.unshare(_NEW_USER | _NEW_NETWORK):
+    user, group = os.getuid(), os.getgid()
+    if _SYSTEM.unshare(_NEW_NETWORK):
+        if _SYSTEM.unshare(_NEW_USER | _NEW_NETWORK):
             raise OSError(ctypes.get_errno(), "unshare")
         for name, text in (
             ("setgroups", "deny"),

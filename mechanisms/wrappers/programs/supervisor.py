@@ -30,11 +30,11 @@ CHECK_SECONDS = 0.2  # seconds between two checks
 TOO_MANY = 70  # exit code for too many processes
 _KILL_SECONDS = 8.0  # seconds after which killing is given up
 
-_PDEATHSIG, _SUBREAPER = 1, 36  # of prctl, see linux/prctl.h
+PARENT_DEATH_SIGNAL, _SUBREAPER = 1, 36  # of prctl, see linux/prctl.h
 _END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
     """Call Linux's prctl, ignoring errors; do nothing on other systems."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
@@ -134,8 +134,8 @@ def main() -> None:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     for sign in (*_END_SIGNALS, signal.SIGCHLD):
         signal.signal(sign, lambda *_: None)
-    _prctl(_PDEATHSIG, signal.SIGTERM)
-    _prctl(_SUBREAPER, 1)
+    prctl(PARENT_DEATH_SIGNAL, signal.SIGTERM)
+    prctl(_SUBREAPER, 1)
     if os.getppid() != controller:
         return
     with contextlib.suppress(ValueError, OSError):

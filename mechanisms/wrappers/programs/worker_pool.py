@@ -116,12 +116,7 @@ class Worker(Process):
                 else "python must be a Python interpreter (3.8 or later), "
                 f"{python} did not answer: {error}"
             ) from None
-        if hello.get("protocol") != codec.PROTOCOL:
-            self.close()
-            raise TargetError(
-                f"{python} speaks protocol {hello.get('protocol')}, this dpwitness {codec.PROTOCOL}"
-            )
-        self.versions = {"python": hello["python"], "numpy": hello["numpy"]}
+        self.versions = hello
         try:
             self.loaded, _ = self.ask(
                 {

@@ -25,7 +25,6 @@ from dpwitness.core.values import dataframe_backends, object_tree
 Fields, Named, PLAIN = object_tree.Fields, object_tree.Named, object_tree.PLAIN
 text_of = object_tree.text_of
 
-PROTOCOL = 1
 MOST = 2**30  # most bytes of a header
 _TAG = "$"
 _BASES = {"derived int": int, "derived float": float, "derived str": str}
@@ -210,7 +209,7 @@ def unpack(value: Any, blobs: Blobs | None) -> Any:
         known = importlib.import_module("dpwitness.core.values.class_registry").known_class
         return known(name)(**parts["fields"])
     found = object_tree.put_together(tag, parts)
-    return found if name is None else stand_in(name, type(found), names)(found)
+    return found if name is None else stand_in(name, found.__class__, names)(found)
 
 
 def _build_objects(parts: dict[str, Any]) -> Any:

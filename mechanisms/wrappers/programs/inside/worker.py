@@ -32,7 +32,6 @@ if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/
     del sys.path[0]  # the folder of this script, whose modules must not shadow the library's
 
 import contextlib
-import ctypes
 import faulthandler
 import functools
 import importlib.util
@@ -90,7 +89,9 @@ def _own_modules() -> Iterator[None]:
 
 
 with _own_modules():
+    from dpwitness.core.values.validation import short_repr
     from dpwitness.mechanisms.wrappers.programs.inside import codec, global_generators, target_runs
+    from dpwitness.mechanisms.wrappers.programs.supervisor import PARENT_DEATH_SIGNAL, prctl
 
 _MAX_LOG = 2**20  # bytes of printed output above which the log is emptied
 _MAX_PROCESSES = 32  # most processes that may still run after a batch
@@ -127,11 +128,7 @@ class Worker:
     def do_hello(
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
-        return {
-            "protocol": codec.PROTOCOL,
-            "python": sys.version.split()[0],
-            "numpy": np.__version__,
-        }
+        return {"python": sys.version.split()[0], "numpy": np.__version__}
 
     def do_load(self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs) -> codec.Message:
         self.place = header["place"]
@@ -159,7 +156,7 @@ class Worker:
             if value is not None and not (isinstance(value, str) and value):
                 raise target_runs.Unfit(
                     f"{os.path.basename(self.place)}: {name} must be a non-empty text, got "
-                    f"{target_runs.short_repr(value)}"
+                    f"{short_repr(value)}"
                 )
             declared[name.lower()] = value
         return {
@@ -224,7 +221,7 @@ class Worker:
                 at = f"{os.path.basename(self.place)}:{name}"
                 raise target_runs.Unfit(
                     f"{at}: claim must be text like 'pure:1', or a function that returns "
-                    f"such text, got {target_runs.short_repr(claim)}"
+                    f"such text, got {short_repr(claim)}"
                 )
             claim = claim.spelled
         description["notes"] = description["notes"] + unread
@@ -314,7 +311,7 @@ class Worker:
         self, header: codec.Message, blobs: codec.Blobs, out: codec.Blobs
     ) -> codec.Message:
         with _own_modules():
-            from dpwitness.mechanisms.wrappers.recording import primitives
+            from dpwitness.mechanisms.wrappers.recording import primitives, recorder
             from dpwitness.mechanisms.wrappers.recording import session as recording
         step, arguments = header["step"], codec.unpack(header["arguments"], blobs)
         try:
@@ -341,9 +338,9 @@ class Worker:
             if "data" in header:
                 arguments["dataset"] = self.datasets.copy(header, blobs)[0]
             return {"value": codec.pack(getattr(self.session, step)(**arguments), out)}
-        except recording.Stopped as stopped:
+        except recorder.Stopped as stopped:
             return {"stopped": str(stopped) or "time limit"}
-        except recording.WrongPrimitive as wrong:
+        except primitives.WrongPrimitive as wrong:
             return {"error": str(wrong), "traceback": ""}
 
     def do_features(
@@ -371,18 +368,16 @@ class Worker:
             found = {}
         if not isinstance(found, dict):
             raise target_runs.Unfit(
-                "TARGETS must be a dict of names and declarations, got "
-                f"{target_runs.short_repr(found)}"
+                f"TARGETS must be a dict of names and declarations, got {short_repr(found)}"
             )
         for name, declaration in found.items():
             if not isinstance(name, str) or not name.isidentifier():
                 raise target_runs.Unfit(
-                    f"TARGETS: a name must be an identifier, got {target_runs.short_repr(name)}"
+                    f"TARGETS: a name must be an identifier, got {short_repr(name)}"
                 )
             if not isinstance(declaration, dict) or not isinstance(declaration.get("kind"), str):
                 raise target_runs.Unfit(
-                    f"TARGETS: {name} must be a dict with a kind, got "
-                    f"{target_runs.short_repr(declaration)}"
+                    f"TARGETS: {name} must be a dict with a kind, got {short_repr(declaration)}"
                 )
         return {"declared": codec.pack(found, out)}
 
@@ -393,7 +388,7 @@ class Worker:
         function = self._lookup(header["name"])
         if not callable(function) or isinstance(function, types.ModuleType):
             raise target_runs.Unfit(
-                f"{header['name']} must be a function, got {target_runs.short_repr(function)}"
+                f"{header['name']} must be a function, got {short_repr(function)}"
             )
         keywords, outcomes = header["keywords"], []
         marker = os.open(header["marker"], os.O_WRONLY)
@@ -535,9 +530,7 @@ def main() -> None:
     os.dup2(2, 1)  # output that the library prints must not mix with the messages
     faulthandler.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != int(os.environ.pop("DPWITNESS_KEEPER")):
         _kill_group()
     inbox: queue.SimpleQueue[tuple[codec.Message, codec.Blobs]] = queue.SimpleQueue()
