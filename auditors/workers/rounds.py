@@ -123,7 +123,8 @@ def singles(
                 _raise_unless_output(error)
                 found[side].append([error.with_traceback(None)])
             else:
-                if not isinstance(raw, list | tuple) or len(raw) != 1:
+                sized = isinstance(raw, list | tuple) or (isinstance(raw, np.ndarray) and raw.ndim)
+                if not sized or len(raw) != 1:
                     encode(raw, 1)  # raises WrongShape unless it is one output
                 found[side].append(copied(raw))
         found = [Parts(joined(each)) for each in found]

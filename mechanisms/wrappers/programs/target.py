@@ -44,6 +44,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion
 
 from dpwitness.core import domains
 from dpwitness.core.claims import Claim, parse_claim
@@ -89,8 +91,12 @@ _MIN_RECOGNITION_SECONDS = 30.0
 _PACKED = ("domain", "queries")  # declarations that are sent in packed form
 # declarations that are attributes of a target: whether the library takes a seed; names of checks
 # and kinds of trace findings that are known to fail, with the reasons; parts that a scan has
-# guessed; the largest batch, and the default number of runs, or None
-_DECLARED = ("seeded", "expected_failures", "expected_findings", "guessed", "batch", "trials")
+# guessed; the largest batch, and the default number of runs, or None; whether the function is
+# written without dpwitness, as target files are; whether it has a method `log_density`
+_DECLARED = (
+    *("seeded", "expected_failures", "expected_findings", "guessed", "batch", "trials"),
+    *("plain", "density"),
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -383,15 +389,23 @@ class Target:
             notes.append(program_note(found, self.text))
         elif found["library"]:
             notes.append(library_note(found))
-        if (
-            found["tested"]
-            and found["version"]
-            and not _is_tested_version(found["version"], found["tested"])
-        ):
-            notes.append(
-                f"{found['library']} {found['version']} is outside the tested range "
-                f"{found['tested']}"
-            )
+        if found["tested"] and found["version"]:
+            is_tested = False
+            try:
+                tested = SpecifierSet(found["tested"])
+                is_tested = tested.contains(found["version"], prereleases=True)
+            except InvalidSpecifier:
+                raise TargetError(
+                    "TESTED must be a range of versions such as '>=1.2,<2', got "
+                    f"{short_repr(found['tested'])}"
+                ) from None
+            except InvalidVersion:  # the version number of the library does not follow the standard
+                pass
+            if not is_tested:
+                notes.append(
+                    f"{found['library']} {found['version']} is outside the tested range "
+                    f"{found['tested']}"
+                )
         notes += found["notes"]
         if not found["seeded"]:
             notes.append(
@@ -539,33 +553,8 @@ class Isolated(Target):
     same random draws as in this one.
     """
 
-    @property
-    def plain(self) -> bool:
-        """Whether the mechanism is written without dpwitness, as target files are."""
-        return bool(self.describe()["plain"])
-
-    @property
-    def density(self) -> bool:
-        """Whether the mechanism has a method `log_density`, which is only used in this process."""
-        return bool(self.describe()["density"])
-
     def _sent(self, dataset: Any) -> Any:
         return dataset
-
-
-def _is_tested_version(version: str, tested: str) -> bool:
-    """Return whether a version lies in the tested range; False if the version is not comparable."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion
-
-    try:
-        return SpecifierSet(tested).contains(version, prereleases=True)
-    except InvalidSpecifier:
-        raise TargetError(
-            f"TESTED must be a range of versions such as '>=1.2,<2', got {short_repr(tested)}"
-        ) from None
-    except InvalidVersion:  # the library's version number does not follow the standard
-        return False
 
 
 def require_attributes(mechanism: Any) -> None:

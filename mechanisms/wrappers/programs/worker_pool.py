@@ -13,7 +13,7 @@ import shutil
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,34 +105,28 @@ class Worker(Process):
     def __init__(self, slot: Interpreter, time_limit: float) -> None:
         super().__init__(slot)
         python = slot.python or sys.executable
+        load = {
+            "op": "load",
+            "place": slot.place,
+            "paths": list(slot.paths),
+            "front": slot.python is None,
+        }
+        self.versions: Json = {}
         try:
-            hello, _ = self.ask({"op": "hello"}, [], _START_SECONDS)
+            self.versions, _ = self.ask({"op": "hello"}, [], _START_SECONDS)
+            self.loaded, _ = self.ask(load, [], time_limit)
         except WorkerDied as error:
             self.close()
-            raise TargetError(
-                f"python must have NumPy, {python} does not; install it: {python} -m "
-                "pip install numpy"
-                if "No module named 'numpy'" in str(error)
-                else "python must be a Python interpreter (3.8 or later), "
-                f"{python} did not answer: {error}"
-            ) from None
-        self.versions = hello
-        try:
-            self.loaded, _ = self.ask(
-                {
-                    "op": "load",
-                    "place": slot.place,
-                    "paths": list(slot.paths),
-                    "front": slot.python is None,
-                },
-                [],
-                time_limit,
-            )
-        except WorkerDied as error:
-            self.close()
-            raise TargetError(
-                f"target {slot.place} could not be loaded by {python}: {error}"
-            ) from None
+            problem = f"target {slot.place} could not be loaded by {python}: {error}"
+            if not self.versions:
+                problem = (
+                    f"python must have NumPy, {python} does not; install it: {python} -m "
+                    "pip install numpy"
+                    if "No module named 'numpy'" in str(error)
+                    else "python must be a Python interpreter (3.8 or later), "
+                    f"{python} did not answer: {error}"
+                )
+            raise TargetError(problem) from None
 
     def ask(self, header: Json, blobs: codec.Blobs, time_limit: float) -> tuple[Json, codec.Blobs]:
         """Send a request and wait for its answer.
@@ -182,8 +176,8 @@ def packed_as(dataset: Any) -> PackedDataset:
     packed.
     """
     number = fixed(dataset)
-    if number in _PACKED:
-        return _PACKED[number]
+    if (known := _PACKED.get(number)) is not None:  # another thread may clear the dict
+        return known
     blobs: codec.Blobs = []
     try:
         packed = codec.pack(dataset, blobs, exact=True)
@@ -197,11 +191,9 @@ def packed_as(dataset: Any) -> PackedDataset:
         key = digest.hexdigest()
     found = PackedDataset(packed, blobs, key)
     if number:
+        if len(_PACKED) >= _MAX_PACKED:
+            _PACKED.clear()
         _PACKED[number] = found
-        while len(_PACKED) > _MAX_PACKED:
-            # another thread has removed the entry
-            with suppress(KeyError, RuntimeError):
-                del _PACKED[next(iter(_PACKED))]
     return found
 
 

@@ -253,18 +253,6 @@ def running_children() -> int:
     return len(descendants(os.getpid()))
 
 
-def version(library: str | None) -> str | None:
-    """Return the installed version of a distribution; None if it is not installed."""
-    if library is None:
-        return None
-    from importlib import metadata
-
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def install_declarations(place: str) -> dict[str, Any]:
     """Return LIBRARY and INSTALL of a file that cannot be imported, by parsing its source."""
     import ast
@@ -288,15 +276,6 @@ def install_declarations(place: str) -> dict[str, Any]:
 
 _IMMUTABLE = (float, int, str, bytes, type(None))
 _WATCHED_BATCHES = 8  # batches after which a frame is no longer checked for changes
-
-
-def generator(state: Any, seed: list[int]) -> Any:
-    """Return a generator with the controller's state; without a state, a new one from a seed."""
-    if state is None:
-        return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed)))
-    bits = getattr(np.random, state["bit_generator"])()
-    bits.state = state
-    return np.random.Generator(bits)
 
 
 @contextlib.contextmanager
@@ -401,9 +380,8 @@ class DatasetCache:
 
     def __init__(self) -> None:
         self.entries: dict[int | None, tuple[Any, codec.Blobs]] = {}
-        # frames, and their state before the first run
-        self.ready: dict[int | None, tuple[Any, Any]] = {}
-        self.watched: dict[int | None, int] = {}
+        # frames, their state before the first run, and the number of batches since
+        self.ready: dict[int | None, tuple[Any, Any, int]] = {}
 
     def copy(self, header: codec.Message, blobs: codec.Blobs) -> tuple[Any, Any]:
         """Return a fresh copy of a request's dataset, and its state before the run; None for the
@@ -415,18 +393,17 @@ class DatasetCache:
             self.ready.pop(key, None)
         # changes of a copy cannot affect the next batch, so only the first calls are checked
         if key in self.ready:
-            built, before = self.ready[key]
-            self.watched[key] += 1
-            return dataframe_backends.shallow_copy(built), before if self.watched[
-                key
-            ] < _WATCHED_BATCHES else None
+            built, before, watched = self.ready[key]
+            self.ready[key] = built, before, watched + 1
+            shown = before if watched + 1 < _WATCHED_BATCHES else None
+            return dataframe_backends.shallow_copy(built), shown
         try:
             dataset = codec.unpack(*self.entries[key])
         except dataframe_backends.UnsupportedData as error:
             raise Unfit(f"the dataset cannot be built here: {error}") from None
         before, light = state_of(dataset), dataframe_backends.shallow_copy(dataset)
         if key is not None and light is not None:
-            self.ready[key], self.watched[key] = (dataset, before), 0
+            self.ready[key] = dataset, before, 0
             return light, before
         return dataset, before
 

@@ -1,28 +1,28 @@
 """Worker process of a target: runs a target file's functions in an interpreter with NumPy and the
 library under test.
 
-Uses only the standard library, NumPy (Python 3.8 or later) and the modules next to this file;
-`process` starts this file as a script. The worker answers each request with one message, and ends
-when its standard input ends. Protocol, version 1:
+Uses only the standard library, NumPy (Python 3.8 or later) and the modules that `_own_modules`
+imports; `worker_pool` starts this file as a script. The worker answers each request with one
+message (`codec`), and ends when its standard input ends. Requests, their fields, and the fields of
+the answers:
 
-=========  ===========================================================  =========================================================
-request    fields                                                       answer
-=========  ===========================================================  =========================================================
-hello                                                                   protocol, versions of Python
-and NumPy load       place (path or module), paths (to append to ``sys.path``)    LIBRARY, version,
-TESTED, INSTALL, names describe   name, kwargs
-claim, domain and the other attributes of a target features   name, kwargs, outputs
-value or raised sample     name, kwargs, size, seed (words), data (and key), each       value, parts
-or raised; cpu, words, draws declarations
-declared call       name, keywords, calls (lists of arguments), marker (path)    outcomes trace
-step: open (name, kwargs, entries, limit), or a method of     value
-           `recording.session.Session` with its arguments; close
-=========  ===========================================================  =========================================================
+- ``hello``: versions of Python and NumPy
+- ``load``, with place (path or module) and paths (to append to ``sys.path``): library, version,
+  tested, install, names
+- ``recognize``, with name, kwargs and dataset: form, name, text
+- ``describe``, with name and kwargs: claim, domain and the other attributes of a target
+- ``sample``, with name, kwargs, size, seed (words), data (and key) and each: value, parts or raised;
+  cpu, words, draws
+- ``features``, with name, kwargs and outputs: value or raised
+- ``declarations``: declared
+- ``call``, with name, keywords, calls (lists of arguments) and marker (path): outcomes
+- ``trace``, with step: ``open`` (name, kwargs, entries, limit), a method of
+  `recording.session.Session` with its arguments, or ``close``: value
 
 An answer with ``error`` describes a fault of the target. An answer with ``failed`` is the reason
 why there is no output. A batch that raises is not run again: its answer is ``raised``. With
 ``each``, runs are made one at a time, and their results are in ``parts``.
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ if __name__ == "__main__" and sys.path and sys.path[0] == __file__.rpartition("/
 import contextlib
 import faulthandler
 import functools
+import importlib.metadata
 import importlib.util
 import os
 import pathlib
@@ -159,9 +160,13 @@ class Worker:
                     f"{short_repr(value)}"
                 )
             declared[name.lower()] = value
+        version = None
+        if declared["library"] is not None:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                version = importlib.metadata.version(declared["library"])
         return {
             **declared,
-            "version": target_runs.version(declared["library"]),
+            "version": version,
             "names": [
                 name for name, f in found.items() if name[0] != "_" and target_runs.is_target(f)
             ],
@@ -241,7 +246,12 @@ class Worker:
         _, run, kwargs = self._find_sampler(header, blobs)
         dataset, before = self.datasets.copy(header, blobs)
         state = codec.unpack(header["rng"], None) if "rng" in header else None
-        rng = self.rng = target_runs.generator(state, header["seed"])
+        if state is None:  # no state of the generator of the controller: a new one from the seed
+            bits = np.random.SFC64(np.random.SeedSequence(header["seed"]))
+        else:
+            bits = getattr(np.random, state["bit_generator"])()
+            bits.state = state
+        rng = self.rng = np.random.Generator(bits)
         size, draws, raised = header["size"], [], None
         global_generators.seed(header["seed"])
         started, at = time.process_time(), target_runs.random_words_drawn(rng)
