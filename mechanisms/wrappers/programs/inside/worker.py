@@ -11,8 +11,8 @@ the answers:
   tested, install, names
 - ``recognize``, with name, kwargs and dataset: form, name, text
 - ``describe``, with name and kwargs: claim, domain and the other attributes of a target
-- ``sample``, with name, kwargs, size, seed (words), data (and key) and each: value, parts or raised;
-  cpu, words, draws
+- ``sample``, with name, kwargs, size, seed (words), data (and key) and each: value, parts or
+  raised; cpu, words, draws
 - ``features``, with name, kwargs and outputs: value or raised
 - ``declarations``: declared
 - ``call``, with name, keywords, calls (lists of arguments) and marker (path): outcomes
