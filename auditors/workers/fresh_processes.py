@@ -324,15 +324,16 @@ def in_new_processes(work: Callable[[int], T], count: int, seconds: float) -> li
     found = list[T]()
     slot = _Interpreter(begin, tuple(_user_modules()))
     for fresh in (False, True):
-        with suppress(InvalidArgument, WorkerTimeout):
-            try:
-                with borrowed_worker(slot, _START_SECONDS, fresh=fresh) as interpreter:
-                    answers = partial(_read_answers, interpreter, request, found)
-                    interpreter.within(_START_SECONDS + 4 * seconds, answers)
-            except WorkerDied:
-                if not found:  # it has ended because it waited for a long time
-                    continue
-        break
+        try:
+            with borrowed_worker(slot, _START_SECONDS, fresh=fresh) as interpreter:
+                answers = partial(_read_answers, interpreter, request, found)
+                interpreter.within(_START_SECONDS + 4 * seconds, answers)
+            break
+        except (InvalidArgument, WorkerTimeout):
+            break
+        except WorkerDied:  # without an answer: it has ended because it waited for a long time
+            if found:
+                break
     return found
 
 
