@@ -279,7 +279,8 @@ def _state(stage: Stage, index: int, seconds: float) -> Sides:
             if not single:
                 raise
     one, zero = (
-        concatenate([piece[side] for piece in pieces if piece[side] is not None]) for side in (0, 1)
+        concatenate([side for side in sides if side is not None])
+        for sides in zip(*pieces, strict=True)
     )
     return one, zero
 
