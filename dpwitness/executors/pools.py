@@ -11,7 +11,7 @@ import pickle
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
@@ -288,20 +288,19 @@ def executor(spec: str) -> AbstractContextManager[Executor]:
     ...     workers.submit(pow, 2, 10).result()
     1024
     """
-    found = parse(spec)
-    if found.kind.startswith("dask") and importlib.util.find_spec("distributed") is None:
+    kind, count, address = parse(spec)
+    if kind.startswith("dask") and importlib.util.find_spec("distributed") is None:
         raise InvalidArgument(
             f"--executor {spec} needs the extra dpwitness[dask]: pip install 'dpwitness[dask]'"
         )
-    match found.kind:
-        case "threads":
-            return threads(found.count)
-        case "processes":
-            return pool(found.count)
-        case "dask-local":
-            return local(found.count)
-        case _:
-            return remote_cluster(found.address)
+    if kind == "dask":
+        return remote_cluster(address)
+    start: Callable[[int], AbstractContextManager[Executor]] = {
+        "threads": threads,
+        "processes": pool,
+        "dask-local": local,
+    }[kind]
+    return start(count)
 
 
 @contextmanager
