@@ -12,7 +12,7 @@ from dpwitness.auditors.density.limit import limit_of_law
 from dpwitness.auditors.search.catalogue import pairs_for
 from dpwitness.auditors.traces.trace import trace
 from dpwitness.auditors.witnesses.verdicts import strict
-from dpwitness.benchmarks.libraries.installation import command_of
+from dpwitness.benchmarks.installation import command_of
 from dpwitness.benchmarks.libraries.rows import ROWS, Row
 from dpwitness.core.datasets.pairs import Pair
 from dpwitness.core.protocols.mechanism import Truth

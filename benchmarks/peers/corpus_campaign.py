@@ -13,7 +13,7 @@ from typing import Any
 
 from dpwitness.auditors.witnesses.verdicts import Verdict
 from dpwitness.auditors.workers.clocks import read_clock
-from dpwitness.benchmarks.libraries.installation import install
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.peers import campaign
 from dpwitness.benchmarks.peers.campaign import (
     ANSWER,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpwitness.benchmarks.libraries.installation import install
+from dpwitness.benchmarks.installation import install
 from dpwitness.core.values.validation import InvalidArgument
 from dpwitness.mechanisms.wrappers.programs.environments import Environment
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpwitness.auditors.witnesses.verdicts import Verdict
-from dpwitness.benchmarks.libraries.installation import install
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.recall.corpus import FOLDER, Entry, Release
 from dpwitness.benchmarks.recall.stored_runs import read_runs, write_runs
 from dpwitness.core.values.validation import InvalidArgument

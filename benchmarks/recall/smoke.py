@@ -16,7 +16,7 @@ from dpwitness.auditors.functions.declared_targets import DeclaredAccountant, De
 from dpwitness.auditors.functions.stability.metrics import metric_named
 from dpwitness.auditors.functions.stability.neighbors import neighbors_of
 from dpwitness.auditors.search.catalogue import pairs_for
-from dpwitness.benchmarks.libraries.installation import install
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.recall.corpus import Entry, Release
 from dpwitness.core.values.json_reader import Json
 from dpwitness.core.values.validation import InvalidArgument

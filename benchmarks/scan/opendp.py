@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpwitness.benchmarks.libraries.installation import install
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.scan.typed_search import search_program, violations
 from dpwitness.benchmarks.table import Row
 from dpwitness.core.values.validation import InvalidArgument

@@ -28,7 +28,7 @@ from typing import Any
 
 from dpwitness.auditors.scanning.proposals import Proposal
 from dpwitness.auditors.scanning.scan import audits, scanned
-from dpwitness.benchmarks.libraries.installation import install
+from dpwitness.benchmarks.installation import install
 from dpwitness.benchmarks.scan import first_finding, opendp
 from dpwitness.benchmarks.table import Row, Table
 from dpwitness.core.values.json_reader import Json

@@ -11,7 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpwitness.core.claims import Claim
-from dpwitness.core.values.validation import MechanismFailed as MechanismFailed  # noqa: PLC0414
+from dpwitness.core.values.validation import MechanismFailed
+
+__all__ = [
+    "AlwaysRaises",
+    "FloatArray",
+    "Mechanism",
+    "MechanismFailed",
+    "Parts",
+    "TookTooLong",
+    "Truth",
+    "WhiteBox",
+    "name_of",
+]
 
 FloatArray = NDArray[np.float64]
 

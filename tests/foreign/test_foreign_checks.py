@@ -10,7 +10,7 @@ import pytest
 
 from dpwitness import Pair, PureDP, Target, Verdict, check_mechanism, parametrize_with_checks
 from dpwitness.auditors.checks.runner import CHECKS
-from dpwitness.benchmarks.libraries.installation import install, state_of
+from dpwitness.benchmarks.installation import install, state_of
 from dpwitness.commands.targets import TEMPLATE
 from dpwitness.mechanisms import Counts, Records, Rows
 from dpwitness.mechanisms.wrappers.programs.environments import Environment, environments

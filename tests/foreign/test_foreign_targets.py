@@ -15,7 +15,7 @@ import pytest
 
 from dpwitness import ApproxDP, InvalidArgument, Pair, Target, Verdict, audit, replay
 from dpwitness.auditors.workers.engine import MechanismFailed, stream
-from dpwitness.benchmarks.libraries.installation import PROGRAMS, command_of
+from dpwitness.benchmarks.installation import PROGRAMS, command_of
 from dpwitness.mechanisms import Records
 from dpwitness.mechanisms.wrappers.programs.environments import environments
 from dpwitness.mechanisms.wrappers.programs.worker_pool import TargetError, target_names

@@ -1,7 +1,7 @@
 """Virtual environments with pinned libraries for adapters, in the user's cache.
 
 In a clone, `benchmarks/libraries` has a folder for each library: target files, and
-``environments.toml`` with the pins of the published report; `installation` makes the environments.
+``environments.toml`` with the pins of the published report; `benchmarks/installation` makes the environments.
 An installed package has none.
 """
 
