@@ -1,8 +1,8 @@
 """Virtual environments with pinned libraries for adapters, in the user's cache.
 
 In a clone, `benchmarks/libraries` has a folder for each library: target files, and
-``environments.toml`` with the pins of the published report; `benchmarks/installation` makes the environments.
-An installed package has none.
+``environments.toml`` with the pins of the published report. `benchmarks/installation` makes the
+environments. An installed package has none.
 """
 
 from __future__ import annotations
